@@ -1,0 +1,37 @@
+# Each target does all the set-up it needs; everything made lies under .rad/ (or where `make` says).
+PYTHON ?= python3
+LAB = $(PYTHON) -m lab
+
+.PHONY: demo test test-cluster test-train test-matrix lint check setup lab-up lab-down clean
+
+demo: ## four simulated GPUs, a real Slurm, jobs that share, run out of memory and recover
+	$(LAB) --name demo demo
+
+test: ## all test tiers that this machine can run
+	$(LAB) test $(ARGS)
+
+test-train: ## the tests that need torch, in an environment of their own
+	$(LAB) test-train -- $(ARGS)
+
+test-matrix: ## the tests on a real Slurm, on every Slurm that Debian carries
+	lab/matrix.sh $(SUITES) -- $(ARGS)
+
+lint: ## style, formatting, types
+	$(LAB) lint
+
+check: lint test-train test ## what CI runs
+
+setup: ## only the set-up: Slurm where it is missing, the virtual environment, the package
+	$(LAB) setup
+
+lab-up: setup ## a private Slurm to play with; see `python3 -m lab --help`
+	$(LAB) up
+
+test-cluster: ## only the tests on a real Slurm
+	$(LAB) test -- tests/cluster $(ARGS)
+
+lab-down: ## stop it
+	$(LAB) down
+
+clean: ## stop what runs and remove all that was made
+	$(LAB) clean
