@@ -1,0 +1,1 @@
+"""RAD for Slurm: what runs on the controller and on the nodes."""

@@ -1,0 +1,141 @@
+"""The checks of `rad doctor` on the GPUs' side: shards against memory, cgroups, telemetry, MPS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from slurm_plugin.admin.conf_lines import expand
+from slurm_plugin.admin.facts import Facts
+from slurm_plugin.admin.finding import Finding, fail, ok, unseen, warn
+from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.units import human, to_mib
+from slurm_plugin.slurm.versions import traits
+
+
+def shards_per_gpu(facts: Facts) -> dict[tuple[str, str], float]:
+    """Return the shards of each GPU, by node name ("" for any) and device file ("" for evenly over all GPUs)."""
+    found: dict[tuple[str, str], float] = {}
+    if facts.gres is None:
+        return found
+    gpus: dict[str, list[str]] = {}
+    for line in facts.gres.lines:
+        if line.get("name", "").lower() == "gpu":
+            for node in expand(line.get("nodename", "")):
+                gpus.setdefault(node, []).extend(expand(line.get("file", "")))
+    for line in facts.gres.lines:
+        if line.get("name", "").lower() != "shard":
+            continue
+        count = int(line["count"]) if line.get("count", "").isdigit() else 0
+        for node in expand(line.get("nodename", "")):
+            files = [file for file in expand(line.get("file", "")) if file]
+            if files:
+                found |= {(node, file): count / len(files) for file in files}
+            else:
+                found[node, ""] = count / max(1, len(gpus.get(node, [])))
+    return found
+
+
+def check_gres(facts: Facts) -> Iterator[Finding]:
+    """gres.conf: GPUs have shards, as many as rad.toml says, and no more than their memory holds."""
+    if facts.slurm is None:
+        return
+    if facts.gres is None:
+        yield fail("gres.conf", "not beside slurm.conf", "see gres_conf/gres.conf for one line per GPU")
+        return
+    per_gpu = shards_per_gpu(facts)
+    if not per_gpu:
+        yield fail("gres.conf", "no shards", "add Name=shard Count=... File=... for every GPU")
+        return
+    for name, partition in _sharing(facts):
+        counts = {count for count in per_gpu.values() if count != partition.shards}
+        if len(counts) == len(set(per_gpu.values())):
+            have = ", ".join(f"{count:g}" for count in sorted(set(per_gpu.values())))
+            text = f"GPUs have {have} shards, but partition.{name} in rad.toml counts {partition.shards}"
+            yield fail("gres.conf", text, f"set shards_per_gpu in [partition.{name}] to the smallest of them")
+    yield from _check_memory(facts, per_gpu)
+    yield from _check_confinement(facts)
+    yield ok("gres.conf", f"{len(per_gpu)} entries with shards")
+
+
+def _check_memory(facts: Facts, per_gpu: dict[tuple[str, str], float]) -> Iterator[Finding]:
+    """A shard is a promise of memory: what is promised must be there."""
+    if facts.config is None:
+        return
+    shard_mib = min(
+        (partition.shard_mib for _, partition in _sharing(facts)),
+        default=facts.config.partition_defaults.shard_mib,
+    )
+    for reading in facts.readings or ():
+        counts = [
+            count
+            for (_, file), count in per_gpu.items()
+            if file == f"/dev/nvidia{reading.index}" or (not file and len(facts.readings or ()) == 1)
+        ]
+        promised_mib = max(counts, default=0) * shard_mib
+        if promised_mib > to_mib(reading.usable_bytes) and reading.usable_bytes:
+            most = to_mib(reading.usable_bytes) // shard_mib
+            text = f"GPU {reading.index}: {max(counts):g} shards of {shard_mib} MiB, but {human(reading.usable_bytes)}"
+            yield fail("gres.conf", f"{text} usable", f"Count={most} for File=/dev/nvidia{reading.index}")
+
+
+def _check_confinement(facts: Facts) -> Iterator[Finding]:
+    """With cgroups that confine devices, an old Slurm can give a GPU with shards in use away as a whole."""
+    slurm = {} if facts.slurm is None else facts.slurm.settings
+    cgroup = {} if facts.cgroup is None else facts.cgroup.settings
+    constrained = cgroup.get("constraindevices", "no").lower() in ("yes", "true", "1")
+    confined = constrained and "cgroup" in slurm.get("taskplugin", "").lower()
+    if constrained and not confined:
+        text = "ConstrainDevices=yes does nothing without TaskPlugin=task/cgroup"
+        yield warn("cgroup.conf", text, "TaskPlugin=task/cgroup,task/affinity, or remove ConstrainDevices")
+    if facts.version is None or traits(facts.version).keeps_gpu_and_shard_apart or not confined:
+        return
+    text = "this Slurm may give a GPU with shards in use to a whole-GPU job, and cgroups pin both to it"
+    fix = "keep shared and whole-GPU jobs on different nodes, set ConstrainDevices=no, or upgrade to 23.11.5"
+    yield fail("cgroup.conf", text, fix)
+
+
+def check_gpus(facts: Facts) -> Iterator[Finding]:
+    """The driver answers, tells SM activity, and the monitor runs."""
+    if not facts.gpu_node:
+        yield unseen("GPUs", "none on this machine; run rad doctor on a GPU node too")
+        return
+    if facts.readings is None:
+        yield fail("GPUs", facts.readings_error, "nvidia-smi must work first")
+        return
+    for reading in facts.readings:
+        subject = f"GPU {reading.index}"
+        if not reading.healthy:
+            yield fail(
+                subject, f"{reading.uuid} needs a reset or is lost", "nvidia-smi -q -i " + reading.uuid
+            )
+        elif reading.mig:
+            yield ok(subject, f"{reading.name}, MIG: never shared")
+        elif reading.smact_source in (None, "nvml-utilisation"):
+            text = f"{reading.name}: only utilisation is known, which calls one busy block a full GPU"
+            yield warn(subject, text, "before Hopper: install DCGM and run: systemctl start nvidia-dcgm")
+        else:
+            usable = human(reading.usable_bytes)
+            yield ok(subject, f"{reading.name}, {usable} usable, SMACT from {reading.smact_source}")
+    if facts.monitored:
+        yield ok("rad-monitor", "writes its window")
+    else:
+        text = "no fresh window: the Prolog takes two samples of its own, and no job's peak is known"
+        yield warn("rad-monitor", text, "systemctl enable --now rad-monitor")
+
+
+def check_mps(facts: Facts) -> Iterator[Finding]:
+    """Where sharing is by MPS, its control program must be there."""
+    wanting = [name for name, partition in _sharing(facts) if partition.sharing == "mps"]
+    simulated = facts.config is not None and facts.config.telemetry.source == "simulated"
+    if not wanting or not facts.gpu_node or simulated:
+        return
+    if facts.mps_control is None:
+        text = "nvidia-cuda-mps-control is missing: shared jobs run in time slices, and nothing caps their memory"
+        yield warn("MPS", text, 'install it with the driver, or set sharing = "streams"')
+    else:
+        yield ok("MPS", facts.mps_control)
+
+
+def _sharing(facts: Facts) -> list[tuple[str, PartitionConfig]]:
+    partitions = {} if facts.config is None else facts.config.partitions
+    return [(name, partition) for name, partition in partitions.items() if partition.collocate]

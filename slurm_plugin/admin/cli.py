@@ -1,0 +1,182 @@
+"""rad: for admins and the curious. Thin: every command calls one function and prints what it returns."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.config import DEFAULT_PATH, PartitionConfig, load_config
+from slurm_plugin.core.errors import RadError
+from slurm_plugin.core.exits import Exit
+
+WATCH_S = 2.0
+
+_config_option = click.option(
+    "--config", default=DEFAULT_PATH, show_default=True, type=click.Path(path_type=Path), help="rad.toml."
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+class _Command(click.Command):
+    """A command whose expected errors are one line."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except RadError as exc:
+            click.echo(f"rad {ctx.info_name}: {exc}", err=True)
+            sys.exit(Exit.EXPECTED_ERROR)
+
+
+class _Group(click.Group):
+    command_class = _Command
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="rad-slurm")
+def main() -> None:
+    """Look after RAD on this machine."""
+
+
+@main.command()
+@_config_option
+@_json_option
+def doctor(config: Path, as_json: bool) -> None:
+    """Check Slurm's files, rad.toml, key, radd, GPUs and units against each other, and say each fix.
+
+    Works on login nodes, the controller and GPU nodes, and says what it cannot see from where it runs. Ends with
+    status 1 if anything must be mended.
+    """
+    from slurm_plugin.admin import doctor as doctoring
+
+    findings = doctoring.diagnose(config, os.environ, SystemClock())
+    click.echo(doctoring.as_json(findings) if as_json else doctoring.as_text(findings))
+    if doctoring.failed(findings):
+        sys.exit(Exit.EXPECTED_ERROR)
+
+
+@main.command()
+@_config_option
+@_json_option
+@click.option("--watch", is_flag=True, help=f"Show it again every {WATCH_S:g} s, until Ctrl-C.")
+def status(config: Path, as_json: bool, watch: bool) -> None:
+    """Show this node's GPUs: who is on them, booked against live, SM activity."""
+    from slurm_plugin.admin import status_view
+    from slurm_plugin.admin.status import node_status
+
+    settings, clock = load_config(config), SystemClock()
+    if as_json:
+        click.echo(status_view.as_json(node_status(settings, clock)))
+        return
+    while True:
+        gpus = node_status(settings, clock)
+        if watch:
+            click.clear()
+        if not _print_rich(gpus):
+            click.echo(status_view.as_text(gpus))
+        if not watch:
+            return
+        clock.sleep(WATCH_S)
+
+
+def _print_rich(gpus: object) -> bool:
+    if not sys.stdout.isatty():
+        return False
+    try:
+        from rich.console import Console
+    except ImportError:
+        return False
+    from slurm_plugin.admin import status_view
+
+    Console().print(status_view.as_table(gpus))  # type: ignore[arg-type]
+    return True
+
+
+@main.command()
+@_config_option
+@click.option("--user", "user_id", type=int, help="Show the jobs of this user id alone.")
+def history(config: Path, user_id: int | None) -> None:
+    """Show the observed memory peaks that later estimates use; run it on the controller."""
+    from slurm_plugin.admin import history as remembering
+
+    rows = remembering.peaks(Path(load_config(config).paths.state), user_id=user_id)
+    click.echo(remembering.as_text(rows))
+
+
+@main.command()
+@click.option(
+    "--python", default="python3", show_default=True, help="A Python that has torch, as jobs use it."
+)
+def calibrate(python: str) -> None:
+    """Measure what a PyTorch process holds on this GPU beyond its tensors; run it on an idle GPU."""
+    from slurm_plugin.admin import calibrate as calibrating
+
+    found = shutil.which(python) or python
+    click.echo(calibrating.as_text(calibrating.measure(found, os.environ)))
+
+
+@main.command()
+@click.option(
+    "--root", default="/", type=click.Path(path_type=Path), help="Put everything below this folder."
+)
+@click.option("--prefix", default="/opt/rad/venv", show_default=True, help="Where the package is installed.")
+@click.option(
+    "--etc", default="/etc/rad", show_default=True, help="Folder of rad.toml, key and hook scripts."
+)
+@click.option("--slurm", "slurm_etc", default="/etc/slurm", show_default=True, help="Folder of slurm.conf.")
+@click.option("--partition", default="gpu", show_default=True, help="The partition that shares GPUs.")
+@click.option(
+    "--gpu-memory-mib", type=click.IntRange(1), help="Usable memory of one GPU; asked from the driver."
+)
+@click.option(
+    "--shard-mib",
+    type=click.IntRange(1),
+    default=PartitionConfig().shard_mib,
+    show_default=True,
+    help="Size of a shard.",
+)
+@click.option("--slurm-user", default="slurm", show_default=True, help="User that slurmctld runs as.")
+@click.option("--key", "with_key", is_flag=True, help="Make the cluster's key, if there is none.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
+def install(
+    root: Path,
+    prefix: str,
+    etc: str,
+    slurm_etc: str,
+    partition: str,
+    gpu_memory_mib: int | None,
+    shard_mib: int,
+    slurm_user: str,
+    with_key: bool,
+    dry_run: bool,
+) -> None:
+    """Write rad.toml, hook scripts and units; show what to add to Slurm's own files.
+
+    A file that is already there is never overwritten: if it says something else, the difference is shown.
+    """
+    from slurm_plugin.admin import install as installing
+    from slurm_plugin.admin.install_values import install_values
+
+    values, gpus = install_values(
+        prefix=prefix,
+        etc=etc,
+        partition=partition,
+        gpu_memory_mib=gpu_memory_mib,
+        shard_mib=shard_mib,
+        slurm_user=slurm_user,
+        clock=SystemClock(),
+    )
+    places = {"etc": etc, "units": "/etc/systemd/system", "slurm": slurm_etc}
+    steps = installing.plan(values, places, root=root, gpus=gpus, with_key=with_key)
+    click.echo(installing.as_text(steps, verbose=dry_run))
+    if not dry_run:
+        installing.apply(steps)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""`rad doctor`: see, check, say; changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from slurm_plugin.admin.checks import examine
+from slurm_plugin.admin.facts import gather
+from slurm_plugin.admin.finding import Finding
+from slurm_plugin.core.clock import Clock
+
+_MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL", "unseen": "?   "}
+
+
+def diagnose(config_path: Path, env: Mapping[str, str], clock: Clock) -> list[Finding]:
+    """Return everything that can be told from this machine."""
+    return examine(gather(config_path, env, clock))
+
+
+def as_text(findings: Sequence[Finding]) -> str:
+    """Return the findings for a person, each fix under its finding, and a verdict."""
+    width = max((len(finding.subject) for finding in findings), default=0)
+    lines = []
+    for finding in findings:
+        lines.append(f"{_MARKS[finding.level]}  {finding.subject:<{width}}  {finding.text}")
+        if finding.fix:
+            lines.append(f"      {'':<{width}}  fix: {finding.fix}")
+    counts = {level: sum(finding.level == level for finding in findings) for level in _MARKS}
+    verdict = f"{counts['fail']} to mend, {counts['warn']} could be better, {counts['ok']} fine"
+    return "\n".join([*lines, f"{verdict}, {counts['unseen']} not to be seen from this machine"])
+
+
+def as_json(findings: Sequence[Finding]) -> str:
+    """Return the findings for a program."""
+    return json.dumps({"version": 1, "findings": [asdict(finding) for finding in findings]}, indent=1)
+
+
+def failed(findings: Sequence[Finding]) -> bool:
+    """Return whether anything must be mended."""
+    return any(finding.level == "fail" for finding in findings)

@@ -1,0 +1,221 @@
+"""What `rad doctor` can see from where it runs: everything that its checks need, read once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from slurm_plugin.admin.conf_lines import ConfFile, read_conf
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.config import Config, load_config
+from slurm_plugin.core.errors import CommandError, ConfigError, DeviceError
+from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.shell import find_program, run
+from slurm_plugin.core.wire import read_key
+from slurm_plugin.monitor.source import timely_telemetry
+from slurm_plugin.monitor.window import read_window
+from slurm_plugin.mps.node import CONTROL
+from slurm_plugin.slurm.conf_files import find_slurm_conf
+
+LUA_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu/lua",
+    "/usr/lib/aarch64-linux-gnu/lua",
+    "/usr/lib64/lua",
+    "/usr/lib/lua",
+    "/usr/local/lib/lua",
+)
+UNITS = ("radd", "rad-monitor")
+_COMMAND_S = 5.0
+_PING_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """One machine; None means that it cannot be seen from here.
+
+    Attributes:
+        config_path: rad.toml.
+        config: Its content.
+        config_error: Why it cannot be used.
+        slurm_conf_path: slurm.conf.
+        slurm: Its content.
+        gres: gres.conf beside it.
+        cgroup: cgroup.conf beside it.
+        version: Of the installed Slurm.
+        hooks: "prolog", "taskprolog", "epilog" -> text of the script that slurm.conf names.
+        lua: "job_submit", "cli_filter" -> text of the script beside slurm.conf.
+        lua_sockets: Lua versions with LuaSocket.
+        key_error: Why the cluster's key cannot be used; "" if it can.
+        radd: What radd says of itself, or why it does not answer.
+        radd_here: Whether radd belongs on this machine: its socket is here, or slurm.conf names it as controller.
+        units: systemd unit -> "active", "inactive", ...
+        gpu_node: Whether this machine has GPUs, real or simulated.
+        readings: Its GPUs.
+        readings_error: Why they cannot be read.
+        monitored: Whether the monitor's window is fresh.
+        mps_control: Path of NVIDIA's control program.
+    """
+
+    config_path: Path
+    config: Config | None = None
+    config_error: str = ""
+    slurm_conf_path: Path | None = None
+    slurm: ConfFile | None = None
+    gres: ConfFile | None = None
+    cgroup: ConfFile | None = None
+    version: tuple[int, int, int] | None = None
+    hooks: Mapping[str, str | None] = field(default_factory=dict)
+    lua: Mapping[str, str | None] = field(default_factory=dict)
+    lua_sockets: tuple[str, ...] = ()
+    key_error: str | None = None
+    radd: str | None = None
+    radd_here: bool = False
+    units: Mapping[str, str] = field(default_factory=dict)
+    gpu_node: bool = False
+    readings: tuple[GpuReading, ...] | None = None
+    readings_error: str = ""
+    monitored: bool = False
+    mps_control: str | None = None
+
+
+def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
+    """Return what can be seen from this machine; nothing is changed and nothing waits long."""
+    config, config_error = _config(config_path)
+    used = config or Config()
+    slurm_conf = find_slurm_conf(used.paths.slurm_conf, env)
+    slurm = None if slurm_conf is None else read_conf(slurm_conf)
+    settings = {} if slurm is None else slurm.settings
+    readings, readings_error = _readings(used, clock)
+    gpu_node = used.telemetry.source == "simulated" or Path("/dev/nvidiactl").exists()
+    radd_here = Path(used.paths.socket).exists() or _is_controller(settings)
+    return Facts(
+        config_path=config_path,
+        config=config,
+        config_error=config_error,
+        slurm_conf_path=slurm_conf,
+        slurm=slurm,
+        gres=None if slurm_conf is None else read_conf(slurm_conf.with_name("gres.conf")),
+        cgroup=None if slurm_conf is None else read_conf(slurm_conf.with_name("cgroup.conf")),
+        version=slurm_version(),
+        hooks={name: _text(settings.get(name)) for name in ("prolog", "taskprolog", "epilog")},
+        lua={
+            name: None if slurm_conf is None else _text(str(slurm_conf.with_name(f"{name}.lua")))
+            for name in ("job_submit", "cli_filter")
+        },
+        lua_sockets=_lua_sockets(),
+        key_error=_key_error(Path(used.paths.key)),
+        radd=_ping(used.paths.socket) if radd_here else None,
+        radd_here=radd_here,
+        units=_units(),
+        gpu_node=gpu_node,
+        readings=readings if gpu_node else None,
+        readings_error=readings_error if gpu_node else "",
+        monitored=read_window(Path(used.paths.run), now_s=clock.now_s()) is not None,
+        mps_control=_program(CONTROL),
+    )
+
+
+def _is_controller(settings: Mapping[str, str]) -> bool:
+    named = settings.get("slurmctldhost", settings.get("controlmachine", "")).partition("(")[0]
+    return bool(named) and named.partition(".")[0] == socket.gethostname().partition(".")[0]
+
+
+def _config(path: Path) -> tuple[Config | None, str]:
+    try:
+        return load_config(path), ""
+    except ConfigError as exc:
+        return None, str(exc)
+
+
+def _readings(config: Config, clock: Clock) -> tuple[tuple[GpuReading, ...] | None, str]:
+    try:
+        return timely_telemetry(config.telemetry, clock).read(), ""
+    except DeviceError as exc:
+        return None, str(exc)
+
+
+def slurm_version() -> tuple[int, int, int] | None:
+    """Return the version of the installed Slurm; None if there is none."""
+    for program in ("slurmctld", "slurmd", "sinfo"):
+        try:
+            text = run([program, "-V"], timeout_s=_COMMAND_S)
+        except CommandError:
+            continue
+        match = re.search(r"(\d+)\.(\d+)\.(\d+)", text)
+        if match:
+            return int(match[1]), int(match[2]), int(match[3])
+    return None
+
+
+def _text(path: str | None) -> str | None:
+    """Return a script's text; None if there is none that can be read."""
+    if not path:
+        return None
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return text
+
+
+def _lua_sockets() -> tuple[str, ...]:
+    found = [
+        version.name
+        for folder in LUA_FOLDERS
+        for version in sorted(Path(folder).glob("5.*"))
+        if (version / "socket" / "unix.so").exists()
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _key_error(path: Path) -> str | None:
+    if not os.access(path.parent, os.X_OK):
+        return None
+    try:
+        if path.exists() and not os.access(path, os.R_OK):
+            return None
+        read_key(path)
+    except ConfigError as exc:
+        return str(exc)
+    return ""
+
+
+def _ping(path: str) -> str:
+    """Return radd's answer, or why there is none."""
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_PING_S)
+            connection.connect(path)
+            connection.sendall(b'{"v": 1, "op": "ping"}\n')
+            answer = json.loads(connection.makefile("rb").readline())
+    except OSError as exc:
+        return f"no answer: {exc.strerror or exc}"
+    except ValueError as exc:
+        return f"no answer: {exc}"
+    return (
+        "ok" if isinstance(answer, dict) and answer.get("pong") else f"an answer that is not radd's: {answer}"
+    )
+
+
+def _units() -> dict[str, str]:
+    found = {}
+    for unit in UNITS:
+        try:
+            text = run(["systemctl", "show", "--property=LoadState,ActiveState", unit], timeout_s=_COMMAND_S)
+        except CommandError:
+            return {}
+        states = dict(line.partition("=")[::2] for line in text.splitlines())
+        found[unit] = "missing" if states.get("LoadState") == "not-found" else states.get("ActiveState", "")
+    return found
+
+
+def _program(name: str) -> str | None:
+    try:
+        return find_program(name)
+    except CommandError:
+        return None

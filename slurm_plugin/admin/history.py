@@ -1,0 +1,81 @@
+"""`rad history`: what jobs booked and what they really used, as radd remembers it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.units import to_mib
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """The runs of one user with one model profile.
+
+    Attributes:
+        user_id: The owner.
+        profile_key: Hash of model and training setup.
+        runs: How many were seen.
+        highest_bytes: Highest peak.
+        last_bytes: Peak of the last run.
+    """
+
+    user_id: int
+    profile_key: str
+    runs: int
+    highest_bytes: int
+    last_bytes: int
+
+
+def peaks(state: Path, *, user_id: int | None = None) -> list[Peak]:
+    """Return the remembered peaks, most recent last.
+
+    Args:
+        state: paths.state of the controller.
+        user_id: Show this user's alone.
+
+    Raises:
+        ConfigError: Nothing can be read there.
+    """
+    path = state / "peaks.jsonl"
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as exc:
+        raise ConfigError(f"{path}: {exc.strerror}; run this on the controller, as root") from exc
+    found: dict[tuple[int, str], Peak] = {}
+    for user, key, peak_bytes in _rows(lines):
+        if user_id not in (None, user):
+            continue
+        before = found.pop((user, key), None)
+        found[user, key] = Peak(
+            user_id=user,
+            profile_key=key,
+            runs=1 + (before.runs if before else 0),
+            highest_bytes=max(peak_bytes, before.highest_bytes if before else 0),
+            last_bytes=peak_bytes,
+        )
+    return list(found.values())
+
+
+def as_text(rows: list[Peak]) -> str:
+    """Return a table."""
+    lines = [f"{'user':>8}  {'profile':<16}  {'runs':>5}  {'highest MiB':>11}  {'last MiB':>9}"]
+    lines += [
+        f"{row.user_id:>8}  {row.profile_key:<16}  {row.runs:>5}  "
+        f"{to_mib(row.highest_bytes):>11}  {to_mib(row.last_bytes):>9}"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def _rows(lines: list[str]) -> Iterator[tuple[int, str, int]]:
+    for line in lines:
+        try:
+            row: Any = json.loads(line)
+            yield int(row["user"]), str(row["profile"]), int(row["peak_bytes"])
+        except (ValueError, TypeError, KeyError):
+            continue

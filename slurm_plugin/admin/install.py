@@ -1,0 +1,150 @@
+"""`rad install`: fill in the configuration files and put them in place, never over a file that is somebody else's."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from slurm_plugin.admin.templates import lua_folder, render, templates_folder
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.wire import KEY_BYTES
+
+EXECUTABLE, READABLE, SECRET = 0o755, 0o644, 0o600
+
+FILES: dict[str, tuple[str, int]] = {
+    "rad.toml": ("{etc}/rad.toml", READABLE),
+    "prolog.sh": ("{etc}/prolog.sh", EXECUTABLE),
+    "task_prolog.sh": ("{etc}/task_prolog.sh", EXECUTABLE),
+    "epilog.sh": ("{etc}/epilog.sh", EXECUTABLE),
+    "rad_settings.lua": ("{slurm}/rad/rad_settings.lua", READABLE),
+    "systemd/radd.service": ("{units}/radd.service", READABLE),
+    "systemd/rad-monitor.service": ("{units}/rad-monitor.service", READABLE),
+}
+"""Template -> where it goes, and its mode."""
+
+SITE_SCRIPTS = ("job_submit.lua", "cli_filter.lua")
+"""Slurm's own Lua scripts, beside slurm.conf; our other Lua files go into rad/ below."""
+
+FRAGMENTS: dict[str, str] = {
+    "slurm.conf": "{slurm}/slurm.conf",
+    "gres.conf": "{slurm}/gres.conf",
+    "cgroup.conf": "{slurm}/cgroup.conf",
+}
+"""Template -> the admin's own file that must say the same; it is shown, never written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One thing to do.
+
+    Attributes:
+        action: "write" a file that is not there; "keep" one that says the same already; "differs": there is one that
+            says something else and is left alone; "show" what an admin must add to a file of the site.
+        path: The file.
+        content: What it should hold.
+        mode: Its mode.
+    """
+
+    action: Literal["write", "keep", "differs", "show"]
+    path: Path
+    content: bytes
+    mode: int = READABLE
+
+
+def plan(
+    values: Mapping[str, str],
+    places: Mapping[str, str],
+    *,
+    root: Path,
+    gpus: Sequence[Mapping[str, str]],
+    with_key: bool,
+) -> list[Step]:
+    """Return what would be done.
+
+    Args:
+        values: What each name in the templates stands for.
+        places: "etc", "units" and "slurm": the folders of our files, systemd's units and slurm.conf.
+        root: Everything is put below this folder, as for a package or an image.
+        gpus: The lines of gres.conf, one mapping for each GPU.
+        with_key: Make a key for the cluster if there is none.
+
+    Raises:
+        ConfigError: A template is missing, or asks for something that has no value.
+    """
+    folder = templates_folder()
+    steps = []
+    for template, (place, mode) in FILES.items():
+        content = render((folder / template).read_text(), values, gpus=gpus).encode()
+        steps.append(_step(_below(root, place.format(**places)), content, mode))
+    for script in sorted(lua_folder().glob("*.lua")):
+        folder_of = "{slurm}" if script.name in SITE_SCRIPTS else "{slurm}/rad"
+        path = _below(root, f"{folder_of.format(**places)}/{script.name}")
+        steps.append(_step(path, script.read_bytes(), READABLE))
+    if with_key:
+        path = _below(root, values["key"])
+        if not path.exists():
+            steps.append(Step(action="write", path=path, content=secrets.token_bytes(KEY_BYTES), mode=SECRET))
+    for template, place in FRAGMENTS.items():
+        content = render((folder / template).read_text(), values, gpus=gpus).encode()
+        steps.append(Step(action="show", path=_below(root, place.format(**places)), content=content))
+    return steps
+
+
+def apply(steps: Sequence[Step]) -> None:
+    """Write the files that are not there.
+
+    Raises:
+        ConfigError: One cannot be written.
+    """
+    for step in steps:
+        if step.action != "write":
+            continue
+        try:
+            step.path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(step.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, step.mode)
+            with os.fdopen(handle, "wb") as file:
+                file.write(step.content)
+            step.path.chmod(step.mode)
+        except OSError as exc:
+            raise ConfigError(
+                f"{step.path}: {exc.strerror}; run as root, or name a folder with --root"
+            ) from exc
+
+
+def as_text(steps: Sequence[Step], *, verbose: bool) -> str:
+    """Return the plan for a person; `verbose` shows the content of new files too."""
+    lines = []
+    for step in steps:
+        if step.action == "show":
+            lines += [f"add to {step.path}, unless it says so already:", _indented(step.content)]
+        elif step.action == "differs":
+            lines += [f"differs {step.path}: left alone; this is what it would say:", _indented(step.content)]
+        else:
+            lines.append(f"{step.action} {step.path}")
+            ours = step.path.parent.name == "rad" and step.path.suffix == ".lua"
+            if verbose and step.action == "write" and step.mode != SECRET and not ours:
+                lines.append(_indented(step.content))
+    return "\n".join(lines)
+
+
+def _step(path: Path, content: bytes, mode: int) -> Step:
+    try:
+        same = path.read_bytes() == content
+    except FileNotFoundError:
+        return Step(action="write", path=path, content=content, mode=mode)
+    except OSError as exc:
+        raise ConfigError(f"{path}: {exc.strerror}") from exc
+    return Step(action="keep" if same else "differs", path=path, content=content, mode=mode)
+
+
+def _below(root: Path, path: str) -> Path:
+    return root / path.lstrip("/")
+
+
+def _indented(content: bytes) -> str:
+    lines = content.decode().splitlines()
+    return "\n".join(f"    {line}" for line in lines if line and not line.startswith(("#", "--")))

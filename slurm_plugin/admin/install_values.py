@@ -1,0 +1,90 @@
+"""What the templates of a real installation say, as far as it can be asked from this machine."""
+
+from __future__ import annotations
+
+import pwd
+import socket
+
+from slurm_plugin.admin.facts import slurm_version
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.config import Paths, TelemetryConfig
+from slurm_plugin.core.errors import ConfigError, DeviceError
+from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.units import to_mib
+from slurm_plugin.monitor.source import timely_telemetry
+from slurm_plugin.slurm.versions import traits
+
+
+def install_values(
+    *,
+    prefix: str,
+    etc: str,
+    partition: str,
+    gpu_memory_mib: int | None,
+    shard_mib: int,
+    slurm_user: str,
+    clock: Clock,
+) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """Return the values of all templates, and those of each GPU's lines in gres.conf.
+
+    Raises:
+        ConfigError: The GPUs' memory was not given and cannot be asked here.
+    """
+    try:
+        readings = timely_telemetry(TelemetryConfig(), clock).read()
+    except DeviceError as exc:
+        if gpu_memory_mib is None:
+            raise ConfigError(f"no GPU here to ask ({exc}); say --gpu-memory-mib") from exc
+        readings = ()
+    memory_mib = gpu_memory_mib or min(
+        (_usable_mib(r) for r in readings if not r.mig and r.healthy), default=0
+    )
+    if memory_mib < shard_mib:
+        raise ConfigError("no GPU that could be shared; say --gpu-memory-mib")
+    paths, version = Paths(), slurm_version()
+    spreads = version is not None and traits(version).spreads_shards
+    values = {
+        "prefix": prefix,
+        "python": f"{prefix}/bin/python",
+        "etc": etc,
+        "config": f"{etc}/rad.toml",
+        "run": paths.run,
+        "state": paths.state,
+        "key": f"{etc}/key",
+        "socket": paths.socket,
+        "log": paths.log,
+        "slurm_conf": paths.slurm_conf,
+        "slurm_user": slurm_user,
+        "slurm_uid": str(_uid_of(slurm_user)),
+        "telemetry": "auto",
+        "simulated_folder": "",
+        "partition": partition,
+        "shard_mib": str(shard_mib),
+        "sharing": "mps",
+        "gpu_memory_mib": str(memory_mib),
+        "shards": str(memory_mib // shard_mib),
+        "select_parameters": "CR_Core_Memory,LL_SHARED_GRES" if spreads else "CR_Core_Memory",
+        "constrain_devices": "no",
+        "node": socket.gethostname().partition(".")[0],
+    }
+    gpus = [
+        {
+            "device": f"/dev/nvidia{reading.index}",
+            "shards": str(min(memory_mib, _usable_mib(reading)) // shard_mib),
+        }
+        for reading in readings
+    ] or [{"device": "/dev/nvidia0", "shards": values["shards"]}]
+    return values, gpus
+
+
+def _uid_of(user: str) -> int:
+    """Return a user's id; root's if this machine does not know the user, so that nobody is trusted by mistake."""
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return 0
+
+
+def _usable_mib(reading: GpuReading) -> int:
+    """Return whole MiB, rounded down: what is promised must be there."""
+    return -to_mib(-reading.usable_bytes)

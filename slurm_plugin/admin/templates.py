@@ -1,0 +1,68 @@
+"""The configuration files that the project brings: found, filled in, never guessed at.
+
+A `{{name}}` stands for a value. A line with a name that only GPUs have, such as `{{device}}`, stands once for every
+GPU. Comment lines are copied as they are.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from slurm_plugin.core.errors import ConfigError
+
+_NAME = re.compile(r"\{\{(\w+)\}\}")
+
+
+def templates_folder() -> Path:
+    """Return the folder gres_conf/: of the installation, or of the checkout that this file lies in.
+
+    Raises:
+        ConfigError: Neither is there.
+    """
+    checkout = Path(__file__).resolve().parents[2] / "gres_conf"
+    installed = Path(sys.prefix) / "share" / "rad" / "gres_conf"
+    for folder in (checkout, installed):
+        if (folder / "rad.toml").is_file():
+            return folder
+    raise ConfigError(f"{installed}: the templates are missing; install the package again")
+
+
+def lua_folder() -> Path:
+    """Return the folder of the Lua files, which are part of the package and need no filling in."""
+    return Path(__file__).resolve().parents[1] / "lua"
+
+
+def render(template: str, values: Mapping[str, str], *, gpus: Sequence[Mapping[str, str]] = ()) -> str:
+    r"""Return a template's text with all names filled in.
+
+    Args:
+        template: The text of a file in gres_conf/.
+        values: What each name stands for.
+        gpus: What the names in a GPU's lines stand for, one mapping for each GPU.
+
+    Raises:
+        ConfigError: A name stands for nothing.
+
+    >>> render("a={{a}}\nb={{b}} of {{a}}\n", {"a": "1"}, gpus=[{"b": "2"}, {"b": "3"}])
+    'a=1\nb=2 of 1\nb=3 of 1\n'
+    """
+    own = {name for gpu in gpus for name in gpu}
+    lines: list[str] = []
+    for line in template.splitlines():
+        names = [] if line.lstrip().startswith("#") and not line.startswith("#!") else _NAME.findall(line)
+        rows = gpus if own.intersection(names) else [{}]
+        lines += [_filled(line, {**values, **row}) if names else line for row in rows]
+    return "\n".join([*lines, ""])
+
+
+def _filled(line: str, values: Mapping[str, str]) -> str:
+    def value(match: re.Match[str]) -> str:
+        try:
+            return values[match[1]]
+        except KeyError as exc:
+            raise ConfigError(f"a template asks for {match[0]}, which has no value") from exc
+
+    return _NAME.sub(value, line)

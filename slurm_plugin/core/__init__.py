@@ -1,0 +1,1 @@
+"""Records and decisions; standard library only, no side effects at import."""

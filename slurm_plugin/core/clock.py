@@ -1,0 +1,58 @@
+"""Time as an argument, so that tests run at the speed of thought."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the project asks of time."""
+
+    def now_s(self) -> float:
+        """Return seconds since the epoch, for records that outlive a process."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Return seconds from an arbitrary start that never go back, for deadlines."""
+        ...
+
+    def sleep(self, duration_s: float) -> None:
+        """Wait."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now_s(self) -> float:
+        """Return seconds since the epoch."""
+        return time.time()
+
+    def monotonic_s(self) -> float:
+        """Return seconds of the monotonic clock."""
+        return time.monotonic()
+
+    def sleep(self, duration_s: float) -> None:
+        """Wait."""
+        time.sleep(duration_s)
+
+
+class Deadline:
+    """A point in time by which something must be over.
+
+    >>> Deadline(SystemClock(), 5.0).remaining_s() > 4
+    True
+    """
+
+    def __init__(self, clock: Clock, budget_s: float) -> None:
+        self._clock = clock
+        self._end_s = clock.monotonic_s() + budget_s
+
+    def remaining_s(self) -> float:
+        """Return the seconds left, never below zero."""
+        return max(0.0, self._end_s - self._clock.monotonic_s())
+
+    def passed(self) -> bool:
+        """Return whether the time is up."""
+        return self.remaining_s() <= 0.0

@@ -1,0 +1,295 @@
+"""rad.toml: one file for login nodes, the controller and GPU nodes; every key is checked, none is ignored.
+
+Precedence, lowest first: the defaults below, `[partition_defaults]`, `[partition.NAME]`. The shipped template
+gres_conf/rad.toml explains every key to admins; this module is its specification.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.mig import parse_profiles
+from slurm_plugin.core.records import PolicyName
+from slurm_plugin.core.units import from_mib
+
+DEFAULT_PATH = Path("/etc/rad/rad.toml")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paths:
+    """Where things lie.
+
+    Attributes:
+        run: Node state that a reboot may lose: ledger, job folders, MPS pipes, the monitor's window.
+        state: What must survive a reboot: history, verdicts not yet delivered.
+        key: The cluster's key, mode 0600, the same on every node.
+        socket: radd's socket.
+        log: Folder of our logs.
+        slurm_conf: slurm.conf; "" lets Slurm's commands find it.
+    """
+
+    run: str = "/run/rad"
+    state: str = "/var/lib/rad"
+    key: str = "/etc/rad/key"
+    socket: str = "/run/rad/radd.sock"
+    log: str = "/var/log/rad"
+    slurm_conf: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """Kill switches: each turns one part off and leaves the others working.
+
+    `accounting` writes the estimate into a job's AdminComment and, where there is slurmdbd, the observed peak.
+    """
+
+    submit: bool = True
+    placement: bool = True
+    mps: bool = True
+    recovery: bool = True
+    history: bool = True
+    accounting: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetryConfig:
+    """Where readings of GPUs come from.
+
+    Attributes:
+        source: "auto" takes NVML, with SMACT from GPM or DCGM as the card has it.
+        simulated_folder: State of simulated GPUs, for `source = "simulated"`.
+        timeout_s: A GPU that does not answer in this time is left out.
+        window_s: Length of the window over which activity is averaged (thesis section 6.2.2).
+    """
+
+    source: Literal["auto", "nvml", "dcgm", "simulated"] = "auto"
+    simulated_folder: str = ""
+    timeout_s: float = 2.0
+    window_s: int = 90
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionConfig:
+    """How jobs of one partition are treated.
+
+    Attributes:
+        collocate: Whether single-GPU jobs of this partition may share GPUs. False leaves every job alone.
+        default: What a GPU job without usable #RAD lines gets: its GPU for itself, or untouched, or collocation
+            with its need unknown.
+        gpu_memory_mib: Usable memory of one GPU of the partition; 0 takes it from shards_per_gpu.
+        shards_per_gpu: Shards of one GPU as gres.conf says; 0 derives them from gpu_memory_mib.
+        shard_mib: What one shard stands for.
+        gpu_type: Type of the partition's GPUs as gres.conf says, if all have the same. Shards have no type, so only a
+            request for this one (`gpu:a100:1`) can be turned into shards; any other typed request keeps its GPU.
+        exclusive_form: How a GPU of one's own is asked for: "shards" takes all shards of a GPU, "gpu" takes gpu:1
+            (Slurm 23.11.5 and later), "auto" picks by the running version.
+        policy: Placement policy (thesis section 6.2.2).
+        pin: "slurm" keeps jobs on the GPU that Slurm booked. "free" lets the policy choose among all GPUs of the
+            node; jobs that want a whole GPU then often find none idle and go back to the queue. "auto" is "slurm"
+            where cgroups confine devices; elsewhere the policy chooses whenever no job sits on the booked GPU yet.
+        smact_max: A GPU at or above this SM activity takes no further job.
+        free_min_mib: Free memory that a job of unknown need must find.
+        margin_mib: Added to the need on a GPU where somebody holds memory that nobody booked.
+        on_saturated: What to do when no GPU has compute to spare: place all the same, or wait in the queue.
+        sharing: How processes share a GPU: MPS, or time-sliced streams.
+        mps_thread_percentage: CUDA_MPS_ACTIVE_THREAD_PERCENTAGE of a shared job; 0 leaves it unset.
+        memory_cap: Whether a shared job's GPU memory is capped at what it booked.
+        mig: "pass" leaves MIG requests alone; "map" turns a request for one GPU, of no type, into the smallest of
+            mig_profiles that holds the estimate. The partition's GPUs are then all partitioned, and not shared.
+        mig_profiles: The types of MIG instances in gres.conf, e.g. "1g.10gb 3g.40gb".
+        recovery: After running out of memory: "exclusive" takes a whole GPU at once; "escalate" first tries the
+            observed peak plus the failed allocation plus 5 GiB (thesis section 7.2); "off" leaves the job failed.
+        max_recoveries: Reruns of one job at most.
+        recovery_priority: Priority of a rerun. Slurm's range is 0 to 4294967294; the default lies above 4294901760,
+            from which priority/basic, the default of older versions, counts down (slurm.h, TOP_PRIORITY).
+    """
+
+    collocate: bool = False
+    default: Literal["exclusive", "leave", "collocate"] = "exclusive"
+    gpu_memory_mib: int = 0
+    shards_per_gpu: int = 0
+    shard_mib: int = 1024
+    gpu_type: str = ""
+    exclusive_form: Literal["auto", "shards", "gpu"] = "auto"
+    policy: PolicyName = "magm"
+    pin: Literal["auto", "slurm", "free"] = "auto"
+    smact_max: float = 0.80
+    free_min_mib: int = 5120
+    margin_mib: int = 512
+    on_saturated: Literal["place", "wait"] = "place"
+    sharing: Literal["mps", "streams"] = "mps"
+    mps_thread_percentage: int = 0
+    memory_cap: bool = True
+    mig: Literal["pass", "map"] = "pass"
+    mig_profiles: str = ""
+    recovery: Literal["exclusive", "escalate", "off"] = "exclusive"
+    max_recoveries: int = 2
+    recovery_priority: int = 4_294_960_000
+
+    @property
+    def ours(self) -> bool:
+        """Return whether submissions to this partition are changed at all."""
+        return self.collocate or self.mig == "map"
+
+    @property
+    def shard_bytes(self) -> int:
+        """Return what one shard stands for."""
+        return from_mib(self.shard_mib)
+
+    @property
+    def shards(self) -> int:
+        """Return the shards of one whole GPU."""
+        return self.shards_per_gpu or self.gpu_memory_mib // self.shard_mib
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """All of rad.toml.
+
+    Attributes:
+        mode: "enforce"; "observe" logs what would be done and changes nothing; "off" does nothing at all.
+        estimator: Which of gpumemnet's estimators books the memory.
+        gpu: GPU name for the estimate's base, as `rad-estimate --gpu` takes it; "" for the generic base.
+        conv_base_mib: Memory of a process that uses convolutions before its first tensor, as `rad calibrate` measures
+            it here; 0 takes the figure of `gpu`.
+        base_mib: The same for other processes.
+        default_partition: The partition of a job that names none; "" if jobs must name one.
+        slurm_backend: How radd speaks to Slurm: its own commands, or a pyslurm made for the running version.
+        paths: Where things lie.
+        features: Kill switches.
+        telemetry: Where readings come from.
+        partition_defaults: What holds for every partition unless it says otherwise.
+        partitions: The configured partitions; others are left alone.
+    """
+
+    mode: Literal["enforce", "observe", "off"] = "enforce"
+    estimator: str = "ours"
+    gpu: str = ""
+    conv_base_mib: int = 0
+    base_mib: int = 0
+    default_partition: str = ""
+    slurm_backend: Literal["commands", "pyslurm"] = "commands"
+    paths: Paths = field(default_factory=Paths)
+    features: Features = field(default_factory=Features)
+    telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
+    partition_defaults: PartitionConfig = field(default_factory=PartitionConfig)
+    partitions: dict[str, PartitionConfig] = field(default_factory=dict)
+
+    def partition(self, name: str | None) -> PartitionConfig | None:
+        """Return the settings of a partition; None if jobs of it are left alone.
+
+        A job may name several partitions, separated by commas; it starts in any of them, so it is ours only if all
+        of them are treated alike.
+        """
+        names = (name or self.default_partition).split(",")
+        settings = [self.partitions.get(one) for one in names]
+        return settings[0] if all(one == settings[0] for one in settings) else None
+
+
+def load_config(path: Path) -> Config:
+    """Read rad.toml.
+
+    Raises:
+        ConfigError: The file is missing, no TOML, or a key or value is wrong; the text names the key and the fix.
+    """
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise ConfigError(f"{path}: {exc.strerror}; run: rad install") from exc
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{path}: {exc}") from exc
+    return parse_config(tree, origin=str(path))
+
+
+def parse_config(tree: dict[str, Any], *, origin: str) -> Config:
+    """Build the configuration from parsed TOML.
+
+    Args:
+        tree: The file as tomllib gives it.
+        origin: File name for messages.
+
+    Raises:
+        ConfigError: A key is unknown (the nearest valid one is named) or a value is of the wrong kind.
+    """
+    rest = dict(tree)
+    tables = rest.pop("partition", {})
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+        raise ConfigError(f"{origin}: partition must be tables, as in [partition.NAME]")
+    config = _build(Config(), rest, origin=origin, where="")
+    partitions = {
+        name: _build(config.partition_defaults, table, origin=origin, where=f"partition.{name}.")
+        for name, table in tables.items()
+    }
+    for name, partition in partitions.items():
+        if partition.shard_mib < 1:
+            raise ConfigError(f"{origin}: partition.{name}.shard_mib is 0; one shard is at least 1 MiB")
+        if partition.collocate and partition.shards < 1:
+            raise ConfigError(
+                f"{origin}: partition.{name} collocates but has no GPU size; "
+                f"set gpu_memory_mib (nvidia-smi shows it) or shards_per_gpu (as in gres.conf)"
+            )
+        _check_mig(name, partition, origin)
+    return dataclasses.replace(config, partitions=partitions)
+
+
+def _check_mig(name: str, partition: PartitionConfig, origin: str) -> None:
+    try:
+        profiles = parse_profiles(partition.mig_profiles)
+    except ConfigError as exc:
+        raise ConfigError(f"{origin}: partition.{name}.mig_profiles: {exc}") from exc
+    if partition.mig == "map" and (partition.collocate or not profiles):
+        raise ConfigError(
+            f'{origin}: partition.{name} has mig = "map"; it needs mig_profiles (as in gres.conf) and '
+            f"collocate = false, because MIG instances are not shared"
+        )
+
+
+def _build(base: T, values: dict[str, Any], *, origin: str, where: str) -> T:
+    """Return base with values put in, each checked against the field's type."""
+    hints = get_type_hints(type(base))
+    known = [f.name for f in dataclasses.fields(base) if f.name != "partitions"]  # type: ignore[arg-type]
+    changes: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in known:
+            import difflib  # not at the top: hooks load this file with every job
+
+            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+            raise ConfigError(f"{origin}: unknown key {where}{name}; did you mean {where}{nearest}?")
+        current = getattr(base, name)
+        if dataclasses.is_dataclass(current):
+            if not isinstance(value, dict):
+                raise ConfigError(f"{origin}: {where}{name} must be a table, as in [{where}{name}]")
+            changes[name] = _build(current, value, origin=origin, where=f"{where}{name}.")
+        else:
+            changes[name] = _checked(value, hints[name], origin=origin, key=f"{where}{name}")
+    return dataclasses.replace(base, **changes)  # type: ignore[type-var]
+
+
+def _checked(value: Any, kind: Any, *, origin: str, key: str) -> Any:
+    """Return value if it is of the field's type.
+
+    Raises:
+        ConfigError: It is not; the text says what would be.
+    """
+    if get_origin(kind) is Literal:
+        choices = get_args(kind)
+        if value not in choices:
+            raise ConfigError(f"{origin}: {key} is {value!r}; it must be one of {', '.join(choices)}")
+        return value
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ConfigError(f"{origin}: {key} is {value!r}; it must be a {_KIND_NAMES[kind]}")
+    if kind in (int, float) and not 0 <= value < float("inf"):
+        raise ConfigError(f"{origin}: {key} is {value!r}; it must not be negative")
+    return value
+
+
+_KIND_NAMES = {bool: "boolean (true or false)", int: "whole number", float: "number", str: "string"}

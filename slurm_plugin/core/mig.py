@@ -1,0 +1,57 @@
+"""From a need to the smallest MIG profile that holds it.
+
+A profile's name tells its share of the card in rounded gigabytes; what an instance really has is less. Recorded with
+`nvidia-smi mig -lgip`, in GiB: A100 40 GB: 1g.5gb 4.75, 1g.10gb 9.62, 2g.10gb 9.75, 3g.20gb 19.62, 7g.40gb 39.50;
+H200: 1g.18gb 16.00. The worst of these is 0.889 of the name's number.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.units import GIB
+
+USABLE_SHARE = 0.88
+_PROFILE = re.compile(r"^(\d)g\.(\d{1,3})gb$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigProfile:
+    """One size of GPU instance.
+
+    Attributes:
+        name: As gres.conf's Type says, e.g. "1g.10gb".
+        slices: Compute slices, sevenths of a card.
+        usable_bytes: What a job can surely have in it.
+    """
+
+    name: str
+    slices: int
+    usable_bytes: int
+
+
+def parse_profiles(text: str) -> tuple[MigProfile, ...]:
+    """Return the profiles in a list such as "1g.10gb 3g.40gb", smallest first.
+
+    Raises:
+        ConfigError: A word names no profile.
+    """
+    found = []
+    for word in text.replace(",", " ").split():
+        match = _PROFILE.match(word)
+        if match is None:
+            raise ConfigError(f"{word!r} is no MIG profile; write mig_profiles like 1g.10gb 3g.40gb")
+        usable_bytes = int(int(match[2]) * GIB * USABLE_SHARE)
+        found.append(MigProfile(name=word, slices=int(match[1]), usable_bytes=usable_bytes))
+    return tuple(sorted(found, key=lambda profile: (profile.usable_bytes, profile.slices)))
+
+
+def smallest_profile(need_bytes: int, profiles: tuple[MigProfile, ...]) -> MigProfile | None:
+    """Return the smallest profile that holds a need; None if none does.
+
+    >>> smallest_profile(6 * GIB, parse_profiles("3g.40gb 1g.5gb 1g.10gb")).name
+    '1g.10gb'
+    """
+    return next((profile for profile in profiles if profile.usable_bytes >= need_bytes), None)

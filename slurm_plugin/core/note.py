@@ -1,0 +1,78 @@
+"""What our hooks write into a job's AdminComment: for people to read, and how radd hears of the nodes.
+
+    rad: recovered peak_mib=13210 start_in_s=0 - torch.OutOfMemoryError: CUDA out of memory
+    rad: put-back start_in_s=15 - no idle GPU for a whole-GPU job
+    rad: ended estimate_mib=10432 peak_mib=9876
+
+Only root and SlurmUser may write an AdminComment, so a note needs no signature.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from slurm_plugin.core.units import from_mib, to_mib
+
+Event = Literal["booked", "recovered", "put-back", "ended", "failed"]
+_EVENTS: tuple[Event, ...] = get_args(Event)
+_NOTE = re.compile(r"^rad: ([a-z-]+)((?: [a-z_]+=\d{1,12})*)(?: - (.*))?$", re.DOTALL)
+_DETAIL_LIMIT = 300
+"""Slurm keeps 1,024 characters; a line of an error message needs no more than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """One note.
+
+    Attributes:
+        event: "recovered": requeued after running out of memory. "put-back": requeued because no GPU was free.
+            "booked": accepted at submission. "ended": ran to its end. "failed": ended otherwise.
+        start_in_s: Seconds that the job is to wait in the queue; None where it does not return there.
+        estimate_bytes: The best guess before the run; None if there was none.
+        peak_bytes: Highest GPU memory that the monitor saw; None without a monitor.
+        detail: A sentence for people.
+    """
+
+    event: Event
+    start_in_s: int | None = None
+    estimate_bytes: int | None = None
+    peak_bytes: int | None = None
+    detail: str = ""
+
+
+def format_note(note: Note) -> str:
+    """Return the text of a note.
+
+    >>> format_note(Note(event="put-back", start_in_s=15, detail="no idle GPU"))
+    'rad: put-back start_in_s=15 - no idle GPU'
+    """
+    values = {
+        "estimate_mib": None if note.estimate_bytes is None else to_mib(note.estimate_bytes),
+        "peak_mib": None if note.peak_bytes is None else to_mib(note.peak_bytes),
+        "start_in_s": note.start_in_s,
+    }
+    words = [
+        f"rad: {note.event}",
+        *(f"{name}={value}" for name, value in values.items() if value is not None),
+    ]
+    detail = " ".join(note.detail.split())[:_DETAIL_LIMIT]
+    return " ".join([*words, "-", detail] if detail else words)
+
+
+def read_note(text: str) -> Note | None:
+    """Return the note in an AdminComment, or None if it holds none of ours."""
+    match = _NOTE.match(text)
+    event = next((each for each in _EVENTS if match and each == match[1]), None)
+    if match is None or event is None:
+        return None
+    values = {name: int(value) for name, value in re.findall(r"([a-z_]+)=(\d+)", match[2])}
+    estimate_mib, peak_mib = values.get("estimate_mib"), values.get("peak_mib")
+    return Note(
+        event=event,
+        start_in_s=values.get("start_in_s"),
+        estimate_bytes=None if estimate_mib is None else from_mib(estimate_mib),
+        peak_bytes=None if peak_mib is None else from_mib(peak_mib),
+        detail=match[3] or "",
+    )

@@ -1,0 +1,261 @@
+"""Which GPU a job gets: one function per policy, after one filter that all of them share.
+
+The policies are those of the thesis (section 6.2.2). Slurm's GPU indices are seats and the GPUs are rooms. Where jobs
+can reach any GPU, a job may get another room than its seat; as long as a seat that is in use keeps its room, each seat
+that Slurm may still give away as a whole has an idle room, and no job needs to be put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.records import Demand, Placement, PolicyName, Reservation
+from slurm_plugin.core.units import from_mib, human
+
+Pin = Literal["slurm", "bound", "free"]
+"""Which rooms a job may get: that of its own seat; any, but a seat in use keeps its room; any. bench/put_backs.py shows
+what the last one costs jobs that want a GPU of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """One GPU as a newcomer finds it.
+
+    Attributes:
+        uuid: The GPU.
+        index: The number that Slurm uses.
+        free_bytes: Live free memory, less what neighbours have booked and not yet touched.
+        smact: Activity of the window and expected activity of neighbours younger than it; None if not known.
+        strangers_bytes: Memory of processes that belong to no job of the ledger.
+        overrun_bytes: Memory that neighbours hold beyond what they booked.
+        jobs: Reservations on it.
+    """
+
+    uuid: str
+    index: int
+    free_bytes: int
+    smact: float | None
+    strangers_bytes: int
+    overrun_bytes: int
+    jobs: tuple[Reservation, ...]
+
+    @property
+    def idle(self) -> bool:
+        """Return whether no job holds any of it."""
+        return not self.jobs
+
+    @property
+    def activity(self) -> float:
+        """Return the activity that policies compare; what nobody can tell counts as none."""
+        return self.smact or 0.0
+
+
+def choose_gpu(
+    readings: Sequence[GpuReading],
+    ledger: Ledger,
+    demand: Demand,
+    settings: PartitionConfig,
+    *,
+    pin: Pin,
+    now_s: float,
+    window_s: float = 90.0,
+    owners: Mapping[int, int] | None = None,
+) -> Placement:
+    """Choose the GPUs of a job.
+
+    Args:
+        readings: All GPUs of the node, activity averaged over the window.
+        ledger: Who holds what. What the job itself holds from an earlier run does not count.
+        demand: What the job needs.
+        settings: The partition's settings.
+        pin: Which rooms the job may get.
+        now_s: Seconds since the epoch.
+        window_s: Length of the window behind the readings' activity.
+        owners: Job id of each GPU process, where known; other processes are strangers.
+    """
+    ledger = ledger.release(demand.job_id, restart=demand.restart)
+    rooms = tuple(
+        room_of(
+            reading, ledger.on(reading.uuid), settings, now_s=now_s, window_s=window_s, owners=owners or {}
+        )
+        for reading in readings
+        if reading.healthy and not reading.mig
+    )
+    if pin == "slurm":
+        rooms = tuple(room for room in rooms if room.index in demand.seats)
+    if demand.kind == "whole" or settings.policy == "exclusive":
+        return _whole(rooms, demand)
+    return _shared(rooms, ledger, demand, settings, pin=pin)
+
+
+def room_of(
+    reading: GpuReading,
+    jobs: tuple[Reservation, ...],
+    settings: PartitionConfig,
+    *,
+    now_s: float,
+    window_s: float,
+    owners: Mapping[int, int],
+) -> Room:
+    """Return a GPU as a newcomer finds it; the arguments are those of `choose_gpu`."""
+    use = memory_use(reading, jobs, owners)
+    expected = sum(_still_unseen(held, settings, now_s=now_s, window_s=window_s) for held in jobs)
+    return Room(
+        uuid=reading.uuid,
+        index=reading.index,
+        free_bytes=reading.usable_bytes - reading.memory_used_bytes - use.untouched_bytes,
+        smact=reading.smact + expected if reading.smact is not None else (expected or None),
+        strangers_bytes=use.strangers_bytes,
+        overrun_bytes=use.overrun_bytes,
+        jobs=jobs,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryUse:
+    """Whose the used memory of a GPU is.
+
+    Attributes:
+        untouched_bytes: Booked by jobs and not yet taken.
+        overrun_bytes: Taken by jobs beyond what they booked.
+        strangers_bytes: Taken by what belongs to no job.
+    """
+
+    untouched_bytes: int
+    overrun_bytes: int
+    strangers_bytes: int
+
+
+def memory_use(reading: GpuReading, jobs: Sequence[Reservation], owners: Mapping[int, int]) -> MemoryUse:
+    """Return whose the used memory of a GPU is.
+
+    Where the driver does not tell the memory of some process of a job, all jobs together are compared with all that
+    is used.
+    """
+    touched = dict.fromkeys((held.job_id for held in jobs), 0)
+    told = True
+    for process in reading.processes:
+        job_id = owners.get(process.pid)
+        if job_id in touched:
+            touched[job_id] += process.memory_bytes or 0
+            told = told and process.memory_bytes is not None
+    used_bytes = reading.memory_used_bytes
+    if not told:
+        booked_bytes = sum(held.booked_bytes for held in jobs)
+        return MemoryUse(
+            untouched_bytes=max(0, booked_bytes - used_bytes),
+            overrun_bytes=0,
+            strangers_bytes=max(0, used_bytes - booked_bytes),
+        )
+    return MemoryUse(
+        untouched_bytes=sum(max(0, held.booked_bytes - touched[held.job_id]) for held in jobs),
+        overrun_bytes=sum(max(0, touched[held.job_id] - held.booked_bytes) for held in jobs),
+        strangers_bytes=max(0, used_bytes - sum(touched.values())),
+    )
+
+
+def _still_unseen(held: Reservation, settings: PartitionConfig, *, now_s: float, window_s: float) -> float:
+    """Return the share of a young job's activity that the window's mean does not show yet."""
+    age_s = max(0.0, now_s - held.created_s)
+    # Two newcomers of unknown activity count as a full GPU until the window has seen them.
+    expected = held.smact if held.smact is not None else settings.smact_max / 2
+    return expected * max(0.0, 1.0 - age_s / window_s)
+
+
+def _whole(rooms: Sequence[Room], demand: Demand) -> Placement:
+    """Take idle GPUs: those of the job's own seats first, then those without strangers, then the emptiest."""
+    idle = sorted(
+        (room for room in rooms if room.idle),
+        key=lambda room: (
+            room.strangers_bytes > room.free_bytes,
+            room.index not in demand.seats,
+            room.strangers_bytes,
+            room.index,
+        ),
+    )
+    if len(idle) < demand.gpus:
+        return Placement(gpus=(), reason=f"{len(idle)} of {demand.gpus} GPUs idle", put_back=True)
+    chosen = sorted(idle[: demand.gpus], key=lambda room: room.index)
+    return Placement(gpus=tuple(room.uuid for room in chosen), reason="idle")
+
+
+def _shared(
+    rooms: Sequence[Room], ledger: Ledger, demand: Demand, settings: PartitionConfig, *, pin: Pin
+) -> Placement:
+    """Take a part of one GPU: filter by memory, seats and compute, then let the policy choose."""
+    open_rooms = [room for room in rooms if all(held.kind == "shared" for held in room.jobs)]
+    fitting = [room for room in open_rooms if _fits(room, demand, settings)]
+    if not fitting:
+        most = max((room.free_bytes for room in open_rooms), default=0)
+        return Placement(
+            gpus=(), reason=f"no GPU has the memory, {human(max(0, most))} at most", put_back=True
+        )
+    allowed = _of_seat(fitting, demand) if pin == "bound" else fitting
+    calm = [room for room in allowed if room.idle or room.activity < settings.smact_max]
+    if not calm and settings.on_saturated == "wait":
+        return Placement(
+            gpus=(), reason=f"every GPU is at or above SMACT {settings.smact_max:g}", put_back=True
+        )
+    choose, candidates = (_POLICIES[settings.policy], calm) if calm else (least_utilised, allowed)
+    room = choose(candidates, ledger, rooms)
+    activity = "unknown" if room.smact is None else f"{room.smact:.2f}"
+    note = "" if calm else ", saturated"
+    return Placement(
+        gpus=(room.uuid,),
+        reason=f"{settings.policy}: {human(room.free_bytes)} free, SMACT {activity}, {len(room.jobs)} neighbours{note}",
+    )
+
+
+def _fits(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
+    """Return whether the memory is there, with a margin where somebody holds memory that nobody booked.
+
+    Without such surprises no margin is asked for: Slurm books a GPU to its last shard, and would be refused for ever.
+    """
+    margin_bytes = from_mib(settings.margin_mib)
+    surprises = room.overrun_bytes > 0 or room.strangers_bytes > margin_bytes
+    need_bytes = from_mib(settings.free_min_mib) if demand.booked_bytes is None else demand.booked_bytes
+    return room.free_bytes >= need_bytes + (margin_bytes if surprises else 0)
+
+
+def _of_seat(fitting: list[Room], demand: Demand) -> list[Room]:
+    """Return the room of the job's seat, or for a fresh seat the idle rooms; others only where those lack memory."""
+    own = [room for room in fitting if any(set(held.seats) & set(demand.seats) for held in room.jobs)]
+    idle = [room for room in fitting if room.idle]
+    return own or idle or fitting
+
+
+Policy = Callable[[Sequence[Room], Ledger, Sequence[Room]], Room]
+
+
+def most_available_memory(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
+    """MAGM: the most free memory, so that a wrong estimate is least likely to end in an OOM."""
+    return min(candidates, key=lambda room: (-room.free_bytes, room.activity, room.index))
+
+
+def least_utilised(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
+    """LUG: the least compute in use, so that jobs slow each other down least."""
+    return min(candidates, key=lambda room: (room.activity, -room.free_bytes, room.index))
+
+
+def most_utilised(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
+    """MUG: fill the active GPUs first and leave idle ones alone as long as possible."""
+    return min(candidates, key=lambda room: (room.idle, -room.activity, room.free_bytes, room.index))
+
+
+def round_robin(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
+    """RR: the next GPU in cyclic order after the one given out last."""
+    last = next((room.index for room in rooms if room.uuid == ledger.last_gpu), -1)
+    return min(candidates, key=lambda room: (room.index <= last, room.index))
+
+
+_POLICIES: dict[PolicyName, Policy] = {
+    "magm": most_available_memory,
+    "lug": least_utilised,
+    "mug": most_utilised,
+    "round_robin": round_robin,
+}

@@ -1,0 +1,279 @@
+"""What to do with a submission: a pure function of the request, the claims and the estimate.
+
+| the job asks for | it gets |
+|---|---|
+| no GPU; MIG; several nodes; a heterogeneous component; a partition that is not ours | left alone |
+| shards | what it asked for; booked: those shards, or the GPU if they are all of one |
+| several GPUs on one node | what it asked for; booked: whole GPUs |
+| one GPU, by an option or type that shards cannot stand for | what it asked for; booked: a whole GPU |
+| one GPU, by an srun or salloc that was not rewritten on the login node | what it asked for; booked: a whole GPU |
+| one GPU, need above one GPU | refused, with the number that would fit |
+| one GPU, `policy=exclusive`, or need unknown where that means exclusive | all shards of a GPU (or gpu:1) |
+| one GPU, need known | shards that hold the upper bound of the need |
+| one GPU, need unknown, to be collocated all the same | shards for `free_min_mib` |
+| one GPU of no type, need known, in a partition with `mig = "map"` | the smallest MIG profile that holds it |
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.gres import count_of, is_mig
+from slurm_plugin.core.mig import parse_profiles, smallest_profile
+from slurm_plugin.core.records import Booking, Claims, GresItem, JobRequest, MemoryEstimate, Rewrite
+from slurm_plugin.core.shards import cleared_environment, gpu_obstacle, shard_fields
+from slurm_plugin.core.units import from_mib, human, shards_for
+
+
+def decide(
+    request: JobRequest,
+    claims: Claims,
+    estimate: MemoryEstimate | None,
+    *,
+    config: Config,
+    whole_as_gpu: bool = False,
+) -> Rewrite:
+    """Decide what a submission becomes.
+
+    Args:
+        request: What the user asked for.
+        claims: What the user says about the job.
+        estimate: The need of one process; None if it is unknown.
+        config: rad.toml.
+        whole_as_gpu: Ask for a GPU of one's own by `gpu:1` and not by all shards of a GPU.
+
+    Returns:
+        The changes; no fields and no booking if the job is left alone.
+    """
+    if config.mode == "off" or not config.features.submit:
+        return Rewrite(reason="off")
+    partition = config.partition(request.partition)
+    if partition is None or not partition.ours:
+        return Rewrite(reason="not our partition")
+    if partition.mig == "map":
+        rewrite = _mig_instance(request, claims, estimate, partition)
+    else:
+        rewrite = _decide(request, claims, estimate, partition, whole_as_gpu)
+    if config.mode == "observe":
+        return Rewrite(reason=f"observe: {rewrite.refusal or rewrite.fields.get('gres') or rewrite.reason}")
+    return rewrite
+
+
+def rebook(booking: Booking, request: JobRequest, config: Config) -> Booking | None:
+    """Return the booking of a job whose GPU request was changed while it waits; None if it stays as it is.
+
+    Args:
+        booking: What the job booked so far.
+        request: The changed request.
+        config: rad.toml.
+    """
+    partition = config.partition(request.partition)
+    gpus, shards = _gpus(request), count_of((*request.gres, *request.gres_per_job), "shard")
+    if partition is None or (not gpus and not shards):
+        return None
+    if gpus or shards >= partition.shards:
+        return replace(booking, kind="whole", gpus=gpus or 1, memory_bytes=None)
+    return replace(booking, kind="shared", gpus=1, memory_bytes=shards * partition.shard_bytes)
+
+
+def _decide(
+    request: JobRequest,
+    claims: Claims,
+    estimate: MemoryEstimate | None,
+    partition: PartitionConfig,
+    whole_as_gpu: bool,
+) -> Rewrite:
+    asked = (*request.gres, *request.gres_per_job, *request.gres_per_task, *request.gres_per_socket)
+    gpus, shards = _gpus(request), count_of(asked, "shard")
+    if request.heterogeneous:
+        return Rewrite(reason="heterogeneous")
+    if any(is_mig(item) for item in asked):
+        return Rewrite(reason="mig")
+    if not gpus and not shards:
+        messages = ("RAD: the job asks for no GPU; add --gpus=1",) if _spoken(claims) else ()
+        return Rewrite(messages=messages, reason="no gpu")
+    if gpus and shards:
+        return Rewrite(reason="gpu and shards")  # Slurm refuses the pair with a message of its own
+    if (request.nodes or 1) > 1:
+        return Rewrite(reason="multi-node")
+    if shards:
+        return _own_shards(shards, claims, estimate, partition)
+    if gpus > 1:
+        return _several(gpus, claims, estimate, partition)
+    return _single(request, claims, estimate, partition, whole_as_gpu)
+
+
+def _gpus(request: JobRequest) -> int:
+    """Return the GPUs of a one-node job, in whichever way they were asked for."""
+    return max(
+        count_of(request.gres, "gpu"),
+        count_of(request.gres_per_job, "gpu"),
+        count_of(request.gres_per_task, "gpu") * (request.tasks or 1),
+        count_of(request.gres_per_socket, "gpu"),
+    )
+
+
+def _own_shards(
+    shards: int, claims: Claims, estimate: MemoryEstimate | None, partition: PartitionConfig
+) -> Rewrite:
+    if shards > partition.shards:
+        return Rewrite(
+            reason="too many shards",
+            refusal=f"RAD: {shards} shards are more than one GPU has; ask for at most {partition.shards}",
+        )
+    if shards == partition.shards:
+        return Rewrite(booking=_whole(1, claims, estimate), reason="own shards")
+    booked_bytes = shards * partition.shard_bytes
+    messages: tuple[str, ...] = ()
+    if estimate is not None and estimate.upper_bytes > booked_bytes:
+        messages = (
+            f"RAD: the job asks for {human(booked_bytes)} of GPU memory but may need "
+            f"{human(estimate.upper_bytes)}; --gres=shard:"
+            f"{min(shards_for(estimate.upper_bytes, partition.shard_bytes), partition.shards)} would hold it",
+        )
+    return Rewrite(messages=messages, booking=_shared(booked_bytes, claims, estimate), reason="own shards")
+
+
+def _several(
+    gpus: int, claims: Claims, estimate: MemoryEstimate | None, partition: PartitionConfig
+) -> Rewrite:
+    messages: tuple[str, ...] = ()
+    if claims.gpus is not None and claims.gpus != gpus:
+        messages = (f"RAD: #RAD says gpus={claims.gpus} but the job asks for {gpus}; it gets {gpus}",)
+    elif estimate is not None and estimate.estimate_bytes > _capacity(partition):
+        messages = (
+            f"RAD: each process needs about {human(estimate.estimate_bytes)} and one GPU has "
+            f"{human(_capacity(partition))}; the job will run out of memory unless the model is split",
+        )
+    return Rewrite(messages=messages, booking=_whole(gpus, claims, estimate), reason="multi-gpu")
+
+
+def _single(
+    request: JobRequest,
+    claims: Claims,
+    estimate: MemoryEstimate | None,
+    partition: PartitionConfig,
+    whole_as_gpu: bool,
+) -> Rewrite:
+    capacity_bytes = _capacity(partition)
+    if estimate is not None and estimate.estimate_bytes > capacity_bytes:
+        return Rewrite(reason="too large", refusal=_too_large(estimate, capacity_bytes))
+    unknown = estimate is None and claims.policy != "collocate"
+    if unknown and claims.policy is None and partition.default == "leave":
+        return Rewrite(reason="default")
+    if request.interactive:
+        return Rewrite(booking=_whole(1, claims, estimate), reason="interactive")
+    obstacle = gpu_obstacle(request, partition)
+    if obstacle is not None:
+        messages = (f"RAD: {obstacle}; the job keeps its GPU to itself",) if _spoken(claims) else ()
+        return Rewrite(messages=messages, booking=_whole(1, claims, estimate), reason="kept")
+    if claims.policy == "exclusive" or (unknown and partition.default == "exclusive"):
+        why = "policy=exclusive" if claims.policy == "exclusive" else "its GPU memory is not known"
+        return _exclusively(request, claims, estimate, partition, whole_as_gpu, why)
+    processes = max(request.tasks or 1, claims.gpus or 1)
+    need_bytes = processes * (estimate.upper_bytes if estimate else from_mib(partition.free_min_mib))
+    shards = shards_for(need_bytes, partition.shard_bytes)
+    if shards >= partition.shards:
+        why = f"it may need {human(need_bytes)} of {human(capacity_bytes)}"
+        return _exclusively(request, claims, estimate, partition, whole_as_gpu, why)
+    booked_bytes = shards * partition.shard_bytes
+    messages = (f"RAD: books {human(booked_bytes)} of one GPU{_because(estimate, processes)}",)
+    return Rewrite(
+        fields=shard_fields(request, f"shard:{shards}"),
+        environment=cleared_environment(request),
+        messages=messages if _spoken(claims) else (),
+        booking=_shared(booked_bytes, claims, estimate),
+        reason="shared",
+    )
+
+
+def _mig_instance(
+    request: JobRequest, claims: Claims, estimate: MemoryEstimate | None, partition: PartitionConfig
+) -> Rewrite:
+    """Give a job the smallest MIG instance that holds it; whatever else it asks for is its own affair."""
+    plain = request.gres == (GresItem(name="gpu"),) or request.gres_per_job == (GresItem(name="gpu"),)
+    asked = (*request.gres, *request.gres_per_job, *request.gres_per_task, *request.gres_per_socket)
+    single = len(asked) == 1 and (request.nodes or 1) == 1 and not request.heterogeneous
+    if estimate is None or not plain or not single or request.interactive:
+        return Rewrite(reason="mig")
+    if gpu_obstacle(request, partition) is not None:
+        return Rewrite(reason="mig")
+    profiles = parse_profiles(partition.mig_profiles)
+    need_bytes = max(request.tasks or 1, claims.gpus or 1) * estimate.upper_bytes
+    profile = smallest_profile(need_bytes, profiles)
+    if profile is None:
+        return Rewrite(
+            messages=(
+                f"RAD: the job may need {human(need_bytes)} of GPU memory and the largest MIG instance has "
+                f"{human(profiles[-1].usable_bytes)}; it keeps what it asked for",
+            ),
+            reason="mig: too large",
+        )
+    return Rewrite(
+        fields=shard_fields(request, f"gpu:{profile.name}:1"),
+        environment=cleared_environment(request),
+        messages=(f"RAD: one MIG instance {profile.name}{_because(estimate, 1)}",) if _spoken(claims) else (),
+        reason="mig: mapped",
+    )
+
+
+def _exclusively(
+    request: JobRequest,
+    claims: Claims,
+    estimate: MemoryEstimate | None,
+    partition: PartitionConfig,
+    whole_as_gpu: bool,
+    why: str,
+) -> Rewrite:
+    rewrite = Rewrite(
+        messages=(f"RAD: books one GPU for this job alone ({why})",) if _spoken(claims) else (),
+        booking=_whole(1, claims, estimate),
+        reason="exclusive",
+    )
+    if whole_as_gpu:
+        return rewrite
+    return replace(
+        rewrite,
+        fields=shard_fields(request, f"shard:{partition.shards}"),
+        environment=cleared_environment(request),
+    )
+
+
+def _capacity(partition: PartitionConfig) -> int:
+    return from_mib(partition.gpu_memory_mib) or partition.shards * partition.shard_bytes
+
+
+def _too_large(estimate: MemoryEstimate, capacity_bytes: int) -> str:
+    return (
+        f"RAD: the job needs about {human(estimate.estimate_bytes)} of GPU memory and one GPU has "
+        f"{human(capacity_bytes)}; make the batch smaller, or split the model over "
+        f"--gpus={-(-estimate.upper_bytes // capacity_bytes)}"
+    )
+
+
+def _because(estimate: MemoryEstimate | None, processes: int) -> str:
+    if estimate is None:
+        return " (its need is not known)"
+    each = f" for each of {processes} processes" if processes > 1 else ""
+    source = {"stated": "as stated", "history": "as seen before"}.get(estimate.source)
+    return f" ({source or 'estimate ' + human(estimate.estimate_bytes)}{each})"
+
+
+def _spoken(claims: Claims) -> bool:
+    """Return whether the user said anything to us, and so expects an answer."""
+    return claims != Claims()
+
+
+def _shared(booked_bytes: int, claims: Claims, estimate: MemoryEstimate | None) -> Booking:
+    return replace(_whole(1, claims, estimate), kind="shared", memory_bytes=booked_bytes)
+
+
+def _whole(gpus: int, claims: Claims, estimate: MemoryEstimate | None) -> Booking:
+    return Booking(
+        kind="whole",
+        gpus=gpus,
+        estimate_bytes=None if estimate is None else estimate.estimate_bytes,
+        retry=claims.retry,
+        profile_key=None if estimate is None else estimate.profile_key,
+    )

@@ -1,0 +1,268 @@
+"""The records that flow from submission to the end of a job, one per stage, each made in one place.
+
+    JobRequest -> (ModelProfile) -> MemoryEstimate -> Rewrite/Booking -> Placement -> Outcome
+
+All are frozen: a later stage makes its own record and never writes to an earlier one. Sizes are bytes. None means
+"not known" or "does not apply", as each attribute says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+BookingKind = Literal["shared", "whole"]
+PolicyName = Literal["exclusive", "round_robin", "magm", "lug", "mug"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GresItem:
+    """One generic resource of a request, e.g. `gres/gpu:a100:2`.
+
+    Attributes:
+        name: "gpu", "shard", "mps", ...
+        type: The type the user named ("a100", "1g.10gb"), or None.
+        count: How many; 1 if the request states no number.
+    """
+
+    name: str
+    type: str | None = None
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """What a user asked for, as the job_submit hook saw it.
+
+    Attributes:
+        user_id: The submitting user.
+        partition: Partition name; None if the user left it to Slurm's default.
+        gres: Per-node GRES (`--gres`, `--gpus-per-node`).
+        gres_per_job: Per-job GRES (`--gpus`).
+        gres_per_task: Per-task GRES (`--gpus-per-task`).
+        gres_per_socket: Per-socket GRES (`--gpus-per-socket`).
+        cpus_per_gpu: `--cpus-per-gpu`, or None.
+        memory_per_gpu_mib: `--mem-per-gpu` (host memory), or None.
+        nodes: Least number of nodes; None if not stated.
+        tasks: Number of tasks; None if not stated.
+        comment: The user's comment as submitted, stamps included.
+        script: Leading part of the batch script; None for salloc and srun.
+        heterogeneous: One component of a heterogeneous job.
+        interactive: From srun or salloc: its request was settled on the login node, and may not change any more.
+        other_gres: What `--gres` asks for besides GPUs and shards ("nvme:100"); it is kept.
+        other_per_task: What is asked per task besides GPUs, as Slurm wrote it ("cpu=4"); it is kept.
+        binds_gpus: `--gpu-bind`, which means nothing for part of a GPU.
+        gpu_only_option: An option that works only with gres/gpu ("--gpu-freq"), or None.
+    """
+
+    user_id: int
+    partition: str | None = None
+    gres: tuple[GresItem, ...] = ()
+    gres_per_job: tuple[GresItem, ...] = ()
+    gres_per_task: tuple[GresItem, ...] = ()
+    gres_per_socket: tuple[GresItem, ...] = ()
+    cpus_per_gpu: int | None = None
+    memory_per_gpu_mib: int | None = None
+    nodes: int | None = None
+    tasks: int | None = None
+    comment: str = ""
+    script: str | None = None
+    heterogeneous: bool = False
+    interactive: bool = False
+    other_gres: str = ""
+    other_per_task: str = ""
+    binds_gpus: bool = False
+    gpu_only_option: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claims:
+    """What the user says about the job in `#RAD` lines or in the comment; a hint, never the truth.
+
+    Attributes:
+        profile: Compact model profile (gpumemnet's text form), or None.
+        memory_bytes: `memory=12G`: the need stated outright, or None.
+        policy: `policy=exclusive|collocate`, or None.
+        retry: False if `retry=no`: no recovery after running out of memory.
+        gpus: `gpus=2`: processes of a data-parallel job, or None.
+    """
+
+    profile: str | None = None
+    memory_bytes: int | None = None
+    policy: Literal["exclusive", "collocate"] | None = None
+    retry: bool = True
+    gpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryEstimate:
+    """GPU memory of one process of a job at its peak, as nvidia-smi would show it.
+
+    Attributes:
+        estimate_bytes: The best guess.
+        upper_bytes: The bound that is booked.
+        confidence: Share of jobs that stay under the bound.
+        source: Where it comes from: an estimator's name, "history", "stated".
+        profile_key: Short hash of model and training setup; None if the need was stated outright.
+        warnings: One sentence each, for the user.
+    """
+
+    estimate_bytes: int
+    upper_bytes: int
+    confidence: float
+    source: str
+    profile_key: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booking:
+    """What a job may use, from submission to its end; it travels in the job's comment, signed (see wire.py).
+
+    Attributes:
+        kind: "shared": part of one GPU. "whole": GPUs of its own.
+        gpus: GPUs on each node; 1 for a shared job.
+        memory_bytes: Booked GPU memory per GPU; None for a whole GPU.
+        estimate_bytes: The best guess behind it, for reports; None if there was none.
+        recoveries: How often the job was requeued after running out of memory.
+        retry: Whether it may be recovered again.
+        profile_key: Hash under which the observed peak is remembered; None if there is no profile.
+    """
+
+    kind: BookingKind
+    gpus: int = 1
+    memory_bytes: int | None = None
+    estimate_bytes: int | None = None
+    recoveries: int = 0
+    retry: bool = True
+    profile_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """What to change in a submission.
+
+    Attributes:
+        fields: job_desc fields to set, by their Lua name; "" clears one. Empty means: leave the job alone.
+        environment: Variables to set in a batch job's environment; "" blanks one.
+        messages: Lines for the user.
+        refusal: Why the job is refused, with the number that would fit; None if it is not.
+        booking: What the rewritten job books; None if the job is left alone.
+        reason: A word or two for log and metrics: "shared", "exclusive", "multi-gpu", "no gpu", "observe", ...
+    """
+
+    fields: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    messages: tuple[str, ...] = ()
+    refusal: str | None = None
+    booking: Booking | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """What one job holds on one node.
+
+    Attributes:
+        job_id: Slurm's job id (each array task has its own).
+        user_id: The job's owner.
+        kind: "shared" or "whole".
+        gpus: UUIDs of the physical GPUs.
+        seats: The GPU indices that Slurm booked; they may name other physical GPUs than `gpus`.
+        booked_bytes: Booked memory on each GPU; for a whole GPU all that is usable.
+        created_s: Seconds since the epoch.
+        estimate_bytes: The best guess behind the booking, or None.
+        profile_key: Hash of the job's profile, or None.
+        smact: Expected or, once known, observed share of SMs kept busy (0 to 1), or None.
+        restart: Slurm's restart count of the run that holds it.
+    """
+
+    job_id: int
+    user_id: int
+    kind: BookingKind
+    gpus: tuple[str, ...]
+    seats: tuple[int, ...]
+    booked_bytes: int
+    created_s: float
+    estimate_bytes: int | None = None
+    profile_key: str | None = None
+    smact: float | None = None
+    restart: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What the prolog asks the placement for.
+
+    Attributes:
+        job_id: Slurm's job id.
+        user_id: The job's owner.
+        kind: "shared" or "whole".
+        gpus: Number of GPUs on this node.
+        booked_bytes: Memory to reserve; None if the need is unknown or whole GPUs are wanted.
+        seats: The GPU indices that Slurm booked.
+        estimate_bytes: The best guess behind the booking, or None.
+        profile_key: Hash of the job's profile, or None.
+        restart: Slurm's restart count of this run.
+    """
+
+    job_id: int
+    user_id: int
+    kind: BookingKind
+    gpus: int
+    booked_bytes: int | None
+    seats: tuple[int, ...]
+    estimate_bytes: int | None = None
+    profile_key: str | None = None
+    restart: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """The GPUs chosen for a job, or why it cannot start now.
+
+    Attributes:
+        gpus: UUIDs in the order in which the job sees them; empty if the job is put back or left alone.
+        reason: Policy and figures behind the choice, for the log.
+        put_back: True if the job must return to the queue, because nothing it may use is free.
+    """
+
+    gpus: tuple[str, ...]
+    reason: str
+    put_back: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a job ended on a node.
+
+    Attributes:
+        kind: "ok", "failed" (its own fault), "gpu-oom", "host-oom", "cancelled".
+        evidence: The line that shows it, cut short; None if there is none.
+        pattern: Name of the pattern that matched; None if none did.
+        attempted_bytes: What the failing allocation asked for, if the message says so.
+        peak_bytes: Highest GPU memory that the monitor saw of the job; None without a monitor.
+        corroborated: Whether the monitor's record agrees that GPU memory ran out.
+    """
+
+    kind: Literal["ok", "failed", "gpu-oom", "host-oom", "cancelled"]
+    evidence: str | None = None
+    pattern: str | None = None
+    attempted_bytes: int | None = None
+    peak_bytes: int | None = None
+    corroborated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """The next attempt of a job that ran out of GPU memory.
+
+    Attributes:
+        booking: What the rerun books.
+        raise_priority: Whether it goes to the head of the queue.
+        reason: One sentence for the job's AdminComment and the log.
+    """
+
+    booking: Booking
+    raise_priority: bool
+    reason: str

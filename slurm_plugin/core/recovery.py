@@ -1,0 +1,209 @@
+"""Why a job ended and what its next attempt is: pure functions of what is known when it ends."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.records import Booking, Outcome, Recovery
+from slurm_plugin.core.units import GIB, KIB, MIB, human, shards_for
+
+SHIPPED_PATTERNS = Path(__file__).with_name("oom_patterns.toml")
+
+ESCALATION_MARGIN_BYTES = 5 * GIB
+"""What the thesis adds to observed peak and failed allocation (section 7.2)."""
+
+CORROBORATING_SHARE = 0.8
+"""A job whose peak came this near to what it could have did run out of memory: the monitor samples once a second, so
+the last allocations before the end are often not seen."""
+
+_EVIDENCE_LIMIT = 200
+_LINE_LIMIT = 4000
+_CANCELLING_SIGNALS = (2, 9, 15)  # what scancel, a time limit and preemption send to the batch script
+_AMOUNT = re.compile(r"^([\d.,]+) ?([KMGT]?)(i?B|bytes)$")
+_UNITS = {"": 1, "K": KIB, "M": MIB, "G": GIB, "T": KIB * GIB}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OomPattern:
+    """The words of one kind of OOM.
+
+    Attributes:
+        name: Who says it.
+        kind: Whose memory ran out.
+        text: What to search for in a line.
+    """
+
+    name: str
+    kind: Literal["gpu", "host"]
+    text: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """What is known of a job when it ends.
+
+    Attributes:
+        exit_status: Wait status of the batch script; None if unknown.
+        derived_exit: Highest exit status of its steps.
+        peak_bytes: Highest GPU memory that the monitor saw of it; None without a monitor.
+        limit_bytes: What it could have at most: its cap, or the card; None if unknown.
+    """
+
+    exit_status: int | None
+    derived_exit: int = 0
+    peak_bytes: int | None = None
+    limit_bytes: int | None = None
+
+
+def load_patterns(paths: Iterable[Path] = (SHIPPED_PATTERNS,)) -> tuple[OomPattern, ...]:
+    """Return the patterns of these files, in their order; a file that is not there counts for nothing.
+
+    Raises:
+        ConfigError: A file is no TOML of the expected form, or a pattern no regular expression.
+    """
+    found: list[OomPattern] = []
+    for path in paths:
+        try:
+            tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as exc:
+            raise ConfigError(f"{path}: {exc}") from exc
+        found.extend(_pattern(row, path) for row in tree.get("pattern", ()))
+    return tuple(found)
+
+
+def _pattern(row: Any, path: Path) -> OomPattern:
+    try:
+        if row["kind"] not in ("gpu", "host"):
+            raise ConfigError(f"{path}: kind is {row['kind']!r}; it must be one of gpu, host")
+        return OomPattern(name=row["name"], kind=row["kind"], text=re.compile(row["text"]))
+    except (KeyError, TypeError, re.error) as exc:
+        raise ConfigError(
+            f"{path}: a pattern needs name, kind and text, a regular expression ({exc})"
+        ) from exc
+
+
+def classify(ending: Ending, tails: Sequence[str], patterns: Sequence[OomPattern]) -> Outcome:
+    """Return why a job ended.
+
+    Args:
+        ending: Exit statuses and the monitor's record.
+        tails: The last part of each of its output files.
+        patterns: The words of an OOM.
+    """
+    if not ending.exit_status and not ending.derived_exit:
+        return Outcome(kind="ok", peak_bytes=ending.peak_bytes)
+    cancelled = (
+        ending.exit_status or 0
+    ) & 0x7F in _CANCELLING_SIGNALS  # low seven bits of a wait status, wait(2)
+    lines = [line[:_LINE_LIMIT] for tail in tails for line in tail.splitlines()]
+    gpu = _last_match(lines, [pattern for pattern in patterns if pattern.kind == "gpu"])
+    if gpu is not None and not cancelled:
+        pattern, line, attempted_bytes = gpu
+        return Outcome(
+            kind="gpu-oom",
+            evidence=_evidence(line),
+            pattern=pattern.name,
+            attempted_bytes=attempted_bytes,
+            peak_bytes=ending.peak_bytes,
+            corroborated=_corroborated(ending),
+        )
+    host = _last_match(lines, [pattern for pattern in patterns if pattern.kind == "host"])
+    if host is not None:
+        pattern, line, _ = host
+        evidence = _evidence(line)
+        return Outcome(kind="host-oom", evidence=evidence, pattern=pattern.name, peak_bytes=ending.peak_bytes)
+    return Outcome(kind="cancelled" if cancelled else "failed", peak_bytes=ending.peak_bytes)
+
+
+def _last_match(
+    lines: Sequence[str], patterns: Sequence[OomPattern]
+) -> tuple[OomPattern, str, int | None] | None:
+    """Return the last line that reports an OOM, and the size that it or an earlier one names."""
+    found = None
+    for line in lines:
+        for pattern in patterns:
+            match = pattern.text.search(line)
+            if match is None:
+                continue
+            attempted = parse_amount(match.groupdict().get("attempted"))
+            known = attempted if attempted is not None else (found[2] if found else None)
+            found = (pattern, line, known)
+            break
+    return found
+
+
+def _corroborated(ending: Ending) -> bool:
+    if ending.peak_bytes is None or ending.limit_bytes is None:
+        return False
+    return ending.peak_bytes >= CORROBORATING_SHARE * ending.limit_bytes
+
+
+def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig) -> Recovery | None:
+    """Return how a job is run again, or None if it is not.
+
+    Args:
+        booking: What it had.
+        outcome: Why it ended.
+        partition: The partition's settings.
+    """
+    if outcome.kind != "gpu-oom" or partition.recovery == "off" or not booking.retry:
+        return None
+    if booking.kind == "whole" or booking.recoveries >= partition.max_recoveries:
+        return None  # a GPU of its own was not enough, so another one is not either
+    larger_bytes = _escalated(booking, outcome, partition)
+    following = Booking(
+        kind="whole" if larger_bytes is None else "shared",
+        gpus=1,
+        memory_bytes=larger_bytes,
+        estimate_bytes=booking.estimate_bytes,
+        recoveries=booking.recoveries + 1,
+        retry=booking.retry,
+        profile_key=booking.profile_key,
+    )
+    share = "a GPU of its own" if larger_bytes is None else human(larger_bytes)
+    return Recovery(
+        booking=following,
+        raise_priority=outcome.corroborated,
+        reason=f"out of GPU memory ({outcome.pattern}), runs again with {share}",
+    )
+
+
+def _escalated(booking: Booking, outcome: Outcome, partition: PartitionConfig) -> int | None:
+    """Return the memory of a rerun that still shares, in whole shards; None if it gets a GPU of its own."""
+    first_try = partition.recovery == "escalate" and booking.recoveries == 0
+    seen_bytes = outcome.peak_bytes or booking.memory_bytes
+    if not first_try or outcome.attempted_bytes is None or seen_bytes is None:
+        return None
+    need_bytes = (
+        max(seen_bytes, booking.memory_bytes or 0) + outcome.attempted_bytes + ESCALATION_MARGIN_BYTES
+    )
+    shards = shards_for(need_bytes, partition.shard_bytes)
+    return shards * partition.shard_bytes if shards < partition.shards else None
+
+
+def parse_amount(text: str | None) -> int | None:
+    """Return the bytes of a size as frameworks print it; None if there is none.
+
+    >>> parse_amount("2.50 GiB") == 2560 * MIB, parse_amount("1,024 bytes"), parse_amount("20 MB") == 20 * MIB
+    (True, 1024, True)
+    """
+    match = _AMOUNT.match(text or "")
+    if match is None:
+        return None
+    try:
+        return round(float(match.group(1).replace(",", "")) * _UNITS[match.group(2)])
+    except ValueError:
+        return None
+
+
+def _evidence(line: str) -> str:
+    return " ".join(line.split())[:_EVIDENCE_LIMIT]

@@ -1,0 +1,116 @@
+"""The only place that starts other programs: an argument list, an absolute path, a time limit, never a shell."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from slurm_plugin.core.errors import CommandError
+
+SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+"""Slurm starts its hooks without PATH, so programs are looked up here."""
+
+OUTPUT_LIMIT = 4 << 20
+"""Most characters kept of what a program prints."""
+
+
+def find_program(name: str, *, folders: Sequence[str] = SYSTEM_PATH) -> str:
+    """Return the absolute path of a program.
+
+    Raises:
+        CommandError: No folder holds it; the package that brings it is not installed.
+    """
+    if os.path.isabs(name):
+        return name
+    for folder in folders:
+        path = Path(folder, name)
+        if path.is_file() and os.access(path, os.X_OK):
+            return str(path)
+    raise CommandError((name,), 127, f"{name} is in none of {', '.join(folders)}")
+
+
+KILLED_WAIT_S = 0.5
+"""How long a killed program may take to go; one that hangs in a driver call stays, and we must not."""
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    env: Mapping[str, str] | None = None,
+    stdin: str | None = None,
+    uid: int | None = None,
+    gid: int | None = None,
+) -> str:
+    """Run a program to its end and return what it wrote on stdout.
+
+    Args:
+        argv: Program and arguments; a bare program name is looked up in SYSTEM_PATH.
+        timeout_s: After this long the program and its children are killed.
+        env: Its whole environment; None means an empty one with PATH only.
+        stdin: Text for its standard input; None means /dev/null.
+        uid: The user to run it as; None for our own.
+        gid: The group to run it as; None for our own.
+
+    Raises:
+        CommandError: It could not be started, exited non-zero or ran out of time.
+    """
+    command = (find_program(argv[0]), *argv[1:])
+    environment = dict(env) if env is not None else {"PATH": ":".join(SYSTEM_PATH), "LC_ALL": "C.UTF-8"}
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            user=uid,
+            group=gid,
+            extra_groups=None if uid is None else [],
+        )
+    except OSError as exc:
+        raise CommandError(command, 127, str(exc)) from exc
+    try:
+        stdout, stderr = process.communicate(stdin, timeout=timeout_s)
+    except subprocess.TimeoutExpired as exc:
+        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(KILLED_WAIT_S)
+        raise CommandError(command, None, f"stopped after {timeout_s:g} s") from exc
+    if process.returncode != 0:
+        raise CommandError(command, process.returncode, (stderr or stdout)[-OUTPUT_LIMIT:])
+    return stdout[:OUTPUT_LIMIT]
+
+
+def spawn_daemon(argv: Sequence[str], *, env: Mapping[str, str], log_path: Path, uid: int, gid: int) -> int:
+    """Start a program that lives on, in a session of its own, and return its pid.
+
+    Its output goes to a file: `nvidia-cuda-mps-control` hangs when its output is a pipe.
+
+    Raises:
+        CommandError: It could not be started.
+    """
+    command = (find_program(argv[0]), *argv[1:])
+    try:
+        with log_path.open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=dict(env),
+                start_new_session=True,
+                user=uid,
+                group=gid,
+                extra_groups=[],
+            )
+    except OSError as exc:
+        raise CommandError(command, 127, str(exc)) from exc
+    return process.pid

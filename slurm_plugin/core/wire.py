@@ -1,0 +1,124 @@
+"""The booking in the job's comment: the one channel from submission to the node that every Slurm has.
+
+A comment is the user's to edit, so the booking carries a message authentication code under the cluster's key, over
+the booking and the job's owner. A stamp that does not verify is no stamp. The user's own text is kept in front:
+
+    my own words rad1:shared:gpus=1:mem=12288:est=10432:try=0:retry=1:key=ab12cd34ef56:5d1c0a9b8e7f6a5b
+
+Before the rewrite, the same comment may carry what the login node read of the model (`rad.profile:...`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from pathlib import Path
+
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.records import Booking, BookingKind
+from slurm_plugin.core.units import from_mib, to_mib
+
+COMMENT_LIMIT = 1024
+"""Longest comment that Slurm keeps (slurm.h, MAX_COMMENT_LEN in effect since 22.05)."""
+
+KEY_BYTES = 32
+_MAC_HEX = 16  # 64 bits: a forger gets one try a submission, and slurmctld takes some hundred a second
+_STAMP = re.compile(r"(?:^| )rad1:(shared|whole):([A-Za-z0-9=:]{1,160}):([0-9a-f]{16})(?= |$)")
+_PROFILE = re.compile(r"(?:^| )rad\.profile:([A-Za-z0-9._~-]{1,700})(?= |$)")
+_FIELDS = ("gpus", "mem", "est", "try", "retry", "key")
+
+
+def read_key(path: Path) -> bytes:
+    """Return the cluster's key.
+
+    Raises:
+        ConfigError: The file is missing, too short or open to others.
+    """
+    try:
+        if path.stat().st_mode & 0o077:
+            raise ConfigError(f"{path}: other users can read the cluster key; run: chmod 600 {path}")
+        key = path.read_bytes()
+    except OSError as exc:
+        raise ConfigError(f"{path}: no cluster key ({exc.strerror}); run: rad install --key") from exc
+    if len(key) < KEY_BYTES:
+        raise ConfigError(
+            f"{path}: the cluster key is shorter than {KEY_BYTES} bytes; run: rad install --key"
+        )
+    return key
+
+
+def stamp(booking: Booking, *, user_id: int, key: bytes) -> str:
+    """Return the signed text form of a booking."""
+    values = {
+        "gpus": booking.gpus,
+        "mem": None if booking.memory_bytes is None else to_mib(booking.memory_bytes),
+        "est": None if booking.estimate_bytes is None else to_mib(booking.estimate_bytes),
+        "try": booking.recoveries,
+        "retry": int(booking.retry),
+        "key": booking.profile_key,
+    }
+    body = ":".join(f"{name}={value}" for name, value in values.items() if value is not None)
+    return f"rad1:{booking.kind}:{body}:{_mac(booking.kind, body, user_id, key)}"
+
+
+def read_stamp(comment: str, *, user_id: int, key: bytes) -> Booking | None:
+    """Return the booking in a comment, or None if there is none that verifies for this owner."""
+    match = _STAMP.search(comment)
+    if match is None:
+        return None
+    kind, body, mac = match.groups()
+    if not hmac.compare_digest(mac, _mac(kind, body, user_id, key)):
+        return None
+    values = dict(part.partition("=")[::2] for part in body.split(":"))
+    if not set(values) <= set(_FIELDS):
+        return None
+    booking_kind: BookingKind = "shared" if kind == "shared" else "whole"
+    return Booking(
+        kind=booking_kind,
+        gpus=int(values.get("gpus", "1")),
+        memory_bytes=from_mib(int(values["mem"])) if "mem" in values else None,
+        estimate_bytes=from_mib(int(values["est"])) if "est" in values else None,
+        recoveries=int(values.get("try", "0")),
+        retry=values.get("retry", "1") == "1",
+        profile_key=values.get("key"),
+    )
+
+
+def with_stamp(comment: str, stamp_text: str) -> str:
+    """Return a comment that carries this stamp and no other, the user's words before it.
+
+    The user's words are cut where both do not fit; the stamp never is.
+    """
+    words = user_words(comment)
+    room = COMMENT_LIMIT - 1 - len(stamp_text.encode()) - 1
+    if _size(words) > room:
+        words = words.encode(errors="surrogateescape")[:room].decode(errors="ignore").rstrip()
+    return f"{words} {stamp_text}" if words else stamp_text
+
+
+def user_words(comment: str) -> str:
+    """Return a comment without our stamps: what the user wrote."""
+    return _PROFILE.sub("", _STAMP.sub("", comment)).strip()
+
+
+def profile_in(comment: str) -> str | None:
+    """Return the model profile that the login node put into a comment, or None."""
+    match = _PROFILE.search(comment)
+    return match.group(1) if match else None
+
+
+def with_profile(comment: str, profile: str) -> str | None:
+    """Return a comment with a model profile after the user's words; None if both do not fit."""
+    text = f"{user_words(comment)} rad.profile:{profile}".strip()
+    return text if _size(text) < COMMENT_LIMIT else None
+
+
+def _size(text: str) -> int:
+    """Return the bytes of a comment; it may hold bytes that are no UTF-8, which travel as surrogates."""
+    return len(text.encode(errors="surrogateescape"))
+
+
+def _mac(kind: str, body: str, user_id: int, key: bytes) -> str:
+    message = f"rad1|{user_id}|{kind}|{body}".encode()
+    return hmac.new(key, message, hashlib.sha256).hexdigest()[:_MAC_HEX]

@@ -1,0 +1,192 @@
+"""The one place that meets gpumemnet: words of a user in, our records out.
+
+radd and the program on the login node share it. Nothing here opens a file but `profile_of`, which runs as the user.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from gpumemnet.base import DEFAULT_GPU, gpu_named
+from gpumemnet.directives import Directives, parse_comment, parse_script
+from gpumemnet.errors import GpuMemNetError
+from gpumemnet.estimate import estimate as gpumemnet_estimate
+from gpumemnet.estimators import ESTIMATORS
+from gpumemnet.history import History
+from gpumemnet.profile import ModelProfile
+from slurm_plugin.core.config import Config
+from slurm_plugin.core.errors import ConfigError, EstimateError
+from slurm_plugin.core.records import Claims, MemoryEstimate
+from slurm_plugin.core.units import from_mib
+from slurm_plugin.core.wire import profile_in, user_words
+
+SCRIPT_HEAD_BYTES = 1 << 16
+"""How far into a job script #RAD lines are looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimator:
+    """How this site estimates.
+
+    Attributes:
+        name: One of gpumemnet's estimators.
+        gpu: GPU name for the base; "" for the generic one.
+        conv_base_bytes: Base of processes with convolutions, measured here; 0 takes that of `gpu`.
+        base_bytes: Base of other processes, measured here; 0 takes that of `gpu`.
+    """
+
+    name: str = "ours"
+    gpu: str = ""
+    conv_base_bytes: int = 0
+    base_bytes: int = 0
+
+    @classmethod
+    def from_config(cls, config: Config) -> Estimator:
+        """Return how rad.toml says that this site estimates."""
+        return cls(
+            name=config.estimator,
+            gpu=config.gpu,
+            conv_base_bytes=from_mib(config.conv_base_mib),
+            base_bytes=from_mib(config.base_mib),
+        )
+
+    def check(self) -> None:
+        """Say now what would otherwise fail at each submission.
+
+        Raises:
+            ConfigError: rad.toml names an estimator or a GPU that gpumemnet does not have.
+        """
+        if self.name not in ESTIMATORS:
+            raise ConfigError(
+                f"rad.toml: estimator is {self.name!r}; it must be one of {', '.join(ESTIMATORS)}"
+            )
+        try:
+            gpu_named(self.gpu or DEFAULT_GPU)
+        except GpuMemNetError as exc:
+            raise ConfigError(f"rad.toml: gpu: {exc}") from exc
+
+    def estimate(self, claims: Claims) -> MemoryEstimate | None:
+        """Return the need of one process; None if the claims do not tell it.
+
+        What the user states outright wins over what the model says.
+        """
+        known = None if claims.profile is None else _estimate(claims.profile, self)
+        if claims.memory_bytes is None:
+            return known
+        return MemoryEstimate(
+            estimate_bytes=claims.memory_bytes,
+            upper_bytes=claims.memory_bytes,
+            confidence=1.0,
+            source="stated",
+            profile_key=None if known is None else known.profile_key,
+        )
+
+
+class ObservedPeaks:
+    """What jobs of this site really needed, in memory."""
+
+    def __init__(self, gpu: str) -> None:
+        self._gpu = gpu or DEFAULT_GPU
+        self._history = History(None)
+
+    def add(self, user_id: int, profile_key: str, *, estimate_bytes: int, peak_bytes: int) -> None:
+        """Take in a run that ended well."""
+        self._history.record(
+            user=str(user_id),
+            profile_key=profile_key,
+            gpu=self._gpu,
+            estimate_bytes=estimate_bytes,
+            peak_bytes=peak_bytes,
+        )
+
+    def estimate(self, user_id: int, profile_key: str) -> MemoryEstimate | None:
+        """Return the need of a job that this user ran before; None if it is new."""
+        seen = self._history.observed(user=str(user_id), profile_key=profile_key, gpu=self._gpu)
+        if seen is None:
+            return None
+        return MemoryEstimate(
+            estimate_bytes=seen.peak_bytes,
+            upper_bytes=seen.upper_bytes,
+            confidence=0.99,
+            source="history",
+            profile_key=profile_key,
+        )
+
+
+def directives_of(script: str | None, script_name: str, comment: str) -> Directives | None:
+    """Return what the user says about the job; a `rad:` comment stands in place of the script's #RAD lines.
+
+    Raises:
+        EstimateError: It is malformed; the text names file, line and fix.
+    """
+    try:
+        spoken = parse_comment(user_words(comment))
+        return spoken or (parse_script(script, script_name) if script else None)
+    except GpuMemNetError as exc:
+        raise EstimateError(str(exc)) from exc
+
+
+def claims_of(directives: Directives | None, comment: str) -> Claims:
+    """Return the user's claims, with the profile that the login node put into the comment."""
+    profile = profile_in(comment)
+    if directives is None:
+        return Claims(profile=profile)
+    return Claims(
+        profile=profile,
+        memory_bytes=directives.memory_bytes,
+        policy=directives.policy,
+        retry=directives.retry,
+        gpus=directives.gpus,
+    )
+
+
+def profile_of(directives: Directives, folders: tuple[Path, ...]) -> tuple[str, tuple[str, ...]] | None:
+    """Read the model summary that the user names and return its profile; None if no model is named.
+
+    Args:
+        directives: What the user says.
+        folders: Where a relative path is looked for, in this order.
+
+    Returns:
+        The profile's text and what had to be assumed, one sentence each.
+
+    Raises:
+        EstimateError: The summary or the setup is unusable; the text names file, line and fix.
+    """
+    from gpumemnet.account import profile_with_warnings
+
+    if directives.model is None:
+        return None
+    candidates = [folder / directives.model for folder in folders]
+    path = next((each for each in candidates if each.exists()), candidates[0])
+    try:
+        profile, warnings = profile_with_warnings(str(path), directives.setup)
+    except GpuMemNetError as exc:
+        raise EstimateError(str(exc)) from exc
+    return profile.to_text(), warnings
+
+
+@lru_cache(maxsize=4096)
+def _estimate(profile_text: str, estimator: Estimator) -> MemoryEstimate | None:
+    """Return the estimate of a profile; None if the text is no profile of this version."""
+    try:
+        profile = ModelProfile.from_text(profile_text)
+        card = gpu_named(estimator.gpu or DEFAULT_GPU)
+        card = replace(
+            card,
+            conv_base_bytes=estimator.conv_base_bytes or card.conv_base_bytes,
+            base_bytes=estimator.base_bytes or card.base_bytes,
+        )
+        result = gpumemnet_estimate(profile, gpu=card, estimator=estimator.name)
+    except GpuMemNetError:
+        return None
+    return MemoryEstimate(
+        estimate_bytes=result.estimate_bytes,
+        upper_bytes=result.upper_bytes,
+        confidence=result.confidence,
+        source=result.estimator,
+        profile_key=profile.key,
+        warnings=result.warnings,
+    )

@@ -1,0 +1,267 @@
+-- RAD's part of job_submit.lua: tell radd about a submission and apply its answer.
+-- Whatever goes wrong here, the job goes on as it was submitted: no function of this module ever raises.
+
+local json = require("rad_json")
+local link = require("rad_link")
+
+local rad = {}
+
+rad.settings = {
+  socket = "/run/rad/radd.sock",
+  deadline_s = 0.1, -- slurmctld holds its locks while it waits for us
+  trusted_uids = { [0] = true }, -- root and SlurmUser: their changes to a comment are taken as they are
+}
+
+local PROTOCOL = 1
+local SCRIPT_HEAD = 65536
+local COMMENT_LIMIT = 1023 -- Slurm keeps comments of up to 1,024 bytes, the closing zero byte included
+local STAMP = "rad1:%a+:[%w=:]+"
+
+-- What radd hears of a submission: job_desc fields under their own names.
+local TOLD = {
+  "partition", "gres", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_bind", "tres_freq",
+  "cpus_per_tres", "mem_per_tres", "ntasks_per_gpu", "min_nodes", "num_tasks", "comment",
+}
+
+-- What radd may change. Anything else in a reply is a fault, and the reply is ignored.
+local SETTABLE = {
+  gres = true, tres_per_job = true, tres_per_task = true, tres_bind = true, cpus_per_tres = true,
+  mem_per_tres = true, cpus_per_task = true, min_cpus = true, min_mem_per_node = true, min_nodes = true,
+  max_nodes = true, comment = true, admin_comment = true,
+}
+
+local ok_settings, site = pcall(require, "rad_settings")
+if ok_settings and type(site) == "table" then
+  for name, value in pairs(site) do
+    rad.settings[name] = value
+  end
+end
+
+local function log(text)
+  pcall(slurm.log_info, "%s", "rad: " .. text)
+end
+
+-- Show a line to the user. Passed as an argument: a % in a format of its own would raise.
+local function say(text)
+  pcall(slurm.log_user, "%s", (tostring(text):gsub("%c", " ")))
+end
+
+local function field(record, name)
+  local ok, value = pcall(function()
+    return record[name]
+  end)
+  if ok and value ~= "" then
+    return value
+  end
+  return nil
+end
+
+local function head_of_script(job_desc)
+  local script = field(job_desc, "script")
+  if type(script) ~= "string" then
+    return nil
+  end
+  local head = script:sub(1, SCRIPT_HEAD)
+  if head:find("#RAD", 1, true) then
+    return head
+  end
+  return nil
+end
+
+local function script_name(job_desc)
+  local ok, name = pcall(function()
+    return job_desc.argv[0]
+  end)
+  return ok and name or nil
+end
+
+local function describe(job_desc, submit_uid)
+  local message = { v = PROTOCOL, op = "submit" }
+  message.user_id = field(job_desc, "user_id") or submit_uid -- root may submit for somebody else
+  for _, name in ipairs(TOLD) do
+    message[name] = field(job_desc, name)
+  end
+  local offset = field(job_desc, "het_job_offset")
+  message.heterogeneous = type(offset) == "number" and offset < 0xFFFFFFFE
+  message.interactive = field(job_desc, "script") == nil -- also --wrap and stdin make a script
+  message.script = head_of_script(job_desc)
+  message.script_name = message.script and script_name(job_desc)
+  return message
+end
+
+-- A job that asks for no GPU and says nothing to us costs slurmctld nothing.
+local function concerns_us(message)
+  if message.script or (message.comment or ""):find("rad", 1, true) then
+    return true
+  end
+  for _, name in ipairs({ "gres", "tres_per_job", "tres_per_task", "tres_per_socket" }) do
+    local text = message[name] or ""
+    if text:find("gpu", 1, true) or text:find("shard", 1, true) then
+      return true
+    end
+  end
+  return false
+end
+
+local function ask(message)
+  local line, problem = link.ask(rad.settings, json.encode(message) .. "\n")
+  if not line then
+    return nil, problem
+  end
+  local reply, fault = json.decode(line)
+  if type(reply) ~= "table" then
+    return nil, "radd's reply: " .. tostring(fault)
+  elseif reply.error or reply.v ~= PROTOCOL then
+    return nil, "radd: " .. tostring(reply.error or "another protocol version")
+  end
+  return reply
+end
+
+-- Set all fields of a job, or none of them.
+local function set_fields(job_desc, changes)
+  local before = {}
+  for name, value in pairs(changes) do
+    if not SETTABLE[name] or type(value) ~= "string" then
+      error("radd may not set " .. tostring(name), 0)
+    end
+    before[name] = field(job_desc, name) or ""
+  end
+  local ok, problem = pcall(function()
+    for name, value in pairs(changes) do
+      job_desc[name] = value
+    end
+  end)
+  if not ok then
+    for name, value in pairs(before) do
+      pcall(function()
+        job_desc[name] = name == "gres" and value:gsub("gres[:/]", "") or value
+      end)
+    end
+    error(problem, 0)
+  end
+end
+
+-- Blank the variables that name GPUs, where the job has them. salloc and srun send no environment.
+local function set_environment(job_desc, changes)
+  pcall(function()
+    for name, value in pairs(changes) do
+      if (job_desc.environment[name] or "") ~= "" then
+        job_desc.environment[name] = value
+      end
+    end
+  end)
+end
+
+local function apply(job_desc, reply)
+  if reply.log then
+    log(reply.log)
+  end
+  for _, text in ipairs(reply.say or {}) do
+    say(text)
+  end
+  if type(reply.refuse) == "string" then
+    say(reply.refuse)
+    return slurm.ESLURM_INVALID_GRES or slurm.ERROR
+  end
+  if next(reply.set or {}) then
+    set_fields(job_desc, reply.set)
+    set_environment(job_desc, reply.env or {})
+  end
+  return slurm.SUCCESS
+end
+
+local function without_stamps(comment)
+  return (comment:gsub("%s*" .. STAMP, ""):gsub("^%s+", ""))
+end
+
+-- A booking that the user brings along is another job's: take it away before anyone believes it.
+local function drop_stamps(job_desc)
+  local comment = field(job_desc, "comment")
+  if type(comment) == "string" and comment:find("rad1:", 1, true) then
+    job_desc.comment = without_stamps(comment)
+  end
+end
+
+-- For slurm_job_submit. Returns what that function must return.
+function rad.submit(job_desc, part_list, submit_uid)
+  local ok, result = pcall(function()
+    drop_stamps(job_desc)
+    local message = describe(job_desc, submit_uid)
+    if not concerns_us(message) then
+      return slurm.SUCCESS
+    end
+    local reply, problem = ask(message)
+    if not reply then
+      log("job left as it is: " .. problem)
+      return slurm.SUCCESS
+    end
+    return apply(job_desc, reply)
+  end)
+  if not ok then
+    log("job left as it is: " .. tostring(result))
+    return slurm.SUCCESS
+  end
+  return result
+end
+
+-- The user's words may change; the booking in the comment may not.
+local function keep_stamp(job_desc, job_rec)
+  local comment = job_desc.comment -- "" clears it, so field() would not do
+  if comment == nil then
+    return
+  end
+  local stamp = (field(job_rec, "comment") or ""):match(STAMP) or ""
+  local words = without_stamps(comment):sub(1, COMMENT_LIMIT - #stamp - 1)
+  job_desc.comment = (words .. " " .. stamp):gsub("^%s+", ""):gsub("%s+$", "")
+end
+
+-- Ask radd about a change; the comment it hears is the one that the job will have.
+local function ask_about(operation, job_desc, job_rec)
+  local message = {
+    v = PROTOCOL, op = operation, user_id = field(job_rec, "user_id"), job_id = field(job_rec, "job_id"),
+    partition = field(job_desc, "partition") or field(job_rec, "partition"),
+    comment = field(job_desc, "comment") or field(job_rec, "comment"),
+    admin_comment = field(job_desc, "admin_comment"),
+    gres = field(job_desc, "gres"), tres_per_job = field(job_desc, "tres_per_job"),
+  }
+  local reply, problem = ask(message)
+  if problem then
+    log("radd did not hear of a change: " .. problem)
+  end
+  return reply or {}
+end
+
+-- A note of our hooks: radd may not ask slurmctld for it while that waits for us.
+local function is_note(job_desc)
+  local text = field(job_desc, "admin_comment")
+  return type(text) == "string" and text:sub(1, 4) == "rad:"
+end
+
+-- A waiting job that now asks for other GPUs or shards needs another booking.
+local function rebook(job_desc, job_rec)
+  local asks = field(job_desc, "gres") or field(job_desc, "tres_per_job")
+  local comment = field(job_desc, "comment") or field(job_rec, "comment") or ""
+  if asks and comment:find(STAMP) then
+    set_fields(job_desc, ask_about("change", job_desc, job_rec).set or {})
+  end
+end
+
+-- For slurm_job_modify. Returns what that function must return.
+function rad.modify(job_desc, job_rec, part_list, modify_uid)
+  local ok, problem = pcall(function()
+    local trusted = rad.settings.trusted_uids[modify_uid]
+    if trusted and is_note(job_desc) then
+      ask_about("modify", job_desc, job_rec)
+      return
+    elseif not trusted then
+      keep_stamp(job_desc, job_rec)
+    end
+    rebook(job_desc, job_rec)
+  end)
+  if not ok then
+    log("change left as it is: " .. tostring(problem))
+  end
+  return slurm.SUCCESS
+end
+
+return rad

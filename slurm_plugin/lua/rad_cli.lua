@@ -1,0 +1,165 @@
+-- RAD's part of cli_filter.lua: on the login node, as the user, before anything reaches slurmctld.
+-- A small program reads the model summary; what a job does not ask of RAD costs it nothing but a glance at its script.
+-- Whatever goes wrong here, the submission goes on as it was typed: no function of this module ever raises.
+
+local json = require("rad_json")
+
+local cli = {}
+
+cli.settings = {
+  python = "/opt/rad/venv/bin/python",
+  config = "/etc/rad/rad.toml",
+  time_limit_s = 10,
+}
+
+local REPLY_LIMIT = 65536
+
+-- What the program hears: options under their own names.
+local TOLD = {
+  "partition", "comment", "gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "cpus-per-gpu",
+  "mem-per-gpu", "gpu-bind", "gpu-freq", "ntasks-per-gpu", "nodes", "ntasks",
+}
+
+-- What the program may change.
+local SETTABLE = {
+  comment = true, gres = true, gpus = true, nodes = true, ["gpus-per-node"] = true, ["gpus-per-task"] = true,
+}
+
+local ok_settings, site = pcall(require, "rad_settings")
+if ok_settings and type(site) == "table" then
+  for name, value in pairs(site) do
+    cli.settings[name] = value
+  end
+end
+
+-- Show a line. Passed as an argument: a % in a format of its own would raise. log_user, where a cli_filter has it
+-- (tried on 26.05), shows nothing.
+local function say(text)
+  pcall(slurm.log_info, "%s", (tostring(text):gsub("%c", " ")))
+end
+
+-- How Slurm says that an option was not given, besides nil.
+local NOT_GIVEN = { [""] = true, unset = true, ["0"] = true, ["-1"] = true, ["-2"] = true }
+
+local function option(options, name)
+  local ok, value = pcall(function()
+    return options[name]
+  end)
+  value = ok and tostring(value or "") or ""
+  if NOT_GIVEN[value] then
+    return nil
+  end
+  return value
+end
+
+local function script_path(options)
+  local ok, path = pcall(function()
+    return options.argv[1]
+  end)
+  return ok and path or nil
+end
+
+-- The shell line that starts the program. It holds the site's own settings and the name of a temporary file, nothing
+-- that a user typed. With look_first, the program starts only if the script named in the file's first line is a
+-- regular file with a #RAD line that names a model: `sbatch` may have read its script from a FIFO, which must not be opened again.
+local function command(file, look_first)
+  local function quoted(text)
+    return "'" .. text:gsub("'", "'\\''") .. "'"
+  end
+  local start = string.format(
+    "exec timeout %d %s -I -m slurm_plugin.stamp %s %s 2>/dev/null </dev/null",
+    cli.settings.time_limit_s, quoted(cli.settings.python), quoted(cli.settings.config), quoted(file)
+  )
+  if not look_first then
+    return start
+  end
+  return string.format(
+    'IFS= read -r script <%s && [ -f "$script" ] && head -c 65536 -- "$script" | grep -q "^#RAD.*model=" && %s',
+    quoted(file), start
+  )
+end
+
+local function run(message, path, look_first)
+  local name = os.tmpname() -- mkstemp: ours alone, whatever else is in the folder
+  local file = assert(io.open(name, "w"))
+  file:write((path or ""):gsub("\n.*", ""), "\n", json.encode(message), "\n")
+  file:close()
+  local pipe = assert(io.popen(command(name, look_first), "r"))
+  local line = pipe:read(REPLY_LIMIT)
+  pipe:close()
+  os.remove(name)
+  return line and json.decode(line)
+end
+
+local function apply(options, reply)
+  for _, text in ipairs(reply.say or {}) do
+    say(text)
+  end
+  if type(reply.refuse) == "string" then
+    pcall(slurm.log_error, "%s", reply.refuse)
+    return slurm.ERROR
+  end
+  for name, value in pairs(reply.set or {}) do
+    if SETTABLE[name] and type(value) == "string" then
+      options[name] = value
+    end
+  end
+  return slurm.SUCCESS
+end
+
+local function asks_for_gpu(options)
+  for _, name in ipairs({ "gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket" }) do
+    if (option(options, name) or ""):find(name == "gres" and "gpu" or ".") then
+      return true
+    end
+  end
+  return false
+end
+
+-- Slurm tells the first component of a heterogeneous job from an ordinary job by nothing but the command line.
+local function is_heterogeneous(pack_offset)
+  local file = io.open("/proc/self/cmdline", "rb")
+  local words = file and file:read(REPLY_LIMIT) or ""
+  if file then
+    file:close()
+  end
+  return pack_offset ~= 0 or words:find("\0:\0", 1, true) ~= nil
+end
+
+local function pre_submit(options, pack_offset)
+  local kind = option(options, "type")
+  if kind == "srun" and os.getenv("SLURM_JOB_ID") or option(options, "jobid") then
+    return slurm.SUCCESS -- a step of a job that is already there
+  end
+  if kind ~= "sbatch" and is_heterogeneous(pack_offset) then
+    return slurm.SUCCESS
+  end
+  local path = kind == "sbatch" and script_path(options) or nil
+  local comment = option(options, "comment") or ""
+  local spoken = comment:find("rad:", 1, true) and (kind ~= "sbatch" or comment:find("model=", 1, true))
+  local look_first = not spoken and path ~= nil
+  if not (spoken or path or (kind ~= "sbatch" and asks_for_gpu(options))) then
+    return slurm.SUCCESS
+  end
+  local message = { command = kind, script = path }
+  for _, name in ipairs(TOLD) do
+    message[name] = option(options, name)
+  end
+  local reply = run(message, path, look_first)
+  if type(reply) ~= "table" then
+    return slurm.SUCCESS
+  end
+  return apply(options, reply)
+end
+
+-- For slurm_cli_pre_submit. Returns what that function must return.
+function cli.pre_submit(options, pack_offset)
+  local ok, result = pcall(pre_submit, options, pack_offset)
+  if not ok then
+    say("rad: submitted as it is: " .. tostring(result))
+    return slurm.SUCCESS
+  end
+  return result
+end
+
+return cli

@@ -1,0 +1,145 @@
+-- Ask radd: one line each way over a unix socket, within a deadline, through luasocket or lua-posix.
+-- slurmctld holds its locks meanwhile, so a radd that does not answer is soon asked no more.
+
+local link = {}
+
+local REPLY_LIMIT = 65536
+local FAILURES_IN_A_ROW = 3
+local PAUSE_S = 30
+
+local failures, paused_s = 0, 0
+
+-- Seconds until a point in time, never more than the whole span: the clock may be set back meanwhile.
+local function left_s(now_s, end_s, span_s)
+  return math.min(math.max(end_s - now_s, 0.001), span_s)
+end
+
+-- Each transport returns { now_s = function, exchange = function }, or nil where its library is missing.
+
+local function luasocket()
+  local has_core, socket = pcall(require, "socket")
+  local has_unix, unix = pcall(require, "socket.unix")
+  if not has_core or not has_unix then
+    return nil
+  end
+  local make = type(unix) == "table" and (unix.stream or unix.tcp or getmetatable(unix).__call) or unix
+  return {
+    now_s = socket.gettime,
+    exchange = function(path, line, budget_s)
+      local connection = assert(make())
+      local end_s = socket.gettime() + budget_s
+      local function step(method, ...)
+        connection:settimeout(left_s(socket.gettime(), end_s, budget_s), "t")
+        return connection[method](connection, ...)
+      end
+      local reply, problem, partial
+      reply, problem = step("connect", path)
+      if reply then
+        reply, problem = step("send", line)
+      end
+      if reply then
+        -- radd closes after its line, so a reply within the limit always comes as "closed" with its bytes
+        reply, problem, partial = step("receive", REPLY_LIMIT + 1)
+        if reply then
+          reply, problem = nil, "reply too long"
+        elseif problem == "closed" then
+          reply = partial
+        end
+      end
+      connection:close()
+      return reply, problem
+    end,
+  }
+end
+
+local function luaposix()
+  local has_socket, socket = pcall(require, "posix.sys.socket")
+  local has_unistd, unistd = pcall(require, "posix.unistd")
+  local has_time, time = pcall(require, "posix.time")
+  if not (has_socket and has_unistd and has_time) then
+    return nil
+  end
+  local function now_s()
+    local now = time.clock_gettime(time.CLOCK_MONOTONIC)
+    return now.tv_sec + now.tv_nsec / 1e9
+  end
+  local function talk(connection, path, line, budget_s)
+    local end_s = now_s() + budget_s
+    local function limit(option)
+      local left = left_s(now_s(), end_s, budget_s)
+      socket.setsockopt(connection, socket.SOL_SOCKET, option, math.floor(left), math.floor(left % 1 * 1e6))
+    end
+    limit(socket.SO_SNDTIMEO)
+    local ok, problem = socket.connect(connection, { family = socket.AF_UNIX, path = path })
+    if not ok then
+      return nil, problem
+    end
+    local sent = 0
+    while sent < #line do
+      limit(socket.SO_SNDTIMEO)
+      local count, why = socket.send(connection, line:sub(sent + 1))
+      if not count then
+        return nil, why
+      end
+      sent = sent + count
+    end
+    local parts, size = {}, 0
+    while size <= REPLY_LIMIT do
+      limit(socket.SO_RCVTIMEO)
+      local part, why = socket.recv(connection, REPLY_LIMIT)
+      if not part then
+        return nil, why
+      elseif part == "" then
+        return table.concat(parts)
+      elseif now_s() > end_s then
+        return nil, "timeout"
+      end
+      parts[#parts + 1] = part
+      size = size + #part
+    end
+    return nil, "reply too long"
+  end
+  return {
+    now_s = now_s,
+    exchange = function(path, line, budget_s)
+      local connection = assert(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0))
+      local ok, reply, problem = pcall(talk, connection, path, line, budget_s)
+      unistd.close(connection)
+      if not ok then
+        return nil, reply
+      end
+      return reply, problem
+    end,
+  }
+end
+
+local transport
+
+-- Send a line and return radd's line, or nil and why there is none. Never raises.
+function link.ask(settings, line)
+  transport = transport or luasocket() or luaposix()
+  if not transport then
+    return nil, "neither luasocket nor lua-posix is installed"
+  end
+  local now_s = transport.now_s()
+  if failures >= FAILURES_IN_A_ROW and math.abs(now_s - paused_s) < PAUSE_S then
+    return nil, "radd did not answer lately"
+  end
+  local ok, reply, problem = pcall(transport.exchange, settings.socket, line, settings.deadline_s)
+  if not ok then
+    reply, problem = nil, reply
+  elseif reply and reply:sub(-1) ~= "\n" then
+    reply, problem = nil, "half a line"
+  end
+  if reply then
+    failures = 0
+    return reply
+  end
+  failures = failures + 1
+  if failures >= FAILURES_IN_A_ROW then
+    paused_s = now_s
+  end
+  return nil, string.format("%s: %s", settings.socket, tostring(problem))
+end
+
+return link

@@ -1,0 +1,1 @@
+"""Readings of GPUs: NVML, DCGM and simulated ones behind one Protocol."""

@@ -1,0 +1,215 @@
+"""rad-monitor: reads every GPU of a node once a second and leaves what it saw where hooks find it.
+
+It may be stopped and started at any time: nothing asks it, and each job's record goes on from its file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import signal
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+from slurm_plugin.core.clock import Clock, SystemClock
+from slurm_plugin.core.config import DEFAULT_PATH, load_config
+from slurm_plugin.core.errors import DeviceError, LedgerError, RadError
+from slurm_plugin.core.exits import Exit
+from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.ledger_store import LedgerStore, boot_id
+from slurm_plugin.monitor.attribution import JobFinder
+from slurm_plugin.monitor.source import lasting_telemetry
+from slurm_plugin.monitor.telemetry import Telemetry
+from slurm_plugin.monitor.usage import add_readings
+from slurm_plugin.monitor.window import (
+    JobUsage,
+    job_path,
+    read_job,
+    recorded_jobs,
+    write_job,
+    write_window,
+)
+
+INTERVAL_S = 1.0
+"""Thesis, section 6.2.2: one sample a second."""
+
+KEPT_S = 24 * 3600.0
+"""A record whose job was not seen for a day has lost its epilog."""
+
+
+class Exporter(Protocol):
+    """Something that shows what was seen (metrics.py)."""
+
+    def show(
+        self,
+        readings: Sequence[GpuReading],
+        usages: Mapping[int, JobUsage],
+        owners: Mapping[int, int],
+        ledger: Ledger,
+    ) -> None:
+        """Take over the state after one sample."""
+        ...
+
+
+class Monitor:
+    """The state between two samples."""
+
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        run: Path,
+        *,
+        clock: Clock,
+        window_s: int = 90,
+        finder: JobFinder | None = None,
+        store: LedgerStore | None = None,
+        exporter: Exporter | None = None,
+    ) -> None:
+        """Take up the records that an earlier monitor left.
+
+        Args:
+            telemetry: Reads the GPUs.
+            run: paths.run.
+            clock: Time.
+            window_s: Length of the window.
+            finder: Finds the jobs of processes.
+            store: The node's ledger, which knows the owners of jobs; None believes every process.
+            exporter: Shows metrics, if anybody wants them.
+        """
+        self._telemetry = telemetry
+        self._run = run
+        self._clock = clock
+        self._window_s = window_s
+        self._finder = finder or JobFinder()
+        self._store = store
+        self._exporter = exporter
+        self._ring: dict[str, deque[tuple[float, float]]] = {}
+        self._energy_j: dict[str, float] = {}
+        found = (read_job(run, job_id) for job_id in recorded_jobs(run))
+        self._usages = {usage.job_id: usage for usage in found if usage is not None}
+        self._written = set(self._usages)
+
+    def sample(self) -> tuple[GpuReading, ...]:
+        """Read once, and bring window and records up to date.
+
+        Returns:
+            What the window says now.
+
+        Raises:
+            DeviceError: The GPUs cannot be read, or what was read cannot be written down.
+        """
+        readings = self._telemetry.read()
+        now_s = self._clock.now_s()
+        averaged = tuple(self._averaged(reading, now_s) for reading in readings)
+        ledger = self._store.read().ledger if self._store is not None else None
+        users = None if ledger is None else {held.job_id: held.user_id for held in ledger.reservations}
+        owners = self._finder.owners(readings, users=users)
+        self._forget(now_s)
+        seen = add_readings(
+            self._usages, readings, owners, energy_j=self._energy_since(readings), now_s=now_s
+        )
+        self._usages |= seen
+        if self._exporter is not None:
+            self._exporter.show(averaged, self._usages, owners, ledger or Ledger())
+        write_window(self._run, averaged, now_s=now_s)
+        for usage in seen.values():
+            write_job(self._run, usage)
+            self._written.add(usage.job_id)
+        return averaged
+
+    def _averaged(self, reading: GpuReading, now_s: float) -> GpuReading:
+        ring = self._ring.setdefault(reading.uuid, deque())
+        if reading.smact is not None:
+            ring.append((now_s, reading.smact))
+        while ring and ring[0][0] <= now_s - self._window_s:
+            ring.popleft()
+        if not ring:
+            return reading
+        return dataclasses.replace(reading, smact=sum(smact for _, smact in ring) / len(ring))
+
+    def _energy_since(self, readings: Sequence[GpuReading]) -> dict[str, float]:
+        counted = {r.uuid: r.counters.energy_j for r in readings if r.counters.energy_j is not None}
+        before, self._energy_j = self._energy_j, counted
+        return {uuid: max(0.0, now - before[uuid]) for uuid, now in counted.items() if uuid in before}
+
+    def _forget(self, now_s: float) -> None:
+        """Drop the records that an epilog took away, and those that no epilog ever will."""
+        left = recorded_jobs(self._run)
+        for job_id, usage in list(self._usages.items()):
+            taken = job_id in self._written and job_id not in left
+            if not taken and now_s - usage.last_s <= KEPT_S:
+                continue
+            del self._usages[job_id]
+            self._written.discard(job_id)
+            job_path(self._run, job_id).unlink(missing_ok=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until told to stop."""
+    parser = argparse.ArgumentParser(prog="rad-monitor", description="Watch the GPUs of this node.")
+    parser.add_argument("--config", type=Path, default=DEFAULT_PATH, help="rad.toml")
+    parser.add_argument("--once", action="store_true", help="take one sample, print it and end")
+    parser.add_argument("--metrics", metavar="[ADDRESS:]PORT", help="serve Prometheus metrics there")
+    options = parser.parse_args(argv)
+    try:
+        config = load_config(options.config)
+        clock = SystemClock()
+        run = Path(config.paths.run)
+        monitor = Monitor(
+            lasting_telemetry(config.telemetry, clock),
+            run,
+            clock=clock,
+            window_s=config.telemetry.window_s,
+            store=LedgerStore(run, clock=clock, boot_id=boot_id()),
+            exporter=_exporter(options.metrics, Path(config.paths.log)),
+        )
+        if options.once:
+            for reading in monitor.sample():
+                print(reading)
+            return Exit.OK
+    except RadError as exc:
+        print(f"rad-monitor: {exc}", file=sys.stderr)
+        return Exit.EXPECTED_ERROR
+    stopped: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopped.append(number)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    watch(monitor, clock, stopped=stopped)
+    return Exit.OK
+
+
+def watch(monitor: Monitor, clock: Clock, *, stopped: Sequence[int]) -> None:
+    """Sample once a second, on the second, until `stopped` holds something; say each new trouble once."""
+    trouble = ""
+    next_s = clock.monotonic_s()
+    while not stopped:
+        try:
+            monitor.sample()
+            said = ""
+        except (DeviceError, LedgerError) as exc:
+            said = str(exc)
+        if said != trouble:
+            print(f"rad-monitor: {said or 'all is well again'}", file=sys.stderr, flush=True)
+            trouble = said
+        next_s = max(next_s + INTERVAL_S, clock.monotonic_s())
+        clock.sleep(max(0.0, next_s - clock.monotonic_s()))
+
+
+def _exporter(address: str | None, log: Path) -> Exporter | None:
+    if address is None:
+        return None
+    from slurm_plugin.monitor.metrics import serve
+
+    return serve(address, log)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

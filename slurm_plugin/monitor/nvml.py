@@ -1,0 +1,288 @@
+"""GPUs through NVML: the only place that meets pynvml (the distribution nvidia-ml-py).
+
+What differs between cards, drivers and settings, and what is done about it (one test for each row):
+
+| what | where | then |
+|---|---|---|
+| memory v2, the driver's reserve apart | driver 510 and later | before: v1, reserve within used, reserved None |
+| process list v3 | driver 515 and later | before: v2, told by a mismatch error of the binding |
+| memory of a process | "not available" in some containers | memory_bytes None |
+| GPM: SMACT, SMOCC, tensor, DRAM, traffic | Hopper and later | DCGM (dcgm.py), else utilisation, flagged |
+| GPM of a card with MIG on | only per instance | activity None: such a card is never shared anyway |
+| one GPM metric | may fail alone | that figure None |
+| minor number | not under WSL or some virtual GPUs | NVML's index |
+| MIG mode | Ampere and later data-centre cards | "not supported" means off |
+| energy | Volta and later | None |
+| ECC | not on consumer cards, or switched off | None |
+| recovery action: reset or reboot needed | newer drivers and bindings | judged by the last Xid |
+| Xid events | not everywhere | None |
+| a card that is lost or needs a reset | fails calls | unhealthy while its UUID is known, else left out |
+| after such a failure | the driver is opened anew | a card that was reset comes back |
+
+Sources: https://docs.nvidia.com/deploy/nvml-api/, https://docs.nvidia.com/deploy/xid-errors/; 580.159 on an H200 was
+tried, the other rows follow the documentation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from slurm_plugin.core.clock import Clock, SystemClock
+from slurm_plugin.core.errors import DeviceError
+from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading, Source
+from slurm_plugin.monitor.gpm import Gpm
+from slurm_plugin.monitor.telemetry import Activity
+
+FIRST_SAMPLES_APART_S = 0.1
+"""GPM tells what happened between two samples; the first reading takes both."""
+
+FATAL_XIDS = frozenset({48, 64, 79, 95, 119, 120, 140})
+"""Xids after which a card needs a reset: uncorrectable ECC, failed row remap, off the bus, uncontained ECC, GSP."""
+
+_MILLI = 1e-3  # NVML counts milliwatts and millijoules
+_PERCENT = 0.01
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Card:
+    """What is asked once of a card, and what the next reading needs of the last."""
+
+    handle: Any
+    uuid: str
+    index: int
+    name: str
+    gpm: Gpm | None
+    xid: int | None = None
+
+
+class NvmlTelemetry:
+    """Readings through NVML; the driver is met at the first reading, and stays open until `close`."""
+
+    def __init__(self, library: Any = None, *, clock: Clock | None = None) -> None:
+        """Prepare; nothing is loaded yet.
+
+        Args:
+            library: The module pynvml or a stand-in; None imports it when it is needed.
+            clock: Time.
+        """
+        self._library = library
+        self._clock = clock or SystemClock()
+        self._cards: list[_Card] | None = None
+        self._events: Any = None
+
+    def read(self) -> tuple[GpuReading, ...]:
+        """Return a reading of every GPU, ordered by index.
+
+        Raises:
+            DeviceError: There is no driver, or it failed as a whole.
+        """
+        if self._cards is None:
+            self._cards = self._open()
+            self._clock.sleep(FIRST_SAMPLES_APART_S)
+        self._hear_xids()
+        readings = [self._reading(card) for card in self._cards]
+        if any(reading.memory_total_bytes == 0 for reading in readings):
+            self.close()
+        return tuple(sorted(readings, key=lambda reading: reading.index))
+
+    def close(self) -> None:
+        """Let go of the driver; the next reading opens it again."""
+        for card in self._cards or []:
+            if card.gpm is not None:
+                card.gpm.close()
+        if self._cards is not None:
+            with contextlib.suppress(self._library.NVMLError):
+                self._library.nvmlShutdown()
+        self._cards, self._events = None, None
+
+    def driver_version(self) -> str:
+        """Return the driver's version, e.g. "580.159.04".
+
+        Raises:
+            DeviceError: There is no driver.
+        """
+        if self._cards is None:
+            self._cards = self._open()
+        with self._translated("driver version"):
+            return _decoded(self._library.nvmlSystemGetDriverVersion())
+
+    def _open(self) -> list[_Card]:
+        if self._library is None:
+            try:
+                import pynvml
+            except ImportError as exc:
+                raise DeviceError("nvidia-ml-py is not installed; run: pip install nvidia-ml-py") from exc
+            self._library = pynvml
+        nvml = self._library
+        with self._translated("NVML"):
+            nvml.nvmlInit()
+            count = nvml.nvmlDeviceGetCount()
+        self._events = self._asked(nvml.nvmlEventSetCreate)
+        cards = []
+        for number in range(count):
+            with contextlib.suppress(nvml.NVMLError):  # lost before we knew its name
+                cards.append(self._card(nvml.nvmlDeviceGetHandleByIndex(number), number))
+        return cards
+
+    def _card(self, handle: Any, number: int) -> _Card:
+        nvml = self._library
+        minor = self._asked(nvml.nvmlDeviceGetMinorNumber, handle)
+        if self._events is not None:
+            self._asked(
+                nvml.nvmlDeviceRegisterEvents, handle, nvml.nvmlEventTypeXidCriticalError, self._events
+            )
+        return _Card(
+            handle=handle,
+            uuid=_decoded(nvml.nvmlDeviceGetUUID(handle)),
+            index=number if minor is None else minor,
+            name=_decoded(nvml.nvmlDeviceGetName(handle)),
+            gpm=self._asked(Gpm.open, nvml, handle),
+        )
+
+    def _reading(self, card: _Card) -> GpuReading:
+        """Return one card's reading; a card that does not answer is unhealthy and shows no free memory."""
+        now_s = self._clock.now_s()
+        try:
+            total, used, reserved = self._memory(card.handle)
+            processes = self._processes(card.handle)
+        except self._library.NVMLError:
+            return GpuReading(
+                uuid=card.uuid,
+                index=card.index,
+                name=card.name,
+                memory_total_bytes=0,
+                memory_used_bytes=0,
+                healthy=False,
+                time_s=now_s,
+                counters=GpuCounters(xid=card.xid),
+            )
+        mig = self._mig(card.handle)
+        activity, source = (Activity(), None) if mig else self._activity(card)
+        return GpuReading(
+            uuid=card.uuid,
+            index=card.index,
+            name=card.name,
+            memory_total_bytes=total,
+            memory_used_bytes=used,
+            memory_reserved_bytes=reserved,
+            smact=activity.smact,
+            smact_source=source,
+            processes=processes,
+            mig=mig,
+            healthy=self._healthy(card),
+            time_s=now_s,
+            counters=self._counters(card, activity),
+        )
+
+    def _memory(self, handle: Any) -> tuple[int, int, int | None]:
+        nvml = self._library
+        try:
+            memory = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
+            return int(memory.total), int(memory.used), int(memory.reserved)
+        except nvml.NVMLError as exc:
+            if not _lacks(nvml, exc):
+                raise
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+        return int(memory.total), int(memory.used), None
+
+    def _processes(self, handle: Any) -> tuple[GpuProcess, ...]:
+        nvml = self._library
+        try:
+            rows = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        except nvml.NVMLLibraryMismatchError:
+            rows = nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
+        return tuple(GpuProcess(pid=int(row.pid), memory_bytes=row.usedGpuMemory) for row in rows)
+
+    def _mig(self, handle: Any) -> bool:
+        modes = self._asked(self._library.nvmlDeviceGetMigMode, handle)
+        return modes is not None and bool(modes[0])
+
+    def _activity(self, card: _Card) -> tuple[Activity, Source | None]:
+        if card.gpm is not None:
+            activity = self._asked(card.gpm.read)
+            if activity is not None:
+                return activity, None if activity.smact is None else "nvml-gpm"
+        rates = self._asked(self._library.nvmlDeviceGetUtilizationRates, card.handle)
+        if rates is None:
+            return Activity(), None
+        share = rates.gpu * _PERCENT
+        return Activity(smact=share, graphics=share), "nvml-utilisation"
+
+    def _counters(self, card: _Card, activity: Activity) -> GpuCounters:
+        nvml = self._library
+        power_mw = self._asked(nvml.nvmlDeviceGetPowerUsage, card.handle)
+        energy_mj = self._asked(nvml.nvmlDeviceGetTotalEnergyConsumption, card.handle)
+        ecc = self._asked(
+            nvml.nvmlDeviceGetTotalEccErrors,
+            card.handle,
+            nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+            nvml.NVML_VOLATILE_ECC,
+        )
+        return GpuCounters(
+            graphics=activity.graphics,
+            smocc=activity.smocc,
+            tensor=activity.tensor,
+            dram=activity.dram,
+            pcie_tx_bytes_s=activity.pcie_tx_bytes_s,
+            pcie_rx_bytes_s=activity.pcie_rx_bytes_s,
+            nvlink_tx_bytes_s=activity.nvlink_tx_bytes_s,
+            nvlink_rx_bytes_s=activity.nvlink_rx_bytes_s,
+            power_w=None if power_mw is None else power_mw * _MILLI,
+            energy_j=None if energy_mj is None else energy_mj * _MILLI,
+            ecc_uncorrected=ecc,
+            xid=card.xid,
+        )
+
+    def _healthy(self, card: _Card) -> bool:
+        nvml = self._library
+        field = getattr(nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
+        values = None if field is None else self._asked(nvml.nvmlDeviceGetFieldValues, card.handle, [field])
+        if values and values[0].nvmlReturn == nvml.NVML_SUCCESS:
+            return not values[0].value.uiVal  # NVML_GPU_RECOVERY_ACTION_NONE is 0
+        return card.xid not in FATAL_XIDS
+
+    def _hear_xids(self) -> None:
+        """Note the Xids since the last reading; a timeout says that there are no more."""
+        while self._events is not None:
+            event = self._asked(self._library.nvmlEventSetWait, self._events, 0)
+            if event is None:
+                return
+            uuid = self._asked(self._library.nvmlDeviceGetUUID, event.device)
+            for card in self._cards or []:
+                if uuid is not None and card.uuid == _decoded(uuid):
+                    card.xid = int(event.eventData)
+
+    def _asked(self, question: Callable[..., T], *arguments: Any) -> T | None:
+        """Return the driver's answer; None where this card or driver has none."""
+        try:
+            return question(*arguments)
+        except self._library.NVMLError:
+            return None
+
+    @contextmanager
+    def _translated(self, subject: str) -> Iterator[None]:
+        try:
+            yield
+        except self._library.NVMLError as exc:
+            raise DeviceError(f"{subject}: {exc}; is the NVIDIA driver loaded? run: nvidia-smi") from exc
+
+
+def _lacks(nvml: Any, error: Exception) -> bool:
+    """Return whether an error means that the driver is too old for a function, rather than that the card fails."""
+    lacking = (
+        nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+        nvml.NVML_ERROR_NOT_SUPPORTED,
+        nvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+    )
+    return getattr(error, "value", None) in lacking
+
+
+def _decoded(text: str | bytes) -> str:
+    """Return text; bindings before 11.515 gave bytes."""
+    return text.decode() if isinstance(text, bytes) else text

@@ -1,0 +1,97 @@
+"""From readings to what each job used: sums that go on from reading to reading."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.monitor.window import JobUsage
+
+BINS = 50
+"""SMACT is counted in steps of 2 %, fine enough for a percentile and small enough to keep in a job's record."""
+
+
+def add_readings(
+    usages: Mapping[int, JobUsage],
+    readings: Iterable[GpuReading],
+    owners: Mapping[int, int],
+    *,
+    energy_j: Mapping[str, float],
+    now_s: float,
+) -> dict[int, JobUsage]:
+    """Return the records of all jobs that are on a GPU now, with these readings counted in.
+
+    Args:
+        usages: The records so far.
+        readings: One reading of every GPU.
+        owners: Job id of each GPU process that belongs to a job.
+        energy_j: Energy of each GPU since the reading before.
+        now_s: Seconds since the epoch.
+    """
+    parts: dict[int, list[_Part]] = {}
+    for reading in readings:
+        on_it: dict[int, list[int | None]] = {}
+        for process in reading.processes:
+            if process.pid in owners:
+                on_it.setdefault(owners[process.pid], []).append(process.memory_bytes)
+        for job_id, memory in on_it.items():
+            parts.setdefault(job_id, []).append(
+                _Part(
+                    uuid=reading.uuid,
+                    memory_bytes=None if None in memory else sum(n for n in memory if n is not None),
+                    smact=None if reading.smact is None else reading.smact / len(on_it),
+                    energy_j=energy_j.get(reading.uuid, 0.0) / len(on_it),
+                )
+            )
+    return {
+        job_id: _with(
+            usages.get(job_id) or JobUsage(job_id=job_id, first_s=now_s, last_s=now_s), own, now_s=now_s
+        )
+        for job_id, own in parts.items()
+    }
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """One job's part in one reading of one GPU."""
+
+    uuid: str
+    memory_bytes: int | None
+    smact: float | None
+    energy_j: float
+
+
+def _with(usage: JobUsage, parts: Sequence[_Part], *, now_s: float) -> JobUsage:
+    peaks = [part.memory_bytes for part in parts if part.memory_bytes is not None]
+    peak = max([*peaks, *([] if usage.peak_bytes is None else [usage.peak_bytes])], default=None)
+    shares = [part.smact for part in parts if part.smact is not None]
+    counts = list(usage.smact_counts or (0,) * BINS)
+    mean, p95 = usage.mean_smact, usage.p95_smact
+    if shares:
+        share = sum(shares) / len(shares)
+        counts[min(BINS - 1, int(share * BINS))] += 1
+        n = sum(counts)
+        mean = ((mean or 0.0) * (n - 1) + share) / n
+        p95 = _percentile(counts, 0.95)
+    return dataclasses.replace(
+        usage,
+        last_s=now_s,
+        peak_bytes=peak,
+        mean_smact=mean,
+        p95_smact=p95,
+        energy_j=(usage.energy_j or 0.0) + sum(part.energy_j for part in parts),
+        gpus=tuple(sorted({*usage.gpus, *(part.uuid for part in parts)})),
+        samples=usage.samples + 1,
+        smact_counts=tuple(counts) if shares else usage.smact_counts,
+    )
+
+
+def _percentile(counts: Sequence[int], share: float) -> float:
+    """Return the upper edge of the bin that holds this share of the samples."""
+    wanted, seen = share * sum(counts), 0
+    for number, count in enumerate(counts):
+        seen += count
+        if seen >= wanted:
+            return (number + 1) / BINS
+    return 1.0

@@ -1,0 +1,160 @@
+"""What rad-monitor leaves for others: files that are replaced whole, so a reader needs no lock and no request.
+
+    RUN/monitor/window.json      every GPU: its last reading, activity averaged over the window
+    RUN/monitor/jobs/ID.json     what one job used so far
+
+The file of a job is the monitor's memory of that job: it goes on from there after a restart, and starts afresh once
+the epilog took the file away (a requeued job keeps its id).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slurm_plugin.core.errors import DeviceError
+from slurm_plugin.monitor.telemetry import GpuCounters, GpuProcess, GpuReading
+
+STALE_AFTER_S = 5.0
+"""A window this old means that the monitor hangs or is gone: it writes once a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobUsage:
+    """What one job used on this node so far.
+
+    Attributes:
+        job_id: Slurm's job id.
+        first_s: When a process of it was first seen on a GPU, seconds since the epoch.
+        last_s: When one was last seen there.
+        peak_bytes: Highest GPU memory on any one GPU, all processes of the job together; None where the driver
+            does not tell memory per process.
+        mean_smact: Its share of SM activity, mean over the samples; a GPU's activity is split over the jobs on it
+            evenly, as no source tells it per process. None without a source.
+        p95_smact: The same, 95th percentile.
+        energy_j: Its share of the GPUs' energy.
+        gpus: UUIDs of the GPUs it was seen on.
+        samples: Number of samples behind these figures.
+        smact_counts: How many samples fell into each of equal steps of SM activity, for the percentile.
+    """
+
+    job_id: int
+    first_s: float
+    last_s: float
+    peak_bytes: int | None = None
+    mean_smact: float | None = None
+    p95_smact: float | None = None
+    energy_j: float | None = None
+    gpus: tuple[str, ...] = ()
+    samples: int = 0
+    smact_counts: tuple[int, ...] = ()
+
+
+def window_path(run: Path) -> Path:
+    """Return where the window of a node lies; `run` is paths.run."""
+    return run / "monitor" / "window.json"
+
+
+def job_path(run: Path, job_id: int) -> Path:
+    """Return where the record of a job lies."""
+    return run / "monitor" / "jobs" / f"{job_id}.json"
+
+
+def read_window(
+    run: Path, *, now_s: float, max_age_s: float = STALE_AFTER_S
+) -> tuple[GpuReading, ...] | None:
+    """Return the monitor's last reading of every GPU, smact averaged over the window.
+
+    Returns:
+        Readings ordered by index; None if there is no monitor, its file is broken or it is too old to trust.
+    """
+    rows = _read(window_path(run))
+    if rows is None or abs(now_s - _number(rows.get("time_s"))) > max_age_s:
+        return None
+    try:
+        return tuple(reading_from(row) for row in rows["gpus"])
+    except (KeyError, TypeError):
+        return None
+
+
+def read_job(run: Path, job_id: int) -> JobUsage | None:
+    """Return what a job used so far; None if no process of it was seen on a GPU."""
+    row = _read(job_path(run, job_id))
+    if row is None:
+        return None
+    try:
+        usage = JobUsage(**row)
+    except TypeError:
+        return None
+    return dataclasses.replace(usage, gpus=tuple(usage.gpus), smact_counts=tuple(usage.smact_counts))
+
+
+def forget_job(run: Path, job_id: int) -> None:
+    """Take a job's record away: the epilog has read it, and a rerun under the same id starts afresh."""
+    with contextlib.suppress(OSError):
+        job_path(run, job_id).unlink(missing_ok=True)
+
+
+def recorded_jobs(run: Path) -> set[int]:
+    """Return the ids of all jobs with a record."""
+    return {int(path.stem) for path in (run / "monitor" / "jobs").glob("*.json") if path.stem.isdigit()}
+
+
+def write_window(run: Path, readings: Iterable[GpuReading], *, now_s: float) -> None:
+    """Replace the window.
+
+    Raises:
+        DeviceError: It cannot be written, e.g. because the file system is full.
+    """
+    rows = [dataclasses.asdict(reading) for reading in readings]
+    _replace(window_path(run), {"time_s": now_s, "gpus": rows})
+
+
+def write_job(run: Path, usage: JobUsage) -> None:
+    """Replace a job's record.
+
+    Raises:
+        DeviceError: It cannot be written.
+    """
+    _replace(job_path(run, usage.job_id), dataclasses.asdict(usage))
+
+
+def reading_from(row: Mapping[str, Any]) -> GpuReading:
+    """Return the reading that `dataclasses.asdict` made a row of.
+
+    Raises:
+        KeyError: A part is missing.
+        TypeError: A part is of the wrong kind.
+    """
+    processes = tuple(GpuProcess(**process) for process in row["processes"])
+    return GpuReading(**{**row, "processes": processes, "counters": GpuCounters(**row["counters"])})
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        rows = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return rows if isinstance(rows, dict) else None
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else float("-inf")
+
+
+def _replace(path: Path, rows: Mapping[str, object]) -> None:
+    draft = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(rows))
+        os.replace(draft, path)
+    except OSError as exc:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise DeviceError(f"{path}: {exc.strerror}") from exc

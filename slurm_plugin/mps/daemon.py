@@ -1,0 +1,168 @@
+"""One MPS control daemon: start it, ask it, limit its clients, stop it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_plugin.core.clock import Clock, Deadline
+from slurm_plugin.core.errors import CommandError, MpsError
+from slurm_plugin.core.process import owner_of
+from slurm_plugin.core.shell import SYSTEM_PATH, run, spawn_daemon
+from slurm_plugin.core.units import to_mib
+from slurm_plugin.mps.state import Process
+
+_POLL_S = 0.02
+_ANSWER_S = 2.0
+"""One question at most; a daemon that takes longer hangs."""
+_LONGEST_SOCKET_PATH = 107  # unix(7): sun_path holds 108 bytes, a closing zero among them
+_LONGEST_SOCKET_NAME = "/control_privileged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Daemon:
+    """How to reach one user's daemon on one GPU, whether it runs or not.
+
+    Attributes:
+        place: RUN/mps/<GPU>/<user id>.
+        gpu: UUID of the GPU, the only one it sees.
+        user_id: The user that daemon and server run as.
+        group_id: The user's primary group.
+        control: The control program, by name or absolute path.
+        clock: Time.
+    """
+
+    place: Path
+    gpu: str
+    user_id: int
+    group_id: int
+    control: str
+    clock: Clock
+
+    @property
+    def pipe(self) -> Path:
+        """Return CUDA_MPS_PIPE_DIRECTORY."""
+        return self.place / "pipe"
+
+    @property
+    def log(self) -> Path:
+        """Return CUDA_MPS_LOG_DIRECTORY."""
+        return self.place / "log"
+
+    def start(self, deadline: Deadline) -> Process:
+        """Start the daemon in fresh folders and wait until it answers.
+
+        Raises:
+            MpsError: It did not start or answer; nothing of it is left running.
+        """
+        if len(os.fsencode(f"{self.pipe}{_LONGEST_SOCKET_NAME}")) > _LONGEST_SOCKET_PATH:
+            raise MpsError(f"{self.pipe}: too long for a unix socket; set paths.run to a shorter folder")
+        self.remove_folders()
+        try:
+            for folder in (self.pipe, self.log):
+                folder.mkdir(parents=True, mode=0o700)
+                os.chown(folder, self.user_id, self.group_id)
+            pid = spawn_daemon(
+                [self.control, "-f"],
+                env={**self._environment(), "CUDA_VISIBLE_DEVICES": self.gpu},
+                log_path=self.place / "daemon.log",
+                uid=self.user_id,
+                gid=self.group_id,
+            )
+        except (OSError, CommandError) as exc:
+            raise MpsError(f"MPS on {self.gpu} did not start: {exc}") from exc
+        process = Process.running(pid)
+        while process is not None and process.runs():
+            try:
+                self.ask("get_server_list", deadline)
+            except MpsError as exc:
+                if deadline.passed():
+                    self.kill(process)
+                    raise MpsError(f"MPS on {self.gpu} started but does not answer: {exc}") from exc
+                self.clock.sleep(_POLL_S)
+            else:
+                return process
+        raise MpsError(f"MPS on {self.gpu} ended at once; see {self.place / 'daemon.log'}")
+
+    def ask(self, command: str, deadline: Deadline) -> str:
+        """Send the daemon a command and return its answer.
+
+        Raises:
+            MpsError: There is no daemon, it refused or it did not answer in time.
+        """
+        try:
+            return run(
+                [self.control],
+                timeout_s=max(_POLL_S, min(_ANSWER_S, deadline.remaining_s())),
+                env=self._environment(),
+                stdin=f"{command}\n",
+                uid=self.user_id,
+                gid=self.group_id,
+            )
+        except CommandError as exc:
+            raise MpsError(str(exc)) from exc
+
+    def servers(self, deadline: Deadline) -> tuple[int, ...]:
+        """Return the pids of the daemon's servers: one, or none before the first client.
+
+        Raises:
+            MpsError: The daemon does not answer.
+        """
+        return tuple(int(word) for word in self.ask("get_server_list", deadline).split() if word.isdigit())
+
+    def start_server(self, limit_bytes: int, deadline: Deadline) -> Process:
+        """Start the server, if there is none, and limit what every later client may allocate.
+
+        Args:
+            limit_bytes: Device memory of one client, its context included.
+            deadline: When to give up.
+
+        Raises:
+            MpsError: There is no server, so the GPU cannot be used through MPS.
+        """
+        limit = f"0 {to_mib(limit_bytes)}M"
+        self.ask(f"set_default_device_pinned_mem_limit {limit}", deadline)
+        if not self.servers(deadline):
+            self.ask(f"start_server -uid {self.user_id}", deadline)
+        while True:
+            processes = [Process.running(pid) for pid in self.servers(deadline)]
+            server = next((process for process in processes if process is not None), None)
+            if server is not None:
+                self.ask(f"set_device_pinned_mem_limit {server.pid} {limit}", deadline)
+                return server
+            if deadline.passed():
+                raise MpsError(f"MPS on {self.gpu} has no server; see {self.log / 'control.log'}")
+            self.clock.sleep(_POLL_S)
+
+    def quit(self, process: Process, deadline: Deadline) -> None:
+        """Ask the daemon to end, and end it by its pid if it does not."""
+        try:
+            self.ask("quit", deadline)
+        except MpsError:
+            self.kill(process)
+        while process.runs() and not deadline.passed():
+            self.clock.sleep(_POLL_S)
+        self.kill(process)
+
+    def kill(self, process: Process | None) -> None:
+        """End a process of this user's MPS, if it is still the same one."""
+        if process is not None and process.runs() and owner_of(process.pid) == self.user_id:
+            try:
+                os.kill(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+
+    def remove_folders(self) -> None:
+        """Remove what clients could mistake for a running daemon."""
+        for folder in (self.pipe, self.log):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PATH": ":".join(SYSTEM_PATH),
+            "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe),
+            "CUDA_MPS_LOG_DIRECTORY": str(self.log),
+        }

@@ -1,0 +1,204 @@
+"""All MPS daemons of a node, as Prolog and Epilog see them: count a job in, count it out, mend."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from slurm_plugin.core.clock import Clock, Deadline, SystemClock
+from slurm_plugin.core.errors import MpsError
+from slurm_plugin.core.units import to_mib
+from slurm_plugin.mps.daemon import Daemon
+from slurm_plugin.mps.state import State, locked, read_state, write_state
+
+CONTROL = "nvidia-cuda-mps-control"
+
+START_BUDGET_S = 3.0
+"""Of the hook's five seconds: a daemon that has not answered by then is given up and the job runs without MPS."""
+
+STOP_BUDGET_S = 2.0
+"""How long a daemon may take to quit; its clients are gone when the last job's epilog runs."""
+
+
+class Mps:
+    """The MPS daemons of one node.
+
+    Every method may be repeated, and may follow a crash at any point of an earlier call.
+    """
+
+    def __init__(
+        self,
+        run_folder: Path,
+        *,
+        clock: Clock | None = None,
+        control: str = CONTROL,
+        start_budget_s: float = START_BUDGET_S,
+    ) -> None:
+        """Prepare; nothing is started yet.
+
+        Args:
+            run_folder: paths.run.
+            clock: Time, for deadlines.
+            control: The control program, by name or absolute path.
+            start_budget_s: How long `acquire` may take in all.
+        """
+        self._folder = run_folder / "mps"
+        self._clock = clock or SystemClock()
+        self._control = control
+        self._start_budget_s = start_budget_s
+
+    def acquire(
+        self,
+        *,
+        gpu: str,
+        user_id: int,
+        group_id: int,
+        job_id: int,
+        cap_bytes: int | None,
+        gpu_bytes: int,
+        thread_percentage: int = 0,
+    ) -> dict[str, str]:
+        """Count a job in on the user's daemon of a GPU, which is started or mended first where needed.
+
+        Args:
+            gpu: UUID of the GPU.
+            user_id: The job's owner; daemon and server run as this user.
+            group_id: Its primary group.
+            job_id: Slurm's job id.
+            cap_bytes: What the job may allocate on the GPU, context included; None for no limit.
+            gpu_bytes: Usable memory of the GPU: the server's limit as long as a job without a cap is on it.
+            thread_percentage: Largest share of SMs for each client; 0 for no limit.
+
+        Returns:
+            Variables for the job, to be set together with CUDA_VISIBLE_DEVICES=<the GPU's UUID>.
+
+        Raises:
+            MpsError: No daemon answered in time. The job is not counted in and must run without these variables: a
+                wrong pipe directory makes every CUDA call fail.
+        """
+        daemon = self._daemon(self._folder / gpu / str(user_id), group_id=group_id)
+        deadline = Deadline(self._clock, self._start_budget_s)
+        with locked(daemon.place, self._clock, deadline):
+            before = read_state(daemon.place)
+            jobs = {**before.jobs, job_id: cap_bytes}
+            limit = max(gpu_bytes if cap is None else cap for cap in jobs.values())
+            try:
+                alone = not before.jobs.keys() - {job_id}
+                state = self._serving(daemon, before, alone=alone, limit_bytes=limit, deadline=deadline)
+                write_state(daemon.place, dataclasses.replace(state, jobs=jobs))
+            except MpsError:
+                if not before.jobs:
+                    self._stop(daemon, read_state(daemon.place))
+                raise
+        environment = {
+            "CUDA_MPS_PIPE_DIRECTORY": str(daemon.pipe),
+            "CUDA_MPS_LOG_DIRECTORY": str(daemon.log),
+        }
+        if cap_bytes is not None:
+            environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={to_mib(cap_bytes)}M"
+        if thread_percentage:
+            environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(thread_percentage)
+        return environment
+
+    def release(self, job_id: int) -> None:
+        """Count a job out everywhere; a daemon that no job uses any more is stopped and its folders removed.
+
+        Raises:
+            MpsError: It could not be written down; the next `sweep` makes up for it.
+        """
+        self._keep(lambda job: job != job_id)
+
+    def sweep(self, running: Collection[int]) -> None:
+        """Count out every job that no longer runs: what an epilog that never ran has left behind.
+
+        Raises:
+            MpsError: It could not be written down.
+        """
+        self._keep(lambda job: job in running)
+
+    def jobs(self) -> dict[str, set[int]]:
+        """Return the jobs counted in, by GPU."""
+        found: dict[str, set[int]] = {}
+        for place in self._places():
+            found.setdefault(place.parent.name, set()).update(read_state(place).jobs)
+        return found
+
+    def _serving(
+        self, daemon: Daemon, state: State, *, alone: bool, limit_bytes: int, deadline: Deadline
+    ) -> State:
+        """Return the state with a daemon and a server that answer, started or mended where they did not.
+
+        The state is written down before the server starts, so that a crash leaves nothing running that nobody knows.
+        """
+        process = state.daemon
+        if process is None or not process.runs():
+            daemon.kill(state.server)  # its clients failed when their daemon went (CUDA error 806)
+            process = None
+        elif not self._answers(daemon, deadline):
+            if not alone:
+                raise MpsError(f"MPS on {daemon.gpu} does not answer; ending it would end the jobs on it")
+            daemon.kill(process)
+            daemon.kill(state.server)
+            process = None
+        if process is None:
+            process = daemon.start(deadline)
+            state = dataclasses.replace(state, daemon=process, server=None)
+            write_state(daemon.place, state)
+        server = daemon.start_server(limit_bytes, deadline)
+        return dataclasses.replace(state, server=server)
+
+    def _answers(self, daemon: Daemon, deadline: Deadline) -> bool:
+        try:
+            daemon.servers(deadline)
+        except MpsError:
+            return False
+        return True
+
+    def _keep(self, wanted: Callable[[int], bool]) -> None:
+        failures = []
+        for place in self._places():
+            if all(wanted(job) for job in read_state(place).jobs) and read_state(place).jobs:
+                continue
+            try:
+                self._keep_in(place, wanted)
+            except MpsError as exc:
+                failures.append(exc)
+        if failures:
+            raise failures[0]
+
+    def _keep_in(self, place: Path, wanted: Callable[[int], bool]) -> None:
+        with locked(place, self._clock, Deadline(self._clock, STOP_BUDGET_S)):
+            state = read_state(place)
+            jobs = {job: cap for job, cap in state.jobs.items() if wanted(job)}
+            if jobs:
+                write_state(place, dataclasses.replace(state, jobs=jobs))
+            else:
+                self._stop(self._daemon(place), state)
+
+    def _stop(self, daemon: Daemon, state: State) -> None:
+        """End daemon and server and remove their folder; a folder that stays would fool later clients."""
+        deadline = Deadline(self._clock, STOP_BUDGET_S)
+        if state.daemon is not None and state.daemon.runs():
+            daemon.quit(state.daemon, deadline)
+        daemon.kill(state.server)
+        daemon.remove_folders()
+        with contextlib.suppress(OSError):
+            (daemon.place / "state.json").unlink(missing_ok=True)
+            (daemon.place / "daemon.log").unlink(missing_ok=True)
+            daemon.place.rmdir()
+
+    def _places(self) -> Iterator[Path]:
+        return (path for path in sorted(self._folder.glob("*/*")) if path.is_dir() and path.name.isdigit())
+
+    def _daemon(self, place: Path, *, group_id: int | None = None) -> Daemon:
+        user_id = int(place.name)
+        return Daemon(
+            place=place,
+            gpu=place.parent.name,
+            user_id=user_id,
+            group_id=user_id if group_id is None else group_id,
+            control=self._control,
+            clock=self._clock,
+        )

@@ -1,0 +1,109 @@
+"""What root remembers of one user's MPS on one GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slurm_plugin.core.clock import Clock, Deadline
+from slurm_plugin.core.errors import MpsError
+from slurm_plugin.core.process import started_ticks
+
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A process that we may end later: its pid is ours only while the start time fits too."""
+
+    pid: int
+    started_ticks: int
+
+    @classmethod
+    def running(cls, pid: int) -> Process | None:
+        """Return the process that has this pid now; None if none does."""
+        ticks = started_ticks(pid)
+        return None if ticks is None else cls(pid=pid, started_ticks=ticks)
+
+    def runs(self) -> bool:
+        """Return whether it is still this very process."""
+        return started_ticks(self.pid) == self.started_ticks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """One user's MPS on one GPU.
+
+    Attributes:
+        daemon: The control daemon; None if none was started.
+        server: The server under it; None if none was started.
+        jobs: Job id -> memory cap in bytes, or None for a job without a cap.
+    """
+
+    daemon: Process | None = None
+    server: Process | None = None
+    jobs: dict[int, int | None] = field(default_factory=dict)
+
+
+def read_state(place: Path) -> State:
+    """Return what is remembered; an empty state if nothing is, or nothing readable."""
+    try:
+        rows: Any = json.loads((place / "state.json").read_bytes())
+        return State(
+            daemon=Process(**rows["daemon"]) if rows["daemon"] else None,
+            server=Process(**rows["server"]) if rows["server"] else None,
+            jobs={int(job): cap for job, cap in rows["jobs"].items()},
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return State()
+
+
+def write_state(place: Path, state: State) -> None:
+    """Replace what is remembered.
+
+    Raises:
+        MpsError: It cannot be written, e.g. because the file system is full.
+    """
+    draft = place / "state.new"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(asdict(state)))
+        os.replace(draft, place / "state.json")
+    except OSError as exc:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise MpsError(f"{place}: {exc.strerror}") from exc
+
+
+@contextmanager
+def locked(place: Path, clock: Clock, deadline: Deadline) -> Iterator[None]:
+    """Hold the lock of one user's MPS on one GPU.
+
+    Raises:
+        MpsError: It was not free in time, or there is no room for it.
+    """
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.with_suffix(".lock").open("a") as lock:
+            while not _taken(lock.fileno()):
+                if deadline.passed():
+                    raise MpsError(f"{place}: another hook holds the lock")
+                clock.sleep(_POLL_S)
+            yield
+    except OSError as exc:
+        raise MpsError(f"{place}: {exc.strerror or exc}") from exc
+
+
+def _taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

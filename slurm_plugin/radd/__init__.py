@@ -1,0 +1,1 @@
+"""The daemon beside slurmctld: estimates, rewrites, recoveries."""

@@ -1,0 +1,127 @@
+"""Send requeued jobs on their way: clear the delay that Slurm puts on every requeue, or set the one we want.
+
+Slurm gives a requeued job a start time two minutes ahead, and overwrites one that is set while the job is still
+completing. So the epilog requeues and tells us in the AdminComment, and we set the start time once the job is pending.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+
+from slurm_plugin.core.clock import Clock, Deadline
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.note import Note, read_note
+from slurm_plugin.slurm.control import JobChange, SlurmControl
+
+log = logging.getLogger("radd")
+
+PATIENCE_S = 600.0
+"""A job may be completing for as long as its epilogs and file systems take; after this it keeps Slurm's delay."""
+YOUNG_S = 30.0
+"""Most requeues are through by then: until then we look often, and a job that still runs may yet be requeued."""
+POLL_YOUNG_S = 0.5
+POLL_OLD_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Errand:
+    start_in_s: int
+    young: Deadline
+    deadline: Deadline
+
+
+class Recoverer:
+    """A thread of its own, because a request must never wait for Slurm."""
+
+    def __init__(self, slurm: SlurmControl, clock: Clock) -> None:
+        self._slurm = slurm
+        self._clock = clock
+        self._errands: dict[int, _Errand] = {}
+        self._changed = threading.Condition()
+        self._stopping = False
+
+    def hear(self, job_id: int, note: Note) -> None:
+        """Take an errand; one of the same job replaces it."""
+        if note.start_in_s is None or note.event == "ended":
+            return
+        with self._changed:
+            self._errands[job_id] = _Errand(
+                note.start_in_s, Deadline(self._clock, YOUNG_S), Deadline(self._clock, PATIENCE_S)
+            )
+            self._changed.notify()
+
+    def start(self) -> None:
+        """Work in the background, beginning with what was left when radd last stopped."""
+        threading.Thread(target=self._work, name="radd-recover", daemon=True).start()
+
+    def stop(self) -> None:
+        """Take no further errand."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+
+    def sweep(self) -> None:
+        """Take up recovered jobs that still wait for their delay to end.
+
+        Raises:
+            SlurmError: Slurm does not answer.
+        """
+        for job in self._slurm.jobs(states=("PENDING",)):
+            if not job.restarts or job.reason != "BeginTime":
+                continue
+            seen = self._slurm.job(job.job_id)  # lists of jobs carry no AdminComment
+            note = read_note(seen.admin_comment) if seen else None
+            if note is not None and note.event == "recovered":
+                self.hear(job.job_id, note)
+
+    def run_errands(self) -> None:
+        """Try every errand once; those that are done, or in vain, are forgotten."""
+        with self._changed:
+            errands = dict(self._errands)
+        for job_id, errand in errands.items():
+            if self._done(job_id, errand) or errand.deadline.passed():
+                with self._changed:
+                    if self._errands.get(job_id) is errand:
+                        del self._errands[job_id]
+
+    def _done(self, job_id: int, errand: _Errand) -> bool:
+        try:
+            job = self._slurm.job(job_id)
+            if job is None or (job.state == "RUNNING" and errand.young.passed()):
+                return True
+            if job.state != "PENDING":
+                return False  # still completing
+            change = (
+                JobChange(start_in_s=errand.start_in_s) if errand.start_in_s else JobChange(start_now=True)
+            )
+            self._slurm.update(job_id, change)
+        except SlurmError as exc:
+            log.warning("job %d: start time not set yet: %s", job_id, exc)
+            return False
+        log.info("job %d: may start in %d s", job_id, errand.start_in_s)
+        return True
+
+    def _work(self) -> None:
+        swept = self._swept()
+        while not self._stopping:
+            with self._changed:
+                if swept and not self._errands:
+                    self._changed.wait_for(lambda: self._stopping or self._errands)
+                else:
+                    self._changed.wait_for(lambda: self._stopping, timeout=self._pause_s())
+            swept = swept or self._swept()
+            self.run_errands()
+
+    def _pause_s(self) -> float:
+        young = any(not errand.young.passed() for errand in self._errands.values())
+        return POLL_YOUNG_S if young else POLL_OLD_S
+
+    def _swept(self) -> bool:
+        try:
+            self.sweep()
+        except SlurmError as exc:
+            log.warning("requeued jobs not looked for yet: %s", exc)
+            return False
+        return True

@@ -1,0 +1,180 @@
+"""radd's socket: one JSON line in, one out, within a time limit, whatever the other side does.
+
+A fixed number of threads accept connections. Programs of other users can ask `ping` and `status`, but hold no more
+than a part of the threads, so that nobody can keep slurmctld waiting by connecting slowly.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from slurm_plugin.core.clock import Clock, Deadline
+from slurm_plugin.core.errors import ConfigError, RadError, WireError
+
+log = logging.getLogger("radd")
+
+REQUEST_LIMIT = 256 << 10
+"""Longest request: a script's head of 64 KiB grows at most fourfold when its control characters are escaped."""
+REPLY_LIMIT = 64 << 10
+"""Longest reply that the shim reads."""
+DEADLINE_S = 1.0
+"""A peer that takes longer to send or to read is cut off; the shim itself gives up after 0.1 s."""
+THREADS = 8
+THREADS_FOR_OTHERS = 2
+
+Handler = Callable[[Mapping[str, Any], bool], Mapping[str, Any]]
+"""Takes a message and whether the peer is trusted; returns the reply. It may raise RadError."""
+
+
+class Server:
+    """The listening socket and its threads."""
+
+    def __init__(self, path: Path, handler: Handler, *, trusted_uids: frozenset[int], clock: Clock) -> None:
+        self.path = path
+        self._handler = handler
+        self._trusted_uids = trusted_uids
+        self._clock = clock
+        self._others = threading.BoundedSemaphore(THREADS_FOR_OTHERS)
+        self._threads: list[threading.Thread] = []
+        self._stopping = threading.Event()
+        self._listener: socket.socket | None = None
+        self._lock_file: int | None = None
+
+    def start(self) -> None:
+        """Listen and answer in the background.
+
+        Raises:
+            ConfigError: Another radd has the socket, or its folder cannot be written.
+        """
+        try:
+            self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            self._lock_file = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            raise ConfigError(f"{self.path}: another radd is running; stop it first") from exc
+        except OSError as exc:
+            raise ConfigError(f"{self.path}: {exc.strerror}; check paths.socket in rad.toml") from exc
+        self.path.unlink(missing_ok=True)  # a stale one: the lock says that nobody listens
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(self.path))
+        self.path.chmod(0o666)  # who may ask what is decided by the peer's uid
+        self._listener.listen(128)
+        for number in range(THREADS):
+            thread = threading.Thread(
+                target=self._serve, args=(self._listener,), name=f"radd-{number}", daemon=True
+            )
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """Stop listening, let requests in progress end, remove the socket. Safe to repeat."""
+        self._stopping.set()
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.shutdown(socket.SHUT_RDWR)  # wakes every accept()
+            for thread in self._threads:
+                thread.join(timeout=2 * DEADLINE_S)
+            listener.close()
+            self.path.unlink(missing_ok=True)
+        lock_file, self._lock_file = self._lock_file, None
+        if lock_file is not None:
+            os.close(lock_file)
+
+    def _serve(self, listener: socket.socket) -> None:
+        while not self._stopping.is_set():
+            try:
+                connection, _ = listener.accept()
+            except OSError:  # stop() closed it, or the process ran out of descriptors for a moment
+                self._stopping.wait(0.05)
+                continue
+            with connection:
+                self._answer(connection)
+
+    def _answer(self, connection: socket.socket) -> None:
+        try:
+            trusted = _peer_uid(connection) in self._trusted_uids
+            if trusted:
+                self._exchange(connection, trusted=True)
+            elif self._others.acquire(blocking=False):
+                try:
+                    self._exchange(connection, trusted=False)
+                finally:
+                    self._others.release()
+        except (OSError, WireError) as exc:
+            log.warning("request dropped: %s", exc)
+        except Exception:  # a thread that dies would be missed only when all have died
+            log.exception("a bug while answering; the job goes on as it was submitted")
+
+    def _exchange(self, connection: socket.socket, *, trusted: bool) -> None:
+        deadline = Deadline(self._clock, DEADLINE_S)
+        line = _read_line(connection, deadline)
+        try:
+            reply = self._handler(_message(line), trusted)
+        except RadError as exc:
+            log.warning("request refused: %s", exc)
+            reply = {"error": str(exc)}
+        connection.settimeout(max(deadline.remaining_s(), 0.001))
+        connection.sendall(_encode(reply))
+
+
+def _peer_uid(connection: socket.socket) -> int:
+    """Return the uid of the process that connected (unix(7), SO_PEERCRED: pid, uid, gid)."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[1])
+
+
+def _read_line(connection: socket.socket, deadline: Deadline) -> bytes:
+    """Return one line.
+
+    Raises:
+        WireError: It does not end in time or within the limit.
+    """
+    chunks: list[bytes] = []
+    size = 0
+    while size <= REQUEST_LIMIT:
+        connection.settimeout(max(deadline.remaining_s(), 0.001))
+        try:
+            chunk = connection.recv(65536)
+        except TimeoutError as exc:
+            raise WireError(f"no whole line in {DEADLINE_S:g} s") from exc
+        if not chunk:
+            raise WireError("half a line")
+        chunks.append(chunk)
+        size += len(chunk)
+        if chunk.endswith(b"\n"):
+            return b"".join(chunks)
+        if deadline.passed():
+            raise WireError(f"no whole line in {DEADLINE_S:g} s")
+    raise WireError(f"a request of more than {REQUEST_LIMIT} bytes")
+
+
+def _message(line: bytes) -> Mapping[str, Any]:
+    """Return the JSON object in a line; bytes that are no UTF-8 survive as surrogates.
+
+    Raises:
+        WireError: It is no JSON object.
+    """
+    try:
+        message = json.loads(line.decode(errors="surrogateescape"))
+    except (ValueError, RecursionError) as exc:
+        raise WireError("a request that is no JSON") from exc
+    if not isinstance(message, dict):
+        raise WireError("a request that is no JSON object")
+    return message
+
+
+def _encode(reply: Mapping[str, Any]) -> bytes:
+    text = json.dumps(reply, ensure_ascii=False, separators=(",", ":"))
+    line = text.encode(errors="surrogateescape") + b"\n"
+    if len(line) > REPLY_LIMIT:
+        raise WireError(f"a reply of {len(line)} bytes")
+    return line

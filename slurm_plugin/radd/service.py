@@ -1,0 +1,157 @@
+"""What radd does with each message: tell the operations apart and who may ask for them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from slurm_plugin.core import wire
+from slurm_plugin.core.config import Config, load_config
+from slurm_plugin.core.errors import SlurmError, WireError
+from slurm_plugin.core.note import format_note, read_note
+from slurm_plugin.estimate import Estimator
+from slurm_plugin.radd.history import Peaks
+from slurm_plugin.radd.recover import Recoverer
+from slurm_plugin.radd.submit import VERSION, Submission, checked_version
+from slurm_plugin.slurm.control import SlurmControl
+from slurm_plugin.slurm.versions import OLDEST, Version, whole_gpu_request
+
+log = logging.getLogger("radd")
+
+REFRESH_S = 5.0
+"""How often peaks that epilogs wrote are taken in."""
+
+
+class Service:
+    """radd without its socket."""
+
+    def __init__(self, config_path: Path, slurm: SlurmControl, recoverer: Recoverer) -> None:
+        """Read the configuration.
+
+        Raises:
+            ConfigError: rad.toml or the cluster's key is unusable.
+        """
+        self._config_path = config_path
+        self._recoverer = recoverer
+        self._version = _version_of(slurm)
+        config = load_config(config_path)
+        self._peaks = Peaks(Path(config.paths.state, "peaks.jsonl"), config.gpu)
+        self._peaks.refresh()
+        self._submission = self._prepared(config)
+        self._changes: SimpleQueue[Mapping[str, Any] | None] = SimpleQueue()
+        self._learner = threading.Thread(target=self._learn, name="radd-learn", daemon=True)
+        self._learner.start()
+
+    @property
+    def config(self) -> Config:
+        """Return the configuration in force."""
+        return self._submission.config
+
+    def reload(self) -> None:
+        """Read rad.toml again.
+
+        Raises:
+            ConfigError: It is wrong; what was in force stays in force.
+        """
+        self._submission = self._prepared(load_config(self._config_path))
+        log.info("rad.toml read again: mode %s", self.config.mode)
+
+    def stop(self) -> None:
+        """Finish what was heard."""
+        self._changes.put(None)
+        self._learner.join(timeout=2)
+
+    def handle(self, message: Mapping[str, Any], trusted: bool) -> Mapping[str, Any]:
+        """Answer one message.
+
+        Raises:
+            WireError: It is malformed, or the peer may not ask this.
+        """
+        operation = message.get("op")
+        if operation == "ping":
+            return {"v": VERSION, "pong": True}
+        if operation == "status":
+            return self._status()
+        if not trusted:
+            raise WireError("only root and SlurmUser may ask this")
+        checked_version(message)
+        if operation == "submit":
+            reply = self._submission.answer(message)
+            log.info("submit %s", reply.get("log", ""))
+            return reply
+        if operation == "change":
+            reply = self._submission.answer_change(message)
+            log.info("change %s", reply.get("log", ""))
+            return reply
+        if operation == "modify":
+            self._changes.put(message)
+            return {"v": VERSION}
+        raise WireError(f"unknown operation {operation!r}")
+
+    def _prepared(self, config: Config) -> Submission:
+        estimator = Estimator.from_config(config)
+        estimator.check()
+        return Submission(
+            config=config,
+            key=wire.read_key(Path(config.paths.key)),
+            estimator=estimator,
+            peaks=self._peaks if config.features.history else None,
+            whole_as_gpu={
+                name: whole_gpu_request(partition, self._version) == "gpu:1"
+                for name, partition in config.partitions.items()
+            },
+        )
+
+    def _status(self) -> dict[str, Any]:
+        config = self.config
+        return {
+            "v": VERSION,
+            "mode": config.mode,
+            "estimator": config.estimator,
+            "slurm": ".".join(map(str, self._version)),
+            "partitions": sorted(name for name, each in config.partitions.items() if each.collocate),
+        }
+
+    def _learn(self) -> None:
+        """Take in what the hooks wrote, one change after another, outside of any request."""
+        while True:
+            try:
+                message = self._changes.get(timeout=REFRESH_S)
+            except Empty:
+                self._peaks.refresh()
+                continue
+            if message is None:
+                return
+            try:
+                self._take_in(message)
+            except (KeyError, TypeError, ValueError) as exc:
+                log.warning("change not understood: %r", exc)
+
+    def _take_in(self, message: Mapping[str, Any]) -> None:
+        note = read_note(str(message.get("admin_comment", "")))
+        job_id, user_id = int(message["job_id"]), int(message["user_id"])
+        if note is None:
+            return
+        log.info("job %d: %s", job_id, format_note(note))
+        if self.config.features.recovery:
+            self._recoverer.hear(job_id, note)
+        booking = wire.read_stamp(
+            str(message.get("comment") or ""), user_id=user_id, key=self._submission.key
+        )
+        learned = note.event == "ended" and note.peak_bytes and booking and booking.profile_key
+        if learned and self.config.features.history:
+            assert note.peak_bytes is not None and booking is not None and booking.profile_key is not None
+            self._peaks.record(user_id, booking.profile_key, note.peak_bytes)
+            self._peaks.refresh()
+
+
+def _version_of(slurm: SlurmControl) -> Version:
+    try:
+        return slurm.version()
+    except SlurmError as exc:
+        log.warning("Slurm's version is not known, so the oldest is assumed: %s", exc)
+        return OLDEST

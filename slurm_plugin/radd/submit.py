@@ -1,0 +1,163 @@
+"""Answer the hooks of job_submit.lua: one message in, one reply out, no call to Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from slurm_plugin.core import wire
+from slurm_plugin.core.config import Config
+from slurm_plugin.core.errors import EstimateError, WireError
+from slurm_plugin.core.note import Note, format_note
+from slurm_plugin.core.policy import decide, rebook
+from slurm_plugin.core.records import Booking, Claims, JobRequest, MemoryEstimate, Rewrite
+from slurm_plugin.core.request import request_from
+from slurm_plugin.core.units import to_mib
+from slurm_plugin.estimate import Estimator, claims_of, directives_of
+
+Reply = dict[str, Any]
+VERSION = 1
+
+
+class Peaks(Protocol):
+    """What is remembered of earlier runs."""
+
+    def estimate(self, user_id: int, profile_key: str) -> MemoryEstimate | None:
+        """Return the need of a job that this user ran before; None if it is new."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What answering needs, all of it read beforehand.
+
+    Attributes:
+        config: rad.toml.
+        key: The cluster's key.
+        estimator: How this site estimates.
+        peaks: Observed peaks; None if history is off.
+        whole_as_gpu: Ask for a GPU of one's own by `gpu:1`, by partition name; a name not in it means False.
+    """
+
+    config: Config
+    key: bytes
+    estimator: Estimator
+    peaks: Peaks | None = None
+    whole_as_gpu: Mapping[str, bool]
+
+    def answer(self, message: Mapping[str, Any]) -> Reply:
+        """Return the reply to `op = submit`.
+
+        Raises:
+            WireError: The message is not one of job_submit.lua's.
+        """
+        request = request_from(message)
+        if self.config.mode == "off" or not self.config.features.submit:
+            return _reply(request, Rewrite(reason="off"), None, messages=(), key=self.key)
+        claims, messages = self._claims(request, str(message.get("script_name") or "job script"))
+        estimate = self._estimate(request, claims)
+        rewrite = decide(
+            request,
+            claims,
+            estimate,
+            config=self.config,
+            whole_as_gpu=self.whole_as_gpu.get(request.partition or self.config.default_partition, False),
+        )
+        if self.config.mode == "observe":
+            messages = ()
+        reply = _reply(request, rewrite, estimate, messages=messages, key=self.key)
+        booking = rewrite.booking
+        if self.config.features.accounting and booking is not None and booking.estimate_bytes is not None:
+            reply["set"]["admin_comment"] = format_note(
+                Note(event="booked", estimate_bytes=booking.estimate_bytes)
+            )
+        return reply
+
+    def answer_change(self, message: Mapping[str, Any]) -> Reply:
+        """Return the reply to `op = change`: a waiting job now asks for other GPUs or shards than it booked.
+
+        Raises:
+            WireError: The message is not one of job_submit.lua's.
+        """
+        request = request_from(message)
+        booked = wire.read_stamp(request.comment, user_id=request.user_id, key=self.key)
+        changed = None if booked is None else rebook(booked, request, self.config)
+        return _reply(request, Rewrite(booking=changed, reason="changed"), None, messages=(), key=self.key)
+
+    def _claims(self, request: JobRequest, script_name: str) -> tuple[Claims, tuple[str, ...]]:
+        partition = self.config.partition(request.partition)
+        if partition is None or not partition.ours:
+            return Claims(), ()  # a job that is left alone hears nothing from us
+        try:
+            directives = directives_of(request.script, script_name, request.comment)
+        except EstimateError as exc:
+            return Claims(), (f"RAD: {exc}",)
+        claims = claims_of(directives, request.comment)
+        if directives is not None and directives.model is not None and claims.profile is None:
+            where = f"{directives.path}:{directives.line}: " if directives.line else ""
+            return claims, (f"RAD: {where}no model summary was read, so its GPU memory is not known",)
+        return claims, ()
+
+    def _estimate(self, request: JobRequest, claims: Claims) -> MemoryEstimate | None:
+        estimate = self.estimator.estimate(claims)
+        if self.peaks is None or estimate is None or estimate.profile_key is None:
+            return estimate
+        if estimate.source == "stated":
+            return estimate
+        return self.peaks.estimate(request.user_id, estimate.profile_key) or estimate
+
+
+def _reply(
+    request: JobRequest,
+    rewrite: Rewrite,
+    estimate: MemoryEstimate | None,
+    *,
+    messages: tuple[str, ...],
+    key: bytes,
+) -> Reply:
+    fields = dict(rewrite.fields)
+    if rewrite.booking is not None:
+        signed = wire.stamp(rewrite.booking, user_id=request.user_id, key=key)
+        fields["comment"] = wire.with_stamp(request.comment, signed)
+    elif wire.profile_in(request.comment) is not None:
+        fields["comment"] = wire.user_words(request.comment)  # nobody will read the profile
+    return {
+        "v": VERSION,
+        "set": fields,
+        "env": rewrite.environment,
+        "say": [*messages, *rewrite.messages],
+        "refuse": rewrite.refusal,
+        "log": log_line(request, rewrite, estimate),
+    }
+
+
+def log_line(request: JobRequest, rewrite: Rewrite, estimate: MemoryEstimate | None) -> str:
+    """Return one line of key=value pairs about a decision."""
+    values: dict[str, object] = {
+        "user": request.user_id,
+        "partition": request.partition,
+        "decision": rewrite.reason.replace(" ", "-"),
+        "gres": rewrite.fields.get("gres"),
+        "refused": "yes" if rewrite.refusal else None,
+    }
+    booking: Booking | None = rewrite.booking
+    if booking is not None:
+        values |= {"kind": booking.kind, "gpus": booking.gpus}
+        values["booked_mib"] = None if booking.memory_bytes is None else to_mib(booking.memory_bytes)
+    if estimate is not None:
+        values |= {"estimate_mib": to_mib(estimate.estimate_bytes), "upper_mib": to_mib(estimate.upper_bytes)}
+        values |= {"source": estimate.source, "profile": estimate.profile_key}
+    return " ".join(f"{name}={value}" for name, value in values.items() if value is not None)
+
+
+def checked_version(message: Mapping[str, Any]) -> None:
+    """Refuse a message of another protocol.
+
+    Raises:
+        WireError: The shim and radd are of different versions.
+    """
+    if message.get("v") != VERSION:
+        raise WireError(
+            f"the shim speaks version {message.get('v')!r} and radd {VERSION}; install both again"
+        )

@@ -1,0 +1,1 @@
+"""Slurm behind one Protocol; nothing else in the project calls Slurm."""

@@ -1,0 +1,24 @@
+"""Which way of speaking to Slurm a daemon or `rad` takes; hooks always take Slurm's own commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.config import Config
+from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.control import SlurmControl
+
+
+def open_control(config: Config, clock: Clock) -> SlurmControl:
+    """Return the back end that rad.toml names.
+
+    Raises:
+        SlurmError: pyslurm is named and cannot be used; the text says why.
+    """
+    conf = config.paths.slurm_conf
+    if config.slurm_backend == "commands":
+        return SlurmCommands(slurm_conf=conf)
+    from slurm_plugin.slurm.pyslurm import PyslurmControl
+
+    return PyslurmControl(slurm_conf=Path(conf) if conf else None, clock=clock)

@@ -1,0 +1,229 @@
+"""Slurm through its own commands: squeue, sinfo and scontrol, with output that users cannot forge.
+
+`scontrol show job` prints a job's name and comment among its other lines, and a user may put line ends into both, so
+that `UserId=...` on a line of its own proves nothing. squeue and sinfo print columns of fixed width instead; free
+text comes last there, or not at all where several jobs are listed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+from slurm_plugin.core.errors import CommandError, SlurmError
+from slurm_plugin.core.shell import SYSTEM_PATH, run
+from slurm_plugin.slurm.control import JobChange, JobView, NodeView
+from slurm_plugin.slurm.versions import traits
+
+_JOB_COLUMNS = (
+    ("JobID", 20),
+    ("UserID", 12),
+    ("State", 24),
+    ("RestartCnt", 8),
+    ("Requeue", 4),
+    ("BatchFlag", 4),
+    ("PriorityLong", 16),
+    ("StartTime", 24),
+    ("Partition", 256),
+    ("BatchHost", 256),
+    ("Reason", 128),
+    ("tres-per-node", 256),
+    ("tres-per-job", 256),
+    ("tres-per-socket", 256),
+    ("tres-per-task", 256),
+)
+_TEXT_COLUMNS = (("Comment", 1100), ("admin_comment", 1100))  # Slurm keeps at most 1,024 characters of each
+_NODE_COLUMNS = (("NodeList", 256), ("StateLong", 64), ("Gres", 512), ("Partition", 256), ("Reason", 512))
+_NOTHING = ("", "N/A", "n/a", "(null)", "None", "none")
+_UNKNOWN_JOB = "Invalid job id"
+_ALREADY_PENDING = "pending"
+
+
+class SlurmCommands:
+    """SlurmControl over the command line.
+
+    Args:
+        slurm_conf: Path for SLURM_CONF; "" lets the commands find it.
+        timeout_s: After this long a command is stopped.
+    """
+
+    def __init__(self, *, slurm_conf: str = "", timeout_s: float = 3.0) -> None:
+        self._env = {"PATH": ":".join(SYSTEM_PATH), "LC_ALL": "C.UTF-8"}
+        if slurm_conf:
+            self._env["SLURM_CONF"] = slurm_conf
+        self._timeout_s = timeout_s
+        self._version: tuple[int, int, int] | None = None
+
+    def version(self) -> tuple[int, int, int]:
+        """Return Slurm's version; asked once."""
+        if self._version is None:
+            self._version = parse_version(self._run("scontrol", "--version"))
+        return self._version
+
+    def job(self, job_id: int) -> JobView | None:
+        """Return a job with its comments, or None if Slurm no longer knows it."""
+        columns = (*_JOB_COLUMNS, *_TEXT_COLUMNS)
+        try:
+            text = self._run("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", _format(columns))
+        except SlurmError as exc:
+            if _UNKNOWN_JOB in str(exc):
+                return None
+            raise
+        found = [view for view in parse_jobs(text, columns) if view.job_id == job_id]
+        return found[0] if found else None
+
+    def jobs(self, *, node: str | None = None, states: tuple[str, ...] = ()) -> tuple[JobView, ...]:
+        """Return jobs, of one node and in some states if asked; their comments are left empty."""
+        chosen = ["-t", ",".join(states) if states else "all", *(["-w", node] if node else [])]
+        return parse_jobs(self._run("squeue", "-h", "-a", *chosen, "-O", _format(_JOB_COLUMNS)), _JOB_COLUMNS)
+
+    def nodes(self) -> tuple[NodeView, ...]:
+        """Return all nodes."""
+        return parse_nodes(self._run("sinfo", "-h", "-a", "-N", "-O", _format(_NODE_COLUMNS)))
+
+    def config(self) -> dict[str, str]:
+        """Return the running configuration."""
+        return parse_config(self._run("scontrol", "show", "config"))
+
+    def requeue(self, job_id: int) -> None:
+        """Put a batch job back into the queue; already pending is success."""
+        try:
+            self._run("scontrol", "requeue", str(job_id))
+        except SlurmError as exc:
+            if _ALREADY_PENDING not in str(exc):
+                raise
+
+    def update(self, job_id: int, change: JobChange) -> None:
+        """Change a job in one request."""
+        words = update_words(change, gres_prefix=traits(self.version()).gres_prefix if change.gres else "")
+        if words:
+            self._run("scontrol", "update", f"JobId={job_id}", *words)
+
+    def _run(self, *argv: str) -> str:
+        try:
+            return run(argv, timeout_s=self._timeout_s, env=self._env)
+        except CommandError as exc:
+            raise SlurmError(str(exc)) from exc
+
+
+def update_words(change: JobChange, *, gres_prefix: str) -> tuple[str, ...]:
+    """Return the words of `scontrol update` for a change.
+
+    >>> update_words(JobChange(gres="shard:40", priority=7), gres_prefix="gres:")
+    ('TresPerNode=gres:shard:40', 'Priority=7')
+    """
+    start = "now" if change.start_now else None
+    if change.start_in_s is not None:
+        start = f"now+{change.start_in_s}"
+    values = {
+        "AdminComment": change.admin_comment,
+        "Comment": change.comment,
+        "TresPerNode": None if change.gres is None else f"{gres_prefix}{change.gres}",
+        "Priority": change.priority,
+        "StartTime": start,
+    }
+    return tuple(f"{name}={value}" for name, value in values.items() if value is not None)
+
+
+def parse_version(text: str) -> tuple[int, int, int]:
+    """Return the version that `scontrol --version` prints.
+
+    Raises:
+        SlurmError: There is none in the text.
+
+    >>> parse_version("slurm-wlm 22.05.8")
+    (22, 5, 8)
+    """
+    match = re.search(r"(\d+)\.(\d+)\.(\d+)", text)
+    if match is None:
+        raise SlurmError(f"no Slurm version in {text[:80]!r}")
+    major, minor, micro = match.groups()
+    return int(major), int(minor), int(micro)
+
+
+def parse_jobs(text: str, columns: Sequence[tuple[str, int]]) -> tuple[JobView, ...]:
+    """Return the jobs that squeue printed in these columns.
+
+    Raises:
+        SlurmError: The output is not what these columns give.
+    """
+    return tuple(_job_view(row) for row in _rows(text, columns))
+
+
+def parse_nodes(text: str) -> tuple[NodeView, ...]:
+    """Return the nodes that sinfo printed, one line for each node and partition."""
+    found: dict[str, NodeView] = {}
+    for row in _rows(text, _NODE_COLUMNS):
+        name, partition = row["NodeList"], row["Partition"].rstrip("*")
+        before = found[name].partitions if name in found else ()
+        found[name] = NodeView(
+            name=name,
+            gres=_known(row["Gres"]),
+            state=row["StateLong"].upper(),
+            partitions=(*before, partition),
+            reason=_known(row["Reason"]),
+        )
+    return tuple(found.values())
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """Return what `scontrol show config` prints, names as Slurm spells them."""
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _format(columns: Sequence[tuple[str, int]]) -> str:
+    return ",".join(f"{name}:{width}" for name, width in columns)
+
+
+def _rows(text: str, columns: Sequence[tuple[str, int]]) -> list[dict[str, str]]:
+    """Cut records of fixed width; widths are bytes, and free text may hold line ends."""
+    content = text.encode()
+    width = sum(width for _, width in columns)
+    rows = []
+    while content.strip():
+        if len(content) < width:
+            raise SlurmError(f"a record of {len(content)} bytes where {width} were asked for")
+        row, at = {}, 0
+        for name, size in columns:
+            row[name] = content[at : at + size].decode(errors="replace").rstrip()
+            at += size
+        rows.append(row)
+        content = content[width:].removeprefix(b"\n")
+    return rows
+
+
+def _job_view(row: dict[str, str]) -> JobView:
+    try:
+        return JobView(
+            job_id=int(row["JobID"]),
+            user_id=int(row["UserID"]),
+            state=row["State"],
+            reason=_known(row["Reason"]),
+            partition=row["Partition"],
+            gres=",".join(
+                filter(None, (_known(row[f"tres-per-{unit}"]) for unit in ("node", "job", "socket", "task")))
+            ),
+            node=_known(row["BatchHost"]),
+            comment=_known(row.get("Comment", "")),
+            admin_comment=_known(row.get("admin_comment", "")),
+            priority=int(row["PriorityLong"]),
+            requeue=row["Requeue"] != "0",
+            restarts=int(row["RestartCnt"]),
+            batch=row["BatchFlag"] != "0",
+            start_time_s=_seconds(row["StartTime"]),
+        )
+    except ValueError as exc:
+        raise SlurmError(f"squeue printed what is no job: {exc}") from exc
+
+
+def _known(text: str) -> str:
+    return "" if text in _NOTHING else text
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None

@@ -1,0 +1,49 @@
+"""The few lines of Slurm's own files that a hook must know, read without asking slurmctld."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+_CANDIDATES = (
+    "/etc/slurm/slurm.conf",
+    "/etc/slurm-llnl/slurm.conf",
+    "/var/spool/slurmd/conf-cache/slurm.conf",
+)
+_SETTING = re.compile(r"^\s*(\w+)\s*=\s*([^#\n]*)", re.MULTILINE)
+
+
+def find_slurm_conf(configured: str, env: Mapping[str, str]) -> Path | None:
+    """Return slurm.conf: as configured, as SLURM_CONF says, or at one of the usual places; None if it is at none."""
+    for name in filter(None, (configured, env.get("SLURM_CONF"), *_CANDIDATES)):
+        if Path(name).is_file():
+            return Path(name)
+    return None
+
+
+def devices_confined(slurm_conf: Path | None) -> bool:
+    """Return whether a job can reach only the GPUs that Slurm chose for it.
+
+    That is so with `TaskPlugin=task/cgroup` and `ConstrainDevices=yes` in cgroup.conf (slurm.conf(5), cgroup.conf(5)).
+    """
+    if slurm_conf is None:
+        return False
+    task_plugin = _settings(slurm_conf).get("taskplugin", "")
+    constrained = _settings(slurm_conf.with_name("cgroup.conf")).get("constraindevices", "no")
+    return "cgroup" in task_plugin.lower() and constrained.lower() in ("yes", "true", "1")
+
+
+def has_slurmdbd(slurm_conf: Path | None) -> bool:
+    """Return whether finished jobs are kept in a database (slurm.conf(5), AccountingStorageType)."""
+    if slurm_conf is None:
+        return False
+    return "slurmdbd" in _settings(slurm_conf).get("accountingstoragetype", "").lower()
+
+
+def _settings(path: Path) -> dict[str, str]:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    return {name.lower(): value.strip() for name, value in _SETTING.findall(text)}

@@ -1,0 +1,119 @@
+"""What the project asks of Slurm, as one Protocol.
+
+Two implementations: commands.py (scontrol, squeue, sinfo) and pyslurm.py (where pyslurm is installed and matches the
+running version). Never called while radd serves a submission: slurmctld holds its locks until we answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """One job as Slurm sees it now.
+
+    Attributes:
+        job_id: Slurm's job id.
+        user_id: The owner.
+        state: "PENDING", "RUNNING", "COMPLETING", "FAILED", ...
+        reason: Why it pends, or "".
+        partition: Partition name.
+        gres: What it asked for, e.g. "gres/shard:12"; on 22.05 this may differ from what a rerun gets.
+        node: Name of the first allocated node, or "".
+        comment: The job's comment.
+        admin_comment: The job's AdminComment.
+        priority: Current priority.
+        requeue: Whether the job may be requeued.
+        restarts: How often it was requeued.
+        batch: Whether it has a batch script.
+        start_time_s: When it starts or started, seconds since the epoch; None if unknown.
+    """
+
+    job_id: int
+    user_id: int
+    state: str
+    reason: str = ""
+    partition: str = ""
+    gres: str = ""
+    node: str = ""
+    comment: str = ""
+    admin_comment: str = ""
+    priority: int = 0
+    requeue: bool = True
+    restarts: int = 0
+    batch: bool = True
+    start_time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """One node as Slurm sees it now.
+
+    Attributes:
+        name: Node name.
+        gres: Configured GRES, e.g. "gpu:4,shard:160".
+        state: "IDLE", "MIXED", "DRAINED", ...
+        partitions: Partitions it belongs to.
+        reason: Why it is down or drained, or "".
+    """
+
+    name: str
+    gres: str = ""
+    state: str = ""
+    partitions: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobChange:
+    """What to change in a job; None leaves a property as it is.
+
+    Attributes:
+        gres: New per-node request, e.g. "shard:40", without a version's prefix.
+        comment: New comment.
+        admin_comment: New AdminComment.
+        priority: New priority.
+        start_now: Clear a start time in the future, such as the delay after a requeue.
+        start_in_s: Start no earlier than in so many seconds.
+    """
+
+    gres: str | None = None
+    comment: str | None = None
+    admin_comment: str | None = None
+    priority: int | None = None
+    start_now: bool = False
+    start_in_s: int | None = None
+
+
+class SlurmControl(Protocol):
+    """A way to ask and tell Slurm. Every method raises SlurmError if Slurm refuses or does not answer in time."""
+
+    def version(self) -> tuple[int, int, int]:
+        """Return Slurm's version, e.g. (22, 5, 8)."""
+        ...
+
+    def job(self, job_id: int) -> JobView | None:
+        """Return a job, or None if Slurm no longer knows it."""
+        ...
+
+    def jobs(self, *, node: str | None = None, states: tuple[str, ...] = ()) -> tuple[JobView, ...]:
+        """Return jobs, of one node and in some states if asked."""
+        ...
+
+    def nodes(self) -> tuple[NodeView, ...]:
+        """Return all nodes."""
+        ...
+
+    def config(self) -> dict[str, str]:
+        """Return the running configuration (`scontrol show config`), values as text."""
+        ...
+
+    def requeue(self, job_id: int) -> None:
+        """Put a running, completing or finished batch job back into the queue; already pending is success."""
+        ...
+
+    def update(self, job_id: int, change: JobChange) -> None:
+        """Change a job in one request."""
+        ...

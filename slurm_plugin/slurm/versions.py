@@ -1,0 +1,115 @@
+"""The one table of what differs between Slurm versions, as far as we touch it.
+
+| difference | 22.05 | 23.02 | 23.11.5 on | 25.11 on | 26.05 |
+|---|---|---|---|---|---|
+| prefix of TresPerNode in `scontrol update` | gres: | gres: | gres/ | gres/ | gres/ |
+| a requeued shard job may ask for gpu:1 | shown, not done | not tried | yes | yes | yes |
+| Slurm itself keeps gpu and shard apart on a GPU | no | no | yes | yes | yes |
+| `SelectTypeParameters=LL_SHARED_GRES` | no | no | yes | yes | yes |
+| a Lua runtime error refuses the job | no | no | no | not tried | yes |
+| SLURM_JOB_STDOUT in hooks when the user gave no -o | no | no | no | not tried | yes |
+| SLURM_JOB_EXTRA in hooks | no | yes | yes | yes | yes |
+| `--json` of squeue and sinfo is complete and stable | no | no | yes | yes | yes |
+| `SchedulerParameters=requeue_delay` | no | no | no | yes | yes |
+| a job that returns to its node at once surely gets a Prolog | no | yes | yes | yes | yes |
+| MaxBatchRequeue holds a job after so many requeues | no | 5 | 5 | 5 | 5 |
+
+Source: release notes and source at the release tags; 22.05.8, 24.11.5 and 26.05.5 were tried. "not tried" counts as
+the older behaviour.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from slurm_plugin.core.config import PartitionConfig
+
+Version = tuple[int, int, int]
+
+OLDEST: Version = (22, 5, 0)
+NEWEST: Version = (26, 5, 99)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """How one version behaves.
+
+    Attributes:
+        gres_prefix: What `scontrol update TresPerNode=` wants before a GRES.
+        gpu_after_requeue: A requeued shard job really gets the gpu:1 that it was changed to.
+        keeps_gpu_and_shard_apart: Slurm never gives a GPU with shards in use away as a whole.
+        spreads_shards: LL_SHARED_GRES exists.
+        lua_error_refuses: A runtime error in job_submit.lua refuses the job.
+        hooks_see_default_output: SLURM_JOB_STDOUT is set in hooks also if the user named no file.
+        json: squeue and sinfo give complete JSON.
+        requeue_delay: SchedulerParameters=requeue_delay exists.
+    """
+
+    gres_prefix: str
+    gpu_after_requeue: bool
+    keeps_gpu_and_shard_apart: bool
+    spreads_shards: bool
+    lua_error_refuses: bool
+    hooks_see_default_output: bool
+    json: bool
+    requeue_delay: bool
+
+
+def traits(version: Version) -> Traits:
+    """Return how a version behaves; one outside the table is taken for its nearest neighbour in it."""
+    since_23_11 = version >= (23, 11, 0)
+    fixed_23_11 = version >= (23, 11, 5)
+    return Traits(
+        gres_prefix="gres/" if since_23_11 else "gres:",
+        gpu_after_requeue=fixed_23_11,
+        keeps_gpu_and_shard_apart=fixed_23_11,
+        spreads_shards=since_23_11,
+        lua_error_refuses=version >= (26, 5, 0),
+        hooks_see_default_output=version >= (26, 5, 0),
+        json=since_23_11,
+        requeue_delay=version >= (25, 11, 0),
+    )
+
+
+AFTER_REVOCATION_S = 3
+"""Into the next second, with room for a node whose clock differs by one and for the controller's repeated kill."""
+
+
+def requeue_delay_s(version: Version, auth_info: str) -> int:
+    """Return how long a requeued job must wait at least, so that its node runs a Prolog for it again.
+
+    slurmd 22.05 runs a job's Prolog when it does not know the job id yet, and forgets one cred_expire seconds after
+    the job's end. A job that is back earlier is to be forgotten at once, but not if anything was forgotten within the
+    last two seconds (src/common/slurm_cred.c, _clear_expired_job_states): on a busy node it starts with no Prolog.
+
+    On every version, a job that is back within the second in which its last run was ended is refused by its node
+    ("Job credential revoked") and fails: revocation and the new credential are compared in whole seconds. Seen on
+    24.11.5.
+
+    Args:
+        version: The running version.
+        auth_info: AuthInfo of slurm.conf, where cred_expire stands if it is not Slurm's default of 120.
+
+    >>> requeue_delay_s((22, 5, 8), "(null)"), requeue_delay_s((22, 5, 8), "socket=/s,cred_expire=15")
+    (123, 18)
+    >>> requeue_delay_s((24, 11, 5), "(null)")
+    3
+    """
+    if version >= (23, 2, 0):
+        return AFTER_REVOCATION_S
+    match = re.search(r"\bcred_expire=(\d+)", auth_info)
+    return (int(match[1]) if match else 120) + AFTER_REVOCATION_S
+
+
+def known(version: Version) -> bool:
+    """Return whether the table covers a version."""
+    return OLDEST <= version <= NEWEST
+
+
+def whole_gpu_request(settings: PartitionConfig, version: Version) -> str:
+    """Return how a GPU of one's own is asked for, without prefix: all of its shards, or gpu:1 where that holds."""
+    form = settings.exclusive_form
+    if form == "gpu" or (form == "auto" and traits(version).gpu_after_requeue):
+        return "gpu:1"
+    return f"shard:{settings.shards}"
