@@ -1,0 +1,1 @@
+"""Random models, really trained on a GPU and measured."""

@@ -1,0 +1,53 @@
+"""Who may start training now, so that together they never fill the card: a pure decision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+PATIENCE_S = 20.0
+"""A run that has waited this long is not passed by smaller ones any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A run that is ready to train.
+
+    Attributes:
+        key: Its process id.
+        bytes_wanted: What to keep free for it.
+        alone: It may only run while nobody else trains.
+        since_s: When it became ready.
+    """
+
+    key: int
+    bytes_wanted: int
+    alone: bool
+    since_s: float
+
+
+def admit(waiting: Sequence[Waiting], running: Sequence[int], free_bytes: int, now_s: float) -> list[int]:
+    """Return the keys that may start, oldest first, smaller ones passing larger ones for a while.
+
+    Args:
+        waiting: Runs that are ready.
+        running: Reservations of the runs that train now, -1 for one that must be alone.
+        free_bytes: Memory that nobody holds or has reserved.
+        now_s: The time, on the same clock as `since_s`.
+    """
+    if any(reserved < 0 for reserved in running):
+        return []
+    admitted: list[int] = []
+    for run in sorted(waiting, key=lambda w: w.since_s):
+        if run.alone:
+            fits = not running and not admitted
+        else:
+            fits = run.bytes_wanted <= free_bytes or (not running and not admitted)
+        if fits:
+            admitted.append(run.key)
+            free_bytes -= run.bytes_wanted
+            if run.alone:
+                break
+        elif now_s - run.since_s > PATIENCE_S:
+            break
+    return admitted

@@ -1,0 +1,67 @@
+"""Records in files: JSON lines while a run goes on, compressed once it is kept."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+Record = dict[str, Any]
+DATA = Path(__file__).resolve().parent.parent / "data"
+TRAINING_ROWS = DATA / "train_h200.jsonl.xz"
+TRAINING_TEXTS = DATA / "train_h200_texts.jsonl.xz"
+HELDOUT_ROWS = DATA / "heldout_h200.jsonl.xz"
+
+
+def _open(path: Path, mode: str) -> TextIO:
+    if path.suffix == ".xz":
+        preset = None if mode == "r" else lzma.PRESET_EXTREME | 9
+        return cast(TextIO, lzma.open(path, mode + "t", encoding="utf-8", preset=preset))
+    return cast(TextIO, open(path, mode, encoding="utf-8"))
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """Yield the records of a .jsonl or .jsonl.xz file; a last line cut off by a kill is left out."""
+    with _open(path, "r") as lines:
+        for line in lines:
+            if not line.endswith("\n"):
+                return
+            yield json.loads(line)
+
+
+def write_records(path: Path, records: Iterable[Record]) -> int:
+    """Write all records, one line each with sorted keys; return how many."""
+    count = 0
+    with _open(path, "w") as out:
+        for record in records:
+            out.write(json.dumps(record, sort_keys=True, separators=(",", ":")) + "\n")
+            count += 1
+    return count
+
+
+def appender(path: Path) -> Callable[[Record], None]:
+    """Return a function that appends one record and leaves nothing in a buffer."""
+    out = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - open as long as the process lives
+
+    def append(record: Record) -> None:
+        out.write(json.dumps(record, sort_keys=True, separators=(",", ":")) + "\n")
+
+    return append
+
+
+def row_key(record: Record) -> tuple[int, int, int]:
+    """Return (seed, index, variant), which name a configuration."""
+    return record["seed"], record["index"], record.get("variant", 0)
+
+
+def done_keys(paths: Iterable[Path]) -> set[tuple[int, int, int]]:
+    """Return the names of the configurations already stored."""
+    return {
+        row_key(record)
+        for path in paths
+        if path.exists()
+        for record in read_records(path)
+        if "index" in record
+    }

@@ -1,0 +1,83 @@
+"""From a configuration to what PyTorch needs: a model, tensors and a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gpumemnet.dataset.config import Configuration, TensorSpec
+from gpumemnet.dataset.generate import FAMILIES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A model that can be built, and what goes in and is expected to come out.
+
+    Attributes:
+        build: Makes the model on the current default device, with the current default dtype.
+        inputs: The inputs, by position or by keyword.
+        target: What the output is compared with; None if the model computes its own loss.
+        loss: "cross_entropy", "bce" or "own".
+        set_checkpointing: Switches gradient checkpointing on in a built model.
+    """
+
+    build: Callable[[], nn.Module]
+    inputs: tuple[TensorSpec, ...] | Mapping[str, TensorSpec]
+    target: TensorSpec | None
+    loss: str
+    set_checkpointing: Callable[[nn.Module], None]
+
+
+def _switch_on(model: nn.Module) -> None:
+    model.checkpointing = True  # type: ignore[assignment]
+
+
+def workload(config: Configuration) -> Workload:
+    """Return the workload of a generated or a real-world configuration."""
+    if config.family == "real":
+        # Imported late: torchvision, timm and transformers take seconds to import and are not always there.
+        from gpumemnet.dataset.realworld import real_workload
+
+        return real_workload(config)
+    module = FAMILIES[config.family]
+    return Workload(
+        build=lambda: module.build(config.style, config.arch),
+        inputs=module.inputs(config.arch),
+        target=module.target(config.arch),
+        loss=module.LOSS,
+        set_checkpointing=_switch_on,
+    )
+
+
+def make_tensor(spec: TensorSpec, batch_size: int, device: torch.device | str, dtype: torch.dtype) -> Tensor:
+    """Return one batch of random values."""
+    shape = (batch_size, *spec.shape)
+    if spec.kind == "int":
+        return torch.randint(0, spec.high, shape, device=device)
+    return torch.randn(shape, device=device, dtype=dtype)
+
+
+def make_inputs(
+    work: Workload, batch_size: int, device: torch.device | str, dtype: torch.dtype
+) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    """Return positional and keyword inputs of one batch."""
+    if isinstance(work.inputs, Mapping):
+        return (), {k: make_tensor(spec, batch_size, device, dtype) for k, spec in work.inputs.items()}
+    return tuple(make_tensor(spec, batch_size, device, dtype) for spec in work.inputs), {}
+
+
+def loss_of(work: Workload, output: Any, target: Tensor | None) -> Tensor:
+    """Return the loss as an ordinary training script computes it."""
+    if work.loss == "own":
+        own: Tensor = output.loss
+        return own
+    assert target is not None
+    if work.loss == "bce":
+        return nn.functional.binary_cross_entropy_with_logits(output, target.to(output.dtype))
+    if output.dim() == 3:
+        output, target = output.flatten(0, 1), target.flatten()
+    return nn.functional.cross_entropy(output, target)

@@ -1,0 +1,51 @@
+"""The errors a caller of gpumemnet can expect; every other exception is a bug."""
+
+from __future__ import annotations
+
+
+class GpuMemNetError(Exception):
+    """Base of the expected errors; its text is one line for the user."""
+
+
+class SummaryError(GpuMemNetError):
+    """A model summary is missing, unreadable or not a summary.
+
+    Attributes:
+        path: The file, as the user named it.
+        line: 1-based line number, or None if the whole file is meant.
+        problem: What is wrong, in a few words.
+        fix: What to do about it.
+    """
+
+    def __init__(self, *, path: str, problem: str, fix: str, line: int | None = None) -> None:
+        where = path if line is None else f"{path}:{line}"
+        super().__init__(f"{where}: {problem}; {fix}")
+        self.path, self.line, self.problem, self.fix = path, line, problem, fix
+
+
+class SetupError(GpuMemNetError):
+    """A training setting is impossible: batch size 0, an optimizer nobody knows."""
+
+
+class ModelFileError(GpuMemNetError):
+    """A weights file does not belong to this version."""
+
+
+class TraceError(GpuMemNetError):
+    """A model cannot be traced: no such name, bad inputs, or it fails on them."""
+
+
+class DirectiveError(GpuMemNetError):
+    """A `#RAD` line or a `rad:` comment cannot be understood.
+
+    Attributes:
+        path: The script as the user named it, or "comment".
+        line: 1-based line number; None in a comment.
+        problem: What is wrong, in a few words.
+        fix: What to do about it.
+    """
+
+    def __init__(self, *, path: str, line: int | None, problem: str, fix: str) -> None:
+        where = path if line is None else f"{path}:{line}"
+        super().__init__(f"{where}: {problem}; {fix}")
+        self.path, self.line, self.problem, self.fix = path, line, problem, fix

@@ -1,0 +1,73 @@
+"""Plain gradient boosting: the summary's totals and counts in, the peak out, no account in between. A baseline."""
+
+from __future__ import annotations
+
+import math
+
+from gpumemnet import features, predictor
+from gpumemnet.analytic import KEYS
+from gpumemnet.base import Gpu
+from gpumemnet.estimate import Estimate
+from gpumemnet.profile import ModelProfile
+from gpumemnet.units import MIB
+
+CONFIDENCE = 0.99
+PLAIN = (
+    "parameters",
+    "batch_size",
+    "seq_len",
+    "output_sum_bytes",
+    "input_bytes",
+    "gradient_checkpointing",
+    "weights",
+    "convs",
+    "linears",
+    "norms",
+    "activations",
+    "attentions",
+    "embeddings",
+    "recurrents",
+)
+"""Numbers of a profile that can be read off a summary without knowing how training uses memory."""
+
+
+def columns() -> list[int]:
+    """Return the columns of `features.vector` that this estimator may see."""
+    return [
+        index
+        for index, name in enumerate(features.NAMES)
+        if name.removeprefix("log_") in PLAIN or name.startswith(("family=", "optimizer=", "precision="))
+    ]
+
+
+def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
+    """Estimate from boosted trees; the bound is the estimate times one conformal factor.
+
+    Args:
+        profile: The job.
+        gpu: Where it runs; the trees know the GPU they were trained on, so only the difference in base counts.
+
+    Returns:
+        The estimate.
+    """
+    learned = predictor.load("boosted")
+    row = features.vector(profile)
+    base_bytes = gpu.conv_base_bytes if profile.convs or profile.recurrents else gpu.base_bytes
+    log_need_mib = learned.trees["need"].predict(row)
+    need_bytes = int(math.exp(log_need_mib) * MIB)
+    upper_bytes = int(math.exp(log_need_mib + learned.constants["width"]) * MIB)
+    parameters = min(profile.parameter_bytes, need_bytes)
+    parts = dict.fromkeys(KEYS, 0) | {
+        "base": base_bytes,
+        "parameters": parameters,
+        "activations": need_bytes - parameters,
+    }
+    return Estimate(
+        estimate_bytes=base_bytes + need_bytes,
+        upper_bytes=base_bytes + upper_bytes,
+        confidence=CONFIDENCE,
+        breakdown_bytes=parts,
+        family=profile.family,
+        estimator="boosted",
+        gpu=gpu.name,
+    )

@@ -1,0 +1,93 @@
+"""What the thesis' two classifiers share: ranges of memory as classes, and small MLPs in plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpumemnet.analytic import KEYS
+from gpumemnet.base import Gpu
+from gpumemnet.estimate import Estimate
+from gpumemnet.profile import ModelProfile
+from gpumemnet.training import OPTIMIZERS, PRECISIONS
+from gpumemnet.units import GIB
+
+Layer = dict[str, Any]
+NARROW_GIB, WIDE_GIB = 1, 8
+"""Widths of the ranges: 1 GiB for MLPs, 8 GiB for everything else (thesis section 5.4.4)."""
+FAMILY_OF = {"mlp": "mlp", "cnn": "cnn", "transformer": "transformer"}
+"""The thesis trains one classifier per family; other networks get one of our own, trained on all of them."""
+
+
+def network_name(profile: ModelProfile) -> str:
+    """Return which of the classifiers answers for a job."""
+    return FAMILY_OF.get(profile.family, "other")
+
+
+def width_gib(name: str) -> int:
+    """Return the width of the ranges of a classifier."""
+    return NARROW_GIB if name == "mlp" else WIDE_GIB
+
+
+def scalars(profile: ModelProfile) -> list[float]:
+    """Build the thesis' scalar features, unscaled as there.
+
+    Depth, activations of one sample, activations * batch, parameters, batch, and counts of layers. What the thesis
+    keeps fixed (Adam, fp32, no checkpointing) varies here and is told as 0 or 1.
+    """
+    activations = profile.output_sum_bytes / 4
+    numbers = [
+        max(profile.convs, profile.linears),
+        activations / profile.batch_size,
+        activations,
+        profile.parameters,
+        profile.batch_size,
+        profile.convs,
+        profile.linears,
+        profile.norms,
+        profile.activations,
+        profile.gradient_checkpointing,
+    ]
+    numbers += [profile.optimizer == name for name in OPTIMIZERS]
+    numbers += [profile.precision == name for name in PRECISIONS]
+    return [float(number) for number in numbers]
+
+
+def affine(layer: Layer, row: Sequence[float]) -> list[float]:
+    """Return weight @ row + bias."""
+    return [
+        sum(w * x for w, x in zip(weights, row, strict=True)) + bias
+        for weights, bias in zip(layer["weight"], layer["bias"], strict=True)
+    ]
+
+
+def mean_logits(members: Sequence[Sequence[Layer]], row: Sequence[float]) -> list[float]:
+    """Run every member of an MLP ensemble and average their logits."""
+    total: list[float] = []
+    for layers in members:
+        values = list(row)
+        for index, layer in enumerate(layers):
+            values = affine(layer, values)
+            if index + 1 < len(layers):
+                values = [value if value > 0 else 0.0 for value in values]
+        total = values if not total else [a + b for a, b in zip(total, values, strict=True)]
+    return [value / len(members) for value in total]
+
+
+def likeliest(logits: Sequence[float]) -> int:
+    """Return the number of the largest logit."""
+    return max(range(len(logits)), key=logits.__getitem__)
+
+
+def from_class(number: int, name: str, profile: ModelProfile, gpu: Gpu, estimator: str) -> Estimate:
+    """Turn a class into an estimate: as in the thesis, the upper edge of its range, base included."""
+    total = (number + 1) * width_gib(name) * GIB
+    return Estimate(
+        estimate_bytes=total,
+        upper_bytes=total,
+        confidence=0.5,
+        breakdown_bytes=dict.fromkeys(KEYS, 0) | {"activations": total},
+        family=profile.family,
+        estimator=estimator,
+        gpu=gpu.name,
+    )

@@ -1,0 +1,26 @@
+"""The thesis' MLP ensemble (section 5.4.4): thirteen small MLPs that name a range of memory. A baseline."""
+
+from __future__ import annotations
+
+from gpumemnet import predictor
+from gpumemnet.base import Gpu
+from gpumemnet.estimate import Estimate
+from gpumemnet.estimators.buckets import from_class, likeliest, mean_logits, network_name, scalars
+from gpumemnet.profile import ModelProfile
+
+NAME = "mlp_ensemble"
+
+
+def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
+    """Estimate with the classifier of the job's family.
+
+    Args:
+        profile: The job.
+        gpu: Named in the answer only: the classes are ranges of what was measured on one GPU.
+
+    Returns:
+        The upper edge of the likeliest range; it is its own bound.
+    """
+    name = network_name(profile)
+    members = predictor.read(NAME)["networks"][name]
+    return from_class(likeliest(mean_logits(members, scalars(profile))), name, profile, gpu, NAME)

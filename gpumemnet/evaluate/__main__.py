@@ -1,0 +1,71 @@
+"""`python -m gpumemnet.evaluate`: print the tables of docs/estimator.md."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from gpumemnet.dataset.store import HELDOUT_ROWS
+from gpumemnet.errors import GpuMemNetError
+from gpumemnet.train.rows import file_hash
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Print every estimator's figures."""
+
+
+@main.command()
+@click.option(
+    "--rows", default=HELDOUT_ROWS, show_default=True, type=click.Path(path_type=Path), help="Runs."
+)
+@click.option(
+    "--plots", type=click.Path(path_type=Path), help="Folder for the pictures; none are drawn without it."
+)
+def heldout(rows: Path, plots: Path | None) -> None:
+    """Score on real models that no row was made from (H200)."""
+    from gpumemnet.evaluate.heldout import MAIN_FORMAT, all_answers, by_source, held_out, table
+
+    found = all_answers(held_out(rows), rows)
+    main_answers = next(answers for answers in found if answers.estimator == f"ours, {MAIN_FORMAT}")
+    click.echo(f"{rows.name}: sha256 {file_hash(rows)}\n\n{table(found)}\n\n{by_source(main_answers)}")
+    if plots is not None:
+        from gpumemnet.evaluate.plots import draw
+
+        for path in draw(found, plots):
+            click.echo(f"{path}")
+
+
+@main.command()
+@click.option(
+    "--data",
+    default="../shared/data/peers",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Folder with GPUMemNet's files.",
+)
+@click.option("--networks/--no-networks", default=True, help="Train the thesis' two networks too (minutes).")
+def peers(data: Path, networks: bool) -> None:
+    """Score on GPUMemNet's own data."""
+    from gpumemnet.evaluate.peers import tables
+
+    folder = data / "peers" if (data / "peers").is_dir() else data
+    click.echo(tables(folder, networks=networks))
+
+
+@main.command()
+@click.option("--data", default="../shared/data/peers", show_default=True, type=click.Path(path_type=Path))
+def real(data: Path) -> None:
+    """Score on the thesis' eighteen unseen real models (A100)."""
+    from gpumemnet.evaluate.real_models import table
+
+    click.echo(table(data / "peers" if (data / "peers").is_dir() else data))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except GpuMemNetError as error:
+        sys.exit(f"{error}")

@@ -1,0 +1,185 @@
+"""Real models that no row was made from: every estimator on the runs of gpumemnet/data/heldout_h200.jsonl.xz."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gpumemnet.dataset.config import Configuration
+from gpumemnet.dataset.store import read_records
+from gpumemnet.errors import ModelFileError
+from gpumemnet.estimate import Estimate
+from gpumemnet.estimators import ESTIMATORS, transformer
+from gpumemnet.evaluate.scores import Scores, markdown, percent, score
+from gpumemnet.parse.detect import parse_text
+from gpumemnet.profile import FORMATS
+from gpumemnet.train.rows import GPU, Row, load_rows
+from gpumemnet.units import MIB
+
+MAIN_FORMAT = "torchinfo"
+"""The format whose rows judge the estimators that need a summary: it can show every kind of model."""
+FOURTH_LEVEL = ": 4-"
+"""torchinfo's mark of a row on the fourth level; its default stops at the third and hides what blocks are made of."""
+BOUNDED = ("ours", "boosted")
+"""Estimators that promise a bound; the others' estimate is all they say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """One estimator's answers for some rows, in MiB."""
+
+    estimator: str
+    rows: list[Row]
+    estimate_mib: list[float]
+    upper_mib: list[float]
+
+    def scores(self) -> Scores:
+        """Score the answers; only estimators that promise a bound are judged by one."""
+        upper = self.upper_mib if self.estimator.split(",")[0] in BOUNDED else None
+        return score([row.peak_mib for row in self.rows], self.estimate_mib, upper)
+
+
+def held_out(path: Path) -> list[Row]:
+    """Read the held-out runs; nothing is trained or tuned on them."""
+    return load_rows(path)
+
+
+def all_answers(rows: list[Row], path: Path) -> list[Answers]:
+    """Ask every estimator.
+
+    Args:
+        rows: Held-out rows of all formats.
+        path: Their file: FakeTensor needs the models.
+
+    Returns:
+        Ours by format of summary first, then the others on MAIN_FORMAT.
+    """
+    found = [
+        ask("ours", [row for row in rows if row.text_format == name], ESTIMATORS["ours"], note=f", {name}")
+        for name in FORMATS
+        if any(row.text_format == name for row in rows)
+    ]
+    main = [row for row in rows if row.text_format == MAIN_FORMAT]
+    for deep, note in ((True, "deeper than 3 levels"), (False, "3 levels or fewer")):
+        chosen = [row for row in main if (FOURTH_LEVEL in row.text) == deep]
+        found.append(ask("ours", chosen, ESTIMATORS["ours"], note=f", {MAIN_FORMAT}, {note}"))
+    for name in ESTIMATORS:
+        if name != "ours":
+            found.append(ask(name, main, ESTIMATORS[name]))
+    found.append(ask_layers(main))
+    fake = fake_tensor(path)
+    if fake:
+        chosen = [row for row in main if row.run in fake]
+        numbers = [fake[row.run] for row in chosen]
+        found.append(Answers(estimator="faketensor", rows=chosen, estimate_mib=numbers, upper_mib=numbers))
+    return [answers for answers in found if answers.rows]
+
+
+def ask(name: str, rows: list[Row], estimator: Callable[..., Estimate], note: str = "") -> Answers:
+    """Ask one estimator for every row; none if its weights are missing."""
+    try:
+        answers = [estimator(row.profile, GPU) for row in rows]
+    except ModelFileError:
+        rows, answers = [], []
+    return Answers(
+        estimator=name + note,
+        rows=rows,
+        estimate_mib=[answer.estimate_bytes / MIB for answer in answers],
+        upper_mib=[answer.upper_bytes / MIB for answer in answers],
+    )
+
+
+def ask_layers(rows: list[Row]) -> Answers:
+    """Ask the Transformer classifier, which reads the layers themselves."""
+    try:
+        answers = [
+            transformer.estimate_layers(parse_text(row.text, path=row.name), row.profile, GPU) for row in rows
+        ]
+    except ModelFileError:
+        rows, answers = [], []
+    numbers = [answer.estimate_bytes / MIB for answer in answers]
+    return Answers(estimator=transformer.NAME, rows=rows, estimate_mib=numbers, upper_mib=numbers)
+
+
+def fake_tensor(path: Path) -> dict[int, float]:
+    """Trace the held-out models with FakeTensor; empty where torchvision, timm or transformers is missing.
+
+    Returns:
+        MiB by number of the run.
+    """
+    import torch
+
+    from gpumemnet.dataset.workload import loss_of, make_inputs, make_tensor, workload
+    from gpumemnet.estimators.faketensor import peak_bytes
+
+    found = {}
+    records = [record for record in read_records(path) if record.get("outcome") == "ok"]
+    for run, record in enumerate(records):
+        config = Configuration.from_json(record)
+        dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
+        try:
+            work = workload(config)
+            args, kwargs = make_inputs(work, config.batch_size, "meta", dtype)
+            target = (
+                None if work.target is None else make_tensor(work.target, config.batch_size, "meta", dtype)
+            )
+            found[run] = (
+                peak_bytes(
+                    lambda work=work, dtype=dtype: work.build().to(dtype),  # type: ignore[misc]
+                    lambda model, work=work, args=args, kwargs=kwargs, target=target: loss_of(  # type: ignore[misc]
+                        work, model(*args, **kwargs), target
+                    ),
+                )
+                / MIB
+            )
+        except (ImportError, NotImplementedError, RuntimeError):
+            continue  # a library is missing, or an operation has no fake implementation
+    return found
+
+
+def table(found: list[Answers]) -> str:
+    """Lay the scores out."""
+    rows = []
+    for answers in found:
+        scores = answers.scores()
+        ratio = "-" if scores.upper_over_actual is None else f"{scores.upper_over_actual:.2f}"
+        rows.append(
+            [
+                answers.estimator,
+                str(scores.runs),
+                percent(scores.median_error),
+                percent(scores.p95_error),
+                f"{scores.mae_mib:,.0f}",
+                percent(scores.underestimates),
+                percent(scores.above_upper),
+                ratio,
+            ]
+        )
+    header = [
+        "estimator", "runs", "median error", "P95 error", "MAE MiB", "underestimates", "above upper", "upper/actual",
+    ]  # fmt: skip
+    return markdown(header, rows)
+
+
+def by_source(answers: Answers) -> str:
+    """Lay out one estimator's scores by the library that the models come from."""
+    groups = sorted({row.group.split("/")[1].split(":")[0] for row in answers.rows})
+    rows = []
+    for group in groups:
+        chosen = np.array([f"/{group}:" in row.group for row in answers.rows])
+        actual = np.array([row.peak_mib for row in answers.rows])[chosen]
+        estimate, upper = np.array(answers.estimate_mib)[chosen], np.array(answers.upper_mib)[chosen]
+        scores = score(actual, estimate, upper)
+        rows.append(
+            [
+                group,
+                str(scores.runs),
+                percent(scores.median_error),
+                percent(scores.p95_error),
+                percent(scores.above_upper),
+            ]
+        )
+    return markdown([answers.estimator, "runs", "median error", "P95 error", "above upper"], rows)

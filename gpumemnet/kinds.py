@@ -1,0 +1,157 @@
+"""What each kind of layer keeps for its backward pass: the one table behind the account.
+
+Sources: PyTorch's tools/autograd/derivatives.yaml (which operands an operation saves; checked with
+torch.autograd.graph.saved_tensors_hooks) and the autocast lists (torch.amp, "CUDA Ops that can autocast to ...").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+Compute = Literal["low", "keep", "high"]
+"""Type of the result under autocast: 16 bits, that of the input, or 32 bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """How one kind of layer behaves.
+
+    Attributes:
+        group: Family of kinds that wiring treats alike.
+        saves_input: The input is kept for backward.
+        saves_output: The output is kept for backward.
+        mask_bytes: Extra bytes kept per output element: 1 for a dropout mask, 8 for pooling indices.
+        copies: Further tensors of the output's size that are kept (operations made of several).
+        compute: Result type under autocast.
+        view: The output shares the input's memory.
+    """
+
+    group: str
+    saves_input: bool = False
+    saves_output: bool = False
+    mask_bytes: int = 0
+    copies: int = 0
+    compute: Compute = "keep"
+    view: bool = False
+
+
+_VIEW = Kind(group="view", view=True)
+_CONV = Kind(group="conv", saves_input=True, compute="low")
+_LINEAR = Kind(group="linear", saves_input=True, compute="low")
+_BATCHNORM = Kind(group="batchnorm", saves_input=True)
+_LAYERNORM = Kind(group="layernorm", saves_input=True, compute="high")
+# x.float(), times rsqrt(mean of squares), back, times weight: the product's factors are kept too.
+_RMSNORM = Kind(group="layernorm", saves_input=True, copies=1)
+_ACT_OUT = Kind(group="activation", saves_output=True)
+_ACT_IN = Kind(group="activation", saves_input=True)
+# 0.5 * x * (1 + tanh(0.79 * (x + 0.04 * x^3))) in single operations keeps seven intermediates beside x.
+_ACT_SPELT_OUT = Kind(group="activation", saves_input=True, copies=4)
+_DROPOUT = Kind(group="dropout", mask_bytes=1)
+_MAXPOOL = Kind(group="pool", saves_input=True, mask_bytes=8)
+_AVGPOOL = Kind(group="pool", saves_input=True)
+_EMBEDDING = Kind(group="embedding", saves_input=True, compute="high")
+_RNN = Kind(group="rnn", saves_input=True, saves_output=True, compute="low")
+_PLAIN = Kind(group="plain")
+_ATTENTION = Kind(group="attention", saves_input=True, compute="low")
+
+KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _CONV),
+    **dict.fromkeys(("convtranspose1d", "convtranspose2d", "convtranspose3d"), _CONV),
+    **dict.fromkeys(("linear", "bilinear", "dense"), _LINEAR),
+    **dict.fromkeys(
+        ("batchnorm1d", "batchnorm2d", "batchnorm3d", "syncbatchnorm", "frozenbatchnorm2d"), _BATCHNORM
+    ),
+    **dict.fromkeys(("batchnormact2d", "instancenorm1d", "instancenorm2d", "instancenorm3d"), _BATCHNORM),
+    **dict.fromkeys(("layernorm", "layernorm2d", "groupnorm", "groupnorm1"), _LAYERNORM),
+    **dict.fromkeys(("rmsnorm", "t5layernorm"), _RMSNORM),
+    **dict.fromkeys(("relu", "sigmoid", "tanh", "softmax", "logsoftmax", "softmin"), _ACT_OUT),
+    **dict.fromkeys(
+        ("gelu", "silu", "swish", "mish", "hardswish", "hardsigmoid", "prelu", "rrelu", "relu6"), _ACT_IN
+    ),
+    **dict.fromkeys(
+        ("elu", "selu", "celu", "softplus", "softsign", "hardtanh", "logsigmoid", "threshold"), _ACT_IN
+    ),
+    **dict.fromkeys(
+        ("leakyrelu", "hardshrink", "softshrink", "tanhshrink", "glu", "gelutanh", "localresponsenorm"),
+        _ACT_IN,
+    ),
+    **dict.fromkeys(("newgeluactivation", "quickgeluactivation", "bloomgelu"), _ACT_SPELT_OUT),
+    **dict.fromkeys(("dropout", "alphadropout", "featurealphadropout", "stabledropout"), _DROPOUT),
+    **dict.fromkeys(("dropout1d", "dropout2d", "dropout3d"), _PLAIN),
+    **dict.fromkeys(
+        ("maxpool1d", "maxpool2d", "maxpool3d", "adaptivemaxpool1d", "adaptivemaxpool2d"), _MAXPOOL
+    ),
+    **dict.fromkeys(
+        ("avgpool1d", "avgpool2d", "avgpool3d", "adaptiveavgpool1d", "adaptiveavgpool2d"), _AVGPOOL
+    ),
+    **dict.fromkeys(("adaptiveavgpool3d", "lppool1d", "lppool2d"), _AVGPOOL),
+    **dict.fromkeys(("embedding", "embeddingbag"), _EMBEDDING),
+    **dict.fromkeys(("lstm", "gru", "rnn", "lstmcell", "grucell", "rnncell"), _RNN),
+    **dict.fromkeys(("multiheadattention",), _ATTENTION),
+    **dict.fromkeys(("identity", "flatten", "unflatten", "droppath", "stochasticdepth"), _VIEW),
+    **dict.fromkeys(
+        ("upsample", "upsamplingnearest2d", "upsamplingbilinear2d", "zeropad2d", "pixelshuffle"), _PLAIN
+    ),
+    **dict.fromkeys(
+        ("reflectionpad2d", "replicationpad2d", "constantpad2d", "permute", "channelshuffle"), _PLAIN
+    ),
+    **dict.fromkeys(("pixelunshuffle", "concatenate", "multiply"), _PLAIN),
+}
+
+_ENDINGS: tuple[tuple[str, Kind], ...] = (
+    ("t5layernorm", _RMSNORM),
+    ("rmsnorm", _RMSNORM),
+    ("layernorm", _LAYERNORM),
+    ("layernorm2d", _LAYERNORM),
+    ("groupnorm", _LAYERNORM),
+    ("batchnorm", _BATCHNORM),
+    ("batchnorm2d", _BATCHNORM),
+    ("rotaryembedding", _VIEW),
+    ("embedding", _EMBEDDING),
+    ("droppath", _VIEW),
+    ("dropout", _DROPOUT),
+    ("geluactivation", _ACT_IN),
+    ("gelutanh", _ACT_IN),
+    ("activation", _ACT_IN),
+    ("swish", _ACT_IN),
+    ("conv2dsame", _CONV),
+    ("stdconv2d", _CONV),
+    ("conv2d", _CONV),
+    ("linear", _LINEAR),
+)
+"""Libraries prefix PyTorch's names with their own: LlamaRMSNorm, BartScaledWordEmbedding, SwinDropPath."""
+
+_CONTAINERS = frozenset(("modulelist", "sequential", "moduledict", "parameterlist"))
+
+
+def canonical(class_name: str) -> str:
+    """Return the table's name for a class name as printed."""
+    name = class_name.rsplit(".", 1)[-1]
+    return "linear" if name == "Conv1D" else name.lower()  # transformers' Conv1D is a transposed linear layer
+
+
+@lru_cache(maxsize=4096)
+def find(kind: str) -> Kind | None:
+    """Return the behaviour of a kind, by its name or by a known ending of it; None if it is unknown."""
+    found = KINDS.get(kind)
+    if found is not None:
+        return found
+    return next((value for ending, value in _ENDINGS if kind.endswith(ending)), None)
+
+
+def group_of(kind: str) -> str:
+    """Return the group of a kind; "unknown" if the table does not have it."""
+    found = find(kind)
+    return found.group if found else "unknown"
+
+
+def is_known(kind: str) -> bool:
+    """Tell whether the behaviour of a kind is known."""
+    return find(kind) is not None
+
+
+def is_container(kind: str) -> bool:
+    """Tell whether a kind only holds other modules."""
+    return kind in _CONTAINERS

@@ -1,0 +1,1 @@
+"""Model summary texts to ModelSummary records, one module a format."""

@@ -1,0 +1,169 @@
+"""The tree that `print(model)` shows, plain or with parameter counts behind each line.
+
+It lists modules in the order of their definition, with their arguments and without any shape.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from gpumemnet import kinds
+from gpumemnet.errors import SummaryError
+from gpumemnet.parse import arguments, text
+from gpumemnet.summary import Layer, ModelSummary
+
+_LINE = re.compile(
+    r"^\s*(?:\((?P<name>[^()\s]{1,80})\): )?(?:(?P<times>\d{1,5}) x )?(?P<cls>[A-Za-z_][\w.]*)\((?P<rest>.*)$"
+)
+_COUNT = re.compile(r",\s*(?P<count>[\d,]+) params\s*$")
+MAX_DEPTH = 60
+
+_Node = tuple[str, str, int, list[Layer], int]
+"""An open container: class name, local name, times it is repeated, its leaves so far, its line."""
+
+
+def looks_like(source: str) -> bool:
+    """Tell whether the text begins as `print(model)` does."""
+    first = next((line for _, line in text.lines(source) if line.strip()), "")
+    return bool(re.match(r"^\s*[A-Za-z_][\w.]*\(", first))
+
+
+def parse(source: str, *, path: str) -> ModelSummary:
+    """Parse the text of `print(model)`.
+
+    Args:
+        source: The whole text.
+        path: File, for messages.
+
+    Returns:
+        The summary; its layers have arguments and no shapes.
+
+    Raises:
+        SummaryError: Parentheses do not match, or it holds no layers.
+    """
+    stack: list[_Node] = []
+    done: list[Layer] = []
+    totals: dict[str, int] = {}
+    root_count: int | None = None
+    for number, raw in text.lines(source):
+        if total := text.parse_total(raw):
+            totals.setdefault(*total)
+            continue
+        counted = _COUNT.search(raw)
+        line = raw[: counted.start()] if counted else raw
+        count = text.parse_count(counted.group("count")) if counted else None
+        if line.strip() == ")":
+            if not stack:
+                raise SummaryError(path=path, line=number, problem="one ')' too many", fix=text.RECREATE)
+            done = _close(stack, count, done, path=path, line=number)
+            root_count = count
+            continue
+        match = _LINE.match(line)
+        if not match or (done and not stack):
+            continue
+        rest = match.group("rest").rstrip()
+        if rest.endswith(")"):
+            leaf = _leaf(match, rest[:-1], count, tuple((cls, name) for cls, name, *_ in stack), number)
+            times = _times(match)
+            (stack[-1][3] if stack else done).extend([leaf] * times)
+        else:
+            if len(stack) >= MAX_DEPTH:
+                raise SummaryError(path=path, line=number, problem="nested too deeply", fix=text.RECREATE)
+            stack.append((match.group("cls"), match.group("name") or "", _times(match), [], number))
+        if sum(len(node[3]) for node in stack) > text.MAX_LAYERS:
+            raise SummaryError(path=path, line=number, problem="too many layers", fix=text.RECREATE)
+    if stack:
+        raise SummaryError(
+            path=path,
+            line=stack[-1][4],
+            problem=f"{stack[-1][0]}( is never closed",
+            fix="the text is cut off: " + text.RECREATE,
+        )
+    if not done:
+        raise SummaryError(path=path, problem="it shows no layers", fix=text.RECREATE)
+    if root_count is not None and totals.get("total", 0) > root_count:
+        totals = {}  # printed through a wrapper (DataParallel) that counts what it holds once per level
+    return ModelSummary(
+        format="module_repr",
+        layers=tuple(done),
+        total_params=totals.get("total", root_count),
+        trainable_params=totals.get("trainable"),
+    )
+
+
+def _times(match: re.Match[str]) -> int:
+    return max(int(match.group("times") or 1), 1)
+
+
+def _close(stack: list[_Node], count: int | None, done: list[Layer], *, path: str, line: int) -> list[Layer]:
+    """Fold a finished container into the one around it."""
+    cls, name, times, leaves, opened = stack.pop()
+    around = tuple((outer, local) for outer, local, *_ in stack)
+    kind = kinds.canonical(cls)
+    own = None if count is None else count - sum(leaf.params or 0 for leaf in leaves)
+    if kind == "multiheadattention":
+        leaves = [_attention(leaves, name, around, count, opened)]
+    elif own and own > 0:
+        leaves.append(
+            Layer(kind="parameter", name=name or cls, path=(*around, (cls, name)), params=own, line=opened)
+        )
+    elif not leaves and not kinds.is_container(kind):
+        leaves.append(Layer(kind=kind, name=name or cls, path=around, params=count, line=opened))
+    if len(leaves) * times > text.MAX_LAYERS:
+        raise SummaryError(path=path, line=line, problem="too many layers", fix=text.RECREATE)
+    if times > 1:
+        leaves = [_renumbered(leaf, len(around), repeat) for repeat in range(times) for leaf in leaves]
+    if not stack:
+        return leaves
+    stack[-1][3].extend(leaves)
+    return done
+
+
+def _renumbered(leaf: Layer, depth: int, repeat: int) -> Layer:
+    """Tell the repeats of a "12 x Block" apart by their local name."""
+    if len(leaf.path) <= depth:
+        return leaf
+    cls, name = leaf.path[depth]
+    path = (*leaf.path[:depth], (cls, f"{name}#{repeat}"), *leaf.path[depth + 1 :])
+    return Layer(
+        kind=leaf.kind, name=leaf.name, path=path, param_shapes=leaf.param_shapes, params=leaf.params,
+        trainable=leaf.trainable, args=leaf.args, line=leaf.line,
+    )  # fmt: skip
+
+
+def _leaf(
+    match: re.Match[str], inside: str, count: int | None, path: tuple[tuple[str, str], ...], line: int
+) -> Layer:
+    kind = kinds.canonical(match.group("cls"))
+    group = kinds.group_of(kind)
+    args = arguments.name_positions(
+        "groupnorm" if kind == "groupnorm" else group, arguments.parse_arguments(inside)
+    )
+    shapes = arguments.parameter_shapes(kind, group, args)
+    params = math.prod(shapes[0]) if len(shapes) == 1 else sum(math.prod(shape) for shape in shapes)
+    if count is not None and count != params:
+        params, shapes = count, ()
+    return Layer(
+        kind=kind, name=match.group("name") or match.group("cls"), path=path, param_shapes=shapes, params=params,
+        args=args, line=line,
+    )  # fmt: skip
+
+
+def _attention(
+    leaves: list[Layer], name: str, around: tuple[tuple[str, str], ...], count: int | None, line: int
+) -> Layer:
+    """nn.MultiheadAttention prints only its output projection; the input projections follow from its width."""
+    out = next((leaf for leaf in leaves if kinds.group_of(leaf.kind) == "linear"), None)
+    width = arguments.integer(out.args, "out_features") if out else 0
+    bias = out is None or out.args.get("bias") is not False
+    shapes = (
+        ((3 * width, width), (3 * width,), (width, width), (width,))
+        if bias
+        else ((3 * width, width), (width, width))
+    )
+    return Layer(
+        kind="multiheadattention", name=name or "MultiheadAttention", path=around, param_shapes=shapes,
+        params=count if count is not None else sum(math.prod(shape) for shape in shapes),
+        args={"embed_dim": width}, line=line,
+    )  # fmt: skip

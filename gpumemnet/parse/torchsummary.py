@@ -1,0 +1,74 @@
+"""Tables of the torchsummary package: one row per module, after it ran; containers follow their children."""
+
+from __future__ import annotations
+
+import re
+
+from gpumemnet import kinds
+from gpumemnet.errors import SummaryError
+from gpumemnet.parse import text
+from gpumemnet.summary import Layer, ModelSummary
+
+_ROW = re.compile(r"^\s*(\S.*?)-(\d+)\s+(\[.*\])\s+([\d,]+)\s*$")
+
+
+def parse(source: str, *, path: str) -> ModelSummary:
+    """Parse a torchsummary table.
+
+    Args:
+        source: The whole text.
+        path: File, for messages.
+
+    Returns:
+        The summary; rows of container classes have `is_block`.
+
+    Raises:
+        SummaryError: A row is malformed, or the table has no rows or no totals.
+    """
+    layers: list[Layer] = []
+    totals: dict[str, int] = {}
+    in_table = False
+    for number, line in text.lines(source):
+        if line.lstrip().startswith("Layer (type)"):
+            in_table = True
+            continue
+        if total := text.parse_total(line):
+            totals.setdefault(*total)
+            in_table = False
+            continue
+        if not in_table or not line.strip() or set(line.strip()) <= {"=", "-", "_"}:
+            continue
+        layers.append(_row(line, path=path, line=number))
+        if len(layers) > text.MAX_LAYERS:
+            raise SummaryError(path=path, line=number, problem="too many rows", fix=text.RECREATE)
+    if not layers:
+        raise SummaryError(path=path, problem="the table has no layers", fix=text.RECREATE)
+    if "total" not in totals:
+        raise SummaryError(path=path, problem="the table is cut off before 'Total params'", fix=text.RECREATE)
+    first = next((shape for layer in layers for shape in layer.output_shapes), ())
+    return ModelSummary(
+        format="torchsummary",
+        layers=tuple(layers),
+        batch_size=first[0] if first else None,
+        total_params=totals["total"],
+        trainable_params=totals.get("trainable"),
+    )
+
+
+def _row(row: str, *, path: str, line: int) -> Layer:
+    match = _ROW.match(row)
+    if not match:
+        raise SummaryError(
+            path=path, line=line, problem=f"not a torchsummary row: '{row.strip()[:40]}'", fix=text.RECREATE
+        )
+    kind = kinds.canonical(match.group(1))
+    params = text.parse_count(match.group(4))
+    known = kinds.is_known(kind)
+    return Layer(
+        kind=kind,
+        name=f"{match.group(1)}-{match.group(2)}",
+        output_shapes=text.parse_shapes(match.group(3), path=path, line=line),
+        params=params,
+        is_block=not known and not params,
+        line=line,
+    )

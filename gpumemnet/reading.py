@@ -1,0 +1,75 @@
+"""Read a file that a user names, whatever it turns out to be, without harm or delay."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from gpumemnet.errors import SummaryError
+from gpumemnet.units import MIB
+
+MAX_BYTES = 8 * MIB
+"""A summary of 20,000 layers has about 3 MB; anything much larger is something else."""
+
+
+def read_text(path: str | Path) -> str:
+    """Read a small text file.
+
+    Args:
+        path: As the user named it. A symbolic link is followed, a FIFO or device is not waited for.
+
+    Returns:
+        The text, line ends as they are, a byte order mark removed.
+
+    Raises:
+        SummaryError: Missing, unreadable, not a regular file, too large, or not text.
+    """
+    name = str(path)
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except FileNotFoundError as exc:
+        raise SummaryError(path=name, problem="no such file", fix="check the path") from exc
+    except (OSError, ValueError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else "not a file name"
+        raise SummaryError(
+            path=name, problem=reason.lower(), fix="check the path and its permissions"
+        ) from exc
+    try:
+        data = _read(descriptor, name)
+    finally:
+        os.close(descriptor)
+    if b"\0" in data:
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            return data.decode("utf-16", errors="replace").removeprefix("\ufeff")
+        raise SummaryError(
+            path=name, problem="not text (it holds zero bytes)", fix="save the summary as plain text"
+        )
+    return data.decode("utf-8", errors="replace").removeprefix("\ufeff")
+
+
+def _read(descriptor: int, name: str) -> bytes:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise SummaryError(path=name, problem="not a regular file", fix="name a text file")
+    if status.st_size > MAX_BYTES:
+        raise SummaryError(
+            path=name,
+            problem=f"{status.st_size // MIB} MiB is too large for a model summary",
+            fix="save only the printed summary",
+        )
+    chunks: list[bytes] = []
+    left = MAX_BYTES + 1
+    try:
+        while left > 0 and (chunk := os.read(descriptor, min(left, MIB))):
+            chunks.append(chunk)
+            left -= len(chunk)
+    except OSError as exc:
+        raise SummaryError(
+            path=name, problem=(exc.strerror or "unreadable").lower(), fix="check the file"
+        ) from exc
+    if left <= 0:
+        raise SummaryError(
+            path=name, problem="too large for a model summary", fix="save only the printed summary"
+        )
+    return b"".join(chunks)

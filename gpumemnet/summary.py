@@ -1,0 +1,63 @@
+"""What a model summary says, whatever format it was printed in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Shape = tuple[int | None, ...]
+"""A tensor shape as printed; None stands for the batch dimension where the text leaves it open (-1, None)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One row of a summary: a leaf module that runs, with what the text says about it.
+
+    Attributes:
+        kind: Lower-case PyTorch class name: "conv2d", "linear", "batchnorm2d", "multiheadattention". The extra
+            kind "parameter" stands for parameters that a container holds itself (class tokens, for example).
+        name: The name as printed, for messages.
+        path: Enclosing containers from the outside in, as (class name, local name) pairs; empty if not shown.
+        input_shapes: Shapes of the inputs, batch first; empty if the text does not show them.
+        output_shapes: Shapes of the outputs, batch first; empty if the text does not show them.
+        param_shapes: Shapes of the layer's own parameters where they are known or follow from its arguments.
+        params: Number of own parameters (elements, not bytes); None if the text does not say.
+        trainable: False if the text says the parameters are frozen.
+        args: Constructor arguments that the text shows, e.g. {"kernel_size": (3, 3), "inplace": True}.
+        is_block: A container: the end of one (torchsummary), or one whose inside the text cut off (torchinfo depth).
+        runs: False for a module that the text lists but whose forward was not called.
+        line: 1-based line of the text.
+    """
+
+    kind: str
+    name: str
+    path: tuple[tuple[str, str], ...] = ()
+    input_shapes: tuple[Shape, ...] = ()
+    output_shapes: tuple[Shape, ...] = ()
+    param_shapes: tuple[tuple[int, ...], ...] = ()
+    params: int | None = None
+    trainable: bool = True
+    args: dict[str, object] = field(default_factory=dict)
+    is_block: bool = False
+    runs: bool = True
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSummary:
+    """A parsed model summary.
+
+    Attributes:
+        format: "torchsummary", "torchinfo", "module_repr" or "keras".
+        layers: Leaf layers in the order in which they run (or are printed).
+        batch_size: The batch size that the shapes were printed with; None if the shapes leave it open.
+        total_params: Total number of parameters the text states; None if it states none.
+        trainable_params: Trainable ones among them; None if not stated.
+        warnings: One sentence for each thing that could not be understood, naming the line.
+    """
+
+    format: str
+    layers: tuple[Layer, ...]
+    batch_size: int | None = None
+    total_params: int | None = None
+    trainable_params: int | None = None
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,71 @@
+"""A training step as a list of operations on tensors: what the summary says, plus what it leaves out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, kw_only=True)
+class Op:
+    """One operation of the forward pass and what its backward needs.
+
+    Attributes:
+        inputs: Tensors read; each gets a gradient unless it is in `Tape.constants`.
+        output: Tensor made.
+        saved: Tensors kept until this operation's backward has run.
+        extra: Tensors made beside the output and kept (masks, indices, 16-bit copies); part of `saved`.
+        weights: Parameters used (indices into `Tape.parameters`); their gradients appear in backward.
+        forward_workspace_bytes: Scratch held while the forward runs.
+        data_workspace_bytes: Scratch held while the gradient of the input is computed.
+        weight_workspace_bytes: Scratch held while the gradient of the weight is computed.
+        group: Family of kinds, as in the table of kinds, for the account.
+        block: Number of the repeated block it belongs to (gradient checkpointing); 0 outside.
+    """
+
+    inputs: tuple[int, ...]
+    output: int
+    saved: tuple[int, ...] = ()
+    extra: tuple[int, ...] = ()
+    weights: tuple[int, ...] = ()
+    forward_workspace_bytes: int = 0
+    data_workspace_bytes: int = 0
+    weight_workspace_bytes: int = 0
+    group: str = "plain"
+    block: int = 0
+
+
+@dataclass(slots=True)
+class Tape:
+    """A forward pass.
+
+    Attributes:
+        sizes: Bytes of each tensor.
+        constants: Tensors that need no gradient and live from step to step (the input batch, index tensors).
+        detached: Tensors made of these alone, by layers with no trainable parameters: no gradient reaches them.
+        ops: Operations in order.
+        parameters: Bytes of each trainable parameter tensor.
+        frozen: Bytes of each parameter or buffer tensor without a gradient.
+        grouped: Number of grouped convolutions.
+        guessed: Number of operations that the text does not show.
+        score_bytes: Attention scores written out.
+        cast_bytes: 16-bit copies of weights that autocast keeps until the step's backward is over.
+    """
+
+    sizes: list[int] = field(default_factory=list)
+    constants: set[int] = field(default_factory=set)
+    detached: set[int] = field(default_factory=set)
+    ops: list[Op] = field(default_factory=list)
+    parameters: list[int] = field(default_factory=list)
+    frozen: list[int] = field(default_factory=list)
+    grouped: int = 0
+    guessed: int = 0
+    score_bytes: int = 0
+    cast_bytes: int = 0
+
+    def tensor(self, n_bytes: int, *, constant: bool = False) -> int:
+        """Add a tensor and return its number."""
+        self.sizes.append(n_bytes)
+        number = len(self.sizes) - 1
+        if constant:
+            self.constants.add(number)
+        return number

@@ -1,0 +1,86 @@
+"""What a fake tensor cannot know, answered so that memory is not underestimated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+
+aten = torch.ops.aten
+
+
+class Assumptions:
+    """Answers for operators whose result depends on values.
+
+    Attributes:
+        warnings: One sentence for each kind of answer given that can change the memory.
+    """
+
+    def __init__(self) -> None:
+        self.warnings: dict[str, None] = {}
+
+    def answer(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
+        """Return (result,) where the operator cannot run on fake tensors, else None."""
+        handler = _HANDLERS.get(func)
+        if handler is not None:
+            return handler(self, args, kwargs)
+        # Fused optimizers change their arguments in place; some have no meta kernel.
+        return (None,) if func._schema.name.startswith("aten::_fused_") and not func._schema.returns else None
+
+    def _scalar(self, args: Any, kwargs: Any) -> tuple[Any] | None:
+        tensor = args[0]
+        if not isinstance(tensor, FakeTensor) or tensor.constant is not None:
+            return None
+        if tensor.dtype == torch.bool:
+            self.warnings["a branch that depends on a tensor's values was taken as true"] = None
+            return (True,)
+        if tensor.is_floating_point():
+            return (0.0,)
+        self.warnings["an integer read from a tensor was taken as 1"] = None
+        return (1,)
+
+    def _equal(self, args: Any, kwargs: Any) -> tuple[Any] | None:
+        return (True,) if isinstance(args[0], FakeTensor) else None
+
+    def _nonzero(self, args: Any, kwargs: Any) -> tuple[Any] | None:
+        tensor = args[0]
+        if not isinstance(tensor, FakeTensor):
+            return None
+        self._all_chosen()
+        return (torch.empty((tensor.numel(), tensor.dim()), dtype=torch.int64, device=tensor.device),)
+
+    def _masked_select(self, args: Any, kwargs: Any) -> tuple[Any] | None:
+        tensor, mask = args[:2]
+        self._all_chosen()
+        n = torch.broadcast_tensors(tensor, mask)[0].numel()
+        return (torch.empty((n,), dtype=tensor.dtype, device=tensor.device),)
+
+    def _index(self, args: Any, kwargs: Any) -> tuple[Any] | None:
+        tensor, indices = args[0], args[1]
+        if not any(isinstance(i, Tensor) and i.dtype in (torch.bool, torch.uint8) for i in indices):
+            return None
+        self._all_chosen()
+        plain: list[Tensor | None] = []
+        for index in indices:
+            if isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8):
+                n = index.numel()
+                plain += [
+                    torch.empty((n,), dtype=torch.int64, device=index.device) for _ in range(index.dim())
+                ]
+            else:
+                plain.append(index)
+        return (aten.index.Tensor(tensor, plain),)
+
+    def _all_chosen(self) -> None:
+        self.warnings["a selection by mask was taken to choose every element"] = None
+
+
+_HANDLERS: dict[Any, Any] = {
+    aten._local_scalar_dense.default: Assumptions._scalar,
+    aten.equal.default: Assumptions._equal,
+    aten.nonzero.default: Assumptions._nonzero,
+    aten.masked_select.default: Assumptions._masked_select,
+    aten.index.Tensor: Assumptions._index,
+}

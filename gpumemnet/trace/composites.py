@@ -1,0 +1,191 @@
+"""What PyTorch's composite operators do on CUDA, where their C++ asks for the device and would be told "meta".
+
+Each function stands for one of ATen's composite functions and calls the same operators that it calls for CUDA
+tensors. Sources: aten/src/ATen/native/{Dropout,Linear,SoftMax,WeightNorm}.cpp, transformers/attention.cpp and
+transformers/cuda/sdp_utils.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gpumemnet.trace import recurrent
+
+aten = torch.ops.aten
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def dropout(x: Tensor, p: float, train: bool) -> Tensor:
+    """Fused dropout: the mask is kept as one byte per element."""
+    if p == 0 or not train or x.numel() == 0:
+        return x
+    return aten.native_dropout(x, p, train)[0]
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """A linear layer; the bias is added in place, which C++ does not do for tensor subclasses."""
+    if bias is not None and x.dim() == 2:
+        return torch.addmm(bias, x, weight.t())
+    if bias is not None and x.dim() == 3 and x.is_contiguous():
+        flat = x.view(-1, x.shape[-1])
+        return torch.addmm(bias, flat, weight.t()).view(*x.shape[:-1], weight.shape[0])
+    out = torch.matmul(x, weight.t())
+    return out if bias is None else out.add_(bias)
+
+
+def softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+    """Softmax; fp16 in and fp32 out is one kernel."""
+    if x.dtype == torch.float16 and dtype == torch.float32:
+        return aten._softmax(x, dim, True)
+    return aten._softmax(x if dtype is None else x.to(dtype), dim, False)
+
+
+def log_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+    """Log-softmax; 16 bits in and fp32 out is one kernel."""
+    if x.dtype in HALVES and dtype == torch.float32:
+        return aten._log_softmax(x, dim, True)
+    return aten._log_softmax(x if dtype is None else x.to(dtype), dim, False)
+
+
+def _one_kernel(op: Any) -> Any:
+    """Keep whole an operator that has a CUDA kernel, but is written out in parts where PyTorch was built without."""
+
+    def kernel(*args: Any) -> Tensor:
+        with torch._C._AutoDispatchBelowAutograd():
+            return op(*args)
+
+    return kernel
+
+
+def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """Weight norm; fused for the first and the last dimension."""
+    if dim in (0, v.dim() - 1):
+        return aten._weight_norm_interface(v.contiguous(), g.contiguous(), dim)[0]
+    return v * (g / aten.norm_except_dim(v, 2, dim))
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Scaled dot product attention by the backend that a Hopper GPU takes: cuDNN, flash, efficient or plain."""
+    backend = _backend(query, key, value, attn_mask, dropout_p, is_causal)
+    if backend == "math":
+        return aten._scaled_dot_product_attention_math(
+            query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
+        )[0]
+    mask = attn_mask
+    if mask is not None and mask.dtype == torch.bool:
+        zero = torch.zeros((), dtype=query.dtype, device=query.device)
+        mask = torch.where(mask, zero, torch.full((), float("-inf"), dtype=query.dtype, device=query.device))
+    needs_grad = query.requires_grad or key.requires_grad or value.requires_grad
+    if backend == "cudnn":
+        return aten._scaled_dot_product_cudnn_attention(
+            query, key, value, mask, needs_grad, dropout_p, is_causal, False, scale=scale
+        )[0]
+    if backend == "flash":
+        size = query.shape[-1]
+        scale = size**-0.5 if scale is None else scale
+        query, key, value = (_padded(t) for t in (query, key, value))
+        out = aten._scaled_dot_product_flash_attention(
+            query, key, value, dropout_p, is_causal, False, scale=scale
+        )[0]
+        return out[..., :size] if size % 8 else out
+    if mask is not None:
+        mask = _aligned_mask(mask).expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+    return aten._scaled_dot_product_efficient_attention(
+        query, key, value, mask, needs_grad, dropout_p, is_causal, scale=scale
+    )[0]
+
+
+def _backend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float, is_causal: bool) -> str:
+    flags = torch.backends.cuda
+    size = q.shape[-1]
+    if q.dim() != 4 or k.dim() != 4 or v.dim() != 4 or 0 in (q.shape[2], k.shape[2]):
+        return "math"
+    dense = all(t.stride(-1) == 1 for t in (q, k, v))
+    same = size == k.shape[-1] == v.shape[-1]
+    halves = q.dtype in HALVES
+    if mask is not None and mask.requires_grad and mask.dtype != torch.bool:
+        halves = halves and False
+    cudnn_ok = (
+        halves
+        and dense
+        and flags.cudnn_sdp_enabled()
+        and size % 8 == 0
+        and size <= 128
+        and v.shape[-1] % 8 == 0
+        and v.shape[-1] <= 128
+        and k.shape[2] > 1
+        and (dropout_p == 0 or q.shape[2] > 1)
+    )
+    if cudnn_ok:
+        return "cudnn"
+    square = not is_causal or q.shape[2] == k.shape[2]
+    if halves and dense and mask is None and same and size <= 256 and square and flags.flash_sdp_enabled():
+        return "flash"
+    unit = 8 if q.dtype in HALVES else 4
+    aligned = size % unit == 0 and v.shape[-1] % unit == 0 and size == k.shape[-1]
+    if (
+        dense
+        and aligned
+        and (q.dtype in HALVES or q.dtype == torch.float32)
+        and flags.mem_efficient_sdp_enabled()
+    ):
+        return "efficient"
+    return "math"
+
+
+def _padded(x: Tensor) -> Tensor:
+    """Flash attention wants head sizes that are multiples of 8."""
+    missing = -x.shape[-1] % 8
+    return torch.nn.functional.pad(x, (0, missing)) if missing else x
+
+
+def _aligned_mask(mask: Tensor) -> Tensor:
+    """The efficient kernel wants mask rows that are multiples of 16 bytes; a padded copy is kept and sliced."""
+    unit = 8 if mask.element_size() == 2 else 4
+    last = mask.shape[-1]
+    if last % unit == 0:
+        return mask
+    return torch.nn.functional.pad(mask, (0, unit - last % unit))[..., :last]
+
+
+_KERNELS: dict[str, Any] = {
+    "dropout": dropout,
+    "linear": linear,
+    "silu_backward": _one_kernel(aten.silu_backward.default),
+    "mish_backward": _one_kernel(aten.mish_backward.default),
+    "softmax.int": softmax,
+    "log_softmax.int": log_softmax,
+    "_weight_norm": weight_norm,
+    "scaled_dot_product_attention": attention,
+    "lstm.input": recurrent.lstm,
+    "gru.input": recurrent.gru,
+    "rnn_tanh.input": recurrent.rnn,
+    "rnn_relu.input": recurrent.rnn,
+}
+
+
+@contextmanager
+def registered() -> Iterator[None]:
+    """Put these functions in place of the composite ones, for tensors on CUDA only."""
+    library = torch.library.Library("aten", "IMPL")
+    for name, kernel in _KERNELS.items():
+        library.impl(name, kernel, "AutogradCUDA")
+    try:
+        yield
+    finally:
+        library._destroy()

@@ -1,0 +1,191 @@
+"""A CUDA device that is not there: fake tensors that say they are on it, on any build of PyTorch.
+
+`FakeTensorMode` gives tensors without storage that answer `device="cuda:0"`. Two things stand in the way of training
+with them where there is no GPU. PyTorch's C++ asks the CUDA driver about the tensors' device (streams for backward,
+device guards), and its Python asks `torch.cuda`. So the C++ side is told "meta", which it handles without a driver,
+while Python code is told "cuda:0"; the few C++ decisions that depend on the device are made in `composites` and
+`autocast`, as PyTorch makes them for CUDA. Tried with the CPU build of PyTorch 2.13.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+import torch._subclasses.fake_tensor as fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.optim.optimizer import _foreach_supported_types
+from torch.overrides import TorchFunctionMode
+
+from gpumemnet.trace import autocast, composites
+
+CUDA = torch.device("cuda:0")
+META = torch.device("meta")
+_NOTHING: Mapping[str, Any] = {}
+_DEVICE_OP = torch.ops.prim.device.default
+
+
+def on_cuda(tensor: Any) -> bool:
+    """Return whether this is a fake tensor on the pretended device."""
+    return isinstance(tensor, FakeTensor) and tensor.fake_device.type == "cuda"
+
+
+def _device_for_cpp(args: Any) -> torch.device:
+    tensor = args[0]
+    if tensor.fake_mode.in_kernel_invocation or tensor.fake_device.type == "cuda":
+        return META
+    device: torch.device = tensor.fake_device
+    return device
+
+
+class CudaFakeMode(FakeTensorMode):
+    """Fake tensors; what C++ asks to be made on "meta" is made on the pretended device, since C++ is told that."""
+
+    avoid_device_init = True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] = _NOTHING
+    ) -> Any:
+        device = kwargs.get("device")
+        if device is not None and torch.device(device).type == "meta":
+            kwargs = {**kwargs, "device": CUDA}
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+class CudaCalls(TorchFunctionMode):
+    """Answers the Python calls that move a tensor to the GPU or ask whether it is there."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        handler = _CALLS.get(func)
+        if handler is not None:
+            return handler(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+def _to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    other = args[0] if args else kwargs.get("other")
+    if isinstance(other, torch.Tensor):
+        device, dtype, memory_format = other.device, other.dtype, kwargs.get("memory_format")
+    else:
+        copy = kwargs.pop("copy", False)
+        args = tuple(a for i, a in enumerate(args) if not (isinstance(a, bool) and i >= 2))
+        device, dtype, _, memory_format = torch._C._nn._parse_to(*args, **kwargs)
+        if copy:
+            tensor = tensor.clone()
+    return _moved(tensor, device, dtype, memory_format)
+
+
+def _moved(
+    tensor: torch.Tensor,
+    device: torch.device | None,
+    dtype: torch.dtype | None,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    target = None if device is None else CUDA if device.type == "cuda" else device
+    same = target is None or target == tensor.device
+    more = {} if memory_format is None else {"memory_format": memory_format}
+    dtype = tensor.dtype if dtype is None else dtype
+    if same and dtype == tensor.dtype and memory_format is None:
+        return tensor
+    if same:
+        return _plain_to(tensor, dtype, **more)
+    return _plain_to(tensor, target, dtype, **more)
+
+
+def _plain_to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    with torch._C.DisableTorchFunctionSubclass():
+        return torch.Tensor.to(tensor, *args, **kwargs)
+
+
+def _cuda(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    return _moved(tensor, CUDA, None)
+
+
+_CALLS: dict[Any, Callable[..., Any]] = {
+    torch.Tensor.to: _to,
+    torch.Tensor.cuda: _cuda,
+    torch.Tensor.pin_memory: lambda tensor, *_: tensor,
+    torch.Tensor.is_cuda.__get__: lambda tensor: tensor.device.type == "cuda",  # type: ignore[attr-defined]
+    torch.Tensor.get_device: lambda tensor: 0 if tensor.device.type == "cuda" else -1,
+}
+
+_CUDA_ANSWERS: dict[str, Callable[..., Any]] = {
+    "is_available": lambda: True,
+    "device_count": lambda: 1,
+    "current_device": lambda: 0,
+    "get_device_name": lambda *_: "traced",
+    "get_device_capability": lambda *_: (9, 0),
+    "is_bf16_supported": lambda *_, **__: True,
+    "synchronize": lambda *_: None,
+    "empty_cache": lambda: None,
+    "reset_peak_memory_stats": lambda *_: None,
+    "memory_allocated": lambda *_: 0,
+    "max_memory_allocated": lambda *_: 0,
+    "memory_reserved": lambda *_: 0,
+    "max_memory_reserved": lambda *_: 0,
+    "set_device": lambda *_: None,
+}
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Set an attribute and put the old one back."""
+    missing = object()
+    before = owner.__dict__.get(name, missing) if isinstance(owner, type) else getattr(owner, name, missing)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if before is missing:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)
+
+
+@contextmanager
+def pretend_cuda_calls() -> Iterator[None]:
+    """Let Python code believe that there is one GPU; nothing is moved to it yet."""
+    with ExitStack() as stack:
+        for name, answer in _CUDA_ANSWERS.items():
+            stack.enter_context(replaced(torch.cuda, name, answer))
+        yield
+
+
+@contextmanager
+def pretended_cuda() -> Iterator[CudaFakeMode]:
+    """Make fake CUDA tensors work on this machine, with or without a GPU.
+
+    Yields:
+        The fake tensor mode, already entered.
+    """
+    original = FakeTensor.__torch_dispatch__
+
+    def dispatch(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _DEVICE_OP:
+            return _device_for_cpp(args)
+        return original(func, types, args, kwargs or {})
+
+    handlers = fake_tensor._DISPATCH_META_HANDLERS
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        stack.enter_context(replaced(FakeTensor, "__torch_dispatch__", classmethod(dispatch)))
+        before = handlers[_DEVICE_OP]
+        handlers[_DEVICE_OP] = _device_for_cpp
+        stack.callback(handlers.__setitem__, _DEVICE_OP, before)
+        # The optimizers take their multi-tensor path for plain parameters on CUDA only; these count as such.
+        _foreach_supported_types.append(FakeTensor)
+        stack.callback(_foreach_supported_types.remove, FakeTensor)
+        stack.enter_context(pretend_cuda_calls())
+        stack.enter_context(composites.registered())
+        stack.enter_context(autocast.registered())
+        mode = CudaFakeMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
+        stack.enter_context(mode)
+        stack.enter_context(CudaCalls())
+        yield mode

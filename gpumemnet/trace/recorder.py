@@ -1,0 +1,154 @@
+"""Every allocation and free of a training step on fake tensors, in the order in which PyTorch would make them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from gpumemnet.allocator import Event
+from gpumemnet.trace.assume import Assumptions
+from gpumemnet.trace.device import on_cuda
+from gpumemnet.trace.request import Request
+from gpumemnet.trace.workspace import Workspaces
+
+aten = torch.ops.aten
+ADDED_IN_PLACE = frozenset(
+    (aten.add.Tensor, aten.index_put.default, aten.scatter_add.default, aten.index_add.default)
+)
+"""Autograd adds into a gradient that it owns, but not if it is a tensor subclass, as fake tensors are."""
+
+
+class _Live:
+    """A storage that is in use; its key changes when it takes over another's block."""
+
+    __slots__ = ("key", "ref")
+
+    def __init__(self, key: int, ref: weakref.ref[Any]) -> None:
+        self.key, self.ref = key, ref
+
+
+class Recorder(TorchDispatchMode):
+    """Notes the storages that operators make and lose.
+
+    Attributes:
+        events: (key, bytes) for an allocation, (key, None) for a free.
+        phase: What is running: "parameters", "inputs", "forward", "backward", "optimizer".
+        phase_starts: (number of events then, phase) at each change.
+        phase_of: The phase in which a key was allocated.
+        borrowed: What each workspace key was for.
+        assumptions: Answers to what fake tensors cannot know, and the warnings about them.
+    """
+
+    def __init__(self, workspaces: Workspaces) -> None:
+        super().__init__()
+        self.events: list[Event] = []
+        self.phase_starts: list[tuple[int, str]] = []
+        self.phase = "parameters"
+        self.phase_of: dict[int, str] = {}
+        self.assumptions = Assumptions()
+        self.borrowed: dict[int, Any] = {}
+        self._workspaces = workspaces
+        self._finished = False
+        self._next_key = 0
+        self._marked: dict[int, str] = {}
+        self._live: dict[int, _Live] = {}
+        # The sum just made, the key of its first operand, and the number of events then: see _freed.
+        self._pending_sum: tuple[_Live, int, int] | None = None
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        replaced = self.assumptions.answer(func, args, kwargs)
+        out = func(*args, **kwargs) if replaced is None else replaced[0]
+        requests = self._workspaces.of(func, args, kwargs, out)
+        new = []
+        for index, tensor in enumerate(tree_leaves(out)):
+            live = self._note(tensor) if on_cuda(tensor) else None
+            if live is not None:
+                new.append(live)
+            for request in requests:
+                if request.after_output == index:
+                    self._borrow(request)
+        for n_bytes in self._workspaces.kept(func, args, self.phase):
+            self.events.append((self._key("workspace"), n_bytes))
+        for request in requests:
+            if request.after_output is None:
+                self._borrow(request)
+        if len(new) == 1:
+            self._remember_sum(func, args, new[0])
+        return out
+
+    def enter(self, phase: str) -> None:
+        """Begin a phase."""
+        self.phase = phase
+        self.phase_starts.append((len(self.events), phase))
+
+    def finish(self) -> None:
+        """Record no more: what dies from now on dies with the script."""
+        self._finished = True
+
+    def mark(self, tensors: Iterable[torch.Tensor | None], purpose: str) -> None:
+        """Note what tensors are for, where the phase of their allocation does not tell."""
+        for tensor in tensors:
+            key = self.key_of(tensor) if tensor is not None and on_cuda(tensor) else None
+            if key is not None:
+                self._marked[key] = purpose
+
+    def purposes(self) -> dict[int, str]:
+        """Return what each key was for: parameters, gradients, optimizer, activations or workspace."""
+        by_phase = {"parameters": "parameters", "inputs": "activations", "forward": "activations"}
+        return {key: by_phase.get(phase, "workspace") for key, phase in self.phase_of.items()} | self._marked
+
+    def key_of(self, tensor: torch.Tensor) -> int | None:
+        """Return the key under which the tensor's storage was recorded, or None."""
+        found = self._live.get(tensor.untyped_storage()._cdata)
+        return None if found is None else found.key
+
+    def _key(self, phase: str | None = None) -> int:
+        self._next_key += 1
+        self.phase_of[self._next_key] = self.phase if phase is None else phase
+        return self._next_key
+
+    def _note(self, tensor: torch.Tensor) -> _Live | None:
+        storage = tensor.untyped_storage()
+        address = storage._cdata
+        if address in self._live:
+            return None
+
+        def gone(_: Any) -> None:
+            key = self._live.pop(address).key
+            if not self._finished:
+                self._freed(key)
+
+        live = _Live(self._key(), weakref.ref(storage, gone))
+        self._live[address] = live
+        self.events.append((live.key, storage.nbytes()))
+        return live
+
+    def _borrow(self, request: Request) -> None:
+        key = self._key("workspace")
+        self.borrowed[key] = request.what
+        self.events.append((key, request.n_bytes))
+        self.events.append((key, None))
+
+    def _remember_sum(self, func: Any, args: Any, new: _Live) -> None:
+        self._pending_sum = None
+        if self.phase == "backward" and func in ADDED_IN_PLACE and on_cuda(args[0]):
+            old = self.key_of(args[0])
+            if old is not None:
+                self._pending_sum = (new, old, len(self.events))
+
+    def _freed(self, key: int) -> None:
+        pending, self._pending_sum = self._pending_sum, None
+        if pending is not None and pending[1:] == (key, len(self.events)):
+            # The first operand died as soon as the sum was made: PyTorch would have added in place.
+            self.events.pop()
+            pending[0].key = key
+        else:
+            self.events.append((key, None))

@@ -1,0 +1,124 @@
+"""Recurrent layers as cuDNN runs them: one call, one output, one reserve that backward needs.
+
+PyTorch's meta kernel for `_cudnn_rnn` gives the reserve no size (only cuDNN knows it), so the call is an autograd
+function of our own here. What cuDNN keeps from forward to backward, and what it borrows in each of them, was
+fitted to 34 runs on an H200: the median error of the peak is 7 % for LSTM and plain layers and 3 % for GRU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+KEPT = {"lstm": 6, "gru": 5, "rnn": 2}
+"""Values kept per layer and hidden unit: gates, cell state or candidate, and the output that feeds the next layer."""
+BORROWED = {"lstm": (2.0, 2.7, 1.8), "gru": (4.3, 0.0, 8.0), "rnn": (4.2, 1.2, 3.2)}
+"""Values borrowed per layer and hidden unit, per hidden unit of one layer, and per input value."""
+
+
+class _CudnnRnn(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, kind: str, layers: int, directions: int, batch_first: bool, x: Tensor, *rest: Tensor
+    ) -> tuple[Tensor, ...]:
+        states = rest[: 2 if kind == "lstm" else 1]
+        weights = rest[len(states) :]
+        hidden = states[0].shape[-1]
+        out = x.new_empty((*x.shape[:-1], hidden * directions))
+        final = tuple(torch.empty_like(s) for s in states)
+        reserve = _bytes(x, layers * out.numel() * KEPT[kind])
+        per_layer, once, per_input = BORROWED[kind]
+        ctx.borrowed = int((layers * per_layer + once) * out.numel() + per_input * x.numel())
+        _bytes(x, ctx.borrowed)
+        ctx.save_for_backward(x, out, reserve, *states, *weights)
+        ctx.n_states = len(states)
+        return (out, *final)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        x, _, _, *rest = ctx.saved_tensors
+        states, weights = rest[: ctx.n_states], rest[ctx.n_states :]
+        _bytes(x, ctx.borrowed)
+        grad_x = torch.empty_like(x) if ctx.needs_input_grad[4] else None
+        grad_states = [torch.empty_like(s) for s in states]
+        # cuDNN writes all weight gradients into one buffer; PyTorch hands out views of it.
+        buffer = x.new_empty(sum(w.numel() for w in weights))
+        grad_weights, start = [], 0
+        for weight in weights:
+            grad_weights.append(buffer[start : start + weight.numel()].view(weight.shape))
+            start += weight.numel()
+        return (None, None, None, None, grad_x, *grad_states, *grad_weights)
+
+
+def _bytes(x: Tensor, elements: int) -> Tensor:
+    return torch.empty(elements * x.element_size(), dtype=torch.uint8, device=x.device)
+
+
+def _run(
+    kind: str,
+    x: Tensor,
+    states: tuple[Tensor, ...],
+    params: Any,
+    num_layers: int,
+    dropout: float,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, ...]:
+    if torch.is_autocast_enabled("cuda"):
+        dtype = torch.get_autocast_dtype("cuda")
+        x, states, params = x.to(dtype), tuple(s.to(dtype) for s in states), [p.to(dtype) for p in params]
+    if batch_first:
+        # cuDNN wants time first; PyTorch copies there and back.
+        x = x.transpose(0, 1).contiguous()
+    result: tuple[Tensor, ...] = _CudnnRnn.apply(
+        kind, num_layers, 2 if bidirectional else 1, batch_first, x, *states, *params
+    )
+    out = result[0].transpose(0, 1) if batch_first else result[0]
+    return (out, *result[1:])
+
+
+def lstm(
+    x: Tensor,
+    hx: Any,
+    params: Any,
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, ...]:
+    """torch.lstm."""
+    return _run("lstm", x, tuple(hx), params, num_layers, dropout, bidirectional, batch_first)
+
+
+def gru(
+    x: Tensor,
+    hx: Tensor,
+    params: Any,
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, ...]:
+    """torch.gru."""
+    return _run("gru", x, (hx,), params, num_layers, dropout, bidirectional, batch_first)
+
+
+def rnn(
+    x: Tensor,
+    hx: Tensor,
+    params: Any,
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, ...]:
+    """torch.rnn_tanh and torch.rnn_relu."""
+    return _run("rnn", x, (hx,), params, num_layers, dropout, bidirectional, batch_first)

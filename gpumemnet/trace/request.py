@@ -1,0 +1,21 @@
+"""Memory that a kernel takes beyond its outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Memory that an operator takes for itself.
+
+    Attributes:
+        n_bytes: How much.
+        after_output: Index of the output that is made just before; None for the last one.
+        what: Why, for those who study a trace.
+    """
+
+    n_bytes: int
+    after_output: int | None = None
+    what: Any = None

@@ -1,0 +1,141 @@
+"""One traced training: build, move, run, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gpumemnet.allocator import Event
+from gpumemnet.errors import TraceError
+from gpumemnet.trace.build import move_to_cuda, unfilled
+from gpumemnet.trace.checkpoint import switch_on
+from gpumemnet.trace.convolution import Convolution
+from gpumemnet.trace.device import CUDA, pretended_cuda
+from gpumemnet.trace.inputs import InputSpec
+from gpumemnet.trace.loss import step_for, users_step
+from gpumemnet.trace.recorder import Recorder
+from gpumemnet.trace.step import STEPS, Step, Training, optimizer_of, run
+from gpumemnet.trace.target import Target
+from gpumemnet.trace.workspace import Workspaces
+from gpumemnet.training import TrainingSetup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """A recorded training.
+
+    Attributes:
+        events: Allocations and frees in order.
+        purpose_of: What each key was for: parameters, gradients, optimizer, activations or workspace.
+        phase_starts: (number of events then, phase) where inputs, forward, backward and optimizer begin.
+        borrowed: What each workspace key was for, for those who study a trace.
+        parameters: Number of parameters.
+        family: "cnn", "transformer", "mlp" or "other".
+        warnings: What was assumed.
+    """
+
+    events: tuple[Event, ...]
+    purpose_of: dict[int, str]
+    phase_starts: tuple[tuple[int, str], ...]
+    borrowed: dict[int, Any]
+    parameters: int
+    family: str
+    warnings: tuple[str, ...]
+
+    def uses_cudnn(self) -> bool:
+        """Tell whether a convolution ran."""
+        return any(isinstance(what, Convolution) for what in self.borrowed.values())
+
+    def largest_convolution_bytes(self) -> int:
+        """Return the largest workspace of a convolution; 0 if there is none."""
+        calls = {key for key, what in self.borrowed.items() if isinstance(what, Convolution)}
+        return max(
+            (n_bytes for key, n_bytes in self.events if n_bytes is not None and key in calls), default=0
+        )
+
+
+def record(
+    make: Callable[[], Target],
+    specs: Sequence[InputSpec],
+    setup: TrainingSetup,
+    *,
+    step: Step | None = None,
+    steps: int = STEPS,
+) -> Trace:
+    """Build a model and train it for a few steps on fake tensors.
+
+    Args:
+        make: Builds the model; runs on the CPU with weights left unfilled.
+        specs: The inputs.
+        setup: How it is trained.
+        step: Computes the loss; None for the target's step or loss.
+        steps: How often.
+
+    Raises:
+        TraceError: The model does not run on these inputs.
+    """
+    with unfilled():
+        target = make()
+    recorder = Recorder(Workspaces())
+    warn = recorder.assumptions.warnings.__setitem__
+    if setup.gradient_checkpointing:
+        said = switch_on(target.model)
+        if said is not None:
+            warn(said, None)
+    half = torch.bfloat16 if setup.precision == "bf16" else None
+    family = family_of(target.model)
+    try:
+        with pretended_cuda(), recorder:
+            model = target.model.train()
+            move_to_cuda(model, half)
+            recorder.enter("inputs")
+            batch = {spec.name or str(i): _tensor(spec, half) for i, spec in enumerate(specs)}
+            training = Training(
+                model=model,
+                batch=batch,
+                step=step or _step_of(target, lambda text: warn(text, None)),
+                optimizer=target.optimizer or optimizer_of(setup),
+                setup=setup,
+            )
+            run(training, recorder, steps=steps)
+    except (TraceError, KeyboardInterrupt):
+        raise
+    except Exception as exc:
+        text = " ".join(str(exc).split())[:300]
+        raise TraceError(f"the model does not run on these inputs: {type(exc).__name__}: {text}") from exc
+    return Trace(
+        events=tuple(recorder.events),
+        purpose_of=recorder.purposes(),
+        phase_starts=tuple(recorder.phase_starts),
+        borrowed=recorder.borrowed,
+        parameters=sum(p.numel() for p in target.model.parameters()),
+        family=family,
+        warnings=tuple(recorder.assumptions.warnings),
+    )
+
+
+def _step_of(target: Target, warn: Callable[[str], None]) -> Step:
+    return users_step(target.step) if target.step is not None else step_for(target.loss, warn)
+
+
+def _tensor(spec: InputSpec, half: torch.dtype | None) -> Tensor:
+    dtype = getattr(torch, spec.dtype)
+    if half is not None and dtype == torch.float32:
+        dtype = half
+    return torch.empty(spec.shape, dtype=dtype, device=CUDA)
+
+
+def family_of(model: nn.Module) -> str:
+    """Tell the kind of network from its modules."""
+    kinds = {type(module).__name__.lower() for module in model.modules()}
+    if any("attention" in kind or "attn" in kind for kind in kinds):
+        return "transformer"
+    if any(isinstance(module, nn.modules.conv._ConvNd) for module in model.modules()):
+        return "cnn"
+    if any(isinstance(module, nn.RNNBase | nn.EmbeddingBag) for module in model.modules()):
+        return "other"
+    return "mlp" if any(isinstance(module, nn.Linear) for module in model.modules()) else "other"

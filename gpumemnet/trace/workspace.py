@@ -1,0 +1,79 @@
+"""Memory that CUDA kernels take beyond their outputs: library workspaces, casts and copies inside an operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gpumemnet.trace import convolution, reduction
+from gpumemnet.trace.request import Request
+from gpumemnet.units import MIB
+
+aten = torch.ops.aten
+HOPPER_CUBLAS_BYTES = 32 * MIB
+"""Kept by each cuBLAS handle: 4096 * 8 KiB on compute capability 9.0 (aten/src/ATen/cuda/CublasHandlePool.cpp)."""
+CUBLASLT_BYTES = 1 * MIB
+"""Kept for each cuBLASLt handle; the default of CUBLASLT_WORKSPACE_SIZE (found in every measured run with a bias)."""
+
+GEMMS = frozenset(
+    (
+        aten.mm.default,
+        aten.addmm.default,
+        aten.bmm.default,
+        aten.baddbmm.default,
+        aten.addmv.default,
+        aten.mv.default,
+    )
+)
+REDUCTIONS = {
+    aten.sum.dim_IntList: 1,
+    aten.sum.default: 1,
+    aten.mean.dim: 1,
+    aten.mean.default: 1,
+    aten.linalg_vector_norm.default: 2,
+    aten.amax.default: 1,
+    aten.amin.default: 1,
+}
+"""Reductions by PyTorch's own kernel, with the position of the argument that names the dimensions."""
+
+
+class Workspaces:
+    """Looks up what an operator borrows and what a library keeps."""
+
+    def __init__(self, *, cublas_bytes: int = HOPPER_CUBLAS_BYTES) -> None:
+        self._cublas_bytes = cublas_bytes
+        self._kept: set[tuple[str, str]] = set()
+
+    def kept(self, func: Any, args: Any, phase: str) -> list[int]:
+        """Return what libraries take now and keep: a workspace for each of cuBLAS and cuBLASLt in each thread.
+
+        Backward runs in a thread of its own, which has its own handles and workspaces.
+        """
+        if func not in GEMMS:
+            return []
+        thread = "backward" if phase == "backward" else "main"
+        needed = {"cublas": self._cublas_bytes}
+        if func is aten.addmm.default and _has_epilogue(*args[:3]):
+            # A cuBLASLt handle is a cuBLAS handle with a workspace more.
+            needed["cublaslt"] = CUBLASLT_BYTES
+        new = [library for library in needed if (library, thread) not in self._kept]
+        self._kept.update((library, thread) for library in new)
+        return [needed[library] for library in new]
+
+    def of(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> list[Request]:
+        """Return what the operator allocates and frees again beside its outputs."""
+        if func is aten.convolution.default:
+            return convolution.forward(args, out)
+        if func is aten.convolution_backward.default:
+            return convolution.backward(args, out)
+        if func in REDUCTIONS:
+            dims = args[REDUCTIONS[func]] if len(args) > REDUCTIONS[func] else None
+            n_bytes = reduction.buffer_bytes(args[0], dims) if args[0].device.type == "cuda" else 0
+            return [Request(n_bytes=n_bytes, what="reduction")] if n_bytes else []
+        return []
+
+
+def _has_epilogue(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Tell whether a product with a bias is one cuBLASLt call (addmm_out_cuda_impl in aten/.../cuda/Blas.cpp)."""
+    return bias.dim() == 1 and bias.is_contiguous() and b.shape[0] > 1 and b.shape[1] > 1

@@ -1,0 +1,1 @@
+"""Training of the shipped estimators on our own measurements, one command. Needs the `train` extra."""

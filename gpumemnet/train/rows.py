@@ -1,0 +1,178 @@
+"""Measured runs and their profiles: what every estimator is trained and scored on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpumemnet import features
+from gpumemnet.base import gpu_named
+from gpumemnet.dataset.config import Configuration
+from gpumemnet.dataset.store import appender, read_records
+from gpumemnet.errors import GpuMemNetError
+from gpumemnet.evaluate.scores import Floats
+from gpumemnet.profile import ModelProfile, profile_summary
+from gpumemnet.training import TrainingSetup
+from gpumemnet.units import MIB
+
+GPU = gpu_named("h200")
+WORKERS = 2
+CHUNK = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One measured run seen through one of its summary texts.
+
+    Attributes:
+        run: Number that the texts of one run share.
+        name: Of the run, for people.
+        group: Architecture family and style; folds keep a group together.
+        text_format: "torchinfo", "torchsummary" or "module_repr".
+        profile: From the text.
+        peak_mib: Measured peak of the process, as nvidia-smi shows it.
+        base_mib: Of it, what lies outside PyTorch's allocator.
+        text: The text itself.
+        usual: The optimizer walked the parameters as PyTorch does by default (foreach; alone for Adafactor).
+    """
+
+    run: int
+    name: str
+    group: str
+    text_format: str
+    profile: ModelProfile
+    peak_mib: float
+    base_mib: float
+    usual: bool
+    text: str
+
+
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 of a data file: the name of what was trained on."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def load_rows(path: Path, texts: Path | None = None) -> list[Row]:
+    """Read measured runs and profile their texts, in parallel.
+
+    Args:
+        path: A file of `gpumemnet.dataset`. Runs that did not end well, and texts that cannot be profiled, are left
+            out; an out-of-memory run has no peak.
+        texts: Where texts made from configurations are kept; making them takes a quarter of a second each.
+
+    Returns:
+        One row per run and usable text.
+    """
+    records = [record for record in read_records(path) if record.get("outcome") == "ok"]
+    _add_texts(records, texts)
+    with ProcessPoolExecutor(WORKERS) as pool:
+        found = list(pool.map(_profiles, records, chunksize=CHUNK))
+    return [
+        Row(
+            run=run,
+            name=_name(record),
+            group=f"{record['family']}/{record['style']}",
+            text_format=text_format,
+            profile=profile,
+            peak_mib=record["process_peak_bytes"] / MIB,
+            base_mib=record["base_bytes"] / MIB,
+            usual=_usual(record),
+            text=record["texts"][text_format],
+        )
+        for run, (record, profiles) in enumerate(zip(records, found, strict=True))
+        for text_format, profile in profiles.items()
+    ]
+
+
+def setup_of(record: dict[str, Any]) -> TrainingSetup:
+    """Return what the job's owner would have said about this run."""
+    return TrainingSetup(
+        batch_size=record["batch_size"],
+        seq_len=record["seq_len"],
+        optimizer=record["optimizer"],
+        precision=record["precision"],
+        gradient_checkpointing=record["gradient_checkpointing"],
+    )
+
+
+def texts_of(record: dict[str, Any]) -> dict[str, str]:
+    """Make the summary texts of a record from its configuration."""
+    from gpumemnet.dataset.summaries import texts
+
+    return texts(Configuration.from_json(record))
+
+
+def _add_texts(records: list[dict[str, Any]], store: Path | None) -> None:
+    """Give every record its texts: its own, those in the store, or new ones, which are then stored."""
+    known = {}
+    if store is not None and store.exists():
+        known = {_text_key(each["config"]): each["texts"] for each in read_records(store)}
+    keys = [_text_key(record) for record in records]
+    missing = [
+        (record, key)
+        for record, key in zip(records, keys, strict=True)
+        if "texts" not in record and key not in known
+    ]
+    with ProcessPoolExecutor(WORKERS) as pool:
+        for (record, key), found in zip(
+            missing, pool.map(texts_of, [record for record, _ in missing], chunksize=CHUNK), strict=True
+        ):
+            known[key] = record["texts"] = found
+            if store is not None:
+                appender(store)({"config": Configuration.from_json(record).to_json(), "texts": found})
+    for record, key in zip(records, keys, strict=True):
+        record.setdefault("texts", known.get(key))
+
+
+def _usual(record: dict[str, Any]) -> bool:
+    how, optimizer = record["implementation"], record["optimizer"]
+    if optimizer.startswith("sgd"):
+        return True  # its steps borrow nothing in any way of walking
+    return bool(how in ("default", "forloop" if optimizer == "adafactor" else "foreach"))
+
+
+def _text_key(record: dict[str, Any]) -> str:
+    """Name what a text depends on; not the batch size, which a profile scales by."""
+    return json.dumps(
+        [record[name] for name in ("family", "style", "arch", "seq_len", "index")], sort_keys=True
+    )
+
+
+def _profiles(record: dict[str, Any]) -> dict[str, ModelProfile]:
+    setup = setup_of(record)
+    found = {}
+    for text_format, text in record["texts"].items():
+        try:
+            found[text_format] = profile_summary(text, setup)
+        except GpuMemNetError:
+            continue
+    return found
+
+
+def _name(record: dict[str, Any]) -> str:
+    return f"{record['arch'].get('name', record['style'])}-{record['index']}-{record.get('variant', 0)}"
+
+
+def matrix(rows: Iterable[Row]) -> Floats:
+    """Return the features of all rows, in the order of `features.NAMES`."""
+    return np.array([features.vector(row.profile) for row in rows], float)
+
+
+def folds(groups: list[str], count: int = 10) -> Iterator[NDArray[np.bool_]]:
+    """Yield boolean masks of held-out rows; no group is in two masks, and masks are about equally large."""
+    sizes = [0] * count
+    place: dict[str, int] = {}
+    for group in sorted(set(groups), key=lambda name: (-groups.count(name), name)):
+        place[group] = int(np.argmin(sizes))
+        sizes[place[group]] += groups.count(group)
+    where = np.array([place[group] for group in groups])
+    for number in range(count):
+        yield where == number
