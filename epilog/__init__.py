@@ -1,0 +1,1 @@
+"""Slurm Epilog: release the GPU, find out-of-memory crashes, recover."""

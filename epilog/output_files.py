@@ -1,0 +1,60 @@
+"""Where a job's output is: the names that Slurm makes of patterns.
+
+Source: sbatch(1), "filename pattern", and _fname_format in Slurm's src/api/job_info.c. Slurm 22.05 tells an Epilog
+neither array ids nor the job's name; the job's TaskProlog left them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from slurm_plugin.slurm.hook_env import HookJob
+
+_CODE = re.compile(r"%(\d{0,2})(.)")
+
+
+def expected_outputs(job: HookJob, names: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the absolute paths of stdout and stderr, as far as they can be told.
+
+    Args:
+        job: The job.
+        names: What %x, %A and %a stand for, as far as known.
+    """
+    default = "slurm-%A_%a.out" if "a" in names else "slurm-%j.out"
+    patterns = dict.fromkeys((job.stdout or default, job.stderr or job.stdout or default))
+    paths = (expand(pattern, job, names) for pattern in patterns)
+    return tuple(path for path in paths if path is not None and not path.startswith("/dev/"))
+
+
+def expand(pattern: str, job: HookJob, names: Mapping[str, str]) -> str | None:
+    r"""Return the path that a pattern stands for; None if it needs what is not known here.
+
+    A width pads with zeros (`%5j`), and a backslash anywhere keeps the whole pattern as it is.
+    """
+    known = {
+        "%": "%",
+        "A": str(job.job_id),  # of a job that is no array
+        "b": str(int(names["a"]) % 10) if names.get("a", "").isdigit() else None,
+        "j": str(job.job_id),
+        "J": str(job.job_id),
+        "N": job.node.partition(".")[0],
+        "n": "0",
+        "s": "batch",
+        "t": "0",
+        "u": job.user_name,
+        **names,
+    }
+    if "\\" in pattern:
+        name = pattern.replace("\\", "")
+    else:
+        if any(known.get(match[2]) is None for match in _CODE.finditer(pattern)):
+            return None
+        name = _CODE.sub(lambda match: _padded(known[match[2]] or "", match[1]), pattern)
+    path = PurePosixPath(job.work_dir or "/", name)
+    return str(path) if path.is_absolute() else None
+
+
+def _padded(value: str, width: str) -> str:
+    return value.zfill(min(int(width), 10)) if width and value.isdigit() else value

@@ -1,0 +1,95 @@
+"""Give a job that ran out of GPU memory its next attempt, under the same job id.
+
+Tried on 22.05.8: while the job is COMPLETING, `scontrol requeue`, then one `scontrol update` with everything. A start
+time a few seconds ahead survives the end of completion, one in the past or "now" is replaced by Slurm's own delay of
+two minutes; radd, which hears of the update, clears that.
+"""
+
+from __future__ import annotations
+
+from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.note import Note, format_note
+from slurm_plugin.core.records import Outcome, Recovery
+from slurm_plugin.core.units import shards_for
+from slurm_plugin.core.wire import stamp, with_stamp
+from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl
+from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.versions import Version, requeue_delay_s, whole_gpu_request
+
+START_IN_S = 5
+"""Longer than an Epilog takes, so that it is still ahead when the job has completed."""
+
+MOST_RESTARTS = 20
+"""Put-backs count too; beyond this something is wrong that another run does not mend."""
+
+_ENDING = ("COMPLETING", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY")
+_WAITING = ("COMPLETING", "PENDING")
+
+
+def recover(
+    job: HookJob,
+    recovery: Recovery,
+    outcome: Outcome,
+    settings: PartitionConfig,
+    control: SlurmControl,
+    *,
+    restart: int,
+    key: bytes,
+) -> str:
+    """Requeue the job with its next booking and return a line for the log; repeating it changes nothing.
+
+    Args:
+        job: The job that ended.
+        recovery: Its next attempt.
+        outcome: Why it ended.
+        settings: The partition's settings.
+        control: Slurm.
+        restart: Restart count of the run that ended.
+        key: The cluster's key.
+
+    Raises:
+        SlurmError: Slurm refused or did not answer.
+    """
+    view = control.job(job.job_id)
+    if view is None or not view.batch or not view.requeue:
+        return "not run again: it may not be requeued"
+    if view.restarts >= MOST_RESTARTS:
+        return f"not run again: it has been restarted {view.restarts} times"
+    if view.restarts == restart and view.state in _ENDING:
+        control.requeue(job.job_id)
+    elif view.restarts != restart + 1 or view.state not in _WAITING:
+        return f"not run again: it is {view.state} after {view.restarts} restarts by now"
+    version = control.version()
+    delay_s = requeue_delay_s(version, control.config().get("AuthInfo", ""))
+    control.update(job.job_id, _change(view, recovery, outcome, settings, version, delay_s, key))
+    return f"runs again: {recovery.reason}"
+
+
+def _change(
+    view: JobView,
+    recovery: Recovery,
+    outcome: Outcome,
+    settings: PartitionConfig,
+    version: Version,
+    delay_s: int,
+    key: bytes,
+) -> JobChange:
+    booking = recovery.booking
+    if booking.memory_bytes is None:
+        gres = whole_gpu_request(settings, version)
+    else:
+        gres = f"shard:{shards_for(booking.memory_bytes, settings.shard_bytes)}"
+    note = Note(
+        event="recovered",
+        start_in_s=delay_s,
+        estimate_bytes=booking.estimate_bytes,
+        peak_bytes=outcome.peak_bytes,
+        detail=f"{recovery.reason}: {outcome.evidence}",
+    )
+    return JobChange(
+        gres=gres,
+        comment=with_stamp(view.comment, stamp(booking, user_id=view.user_id, key=key)),
+        admin_comment=format_note(note),
+        priority=settings.recovery_priority if recovery.raise_priority else None,
+        start_in_s=max(START_IN_S, delay_s),
+    )

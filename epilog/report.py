@@ -1,0 +1,112 @@
+"""How a job ended: its output and the monitor's record become an Outcome, and the outcome a line for radd."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import partial
+from pathlib import Path
+
+from epilog.output_files import expected_outputs
+from epilog.tails import Identity, read_tails
+from slurm_plugin.core.clock import Deadline
+from slurm_plugin.core.config import Config
+from slurm_plugin.core.job_folder import JobFolder
+from slurm_plugin.core.note import Event, Note, format_note
+from slurm_plugin.core.records import Booking, Outcome, Reservation
+from slurm_plugin.core.recovery import SHIPPED_PATTERNS, Ending, classify, load_patterns
+from slurm_plugin.monitor.window import JobUsage
+from slurm_plugin.slurm.accounting import write_admin_comment
+from slurm_plugin.slurm.hook_env import HookJob
+
+
+def outcome_of(
+    job: HookJob,
+    config: Config,
+    *,
+    held: Reservation | None,
+    usage: JobUsage | None,
+    deadline: Deadline,
+) -> Outcome:
+    """Return how a job ended; its output is opened only if it failed."""
+    ending = Ending(
+        exit_status=job.exit_status,
+        derived_exit=job.derived_exit,
+        peak_bytes=usage.peak_bytes if usage else None,
+        limit_bytes=held.booked_bytes if held else None,
+    )
+    if not job.exit_status and not job.derived_exit:
+        return classify(ending, (), ())
+    tails = read_tails(
+        JobFolder(Path(config.paths.run), job.job_id).names,
+        partial(expected_outputs, job),
+        owner=Identity(user_id=job.user_id, group_id=job.group_id, user_name=job.user_name),
+        deadline=deadline,
+    )
+    return classify(ending, tails, load_patterns((site_patterns(config), SHIPPED_PATTERNS)))
+
+
+def site_patterns(config: Config) -> Path:
+    """Return where a site may keep patterns of its own."""
+    return Path(config.paths.state) / "oom_patterns.toml"
+
+
+def spool_peak(
+    config: Config,
+    job: HookJob,
+    booking: Booking,
+    outcome: Outcome,
+    usage: JobUsage | None,
+    *,
+    now_s: float,
+) -> None:
+    """Append a line about a job to STATE/peaks.jsonl, the form that radd/history.py reads; asks nobody.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    learned = outcome.kind == "ok" and outcome.peak_bytes is not None and booking.profile_key is not None
+    row = {
+        "time_s": round(now_s, 3),
+        "job": job.job_id,
+        "restart": job.restart,
+        "user": job.user_id,
+        "partition": job.partition,
+        "outcome": outcome.kind,
+        "estimate_bytes": booking.estimate_bytes,
+        "booked_bytes": booking.memory_bytes,
+        "peak_bytes": outcome.peak_bytes,
+        "mean_smact": usage.mean_smact if usage else None,
+        "gpus": list(usage.gpus) if usage else [],
+        **({"profile": booking.profile_key} if learned else {}),  # a run cut short tells no need
+    }
+    path = Path(config.paths.state) / "peaks.jsonl"
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(path, flags, 0o640)
+    try:
+        os.write(handle, json.dumps(row).encode() + b"\n")
+    finally:
+        os.close(handle)
+
+
+def tell_peak(
+    job: HookJob, booking: Booking, outcome: Outcome, *, slurm_conf: Path | None, log: Path
+) -> None:
+    """Write what was estimated and what was seen into the job's AdminComment, where sacct shows it.
+
+    Raises:
+        SlurmError: sacctmgr could not be started.
+    """
+    if outcome.peak_bytes is None:
+        return
+    event: Event = "ended" if outcome.kind == "ok" else "failed"
+    times = booking.recoveries
+    note = Note(
+        event=event,
+        estimate_bytes=booking.estimate_bytes,
+        peak_bytes=outcome.peak_bytes,
+        detail=f"recovered from running out of GPU memory, {times} time{'s' * (times > 1)}" if times else "",
+    )
+    env = {"SLURM_CONF": str(slurm_conf)} if slurm_conf else {}
+    write_admin_comment(job.job_id, format_note(note), env=env, log_path=log / "accounting.log")

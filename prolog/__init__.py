@@ -1,0 +1,1 @@
+"""Slurm Prolog and TaskProlog: place a job on a GPU."""

@@ -1,0 +1,116 @@
+"""Prolog of a GPU node: `python -I -m prolog --config /etc/rad/rad.toml`, as root, in slurmd's environment.
+
+It always ends with status 0, because any other drains the node. A job that must not start here goes back into the
+queue through the controller; a fault of ours leaves the job as Slurm would have run it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from prolog.demand import wanted_by
+from prolog.environment import environment_of
+from prolog.place import Node, place
+from prolog.put_back import may_put_back, put_back
+from slurm_plugin.core.clock import Deadline, SystemClock
+from slurm_plugin.core.config import Config, PartitionConfig, load_config
+from slurm_plugin.core.errors import LedgerError, RadError
+from slurm_plugin.core.exits import Exit
+from slurm_plugin.core.hook_args import config_path
+from slurm_plugin.core.job_folder import JobFolder
+from slurm_plugin.core.ledger_store import LedgerStore, boot_id
+from slurm_plugin.core.log import HookLog
+from slurm_plugin.core.time_budget import HOOK_BUDGET_S, TimeIsUpError, time_budget
+from slurm_plugin.slurm.conf_files import devices_confined, find_slurm_conf
+from slurm_plugin.slurm.control import SlurmControl
+from slurm_plugin.slurm.hook_env import HookJob
+
+SLURM_ANSWER_S = 2.0
+"""Of the hook's five seconds, for one question to a controller that should answer in milliseconds."""
+
+RELEASE_S = 0.5
+"""For the lock, once the hook has failed already."""
+
+
+def main() -> int:
+    """Run the hook."""
+    try:
+        job = HookJob.from_env(os.environ)
+        if job.seats:
+            config = load_config(config_path(sys.argv))
+            if config.mode != "off" and config.features.placement:
+                _run(job, config)
+    except Exception as exc:  # noqa: BLE001 - whatever it is, the node must not be drained for it
+        print(f"rad prolog: {exc}", file=sys.stderr)
+    return Exit.OK
+
+
+def _run(job: HookJob, config: Config) -> None:
+    node = _node(config)
+    log = HookLog(config.paths.log, "prolog", job_id=job.job_id, clock=node.clock)
+    settings = config.partition(job.partition) or config.partition_defaults
+    try:
+        with time_budget(HOOK_BUDGET_S):
+            _start(node, job, settings, log)
+    except (LedgerError, TimeIsUpError) as exc:
+        _give_up(node, job, log, exc)
+        if config.mode == "enforce" and may_put_back(job):
+            log.write(put_back(node, job, f"its GPU could not be reserved ({exc})", refuse=False))
+    except Exception as exc:  # noqa: BLE001 - a bug of ours must not keep the job from running
+        _give_up(node, job, log, exc)
+
+
+def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) -> None:
+    """Place the job and leave its environment, or put it back."""
+    wanted = wanted_by(job, node.config, settings, node.slurm)
+    if wanted.demand is None:
+        log.write("left alone: MIG")
+        return
+    placed = place(node, job, wanted.demand, settings)
+    choice = (
+        f"{wanted.source} {wanted.demand.kind}: {' '.join(placed.placement.gpus)} {placed.placement.reason}"
+    )
+    if node.config.mode == "observe":
+        log.write(f"would place {choice}")
+    elif placed.reservation is None:
+        log.write(put_back(node, job, placed.placement.reason, refuse=True))
+    else:
+        variables = environment_of(node, job, placed, settings, log)
+        JobFolder(node.run, job.job_id).write_environment(variables)
+        log.write(f"placed {choice}")
+
+
+def _give_up(node: Node, job: HookJob, log: HookLog, exc: Exception) -> None:
+    """Leave the job as Slurm would have run it."""
+    kind = "" if isinstance(exc, RadError | OSError) else f"{type(exc).__name__}: "
+    log.write(f"left alone: {kind}{exc}")
+    try:
+        JobFolder(node.run, job.job_id).remove()
+        node.store.release(job.job_id, restart=job.restart, deadline=Deadline(node.clock, RELEASE_S))
+    except (RadError, OSError) as second:
+        log.write(f"not released: {second}")
+
+
+def _node(config: Config) -> Node:
+    clock = SystemClock()
+    slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
+
+    def slurm() -> SlurmControl:
+        from slurm_plugin.slurm.commands import SlurmCommands  # an ordinary job is placed without it
+
+        return SlurmCommands(slurm_conf=str(slurm_conf or ""), timeout_s=SLURM_ANSWER_S)
+
+    return Node(
+        config=config,
+        clock=clock,
+        store=LedgerStore(Path(config.paths.run), clock=clock, boot_id=boot_id()),
+        slurm=slurm,
+        slurm_conf=os.environ.get("SLURM_CONF"),
+        confined=devices_confined(slurm_conf),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

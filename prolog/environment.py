@@ -1,0 +1,68 @@
+"""What a placed job finds in its environment."""
+
+from __future__ import annotations
+
+from prolog.place import Node, Placed
+from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.errors import MpsError
+from slurm_plugin.core.log import HookLog
+from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.units import to_mib
+from slurm_plugin.slurm.hook_env import HookJob
+
+
+def environment_of(
+    node: Node, job: HookJob, placed: Placed, settings: PartitionConfig, log: HookLog
+) -> dict[str, str]:
+    """Return the variables of every task of a placed job; MPS is started on the way where it is wanted.
+
+    RAD_* are for the user's information, and for us to rebuild a lost ledger from.
+    """
+    held = placed.reservation
+    if held is None:
+        return {}
+    variables = {
+        "CUDA_VISIBLE_DEVICES": ",".join(held.gpus),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "RAD_KIND": held.kind,
+        "RAD_BOOKED_MIB": str(to_mib(held.booked_bytes)),
+        "RAD_SEATS": ",".join(str(seat) for seat in held.seats),
+        "RAD_CONFINED": "1" if node.confined else "0",
+        "RAD_RESTART": str(held.restart),
+        "RAD_PLACEMENT": placed.placement.reason,
+    }
+    if held.estimate_bytes is not None:
+        variables["RAD_ESTIMATE_MIB"] = str(to_mib(held.estimate_bytes))
+    if held.kind == "shared" and settings.sharing == "mps":
+        variables |= _mps(node, job, placed, held, settings, log)
+    return variables
+
+
+def _mps(
+    node: Node,
+    job: HookJob,
+    placed: Placed,
+    held: Reservation,
+    settings: PartitionConfig,
+    log: HookLog,
+) -> dict[str, str]:
+    cap_bytes = held.booked_bytes if settings.memory_cap else None
+    if node.config.telemetry.source == "simulated":
+        return {} if cap_bytes is None else {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={to_mib(cap_bytes)}M"}
+    if not node.config.features.mps or placed.reading is None:
+        return {}
+    from slurm_plugin.mps import Mps
+
+    try:
+        return Mps(node.run, clock=node.clock).acquire(
+            gpu=held.gpus[0],
+            user_id=job.user_id,
+            group_id=job.group_id,
+            job_id=job.job_id,
+            cap_bytes=cap_bytes,
+            gpu_bytes=placed.reading.usable_bytes,
+            thread_percentage=settings.mps_thread_percentage,
+        )
+    except MpsError as exc:
+        log.write(f"runs without MPS: {exc}")
+        return {}

@@ -1,0 +1,56 @@
+"""Return a job to the queue because nothing that it may use is free now; no recovery is counted.
+
+Tried on 22.05.8: `scontrol requeue` from the Prolog ends the launch before any task starts, drains nothing, and a
+start time set right after it is kept, with the job's priority.
+"""
+
+from __future__ import annotations
+
+from prolog.place import Node
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.job_folder import JobFolder
+from slurm_plugin.core.note import Note, format_note
+from slurm_plugin.slurm.control import JobChange
+from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.versions import requeue_delay_s
+
+FIRST_DELAY_S = 10
+LONGEST_DELAY_S = 160
+"""Until the next try, doubled each time: long enough for neighbours' epilogs, short beside a training."""
+
+MOST_FOR_FAULTS = 3
+"""A fault of ours puts a job back so often at most; then the job runs as Slurm would have run it."""
+
+
+def may_put_back(job: HookJob) -> bool:
+    """Return whether a fault of ours may still delay this job."""
+    return job.restart < MOST_FOR_FAULTS
+
+
+def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool) -> str:
+    """Put the job back and return a line for the log.
+
+    Args:
+        node: This node.
+        job: The job.
+        reason: Why.
+        refuse: Whether the job must not start here even if Slurm does not take it back (a job that is not batch, or
+            one submitted with --no-requeue): it would break another job's exclusive GPU or booked memory.
+    """
+    if refuse:
+        folder = JobFolder(node.run, job.job_id)
+        folder.create(user_id=job.user_id, group_id=job.group_id)
+        folder.refuse(reason)
+    slurm = node.slurm()
+    try:
+        slurm.requeue(job.job_id)
+    except SlurmError as exc:
+        return f"not put back: {reason}; {exc}"
+    try:
+        least_s = requeue_delay_s(slurm.version(), slurm.config().get("AuthInfo", ""))
+        delay_s = max(least_s, min(LONGEST_DELAY_S, FIRST_DELAY_S << min(job.restart, 10)))
+        note = Note(event="put-back", start_in_s=delay_s, detail=reason)
+        slurm.update(job.job_id, JobChange(start_in_s=delay_s, admin_comment=format_note(note)))
+    except SlurmError as exc:
+        return f"put back with Slurm's own delay: {reason}; {exc}"
+    return f"put back: {reason}"

@@ -1,0 +1,90 @@
+"""TaskProlog: `python -I -m prolog.task_prolog --config /etc/rad/rad.toml`, as the job's user, before each task.
+
+Slurm reads what it prints: `export NAME=value` sets a variable of the task, `print TEXT` goes to the task's output.
+A non-zero status cancels the task; that happens only if the Prolog put the job back. Any fault of ours is silent.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from slurm_plugin.core.config import load_config
+from slurm_plugin.core.exits import Exit
+from slurm_plugin.core.gres import GPU_ENVIRONMENT
+from slurm_plugin.core.hook_args import config_path
+from slurm_plugin.core.job_folder import JobFolder
+
+PATTERNS = {"x": "SLURM_JOB_NAME", "A": "SLURM_ARRAY_JOB_ID", "a": "SLURM_ARRAY_TASK_ID"}
+"""Patterns of output paths and the variables that hold what they stand for (sbatch(1), "filename pattern")."""
+
+
+def main() -> int:
+    """Run the hook."""
+    try:
+        for name in blank_variables(os.environ):
+            print(f"unset {name}")
+        job_id = os.environ.get("SLURM_JOB_ID", "")
+        if not job_id.isdigit() or not os.environ.get(
+            "SLURM_JOB_GPUS", os.environ.get("CUDA_VISIBLE_DEVICES")
+        ):
+            return Exit.OK
+        folder = JobFolder(Path(load_config(config_path(sys.argv)).paths.run), int(job_id))
+        refusal = folder.refusal()
+        if refusal is not None:
+            print(f"print RAD: this job must not start on {os.uname().nodename} now: {refusal}")
+            return Exit.EXPECTED_ERROR
+        variables = folder.environment()
+        if variables:
+            for name, value in task_variables(variables, os.environ).items():
+                print(f"export {name}={value}")
+            record_names(folder.names, os.environ)
+    except Exception:  # noqa: BLE001 - the task must start whatever happens here
+        return Exit.OK
+    return Exit.OK
+
+
+def task_variables(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of one task: those of its job, with the GPUs that Slurm gave this step or task alone.
+
+    Slurm's CUDA_VISIBLE_DEVICES counts the node's GPUs. Where cgroups confine devices it counts what this very task
+    can reach (seen on 22.05: 0 for each of two tasks with a GPU each, and SLURM_STEP_GPUS does not tell them apart), so
+    a task with fewer GPUs than its job keeps Slurm's own value.
+
+    >>> task_variables({"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b", "RAD_SEATS": "2,3"}, {"CUDA_VISIBLE_DEVICES": "3"})
+    {'CUDA_VISIBLE_DEVICES': 'GPU-b', 'RAD_SEATS': '2,3'}
+    """
+    gpus = job.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    seats = job.get("RAD_SEATS", "").split(",")
+    own = task.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    if job.get("RAD_CONFINED") == "1" and len(own) < len(gpus):
+        return {name: value for name, value in job.items() if name != "CUDA_VISIBLE_DEVICES"}
+    if job.get("RAD_CONFINED") == "1" or len(seats) != len(gpus) or not set(own) <= set(seats):
+        return dict(job)
+    chosen = [gpu for seat, gpu in zip(seats, gpus, strict=True) if seat in own]
+    return {**job, "CUDA_VISIBLE_DEVICES": ",".join(chosen)}
+
+
+def blank_variables(task: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the variables that job_submit could only blank, and that an srun of the job would refuse as blank.
+
+    >>> blank_variables({"SLURM_MEM_PER_GPU": "", "SLURM_GPUS": "1"})
+    ('SLURM_MEM_PER_GPU',)
+    """
+    return tuple(name for name in GPU_ENVIRONMENT if task.get(name) == "")
+
+
+def record_names(path: Path, task: Mapping[str, str]) -> None:
+    """Note what patterns in output paths stand for, for the Epilog to look there for the words of an OOM.
+
+    Slurm 22.05 tells an Epilog neither a job's name nor its array ids. The paths themselves cannot be had: the
+    descriptors of a slurmstepd that became the user are closed to that user (proc(5), /proc/PID/fd).
+    """
+    lines = [f"{code}={task[name]}\n" for code, name in PATTERNS.items() if "\n" not in task.get(name, "\n")]
+    path.write_text("".join(lines), encoding="utf-8", errors="surrogateescape")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
