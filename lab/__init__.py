@@ -1,0 +1,1 @@
+"""A private Slurm with simulated GPUs, for demo and tests; never installed, run from the checkout."""

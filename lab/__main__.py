@@ -1,0 +1,183 @@
+"""`python3 -m lab up | down | status | exec | logs | setup`: a private Slurm of the checkout."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from lab.cluster import Cluster
+from lab.daemons import LabError
+from lab.demo import Demo
+from lab.install import TRAIN, install_package, install_slurm, why_no_slurm
+from lab.place import ClusterSpec, NodeSpec, Place, home_of
+from slurm_plugin.core.errors import CommandError, RadError
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+LOG_LINES = 40
+TYPED = ("slurm_plugin", "gpumemnet", "prolog", "epilog", "lab")
+TRAIN_TESTS = ("tests/unit/gpumemnet_trace", "tests/unit/gpumemnet_train", "tests/unit/dataset")
+OUTPUT_SHOWN = 4000
+"""Characters of a failed command's output that help to see why."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    options = _parser().parse_args(argv)
+    home, line = home_of(CHECKOUT)
+    if line is not None:
+        print(line, file=sys.stderr)
+    place = Place(root=home / options.name, venv=home / "venv")
+    cluster = Cluster(place, checkout=CHECKOUT)
+    command: Callable[[Cluster, argparse.Namespace], int] = options.command
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # so that what was started is stopped on the way out
+    try:
+        return command(cluster, options)
+    except CommandError as exc:
+        print(f"{exc.output[-OUTPUT_SHOWN:]}\nlab: {exc}", file=sys.stderr)
+        return 1
+    except RadError as exc:
+        print(f"lab: {exc}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m lab", description="A private Slurm with simulated GPUs."
+    )
+    parser.add_argument("--name", default="lab", help="which cluster; several can run side by side")
+    commands = parser.add_subparsers(required=True)
+    setup = commands.add_parser("setup", help="install Slurm, where it is missing, and the package")
+    setup.set_defaults(command=_setup)
+    up = commands.add_parser("up", help="start")
+    up.add_argument(
+        "--node",
+        action="append",
+        metavar="NAME:MIB,MIB,...",
+        help="a node and the memory of each of its GPUs, for example n1:40960,40960; may be repeated",
+    )
+    up.set_defaults(command=_up)
+    commands.add_parser("down", help="stop").set_defaults(command=_down)
+    commands.add_parser("status", help="what runs").set_defaults(command=_status)
+    commands.add_parser("logs", help="the end of every log").set_defaults(command=_logs)
+    run = commands.add_parser("exec", help="run a command on the cluster: exec -- squeue")
+    run.add_argument("argv", nargs="+")
+    run.set_defaults(command=_exec)
+    commands.add_parser("demo", help="set up, then run the demo").set_defaults(command=_demo)
+    test = commands.add_parser("test", help="set up, then run every test tier that this machine can run")
+    test.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
+    test.set_defaults(command=_test)
+    train = commands.add_parser("test-train", help="set up with torch, then run the tests that need it")
+    train.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
+    train.set_defaults(command=_test_train)
+    commands.add_parser("lint", help="set up, then check style, formatting and types").set_defaults(
+        command=_lint
+    )
+    commands.add_parser("clean", help="stop what runs and remove all that was made").set_defaults(
+        command=_clean
+    )
+    return parser
+
+
+def _setup(cluster: Cluster, options: argparse.Namespace) -> int:
+    install_slurm(os.environ)
+    install_package(CHECKOUT, cluster.place.venv, environment=os.environ)
+    if (reason := why_no_slurm()) is not None:
+        print(reason, file=sys.stderr)
+    return 0
+
+
+def _up(cluster: Cluster, options: argparse.Namespace) -> int:
+    if (reason := why_no_slurm()) is not None:
+        raise LabError(reason)
+    cluster.up(ClusterSpec(nodes=tuple(map(_node, options.node))) if options.node else ClusterSpec())
+    print(cluster.status())
+    exports = shlex.join(["export", *(f"{name}={value}" for name, value in cluster.env().items())])
+    print(f"use it with: python3 -m lab --name {options.name} exec -- bash\nor: {exports}")
+    return 0
+
+
+def _node(text: str) -> NodeSpec:
+    name, _, sizes = text.partition(":")
+    try:
+        return NodeSpec(name=name, gpu_mib=tuple(map(int, sizes.split(","))))
+    except ValueError:
+        raise LabError(f"--node {text}: write it like n1:40960,40960") from None
+
+
+def _down(cluster: Cluster, options: argparse.Namespace) -> int:
+    cluster.down()
+    return 0
+
+
+def _status(cluster: Cluster, options: argparse.Namespace) -> int:
+    print(cluster.status())
+    return 0
+
+
+def _logs(cluster: Cluster, options: argparse.Namespace) -> int:
+    print(cluster.logs(LOG_LINES))
+    return 0
+
+
+def _exec(cluster: Cluster, options: argparse.Namespace) -> int:
+    os.execvpe(options.argv[0], options.argv, {**os.environ, **cluster.env()})
+
+
+def _demo(cluster: Cluster, options: argparse.Namespace) -> int:
+    install_slurm(os.environ)
+    if (reason := why_no_slurm()) is not None:
+        raise LabError(f"the demo cannot run: {reason}")
+    install_package(CHECKOUT, cluster.place.venv, environment=os.environ)
+    return 0 if Demo(cluster, checkout=CHECKOUT, say=lambda line: print(line, flush=True)).run() else 1
+
+
+def _test(cluster: Cluster, options: argparse.Namespace) -> int:
+    _setup(cluster, options)
+    tiers = "not gpu" if why_no_slurm() is None else "not gpu and not cluster"
+    python = str(cluster.place.venv / "bin" / "python")
+    return _show([python, "-Im", "pytest", "--ignore=tests/gpu", "-m", tiers, *options.pytest])
+
+
+def _test_train(cluster: Cluster, options: argparse.Namespace) -> int:
+    folder = _train_environment(cluster)
+    return _show([str(folder / "python"), "-Im", "pytest", *TRAIN_TESTS, *options.pytest])
+
+
+def _lint(cluster: Cluster, options: argparse.Namespace) -> int:
+    folder = _train_environment(cluster)
+    checks = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy", *TYPED])
+    statuses = [_show([str(folder / name), *arguments]) for name, *arguments in checks]
+    return int(any(statuses))
+
+
+def _train_environment(cluster: Cluster) -> Path:
+    """Install the package with what trains models, for types and tests, and return the folder of its programs."""
+    venv = cluster.place.root.parent / "venv-train"
+    install_package(CHECKOUT, venv, kind=TRAIN, environment=os.environ)
+    return venv / "bin"
+
+
+def _show(argv: Sequence[str]) -> int:
+    """Run a program on this terminal and return its exit status."""
+    print("$", shlex.join(argv), flush=True)
+    return os.spawnve(os.P_WAIT, argv[0], list(argv), os.environ)
+
+
+def _clean(cluster: Cluster, options: argparse.Namespace) -> int:
+    home = cluster.place.root.parent
+    for saved in home.glob("*/cluster.json"):
+        Cluster(Place(root=saved.parent, venv=cluster.place.venv), checkout=CHECKOUT).down()
+    shutil.rmtree(home, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

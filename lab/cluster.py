@@ -1,0 +1,335 @@
+"""A private Slurm with simulated GPUs: start, use, stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import secrets
+import shutil
+import signal
+import socket
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lab import config
+from lab.daemons import Daemons, LabError, kill_leftovers, wait_until
+from lab.place import ClusterSpec, NodeSpec, Place
+from slurm_plugin.core.clock import Clock, SystemClock
+from slurm_plugin.core.errors import CommandError
+from slurm_plugin.core.shell import SYSTEM_PATH, find_program, run
+from slurm_plugin.monitor.simulated import SimulatedGpus
+
+HOOKS = ("prolog.sh", "task_prolog.sh", "epilog.sh")
+SIMULATED_DEVICE_MAJOR = 240
+"""From the range that Linux keeps for local use (admin-guide/devices.txt), so no real device is behind it."""
+
+
+class Cluster:
+    """One private cluster."""
+
+    def __init__(self, place: Place, *, checkout: Path, clock: Clock | None = None) -> None:
+        self.place = place
+        self.clock = clock or SystemClock()
+        self.daemons = Daemons(place, self.clock)
+        self._checkout = checkout
+
+    # --- starting -------------------------------------------------------------------------------------------------
+
+    def up(self, spec: ClusterSpec) -> None:
+        """Start the cluster and return when every node takes jobs.
+
+        Raises:
+            LabError: Something did not start; the text names the log to read.
+        """
+        if os.geteuid() != 0:
+            raise LabError("a private Slurm needs root: munged, slurmctld and jobs run as users of their own")
+        self.down()
+        site = self._site(spec)
+        self._write(spec, site)
+        self.place.save(spec, site.ports)
+        try:
+            self._start(spec, site)
+        except (LabError, CommandError) as exc:
+            raise LabError(f"{exc}; the logs are in {self.place.log}") from exc
+
+    def _site(self, spec: ClusterSpec) -> config.Site:
+        match = re.search(r"(\d+)\.(\d+)", run(["slurmctld", "-V"], timeout_s=10))
+        if match is None:
+            raise LabError("slurmctld -V names no version")
+        names = ["slurmctld", *(node.name for node in spec.nodes)]
+        return config.Site(
+            host=socket.gethostname().partition(".")[0],
+            slurm_user="slurm" if _is_user("slurm") else "root",
+            slurm_version=(int(match[1]), int(match[2])),
+            ports=dict(zip(names, _free_ports(len(names)), strict=True)),
+        )
+
+    def _write(self, spec: ClusterSpec, site: config.Site) -> None:
+        place = self.place
+        shutil.rmtree(place.root, ignore_errors=True)
+        owner = pwd.getpwnam(site.slurm_user)
+        for folder in (
+            place.etc,
+            place.run,
+            place.log,
+            place.root / "state",
+            place.root / "spool" / "slurmctld",
+        ):
+            folder.mkdir(parents=True)
+            os.chown(folder, owner.pw_uid, owner.pw_gid)
+        for node in spec.nodes:
+            (place.run / node.name).mkdir()
+            (place.root / "spool" / node.name).mkdir()
+            SimulatedGpus.create(place.gpus(node.name), config.cards_of(node))
+            _make_devices(place.root / "dev" / node.name, len(node.gpu_mib))
+            (place.etc / f"rad.{node.name}.toml").write_text(config.rad_toml(spec, place, node=node))
+        place.slurm_conf.write_text(config.slurm_conf(spec, place, site))
+        (place.etc / "gres.conf").write_text(config.gres_conf(spec, place))
+        (place.etc / "rad.toml").write_text(config.rad_toml(spec, place, node=None))
+        (place.etc / "cgroup.conf").write_text(config.cgroup_conf(spec, site))
+        for name in HOOKS:
+            _write_program(place.etc / name, config.hook(name, place))
+        _write_secret(place.etc / "key", secrets.token_bytes(32), site.slurm_user)
+        _write_secret(place.etc / "munge.key", secrets.token_bytes(128), _munge_user())
+        self._write_lua(owner.pw_uid)
+
+    def _write_lua(self, slurm_uid: int) -> None:
+        """Lay out the shims as an admin would: Slurm's two files beside slurm.conf, our modules in a folder."""
+        source = next(self.place.venv.glob("lib/python3*/site-packages/slurm_plugin/lua"))
+        folder = self.place.etc / "rad"
+        folder.mkdir()
+        for path in source.glob("*.lua"):
+            shutil.copy(path, self.place.etc if path.name in config.STAND_IN_LUA else folder)
+        (folder / "rad_settings.lua").write_text(config.lua_settings(self.place, slurm_uid))
+
+    def _start(self, spec: ClusterSpec, site: config.Site) -> None:
+        place = self.place
+        munge = _munge_user()
+        folder = place.munge_socket.parent
+        folder.mkdir()
+        os.chown(folder, pwd.getpwnam(munge).pw_uid, -1)
+        files = {"socket": place.munge_socket, "key-file": place.etc / "munge.key"}
+        files |= {f"{name}-file": folder / f"munged.{name}" for name in ("pid", "log", "seed")}
+        options = [f"--{name}={path}" for name, path in files.items()]
+        self.daemons.start(
+            "munged", ["munged", "--foreground", "--force", *options], env=self.env(), user=munge
+        )
+        self.wait("munged listens", place.munge_socket.is_socket, 10)
+        self.start_radd()
+        self.daemons.start("slurmctld", ["slurmctld", "-D", "-f", str(place.slurm_conf)], env=self.env())
+        for node in spec.nodes:
+            self.start_node(node)
+            self._start_monitor(node)
+        self.wait("slurmctld answers", self._answers, 20)
+        self.wait("nodes idle", lambda: self._idle() == {node.name for node in spec.nodes}, 20)
+
+    def start_node(self, node: NodeSpec) -> None:
+        """Start the slurmd of one node."""
+        argv = ["slurmd", "-D", "-f", str(self.place.slurm_conf), "-N", node.name]
+        self.daemons.start(f"slurmd-{node.name}", argv, env=self.env())
+
+    def start_radd(self) -> None:
+        """Start radd as the user that slurmctld runs as, and wait until it answers."""
+        argv = [f"{self.place.venv}/bin/radd", "--config", str(self.place.etc / "rad.toml")]
+        self.daemons.start("radd", argv, env=self.env(), user="slurm" if _is_user("slurm") else "root")
+        self.wait("radd listens", self.radd_answers, 20)
+
+    def restart_radd(self) -> None:
+        """Stop radd if it runs, start it, and let the shim ask it at once."""
+        self.daemons.signal("radd", signal.SIGCONT)
+        self.daemons.stop("radd")
+        self.start_radd()
+        self.reset_breaker()
+
+    def radd_answers(self) -> bool:
+        """Return whether radd answers a ping."""
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(1)
+                connection.connect(str(self.place.run / "radd.sock"))
+                connection.sendall(b'{"op":"ping"}\n')
+                return b"pong" in connection.recv(100)
+        except OSError:
+            return False
+
+    def reset_breaker(self) -> None:
+        """Make slurmctld load job_submit.lua afresh, as a change of the file does; it then forgets radd's failures."""
+        path = self.place.etc / "job_submit.lua"
+        stat_before = path.stat()
+        os.utime(path, (stat_before.st_atime, stat_before.st_mtime + 1))
+
+    def _start_monitor(self, node: NodeSpec) -> None:
+        argv = [
+            f"{self.place.venv}/bin/rad-monitor",
+            "--config",
+            str(self.place.etc / f"rad.{node.name}.toml"),
+        ]
+        self.daemons.start(f"monitor-{node.name}", argv, env=self.env())
+
+    def _answers(self) -> bool:
+        try:
+            return "UP" in self.slurm("scontrol", "ping")
+        except CommandError:
+            return False
+
+    def _idle(self) -> set[str]:
+        try:
+            rows = [
+                row.split()
+                for row in self.slurm("sinfo", "-h", "-N", "-p", "gpu", "-o", "%N %T").splitlines()
+            ]
+        except CommandError:
+            return set()
+        return {name for name, state in rows if state == "idle"}
+
+    def wait(self, what: str, condition: Callable[[], bool], timeout_s: float) -> None:
+        """Return as soon as a condition holds; LabError if it does not in time."""
+        wait_until(what, condition, timeout_s=timeout_s, clock=self.clock)
+
+    # --- using ----------------------------------------------------------------------------------------------------
+
+    def env(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the environment in which Slurm's commands reach this cluster and fake trainings find their GPUs."""
+        path = ":".join((f"{self.place.venv}/bin", *SYSTEM_PATH))
+        base = {"PATH": path, "LC_ALL": "C.UTF-8", "SLURM_CONF": str(self.place.slurm_conf)}
+        return base | {"RAD_SIMULATED_GPUS": str(self.place.root / "gpus")} | dict(extra or {})
+
+    def slurm(
+        self,
+        *argv: str,
+        user: str | None = None,
+        stdin: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = 30.0,
+    ) -> str:
+        """Run a command on the cluster and return what it printed.
+
+        Args:
+            argv: For example "sbatch", "job.sh".
+            user: The user to run it as; None for root.
+            stdin: Text for its standard input.
+            env: Variables to add.
+            timeout_s: When to give up.
+
+        Raises:
+            CommandError: It failed.
+        """
+        command = ("runuser", "-u", user, "--", find_program(argv[0]), *argv[1:]) if user else argv
+        return run(command, timeout_s=timeout_s, env=self.env(env), stdin=stdin)
+
+    def status(self) -> str:
+        """Return what runs, for a person."""
+        running = self.daemons.running()
+        if not running:
+            return f"{self.place.root}: nothing runs"
+        lines = [f"{name:<16} pid {pid}" for name, pid in running.items()]
+        return "\n".join([*lines, self.slurm("sinfo", "-N", "-O", "NodeList,StateLong,Gres:30,GresUsed:50")])
+
+    def reservations(self, node: str) -> list[dict[str, Any]]:
+        """Return what jobs hold of a node's GPUs, as its ledger says."""
+        try:
+            rows: list[dict[str, Any]] = json.loads((self.place.run / node / "ledger.json").read_text())[
+                "reservations"
+            ]
+        except OSError:
+            return []
+        return rows
+
+    def set_rad(self, key: str, value: str, *, restart: bool = True) -> None:
+        """Set a key in every rad.toml of the cluster, where the template has it, and have radd read it."""
+        for path in self.place.etc.glob("rad*.toml"):
+            text, count = re.subn(rf"(?m)^#?{key} = .*$", f"{key} = {value}", path.read_text(), count=1)
+            if not count:
+                raise LabError(f"{path} has no {key}")
+            path.write_text(text)
+        if restart:
+            self.restart_radd()
+
+    @contextmanager
+    def changed_rad_toml(self) -> Iterator[None]:
+        """Put every rad.toml back at the end."""
+        before = {path: path.read_text() for path in self.place.etc.glob("rad*.toml")}
+        try:
+            yield
+        finally:
+            for path, text in before.items():
+                path.write_text(text)
+            self.restart_radd()
+
+    def logs(self, lines: int) -> str:
+        """Return the last lines of every log."""
+        parts = []
+        for path in sorted([*self.place.log.glob("*"), *(self.place.run / "munge").glob("*.log")]):
+            tail = path.read_text(errors="replace").splitlines()[-lines:]
+            parts += [f"==> {path.name} <==", *tail] if tail else []
+        return "\n".join(parts)
+
+    # --- stopping -------------------------------------------------------------------------------------------------
+
+    def down(self) -> None:
+        """Stop everything that was started here; the logs stay. Safe to repeat."""
+        if self.daemons.pid("slurmctld") is not None:
+            self.cancel_jobs()
+        for name in sorted(self.daemons.running(), reverse=True):  # slurmd, slurmctld, radd, munged
+            self.daemons.stop(name)
+        kill_leftovers(self.place.slurm_conf)
+
+    def cancel_jobs(self) -> None:
+        """End every job and wait until it is gone; a controller that does not answer is left alone."""
+        try:
+            jobs = self.slurm("squeue", "-h", "-o", "%A", timeout_s=5).split()
+            if jobs:
+                self.slurm("scancel", "--full", *sorted(set(jobs)), timeout_s=5)
+                self.wait("jobs end", lambda: not self.slurm("squeue", "-h"), 10)
+        except (CommandError, LabError):
+            return
+
+
+def _is_user(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _munge_user() -> str:
+    return "munge" if _is_user("munge") else "root"
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on, all different."""
+    sockets = [socket.create_server(("", 0)) for _ in range(count)]
+    try:
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _make_devices(folder: Path, count: int) -> None:
+    """Make the device files that gres.conf names; plain files where device nodes may not be made."""
+    folder.mkdir(parents=True)
+    for index in range(count):
+        path = folder / f"gpu{index}"
+        try:
+            os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(SIMULATED_DEVICE_MAJOR, index))
+        except PermissionError:
+            path.touch()
+
+
+def _write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def _write_secret(path: Path, data: bytes, user: str) -> None:
+    path.touch(mode=0o600)
+    path.write_bytes(data)
+    os.chown(path, pwd.getpwnam(user).pw_uid, pwd.getpwnam(user).pw_gid)
+    path.chmod(0o600)

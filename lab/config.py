@@ -1,0 +1,203 @@
+"""The texts of a private cluster's configuration.
+
+What an admin would install is rendered from gres_conf/, so that the templates are tried with every run; only what
+makes the cluster private (ports, folders, a machine that pretends to be larger) is written here.
+"""
+
+from __future__ import annotations
+
+import string
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lab.place import ClusterSpec, NodeSpec, Place
+from slurm_plugin.admin.templates import render, templates_folder
+from slurm_plugin.core.units import from_mib
+from slurm_plugin.monitor.simulated import Card
+from slurm_plugin.slurm.versions import traits
+
+RESERVED_MIB = 600
+"""What the driver keeps of a card: 615 MiB were read on an H200 (driver 580)."""
+
+SHARD_MIB = 1024
+
+CRED_EXPIRE_S = 15
+"""Three times the Prolog's time limit. Slurm 22.05 must be given this time before a requeued job may return to its
+node, and its default of 120 s is long for somebody who watches."""
+
+_SLURM_CONF = """\
+ClusterName=$name
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$ctld_port
+AuthType=auth/munge
+AuthInfo=socket=$munge_socket$cred_expire
+SlurmUser=$slurm_user
+SlurmdUser=root
+StateSaveLocation=$root/spool/slurmctld
+SlurmdSpoolDir=$root/spool/%n
+SlurmctldPidFile=$run/slurmctld.own.pid
+SlurmdPidFile=$run/slurmd-%n.own.pid
+SlurmctldLogFile=$log/slurmctld.log
+SlurmdLogFile=$log/slurmd-%n.log
+SlurmctldDebug=verbose
+SlurmdDebug=verbose
+MailProg=/bin/true
+ReturnToService=2
+
+# No systemd is asked of the machine, cgroups only to confine devices; and it pretends to be larger than it is.
+ProctrackType=proctrack/$proctrack
+TaskPlugin=task/$task
+JobAcctGatherType=jobacct_gather/none
+SlurmdParameters=config_overrides
+DefMemPerCPU=100
+
+# A person waits for the result.
+SchedulerParameters=sched_interval=2,batch_sched_delay=0,bf_interval=2,sched_min_interval=0
+KillWait=2
+MinJobAge=600
+
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What the machine adds to the specification.
+
+    Attributes:
+        host: This machine's short name.
+        slurm_user: The user that slurmctld and radd run as.
+        slurm_version: (22, 5), (24, 11), ...
+        ports: Port of "slurmctld" and of each node.
+    """
+
+    host: str
+    slurm_user: str
+    slurm_version: tuple[int, int]
+    ports: dict[str, int]
+
+
+def shards_of(gpu_mib: int) -> int:
+    """Return how many shards a card of so much memory is divided into."""
+    return (gpu_mib - RESERVED_MIB) // SHARD_MIB
+
+
+def cards_of(node: NodeSpec) -> tuple[Card, ...]:
+    """Return a node's simulated cards."""
+    return tuple(
+        Card(
+            uuid=f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{index}.{node.name}')}",
+            index=index,
+            name="Simulated GPU",
+            memory_total_bytes=from_mib(mib),
+            memory_reserved_bytes=from_mib(RESERVED_MIB),
+        )
+        for index, mib in enumerate(node.gpu_mib)
+    )
+
+
+def slurm_conf(spec: ClusterSpec, place: Place, site: Site) -> str:
+    """Return slurm.conf."""
+    private = string.Template(_SLURM_CONF).substitute(
+        name=f"rad_{place.root.name}".replace("-", "_"),
+        host=site.host,
+        ctld_port=site.ports["slurmctld"],
+        munge_socket=place.munge_socket,
+        cred_expire=f",cred_expire={CRED_EXPIRE_S}" if site.slurm_version < (23, 2) else "",
+        run=place.run,
+        log=place.log,
+        root=place.root,
+        slurm_user=site.slurm_user,
+        proctrack="cgroup" if spec.confined else "linuxproc",
+        task="cgroup" if spec.confined else "none",
+    )
+    spread = ",LL_SHARED_GRES" if traits((*site.slurm_version, 0)).spreads_shards else ""
+    ours = _template("slurm.conf", {"etc": str(place.etc), "select_parameters": f"CR_Core_Memory{spread}"})
+    nodes = [
+        f"NodeName={node.name} NodeHostname={site.host} NodeAddr=127.0.0.1 Port={site.ports[node.name]} "
+        f"CPUs={node.cpus} RealMemory={node.memory_mib} "
+        f"Gres=gpu:{len(node.gpu_mib)},shard:{sum(map(shards_of, node.gpu_mib))} State=UNKNOWN"
+        for node in spec.nodes
+    ]
+    partitions = [
+        "PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
+        "PartitionName=plain Nodes=ALL MaxTime=INFINITE State=UP",
+    ]
+    return "\n".join([private, ours, *nodes, *partitions, *spec.slurm_conf, ""])
+
+
+def gres_conf(spec: ClusterSpec, place: Place) -> str:
+    """Return gres.conf: each card with a device file and shards in proportion to its memory."""
+    parts = []
+    for node in spec.nodes:
+        devices = place.root / "dev" / node.name
+        gpus = [
+            {"device": str(devices / f"gpu{index}"), "shards": str(shards_of(mib))}
+            for index, mib in enumerate(node.gpu_mib)
+        ]
+        parts.append(_template("gres.conf", {"node": node.name}, gpus))
+    return "".join(parts)
+
+
+def cgroup_conf(spec: ClusterSpec, site: Site) -> str:
+    """Return cgroup.conf, such that slurmd starts on any machine if devices are not to be confined.
+
+    22.05 knows no `disabled`, and its choice by itself fails where no cgroup v1 is mounted; named, v1 is never asked.
+    """
+    if spec.confined:
+        return "CgroupPlugin=cgroup/v1\n" + _template("cgroup.conf", {"constrain_devices": "yes"})
+    return f"CgroupPlugin={'disabled' if site.slurm_version >= (23, 11) else 'cgroup/v1'}\n"
+
+
+def rad_toml(spec: ClusterSpec, place: Place, *, node: NodeSpec | None) -> str:
+    """Return rad.toml of a compute node, or of the controller (node is None)."""
+    smallest_mib = min(mib for each in spec.nodes for mib in each.gpu_mib)
+    values = {
+        "partition": "gpu",
+        "run": place.run if node is None else place.run / node.name,
+        "state": place.root / "state",
+        "key": place.etc / "key",
+        "socket": place.run / "radd.sock",
+        "log": place.log,
+        "slurm_conf": place.slurm_conf,
+        "telemetry": "simulated",
+        "simulated_folder": place.gpus((node or spec.nodes[0]).name),
+        "sharing": spec.sharing,
+        "shard_mib": SHARD_MIB,
+        "gpu_memory_mib": smallest_mib - RESERVED_MIB,
+        "shards": shards_of(smallest_mib),
+    }
+    text = _template("rad.toml", {name: str(value) for name, value in values.items()})
+    return "\n".join([text, *spec.rad_toml, ""])
+
+
+def hook(name: str, place: Place) -> str:
+    """Return the script that Slurm starts for one of our hooks; a node finds its own rad.toml by its name."""
+    values = {"python": f"{place.venv}/bin/python", "config": f"{place.etc}/rad.$SLURMD_NODENAME.toml"}
+    return _template(name, values)
+
+
+def lua_settings(place: Place, slurm_uid: int) -> str:
+    """Return rad_settings.lua, which tells the shims where radd and the venv are and whom to trust."""
+    return (
+        f'return {{ socket = "{place.run}/radd.sock", trusted_uids = {{ [0] = true, [{slurm_uid}] = true }},\n'
+        f'  python = "{place.venv}/bin/python", config = "{place.etc}/rad.toml" }}\n'
+    )
+
+
+def _template(name: str, values: Mapping[str, str], gpus: Sequence[Mapping[str, str]] = ()) -> str:
+    return render((templates_folder() / name).read_text(), values, gpus=gpus)
+
+
+STAND_IN_LUA = {
+    "job_submit.lua": (
+        "function slurm_job_submit(j, p, u) return slurm.SUCCESS end\n"
+        "function slurm_job_modify(j, r, p, u) return slurm.SUCCESS end\n"
+    ),
+    "cli_filter.lua": (
+        "function slurm_cli_setup_defaults(o, c) return slurm.SUCCESS end\n"
+        "function slurm_cli_pre_submit(o, p) return slurm.SUCCESS end\n"
+        "function slurm_cli_post_submit(o, j, s) return slurm.SUCCESS end\n"
+    ),
+}
+"""Shims that do nothing, to see what ours cost."""

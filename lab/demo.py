@@ -1,0 +1,288 @@
+"""`make demo`: jobs that share simulated GPUs on a real Slurm, one that runs out of memory, and what came of each."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.cluster import Cluster
+from lab.config import shards_of
+from lab.jobs import ENDED, Jobs
+from lab.place import ClusterSpec, NodeSpec
+from lab.watch import Run, Watcher
+from slurm_plugin.core.clock import Deadline
+from slurm_plugin.core.gres import count_of, parse_gres
+from slurm_plugin.core.note import read_note
+from slurm_plugin.core.units import human
+from slurm_plugin.core.wire import read_key, read_stamp
+
+NODE = NodeSpec(name="n0")
+TIME_LIMIT_S = 110.0
+SAMPLE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One submission of the demo, and what must come of it.
+
+    Attributes:
+        name: Its row in the table.
+        sbatch: Arguments of sbatch.
+        user: Who submits it.
+        gpus: GPUs it holds.
+        shared: Whether its first run shares a GPU; else it has its GPUs to itself.
+        recovers: Whether it runs out of memory once and runs again on a GPU of its own.
+        tells: What its user must be told at submission, as a pattern; None if anything will do.
+    """
+
+    name: str
+    sbatch: tuple[str, ...]
+    user: str = "nobody"
+    gpus: int = 1
+    shared: bool = True
+    recovers: bool = False
+    tells: str | None = None
+
+
+EXAMPLES = (
+    Example(name="two gpus", sbatch=("two_gpus.sh",), gpus=2, shared=False),
+    Example(name="resnet18 a", sbatch=("share_resnet18.sh",)),
+    Example(name="resnet18 b", sbatch=("share_resnet18.sh",), user="games"),
+    Example(name="resnet18 c", sbatch=("share_resnet18.sh",)),
+    Example(name="encoder a", sbatch=("share_encoder.sh",)),
+    Example(name="encoder b", sbatch=("share_encoder.sh",), user="games"),
+    Example(
+        name="wrapped",
+        sbatch=(
+            "--job-name=wrapped",
+            "--gpus=1",
+            "--output=%x-%j.out",
+            "--comment=rad:model=models/mlp_torchinfo.txt,batch_size=256",
+            "--wrap=python3 fake_train.py --memory 0.9G --seconds 8 --smact 0.1",
+        ),
+    ),
+    Example(name="resnet152", sbatch=("large_resnet152.sh",), user="games"),
+    Example(name="grows", sbatch=("underestimated.sh",), recovers=True),
+    Example(name="broken", sbatch=("broken_summary.sh",), shared=False, tells=r"models/broken\.txt"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        example: What was submitted.
+        job_id: Slurm's id; None if it was refused.
+        messages: What the user was told at submission.
+        fields: The job's properties at its end.
+        runs: What its runs did on the cards.
+        shards: Shards of each run's request.
+        estimate_bytes: What was expected of it; None if nothing was.
+        returns: Why it returned to the queue, each time: "recovered" or "put-back".
+        submitted_priority: The highest priority that a job of the demo got from Slurm.
+    """
+
+    example: Example
+    job_id: int | None
+    messages: str
+    fields: dict[str, str]
+    runs: list[Run]
+    shards: list[int]
+    estimate_bytes: int | None
+    returns: list[str]
+    submitted_priority: int
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the row's text."""
+        gpus = [",".join(str(index) for _, index in sorted(run.gpus)) for run in self.runs]
+        return (
+            f"{self.example.name} ({self.job_id})",
+            "-" if self.estimate_bytes is None else human(self.estimate_bytes),
+            " > ".join(str(count) if count else "gpu" for count in self.shards) or "-",
+            " > ".join(gpus) or "-",
+            " > ".join(human(run.peak_bytes) for run in self.runs) or "-",
+            self.fields.get("waited", "-"),
+            self.fields.get("JobState", "-"),
+            self.fields.get("Restarts", "-"),
+        )
+
+    def faults(self, whole_shards: int) -> list[str]:
+        """Return what differs from what must come of the example."""
+        example, found = self.example, []
+        if self.job_id is None:
+            return [f"{example.name} was refused: {self.messages}"]
+        wanted_runs = 2 if example.recovers else 1
+        checks = {
+            f"ended {self.fields.get('JobState')}": self.fields.get("JobState") == "COMPLETED",
+            f"returned to the queue: {self.returns}": self.returns.count("recovered") == wanted_runs - 1,
+            f"ran {len(self.runs)} times on a GPU": len(self.runs) == wanted_runs,
+            f"held {[len(run.gpus) for run in self.runs]} GPUs": all(
+                len(r.gpus) == example.gpus for r in self.runs
+            ),
+            f"asked for {self.shards} shards": self._shards_fit(whole_shards),
+            "has no estimate": self.estimate_bytes is not None or not example.shared,
+        }
+        found += [f"{example.name} {what}" for what, fine in checks.items() if not fine]
+        alone = self.runs if not example.shared else self.runs[1:]
+        found += [
+            f"{example.name} had neighbours {sorted(run.neighbours)}" for run in alone if run.neighbours
+        ]
+        if example.tells is not None and not re.search(example.tells, self.messages):
+            found.append(f"{example.name}: its user was told {self.messages!r}")
+        if example.recovers and int(self.fields.get("Priority", "0")) <= self.submitted_priority:
+            found.append(
+                f"{example.name} has priority {self.fields.get('Priority')}, as it had from the start"
+            )
+        return found
+
+    def _shards_fit(self, whole_shards: int) -> bool:
+        first, *reruns = self.shards or [0]
+        if self.example.gpus > 1:
+            return first == 0
+        if not self.example.shared:
+            return first in (0, whole_shards)
+        last = reruns[-1] if reruns else first
+        return 0 < first < whole_shards and (last in (0, whole_shards) or not self.example.recovers)
+
+
+class Demo:
+    """One run of the demo on a fresh cluster."""
+
+    def __init__(self, cluster: Cluster, *, checkout: Path, say: Callable[[str], None]) -> None:
+        self._cluster, self._say = cluster, say
+        self._examples = checkout / "examples"
+        self._watcher = Watcher([])
+        self._states: dict[int, str] = {}
+        self._shards: dict[int, list[int]] = {}
+        self._waited: dict[int, list[float]] = {}
+        self._returns: dict[int, dict[int, str]] = {}
+        self._highest_priority = 0
+
+    def run(self) -> bool:
+        """Start, submit, watch, stop; return whether all went as it must."""
+        cluster = self._cluster
+        try:
+            cluster.up(ClusterSpec(nodes=(NODE,)))
+            self._start_s = cluster.clock.monotonic_s()
+            self._say(f"Slurm is up: node {NODE.name} with {len(NODE.gpu_mib)} simulated GPUs")
+            rows = self._follow(self._submit())
+        finally:
+            cluster.down()
+        took_s = cluster.clock.monotonic_s() - self._start_s
+        self._say("\n" + table([row.cells() for row in rows]) + "\n")
+        faults = [fault for row in rows for fault in row.faults(shards_of(NODE.gpu_mib[0]))]
+        faults += self._shared_faults(rows)
+        for fault in faults:
+            self._say(f"differs: {fault}")
+        verdict = "as expected" if not faults else f"{len(faults)} differences; logs: {cluster.place.log}"
+        together = sum(any(run.neighbours for run in row.runs) for row in rows)
+        self._say(
+            f"{len(rows)} jobs on {len(NODE.gpu_mib)} GPUs in {took_s:.0f} s, {together} shared a GPU: {verdict}"
+        )
+        return not faults
+
+    def _submit(self) -> list[tuple[Example, int | None, str]]:
+        folder = self._cluster.place.root / "work"
+        shutil.copytree(self._examples, folder)
+        folder.chmod(0o1777)
+        self._jobs = Jobs(self._cluster, folder)
+        self._watcher = Watcher([self._cluster.place.gpus(NODE.name)])
+        submitted = []
+        for example in EXAMPLES:
+            answer = self._jobs.submit(*example.sbatch, user=example.user)
+            self._say(f"{self._clock()} {example.user} submits {example.name}: job {answer.job_id}")
+            for line in answer.messages.splitlines():
+                self._say(f"         {line}")
+            submitted.append((example, answer.job_id, answer.messages))
+        return submitted
+
+    def _follow(self, submitted: Sequence[tuple[Example, int | None, str]]) -> list[Row]:
+        names = {job_id: example.name for example, job_id, _ in submitted if job_id is not None}
+        open_jobs = set(names)
+        last: dict[int, dict[str, str]] = {}
+        deadline = Deadline(self._cluster.clock, TIME_LIMIT_S)
+        while open_jobs and not deadline.passed():
+            self._watcher.sample()
+            self._cluster.clock.sleep(SAMPLE_S)
+            for job_id, fields in self._jobs.all_fields().items():
+                last[job_id] = fields
+                self._note(names.get(job_id, "?"), job_id, fields)
+            recovering = {
+                job_id for example, job_id, _ in submitted if example.recovers and job_id is not None
+            }
+            open_jobs -= {job for job in open_jobs if self._is_over(last.get(job, {}), job in recovering)}
+        return [
+            Row(
+                example=example,
+                job_id=job_id,
+                messages=messages,
+                fields=last.get(job_id or 0, {}) | {"waited": self._waits(job_id or 0)},
+                runs=self._watcher.of(job_id or 0),
+                shards=self._shards.get(job_id or 0, []),
+                estimate_bytes=self._estimate(last.get(job_id or 0, {})),
+                returns=list(self._returns.get(job_id or 0, {}).values()),
+                submitted_priority=self._highest_priority,
+            )
+            for example, job_id, messages in submitted
+        ]
+
+    @staticmethod
+    def _is_over(fields: dict[str, str], recovers: bool) -> bool:
+        """Return whether a job has ended for good; one that fails and is to recover gets its time to do so."""
+        state = fields.get("JobState")
+        return state == "COMPLETED" or (state in ENDED and not (recovers and fields.get("Restarts") == "0"))
+
+    def _note(self, name: str, job_id: int, fields: dict[str, str]) -> None:
+        """Tell a change of state, and keep what each run asked for and how long it waited."""
+        state, restarts = fields.get("JobState", ""), int(fields.get("Restarts", "0"))
+        if not restarts:
+            self._highest_priority = max(self._highest_priority, int(fields.get("Priority", "0")))
+        mark = f"{state}{restarts}"
+        if restarts and (note := read_note(fields.get("AdminComment", ""))) is not None:
+            self._returns.setdefault(job_id, {})[restarts] = note.event
+        if self._states.get(job_id) == mark:
+            return
+        self._states[job_id] = mark
+        if state == "RUNNING":
+            shards = count_of(parse_gres(fields.get("TresPerNode")), "shard")
+            self._shards.setdefault(job_id, []).append(shards)
+            self._waited.setdefault(job_id, []).append(self._cluster.clock.monotonic_s() - self._start_s)
+            self._say(f"{self._clock()} {name} runs ({f'{shards} shards' if shards else 'whole GPUs'})")
+        elif state == "PENDING" and restarts:
+            self._say(f"{self._clock()} {name} is back in the queue: {fields.get('AdminComment', '')}")
+        elif state in ENDED:
+            self._say(f"{self._clock()} {name} {state.lower()}")
+
+    def _waits(self, job_id: int) -> str:
+        return " > ".join(f"{seconds:.0f} s" for seconds in self._waited.get(job_id, [])) or "-"
+
+    def _clock(self) -> str:
+        return f"{self._cluster.clock.monotonic_s() - self._start_s:5.1f} s"
+
+    def _estimate(self, fields: dict[str, str]) -> int | None:
+        key = read_key(self._cluster.place.etc / "key")
+        match = re.search(r"\((\d+)\)", fields.get("UserId", ""))
+        booking = read_stamp(fields.get("Comment", ""), user_id=int(match[1]), key=key) if match else None
+        return booking.estimate_bytes if booking else None
+
+    def _shared_faults(self, rows: Sequence[Row]) -> list[str]:
+        faults = []
+        if not any(run.neighbours for row in rows for run in row.runs):
+            faults.append("no two jobs shared a GPU")
+        if self._watcher.fullest_share > 1.0:
+            faults.append("a card held more than its memory")
+        return faults
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows under their headings, in columns."""
+    headings = ("job", "estimate", "shards", "GPU", "peak", "started after", "state", "restarts")
+    widths = [max(len(row[i]) for row in [headings, *rows]) for i in range(len(headings))]
+    lines = [headings, tuple("-" * width for width in widths), *rows]
+    return "\n".join(
+        "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines
+    )

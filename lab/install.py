@@ -1,0 +1,237 @@
+"""Everything that `make demo` and `make test` need on a fresh machine: Slurm, a virtual environment, the package."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from configparser import ConfigParser
+from contextlib import contextmanager
+from pathlib import Path
+
+from lab.daemons import LabError
+from slurm_plugin.core.errors import CommandError
+from slurm_plugin.core.shell import find_program, run
+
+PROGRAMS = (
+    "slurmctld",
+    "slurmd",
+    "sbatch",
+    "srun",
+    "salloc",
+    "scontrol",
+    "sinfo",
+    "squeue",
+    "munged",
+    "runuser",
+)
+DEBIAN_PACKAGES = (
+    "slurmctld",
+    "slurmd",
+    "slurm-client",
+    "slurm-wlm-basic-plugins",
+    "munge",
+    "lua-socket",
+    "lua-posix",
+    "lua5.1",
+    "lua5.4",
+)
+
+RUN = ("monitor,test", ())
+"""Extras of the environment that hooks, jobs and most tests run in: no torch, as on a compute node."""
+TRAIN = ("monitor,test,train", ("torch==2.13.0",))
+"""Extras of the environment for what trains and traces models, and the releases to install first: the one that the
+recorded answers in tests/ come from."""
+SYSTEM_PYTHON = Path("/usr/bin/python3")
+OLDEST_PYTHON = (3, 11)
+_INSTALL_S = 900.0
+
+
+def missing_programs() -> list[str]:
+    """Return which of the programs of a private Slurm this machine lacks."""
+    missing = []
+    for name in PROGRAMS:
+        try:
+            find_program(name)
+        except CommandError:
+            missing.append(name)
+    return missing
+
+
+def why_no_slurm() -> str | None:
+    """Return one line that says why no private Slurm can be started here now and what helps; None if it can."""
+    if os.geteuid() != 0:
+        return (
+            "a private Slurm needs root (munged, slurmctld and jobs run as users of their own): run as root"
+        )
+    if missing := missing_programs():
+        return f"missing {', '.join(missing)}: install Slurm (22.05 or later), munge and Lua's sockets"
+    return None
+
+
+def install_slurm(environment: Mapping[str, str]) -> None:
+    """Install what a private Slurm lacks, as root on Debian and its kin; elsewhere change nothing.
+
+    Args:
+        environment: What apt needs of the caller's environment, such as proxies.
+
+    Raises:
+        CommandError: apt failed.
+    """
+    if os.geteuid() != 0 or not _is_debian():
+        return
+    wanted = [package for package in DEBIAN_PACKAGES if not _is_installed(package)]
+    if not missing_programs():
+        wanted = [
+            package for package in wanted if package.startswith("lua")
+        ]  # a Slurm of another origin stays
+    if wanted:
+        _apt_install(wanted, environment)
+
+
+def _is_debian() -> bool:
+    try:
+        lines = Path("/etc/os-release").read_text().splitlines()
+    except OSError:
+        return False
+    kinds = [line.partition("=")[2] for line in lines if line.startswith(("ID=", "ID_LIKE="))]
+    return any("debian" in kind for kind in kinds)
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return (
+            "installed"
+            in run(["dpkg-query", "-W", "-f", "${db:Status-Status}", package], timeout_s=10).split()
+        )
+    except CommandError:
+        return False
+
+
+def _apt_install(packages: list[str], environment: Mapping[str, str]) -> None:
+    print(f"installing {' '.join(packages)}", flush=True)
+    env = {**environment, "DEBIAN_FRONTEND": "noninteractive"}
+    with _no_daemons_started():
+        run(["apt-get", "update", "-q"], timeout_s=_INSTALL_S, env=env)
+        options = ["-y", "-q", "--no-install-recommends"]
+        run(["apt-get", "install", *options, *packages], timeout_s=_INSTALL_S, env=env)
+
+
+@contextmanager
+def _no_daemons_started() -> Iterator[None]:
+    """Keep packages from starting daemons of their own (Debian Policy 9.3.3.2, policy-rc.d)."""
+    policy = Path("/usr/sbin/policy-rc.d")
+    if policy.exists():
+        yield
+        return
+    policy.write_text("#!/bin/sh\nexit 101\n")
+    policy.chmod(0o755)
+    try:
+        yield
+    finally:
+        policy.unlink(missing_ok=True)
+
+
+def install_package(
+    checkout: Path, venv: Path, *, kind: tuple[str, tuple[str, ...]] = RUN, environment: Mapping[str, str]
+) -> None:
+    """Install the package from a wheel into a virtual environment, again whenever its sources have changed.
+
+    Args:
+        checkout: The sources.
+        venv: The environment, made if missing.
+        kind: RUN or TRAIN.
+        environment: What pip needs of the caller's environment, such as proxies.
+
+    Raises:
+        LabError: No Python is new enough, or it has no venv.
+        CommandError: pip failed.
+    """
+    extras, first = kind
+    sources, needs = _fingerprints(checkout, extras)
+    stamp = venv / "installed"
+    old_sources, old_needs = stamp.read_text().split() if stamp.exists() else ("", "")
+    if (old_sources, old_needs) == (sources, needs):
+        return
+    os.umask(0o022)  # hooks and jobs of other users import from here
+    python = venv / "bin" / "python"
+    if not python.exists():
+        _make_venv(venv, environment)
+    pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    if old_needs != needs:
+        print("installing the package and what it needs", flush=True)
+        run([*pip, "setuptools>=68", "wheel", *first], timeout_s=_INSTALL_S, env=environment)
+    build = venv.parent / "build"
+    _copy_sources(checkout, build)
+    if old_needs != needs:
+        run([*pip, "--no-build-isolation", f"{build}[{extras}]"], timeout_s=_INSTALL_S, env=environment)
+    # The version stays the same while the sources change. The wheel is built first and swapped in a moment, so that a
+    # cluster that runs meanwhile hardly misses its hooks.
+    options = ["--no-build-isolation", "--no-deps", "--force-reinstall", "--no-warn-script-location"]
+    run([*pip, *options, str(build)], timeout_s=_INSTALL_S, env=environment)
+    stamp.write_text(f"{sources} {needs}\n")
+
+
+def _make_venv(venv: Path, environment: Mapping[str, str]) -> None:
+    python = SYSTEM_PYTHON if _version_of(SYSTEM_PYTHON) >= OLDEST_PYTHON else Path(sys.executable)
+    if _version_of(python) < OLDEST_PYTHON:
+        raise LabError(f"{python} is older than Python 3.11: install python3.11 or later and run again")
+    try:
+        run([str(python), "-c", "import ensurepip, venv"], timeout_s=30)
+    except CommandError:
+        major, minor = _version_of(python)
+        if os.geteuid() != 0 or not _is_debian():
+            raise LabError(
+                f"{python} lacks venv: install the package python{major}.{minor}-venv and run again"
+            ) from None
+        _apt_install([f"python{major}.{minor}-venv"], environment)
+    shutil.rmtree(venv, ignore_errors=True)
+    run([str(python), "-m", "venv", str(venv)], timeout_s=_INSTALL_S, env=environment)
+
+
+def _version_of(python: Path) -> tuple[int, int]:
+    try:
+        text = run([str(python), "-c", "import sys; print(*sys.version_info[:2])"], timeout_s=30)
+    except CommandError:
+        return (0, 0)
+    major, minor = text.split()
+    return int(major), int(minor)
+
+
+def _installed_folders(checkout: Path) -> list[str]:
+    """Return the folders of the checkout that setup.cfg takes files from."""
+    setup = ConfigParser()
+    setup.read(checkout / "setup.cfg")
+    packages = {name.partition(".")[0] for name in setup["options"]["packages"].split()}
+    data = {
+        name.partition("/")[0] for names in setup["options.data_files"].values() for name in names.split()
+    }
+    return sorted(packages | data)
+
+
+def _fingerprints(checkout: Path, extras: str) -> tuple[str, str]:
+    """Return a hash of all that is installed, and one of all that decides what it needs."""
+    needs = hashlib.sha256((checkout / "setup.cfg").read_bytes() + extras.encode()).hexdigest()
+    sources = hashlib.sha256()
+    for path in _sources(checkout):
+        sources.update(f"{path.relative_to(checkout)}\0".encode())
+        sources.update(path.read_bytes())
+    return sources.hexdigest(), needs
+
+
+def _sources(checkout: Path) -> list[Path]:
+    files = [checkout / name for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")]
+    for name in _installed_folders(checkout):
+        files += [p for p in (checkout / name).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+    return sorted(files)
+
+
+def _copy_sources(checkout: Path, build: Path) -> None:
+    """Copy what goes into the wheel, so that the checkout stays clean and no file of an older build is swept in."""
+    shutil.rmtree(build, ignore_errors=True)
+    for path in _sources(checkout):
+        target = build / path.relative_to(checkout)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)

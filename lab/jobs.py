@@ -1,0 +1,109 @@
+"""Submitting jobs to a private cluster and following them to their end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.cluster import Cluster
+from lab.daemons import wait_until
+from slurm_plugin.core.errors import CommandError
+
+ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE")
+_FIELD = re.compile(r"(?:^| )([A-Z][A-Za-z:/]*)=(.*?)(?= [A-Z][A-Za-z:/]*=|$)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """What a submission gave.
+
+    Attributes:
+        job_id: Slurm's id; None if the job was refused.
+        messages: What the user saw besides.
+    """
+
+    job_id: int | None
+    messages: str
+
+
+class Jobs:
+    """The jobs of one cluster, each read with `scontrol show job`."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster, self.folder = cluster, folder
+
+    def submit(
+        self, *argv: str, user: str = "nobody", env: Mapping[str, str] | None = None, stdin: str | None = None
+    ) -> Submitted:
+        """Run sbatch in the folder as a user and return what came of it."""
+        command = (
+            "runuser",
+            "-u",
+            user,
+            "--",
+            "sh",
+            "-c",
+            'cd "$0" && exec sbatch "$@" 2>&1',
+            str(self.folder),
+        )
+        try:
+            text = self.cluster.slurm(*command, "--parsable", *argv, env=env, stdin=stdin)
+        except CommandError as exc:
+            return Submitted(job_id=None, messages=exc.output)
+        lines = text.splitlines()
+        ids = [line for line in lines if line.isdigit()]
+        messages = "\n".join(line for line in lines if line not in ids[-1:])
+        return Submitted(job_id=int(ids[-1]) if ids else None, messages=messages)
+
+    def fields(self, job_id: int | str) -> dict[str, str]:
+        """Return a job's properties as `scontrol show job` names them; empty if Slurm no longer knows it."""
+        try:
+            text = self.cluster.slurm("scontrol", "-o", "-d", "show", "job", str(job_id))
+        except CommandError:
+            return {}
+        return _parsed(text.splitlines()[0])
+
+    def all_fields(self) -> dict[int, dict[str, str]]:
+        """Return the properties of every job that Slurm knows, by id."""
+        try:
+            text = self.cluster.slurm("scontrol", "-o", "-d", "show", "job")
+        except CommandError:
+            return {}
+        rows = [_parsed(line) for line in text.splitlines()]
+        return {int(row["JobId"]): row for row in rows if "JobId" in row}
+
+    def state(self, job_id: int | str) -> str:
+        """Return a job's state, "" if it is unknown."""
+        return self.fields(job_id).get("JobState", "")
+
+    def wait(self, job_id: int | str, *states: str, timeout_s: float = 30.0) -> dict[str, str]:
+        """Return a job's properties as soon as it is in one of the states; without any, as soon as it has ended.
+
+        Raises:
+            LabError: It did not get there in time.
+        """
+        wanted = states or ENDED
+        seen: dict[str, str] = {}
+
+        def there() -> bool:
+            seen.clear()
+            seen.update(self.fields(job_id))
+            return seen.get("JobState") in wanted
+
+        what = f"job {job_id} {' or '.join(states) or 'ends'}"
+        wait_until(what, there, timeout_s=timeout_s, clock=self.cluster.clock)
+        return seen
+
+    def output(self, job_id: int | str) -> str:
+        """Return what a job printed; "" if there is nothing yet."""
+        path = Path(self.fields(job_id).get("StdOut", ""))
+        try:
+            return path.read_text(errors="replace")
+        except OSError:
+            return ""
+
+
+def _parsed(line: str) -> dict[str, str]:
+    return {name: value.strip() for name, value in _FIELD.findall(line)}

@@ -1,0 +1,117 @@
+"""Where a private cluster lives and what it is made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+SOCKET_PATH_LIMIT = 107
+"""Longest path of a Unix socket (unix(7): sun_path holds 108 bytes with the closing NUL)."""
+
+_LONGEST_SOCKET = "some-cluster/run/munge/socket"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSpec:
+    """One compute node.
+
+    Attributes:
+        name: Slurm's node name.
+        gpu_mib: Memory of each simulated GPU; nodes may differ, and GPUs of one node too.
+        cpus: CPUs that Slurm believes in, many more than the machine has, so that jobs can queue up on it.
+        memory_mib: Host memory that Slurm believes in.
+    """
+
+    name: str
+    gpu_mib: tuple[int, ...] = (40960, 40960, 40960, 40960)
+    cpus: int = 32
+    memory_mib: int = 32000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSpec:
+    """A cluster: its nodes and what differs from the ordinary.
+
+    Attributes:
+        nodes: The compute nodes, all on this machine.
+        slurm_conf: Lines that are added to slurm.conf.
+        rad_toml: Lines that are added at the end of rad.toml.
+        sharing: `[partition_defaults] sharing` of rad.toml.
+        confined: Whether a job reaches only the devices that Slurm gave it; needs cgroup v1 and device files.
+    """
+
+    nodes: tuple[NodeSpec, ...] = (NodeSpec(name="n0"),)
+    slurm_conf: tuple[str, ...] = ()
+    rad_toml: tuple[str, ...] = ()
+    sharing: str = "mps"
+    confined: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The folder of one cluster; nothing of it lies elsewhere.
+
+    Attributes:
+        root: `.rad/NAME` of the checkout, or a folder under /var/tmp where others could not reach that.
+        venv: The virtual environment that hooks and jobs run in.
+    """
+
+    root: Path
+    venv: Path
+
+    @property
+    def etc(self) -> Path:
+        """Configuration: slurm.conf and what Slurm looks for beside it, rad.toml, the keys."""
+        return self.root / "etc"
+
+    @property
+    def run(self) -> Path:
+        """Sockets, pids and node state."""
+        return self.root / "run"
+
+    @property
+    def log(self) -> Path:
+        """Logs of every daemon and hook."""
+        return self.root / "log"
+
+    @property
+    def slurm_conf(self) -> Path:
+        """The file that SLURM_CONF names."""
+        return self.etc / "slurm.conf"
+
+    @property
+    def munge_socket(self) -> Path:
+        """The socket of the cluster's own munged, in a folder that belongs to munge."""
+        return self.run / "munge" / "socket"
+
+    def gpus(self, node: str) -> Path:
+        """Return the folder of a node's simulated GPUs."""
+        return self.root / "gpus" / node
+
+    def save(self, spec: ClusterSpec, ports: dict[str, int]) -> None:
+        """Write down what was started, for people and for `clean`."""
+        (self.root / "cluster.json").write_text(json.dumps({"spec": asdict(spec), "ports": ports}, indent=1))
+
+
+def home_of(checkout: Path) -> tuple[Path, str | None]:
+    """Return the folder for everything the checkout makes, and one line if it is not `.rad`.
+
+    Hooks and jobs run as other users, so every folder above must be open to them; slurm.conf takes no path with
+    spaces; and a socket's path has a limit.
+    """
+    inside = checkout / ".rad"
+    reason = None
+    if closed := next((f for f in (checkout, *checkout.parents) if not f.stat().st_mode & 0o001), None):
+        reason = f"{closed} is closed to other users"
+    elif not str(inside).isascii() or any(letter in str(inside) for letter in " \t\"'#=,[]%\\"):
+        reason = f"slurm.conf cannot hold the path {inside}"
+    elif len(f"{inside}/{_LONGEST_SOCKET}") > SOCKET_PATH_LIMIT:
+        reason = f"{inside} is too long for a socket"
+    if reason is None:
+        return inside, None
+    mark = hashlib.sha256(os.fsencode(checkout)).hexdigest()[:10]
+    outside = Path("/var/tmp", f"rad-lab-{mark}")
+    return outside, f"using {outside}, because {reason}"

@@ -1,0 +1,63 @@
+"""What really happens on the simulated GPUs, seen from outside: neither Slurm nor our hooks are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from slurm_plugin.monitor.simulated import SimulatedGpus
+
+Gpu = tuple[str, int]
+"""Node name and index."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One run of a job as the cards saw it.
+
+    Attributes:
+        gpus: Where it held memory.
+        peak_bytes: The most it held on one card.
+        neighbours: The jobs that held memory on the same card at the same time.
+    """
+
+    gpus: set[Gpu] = field(default_factory=set)
+    peak_bytes: int = 0
+    neighbours: set[int] = field(default_factory=set)
+
+
+class Watcher:
+    """Samples all cards of a cluster and keeps what each run of each job did there."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._nodes = {folder.name: SimulatedGpus(folder) for folder in folders}
+        self.runs: dict[tuple[int, int], Run] = {}
+        self.fullest_share = 0.0
+
+    def sample(self) -> None:
+        """Look once at every card."""
+        for node, gpus in self._nodes.items():
+            for gpu in gpus.read():
+                self.fullest_share = max(self.fullest_share, gpu.memory_used_bytes / gpu.usable_bytes)
+                held = [(key, p.memory_bytes or 0) for p in gpu.processes if (key := job_of(p.pid))]
+                for key, memory_bytes in held:
+                    run = self.runs.setdefault(key, Run())
+                    run.gpus.add((node, gpu.index))
+                    run.peak_bytes = max(run.peak_bytes, memory_bytes)
+                    run.neighbours |= {job for (job, _), _ in held if job != key[0]}
+
+    def of(self, job_id: int) -> list[Run]:
+        """Return the runs of a job, first to last."""
+        return [self.runs[key] for key in sorted(self.runs) if key[0] == job_id]
+
+
+def job_of(pid: int) -> tuple[int, int] | None:
+    """Return the job that a process belongs to and how often that was restarted before; None if it is in no job."""
+    try:
+        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    values = dict(entry.partition(b"=")[::2] for entry in entries)
+    job_id = values.get(b"SLURM_JOB_ID")
+    return None if job_id is None else (int(job_id), int(values.get(b"SLURM_RESTART_COUNT", b"0")))
