@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Starts RAD's part of a container, then upstream's entrypoint, unchanged and with the same words.
+#
+# usage: rad-entrypoint.sh slurmctld | slurmd-cpu | slurmd-gpu | ...   upstream's roles; radd runs beside slurmctld
+#        rad-entrypoint.sh slurmd-rad CARDS MIB                        a node with simulated GPUs, and rad-monitor
+set -euo pipefail
+
+upstream=/usr/local/bin/docker-entrypoint.sh
+python=/opt/rad/venv/bin/python
+shared=/etc/slurm # a volume that all Slurm containers share; it keeps what it held when the image changes
+
+# Put our lines into the shared configuration; at every start, since upstream's tools write slurm.conf anew.
+configure() {
+    install -d -o slurm -g slurm $shared/rad
+    install -o slurm -g slurm -m 644 -t $shared/rad /opt/rad/etc/*
+    mv $shared/rad/job_submit.lua $shared/rad/cli_filter.lua $shared/
+    sed -i 's/^GresTypes=.*/GresTypes=gpu,shard/' $shared/slurm.conf
+    for file in slurm.conf gres.conf; do
+        include="Include $shared/rad/$file"
+        grep -qsxF "$include" $shared/$file || echo "$include" >>$shared/$file
+    done
+    [ -s $shared/rad.key ] || (umask 077 && dd if=/dev/urandom of=$shared/rad.key bs=32 count=1 status=none)
+}
+
+# The cluster's key and our folders; slurmctld and radd run as SlurmUser, everything on a node as root.
+prepare() {
+    local owner=$1
+    install -o "$owner" -m 600 $shared/rad.key /etc/rad/key
+    install -d -o "$owner" /run/rad /var/log/rad /var/lib/rad
+}
+
+simulate() {
+    local cards=$1 mib=$2 index
+    for index in $(seq 0 $((cards - 1))); do
+        [ -e "/dev/fakegpu$index" ] || mknod -m 666 "/dev/fakegpu$index" c 240 "$index"
+    done
+    $python -I - "$cards" "$mib" <<'PYTHON'
+import socket, sys, uuid
+from pathlib import Path
+from slurm_plugin.core.units import from_mib
+from slurm_plugin.monitor.simulated import Card, SimulatedGpus
+
+count, mib = map(int, sys.argv[1:])
+names = (uuid.uuid5(uuid.NAMESPACE_DNS, f"{index}.{socket.gethostname()}") for index in range(count))
+cards = [
+    Card(uuid=f"GPU-{name}", index=index, name="Simulated GPU", memory_total_bytes=from_mib(mib))
+    for index, name in enumerate(names)
+]
+SimulatedGpus.create(Path("/run/rad-gpus", socket.gethostname()), cards)
+PYTHON
+    sed -i "s#\"/run/rad-gpus\"#\"/run/rad-gpus/$(hostname)\"#" /etc/rad/rad.toml
+}
+
+case ${1:-} in
+slurmctld)
+    configure
+    prepare slurm
+    gosu slurm /opt/rad/venv/bin/radd --config /etc/rad/rad.toml --slurm-user slurm &
+    ;;
+slurmd-cpu | slurmd-gpu) prepare root ;;
+slurmd-rad)
+    cards=${2:?number of cards} mib=${3:?memory of one card in MiB}
+    prepare root
+    simulate "$cards" "$mib"
+    /opt/rad/venv/bin/rad-monitor --config /etc/rad/rad.toml &
+    # Dynamic registration as upstream's own workers do it; upstream's entrypoint starts munged and runs what follows.
+    set -- /usr/sbin/slurmd -Z -D --conf "Feature=rad Gres=gpu:$cards,shard:$((cards * mib / 1024))"
+    ;;
+esac
+exec $upstream "$@"
