@@ -1,0 +1,104 @@
+"""One private Slurm for all tests of a session; each test brings its own jobs and waits on conditions."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.cluster import Cluster
+from lab.install import why_no_slurm
+from lab.jobs import Jobs
+from lab.place import ClusterSpec, NodeSpec, Place, home_of
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+LOG_LINES = 40
+_NUMBERS = itertools.count(1)
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.fixture(scope="session")
+def place(pytestconfig: pytest.Config) -> Iterator[Place]:
+    reason = why_no_slurm()
+    assert reason is None, reason
+    home, _ = home_of(CHECKOUT)
+    for old in home.glob("test-*"):
+        if not Path("/proc", old.name.split("-")[1]).exists():  # its pytest was killed
+            Cluster(Place(root=old, venv=home / "venv"), checkout=CHECKOUT).down()
+            shutil.rmtree(old, ignore_errors=True)
+    found = Place(root=home / f"test-{os.getpid()}", venv=home / "venv")
+    assert (found.venv / "installed").exists(), "the hooks run in .rad/venv: start the tests with `make test`"
+    yield found
+    if not pytestconfig.stash.get(_FAILED, False):
+        for root in home.glob(f"{found.root.name}*"):
+            shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def cluster(place: Place) -> Iterator[Cluster]:
+    """One node with four equal GPUs."""
+    yield from started(place, ClusterSpec(nodes=(NodeSpec(name="n0"),)))
+
+
+@pytest.fixture(scope="module")
+def two_nodes(place: Place) -> Iterator[Cluster]:
+    """Two nodes whose GPUs differ, for the module that asks for it."""
+    nodes = (NodeSpec(name="n0", gpu_mib=(40960, 40960)), NodeSpec(name="n1", gpu_mib=(81920, 81920)))
+    yield from started(
+        replace(place, root=place.root.with_name(f"{place.root.name}-two")), ClusterSpec(nodes=nodes)
+    )
+
+
+def started(place: Place, spec: ClusterSpec) -> Iterator[Cluster]:
+    running = Cluster(place, checkout=CHECKOUT)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is stopped on the way out
+    try:
+        running.up(spec)
+        yield running
+    finally:
+        running.down()
+
+
+@pytest.fixture
+def jobs(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    """A folder that any user may write to, with the examples in it; what is left of the test's jobs is cancelled."""
+    yield from jobs_on(cluster, request)
+
+
+@pytest.fixture
+def wide_jobs(two_nodes: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    """The same on the two nodes."""
+    yield from jobs_on(two_nodes, request)
+
+
+def jobs_on(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    folder = cluster.place.root / "work" / f"{request.node.originalname}-{next(_NUMBERS)}"
+    shutil.copytree(CHECKOUT / "examples", folder)
+    folder.chmod(0o1777)
+    yield Jobs(cluster, folder)
+    cluster.cancel_jobs()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    outcome = yield
+    if outcome.get_result().failed:  # type: ignore[attr-defined]
+        item.config.stash[_FAILED] = True
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Show Slurm's side of a failure where a reader of the report needs it."""
+    home, _ = home_of(CHECKOUT)
+    root = home / f"test-{os.getpid()}"
+    if config.stash.get(_FAILED, False) and root.exists():
+        terminalreporter.section("logs of the private Slurm")
+        terminalreporter.write_line(
+            Cluster(Place(root=root, venv=home / "venv"), checkout=CHECKOUT).logs(LOG_LINES)
+        )

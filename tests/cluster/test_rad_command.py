@@ -1,0 +1,55 @@
+"""`rad doctor` and `rad status` on a cluster that runs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lab.cluster import Cluster
+from lab.daemons import wait_until
+from lab.jobs import Jobs
+from slurm_plugin.core.errors import CommandError
+
+pytestmark = pytest.mark.cluster
+
+
+def rad(cluster: Cluster, command: str) -> dict[str, list[dict[str, object]]]:
+    config = str(cluster.place.etc / "rad.n0.toml")
+    tree: dict[str, list[dict[str, object]]] = json.loads(
+        cluster.slurm(f"{cluster.place.venv}/bin/rad", command, "--config", config, "--json")
+    )
+    return tree
+
+
+def test_doctor_finds_nothing_to_mend(cluster: Cluster):
+    findings = rad(cluster, "doctor")["findings"]
+    seen = {finding["subject"] for finding in findings if finding["level"] == "ok"}
+    assert {"rad.toml", "Slurm", "slurm.conf", "Prolog", "TaskProlog", "Epilog", "job_submit.lua"} <= seen
+    assert {"cli_filter.lua", "key", "radd", "gres.conf", "GPU 0", "rad-monitor"} <= seen
+
+
+def test_doctor_says_that_radd_is_gone(cluster: Cluster):
+    cluster.daemons.stop("radd")
+    try:
+        with pytest.raises(CommandError) as told:
+            rad(cluster, "doctor")
+        assert told.value.returncode == 1
+    finally:
+        cluster.restart_radd()
+
+
+def test_status_shows_who_is_where(cluster: Cluster, jobs: Jobs):
+    job_id = jobs.submit("share_resnet18.sh").job_id
+
+    def shown() -> list[dict[str, object]]:
+        gpus = rad(cluster, "status")["gpus"]
+        on_them = [job for gpu in gpus for job in gpu["jobs"]]  # type: ignore[union-attr, attr-defined]
+        return [job for job in on_them if job["job_id"] == job_id and job["peak_bytes"]]
+
+    wait_until("the job on a GPU, with a peak", lambda: bool(shown()), timeout_s=30, clock=cluster.clock)
+    (job,) = shown()
+    assert job["kind"] == "shared"
+    assert 0 < int(str(job["used_bytes"])) <= int(str(job["booked_bytes"]))
+    jobs.wait(job_id or 0)
+    wait_until("the GPUs are free", lambda: not shown(), timeout_s=30, clock=cluster.clock)

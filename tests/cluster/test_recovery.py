@@ -1,0 +1,110 @@
+"""A job that runs out of GPU memory comes back under its id with all of a GPU; nobody else is treated so."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.cluster import Cluster
+from lab.config import shards_of
+from lab.jobs import Jobs
+from slurm_plugin.core.config import PartitionConfig
+
+pytestmark = pytest.mark.cluster
+
+WHOLE = shards_of(40960)
+GROWS = "python3 fake_train.py --memory 3.8G,30G --seconds 3"
+"""Fills its share before it asks for more: only then does the monitor's record agree that memory ran out."""
+
+BEYOND_ANY_GPU = "python3 fake_train.py --memory 1G,60G --seconds 3"
+NO_DELAY_S = 60
+"""A requeued job would wait 120 s (Slurm's cred_expire); being well below shows that the delay was cleared."""
+
+
+def booked(jobs: Jobs, *more: str, wrap: str = GROWS, rad: str = "memory=4G") -> int:
+    job = jobs.submit("--gpus=1", f"--comment=rad:{rad}", "--open-mode=append", *more, "--wrap", wrap)
+    assert job.job_id is not None, job.messages
+    return job.job_id
+
+
+def test_the_same_job_runs_again_alone_at_raised_priority_and_soon(jobs: Jobs, cluster: Cluster) -> None:
+    job = booked(jobs)
+    start_s = cluster.clock.monotonic_s()
+    again = jobs.wait(job, "COMPLETED", timeout_s=NO_DELAY_S)
+    assert cluster.clock.monotonic_s() - start_s < NO_DELAY_S
+    assert (again["Restarts"], again["JobState"]) == ("1", "COMPLETED")
+    assert again["TresPerNode"].rpartition(":")[2] in {str(WHOLE), "1"}
+    follower = jobs.submit("-H", "--gpus=1", "--comment=rad:memory=4G", "--wrap", "true")
+    assert follower.job_id is not None
+    cluster.slurm("scontrol", "release", str(follower.job_id))
+    assert int(again["Priority"]) > int(jobs.fields(follower.job_id)["Priority"])
+    text = jobs.output(job)
+    assert "torch.OutOfMemoryError" in text and "phase 2 of 2 done, 30.00 GiB" in text
+    assert (
+        "recover" in again.get("AdminComment", "").lower()
+        or "memory" in again.get("AdminComment", "").lower()
+    )
+
+
+def test_a_job_that_no_gpu_can_hold_stops_after_the_last_recovery(jobs: Jobs) -> None:
+    job = booked(jobs, wrap=BEYOND_ANY_GPU)
+    jobs.cluster.wait(
+        "the job fails for good",
+        lambda: jobs.state(job) == "FAILED" and int(jobs.fields(job)["Restarts"]) >= 1,
+        120,
+    )
+    settled = jobs.fields(job)
+    assert 1 <= int(settled["Restarts"]) <= 2
+
+
+@pytest.mark.parametrize(
+    ("options", "rad"),
+    [(["--no-requeue"], "memory=4G"), ([], "memory=4G,retry=no")],
+    ids=["--no-requeue", "retry=no"],
+)
+def test_who_does_not_want_a_rerun_gets_none(jobs: Jobs, options: list[str], rad: str) -> None:
+    job = booked(jobs, *options, rad=rad)
+    failed = jobs.wait(job, "FAILED")
+    assert failed["Restarts"] == "0"
+    follower = jobs.submit("--gpus=1", "--comment=rad:memory=4G", "--wrap", "true")
+    assert follower.job_id is not None
+    jobs.wait(follower.job_id, "COMPLETED")
+    assert (jobs.state(job), jobs.fields(job)["Restarts"]) == ("FAILED", "0")
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    ["exit 1", "echo CUDA out of memory; exit 0", "kill -9 $$"],
+    ids=["fails", "prints the words and succeeds", "killed"],
+)
+def test_other_ends_are_left_as_they_are(jobs: Jobs, wrap: str) -> None:
+    job = booked(jobs, wrap=wrap)
+    ended = jobs.wait(job)
+    jobs.cluster.wait("the epilog is over", lambda: not jobs.cluster.reservations("n0"), 20)
+    assert (jobs.state(job), jobs.fields(job)["Restarts"]) == (ended["JobState"], "0")
+
+
+def test_words_without_memory_buy_no_priority(jobs: Jobs) -> None:
+    words = "echo torch.OutOfMemoryError: CUDA out of memory. >&2"
+    wrap = f"python3 fake_train.py --memory 1G --seconds 1.5; {words}; exit 1"
+    job = booked(jobs, wrap=wrap)
+    jobs.cluster.wait(
+        "it has ended or is back", lambda: jobs.state(job) != "RUNNING" and jobs.state(job) != "", 30
+    )
+    jobs.wait(job, "FAILED", timeout_s=200)
+    assert int(jobs.fields(job)["Priority"]) != PartitionConfig().recovery_priority
+
+
+def test_an_array_task_recovers_as_itself(jobs: Jobs) -> None:
+    job = jobs.submit(
+        "--array=7",
+        "--gpus=1",
+        "--comment=rad:memory=4G",
+        "--open-mode=append",
+        "--output=out.%A_%a",
+        "--wrap",
+        GROWS,
+    )
+    assert job.job_id is not None, job.messages
+    again = jobs.wait(f"{job.job_id}_7", "COMPLETED", timeout_s=NO_DELAY_S)
+    assert again["Restarts"] == "1"
+    assert "phase 2 of 2 done" in (jobs.folder / f"out.{job.job_id}_7").read_text()

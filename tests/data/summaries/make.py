@@ -1,0 +1,195 @@
+"""Write the summary texts beside this file, from models with random weights.
+
+python tests/data/summaries/make.py        needs torch, torchinfo, torchsummary, transformers; Keras 3 if installed
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from pathlib import Path
+
+import torch
+import torchinfo
+import torchsummary
+import transformers as hf
+from torch import Tensor, nn
+
+HERE = Path(__file__).resolve().parent
+ALL = ("input_size", "output_size", "num_params", "params_percent", "kernel_size", "mult_adds", "trainable")
+
+
+class Residual(nn.Module):
+    """A residual block that calls its one activation three times."""
+
+    def __init__(self, width: int, out: int, stride: int = 1) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(width, out, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(out)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(out, out, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(out)
+        same = stride == 1 and width == out
+        self.downsample = (
+            None if same else nn.Sequential(nn.Conv2d(width, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run it."""
+        y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        return self.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class BasicNet(nn.Module):
+    """Stem, four residual blocks, head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 16, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(16)
+        self.relu = nn.ReLU(inplace=True)
+        self.maxpool = nn.MaxPool2d(3, 2, 1)
+        self.layer1 = nn.Sequential(Residual(16, 16), Residual(16, 16))
+        self.layer2 = nn.Sequential(Residual(16, 32, 2), Residual(32, 32))
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(32, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run it."""
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        return self.fc(torch.flatten(self.avgpool(self.layer2(self.layer1(x))), 1))
+
+
+class Shared(nn.Module):
+    """One linear layer used three times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.once = nn.Linear(32, 32)
+        self.act = nn.GELU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run it."""
+        for _ in range(3):
+            x = self.act(self.once(x))
+        return x
+
+
+def torchsummary_text(model: nn.Module, shape: tuple[int, ...], batch_size: int = -1) -> str:
+    """Return what torchsummary prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        torchsummary.summary(model, shape, batch_size=batch_size, device="cpu")
+    return out.getvalue()
+
+
+def annotated(model: nn.Module) -> str:
+    """Return print(model) with each module's parameter count behind its line."""
+    counts = {}
+    for name, module in model.named_modules():
+        counts[name] = sum(p.numel() for p in module.parameters())
+
+    def lines(module: nn.Module, name: str, label: str, depth: int) -> list[str]:
+        children = list(module.named_children())
+        head = "  " * depth + (f"({label}): " if label else "") + type(module).__name__
+        if not children:
+            return [f"{'  ' * depth}({label}): {module!r}, {counts[name]:,} params"]
+        inner = [
+            line
+            for key, child in children
+            for line in lines(child, f"{name}.{key}".lstrip("."), key, depth + 1)
+        ]
+        return [f"{head}(", *inner, f"{'  ' * depth}), {counts[name]:,} params"]
+
+    total = f"{counts['']:,}"
+    return "\n".join(
+        [*lines(model, "", "", 0), "=" * 71, f"Total params: {total}", f"Trainable params: {total}", ""]
+    )
+
+
+def keras_text() -> str | None:
+    """Return what Keras prints; None if it is not installed."""
+    os.environ["KERAS_BACKEND"] = "torch"
+    try:
+        import keras
+    except ImportError:
+        return None
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input((32, 32, 3)),
+            layers.Conv2D(16, 3, padding="same"),
+            layers.BatchNormalization(),
+            layers.Activation("relu"),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dropout(0.5),
+            layers.Dense(10),
+        ]
+    )
+    out: list[str] = []
+    model.summary(print_fn=lambda line, **_: out.append(line), line_length=76)
+    return "\n".join(out) + "\n"
+
+
+def main() -> None:
+    """Write all files."""
+    torch.manual_seed(0)
+    net = BasicNet()
+    small = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+    bert = hf.BertForSequenceClassification(hf.BertConfig(vocab_size=100, **small))
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), 2)
+    t5 = hf.T5Config(vocab_size=100, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4)
+    image = (8, 3, 64, 64)
+    info = torchinfo.summary
+    texts = {
+        "residual.torchsummary.txt": torchsummary_text(net, image[1:]),
+        "residual_batch8.torchsummary.txt": torchsummary_text(net, image[1:], 8),
+        "residual.torchinfo.txt": str(info(net, image, verbose=0)),
+        "residual_all_columns.torchinfo.txt": str(info(net, image, verbose=0, depth=9, col_names=ALL)),
+        "residual_depth2.torchinfo.txt": str(info(net, image, verbose=0, depth=2)),
+        "residual_ascii.torchinfo.txt": str(
+            info(
+                net,
+                image,
+                verbose=0,
+                depth=9,
+                col_names=ALL[:3],
+                row_settings=("ascii_only", "var_names", "depth"),
+            )
+        ),
+        "residual_no_input.torchinfo.txt": str(info(net, verbose=0, depth=9)),
+        "residual.repr.txt": f"{net!r}\n",
+        "residual_annotated.repr.txt": annotated(net),
+        "shared.torchinfo.txt": str(info(Shared(), (4, 32), verbose=0)),
+        "encoder.torchinfo.txt": str(
+            info(encoder.train(), (4, 16, 64), verbose=0, depth=9, col_names=ALL[:3])
+        ),
+        "encoder.repr.txt": f"{encoder!r}\n",
+        "bert.torchinfo.txt": str(
+            info(
+                bert,
+                input_data={"input_ids": torch.ones(4, 16, dtype=torch.long)},
+                verbose=0,
+                depth=9,
+                col_names=ALL[:3],
+            )
+        ),
+        "bert_default.torchinfo.txt": str(
+            info(bert, input_data={"input_ids": torch.ones(4, 16, dtype=torch.long)}, verbose=0)
+        ),
+        "bert.repr.txt": f"{bert!r}\n",
+        "gpt2.repr.txt": f"{hf.GPT2LMHeadModel(hf.GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=100))!r}\n",
+        "llama.repr.txt": f"{hf.LlamaForCausalLM(hf.LlamaConfig(vocab_size=100, num_key_value_heads=2, **small))!r}\n",
+        "t5.repr.txt": f"{hf.T5ForConditionalGeneration(t5)!r}\n",
+        "vit.repr.txt": f"{hf.ViTForImageClassification(hf.ViTConfig(**small))!r}\n",
+    }
+    if found := keras_text():
+        texts["cnn.keras.txt"] = found
+    for name, text in texts.items():
+        (HERE / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""The hooks as slurmd starts them: their own processes, slurmd's environment, simulated GPUs, no Slurm."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.core.errors import CommandError
+from slurm_plugin.core.job_folder import JobFolder
+from slurm_plugin.core.records import Booking
+from slurm_plugin.core.shell import run
+from slurm_plugin.core.units import GIB
+from slurm_plugin.core.wire import stamp
+from slurm_plugin.monitor.simulated import Card, SimulatedGpus
+
+KEY = b"h" * 32
+SHARED = Booking(kind="shared", memory_bytes=4 * GIB, estimate_bytes=3 * GIB, profile_key="ab12")
+
+
+class Hooks:
+    """A node with two simulated GPUs of 10 GiB."""
+
+    def __init__(self, folder: Path, *, top: str = "", partition: str = "") -> None:
+        self.folder = folder
+        (folder / "key").write_bytes(KEY)
+        (folder / "key").chmod(0o600)
+        cards = [
+            Card(uuid=f"GPU-{index}", index=index, name="simulated", memory_total_bytes=10 * GIB)
+            for index in range(2)
+        ]
+        SimulatedGpus.create(folder / "gpus", cards)
+        (folder / "rad.toml").write_text(
+            f"""{top}
+[paths]
+run = "{folder}/run"
+state = "{folder}/state"
+key = "{folder}/key"
+log = "{folder}/log"
+slurm_conf = "{folder}/no-slurm.conf"
+[telemetry]
+source = "simulated"
+simulated_folder = "{folder}/gpus"
+[partition.gpu]
+collocate = true
+shards_per_gpu = 10
+{partition}
+"""
+        )
+
+    def run(self, module: str, job_id: int = 7, *, config: str | None = None, **env: str) -> str:
+        argv = [sys.executable, "-I", "-m", module, "--config", config or f"{self.folder}/rad.toml"]
+        slurm = {
+            "SLURM_JOB_ID": str(job_id),
+            "SLURM_JOB_UID": str(os.geteuid()),
+            "SLURM_JOB_GID": str(os.getegid()),
+            "SLURM_JOB_USER": "root",
+            "SLURM_JOB_PARTITION": "gpu",
+            "SLURM_JOB_GPUS": "0",
+            "SLURM_JOB_WORK_DIR": str(self.folder),
+            "SLURM_JOB_COMMENT": stamp(SHARED, user_id=os.geteuid(), key=KEY),
+            "SLURMD_NODENAME": "n0",
+        }
+        return run(argv, timeout_s=20, env={**slurm, **env})
+
+    def log(self, name: str) -> str:
+        path = self.folder / "log" / f"{name}.log"
+        return path.read_text() if path.exists() else ""
+
+    @property
+    def reserved(self) -> list[int]:
+        tree = json.loads((self.folder / "run" / "ledger.json").read_text())
+        return [row["job_id"] for row in tree["reservations"]]
+
+
+@pytest.fixture
+def hooks(tmp_path: Path) -> Hooks:
+    return Hooks(tmp_path)
+
+
+def test_an_ordinary_job_from_prolog_to_epilog(hooks: Hooks) -> None:
+    hooks.run("prolog")
+    assert hooks.reserved == [7]
+    exports = dict(
+        line.removeprefix("export ").split("=", 1) for line in hooks.run("prolog.task_prolog").splitlines()
+    )
+    assert exports["CUDA_VISIBLE_DEVICES"] == "GPU-0"
+    assert exports["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert exports["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=4096M"
+    assert (exports["RAD_BOOKED_MIB"], exports["RAD_ESTIMATE_MIB"], exports["RAD_SEATS"]) == (
+        "4096",
+        "3072",
+        "0",
+    )
+    for _ in range(2):
+        hooks.run("epilog", SLURM_JOB_EXIT_CODE="0")
+    assert hooks.reserved == []
+    assert list((hooks.folder / "run" / "jobs").iterdir()) == []
+    rows = [json.loads(line) for line in (hooks.folder / "state" / "peaks.jsonl").read_text().splitlines()]
+    assert [(row["job"], row["outcome"]) for row in rows] == [(7, "ok"), (7, "ok")]
+
+
+def test_a_job_without_gpus_costs_nothing(hooks: Hooks) -> None:
+    for module in ("prolog", "prolog.task_prolog", "epilog"):
+        assert hooks.run(module, SLURM_JOB_GPUS="", config="/nowhere/rad.toml") == ""
+    assert not (hooks.folder / "run").exists()
+
+
+def test_a_job_of_unknown_need_gets_a_gpu_of_its_own_when_slurm_is_silent(hooks: Hooks) -> None:
+    hooks.run("prolog", SLURM_JOB_COMMENT="rad1:shared:gpus=1:mem=1:try=0:retry=1:0123456789abcdef")
+    assert JobFolder(hooks.folder / "run", 7).environment()["RAD_KIND"] == "whole"
+
+
+def test_a_job_that_must_not_start_is_refused_by_its_task_prolog(hooks: Hooks) -> None:
+    whole = stamp(Booking(kind="whole"), user_id=os.geteuid(), key=KEY)
+    for number in (1, 2):
+        hooks.run("prolog", number, SLURM_JOB_COMMENT=whole)
+    hooks.run("prolog", 3)
+    assert hooks.reserved == [1, 2]
+    assert "not put back: no GPU has the memory" in hooks.log("prolog")
+    with pytest.raises(CommandError) as refusal:
+        hooks.run("prolog.task_prolog", 3)
+    assert refusal.value.returncode == 1
+    hooks.run("epilog", 3, SLURM_JOB_EXIT_CODE="256")
+    assert "oom" not in hooks.log("epilog"), "a refused job is not judged"
+
+
+def test_a_failed_job_is_judged_by_its_own_output(hooks: Hooks) -> None:
+    hooks.run("prolog")
+    (hooks.folder / "slurm-7.out").write_text(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    )
+    hooks.run("epilog", SLURM_JOB_EXIT_CODE="256")
+    assert "gpu-oom pytorch" in hooks.log("epilog")
+    assert hooks.reserved == []
+
+
+@pytest.mark.parametrize("switch", ['mode = "off"', "[features]\nplacement = false"])
+def test_what_is_switched_off_does_nothing(tmp_path: Path, switch: str) -> None:
+    hooks = Hooks(tmp_path, top=switch)
+    hooks.run("prolog")
+    assert not (tmp_path / "run").exists()
+    assert hooks.run("prolog.task_prolog") == ""
+
+
+def test_observe_says_what_it_would_do(tmp_path: Path) -> None:
+    hooks = Hooks(tmp_path, top='mode = "observe"')
+    hooks.run("prolog")
+    assert "would place stamp shared: GPU-0" in hooks.log("prolog")
+    assert hooks.run("prolog.task_prolog") == ""
+
+
+FAULTS = {
+    "no configuration": lambda folder: (folder / "rad.toml").unlink(),
+    "wrong configuration": lambda folder: (folder / "rad.toml").write_text("mode = 7"),
+    "no key": lambda folder: (folder / "key").unlink(),
+    "no GPUs": lambda folder: (folder / "gpus" / "cards.json").unlink(),
+    "a ledger that is a folder": lambda folder: (folder / "run" / "ledger.json").mkdir(parents=True),
+    "a run folder that is a file": lambda folder: (folder / "run").write_text(""),
+    "a log folder that is a file": lambda folder: (folder / "log").write_text(""),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_fault_of_ours_ends_a_hook_with_an_error(hooks: Hooks, fault: str) -> None:
+    FAULTS[fault](hooks.folder)
+    hooks.run("prolog")
+    hooks.run("prolog.task_prolog")
+    hooks.run("epilog", SLURM_JOB_EXIT_CODE="256")
+
+
+@pytest.mark.parametrize("module", ["prolog", "prolog.task_prolog", "epilog"])
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"SLURM_JOB_ID": "x"},
+        {"SLURM_JOB_UID": ""},
+        {"SLURM_JOB_GPUS": "a-b"},
+        {"SLURM_JOB_RESTART_COUNT": "-"},
+        {"SLURM_JOB_EXIT_CODE": "?"},
+        {"SLURM_JOB_COMMENT": "rad1:" + "9" * 5000},
+    ],
+    ids=lambda env: next(iter(env)),
+)
+def test_no_environment_ends_a_hook_with_an_error(hooks: Hooks, module: str, env: dict[str, str]) -> None:
+    hooks.run(module, **env)

@@ -1,0 +1,279 @@
+"""Placement on a node with its real files: what one hook leaves, the next one finds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from fakes import FakeClock
+
+from prolog.demand import wanted_by
+from prolog.place import YOUNG_S, Node, Placed, place
+from slurm_plugin.core.config import Config, parse_config
+from slurm_plugin.core.errors import DeviceError, SlurmError
+from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.ledger_store import LedgerStore
+from slurm_plugin.core.records import Booking, BookingKind, Demand
+from slurm_plugin.core.units import GIB
+from slurm_plugin.core.wire import stamp, with_stamp
+from slurm_plugin.monitor.window import write_window
+from slurm_plugin.slurm.control import JobView
+from slurm_plugin.slurm.hook_env import HookJob
+
+KEY = b"k" * 32
+
+
+class FakeSlurm:
+    def __init__(self) -> None:
+        self.views: dict[int, JobView] = {}
+        self.asked = 0
+        self.answers = True
+
+    def job(self, job_id: int) -> JobView | None:
+        self.asked += 1
+        if not self.answers:
+            raise SlurmError("Unable to contact slurm controller")
+        return self.views.get(job_id)
+
+    def jobs(self, *, node: str | None = None, states: tuple[str, ...] = ()) -> tuple[JobView, ...]:
+        self.asked += 1
+        if not self.answers:
+            raise SlurmError("Unable to contact slurm controller")
+        return tuple(self.views.values())
+
+
+class Bench:
+    """One node with two GPUs of 10 GiB."""
+
+    def __init__(self, folder: Path, **partition: object) -> None:
+        self.folder = folder
+        self.clock = FakeClock(now_s=os.stat(folder).st_mtime)
+        key = folder / "key"
+        key.write_bytes(KEY)
+        key.chmod(0o600)
+        self.config: Config = parse_config(
+            {
+                "paths": {"run": str(folder / "run"), "key": str(key)},
+                "partition": {"gpu": {"collocate": True, "shards_per_gpu": 10, **partition}},
+            },
+            origin="test",
+        )
+        self.slurm = FakeSlurm()
+        (folder / "proc").mkdir()
+
+    def node(self, *, boot: str = "b", confined: bool = False) -> Node:
+        return Node(
+            config=self.config,
+            clock=self.clock,
+            store=LedgerStore(self.folder / "run", clock=self.clock, boot_id=boot),
+            slurm=lambda: self.slurm,  # type: ignore[arg-type,return-value]
+            slurm_conf=None,
+            confined=confined,
+            proc=self.folder / "proc",
+        )
+
+    def job(self, job_id: int, *, seats: tuple[int, ...] = (0,), comment: str = "") -> HookJob:
+        return HookJob(
+            job_id=job_id,
+            user_id=os.geteuid(),
+            group_id=os.getegid(),
+            partition="gpu",
+            seats=seats,
+            comment=comment,
+        )
+
+    def place(
+        self,
+        job_id: int,
+        gib: int | None = None,
+        *,
+        kind: BookingKind = "shared",
+        confined: bool = False,
+        seat: int = 0,
+    ) -> Placed:
+        readings = [
+            GpuReading(
+                uuid=f"GPU-{index}",
+                index=index,
+                name="test",
+                memory_total_bytes=10 * GIB,
+                memory_used_bytes=0,
+                time_s=self.clock.now_s(),
+            )
+            for index in range(2)
+        ]
+        write_window(self.folder / "run", readings, now_s=self.clock.now_s())
+        demand = Demand(
+            job_id=job_id,
+            user_id=os.geteuid(),
+            kind=kind,
+            gpus=1,
+            booked_bytes=None if gib is None else gib * GIB,
+            seats=(seat,),
+        )
+        return place(
+            self.node(confined=confined),
+            self.job(job_id, seats=(seat,)),
+            demand,
+            self.config.partitions["gpu"],
+        )
+
+    def process(self, job_id: int, title: str = "slurmstepd: [{}.batch]", **environment: str) -> None:
+        folder = self.folder / "proc" / str(1000 + job_id)
+        folder.mkdir()
+        (folder / "comm").write_text("slurmstepd\n")
+        (folder / "cmdline").write_text(title.format(job_id))
+        (folder / "environ").write_text("\0".join(f"{name}={value}" for name, value in environment.items()))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_jobs_of_one_seat_share_its_gpu_and_a_whole_job_gets_the_other(bench: Bench) -> None:
+    assert bench.place(1, 4).placement.gpus == ("GPU-0",)
+    assert bench.place(2, 4).placement.gpus == ("GPU-0",)
+    assert bench.place(3, kind="whole", seat=1).placement.gpus == ("GPU-1",)
+    assert bench.slurm.asked == 0
+
+
+def test_a_confined_job_stays_on_its_seat(bench: Bench) -> None:
+    assert bench.place(1, kind="whole", confined=True, seat=1).placement.gpus == ("GPU-1",)
+    assert bench.place(2, 4, confined=True, seat=1).placement.put_back
+
+
+def test_before_a_job_is_put_back_slurm_says_whether_the_holder_is_gone(bench: Bench) -> None:
+    for job_id, seat in ((1, 0), (2, 1)):
+        bench.place(job_id, kind="whole", seat=seat)
+    bench.clock.time_s += YOUNG_S + 1
+    bench.slurm.answers = False
+    assert bench.place(3, kind="whole").placement.put_back, "who does not answer says nothing"
+    bench.slurm.answers = True
+    bench.slurm.views = {2: JobView(job_id=2, user_id=0, state="RUNNING")}
+    assert bench.place(3, kind="whole").placement.gpus == ("GPU-0",)
+
+
+def test_a_holder_with_a_step_or_a_young_one_is_not_doubted(bench: Bench) -> None:
+    bench.place(1, kind="whole", seat=0)
+    bench.process(1)
+    bench.clock.time_s += YOUNG_S + 1
+    bench.place(2, kind="whole", seat=1)
+    assert bench.place(3, kind="whole").placement.put_back
+    assert bench.slurm.asked == 0
+
+
+def test_what_an_epilog_never_released_is_found_by_the_next_hook(bench: Bench) -> None:
+    bench.place(1, 4)
+    bench.clock.time_s += YOUNG_S + 1
+    bench.place(2, 4, seat=1)
+    assert [held.job_id for held in bench.node().store.read().ledger.reservations] == [2]
+
+
+def test_a_lost_ledger_comes_back_from_the_jobs_folders(bench: Bench) -> None:
+    bench.place(1, kind="whole", seat=0)
+    (bench.folder / "run" / "ledger.json").unlink()
+    assert bench.place(2, kind="whole").placement.gpus == ("GPU-1",)
+    assert bench.place(3, kind="whole").placement.put_back
+
+
+@pytest.mark.parametrize(
+    ("environment", "shares"),
+    [
+        ({"RAD_KIND": "shared", "RAD_BOOKED_MIB": "4096", "RAD_SEATS": "0"}, True),
+        ({"RAD_KIND": "whole"}, False),
+        ({}, False),
+    ],
+)
+def test_a_lost_run_folder_comes_back_from_what_is_running(
+    bench: Bench, environment: dict[str, str], shares: bool
+) -> None:
+    bench.process(1, SLURM_JOB_ID="1", CUDA_VISIBLE_DEVICES="GPU-0", **environment)
+    bench.process(2, SLURM_JOB_ID="2", CUDA_VISIBLE_DEVICES="GPU-1", RAD_KIND="whole")
+    shutil.rmtree(bench.folder / "run", ignore_errors=True)
+    placed = bench.place(3, 4)
+    assert placed.placement.gpus == (("GPU-0",) if shares else ())
+
+
+def test_another_boot_starts_with_nothing(bench: Bench) -> None:
+    bench.place(1, kind="whole")
+    assert bench.node(boot="next").store.read().ledger.reservations == ()
+
+
+def test_without_monitor_and_driver_there_is_no_placement(bench: Bench) -> None:
+    bench.clock.time_s += 60
+    demand = Demand(job_id=1, user_id=0, kind="shared", gpus=1, booked_bytes=GIB, seats=(0,))
+    with pytest.raises(DeviceError):
+        place(bench.node(), bench.job(1), demand, bench.config.partitions["gpu"])
+
+
+def test_observe_decides_and_keeps_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.config = parse_config(
+        {
+            "mode": "observe",
+            "paths": {"run": str(tmp_path / "run")},
+            "partition": {"gpu": {"collocate": True, "shards_per_gpu": 10}},
+        },
+        origin="test",
+    )
+    placed = bench.place(1, 4)
+    assert placed.placement.gpus == ("GPU-0",) and placed.reservation is None
+    assert bench.node().store.read().ledger.reservations == ()
+    assert not (tmp_path / "run" / "jobs").exists()
+
+
+def wanted(
+    bench: Bench, comment: str, gres: str | None = None, seats: tuple[int, ...] = (0,)
+) -> tuple[str, Demand | None]:
+    if gres is not None:
+        bench.slurm.views[1] = JobView(job_id=1, user_id=os.geteuid(), state="RUNNING", gres=gres)
+    found = wanted_by(
+        bench.job(1, seats=seats, comment=comment),
+        bench.config,
+        bench.config.partitions["gpu"],
+        lambda: bench.slurm,  # type: ignore[arg-type,return-value]
+    )
+    return found.source, found.demand
+
+
+def test_a_valid_stamp_is_believed_and_slurm_is_not_asked(bench: Bench) -> None:
+    booking = Booking(kind="shared", memory_bytes=4 * GIB, estimate_bytes=3 * GIB, profile_key="ab")
+    source, demand = wanted(bench, with_stamp("my words", stamp(booking, user_id=os.geteuid(), key=KEY)))
+    assert source == "stamp" and demand is not None
+    assert (demand.kind, demand.booked_bytes, demand.estimate_bytes) == ("shared", 4 * GIB, 3 * GIB)
+    assert bench.slurm.asked == 0
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "",
+        "rad1:shared:gpus=1:mem=1:try=0:retry=1:0123456789abcdef",
+        stamp(Booking(kind="shared", memory_bytes=GIB), user_id=4242, key=KEY),
+        stamp(Booking(kind="shared", memory_bytes=GIB), user_id=os.geteuid(), key=b"x" * 32),
+    ],
+    ids=["none", "forged", "of another user", "under another key"],
+)
+def test_without_a_valid_stamp_slurm_says_what_the_job_asked_for(bench: Bench, comment: str) -> None:
+    source, demand = wanted(bench, comment, "gres:shard:3")
+    assert source == "slurm" and demand is not None
+    assert (demand.kind, demand.booked_bytes) == ("shared", 3 * GIB)
+
+
+@pytest.mark.parametrize("gres", ["gres:shard:10", "gres:gpu:1", "gres/gpu:a100:1", ""])
+def test_an_unknown_job_gets_whole_gpus(bench: Bench, gres: str) -> None:
+    source, demand = wanted(bench, "", gres)
+    assert source == "slurm" and demand is not None and (demand.kind, demand.gpus) == ("whole", 1)
+
+
+def test_a_job_that_slurm_does_not_tell_of_gets_whole_gpus(bench: Bench) -> None:
+    bench.slurm.answers = False
+    source, demand = wanted(bench, "", seats=(0, 1))
+    assert source == "assumed" and demand is not None and (demand.kind, demand.gpus) == ("whole", 2)
+
+
+def test_mig_is_left_alone(bench: Bench) -> None:
+    assert wanted(bench, "", "gres/gpu:1g.10gb:1") == ("slurm", None)

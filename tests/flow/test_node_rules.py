@@ -1,0 +1,268 @@
+"""Rules 2 and 3 on one node, over any order of arrivals, ends, reruns, crashes, repeats, losses and reboots."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from fakes import FakeClock
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
+from prolog.place import Node, place
+from slurm_plugin.core.clock import Deadline
+from slurm_plugin.core.config import Config, PartitionConfig, parse_config
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.job_folder import JobFolder
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.ledger_store import LedgerStore
+from slurm_plugin.core.records import BookingKind, Demand, Reservation
+from slurm_plugin.core.units import GIB, to_mib
+from slurm_plugin.monitor.window import write_window
+from slurm_plugin.slurm.control import JobView
+from slurm_plugin.slurm.hook_env import HookJob
+
+GPUS = 3
+USABLE = 10 * GIB
+
+
+class Killed(BaseException):
+    """The hook is gone, as by kill -9: nothing after this point of it runs."""
+
+
+class FragileStore(LedgerStore):
+    """A ledger whose hook may be killed before or after any of its writes."""
+
+    def __init__(self, folder: Path, clock: FakeClock, boot: str, killed_at: int | None) -> None:
+        super().__init__(folder, clock=clock, boot_id=boot)
+        self._steps_left = killed_at
+
+    def write(self, ledger: Ledger) -> None:
+        self._step()
+        super().write(ledger)
+        self._step()
+
+    def write_copy(self, reservation: Reservation) -> None:
+        self._step()
+        super().write_copy(reservation)
+        self._step()
+
+    def _step(self) -> None:
+        if self._steps_left is not None:
+            if self._steps_left == 0:
+                raise Killed
+            self._steps_left -= 1
+
+
+class FakeSlurm:
+    """Knows which jobs run, or does not answer."""
+
+    def __init__(self, running: dict[int, Reservation]) -> None:
+        self.running = running
+        self.answers = True
+
+    def jobs(self, *, node: str | None = None, states: tuple[str, ...] = ()) -> tuple[JobView, ...]:
+        if not self.answers:
+            raise SlurmError("Unable to contact slurm controller")
+        return tuple(JobView(job_id=job_id, user_id=0, state="RUNNING") for job_id in self.running)
+
+
+class NodeMachine(RuleBasedStateMachine):
+    jobs = Bundle("jobs")
+
+    @initialize(
+        pin=st.sampled_from(["auto", "free", "slurm"]),
+        policy=st.sampled_from(["magm", "lug", "mug", "round_robin", "exclusive"]),
+    )
+    def start(self, pin: str, policy: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="rad-rules-"))
+        self.run_folder, self.proc = self.folder / "run", self.folder / "proc"
+        self.proc.mkdir()
+        self.clock = FakeClock(now_s=os.stat(self.folder).st_mtime)
+        self.config: Config = parse_config(
+            {
+                "paths": {"run": str(self.run_folder)},
+                "partition": {"gpu": {"collocate": True, "shards_per_gpu": 10, "pin": pin, "policy": policy}},
+            },
+            origin="test",
+        )
+        self.settings: PartitionConfig = self.config.partitions["gpu"]
+        self.boot = 0
+        self.next_id = 1
+        self.running: dict[int, Reservation] = {}
+        self.strangers = [0] * GPUS
+        self.slurm = FakeSlurm(self.running)
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # --- the hooks ------------------------------------------------------------------------------------------------
+
+    def prolog(
+        self,
+        job_id: int,
+        restart: int,
+        kind: BookingKind,
+        gib: int,
+        seats: tuple[int, ...],
+        killed_at: int | None,
+    ) -> None:
+        readings = [
+            GpuReading(
+                uuid=f"GPU-{index}",
+                index=index,
+                name="test",
+                memory_total_bytes=USABLE,
+                memory_used_bytes=self.strangers[index],
+                smact=0.1,
+                time_s=self.clock.now_s(),
+            )
+            for index in range(GPUS)
+        ]
+        write_window(self.run_folder, readings, now_s=self.clock.now_s())
+        node = Node(
+            config=self.config,
+            clock=self.clock,
+            store=FragileStore(self.run_folder, self.clock, str(self.boot), killed_at),
+            slurm=lambda: self.slurm,  # type: ignore[arg-type,return-value]
+            slurm_conf=None,
+            confined=False,
+            proc=self.proc,
+        )
+        job = HookJob(
+            job_id=job_id,
+            user_id=os.geteuid(),
+            group_id=os.getegid(),
+            restart=restart,
+            seats=seats,
+            partition="gpu",
+        )
+        demand = Demand(
+            job_id=job_id,
+            user_id=os.geteuid(),
+            kind=kind,
+            gpus=len(seats) if kind == "whole" else 1,
+            booked_bytes=None if kind == "whole" else gib * GIB,
+            seats=seats,
+            restart=restart,
+        )
+        try:
+            placed = place(node, job, demand, self.settings)
+        except Killed:
+            return  # slurmd drains the node and requeues the job: it does not run
+        if placed.reservation is not None:
+            self.started(placed.reservation)
+
+    def started(self, held: Reservation) -> None:
+        for uuid in held.gpus:
+            neighbours = [one for one in self.running.values() if uuid in one.gpus]
+            assert not neighbours or {one.kind for one in [held, *neighbours]} == {"shared"}
+            if held.kind == "shared":
+                booked = sum(one.booked_bytes for one in [held, *neighbours])
+                assert booked + self.strangers[int(uuid[-1])] <= USABLE
+        self.running[held.job_id] = held
+        process = self.proc / str(held.job_id)
+        process.mkdir()
+        (process / "comm").write_text("slurmstepd\n")
+        (process / "cmdline").write_text(f"slurmstepd: [{held.job_id}.batch]")
+        environment = {
+            "SLURM_JOB_ID": str(held.job_id),
+            "CUDA_VISIBLE_DEVICES": ",".join(held.gpus),
+            "RAD_KIND": held.kind,
+            "RAD_BOOKED_MIB": str(to_mib(held.booked_bytes)),
+            "RAD_SEATS": ",".join(map(str, held.seats)),
+            "RAD_RESTART": str(held.restart),
+        }
+        (process / "environ").write_text("\0".join(f"{name}={value}" for name, value in environment.items()))
+
+    def ended(self, job_id: int) -> None:
+        self.running.pop(job_id, None)
+        shutil.rmtree(self.proc / str(job_id), ignore_errors=True)
+
+    def epilog(self, job_id: int, restart: int) -> None:
+        store = LedgerStore(self.run_folder, clock=self.clock, boot_id=str(self.boot))
+        store.release(job_id, restart=restart, deadline=Deadline(self.clock, 1.0))
+        if job_id not in self.running:
+            JobFolder(self.run_folder, job_id).remove()
+
+    # --- what may happen ------------------------------------------------------------------------------------------
+
+    @rule(
+        target=jobs,
+        kind=st.sampled_from(["shared", "shared", "shared", "whole"]),
+        gib=st.integers(1, 10),
+        seats=st.lists(st.integers(0, GPUS - 1), min_size=1, max_size=2, unique=True),
+        killed_at=st.none() | st.integers(0, 4),
+    )
+    def arrives(self, kind: BookingKind, gib: int, seats: list[int], killed_at: int | None) -> object:
+        job_id, self.next_id = self.next_id, self.next_id + 1
+        chosen = tuple(seats) if kind == "whole" else (seats[0],)
+        self.prolog(job_id, 0, kind, gib, chosen, killed_at)
+        return job_id if job_id in self.running else multiple()
+
+    @rule(job_id=consumes(jobs), epilogs=st.integers(0, 2))
+    def ends(self, job_id: int, epilogs: int) -> None:
+        held = self.running.get(job_id)
+        self.ended(job_id)
+        for _ in range(epilogs):
+            self.epilog(job_id, held.restart if held else 0)
+
+    @rule(job_id=jobs, gib=st.integers(1, 10), killed_at=st.none() | st.integers(0, 4), late=st.booleans())
+    def runs_again(self, job_id: int, gib: int, killed_at: int | None, late: bool) -> None:
+        held = self.running.get(job_id)
+        if held is None:
+            return
+        self.ended(job_id)
+        self.epilog(job_id, held.restart)
+        self.prolog(job_id, held.restart + 1, "shared", gib, held.seats[:1], killed_at)
+        if late:
+            self.epilog(job_id, held.restart)
+
+    @rule(seconds=st.integers(1, 200))
+    def time_passes(self, seconds: int) -> None:
+        self.clock.time_s += seconds
+
+    @rule(gpu=st.integers(0, GPUS - 1), gib=st.integers(0, 9))
+    def a_stranger_comes_or_goes(self, gpu: int, gib: int) -> None:
+        self.strangers[gpu] = gib * GIB
+
+    @rule(answers=st.booleans())
+    def slurm_answers(self, answers: bool) -> None:
+        self.slurm.answers = answers
+
+    @rule(content=st.sampled_from([None, b"", b"{}", b"\xff", b'{"boot_id": "0", "reservations": 3}']))
+    def the_ledger_is_lost_or_damaged(self, content: bytes | None) -> None:
+        path = self.run_folder / "ledger.json"
+        if path.exists():
+            path.unlink() if content is None else path.write_bytes(content)
+
+    @rule()
+    def everything_is_lost(self) -> None:
+        shutil.rmtree(self.run_folder, ignore_errors=True)
+
+    @rule()
+    def the_node_reboots(self) -> None:
+        for job_id in list(self.running):
+            self.ended(job_id)
+        self.boot += 1
+
+    # --- what must hold -------------------------------------------------------------------------------------------
+
+    @invariant()
+    def a_ledger_that_is_there_holds_every_running_job(self) -> None:
+        if not hasattr(self, "run_folder"):
+            return
+        found = LedgerStore(self.run_folder, clock=self.clock, boot_id=str(self.boot)).read()
+        if not found.rebuilt:
+            held = {one.job_id: one for one in found.ledger.reservations}
+            for job_id, one in self.running.items():
+                assert job_id in held
+                assert (held[job_id].gpus, held[job_id].kind) == (one.gpus, one.kind)
+
+
+TestNodeRules = NodeMachine.TestCase
+TestNodeRules.settings = hypothesis_settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,236 @@
+"""A submission from the hook to the answer and back: real Lua, real socket, real radd; only Slurm is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lua.lua_programs import VERSIONS, LuaProgram
+
+from slurm_plugin.core import wire
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
+KEY = bytes(range(32))
+PATIENCE_S = 20.0
+TOML = """
+mode = "{mode}"
+default_partition = "gpu"
+[paths]
+socket = "{folder}/radd.sock"
+state = "{folder}/state"
+key = "{folder}/key"
+[partition.gpu]
+collocate = true
+gpu_memory_mib = 40000
+exclusive_form = "shards"
+"""
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    end_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end_s, "it did not happen in time"
+        time.sleep(0.02)
+
+
+class Radd:
+    """radd as a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket = folder / "radd.sock"
+        (folder / "key").write_bytes(KEY)
+        (folder / "key").chmod(0o600)
+        self.configure("enforce")
+        self.start()
+
+    def configure(self, mode: str) -> None:
+        (self.folder / "rad.toml").write_text(TOML.format(folder=self.folder, mode=mode))
+
+    def start(self) -> None:
+        argv = [sys.executable, "-m", "slurm_plugin.radd", "--config", str(self.folder / "rad.toml")]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(argv, stdout=log, stderr=log)
+        wait_until(self.answers)
+
+    def answers(self) -> bool:
+        assert self.process.poll() is None, self.log()
+        with socket.socket(socket.AF_UNIX) as connection:
+            try:
+                connection.connect(str(self.socket))
+                connection.sendall(b'{"op":"ping"}\n')
+                return b"pong" in connection.recv(100)
+            except OSError:
+                return False
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def stop(self) -> int:
+        self.signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE_S)
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def lua(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def radd(tmp_path: Path) -> Iterator[Radd]:
+    made = Radd(tmp_path)
+    yield made
+    if made.process.poll() is None:
+        made.process.kill()
+        made.process.wait()
+
+
+@pytest.fixture
+def hooks(lua: str, tmp_path: Path) -> Iterator[LuaProgram]:
+    # A second is more than a user wants to wait, but these tests are about what happens, on whatever machine.
+    settings = {"socket": str(tmp_path / "radd.sock"), "deadline_s": 1.0}
+    program = LuaProgram(lua, "hooks.lua", json.dumps(settings), "")
+    yield program
+    program.close()
+
+
+def submit(hooks: LuaProgram, **job: Any) -> dict[str, Any]:
+    batch = {"user_id": 1000, "gres": "gres:gpu:1", "script": "#!/bin/sh\n"}
+    answer = hooks.call({"op": "submit", "uid": 1000, "job": {**batch, **job}})
+    assert answer["ok"] is True
+    return answer
+
+
+@pytest.mark.usefixtures("radd")
+def test_from_a_summary_to_a_signed_booking(lua: str, hooks: LuaProgram, tmp_path: Path) -> None:
+    settings = {"python": sys.executable, "config": str(tmp_path / "rad.toml")}
+    cli = LuaProgram(lua, "cli.lua", json.dumps(settings))
+    script = tmp_path / "job.sh"
+    script.write_text(f"#!/bin/sh\n#RAD model={EXAMPLES}/resnet18_torchinfo.txt batch_size=32\n")
+    options = {"type": "sbatch", "gpus": "1", "comment": "mine"}
+    stamped = cli.call({"options": options, "argv": [str(script)]})["options"]
+    cli.close()
+    answer = submit(
+        hooks,
+        gres=None,
+        tres_per_job="gres:gpu:1",
+        comment=stamped["comment"],
+        script=script.read_text(),
+        environment={"SLURM_GPUS": "1"},
+    )
+    job = answer["job"]
+    booking = wire.read_stamp(job["comment"], user_id=1000, key=KEY)
+    assert booking is not None and booking.kind == "shared"
+    assert job["gres"].startswith("shard:") and job["tres_per_job"] == ""
+    assert job["environment"] == {"SLURM_GPUS": ""}
+    assert job["comment"].startswith("mine rad1:")
+    assert len(answer["said"]) == 1 and "of one GPU" in answer["said"][0]
+
+
+@pytest.mark.usefixtures("radd")
+def test_bad_words_and_too_much_are_told(hooks: LuaProgram) -> None:
+    wrong = submit(hooks, script="#!/bin/sh\n#RAD batch_size=abc\n", argv0="/home/u/job.sh")
+    assert wrong["rc"] == 0 and wrong["job"]["gres"] == "shard:39"
+    assert wrong["said"][0].startswith("RAD: /home/u/job.sh:2: batch_size=abc")
+    large = submit(hooks, comment="rad:memory=100G")
+    assert large["rc"] == -1 and "--gpus=3" in large["said"][0]
+
+
+@pytest.mark.usefixtures("radd")
+def test_hostile_text_in_every_field_is_survived(hooks: LuaProgram) -> None:
+    evil = "\x01\t\"'\\%s%n{}[]\udcff\udc80é\u2028 rad1:x rad.profile:p1"
+    for name in ("comment", "partition", "gres", "tres_per_job", "tres_per_task", "tres_bind", "script"):
+        assert submit(hooks, **{name: evil + "#RAD"})["rc"] in (0, -1)
+    assert submit(hooks, script="#RAD " + "\x01" * 65_000)["rc"] == 0
+    assert submit(hooks, comment="rad:memory=4G")["job"]["gres"] == "shard:4"
+
+
+def test_a_killed_radd_comes_back_over_its_own_socket(radd: Radd, hooks: LuaProgram) -> None:
+    radd.process.kill()
+    radd.process.wait()
+    assert radd.socket.exists()
+    assert submit(hooks, comment="rad:memory=4G")["job"]["gres"] == "gres:gpu:1"
+    radd.start()
+    assert submit(hooks, comment="rad:memory=4G")["job"]["gres"] == "shard:4"
+
+
+def test_a_second_radd_is_told_about_the_first(radd: Radd) -> None:
+    argv = [sys.executable, "-m", "slurm_plugin.radd", "--config", str(radd.folder / "rad.toml")]
+    second = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert second.returncode == 1
+    assert second.stderr.splitlines()[-1].startswith("radd: ") and "another radd" in second.stderr
+    assert radd.answers()
+
+
+def test_sighup_takes_a_good_file_and_keeps_the_old_one_from_a_bad_one(radd: Radd, hooks: LuaProgram) -> None:
+    radd.configure("bserve")
+    radd.signal(signal.SIGHUP)
+    wait_until(lambda: "the old one stays in force" in radd.log())
+    assert submit(hooks, comment="rad:memory=4G")["job"]["gres"] == "shard:4"
+    radd.configure("observe")
+    radd.signal(signal.SIGHUP)
+    wait_until(lambda: "read again: mode observe" in radd.log())
+    observed = submit(hooks, comment="rad:memory=4G")
+    assert (observed["job"]["gres"], observed["job"]["comment"]) == ("gres:gpu:1", "rad:memory=4G")
+    assert "observe:-shard:4" in radd.log()
+
+
+def test_sigterm_ends_it_cleanly(radd: Radd) -> None:
+    assert radd.stop() == 0
+    assert not radd.socket.exists()
+    assert "Traceback" not in radd.log()
+
+
+def test_others_may_ask_how_it_is_but_not_submit(radd: Radd) -> None:
+    if os.getuid() != 0:
+        pytest.skip("becoming another user needs root")
+    radd.folder.chmod(0o755)
+    folder = os.open(radd.folder, os.O_PATH)  # the way to it is closed to others
+
+    def reply(message: str) -> dict[str, Any]:
+        with socket.socket(socket.AF_UNIX) as connection:
+            os.seteuid(65534)
+            try:
+                connection.connect(f"/proc/self/fd/{folder}/radd.sock")
+            finally:
+                os.seteuid(0)
+            connection.sendall(message.encode() + b"\n")
+            answer: dict[str, Any] = json.loads(connection.recv(1000))
+            return answer
+
+    assert reply('{"op":"status"}')["partitions"] == ["gpu"]
+    assert "only root" in reply('{"v":1,"op":"submit","user_id":0}')["error"]
+    os.close(folder)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda folder: (folder / "rad.toml").write_text("moed = 1"), "did you mean mode"),
+        (lambda folder: (folder / "key").unlink(), "rad install --key"),
+        (lambda folder: (folder / "key").chmod(0o644), "chmod 600"),
+    ],
+    ids=["wrong key in rad.toml", "no cluster key", "open cluster key"],
+)
+def test_what_stops_a_start_is_one_clear_line(
+    radd: Radd, spoil: Callable[[Path], object], words: str
+) -> None:
+    radd.stop()
+    spoil(radd.folder)
+    argv = [sys.executable, "-m", "slurm_plugin.radd", "--config", str(radd.folder / "rad.toml")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 or "WARNING" in done.stderr
+    assert words in done.stderr.splitlines()[-1]

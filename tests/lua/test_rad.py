@@ -1,0 +1,343 @@
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lua.lua_programs import SHIMS, VERSIONS, FakeRadd, LuaProgram, replies
+
+DEADLINE_S = 0.1
+LATE_S = 1.0
+"""Most that a submission may take with a radd that never answers; the rest is the machine being busy."""
+
+
+def has(lua: str, module: str) -> bool:
+    return (
+        subprocess.run([lua, "-e", f"require '{module}'"], capture_output=True, check=False).returncode == 0
+    )
+
+
+LIBRARIES = [
+    (lua, hidden)
+    for lua in VERSIONS
+    for module, hidden in (("socket.unix", "posix"), ("posix.sys.socket", "socket"))
+    if has(lua, module)
+]
+
+
+@pytest.fixture(params=LIBRARIES, ids=lambda pair: f"{pair[0]}-without-{pair[1]}")
+def hooks(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LuaProgram]:
+    lua, hidden = request.param
+    settings = json.dumps({"socket": str(tmp_path / "radd.sock"), "deadline_s": DEADLINE_S})
+    program = LuaProgram(lua, "hooks.lua", settings, hidden)
+    yield program
+    program.close()
+
+
+@pytest.fixture
+def radd(tmp_path: Path) -> Iterator[Callable[..., FakeRadd]]:
+    started: list[FakeRadd] = []
+
+    def start(answer: Callable[[socket.socket, bytes], None]) -> FakeRadd:
+        (tmp_path / "radd.sock").unlink(missing_ok=True)
+        started.append(FakeRadd(tmp_path / "radd.sock", answer))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+
+
+def submit(hooks: LuaProgram, job: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    fields = {"gres": "gres:gpu:1", "user_id": 1000} if job is None else job
+    answer = hooks.call({"op": "submit", "uid": 1000, "job": fields, **more})
+    assert answer["ok"] is True, "the hook raised: later Slurm versions would refuse the job"
+    return answer
+
+
+def modify(hooks: LuaProgram, job: dict[str, Any], rec: dict[str, Any], uid: int) -> dict[str, Any]:
+    answer = hooks.call({"op": "modify", "uid": uid, "job": job, "rec": rec})
+    assert answer["ok"] is True
+    assert answer["rc"] == 0
+    changed: dict[str, Any] = answer["job"]
+    return changed
+
+
+def reply(**more: Any) -> dict[str, Any]:
+    return {"v": 1, "set": {}, "env": {}, "say": [], "refuse": None, "log": "x=1", **more}
+
+
+def test_radd_hears_the_request_and_its_changes_are_made(hooks: LuaProgram, radd: Any) -> None:
+    fake = radd(
+        replies(reply(set={"gres": "shard:12", "tres_per_job": ""}, env={"SLURM_GPUS": "", "OTHER": ""}))
+    )
+    job = {
+        "user_id": 1000,
+        "partition": "gpu",
+        "tres_per_job": "gres:gpu:1",
+        "num_tasks": 4294967294,
+        "comment": 'my "words" \\ %d caf\udce9',
+        "environment": {"SLURM_GPUS": "1", "HOME": "/h"},
+        "script": "#!/bin/sh\n#RAD memory=4G\n",
+        "argv0": "/home/u/job.sh",
+        "het_job_offset": 4294967295,
+    }
+    done = submit(hooks, job)
+    assert done["rc"] == 0
+    assert done["job"]["gres"] == "shard:12"
+    assert done["job"]["tres_per_job"] == ""
+    assert done["job"]["environment"] == {"SLURM_GPUS": "", "HOME": "/h"}
+    assert fake.asked == [
+        {
+            "v": 1,
+            "op": "submit",
+            "user_id": 1000,
+            "partition": "gpu",
+            "tres_per_job": "gres:gpu:1",
+            "num_tasks": 4294967294,
+            "comment": job["comment"],
+            "script": job["script"],
+            "script_name": "/home/u/job.sh",
+            "heterogeneous": False,
+            "interactive": False,
+        }
+    ]
+
+
+def test_a_script_without_rad_lines_is_not_sent(hooks: LuaProgram, radd: Any) -> None:
+    fake = radd(replies(reply()))
+    submit(hooks, {"user_id": 1, "gres": "gpu", "script": "x" * 70_000 + "#RAD memory=4G"})
+    submit(hooks, {"user_id": 1, "gres": "gpu", "het_job_offset": 0})
+    assert "script" not in fake.asked[0]
+    assert (fake.asked[1]["interactive"], fake.asked[1]["heterogeneous"]) == (True, True)
+
+
+def test_radd_hears_only_of_jobs_that_concern_it(hooks: LuaProgram, radd: Any) -> None:
+    fake = radd(replies(reply()))
+    submit(hooks, {"user_id": 1})
+    submit(hooks, {"user_id": 1, "gres": "gres:nvme:1", "comment": "mine", "script": "#!/bin/sh\n"})
+    assert fake.asked == []
+    for job in (
+        {"tres_per_task": "cpu=1,gres/gpu=1"},
+        {"gres": "gres:shard:2"},
+        {"comment": "rad:memory=4G"},
+    ):
+        submit(hooks, {"user_id": 1, **job})
+    assert len(fake.asked) == 3
+
+
+def test_messages_of_any_text_are_shown(hooks: LuaProgram, radd: Any) -> None:
+    radd(replies(reply(say=["100% of %s %d\nsecond line"], log="%s%n")))
+    answer = submit(hooks)
+    assert answer["said"] == ["100% of %s %d second line"]
+    assert "rad: %s%n" in answer["logged"]
+
+
+@pytest.mark.parametrize(("code", "rc"), [(None, -1), (2072, 2072)])
+def test_a_refusal_is_said_and_returned(hooks: LuaProgram, radd: Any, code: int | None, rc: int) -> None:
+    radd(replies(reply(refuse="too large: 100%", set={"gres": "shard:1"})))
+    answer = submit(hooks, invalid_gres=code)
+    assert (answer["rc"], answer["said"]) == (rc, ["too large: 100%"])
+    assert answer["job"]["gres"] == "gres:gpu:1"
+
+
+MAD = {
+    "nothing": b"",
+    "half a line": b'{"v":1,"set":{"gres":"shard:1"}}',
+    "garbage": b"\0\xff garbage %s\n",
+    "no object": b"[1,2]\n",
+    "other version": b'{"v":2,"set":{"gres":"shard:1"}}\n',
+    "an error": b'{"error":"no"}\n',
+    "deep": b"[" * 50_000 + b"\n",
+    "1 MB": b'{"v":1,"set":{"gres":"shard:1"},"log":"' + b"x" * (1 << 20) + b'"}\n',
+    "a strange field": b'{"v":1,"set":{"gres":"shard:1","user_id":"0"}}\n',
+    "a number": b'{"v":1,"set":{"gres":7}}\n',
+    "wrong kinds": b'{"v":1,"set":"x","say":"y","env":3}\n',
+}
+
+
+@pytest.mark.parametrize("name", MAD)
+def test_a_mad_reply_changes_nothing(hooks: LuaProgram, radd: Any, name: str) -> None:
+    fake = radd(replies(MAD[name]))
+    answer = submit(hooks)
+    assert fake.asked
+    assert (answer["rc"], answer["job"]["gres"]) == (0, "gres:gpu:1")
+
+
+def test_a_reply_that_comes_in_pieces_is_read(hooks: LuaProgram, radd: Any) -> None:
+    def slowly(connection: socket.socket, _: bytes) -> None:
+        for byte in json.dumps(reply(set={"gres": "shard:3"})).encode() + b"\n":
+            connection.send(bytes([byte]))
+
+    radd(slowly)
+    assert submit(hooks)["job"]["gres"] == "shard:3"
+
+
+@pytest.mark.parametrize("trickle", [False, True], ids=["silent", "trickling"])
+def test_a_hung_radd_costs_the_deadline_and_is_then_left_in_peace(
+    hooks: LuaProgram, radd: Any, trickle: bool
+) -> None:
+    over = threading.Event()
+
+    def hang(connection: socket.socket, _: bytes) -> None:
+        while not over.wait(0.02):
+            if trickle:
+                connection.send(b" ")
+
+    fake = radd(hang)
+    for _ in range(3):
+        started_s = time.monotonic()
+        answer = submit(hooks)
+        assert time.monotonic() - started_s < LATE_S
+        assert (answer["rc"], answer["job"]["gres"]) == (0, "gres:gpu:1")
+    over.set()
+    for _ in range(20):
+        assert submit(hooks)["job"]["gres"] == "gres:gpu:1"
+    assert len(fake.asked) <= 3, "the breaker did not open"
+
+
+def test_a_radd_that_accepts_nobody_costs_the_deadline(hooks: LuaProgram, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "radd.sock"))
+        listener.listen(0)
+        waiting = [socket.socket(socket.AF_UNIX) for _ in range(3)]
+        for each in waiting:
+            each.setblocking(False)
+            each.connect_ex(str(tmp_path / "radd.sock"))
+        started_s = time.monotonic()
+        assert submit(hooks)["job"]["gres"] == "gres:gpu:1"
+        assert time.monotonic() - started_s < LATE_S
+        for each in waiting:
+            each.close()
+
+
+def test_no_socket_changes_nothing_and_radd_is_found_when_it_comes(hooks: LuaProgram, radd: Any) -> None:
+    for _ in range(2):
+        assert submit(hooks)["job"]["gres"] == "gres:gpu:1"
+    radd(replies(reply(set={"gres": "shard:2"})))
+    assert submit(hooks)["job"]["gres"] == "shard:2"
+
+
+def test_a_field_that_slurm_refuses_takes_the_others_back(hooks: LuaProgram, radd: Any) -> None:
+    radd(replies(reply(set={"gres": "shard:2", "comment": "rad1", "tres_per_job": ""})))
+    job = {"user_id": 1, "gres": "gres:gpu:1", "tres_per_job": "gres:gpu:1", "comment": "mine"}
+    answer = submit(hooks, job, refused="tres_per_job")
+    assert answer["rc"] == 0
+    assert answer["job"]["gres"] in ("gpu:1", "gres:gpu:1")  # Slurm adds the prefix again
+    assert (answer["job"]["tres_per_job"], answer["job"]["comment"]) == ("gres:gpu:1", "mine")
+
+
+STAMP = "rad1:shared:gpus=1:mem=12288:try=0:retry=1:0123456789abcdef"
+OTHER = "rad1:whole:gpus=1:try=0:retry=1:fedcba9876543210"
+
+
+def test_a_stamp_brought_along_is_dropped_even_without_radd(hooks: LuaProgram) -> None:
+    answer = submit(hooks, {"user_id": 1, "comment": f"mine {STAMP} too {OTHER}"})
+    assert answer["job"]["comment"] == "mine too"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (f"words {STAMP}", "other words", f"other words {STAMP}"),
+        (f"words {STAMP}", "", STAMP),
+        (f"words {STAMP}", f"x {OTHER}", f"x {STAMP}"),
+        ("words", f"x {OTHER}", "x"),
+        (f"words {STAMP}", "y" * 1500, "y" * (1023 - 1 - len(STAMP)) + " " + STAMP),
+    ],
+)
+def test_users_change_words_and_not_the_booking(hooks: LuaProgram, old: str, new: str, expected: str) -> None:
+    assert modify(hooks, {"comment": new}, {"comment": old}, 1000)["comment"] == expected
+
+
+def test_other_changes_of_users_are_left_alone(hooks: LuaProgram) -> None:
+    assert modify(hooks, {"priority": 0}, {"comment": STAMP}, 1000) == {"priority": 0}
+
+
+@pytest.mark.parametrize("uid", [0, 64030])
+def test_root_and_slurm_may_set_any_comment_and_radd_hears_their_notes(
+    hooks: LuaProgram, radd: Any, uid: int
+) -> None:
+    fake = radd(replies({"v": 1}))
+    note = "rad: recovered start_in_s=0"
+    changed = modify(
+        hooks,
+        {"comment": OTHER, "admin_comment": note},
+        {"comment": STAMP, "user_id": 1000, "job_id": 7},
+        uid,
+    )
+    assert changed["comment"] == OTHER
+    assert fake.asked == [
+        {"v": 1, "op": "modify", "job_id": 7, "user_id": 1000, "admin_comment": note, "comment": OTHER}
+    ]
+    modify(hooks, {"admin_comment": "an admin's own"}, {"comment": STAMP}, uid)
+    assert len(fake.asked) == 1
+
+
+@pytest.mark.parametrize("uid", [0, 1000])
+def test_a_changed_request_gets_a_changed_booking(hooks: LuaProgram, radd: Any, uid: int) -> None:
+    fake = radd(replies(reply(set={"comment": f"mine {OTHER}"})))
+    rec = {"comment": f"mine {STAMP}", "user_id": 1000, "job_id": 7, "partition": "gpu"}
+    changed = modify(hooks, {"gres": "gres:gpu:1"}, rec, uid)
+    assert changed == {"gres": "gres:gpu:1", "comment": f"mine {OTHER}"}
+    assert (fake.asked[0]["op"], fake.asked[0]["gres"]) == ("change", "gres:gpu:1")
+    assert fake.asked[0]["comment"] == f"mine {STAMP}"
+    assert modify(hooks, {"gres": "gres:gpu:1"}, {"comment": "mine"}, uid) == {"gres": "gres:gpu:1"}
+    assert len(fake.asked) == 1
+
+
+def test_a_note_does_not_need_radd(hooks: LuaProgram) -> None:
+    modify(hooks, {"admin_comment": "rad: ended"}, {"user_id": 1, "job_id": 7}, 0)
+
+
+@pytest.mark.parametrize("lua", VERSIONS)
+def test_without_any_socket_library_jobs_go_on(lua: str, tmp_path: Path) -> None:
+    program = LuaProgram(lua, "hooks.lua", json.dumps({"socket": str(tmp_path / "none")}), "socket,posix")
+    answer = submit(program)
+    program.close()
+    assert (answer["rc"], answer["job"]["gres"]) == (0, "gres:gpu:1")
+    assert "neither luasocket nor lua-posix" in answer["logged"][0]
+
+
+@pytest.mark.parametrize("lua", VERSIONS)
+@pytest.mark.parametrize("name", ["job_submit.lua", "cli_filter.lua"])
+@pytest.mark.parametrize("modules", [True, False], ids=["installed", "modules missing"])
+def test_the_site_scripts_load_and_pass_jobs_on(lua: str, name: str, modules: bool, tmp_path: Path) -> None:
+    shutil.copy(SHIMS / name, tmp_path)
+    if modules:
+        shutil.copytree(SHIMS, tmp_path / "rad")
+    check = """
+        slurm = { SUCCESS = 0, ERROR = -1, log_error = function(...) io.write(string.format(...)) end }
+        slurm.log_info, slurm.log_user = slurm.log_error, slurm.log_error
+        assert(dofile(arg[1]) == 0)
+        for _, name in ipairs({ "slurm_job_submit", "slurm_job_modify", "slurm_cli_setup_defaults",
+          "slurm_cli_pre_submit", "slurm_cli_post_submit" }) do
+          assert(_G[name] == nil or _G[name]({}, {}, {}, 1000) == 0)
+        end"""
+    (tmp_path / "check.lua").write_text(check)
+    done = subprocess.run(
+        [lua, str(tmp_path / "check.lua"), str(tmp_path / name)],
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert ("goes on as it was submitted" in done.stdout) == (not modules and name == "job_submit.lua")
+
+
+@pytest.mark.parametrize("path", sorted(SHIMS.glob("*.lua")), ids=lambda path: path.name)
+@pytest.mark.parametrize("lua", VERSIONS)
+def test_every_file_compiles(lua: str, path: Path) -> None:
+    done = subprocess.run(
+        [lua, "-"], input=f"assert(loadfile('{path}'))".encode(), capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

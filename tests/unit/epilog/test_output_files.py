@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from epilog.output_files import expand, expected_outputs
+from slurm_plugin.slurm.hook_env import HookJob
+
+JOB = HookJob(
+    job_id=42, user_id=1000, group_id=100, user_name="ada", work_dir="/home/ada/my runs", node="n0.cluster"
+)
+NAMES = {"x": "train net", "A": "40", "a": "13"}
+
+
+def test_without_a_name_from_the_user_it_is_slurms_own() -> None:
+    assert expected_outputs(JOB, {}) == ("/home/ada/my runs/slurm-42.out",)
+    assert expected_outputs(JOB, NAMES) == ("/home/ada/my runs/slurm-40_13.out",)
+
+
+def test_stdout_and_stderr_may_differ() -> None:
+    job = replace(JOB, stdout="/scratch/%j.out", stderr="err/%u.txt")
+    assert expected_outputs(job, {}) == ("/scratch/42.out", "/home/ada/my runs/err/ada.txt")
+
+
+def test_stderr_follows_stdout() -> None:
+    assert expected_outputs(replace(JOB, stdout="o.%j"), {}) == ("/home/ada/my runs/o.42",)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("%x-%A_%a.out", "/home/ada/my runs/train net-40_13.out"),
+        ("%5j.%N", "/home/ada/my runs/00042.n0"),
+        ("100%%.txt", "/home/ada/my runs/100%.txt"),
+        (r"a\%j", "/home/ada/my runs/a%j"),
+        ("%b", "/home/ada/my runs/3"),
+        ("%q", None),
+    ],
+)
+def test_patterns(pattern: str, path: str | None) -> None:
+    assert expand(pattern, JOB, NAMES) == path
+
+
+def test_a_pattern_whose_meaning_is_not_known_leads_nowhere() -> None:
+    assert expand("%x.out", JOB, {}) is None
+    assert expand("%A", JOB, {}) == "/home/ada/my runs/42"
+
+
+def test_devices_are_no_output_files() -> None:
+    assert expected_outputs(replace(JOB, stdout="/dev/null"), {}) == ()

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpumemnet import cudnn, expand, recurrent
+from gpumemnet.account import account, concrete, profile_with_warnings
+from gpumemnet.parse.detect import parse_text
+from gpumemnet.profile import ModelProfile, profile_summary
+from gpumemnet.summary import Layer
+from gpumemnet.tied import count_once
+from gpumemnet.training import TrainingSetup
+from gpumemnet.units import MIB
+
+SUMMARIES = Path(__file__).parents[2] / "data" / "summaries"
+
+
+def table(*rows: tuple[str, str, int]) -> str:
+    """Return a torchsummary table of (kind, shape without batch, parameters)."""
+    lines = [f"{'Layer (type)':>20} {'Output Shape':>25} {'Param #':>15}", "=" * 64]
+    lines += [f"{kind}-{at} [-1, {shape}] {params}" for at, (kind, shape, params) in enumerate(rows, start=1)]
+    total = sum(params for *_, params in rows)
+    return "\n".join([*lines, "=" * 64, f"Total params: {total}", f"Trainable params: {total}", ""])
+
+
+def profile(*rows: tuple[str, str, int], **setup: object) -> ModelProfile:
+    values = {"batch_size": 1024, "optimizer": "sgd", **setup}
+    return profile_summary(table(*rows), TrainingSetup(**values))  # type: ignore[arg-type]
+
+
+LINEAR = ("Linear", "256", 256 * 257)
+ROW = 1024 * 256 * 4
+"""One output of LINEAR in fp32: 1 MiB."""
+
+
+def test_a_linear_layer_keeps_its_input_and_the_loss_its_probabilities() -> None:
+    # The first input is the batch itself, which lives anyway; the second layer's input is kept.
+    assert profile(LINEAR, LINEAR).saved_bytes == 2 * ROW
+    assert profile(LINEAR, LINEAR).input_bytes == ROW
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept"),
+    [
+        ("ReLU", ROW),
+        ("Sigmoid", ROW),
+        ("GELU", 2 * ROW),
+        ("SiLU", 2 * ROW),
+        ("LeakyReLU", 2 * ROW),
+        ("Dropout", ROW + ROW // 4),
+    ],
+)
+def test_what_an_activation_adds_between_two_layers(kind: str, kept: int) -> None:
+    between = profile(LINEAR, (kind, "256", 0), LINEAR).saved_bytes
+    assert between - ROW == kept
+
+
+def test_autocast_halves_and_adds_a_copy_of_the_weights() -> None:
+    full, amp = profile(LINEAR, LINEAR), profile(LINEAR, LINEAR, precision="amp")
+    assert amp.cast_bytes == 2 * 256 * 257 * 2
+    assert amp.saved_linear_bytes == full.saved_linear_bytes // 2
+    assert amp.saved_mask_bytes == ROW // 2  # the batch has a 16-bit copy of its own
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "states"), [("sgd", 0), ("sgd-momentum", 1), ("adam", 2), ("rmsprop", 1)]
+)
+def test_optimizer_states(optimizer: str, states: int) -> None:
+    found = profile(LINEAR, optimizer=optimizer)
+    assert found.optimizer_bytes == states * found.gradient_bytes
+
+
+def test_frozen_layers_have_no_gradient_and_keep_nothing() -> None:
+    text = table(LINEAR, LINEAR, LINEAR).replace(
+        f"Trainable params: {3 * 256 * 257}", f"Trainable params: {256 * 257}"
+    )
+    found = profile_summary(text, TrainingSetup(batch_size=1024))
+    assert found.gradient_bytes == 256 * 257 * 4
+    assert found.saved_bytes == 2 * ROW  # the trainable layer's input, and the loss
+
+
+def test_a_batch_printed_inside_the_shapes_is_replaced() -> None:
+    name = str(SUMMARIES / "residual_all_columns.torchinfo.txt")
+    eight, big = (profile_summary(name, TrainingSetup(batch_size=size)) for size in (None, 64))
+    assert (eight.batch_size, big.batch_size) == (8, 64)
+    assert big.saved_bytes == 8 * eight.saved_bytes
+
+
+def test_bert_from_print_and_from_torchinfo_agree() -> None:
+    setup = TrainingSetup(batch_size=4, seq_len=16)
+    printed, table_ = (
+        profile_summary(str(SUMMARIES / name), setup) for name in ("bert.repr.txt", "bert.torchinfo.txt")
+    )
+    assert printed.parameters == table_.parameters
+    assert printed.attentions == table_.attentions == 2
+    assert printed.saved_bytes == pytest.approx(table_.saved_bytes, rel=0.02)
+
+
+def test_a_hidden_list_of_layers_is_guessed_back() -> None:
+    bert_base = Layer(kind="modulelist", name="ModuleList: 3-6", params=85_054_464, is_block=True)
+    inside = expand.expand(bert_base, (8, 512, 768), (8, 512, 768), "gelu", dropout=True)
+    linear = [layer.output_shapes[0][-1] for layer in inside if layer.kind == "linear"]
+    assert linear == 12 * [768, 768, 768, 768, 3072, 768]
+
+
+def test_tied_weights_count_once() -> None:
+    text = (SUMMARIES / "gpt2.repr.txt").read_text(encoding="utf-8")
+    summary = count_once(parse_text(text, path="x"))
+    assert sum(layer.params or 0 for layer in summary.layers) == 172032  # what PyTorch counts
+    assert account(summary, TrainingSetup(batch_size=1, seq_len=8), path="x")[0].parameters == 172032
+
+
+def test_t5_shows_one_embedding_four_times() -> None:
+    summary = parse_text((SUMMARIES / "t5.repr.txt").read_text(encoding="utf-8"), path="x")
+    found = concrete(summary, TrainingSetup(batch_size=1, seq_len=8))
+    assert sum(layer.params or 0 for layer in found.layers) == pytest.approx(171264, rel=0.01)
+
+
+def test_assumptions_are_told() -> None:
+    _, warnings = profile_with_warnings(str(SUMMARIES / "residual.repr.txt"), TrainingSetup(batch_size=2))
+    assert warnings == ("the text shows no shapes; assumed an input of 3x224x224: add --input",)
+
+
+def test_recurrent_structure_follows_from_the_count() -> None:
+    assert recurrent.structure("lstm", 4 * 32 * (16 + 32 + 2) + 4 * 32 * (32 + 32 + 2), 16, 32) == (2, 1)
+    assert recurrent.structure("gru", 2 * 3 * 32 * (16 + 32 + 2), 16, 64) == (1, 2)
+
+
+def test_convolutions_borrow_copies_and_pointwise_ones_nothing() -> None:
+    x, y = (8, 64, 32, 32), (8, 64, 32, 32)
+    assert cudnn.workspaces(x=x, y=y, weights=64 * 64, groups=1, item_bytes=4) == (0, 0)
+    assert cudnn.workspaces(x=x, y=y, weights=64 * 9, groups=64, item_bytes=4) == (0, 0)
+    data, weight = cudnn.workspaces(x=x, y=y, weights=64 * 64 * 9, groups=1, item_bytes=4)
+    assert data == 4 * MIB + 64 * 64 * 9 * 4
+    assert weight > data
+    assert (cudnn.groups_of(64 * 9, 64, 64), cudnn.groups_of(64 * 16 * 9, 64, 64)) == (64, 4)
+
+
+def test_a_cut_off_block_spends_all_its_parameters() -> None:
+    block = Layer(kind="basicblock", name="BasicBlock: 3-1", params=230_144, is_block=True)
+    inside = expand.expand(block, (8, 64, 128, 128), (8, 128, 64, 64), "relu", dropout=False)
+    assert sum(layer.params or 0 for layer in inside) == 230_144
+    assert [layer.kind for layer in inside].count("conv2d") == 3

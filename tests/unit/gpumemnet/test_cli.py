@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SUMMARIES = Path(__file__).parents[2] / "data" / "summaries"
+RESIDUAL = str(SUMMARIES / "residual.torchsummary.txt")
+
+
+def run(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-c", "from gpumemnet.cli import main; main()", *args]
+    return subprocess.run(program, capture_output=True, text=True, timeout=60, cwd=cwd, check=False)
+
+
+def test_json_is_the_contract() -> None:
+    done = run(RESIDUAL, "--batch-size", "64", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    assert list(answer) == [
+        "version", "family", "estimator", "estimate_mib", "upper_mib", "confidence", "shards", "shard_mib", "gpu",
+        "breakdown_mib", "warnings",
+    ]  # fmt: skip
+    assert (answer["version"], answer["family"], answer["gpu"], answer["shard_mib"]) == (
+        1,
+        "cnn",
+        "h200",
+        1024,
+    )
+    assert 0 < answer["estimate_mib"] <= answer["upper_mib"] <= answer["shards"] * answer["shard_mib"]
+    assert abs(sum(answer["breakdown_mib"].values()) - answer["estimate_mib"]) <= 4
+
+
+def test_a_job_script_is_read(tmp_path: Path) -> None:
+    (tmp_path / "my net.txt").write_text(Path(RESIDUAL).read_text())
+    (tmp_path / "job.sh").write_text(
+        '#!/bin/sh\n#RAD model="my net.txt" batch_size=64 optimizer=sgd\npython x.py\n'
+    )
+    done = run("job.sh", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["breakdown_mib"]["optimizer"] == 0
+    lines = run("job.sh", "--sbatch", cwd=tmp_path).stdout
+    assert "#RAD 'model=my net.txt' batch_size=64 optimizer=sgd" in lines
+    (tmp_path / "again.sh").write_text(f"#!/bin/sh\n{lines}")
+    assert run("again.sh", "--json", cwd=tmp_path).stdout == done.stdout
+
+
+def test_explain_says_where_it_goes() -> None:
+    text = run(RESIDUAL, "--batch-size", "64", "--explain").stdout
+    for word in (
+        "base",
+        "parameters",
+        "gradients",
+        "optimizer",
+        "activations",
+        "workspace",
+        "expected",
+        "to book",
+    ):
+        assert word in text
+
+
+def bad_files(folder: Path) -> dict[str, str]:
+    (folder / "empty").write_text("")
+    (folder / "binary").write_bytes(bytes(range(256)))
+    (folder / "cut").write_text(Path(RESIDUAL).read_text()[:900])
+    with (folder / "huge").open("wb") as file:
+        file.truncate(100 << 20)
+    os.mkfifo(folder / "fifo")
+    (folder / "link").symlink_to("nowhere")
+    (folder / "folder").mkdir()
+    (folder / "bom.sh").write_text("\ufeff#!/bin/sh\r\n#RAD batch_size=0\r\n")
+    return {
+        "missing": "no such file; check the path",
+        "empty": "the file is empty; print the model's summary into it",
+        "binary": "not text (it holds zero bytes); save the summary as plain text",
+        "cut": "the table is cut off before 'Total params'; print the summary again and save it unchanged",
+        "huge": "100 MiB is too large for a model summary; save only the printed summary",
+        "fifo": "not a regular file; name a text file",
+        "link": "no such file; check the path",
+        "folder": "not a regular file; name a text file",
+        "bom.sh": "bom.sh:2: batch_size=0 is impossible; give a whole number from 1 to 1073741824",
+    }
+
+
+def test_bad_files_are_one_clear_line_and_exit_2(tmp_path: Path) -> None:
+    for name, line in bad_files(tmp_path).items():
+        done = run(name, "--batch-size", "8", cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, ""), name
+        assert done.stderr.startswith(f"rad-estimate: {name}"), done.stderr
+        assert done.stderr.endswith(f"{line}\n"), done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (), (RESIDUAL,), (RESIDUAL, "--batch-size", "0"), (RESIDUAL, "--batch-size", "1e99"),
+        (RESIDUAL, "--batch-size", "abc"), (RESIDUAL, "--optimizer", "adm"), (RESIDUAL, "--nonsense"),
+        (RESIDUAL, "--batch-size", "8", "--gpu", "abacus"), (RESIDUAL, "--batch-size", "8", "--estimator", "x"),
+        (RESIDUAL, "--batch-size", "8", "--input", "axb"), ("a", "b"),
+    ],
+)  # fmt: skip
+def test_bad_options_are_one_line_and_exit_2(args: tuple[str, ...]) -> None:
+    done = run(*args)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert "Traceback" not in done.stderr

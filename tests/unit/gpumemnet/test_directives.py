@@ -1,0 +1,107 @@
+import pytest
+
+from gpumemnet.directives import parse_comment, parse_script
+from gpumemnet.errors import DirectiveError
+from gpumemnet.units import GIB, MIB
+
+JOB = """#!/bin/bash
+#SBATCH --gpus=1
+#RAD model=resnet50.txt batch_size=128 optimizer=adamw precision=amp
+python x.py
+"""
+
+
+def test_reads_the_keys_of_a_script() -> None:
+    said = parse_script(JOB, "job.sh")
+    assert said is not None
+    assert (said.model, said.line, said.path) == ("resnet50.txt", 3, "job.sh")
+    assert (said.setup.batch_size, said.setup.optimizer, said.setup.precision) == (128, "adamw", "amp")
+    assert (said.gpus, said.policy, said.memory_bytes, said.retry) == (None, None, None, True)
+
+
+def test_no_directive_is_none() -> None:
+    assert parse_script("#!/bin/bash\n# RAD is mentioned here\n#RADAR on\npython x.py\n", "job.sh") is None
+    assert parse_comment("brad:model=x, no rad here") is None
+
+
+@pytest.mark.parametrize("change", [lambda t: "\ufeff" + t, lambda t: t.replace("\n", "\r\n")])
+def test_byte_order_mark_and_dos_line_ends_do_no_harm(change) -> None:
+    assert parse_script(change(JOB), "job.sh") == parse_script(JOB, "job.sh")
+
+
+def test_names_with_spaces_and_quotes() -> None:
+    said = parse_script("#RAD model=\"my big 'net'.txt\" batch_size=8 # why\n", "job.sh")
+    assert said is not None
+    assert said.model == "my big 'net'.txt"
+    said = parse_comment("run 7 rad:model='a, b.txt',memory=12G,retry=no end")
+    assert said is not None
+    assert (said.model, said.memory_bytes, said.retry) == ("a, b.txt", 12 * GIB, False)
+
+
+@pytest.mark.parametrize(
+    ("value", "n_bytes"),
+    [("12G", 12 * GIB), ("12GiB", 12 * GIB), ("512m", 512 * MIB), ("100", 100 * MIB), ("1T", 1024 * GIB)],
+)
+def test_memory_is_spelled_as_in_slurm(value: str, n_bytes: int) -> None:
+    said = parse_script(f"#RAD memory={value}\n", "job.sh")
+    assert said is not None
+    assert said.memory_bytes == n_bytes
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("#RAD batchsize=8", "job.sh:2: unknown key 'batchsize'; did you mean batch_size?"),
+        (
+            "#RAD batch_size=0",
+            "job.sh:2: batch_size=0 is impossible; give a whole number from 1 to 1073741824",
+        ),
+        (
+            "#RAD batch_size=-1",
+            "job.sh:2: batch_size=-1 is impossible; give a whole number from 1 to 1073741824",
+        ),
+        (
+            "#RAD batch_size=1e99",
+            "job.sh:2: batch_size=1e99 is impossible; give a whole number from 1 to 1073741824",
+        ),
+        (
+            "#RAD batch_size=abc",
+            "job.sh:2: batch_size=abc is impossible; give a whole number from 1 to 1073741824",
+        ),
+        ("#RAD optimizer=adm", "job.sh:2: unknown optimizer 'adm'; did you mean adam?"),
+        ("#RAD policy=share", "job.sh:2: unknown policy 'share'; choose one of exclusive, collocate"),
+        ("#RAD model=a model=b", "job.sh:2: model is given twice (line 2); keep one"),
+        ("#RAD model = a", "job.sh:2: model has no value; write model=VALUE with no spaces around ="),
+        ("#RAD model='a", "job.sh:2: a quote is not closed; add the missing '"),
+        (
+            "#RAD memory=lots",
+            "job.sh:2: memory=lots is not an amount of memory; write for example memory=12G",
+        ),
+        ("#RAD retry=maybe", "job.sh:2: retry=maybe is neither yes nor no; write retry=yes or retry=no"),
+        ("echo\n#RAD model=a", "job.sh:3: #RAD below the first command is not read; move it above line 2"),
+    ],
+)
+def test_one_clear_line_with_place_and_fix(line: str, message: str) -> None:
+    with pytest.raises(DirectiveError) as caught:
+        parse_script(f"#!/bin/sh\n{line}\n", "job.sh")
+    assert str(caught.value) == message
+
+
+def test_two_models_on_two_lines_name_both() -> None:
+    with pytest.raises(DirectiveError, match=r"job\.sh:2: model is given twice \(line 1\); keep one"):
+        parse_script("#RAD model=a\n#RAD model=b\n", "job.sh")
+
+
+@pytest.mark.parametrize("comment", ["rad:", "rad:colour=red", "rad:batch_size=0"])
+def test_bad_comments_are_named(comment: str) -> None:
+    with pytest.raises(DirectiveError, match="comment: "):
+        parse_comment(comment)
+
+
+def test_quotes_inside_quotes_are_escaped_as_in_a_shell() -> None:
+    script = parse_script('#RAD model="my \\"best\\" model\\\\one.txt" batch_size=2\n', "job.sh")
+    assert script is not None and script.model == 'my "best" model\\one.txt'
+    comment = parse_comment('mine rad:model="a \\" b.txt",batch_size=2 too')
+    assert comment is not None and (comment.model, comment.setup.batch_size) == ('a " b.txt', 2)
+    single = parse_script("#RAD model='a\\b.txt'\n", "job.sh")
+    assert single is not None and single.model == "a\\b.txt"

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpumemnet.errors import SetupError, SummaryError
+from gpumemnet.estimate import estimate
+from gpumemnet.estimators import ESTIMATORS
+from gpumemnet.profile import MAX_TEXT, ModelProfile, profile_summary
+from gpumemnet.training import TrainingSetup
+from gpumemnet.units import MIB
+
+SUMMARIES = Path(__file__).parents[2] / "data" / "summaries"
+RESIDUAL = str(SUMMARIES / "residual.torchsummary.txt")
+
+
+def profile(**setup: object) -> ModelProfile:
+    return profile_summary(RESIDUAL, TrainingSetup(**{"batch_size": 64, **setup}))  # type: ignore[arg-type]
+
+
+def test_it_travels_as_short_plain_text() -> None:
+    text = profile().to_text()
+    assert len(text) <= MAX_TEXT
+    assert re.fullmatch(r"[A-Za-z0-9._~-]+", text)
+    assert ModelProfile.from_text(text) == profile()
+    assert ModelProfile.from_text(text).key == profile().key
+    assert profile(batch_size=65).key != profile().key
+
+
+@given(st.text(max_size=700))
+def test_any_text_is_a_profile_or_an_error(text: str) -> None:
+    with pytest.raises(SummaryError):
+        ModelProfile.from_text(text)
+
+
+@given(st.data())
+def test_a_forged_profile_gives_a_sane_estimate_or_an_error(data: st.DataObject) -> None:
+    words = profile().to_text().split(".")
+    at = data.draw(st.integers(0, len(words) - 1))
+    words[at] = data.draw(st.text(alphabet="0123456789abcz-.A é", max_size=14))
+    try:
+        forged = ModelProfile.from_text(".".join(words))
+    except SummaryError:
+        return
+    result = estimate(forged)
+    assert 0 < result.estimate_bytes <= result.upper_bytes < 1 << 60
+    assert all(value >= 0 for value in result.breakdown_bytes.values())
+
+
+@pytest.mark.parametrize("estimator", sorted(ESTIMATORS))
+def test_every_estimator_answers_with_the_six_parts(estimator: str) -> None:
+    result = estimate(profile(), estimator=estimator)
+    assert list(result.breakdown_bytes) == [
+        "base",
+        "parameters",
+        "gradients",
+        "optimizer",
+        "activations",
+        "workspace",
+    ]
+    assert 0 < result.estimate_bytes <= result.upper_bytes
+    assert result.estimator == estimator
+
+
+def test_the_parts_add_up() -> None:
+    result = estimate(profile())
+    assert sum(result.breakdown_bytes.values()) == result.estimate_bytes
+
+
+def test_memory_grows_with_batch_optimizer_and_width() -> None:
+    assert profile(batch_size=128).saved_bytes == 2 * profile().saved_bytes
+    assert profile(optimizer="sgd").optimizer_bytes == 0
+    assert profile(optimizer="adam").optimizer_bytes == 2 * profile().gradient_bytes
+    assert profile(precision="amp").saved_bytes < profile().saved_bytes
+    assert profile(precision="bf16").parameter_bytes < profile().parameter_bytes
+
+
+def test_checkpointing_keeps_less() -> None:
+    path = str(SUMMARIES / "residual_all_columns.torchinfo.txt")
+    plain = profile_summary(path, TrainingSetup(batch_size=256))
+    less = profile_summary(path, TrainingSetup(batch_size=256, gradient_checkpointing=True))
+    assert less.forward_end_bytes < 0.8 * plain.forward_end_bytes
+    assert less.allocated_bytes < plain.allocated_bytes
+
+
+def test_formats_of_one_model_agree() -> None:
+    setup = TrainingSetup(batch_size=64, input_shape=(64, 3, 64, 64))
+    peaks = {
+        path.name: profile_summary(str(path), setup).reserved_bytes / MIB
+        for path in SUMMARIES.glob("residual*.txt")
+        if "depth2" not in path.name and "no_input" not in path.name
+    }
+    assert len(peaks) == 7
+    assert max(peaks.values()) <= 1.06 * min(peaks.values()), peaks
+
+
+def test_an_open_batch_size_is_asked_for() -> None:
+    with pytest.raises(SetupError, match=r"leaves the batch size open; add batch_size=N"):
+        profile_summary(RESIDUAL, TrainingSetup())
+
+
+def test_unknown_layers_are_named() -> None:
+    from gpumemnet.account import profile_with_warnings
+
+    text = Path(RESIDUAL).read_text(encoding="utf-8").replace("Linear-", "Wombat-")
+    _, warnings = profile_with_warnings(text, TrainingSetup(batch_size=8))
+    assert warnings == ("unknown layer 'Wombat' (1x): counted by its shapes",)
+
+
+def test_a_cut_off_list_of_absurd_size_costs_no_time_and_no_memory() -> None:
+    text = (SUMMARIES / "bert_default.torchinfo.txt").read_text(encoding="utf-8")
+    row = next(line for line in text.splitlines() if "ModuleList: 3-" in line)
+    blown_up = text.replace(row, row.replace(row.split()[-1], "107,159,147,970,339"))
+    assert blown_up != text
+    with pytest.raises(SummaryError, match="no model is of that size"):
+        profile_summary(blown_up, TrainingSetup(batch_size=4))

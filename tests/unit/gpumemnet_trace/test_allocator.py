@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpumemnet.allocator import Block, CachingAllocator, replay
+from gpumemnet.units import KIB, MIB
+
+# Sizes on both sides of every rule: below a block, small pool, shared large segments, segments of their own.
+SIZES = st.one_of(
+    st.integers(0, 2 * KIB), st.integers(1, MIB), st.integers(MIB - 600, 11 * MIB), st.integers(1, 60 * MIB)
+)
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> list[tuple[int, int | None]]:
+    """A sequence of calls in which what is freed was allocated before and is freed once."""
+    events: list[tuple[int, int | None]] = []
+    live: list[int] = []
+    for key, size in enumerate(draw(st.lists(SIZES, max_size=60))):
+        events.append((key, size))
+        live.append(key)
+        while live and draw(st.booleans()):
+            events.append((live.pop(draw(st.integers(0, len(live) - 1))), None))
+    return events
+
+
+def test_every_size_is_rounded_up_to_512_bytes() -> None:
+    allocator = CachingAllocator()
+    allocator.malloc(1)
+    allocator.malloc(513)
+    assert allocator.allocated_bytes == 512 + 1024
+    assert allocator.reserved_bytes == 2 * MIB
+
+
+def test_nothing_is_taken_for_a_request_of_no_bytes() -> None:
+    allocator = CachingAllocator()
+    assert allocator.malloc(0) is None
+    allocator.free(None)
+    assert allocator.reserved_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "reserved"),
+    [
+        (1, 2 * MIB),
+        (MIB, 2 * MIB),
+        (MIB + 1, 20 * MIB),
+        (10 * MIB - 512, 20 * MIB),
+        (10 * MIB, 10 * MIB),
+        (10 * MIB + 1, 12 * MIB),
+        (33 * MIB, 34 * MIB),
+    ],
+)
+def test_segment_sizes(n_bytes: int, reserved: int) -> None:
+    assert replay([(1, n_bytes)]).reserved_bytes == reserved
+
+
+def test_a_large_block_is_split_only_if_more_than_one_mib_is_left() -> None:
+    allocator = CachingAllocator()
+    first = allocator.malloc(12 * MIB)
+    allocator.free(first)
+    # 1 MiB would be left: the whole block is handed out, and counted as allocated.
+    whole = allocator.malloc(11 * MIB)
+    assert allocator.allocated_bytes == 12 * MIB
+    allocator.free(whole)
+    allocator.malloc(11 * MIB - 512)
+    assert allocator.allocated_bytes == 11 * MIB - 512
+    assert allocator.reserved_bytes == 12 * MIB
+
+
+def test_the_best_fit_is_taken() -> None:
+    allocator = CachingAllocator()
+    blocks = [allocator.malloc(n * MIB) for n in (40, 30, 20)]
+    for block in blocks:
+        allocator.free(block)
+    taken = allocator.malloc(29 * MIB)
+    assert taken is not None
+    assert taken.size == 30 * MIB
+    assert allocator.reserved_bytes == 90 * MIB
+
+
+def test_fragments_that_do_not_touch_cannot_serve_a_larger_request() -> None:
+    # Two blocks of 8 MiB in one segment of 20 MiB; the first and the rest are free, 12 MiB in all, but apart.
+    assert replay([(1, 8 * MIB), (2, 8 * MIB), (1, None), (3, 9 * MIB)]).reserved_bytes == 40 * MIB
+    # Once the second is free as well, all three pieces merge.
+    assert replay([(1, 8 * MIB), (2, 8 * MIB), (1, None), (2, None), (3, 9 * MIB)]).reserved_bytes == 20 * MIB
+
+
+def test_an_expandable_segment_grows_where_plain_ones_cannot_be_joined() -> None:
+    script = [(1, 30 * MIB), (1, None), (2, 50 * MIB)]
+    assert replay(script).reserved_bytes == 80 * MIB
+    assert replay(script, expandable_segments=True).reserved_bytes == 60 * MIB
+
+
+def test_empty_cache_gives_back_free_segments_only() -> None:
+    allocator = CachingAllocator()
+    small, large = allocator.malloc(5), allocator.malloc(64 * MIB)
+    allocator.free(large)
+    allocator.empty_cache()
+    assert allocator.reserved_bytes == 2 * MIB
+    allocator.free(small)
+    allocator.empty_cache()
+    assert allocator.reserved_bytes == 0
+
+
+def test_peaks_tell_where_they_were_reached() -> None:
+    peaks = replay([(1, 20 * MIB), (2, 20 * MIB), (1, None), (3, 4 * MIB)])
+    assert (peaks.allocated_bytes, peaks.allocated_peak_event) == (40 * MIB, 1)
+    assert (peaks.reserved_bytes, peaks.reserved_peak_event) == (40 * MIB, 1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(scripts(), st.booleans())
+def test_blocks_never_overlap_and_reserved_covers_them(
+    script: list[tuple[int, int | None]], grow: bool
+) -> None:
+    allocator = CachingAllocator(expandable_segments=grow)
+    live: dict[int, Block] = {}
+    asked: dict[int, int] = {}
+    peak = 0
+    for key, size in script:
+        if size is None:
+            allocator.free(live.pop(key, None))
+            asked.pop(key, None)
+        else:
+            block = allocator.malloc(size)
+            if block is None:
+                continue
+            assert block.size >= size
+            live[key], asked[key] = block, size
+        spans = sorted((block.address, block.size) for block in live.values())
+        assert all(a + size <= b for (a, size), (b, _) in itertools.pairwise(spans))
+        assert allocator.allocated_bytes == sum(block.size for block in live.values())
+        assert sum(asked.values()) <= allocator.allocated_bytes <= allocator.reserved_bytes
+        assert allocator.reserved_peak_bytes >= max(peak, allocator.reserved_bytes)
+        peak = allocator.reserved_peak_bytes
+
+
+@settings(max_examples=200, deadline=None)
+@given(scripts(), st.booleans())
+def test_all_freed_merges_back_to_whole_segments(script: list[tuple[int, int | None]], grow: bool) -> None:
+    allocator = CachingAllocator(expandable_segments=grow)
+    live: dict[int, Block | None] = {}
+    for key, size in script:
+        if size is None:
+            allocator.free(live.pop(key))
+        else:
+            live[key] = allocator.malloc(size)
+    for block in live.values():
+        allocator.free(block)
+    assert allocator.allocated_bytes == 0
+    reserved = allocator.reserved_bytes
+    if grow:
+        # One free block per pool is left: asking for all of the large one needs no more from the driver.
+        assert sum(len(pool.blocks) for pool in (allocator._small, allocator._large)) <= 2
+    else:
+        allocator.empty_cache()
+        assert allocator.reserved_bytes == 0
+    assert allocator.reserved_peak_bytes == reserved
+
+
+@settings(max_examples=100, deadline=None)
+@given(scripts(), st.booleans())
+def test_the_same_calls_always_end_the_same(script: list[tuple[int, int | None]], grow: bool) -> None:
+    peaks = replay(script, expandable_segments=grow)
+    assert peaks.reserved_bytes >= peaks.allocated_bytes
+    assert peaks == replay(script, expandable_segments=grow)

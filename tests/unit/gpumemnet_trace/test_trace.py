@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+
+from gpumemnet.trace.inputs import parse_inputs  # noqa: E402
+from gpumemnet.trace.session import Trace, record  # noqa: E402
+from gpumemnet.trace.target import Target  # noqa: E402
+from gpumemnet.training import TrainingSetup  # noqa: E402
+
+
+def traced(make: Callable[[], Any], *inputs: str, **setup: Any) -> Trace:
+    built = TrainingSetup(**setup)
+
+    def target() -> Target:
+        made = make()
+        return made if isinstance(made, Target) else Target(model=made)
+
+    return record(target, parse_inputs(inputs, built), built)
+
+
+def sizes(trace: Trace, purpose: str) -> int:
+    """Bytes ever allocated for a purpose and still live at the end."""
+    live = {key: n for key, n in trace.events if n is not None}
+    for key, n in trace.events:
+        if n is None:
+            live.pop(key, None)
+    return sum(n for key, n in live.items() if n and trace.purpose_of[key] == purpose)
+
+
+def allocations(trace: Trace, n_bytes: int) -> int:
+    return sum(1 for _, n in trace.events if n == n_bytes)
+
+
+def perceptron() -> nn.Module:
+    return nn.Sequential(nn.Linear(100, 300), nn.ReLU(), nn.Linear(300, 10))
+
+
+PARAMETERS = 100 * 300 + 300 + 300 * 10 + 10
+
+
+def test_what_is_left_after_training_is_parameters_gradients_and_states() -> None:
+    trace = traced(perceptron, "64x100", optimizer="adam")
+    assert trace.parameters == PARAMETERS
+    assert sizes(trace, "parameters") == 4 * PARAMETERS
+    assert sizes(trace, "gradients") == 4 * PARAMETERS
+    assert sizes(trace, "optimizer") == 2 * 4 * PARAMETERS
+    # Of what forward made, the script still has the inputs, the output and the loss.
+    assert sizes(trace, "activations") == (64 * 100 + 64 * 10 + 1) * 4
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "states"), [("sgd", 0), ("sgd-momentum", 1), ("rmsprop", 1), ("adamw", 2)]
+)
+def test_states_per_optimizer(optimizer: str, states: int) -> None:
+    trace = traced(perceptron, "8x100", optimizer=optimizer)
+    assert sizes(trace, "optimizer") == states * 4 * PARAMETERS
+
+
+def test_adafactor_keeps_less_than_one_state() -> None:
+    assert 0 < sizes(traced(perceptron, "8x100", optimizer="adafactor"), "optimizer") < 4 * PARAMETERS / 5
+
+
+def test_foreach_makes_one_temporary_of_the_parameters_at_once() -> None:
+    trace = traced(perceptron, "8x100", optimizer="adam")
+    # Per step: gradient and the square root of the second moment; once: weight and two states.
+    assert allocations(trace, 4 * 100 * 300) == 3 * 2 + 3
+
+
+def test_bf16_halves_parameters_and_amp_casts_weights_for_each_step() -> None:
+    half = traced(perceptron, "8x100", precision="bf16")
+    assert sizes(half, "parameters") == 2 * PARAMETERS
+    amp = traced(perceptron, "8x100", precision="amp")
+    assert sizes(amp, "parameters") == 4 * PARAMETERS
+    # Per step: the cast weight and its gradient in fp16.
+    assert allocations(amp, 2 * 100 * 300) == 3 * 2
+
+
+def test_a_cast_weight_used_twice_is_cast_once() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(128, 128, bias=False)
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(self.layer(x)).sum()
+
+    trace = traced(Twice, "7x128", precision="amp", optimizer="sgd")
+    # Cast once per step, and two gradients of which the second is added to the first in place.
+    assert allocations(trace, 2 * 128 * 128) == 3 * 3
+
+
+def test_gradients_that_meet_are_added_in_place() -> None:
+    class Fork(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(64, 64, bias=False)
+
+        def forward(self, x: Any) -> Any:
+            y = self.first(x)
+            return (y.sin() + y.cos()).sum()
+
+    trace = traced(Fork, "100x64", optimizer="sgd")
+    # Per step: y, sin, cos and their sum; in backward sin(y), cos(y), -sin, and the two products that meet.
+    assert allocations(trace, 100 * 64 * 4) == 1 + 3 * 9
+
+
+def test_a_matrix_product_keeps_a_workspace_in_each_thread() -> None:
+    trace = traced(perceptron, "8x100")
+    assert allocations(trace, 32 << 20) == 2
+
+
+def test_fused_attention_never_makes_the_scores() -> None:
+    class Attend(nn.Module):
+        def __init__(self, fused: bool) -> None:
+            super().__init__()
+            self.fused, self.qkv = fused, nn.Linear(64, 192)
+
+        def forward(self, x: Any) -> Any:
+            q, k, v = (t.unflatten(-1, (2, 32)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+            if self.fused:
+                return F.scaled_dot_product_attention(q, k, v).sum()
+            return ((q @ k.transpose(-2, -1)).softmax(-1) @ v).sum()
+
+    scores = 3 * 2 * 500 * 500
+    for precision, width in (("fp32", 4), ("bf16", 2)):
+        fused = traced(lambda: Attend(True), "3x500x64", precision=precision)
+        plain = traced(lambda: Attend(False), "3x500x64", precision=precision)
+        assert allocations(fused, scores * width) == 0
+        assert allocations(plain, scores * width) >= 3 * 2
+
+
+def test_dropout_keeps_a_mask_of_one_byte() -> None:
+    trace = traced(lambda: nn.Sequential(nn.Linear(8, 1024), nn.Dropout(0.1), nn.Linear(1024, 2)), "48x8")
+    assert allocations(trace, 48 * 1024) == 3
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(64, 1024), nn.Linear(1024, 64)
+
+    def forward(self, x: Any) -> Any:
+        return x + self.down(F.gelu(self.up(x)))
+
+
+def test_checkpointing_recomputes_the_blocks() -> None:
+    plain = traced(lambda: nn.Sequential(*(Block() for _ in range(6))), "512x64")
+    saved = traced(lambda: nn.Sequential(*(Block() for _ in range(6))), "512x64", gradient_checkpointing=True)
+    hidden = 512 * 1024 * 4
+    # Live at once: two tensors per block against two in all.
+    assert most_live(plain, hidden) >= 12
+    assert most_live(saved, hidden) <= 4
+    assert any("checkpointing was put around each of 6 blocks (Block)" in text for text in saved.warnings)
+
+
+def most_live(trace: Trace, n_bytes: int) -> int:
+    live: set[int] = set()
+    most = 0
+    for key, n in trace.events:
+        if n is None:
+            live.discard(key)
+        elif n == n_bytes:
+            live.add(key)
+            most = max(most, len(live))
+    return most
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("precision", ["fp32", "amp"])
+def test_recurrent_layers_are_one_call_as_in_cudnn(kind: str, precision: str) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = getattr(nn, kind)(32, 64, num_layers=2, batch_first=True)
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x)[0].float().pow(2).sum()
+
+    trace = traced(Net, "16x400x32", precision=precision)
+    assert len(trace.events) < 1000
+    assert sizes(trace, "gradients") == 4 * trace.parameters
+
+
+def test_weights_of_a_large_model_are_never_filled() -> None:
+    # 40 GB of weights on a machine that may have less: the pages are never written.
+    class Huge(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(10_000, 10_000, bias=False) for _ in range(4))
+
+        def forward(self, x: Any) -> Any:
+            for layer in self.layers:
+                x = layer(x)
+            return x.sum()
+
+    trace = traced(Huge, "2x10000", optimizer="sgd")
+    assert sizes(trace, "parameters") == 4 * 4 * 10**8
+
+
+def test_a_branch_on_a_value_is_warned_of() -> None:
+    class Picks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            y = self.layer(x)
+            return y[y > 0].sum() if bool((y > 0).all()) else y.sum()
+
+    trace = traced(Picks, "8x4")
+    assert len(trace.warnings) == 2
+
+
+def test_tied_weights_count_once() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(500, 32)
+            self.head = nn.Linear(32, 500, bias=False)
+            self.head.weight = self.embed.weight
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.embed(x))
+
+    trace = traced(Tied, "4x16:int64")
+    assert sizes(trace, "parameters") == sizes(trace, "gradients") == 4 * 500 * 32
+
+
+@pytest.mark.parametrize(("precision", "kept"), [("fp32", 4), ("bf16", 2), ("amp", 2)])
+def test_convolution_and_norm_keep_their_inputs(precision: str, kept: int) -> None:
+    def net() -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(inplace=True), nn.Flatten()
+        )
+
+    trace = traced(net, "4x3x32x32", precision=precision)
+    image = 4 * 16 * 32 * 32 * kept
+    # conv out, norm out (ReLU in place): both are kept for backward.
+    assert most_live(trace, image) >= 2
+    assert math.isclose(sizes(trace, "gradients"), trace.parameters * (2 if precision == "bf16" else 4))

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lab.demo import Example, Row, table
+from lab.watch import Run
+from slurm_plugin.core.units import GIB
+
+WHOLE = 39
+SHARED = Row(
+    example=Example(name="small", sbatch=("small.sh",)),
+    job_id=1,
+    messages="RAD: books 4.0 GiB",
+    fields={"JobState": "COMPLETED", "Restarts": "0", "Priority": "7", "waited": "1 s"},
+    runs=[Run(gpus={("n0", 2)}, peak_bytes=3 * GIB, neighbours={2})],
+    shards=[4],
+    estimate_bytes=3 * GIB,
+    returns=[],
+    submitted_priority=7,
+)
+RECOVERED = replace(
+    SHARED,
+    example=replace(SHARED.example, recovers=True),
+    fields=SHARED.fields | {"Restarts": "1", "Priority": "8"},
+    runs=[*SHARED.runs, Run(gpus={("n0", 3)}, peak_bytes=30 * GIB)],
+    shards=[4, WHOLE],
+    returns=["recovered"],
+)
+
+
+def test_what_must_come_of_an_example_is_no_fault() -> None:
+    assert SHARED.faults(WHOLE) == []
+    assert RECOVERED.faults(WHOLE) == []
+    assert (
+        replace(RECOVERED, shards=[4, 0]).faults(WHOLE) == []
+    )  # gpu:1, where the version takes it after a requeue
+
+
+def test_a_put_back_is_no_fault_but_a_recovery_that_nobody_expected_is() -> None:
+    assert replace(SHARED, returns=["put-back"], fields=SHARED.fields | {"Restarts": "1"}).faults(WHOLE) == []
+    assert replace(SHARED, returns=["recovered"]).faults(WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("row", "word"),
+    [
+        (replace(SHARED, job_id=None, messages="no such partition"), "refused"),
+        (replace(SHARED, fields=SHARED.fields | {"JobState": "FAILED"}), "FAILED"),
+        (replace(SHARED, runs=[]), "ran 0 times"),
+        (replace(SHARED, runs=[Run(gpus={("n0", 1), ("n0", 2)})]), "held [2] GPUs"),
+        (replace(SHARED, shards=[0]), "asked for [0] shards"),
+        (replace(SHARED, shards=[WHOLE]), "asked for [39] shards"),
+        (replace(SHARED, estimate_bytes=None), "no estimate"),
+        (replace(SHARED, example=replace(SHARED.example, shared=False), shards=[WHOLE]), "neighbours [2]"),
+        (replace(SHARED, example=replace(SHARED.example, tells="broken")), "was told"),
+        (replace(RECOVERED, returns=[]), "returned"),
+        (replace(RECOVERED, shards=[4, 4]), "asked for [4, 4]"),
+        (replace(RECOVERED, runs=RECOVERED.runs[:1]), "ran 1 times"),
+        (replace(RECOVERED, runs=[SHARED.runs[0], replace(SHARED.runs[0])]), "neighbours [2]"),
+        (replace(RECOVERED, fields=RECOVERED.fields | {"Priority": "7"}), "priority 7"),
+    ],
+)
+def test_every_difference_is_told(row: Row, word: str) -> None:
+    faults = row.faults(WHOLE)
+    assert any(word in fault for fault in faults), faults
+
+
+def test_a_rerun_is_told_in_the_cells_of_both_runs() -> None:
+    assert RECOVERED.cells() == (
+        "small (1)",
+        "3.0 GiB",
+        "4 > 39",
+        "2 > 3",
+        "3.0 GiB > 30.0 GiB",
+        "1 s",
+        "COMPLETED",
+        "1",
+    )
+
+
+def test_columns_line_up() -> None:
+    headings, ruler, *rows = table([SHARED.cells(), RECOVERED.cells()]).splitlines()
+    start = headings.index("estimate")
+    assert ruler[start - 1] == " " and ruler[start] == "-"
+    assert [row[start:].startswith("3.0 GiB") for row in rows] == [True, True]

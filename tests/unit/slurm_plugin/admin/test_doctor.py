@@ -1,0 +1,289 @@
+"""Each way in which a site can be wrong gives one finding with its fix; a right one gives none."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from slurm_plugin.admin.checks import examine
+from slurm_plugin.admin.cli import main
+from slurm_plugin.admin.conf_lines import ConfFile, expand, read_conf
+from slurm_plugin.admin.doctor import as_text, failed
+from slurm_plugin.admin.facts import Facts, gather
+from slurm_plugin.admin.finding import Finding
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.config import Config, Features, PartitionConfig
+from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.units import GIB, MIB
+
+SLURM = {
+    "grestypes": "gpu,shard",
+    "selecttype": "select/cons_tres",
+    "selecttypeparameters": "CR_Core_Memory,LL_SHARED_GRES",
+    "jobsubmitplugins": "lua",
+    "clifilterplugins": "lua",
+    "prologflags": "Alloc",
+    "prolog": "/etc/rad/prolog.sh",
+    "taskprolog": "/etc/rad/task_prolog.sh",
+    "epilog": "/etc/rad/epilog.sh",
+}
+GRES = (
+    {"nodename": "n1", "name": "gpu", "file": "/dev/nvidia[0-1]"},
+    {"nodename": "n1", "name": "shard", "count": "139", "file": "/dev/nvidia0"},
+    {"nodename": "n1", "name": "shard", "count": "139", "file": "/dev/nvidia1"},
+)
+
+
+def reading(index: int, **changes: Any) -> GpuReading:
+    made = GpuReading(
+        uuid=f"GPU-{index}",
+        index=index,
+        name="NVIDIA H200",
+        memory_total_bytes=140 * GIB,
+        memory_reserved_bytes=615 * MIB,
+        memory_used_bytes=0,
+        time_s=0.0,
+        smact=0.0,
+        smact_source="nvml-gpm",
+    )
+    return dataclasses.replace(made, **changes)
+
+
+GOOD = Facts(
+    config_path=Path("/etc/rad/rad.toml"),
+    config=Config(partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=139)}),
+    slurm_conf_path=Path("/etc/slurm/slurm.conf"),
+    slurm=ConfFile(settings=SLURM),
+    gres=ConfFile(lines=GRES),
+    cgroup=ConfFile(settings={"constraindevices": "no"}),
+    version=(24, 11, 5),
+    hooks={"prolog": "python -I -m prolog", "taskprolog": "-m prolog.task_prolog", "epilog": "-m epilog"},
+    lua={"job_submit": 'require("rad")', "cli_filter": 'require("rad_cli")'},
+    lua_sockets=("5.1",),
+    key_error="",
+    radd="ok",
+    radd_here=True,
+    units={"radd": "active", "rad-monitor": "active"},
+    gpu_node=True,
+    readings=(reading(0), reading(1)),
+    monitored=True,
+    mps_control="/usr/bin/nvidia-cuda-mps-control",
+)
+
+
+def troubles(facts: Facts) -> list[Finding]:
+    return [finding for finding in examine(facts) if finding.level != "ok"]
+
+
+def test_a_right_site_has_no_findings():
+    assert troubles(GOOD) == []
+
+
+def slurm(**changes: str) -> dict[str, Any]:
+    return {"slurm": ConfFile(settings={**SLURM, **changes})}
+
+
+def gres(*lines: dict[str, str]) -> dict[str, Any]:
+    return {"gres": ConfFile(lines=lines)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "says", "fix"),
+    [
+        ({"config": None, "config_error": "rad.toml: unknown key modus"}, "fail", "modus", "rad install"),
+        ({"config": Config()}, "warn", "no partition shares", "collocate = true"),
+        ({"config": dataclasses.replace(GOOD.config, mode="observe")}, "warn", "observe", "enforce"),
+        (
+            {"config": dataclasses.replace(GOOD.config, features=Features(mps=False))},
+            "warn",
+            "mps",
+            "features",
+        ),
+        ({"version": (20, 11, 4)}, "fail", "older than 22.05", "upgrade"),
+        ({"version": (27, 5, 0)}, "warn", "newer than 26.05", "treated"),
+        (slurm(grestypes="gpu"), "fail", "lacks shard", "GresTypes=gpu,shard"),
+        (slurm(selecttype="select/cons_res"), "fail", "cons_tres", "SelectType="),
+        (slurm(selecttypeparameters="CR_Core,LL_SHARED_GRES"), "warn", "host memory", "CR_Core_Memory"),
+        (slurm(selecttypeparameters="CR_Core_Memory"), "warn", "fills one GPU", "LL_SHARED_GRES"),
+        ({"version": (22, 5, 8)}, "fail", "does not know LL_SHARED_GRES", "remove"),
+        (slurm(jobsubmitplugins=""), "fail", "JobSubmitPlugins", "JobSubmitPlugins=lua"),
+        (slurm(clifilterplugins=""), "warn", "CliFilterPlugins", "CliFilterPlugins=lua"),
+        (slurm(jobrequeue="0"), "warn", "JobRequeue=0", "JobRequeue=1"),
+        (slurm(prologflags=""), "warn", "before its Prolog", "PrologFlags=Alloc"),
+        (slurm(prolog=""), "fail", "names none", "Prolog=/etc/rad/prolog.sh"),
+        ({"hooks": {**GOOD.hooks, "epilog": "exit 0"}}, "fail", "does not start", "-m epilog"),
+        ({"hooks": {**GOOD.hooks, "prolog": None}}, "unseen", "cannot be read here", ""),
+        (
+            {"lua": {**GOOD.lua, "job_submit": "return slurm.SUCCESS"}},
+            "fail",
+            "does not call RAD",
+            "marked lines",
+        ),
+        ({"lua": {**GOOD.lua, "job_submit": None}}, "unseen", "controller", ""),
+        ({"lua_sockets": ()}, "warn", "leaves every job", "lua-socket"),
+        ({"key_error": "other users can read the cluster key"}, "fail", "can read", "0600"),
+        ({"key_error": None}, "unseen", "only root", ""),
+        ({"radd": "no answer: timed out"}, "fail", "timed out", "systemctl restart radd"),
+        ({"radd_here": False, "units": {}}, "unseen", "controller", ""),
+        (
+            {"units": {"radd": "active", "rad-monitor": "failed"}},
+            "warn",
+            "failed",
+            "enable --now rad-monitor",
+        ),
+        ({"gres": None}, "fail", "not beside slurm.conf", "gres_conf"),
+        (gres(GRES[0]), "fail", "no shards", "Name=shard"),
+        (
+            gres(GRES[0], {"nodename": "n1", "name": "shard", "count": "160"}),
+            "fail",
+            "have 80 shards",
+            "shards_per_gpu",
+        ),
+        (
+            gres(GRES[0], GRES[1], {**GRES[2], "count": "140"}),
+            "fail",
+            "GPU 1: 140 shards of 1024 MiB",
+            "Count=139 for File=/dev/nvidia1",
+        ),
+        ({"cgroup": ConfFile(settings={"constraindevices": "yes"})}, "warn", "does nothing", "task/cgroup"),
+        (
+            {
+                **slurm(taskplugin="task/cgroup", selecttypeparameters="CR_Core_Memory"),
+                "cgroup": ConfFile(settings={"constraindevices": "yes"}),
+                "version": (23, 11, 4),
+            },
+            "fail",
+            "cgroups pin both",
+            "23.11.5",
+        ),
+        ({"readings": None, "readings_error": "no driver"}, "fail", "no driver", "nvidia-smi"),
+        ({"readings": (reading(0, healthy=False),)}, "fail", "needs a reset", "nvidia-smi -q"),
+        ({"readings": (reading(0, smact_source="nvml-utilisation"),)}, "warn", "only utilisation", "DCGM"),
+        ({"gpu_node": False, "readings": None}, "unseen", "GPU node", ""),
+        ({"monitored": False}, "warn", "two samples", "rad-monitor"),
+        ({"mps_control": None}, "warn", "time slices", "streams"),
+        ({"slurm": None, "slurm_conf_path": None}, "unseen", "not found here", ""),
+    ],
+)
+def test_one_fault_one_finding(changes: dict[str, Any], level: str, says: str, fix: str):
+    findings = troubles(dataclasses.replace(GOOD, **changes))
+    found = [f for f in findings if f.level == level and says in f.text]
+    assert len(found) == 1, as_text(findings)
+    assert fix in found[0].fix
+    assert failed(findings) == (level == "fail"), as_text(findings)
+
+
+def test_the_text_counts_and_puts_each_fix_below():
+    text = as_text(troubles(dataclasses.replace(GOOD, mps_control=None, key_error="bad key")))
+    assert re.search(r"(?m)^FAIL  key  bad key\n +fix: ", text)
+    assert text.endswith("1 to mend, 1 could be better, 0 fine, 0 not to be seen from this machine")
+
+
+def test_slurms_files_are_read_as_slurm_does(tmp_path: Path):
+    (tmp_path / "nodes.conf").write_text("NodeName=n[1-2] Gres=gpu:2,shard:278 \\\n  CPUs=4 # four\n")
+    path = tmp_path / "slurm.conf"
+    path.write_text(
+        '# comment\nGresTypes = gpu,shard\ngrestypes=gpu\nClusterName="a b"\nInclude nodes.conf\n'
+    )
+    conf = read_conf(path)
+    assert conf == ConfFile(
+        settings={"grestypes": "gpu", "clustername": "a b"},
+        lines=({"nodename": "n[1-2]", "gres": "gpu:2,shard:278", "cpus": "4"},),
+    )
+    assert read_conf(tmp_path / "none") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("/dev/nvidia[0-2,7]", 4), ("n[1-2]x[1-3]", 6), ("one", 1), ("", 1), ("n[0-999999999]", 4096)],
+)
+def test_short_names(text: str, names: int):
+    assert len(expand(text)) == names
+
+
+class TestGather:
+    """From a machine as it is."""
+
+    def files(self, folder: Path) -> Path:
+        (folder / "slurm.conf").write_text(f"GresTypes=gpu,shard\nProlog={folder}/prolog.sh\n")
+        (folder / "gres.conf").write_text(
+            "Name=gpu File=/dev/nvidia0\nName=shard Count=10 File=/dev/nvidia0\n"
+        )
+        (folder / "prolog.sh").write_text("python -m prolog\n")
+        (folder / "key").write_bytes(bytes(32))
+        (folder / "key").chmod(0o600)
+        config = folder / "rad.toml"
+        config.write_text(
+            f'[paths]\nslurm_conf = "{folder}/slurm.conf"\nkey = "{folder}/key"\n'
+            f'socket = "{folder}/radd.sock"\nrun = "{folder}/run"\n'
+            "[partition.gpu]\ncollocate = true\nshards_per_gpu = 10\n"
+        )
+        return config
+
+    def test_what_lies_on_the_machine_is_seen(self, tmp_path: Path):
+        facts = gather(self.files(tmp_path), {}, SystemClock())
+        assert facts.config is not None
+        assert facts.slurm is not None
+        assert facts.slurm.settings["grestypes"] == "gpu,shard"
+        assert facts.hooks["prolog"] == "python -m prolog\n"
+        assert (facts.hooks["epilog"], facts.key_error, facts.radd_here) == (None, "", False)
+
+    @pytest.mark.parametrize(
+        ("answer", "told"),
+        [
+            (b'{"v": 1, "pong": true}\n', "ok"),
+            (b"what?\n", "no answer"),
+            (b'{"error": "no"}\n', "not radd's"),
+        ],
+    )
+    def test_radd_is_asked(self, tmp_path: Path, answer: bytes, told: str):
+        config = self.files(tmp_path)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(tmp_path / "radd.sock"))
+            listener.listen()
+
+            def serve() -> None:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(1000)
+                    connection.sendall(answer)
+
+            server = threading.Thread(target=serve)
+            server.start()
+            facts = gather(config, {}, SystemClock())
+            server.join()
+        assert facts.radd is not None
+        assert told in facts.radd
+
+    def test_a_radd_that_is_gone(self, tmp_path: Path):
+        config = self.files(tmp_path)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(tmp_path / "radd.sock"))
+        assert "no answer" in (gather(config, {}, SystemClock()).radd or "")
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="needs a key that root alone can open")
+    def test_an_open_key_is_said(self, tmp_path: Path):
+        config = self.files(tmp_path)
+        (tmp_path / "key").chmod(0o644)
+        assert "chmod 600" in (gather(config, {}, SystemClock()).key_error or "")
+
+    def test_the_command(self, tmp_path: Path):
+        result = CliRunner().invoke(main, ["doctor", "--config", str(self.files(tmp_path)), "--json"])
+        findings = json.loads(result.output)["findings"]
+        assert {"level", "subject", "text", "fix"} == set(findings[0])
+        assert result.exit_code == 1
+
+    def test_a_wrong_rad_toml_is_one_finding(self, tmp_path: Path):
+        (tmp_path / "rad.toml").write_text("modus = 1\n")
+        result = CliRunner().invoke(main, ["doctor", "--config", str(tmp_path / "rad.toml")])
+        assert "unknown key modus; did you mean mode?" in result.output
+        assert result.exit_code == 1

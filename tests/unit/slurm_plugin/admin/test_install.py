@@ -1,0 +1,86 @@
+"""`rad install` writes what is not there and leaves everything else alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from slurm_plugin.admin.cli import main
+from slurm_plugin.core.config import load_config
+from slurm_plugin.core.wire import read_key
+
+
+def install(root: Path, *options: str) -> str:
+    result = CliRunner().invoke(
+        main, ["install", "--root", str(root), "--gpu-memory-mib", "143156", *options]
+    )
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def files(root: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(root)): oct(path.stat().st_mode & 0o777)
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_everything_is_put_below_the_root(tmp_path: Path):
+    output = install(tmp_path, "--key")
+    assert files(tmp_path) == {
+        "etc/rad/rad.toml": "0o644",
+        "etc/rad/key": "0o600",
+        "etc/rad/prolog.sh": "0o755",
+        "etc/rad/task_prolog.sh": "0o755",
+        "etc/rad/epilog.sh": "0o755",
+        "etc/slurm/job_submit.lua": "0o644",
+        "etc/slurm/cli_filter.lua": "0o644",
+        "etc/slurm/rad/rad.lua": "0o644",
+        "etc/slurm/rad/rad_cli.lua": "0o644",
+        "etc/slurm/rad/rad_json.lua": "0o644",
+        "etc/slurm/rad/rad_link.lua": "0o644",
+        "etc/slurm/rad/rad_settings.lua": "0o644",
+        "etc/systemd/system/radd.service": "0o644",
+        "etc/systemd/system/rad-monitor.service": "0o644",
+    }
+    assert load_config(tmp_path / "etc/rad/rad.toml").partitions["gpu"].shards == 139
+    assert len(read_key(tmp_path / "etc/rad/key")) == 32
+    assert f"add to {tmp_path}/etc/slurm/slurm.conf" in output
+    assert "Prolog=/etc/rad/prolog.sh" in output
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path):
+    output = install(tmp_path, "--dry-run", "--key")
+    assert files(tmp_path) == {}
+    assert 'mode = "enforce"' in output
+
+
+def test_an_admins_file_is_never_overwritten(tmp_path: Path):
+    (tmp_path / "etc/rad").mkdir(parents=True)
+    (tmp_path / "etc/rad/rad.toml").write_text("mine\n")
+    output = install(tmp_path)
+    assert (tmp_path / "etc/rad/rad.toml").read_text() == "mine\n"
+    assert f"differs {tmp_path}/etc/rad/rad.toml: left alone" in output
+
+
+def test_again_changes_nothing_and_keeps_the_key(tmp_path: Path):
+    install(tmp_path, "--key")
+    key = (tmp_path / "etc/rad/key").read_bytes()
+    output = install(tmp_path, "--key")
+    assert (tmp_path / "etc/rad/key").read_bytes() == key
+    assert "write" not in output.split("add to")[0]
+
+
+def test_without_gpus_and_without_their_memory_it_asks(tmp_path: Path):
+    result = CliRunner().invoke(main, ["install", "--root", str(tmp_path)])
+    assert (result.exit_code, "say --gpu-memory-mib" in result.output) == (1, True)
+
+
+@pytest.mark.parametrize("command", ["doctor", "status", "history", "install", "calibrate"])
+def test_every_command_explains_itself(command: str):
+    result = CliRunner().invoke(main, [command, "-h"])
+    assert result.exit_code == 0
+    assert len(result.output.splitlines()) >= 5

@@ -1,0 +1,72 @@
+"""The shipped configuration files are complete, valid and say what the code does."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+
+import pytest
+
+from slurm_plugin.admin.templates import render, templates_folder
+from slurm_plugin.core.config import Config, Features, PartitionConfig, Paths, TelemetryConfig, parse_config
+from slurm_plugin.core.errors import ConfigError
+
+VALUES = {
+    "partition": "gpu",
+    "run": "/run/rad",
+    "state": "/var/lib/rad",
+    "key": "/etc/rad/key",
+    "socket": "/run/rad/radd.sock",
+    "log": "/var/log/rad",
+    "slurm_conf": "",
+    "telemetry": "auto",
+    "simulated_folder": "",
+    "shard_mib": "1024",
+    "sharing": "mps",
+    "gpu_memory_mib": "143156",
+    "shards": "139",
+}
+
+
+def rad_toml() -> str:
+    return render((templates_folder() / "rad.toml").read_text(), VALUES)
+
+
+def test_rad_toml_says_the_defaults_and_no_more():
+    config = parse_config(tomllib.loads(rad_toml()), origin="rad.toml")
+    partition = PartitionConfig(collocate=True, gpu_memory_mib=143156, shards_per_gpu=139)
+    assert config == Config(default_partition="gpu", partitions={"gpu": partition})
+
+
+def test_rad_toml_says_the_defaults_in_its_comments_too():
+    text = re.sub(r"(?m)^#(\w+ = )", r"\1", rad_toml())
+    config = parse_config(tomllib.loads(text), origin="rad.toml")
+    partition = PartitionConfig(collocate=True, gpu_memory_mib=143156, shards_per_gpu=139)
+    assert config == Config(default_partition="gpu", partitions={"gpu": partition})
+
+
+@pytest.mark.parametrize("table", [Config, Paths, Features, TelemetryConfig, PartitionConfig])
+def test_rad_toml_names_every_key(table: type):
+    text = rad_toml()
+    names = [f.name for f in dataclasses.fields(table) if f.default is not dataclasses.MISSING]
+    assert [name for name in names if not re.search(rf"(?m)^#?{name} = ", text)] == []
+
+
+def test_a_gpu_line_is_repeated_for_every_gpu():
+    text = render(
+        (templates_folder() / "gres.conf").read_text(),
+        {"node": "n1"},
+        gpus=[{"device": f"/dev/nvidia{n}", "shards": str(139 - n)} for n in range(2)],
+    )
+    assert [line for line in text.splitlines() if not line.startswith("#")] == [
+        "NodeName=n1 Name=gpu File=/dev/nvidia0",
+        "NodeName=n1 Name=gpu File=/dev/nvidia1",
+        "NodeName=n1 Name=shard Count=139 File=/dev/nvidia0",
+        "NodeName=n1 Name=shard Count=138 File=/dev/nvidia1",
+    ]
+
+
+def test_a_name_without_a_value_is_refused():
+    with pytest.raises(ConfigError, match=r"\{\{nothing\}\}"):
+        render("x={{nothing}}\n", {})

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_plugin.core.errors import WireError
+from slurm_plugin.core.gres import count_of, others, parse_gres
+from slurm_plugin.core.records import GresItem
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        (None, ()),
+        ("", ()),
+        ("gpu", (GresItem(name="gpu"),)),
+        ("gres:gpu:2", (GresItem(name="gpu", count=2),)),
+        ("gres/gpu=2", (GresItem(name="gpu", count=2),)),
+        ("gres/gpu:a100:2", (GresItem(name="gpu", type="a100", count=2),)),
+        ("gpu:a100", (GresItem(name="gpu", type="a100"),)),
+        ("shard:1K", (GresItem(name="shard", count=1024),)),
+        ("shard:4(IDX:0)", (GresItem(name="shard", count=4),)),
+        ("cpu=4,gres/gpu=1", (GresItem(name="cpu", count=4), GresItem(name="gpu"))),
+    ],
+)
+def test_every_spelling_is_read(text: str | None, items: tuple[GresItem, ...]) -> None:
+    assert parse_gres(text) == items
+
+
+def test_other_parts_are_kept_as_written() -> None:
+    assert others("gres:gpu:1,gres:nvme:a:3", keep_prefix=False) == "nvme:a:3"
+    assert others("cpu=4,gres/gpu=1,gres/nvme=3", keep_prefix=True) == "cpu=4,gres/nvme=3"
+    assert others(None, keep_prefix=True) == ""
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read_without_a_crash(text: str) -> None:
+    assert count_of(parse_gres(text), "gpu") >= 0
+
+
+def test_an_endless_request_is_refused() -> None:
+    with pytest.raises(WireError):
+        parse_gres("gpu:1," * 1000)

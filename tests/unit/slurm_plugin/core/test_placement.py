@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import pytest
+
+from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.placement import Pin, choose_gpu
+from slurm_plugin.core.records import BookingKind, Demand, Placement, Reservation
+from slurm_plugin.core.units import GIB, MIB
+
+NOW_S = 10_000.0
+LONG_AGO_S = 1_000.0
+
+
+def gpu(
+    index: int,
+    *,
+    used: int = 0,
+    smact: float | None = 0.0,
+    processes: tuple[GpuProcess, ...] = (),
+    **more: bool,
+) -> GpuReading:
+    return GpuReading(
+        uuid=f"GPU-{index}",
+        index=index,
+        name="test",
+        memory_total_bytes=40 * GIB,
+        memory_used_bytes=used,
+        smact=smact,
+        time_s=NOW_S,
+        processes=processes,
+        mig=more.get("mig", False),
+        healthy=more.get("healthy", True),
+    )
+
+
+def held(
+    job_id: int,
+    index: int,
+    gib: int = 10,
+    *,
+    kind: BookingKind = "shared",
+    seat: int | None = None,
+    created_s: float = LONG_AGO_S,
+    smact: float | None = None,
+) -> Reservation:
+    return Reservation(
+        job_id=job_id,
+        user_id=1000,
+        kind=kind,
+        gpus=(f"GPU-{index}",),
+        seats=(index if seat is None else seat,),
+        booked_bytes=gib * GIB,
+        created_s=created_s,
+        smact=smact,
+    )
+
+
+def choose(
+    readings: list[GpuReading],
+    *reservations: Reservation,
+    need: int | None = 10,
+    kind: BookingKind = "shared",
+    gpus: int = 1,
+    seats: tuple[int, ...] = (0,),
+    pin: Pin = "free",
+    owners: dict[int, int] | None = None,
+    last: str | None = None,
+    job_id: int = 99,
+    **settings: object,
+) -> Placement:
+    return choose_gpu(
+        readings,
+        Ledger(reservations=reservations, last_gpu=last),
+        Demand(
+            job_id=job_id,
+            user_id=1000,
+            kind=kind,
+            gpus=gpus,
+            booked_bytes=None if need is None else need * GIB,
+            seats=seats,
+        ),
+        PartitionConfig(**settings),  # type: ignore[arg-type]
+        pin=pin,
+        now_s=NOW_S,
+        owners=owners,
+    )
+
+
+def test_magm_takes_the_most_free_memory_after_bookings() -> None:
+    # GPU 0 looks emptiest, but its neighbour has booked 30 GiB that it has not touched yet
+    placement = choose([gpu(0), gpu(1, used=12 * GIB), gpu(2, used=20 * GIB)], held(1, 0, 30))
+    assert placement.gpus == ("GPU-1",)
+
+
+def test_memory_that_neighbours_have_touched_is_not_counted_twice() -> None:
+    process = GpuProcess(pid=7, memory_bytes=20 * GIB)
+    readings = [gpu(0, used=20 * GIB, processes=(process,)), gpu(1, used=25 * GIB)]
+    assert choose(readings, held(1, 0, 20), owners={7: 1}).gpus == ("GPU-0",)
+
+
+def test_where_the_driver_tells_no_memory_per_process_a_job_is_no_stranger() -> None:
+    process = GpuProcess(pid=7, memory_bytes=None)
+    readings = [gpu(0, used=20 * GIB, processes=(process,))]
+    assert choose(readings, held(1, 0, 22), need=18, owners={7: 1}).gpus == ("GPU-0",)
+    assert choose(readings, held(1, 0, 22), need=19, owners={7: 1}).put_back
+
+
+def test_lug_takes_the_least_active_and_mug_the_most_active_that_fits() -> None:
+    readings = [gpu(0, smact=0.5), gpu(1, smact=0.2), gpu(2, smact=0.0), gpu(3, smact=0.9)]
+    neighbours = (held(1, 0), held(2, 1), held(3, 3))
+    assert choose(readings, *neighbours, policy="lug").gpus == ("GPU-2",)
+    assert choose(readings, *neighbours, policy="mug").gpus == ("GPU-0",)
+
+
+def test_round_robin_goes_on_after_the_last_one_and_around() -> None:
+    readings = [gpu(0), gpu(1), gpu(2)]
+    for last, following in ((None, "GPU-0"), ("GPU-0", "GPU-1"), ("GPU-2", "GPU-0")):
+        assert choose(readings, policy="round_robin", last=last).gpus == (following,)
+
+
+def test_exclusive_takes_idle_gpus_alone() -> None:
+    readings = [gpu(0), gpu(1)]
+    assert choose(readings, held(1, 0), policy="exclusive").gpus == ("GPU-1",)
+    assert choose(readings, held(1, 0), held(2, 1), policy="exclusive").put_back
+
+
+def test_a_gpu_at_the_activity_limit_takes_no_further_job() -> None:
+    readings = [gpu(0, smact=0.80), gpu(1, used=30 * GIB, smact=0.79)]
+    neighbours = (held(1, 0), held(2, 1, 0))
+    assert choose(readings, *neighbours, need=8).gpus == ("GPU-1",)
+
+
+def test_activity_of_a_young_neighbour_is_expected_before_the_window_shows_it() -> None:
+    readings = [gpu(0, smact=0.0), gpu(1, smact=0.3)]
+    young = held(1, 0, created_s=NOW_S - 9, smact=0.9)  # 0.9 times the 90 % of the window before its start
+    assert choose(readings, young, held(2, 1), policy="lug").gpus == ("GPU-1",)
+    old = held(1, 0, created_s=NOW_S - 90, smact=0.9)
+    assert choose(readings, old, held(2, 1), policy="lug").gpus == ("GPU-0",)
+
+
+def test_two_unknown_newcomers_fill_a_gpu_until_they_are_measured() -> None:
+    newcomers = [held(n, 0, 1, created_s=NOW_S) for n in (1, 2)]
+    readings = [gpu(0), gpu(1, used=20 * GIB, smact=0.7)]
+    assert choose(readings, newcomers[0], held(3, 1, 0)).gpus == ("GPU-0",)
+    assert choose(readings, *newcomers, held(3, 1, 0)).gpus == ("GPU-1",)
+
+
+def test_a_saturated_node_places_on_the_least_active_or_waits() -> None:
+    readings = [gpu(0, smact=0.99), gpu(1, smact=0.85)]
+    neighbours = (held(1, 0), held(2, 1))
+    placed = choose(readings, *neighbours)
+    assert placed.gpus == ("GPU-1",) and "saturated" in placed.reason
+    assert choose(readings, *neighbours, on_saturated="wait").put_back
+
+
+def test_unknown_need_asks_for_the_free_minimum() -> None:
+    readings = [gpu(0, used=36 * GIB), gpu(1, used=34 * GIB)]
+    assert choose(readings, need=None, margin_mib=0).gpus == ("GPU-1",)
+    assert choose(readings[:1], need=None).put_back
+
+
+def test_slurm_may_book_a_gpu_to_its_last_byte() -> None:
+    assert choose([gpu(0)], held(1, 0, 30), need=10).gpus == ("GPU-0",)
+    assert choose([gpu(0)], held(1, 0, 30), need=11).put_back
+
+
+def test_a_margin_is_kept_where_somebody_holds_more_than_booked() -> None:
+    process = GpuProcess(pid=7, memory_bytes=12 * GIB)
+    reading = gpu(0, used=12 * GIB, processes=(process,))
+    assert choose([reading], held(1, 0, 10), need=28, owners={7: 1}).put_back
+    assert choose([reading], held(1, 0, 12), need=28, owners={7: 1}).gpus == ("GPU-0",)
+
+
+def test_strangers_memory_is_respected() -> None:
+    assert choose([gpu(0, used=35 * GIB)], need=10).put_back
+    assert choose([gpu(0, used=66 * MIB)], need=39).gpus == ("GPU-0",)
+
+
+@pytest.mark.parametrize("kind", ["shared", "whole"])
+def test_mig_parents_sick_cards_and_whole_holders_are_never_candidates(kind: BookingKind) -> None:
+    readings = [gpu(0, mig=True), gpu(1, healthy=False), gpu(2)]
+    assert choose(readings, held(1, 2, 40, kind="whole"), kind=kind).put_back
+    assert choose(readings, kind=kind).gpus == ("GPU-2",)
+
+
+def test_a_whole_job_prefers_its_own_seats_and_avoids_strangers() -> None:
+    readings = [gpu(0), gpu(1), gpu(2, used=30 * GIB), gpu(3)]
+    assert choose(readings, kind="whole", seats=(3,)).gpus == ("GPU-3",)
+    assert choose(readings, kind="whole", seats=(2,)).gpus == ("GPU-0",)
+    only_stranger = choose([gpu(2, used=30 * GIB)], kind="whole", seats=(2,))
+    assert only_stranger.gpus == ("GPU-2",), "Slurm would have started it there without us"
+
+
+def test_several_gpus_are_distinct_and_idle_or_none() -> None:
+    readings = [gpu(index) for index in range(4)]
+    assert choose(readings, held(1, 1), kind="whole", gpus=3, seats=(0, 1, 2)).gpus == (
+        "GPU-0",
+        "GPU-2",
+        "GPU-3",
+    )
+    assert choose(readings, held(1, 1), kind="whole", gpus=4, seats=(0, 1, 2, 3)).put_back
+
+
+def test_a_pinned_job_gets_the_gpu_of_its_seat_or_waits() -> None:
+    readings = [gpu(0), gpu(1)]
+    assert choose(readings, held(1, 1), pin="slurm", seats=(1,)).gpus == ("GPU-1",)
+    assert choose(readings, held(1, 1, 35), pin="slurm", seats=(1,)).put_back
+    assert choose(readings, held(1, 1), kind="whole", pin="slurm", seats=(1,)).put_back
+
+
+def test_a_seat_in_use_keeps_its_room_and_a_fresh_seat_chooses() -> None:
+    readings = [gpu(0, used=30 * GIB), gpu(1), gpu(2)]
+    elsewhere = held(1, 2, seat=0)
+    assert choose(readings, elsewhere, pin="bound", seats=(0,)).gpus == ("GPU-2",)
+    assert choose(readings, elsewhere, pin="bound", seats=(1,)).gpus == ("GPU-1",)
+
+
+def test_what_the_job_itself_held_before_does_not_count() -> None:
+    assert choose([gpu(0)], held(99, 0, 40, kind="whole"), kind="whole").gpus == ("GPU-0",)
+
+
+def test_without_gpus_the_job_is_put_back() -> None:
+    assert choose([]).put_back

@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_plugin.core.config import Config, parse_config
+from slurm_plugin.core.gres import count_of, parse_gres
+from slurm_plugin.core.policy import decide
+from slurm_plugin.core.records import Booking, Claims, MemoryEstimate, Rewrite
+from slurm_plugin.core.request import request_from
+from slurm_plugin.core.units import GIB, MIB
+
+GPU_MIB = 40_000
+SHARDS = 39  # 40,000 MiB hold 39 shards of 1,024
+
+
+def config(mode: str = "enforce", **partition: Any) -> Config:
+    settings = {"collocate": True, "gpu_memory_mib": GPU_MIB, **partition}
+    tree = {"mode": mode, "default_partition": "gpu", "partition": {"gpu": settings, "plain": {}}}
+    return parse_config(tree, origin="rad.toml")
+
+
+def need(estimate_bytes: int, upper_bytes: int | None = None) -> MemoryEstimate:
+    return MemoryEstimate(
+        estimate_bytes=estimate_bytes,
+        upper_bytes=upper_bytes or estimate_bytes,
+        confidence=0.99,
+        source="ours",
+        profile_key="ab12",
+    )
+
+
+def asked(
+    claims: Claims | None = None,
+    estimate: MemoryEstimate | None = None,
+    *,
+    config: Config = config(),  # noqa: B008 frozen
+    whole_as_gpu: bool = False,
+    **message: Any,
+) -> Rewrite:
+    request = request_from({"user_id": 1000, **message})
+    return decide(request, claims or Claims(), estimate, config=config, whole_as_gpu=whole_as_gpu)
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ({"gres": "gres:gpu:1", "partition": "plain"}, "not our partition"),
+        ({"gres": "gres:gpu:1", "partition": "elsewhere"}, "not our partition"),
+        ({"gres": "gres:gpu:1", "partition": "gpu,plain"}, "not our partition"),
+        ({"gres": "gres:gpu:1", "heterogeneous": True}, "heterogeneous"),
+        ({"gres": "gres:gpu:1", "min_nodes": 2}, "multi-node"),
+        ({"gres": "gres/gpu:1g.10gb:1"}, "mig"),
+        ({"gres": "gres:gpu:1,gres:shard:2"}, "gpu and shards"),
+    ],
+)
+def test_what_is_not_ours_is_left_alone(message: dict[str, Any], reason: str) -> None:
+    assert asked(Claims(memory_bytes=GIB), need(GIB), **message) == Rewrite(reason=reason)
+
+
+@pytest.mark.parametrize("message", [{}, {"gres": "gres:nvme:100"}, {"tres_per_job": "gres:gpu:0"}])
+def test_a_job_without_gpu_is_left_alone_and_told_if_it_spoke(message: dict[str, Any]) -> None:
+    assert asked(**message) == Rewrite(reason="no gpu")
+    spoken = asked(Claims(memory_bytes=GIB), need(GIB), **message)
+    assert (spoken.fields, spoken.booking) == ({}, None)
+    assert "--gpus=1" in spoken.messages[0]
+
+
+@pytest.mark.parametrize(
+    ("message", "changes"),
+    [
+        ({"gres": "gres:gpu:1"}, {"gres": "shard:10"}),
+        ({"gres": "gres/gpu=1"}, {"gres": "shard:10"}),
+        ({"gres": "gres:gpu"}, {"gres": "shard:10"}),
+        ({"gres": "gres/gpu:1,gres/nvme:100"}, {"gres": "nvme:100,shard:10"}),
+        (
+            {"tres_per_job": "gres:gpu:1"},
+            {"gres": "shard:10", "tres_per_job": "", "min_nodes": "1", "max_nodes": "1"},
+        ),
+        (
+            {"tres_per_task": "cpu=4,gres/gpu=1", "num_tasks": 1},
+            {"gres": "shard:10", "tres_per_task": "cpu=4", "min_nodes": "1", "max_nodes": "1"},
+        ),
+        (
+            {"gres": "gres:gpu:1", "cpus_per_tres": "gres:gpu:4", "mem_per_tres": "gres:gpu:2048"},
+            {
+                "gres": "shard:10",
+                "cpus_per_tres": "",
+                "cpus_per_task": "4",
+                "min_cpus": "4",
+                "mem_per_tres": "",
+                "min_mem_per_node": "2048",
+            },
+        ),
+        ({"gres": "gres:gpu:1", "tres_bind": "gres:gpu:closest"}, {"gres": "shard:10", "tres_bind": ""}),
+    ],
+)
+def test_one_gpu_in_every_spelling_becomes_shards(message: dict[str, Any], changes: dict[str, str]) -> None:
+    rewrite = asked(Claims(memory_bytes=10 * GIB), need(9 * GIB, 10 * GIB), **message)
+    assert rewrite.fields == changes
+    assert rewrite.environment["SLURM_GPUS"] == ""
+    assert rewrite.booking == Booking(
+        kind="shared", memory_bytes=10 * GIB, estimate_bytes=9 * GIB, profile_key="ab12"
+    )
+
+
+def test_an_exclusive_job_takes_all_shards_or_keeps_its_gpu() -> None:
+    claims = Claims(policy="exclusive")
+    by_shards = asked(claims, need(GIB), gres="gres:gpu:1")
+    assert (by_shards.fields, by_shards.booking) == (
+        {"gres": f"shard:{SHARDS}"},
+        Booking(kind="whole", estimate_bytes=GIB, profile_key="ab12"),
+    )
+    by_gpu = asked(claims, need(GIB), gres="gres:gpu:1", whole_as_gpu=True)
+    assert (by_gpu.fields, by_gpu.environment, by_gpu.booking) == ({}, {}, by_shards.booking)
+
+
+@pytest.mark.parametrize(
+    ("default", "fields"), [("exclusive", f"shard:{SHARDS}"), ("leave", None), ("collocate", "shard:5")]
+)
+def test_a_job_that_says_nothing_gets_the_partitions_default(default: str, fields: str | None) -> None:
+    rewrite = asked(gres="gres:gpu:1", config=config(default=default))
+    assert rewrite.fields.get("gres") == fields
+    assert rewrite.messages == ()
+
+
+def test_collocation_asked_for_with_an_unknown_need_books_the_least_free_memory() -> None:
+    rewrite = asked(Claims(policy="collocate"), gres="gres:gpu:1")
+    assert rewrite.booking == Booking(kind="shared", memory_bytes=5 * GIB)
+
+
+def test_a_need_of_nearly_all_of_a_gpu_is_exclusive() -> None:
+    rewrite = asked(Claims(memory_bytes=39 * GIB), need(38 * GIB, 38 * GIB + 1), gres="gres:gpu:1")
+    assert rewrite.booking is not None
+    assert (rewrite.booking.kind, rewrite.refusal) == ("whole", None)
+
+
+def test_the_bound_may_exceed_the_gpu_but_the_best_guess_may_not() -> None:
+    assert asked(estimate=need(GPU_MIB * MIB, 50 * GIB), gres="gres:gpu:1").refusal is None
+    refusal = asked(estimate=need(60 * GIB, 70 * GIB), gres="gres:gpu:1").refusal
+    assert refusal is not None
+    assert "60.0 GiB" in refusal and "39.1 GiB" in refusal and "--gpus=2" in refusal
+
+
+def test_several_processes_on_one_gpu_add_up() -> None:
+    rewrite = asked(Claims(memory_bytes=4 * GIB), need(4 * GIB), gres="gres:gpu:1", num_tasks=3)
+    assert rewrite.fields["gres"] == "shard:12"
+
+
+def test_several_gpus_keep_their_request_and_are_booked_whole() -> None:
+    rewrite = asked(Claims(gpus=4), need(GIB), tres_per_job="gres:gpu:4")
+    assert (rewrite.fields, rewrite.booking) == (
+        {},
+        Booking(kind="whole", gpus=4, estimate_bytes=GIB, profile_key="ab12"),
+    )
+    assert rewrite.messages == ()
+    assert "gpus=2" in asked(Claims(gpus=2), tres_per_job="gres:gpu:4").messages[0]
+    assert "run out of memory" in asked(Claims(gpus=4), need(60 * GIB), gres="gres:gpu:4").messages[0]
+
+
+def test_gpus_per_task_counts_by_tasks() -> None:
+    rewrite = asked(tres_per_task="gres:gpu:1", num_tasks=4)
+    assert rewrite.booking == Booking(kind="whole", gpus=4)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"gres": "gres:gpu:1", "tres_freq": "gpu:high"},
+        {"gres": "gres:gpu:1", "ntasks_per_gpu": 2},
+        {"gres": "gres:gpu:a100:1"},
+        {"tres_per_socket": "gres:gpu:1"},
+        {"tres_per_job": "gres:gpu:1,gres:nvme:5"},
+    ],
+)
+def test_what_shards_cannot_stand_for_keeps_its_gpu(message: dict[str, Any]) -> None:
+    rewrite = asked(Claims(memory_bytes=GIB), need(GIB), **message)
+    assert rewrite.fields == {}
+    assert rewrite.booking is not None and rewrite.booking.kind == "whole"
+    assert "keeps its GPU" in rewrite.messages[0]
+
+
+def test_the_partitions_own_gpu_type_is_dropped() -> None:
+    rewrite = asked(estimate=need(GIB), gres="gres:gpu:a100:1", config=config(gpu_type="a100"))
+    assert rewrite.fields == {"gres": "shard:1"}
+
+
+def test_not_set_values_of_slurm_count_as_nothing() -> None:
+    rewrite = asked(
+        estimate=need(GIB),
+        gres="gres:gpu:1",
+        num_tasks=0xFFFFFFFE,
+        min_nodes=0xFFFFFFFE,
+        ntasks_per_gpu=0xFFFE,
+    )
+    assert rewrite.fields == {"gres": "shard:1"}
+
+
+def test_an_srun_that_was_not_rewritten_in_time_keeps_its_gpu() -> None:
+    rewrite = asked(Claims(memory_bytes=GIB), need(GIB), gres="gres:gpu:1", interactive=True)
+    assert (rewrite.fields, rewrite.messages) == ({}, ())
+    assert rewrite.booking is not None and rewrite.booking.kind == "whole"
+
+
+def test_own_shards_are_kept_and_too_many_refused() -> None:
+    kept = asked(estimate=need(2 * GIB), gres="gres:shard:4")
+    assert (kept.fields, kept.booking) == (
+        {},
+        Booking(kind="shared", memory_bytes=4 * GIB, estimate_bytes=2 * GIB, profile_key="ab12"),
+    )
+    assert "shard:8" in asked(estimate=need(8 * GIB), gres="gres:shard:4").messages[0]
+    refusal = asked(gres=f"gres:shard:{SHARDS + 1}").refusal
+    assert refusal is not None and f"at most {SHARDS}" in refusal
+
+
+def test_observe_and_off_change_nothing() -> None:
+    observed = asked(estimate=need(GIB), gres="gres:gpu:1", config=config("observe"))
+    assert observed == Rewrite(reason="observe: shard:1")
+    assert asked(estimate=need(GIB), gres="gres:gpu:1", config=config("off")) == Rewrite(reason="off")
+
+
+COUNT = st.integers(1, 4)
+GPU_TEXT = st.builds(
+    lambda prefix, kind, count: f"{prefix}{kind}{count}",
+    st.sampled_from(["gres:", "gres/", ""]),
+    st.sampled_from(["gpu:", "gpu:a100:", "gpu=", "shard:", "gpu:1g.10gb:"]),
+    st.integers(1, 45),
+)
+MESSAGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "gres": GPU_TEXT | st.just("gres:gpu:1"),
+        "tres_per_job": GPU_TEXT | st.just("gres:gpu:1"),
+        "tres_per_task": st.just("gres:gpu:1"),
+        "tres_per_socket": st.just("gres:gpu:1"),
+        "cpus_per_tres": st.just("gres:gpu:3"),
+        "mem_per_tres": st.just("gres:gpu:100"),
+        "num_tasks": COUNT | st.just(0xFFFFFFFE),
+        "min_nodes": COUNT | st.just(0xFFFFFFFE),
+        "interactive": st.booleans(),
+        "heterogeneous": st.booleans(),
+        "comment": st.text(max_size=20),
+    },
+)
+CLAIMS = st.builds(
+    Claims,
+    memory_bytes=st.none(),
+    policy=st.sampled_from([None, "exclusive", "collocate"]),
+    retry=st.booleans(),
+    gpus=st.none() | COUNT,
+)
+ESTIMATES = st.none() | st.builds(
+    lambda estimate, extra: need(estimate, estimate + extra),
+    st.integers(1, 80 * GIB),
+    st.integers(0, 20 * GIB),
+)
+CONFIGS = st.builds(
+    lambda default, shard_mib, gpu_type: config(default=default, shard_mib=shard_mib, gpu_type=gpu_type),
+    st.sampled_from(["exclusive", "leave", "collocate"]),
+    st.sampled_from([1, 512, 1024, 4096]),
+    st.sampled_from(["", "a100"]),
+)
+
+
+@given(message=MESSAGES, claims=CLAIMS, estimate=ESTIMATES, config=CONFIGS, whole_as_gpu=st.booleans())
+def test_a_decision_keeps_the_rules(
+    message: dict[str, Any],
+    claims: Claims,
+    estimate: MemoryEstimate | None,
+    config: Config,
+    whole_as_gpu: bool,
+) -> None:
+    partition = config.partitions["gpu"]
+    rewrite = asked(claims, estimate, config=config, whole_as_gpu=whole_as_gpu, **message)
+    booking = rewrite.booking
+    if booking is None:
+        assert (rewrite.fields, rewrite.environment) == ({}, {})
+        return
+    assert rewrite.refusal is None
+    asks = (
+        [rewrite.fields["gres"]]
+        if "gres" in rewrite.fields
+        else [message.get("gres"), message.get("tres_per_job")]
+    )
+    shards = sum(count_of(parse_gres(text), "shard") for text in asks)
+    if booking.kind == "shared":
+        assert booking.memory_bytes is not None
+        assert booking.memory_bytes == shards * partition.shard_bytes
+        assert shards < partition.shards, "all of a GPU is a whole booking"
+    else:
+        assert booking.memory_bytes is None
+        assert shards in (0, partition.shards)
+    if claims.policy == "exclusive" and not shards:
+        assert booking.kind == "whole"
+    if rewrite.fields:
+        assert not any("gpu" in value for value in rewrite.fields.values())
+        if booking.kind == "shared" and estimate is not None:
+            assert booking.memory_bytes is not None and booking.memory_bytes >= estimate.upper_bytes
+
+
+@given(claims=CLAIMS, estimate=ESTIMATES, config=CONFIGS)
+def test_deciding_again_about_the_result_changes_nothing(
+    claims: Claims, estimate: MemoryEstimate | None, config: Config
+) -> None:
+    first = asked(claims, estimate, config=config, gres="gres:gpu:1")
+    if first.fields:
+        again = asked(claims, estimate, config=config, gres=f"gres:{first.fields['gres']}")
+        assert (again.fields, again.refusal, again.booking) == ({}, None, first.booking)

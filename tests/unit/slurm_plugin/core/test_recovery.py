@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.records import Booking, Outcome
+from slurm_plugin.core.recovery import Ending, classify, load_patterns, next_attempt
+from slurm_plugin.core.units import GIB, MIB
+
+PATTERNS = load_patterns()
+FAILED = Ending(exit_status=256, peak_bytes=10 * GIB, limit_bytes=10 * GIB)
+PARTITION = PartitionConfig(collocate=True, shards_per_gpu=40)
+BOOKING = Booking(kind="shared", memory_bytes=10 * GIB, estimate_bytes=9 * GIB, profile_key="ab12")
+OOM = Outcome(
+    kind="gpu-oom", pattern="pytorch", attempted_bytes=2 * GIB, peak_bytes=9 * GIB, corroborated=True
+)
+
+# Each line as its framework prints it; the shape is pinned by the named source file.
+GPU_LINES = {
+    "torch >= 2.5": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity",
+        "pytorch",
+        2560 * MIB,
+    ),
+    "torch 1.x": (
+        "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 7.80 GiB)",
+        "pytorch",
+        20 * MIB,
+    ),
+    "torch bare": ("torch.cuda.OutOfMemoryError", "pytorch", None),
+    "tensorflow op": (
+        "Resource exhausted: OOM when allocating tensor with shape[64,512] and type float on "
+        "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
+        "tensorflow",
+        None,
+    ),
+    "tensorflow bfc": (
+        "W bfc_allocator.cc:497] Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.50GiB (rounded to 7)",
+        "tensorflow",
+        1536 * MIB,
+    ),
+    "jax": (
+        "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes.",
+        "jax",
+        4 * GIB,
+    ),
+    "jax bfc": ("RESOURCE_EXHAUSTED: Out of memory allocating 1073741824 bytes.", "jax", GIB),
+    "cupy": (
+        "OutOfMemoryError: Out of memory allocating 8,589,934,592 bytes (allocated so far: 512 bytes).",
+        "cupy",
+        8 * GIB,
+    ),
+    "cublas": (
+        "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cublas",
+        None,
+    ),
+    "cudnn": ("RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "cudnn", None),
+    "driver": ("failed to allocate 2.2G: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "cuda", None),
+    "runtime": ("CUDA error: out of memory", "cuda", None),
+}
+
+
+@pytest.mark.parametrize("name", GPU_LINES)
+def test_each_framework_is_understood(name: str) -> None:
+    line, pattern, attempted = GPU_LINES[name]
+    outcome = classify(FAILED, [f"epoch 3\n{line}\nsrun: error: task 0 exited\n"], PATTERNS)
+    assert (outcome.kind, outcome.pattern, outcome.attempted_bytes) == ("gpu-oom", pattern, attempted)
+    assert outcome.evidence is not None and outcome.evidence in line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=12.batch.",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=12.batch.",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp] . DefaultCPUAllocator: can't allocate memory",
+        "MemoryError",
+        "terminate called after throwing an instance of 'std::bad_alloc'",
+    ],
+)
+def test_host_memory_is_told_apart(line: str) -> None:
+    assert classify(FAILED, [line], PATTERNS).kind == "host-oom"
+
+
+def test_a_job_that_was_killed_for_host_memory_is_no_cancelled_one() -> None:
+    killed = replace(FAILED, exit_status=9)
+    assert classify(killed, ["Detected 1 oom-kill event"], PATTERNS).kind == "host-oom"
+    assert classify(killed, ["epoch 3"], PATTERNS).kind == "cancelled"
+
+
+def test_success_is_success_whatever_was_printed() -> None:
+    assert classify(replace(FAILED, exit_status=0), ["CUDA out of memory"], PATTERNS).kind == "ok"
+
+
+def test_a_failed_step_counts_although_the_script_went_on() -> None:
+    ending = Ending(exit_status=0, derived_exit=256)
+    assert classify(ending, ["CUDA out of memory."], PATTERNS).kind == "gpu-oom"
+
+
+@pytest.mark.parametrize("signal", [2, 9, 15])
+def test_a_cancelled_job_is_not_run_again_for_words_it_printed_before(signal: int) -> None:
+    outcome = classify(replace(FAILED, exit_status=signal), ["CUDA out of memory."], PATTERNS)
+    assert outcome.kind == "cancelled"
+    assert next_attempt(BOOKING, outcome, PARTITION) is None
+
+
+def test_an_aborted_program_may_have_run_out_of_memory() -> None:
+    assert classify(replace(FAILED, exit_status=6), ["CUDA_ERROR_OUT_OF_MEMORY"], PATTERNS).kind == "gpu-oom"
+
+
+def test_other_failures_are_failures() -> None:
+    assert classify(FAILED, ["ValueError: memory", "out of luck"], PATTERNS).kind == "failed"
+    assert classify(FAILED, [], PATTERNS).kind == "failed"
+
+
+@pytest.mark.parametrize(("peak", "limit"), [(None, 10 * GIB), (7 * GIB, 10 * GIB), (10 * GIB, None)])
+def test_words_alone_corroborate_nothing(peak: int | None, limit: int | None) -> None:
+    ending = replace(FAILED, peak_bytes=peak, limit_bytes=limit)
+    outcome = classify(ending, ["CUDA out of memory."], PATTERNS)
+    assert outcome.kind == "gpu-oom" and not outcome.corroborated
+    recovery = next_attempt(BOOKING, outcome, PARTITION)
+    assert recovery is not None and not recovery.raise_priority
+
+
+def test_a_peak_near_the_limit_corroborates() -> None:
+    outcome = classify(replace(FAILED, peak_bytes=8 * GIB), ["CUDA out of memory."], PATTERNS)
+    assert outcome.corroborated
+
+
+def test_a_rerun_has_a_gpu_of_its_own_and_remembers_its_tries() -> None:
+    recovery = next_attempt(BOOKING, OOM, PARTITION)
+    assert recovery is not None and recovery.raise_priority
+    assert recovery.booking == replace(BOOKING, kind="whole", memory_bytes=None, recoveries=1)
+
+
+@pytest.mark.parametrize(
+    ("booking", "outcome", "partition"),
+    [
+        (BOOKING, Outcome(kind="failed"), PARTITION),
+        (BOOKING, Outcome(kind="host-oom"), PARTITION),
+        (BOOKING, OOM, replace(PARTITION, recovery="off")),
+        (replace(BOOKING, retry=False), OOM, PARTITION),
+        (replace(BOOKING, recoveries=2), OOM, PARTITION),
+        (replace(BOOKING, kind="whole", memory_bytes=None), OOM, PARTITION),
+        (BOOKING, OOM, replace(PARTITION, max_recoveries=0)),
+    ],
+)
+def test_when_there_is_no_rerun(booking: Booking, outcome: Outcome, partition: PartitionConfig) -> None:
+    assert next_attempt(booking, outcome, partition) is None
+
+
+def test_escalation_shares_once_more_and_then_takes_the_gpu() -> None:
+    escalate = replace(PARTITION, recovery="escalate")
+    first = next_attempt(BOOKING, OOM, escalate)
+    assert first is not None
+    assert (first.booking.kind, first.booking.memory_bytes) == ("shared", 17 * GIB)  # 10 booked + 2 asked + 5
+    second = next_attempt(first.booking, OOM, escalate)
+    assert second is not None and (second.booking.kind, second.booking.recoveries) == ("whole", 2)
+    assert next_attempt(second.booking, OOM, escalate) is None
+
+
+@pytest.mark.parametrize(
+    "outcome", [replace(OOM, attempted_bytes=None), replace(OOM, attempted_bytes=30 * GIB)]
+)
+def test_escalation_needs_a_size_that_leaves_room_for_others(outcome: Outcome) -> None:
+    recovery = next_attempt(BOOKING, outcome, replace(PARTITION, recovery="escalate"))
+    assert recovery is not None and recovery.booking.kind == "whole"
+
+
+def test_a_site_adds_patterns_of_its_own(tmp_path: Path) -> None:
+    own = tmp_path / "oom_patterns.toml"
+    own.write_text('[[pattern]]\nname = "ours"\nkind = "gpu"\ntext = "card is full: (?P<attempted>.*)$"\n')
+    patterns = load_patterns((own, tmp_path / "not-there.toml"))
+    outcome = classify(FAILED, ["card is full: 3 GiB"], patterns)
+    assert (outcome.pattern, outcome.attempted_bytes) == ("ours", 3 * GIB)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[pattern]]\nname='x'\nkind='gpu'\ntext='('",
+        "[[pattern]]\nname='x'",
+        "x",
+        "[[pattern]]\nname='x'\nkind='disk'\ntext='x'",
+    ],
+)
+def test_wrong_patterns_name_their_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / "oom.toml").write_text(text)
+    with pytest.raises(ConfigError, match=r"oom\.toml"):
+        load_patterns((tmp_path / "oom.toml",))
+
+
+def test_lines_without_end_and_binary_rubbish_take_no_time() -> None:
+    assert classify(FAILED, ["\x00" * 262144, "CUDA " * 60000], PATTERNS).kind == "failed"

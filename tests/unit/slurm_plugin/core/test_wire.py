@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_plugin.core import wire
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.records import Booking
+from slurm_plugin.core.units import MIB
+
+KEY = bytes(range(32))
+SIZES = st.none() | st.integers(1, 10**6).map(lambda mib: mib * MIB)
+BOOKINGS = st.builds(
+    Booking,
+    kind=st.sampled_from(["shared", "whole"]),
+    gpus=st.integers(1, 64),
+    memory_bytes=SIZES,
+    estimate_bytes=SIZES,
+    recoveries=st.integers(0, 9),
+    retry=st.booleans(),
+    profile_key=st.none() | st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
+)
+COMMENTS = st.binary(max_size=1500).map(lambda data: data.decode(errors="surrogateescape"))
+
+
+@given(booking=BOOKINGS, comment=COMMENTS, user_id=st.integers(0, 2**32 - 1))
+def test_a_stamp_comes_back_from_any_comment(booking: Booking, comment: str, user_id: int) -> None:
+    text = wire.with_stamp(comment, wire.stamp(booking, user_id=user_id, key=KEY))
+    assert len(text.encode(errors="surrogateescape")) < wire.COMMENT_LIMIT
+    assert wire.read_stamp(text, user_id=user_id, key=KEY) == booking
+    assert wire.read_stamp(text, user_id=user_id + 1, key=KEY) is None
+    assert wire.read_stamp(text, user_id=user_id, key=KEY[::-1]) is None
+
+
+@given(booking=BOOKINGS, at=st.integers(0, 200), letter=st.characters())
+def test_a_changed_stamp_is_none(booking: Booking, at: int, letter: str) -> None:
+    stamp = wire.stamp(booking, user_id=7, key=KEY)
+    forged = stamp[: at % len(stamp)] + letter + stamp[at % len(stamp) + 1 :]
+    assert wire.read_stamp(forged, user_id=7, key=KEY) == (booking if forged == stamp else None)
+
+
+@given(booking=BOOKINGS, words=st.text(alphabet="abc %", max_size=60).map(str.strip))
+def test_a_new_stamp_replaces_the_old_and_keeps_the_words(booking: Booking, words: str) -> None:
+    old = wire.with_stamp(words, wire.stamp(Booking(kind="whole"), user_id=7, key=KEY))
+    new = wire.with_stamp(old, wire.stamp(booking, user_id=7, key=KEY))
+    assert wire.user_words(new) == words
+    assert new.count("rad1:") == 1
+    assert wire.read_stamp(new, user_id=7, key=KEY) == booking
+
+
+@given(text=st.text(max_size=300))
+def test_text_that_is_no_stamp_is_none(text: str) -> None:
+    assert wire.read_stamp(text, user_id=0, key=KEY) is None
+
+
+def test_a_profile_goes_in_and_out_and_gives_way_to_the_stamp() -> None:
+    comment = wire.with_profile("my words", "p1.0.1-2_3~4")
+    assert comment == "my words rad.profile:p1.0.1-2_3~4"
+    assert wire.profile_in(comment) == "p1.0.1-2_3~4"
+    stamped = wire.with_stamp(comment, wire.stamp(Booking(kind="whole"), user_id=7, key=KEY))
+    assert wire.profile_in(stamped) is None
+    assert stamped.startswith("my words rad1:whole:")
+    assert wire.with_profile("x" * 600, "y" * 600) is None
+
+
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    with pytest.raises(ConfigError, match="rad install --key"):
+        wire.read_key(path)
+    path.write_bytes(KEY)
+    path.chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        wire.read_key(path)
+    path.chmod(0o600)
+    assert wire.read_key(path) == KEY
+    path.write_bytes(KEY[:10])
+    with pytest.raises(ConfigError, match="shorter"):
+        wire.read_key(path)

@@ -1,0 +1,302 @@
+"""One sample after the other: window, job records, owners, restarts, a full disk."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from fakes import FakeClock
+
+from slurm_plugin.core.errors import DeviceError
+from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.monitor.attribution import JobFinder
+from slurm_plugin.monitor.daemon import Monitor, watch
+from slurm_plugin.monitor.window import (
+    JobUsage,
+    forget_job,
+    job_path,
+    read_job,
+    read_window,
+    window_path,
+    write_job,
+)
+
+GIB = 2**30
+
+
+class Script:
+    """Telemetry that says what it is told to."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.readings: tuple[GpuReading, ...] = ()
+        self.fails = False
+
+    def read(self) -> tuple[GpuReading, ...]:
+        if self.fails:
+            raise DeviceError("the driver did not answer")
+        return self.readings
+
+
+class Owners(JobFinder):
+    """A finder that knows the answers."""
+
+    def __init__(self, jobs: dict[int, int]) -> None:
+        self.jobs = jobs
+
+    def owners(
+        self, readings: Sequence[GpuReading], *, users: Mapping[int, int] | None = None
+    ) -> dict[int, int]:
+        pids = {process.pid for reading in readings for process in reading.processes}
+        return {pid: job for pid, job in self.jobs.items() if pid in pids}
+
+
+class Bench:
+    """A monitor with everything around it under control."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        self.clock = FakeClock()
+        self.script = Script(self.clock)
+        self.finder = Owners({11: 1, 12: 1, 21: 2})
+        self.monitor = self.again()
+
+    def again(self) -> Monitor:
+        return Monitor(self.script, self.run, clock=self.clock, window_s=90, finder=self.finder)
+
+    def sample(self, *readings: GpuReading) -> None:
+        self.script.readings = readings
+        self.monitor.sample()
+        self.clock.sleep(1.0)
+
+    def usage(self, job_id: int) -> JobUsage:
+        usage = read_job(self.run, job_id)
+        assert usage is not None
+        return usage
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def gpu(
+    smact: float | None = 0.5,
+    processes: dict[int, int | None] | None = None,
+    *,
+    uuid: str = "GPU-a",
+    energy_j: float | None = None,
+) -> GpuReading:
+    rows = tuple(GpuProcess(pid=pid, memory_bytes=memory) for pid, memory in (processes or {}).items())
+    return GpuReading(
+        uuid=uuid,
+        index=0,
+        name="card",
+        memory_total_bytes=140 * GIB,
+        memory_used_bytes=sum(memory or 0 for memory in (processes or {}).values()),
+        time_s=0.0,
+        smact=smact,
+        smact_source="simulated",
+        processes=rows,
+        counters=GpuCounters(energy_j=energy_j),
+    )
+
+
+def test_the_window_averages_what_lies_in_it(bench: Bench):
+    for _ in range(90):
+        bench.sample(gpu(1.0))
+    for _ in range(45):
+        bench.sample(gpu(0.0))
+    window = read_window(bench.run, now_s=bench.clock.now_s())
+    assert window is not None
+    assert window[0].smact == pytest.approx(0.5, abs=0.02)
+
+
+def test_the_window_keeps_the_last_memory(bench: Bench):
+    bench.sample(gpu(1.0, {11: GIB}))
+    bench.sample(gpu(1.0, {11: 3 * GIB}))
+    window = read_window(bench.run, now_s=bench.clock.now_s())
+    assert window is not None
+    assert window[0].memory_used_bytes == 3 * GIB
+    assert window[0] == dataclasses.replace(gpu(1.0, {11: 3 * GIB}), smact=1.0)
+
+
+def test_a_stale_window_is_none(bench: Bench):
+    bench.sample(gpu())
+    assert read_window(bench.run, now_s=bench.clock.now_s() + 30.0) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"time_s": null, "gpus": []}', '{"time_s": 1000000, "gpus": [{}]}']
+)
+def test_a_broken_window_is_none(bench: Bench, text: str):
+    window_path(bench.run).parent.mkdir(parents=True)
+    window_path(bench.run).write_text(text)
+    assert read_window(bench.run, now_s=1_000_000.0) is None
+
+
+def test_a_jobs_processes_count_together(bench: Bench):
+    bench.sample(gpu(0.8, {11: 2 * GIB, 12: GIB, 21: 5 * GIB, 99: 7 * GIB}))
+    bench.sample(gpu(0.4, {11: GIB, 12: GIB, 21: 6 * GIB}))
+    assert bench.usage(1).peak_bytes == 3 * GIB
+    assert bench.usage(2).peak_bytes == 6 * GIB
+    assert bench.usage(1).mean_smact == pytest.approx(0.3)
+    assert (bench.usage(1).samples, bench.usage(1).gpus) == (2, ("GPU-a",))
+    assert not job_path(bench.run, 99).exists()
+
+
+def test_the_95th_percentile(bench: Bench):
+    for number in range(100):
+        bench.sample(gpu(0.9 if number >= 90 else 0.1, {11: GIB}))
+    assert bench.usage(1).p95_smact == pytest.approx(0.9, abs=0.03)
+
+
+def test_memory_that_the_driver_does_not_tell(bench: Bench):
+    bench.sample(gpu(0.5, {11: None}))
+    assert bench.usage(1).peak_bytes is None
+
+
+def test_energy_is_shared(bench: Bench):
+    bench.sample(gpu(0.5, {11: GIB, 21: GIB}, energy_j=100.0))
+    bench.sample(gpu(0.5, {11: GIB, 21: GIB}, energy_j=400.0))
+    assert bench.usage(1).energy_j == pytest.approx(150.0)
+    bench.sample(gpu(0.5, {11: GIB}, energy_j=0.0))  # the driver was loaded anew
+    assert bench.usage(1).energy_j == pytest.approx(150.0)
+
+
+def test_a_record_goes_on_after_a_restart(bench: Bench):
+    bench.sample(gpu(0.5, {11: 4 * GIB}))
+    bench.monitor = bench.again()
+    bench.sample(gpu(0.5, {11: GIB}))
+    assert (bench.usage(1).peak_bytes, bench.usage(1).samples) == (4 * GIB, 2)
+
+
+def test_a_record_starts_afresh_once_the_epilog_took_it(bench: Bench):
+    bench.sample(gpu(0.5, {11: 4 * GIB}))
+    forget_job(bench.run, 1)
+    bench.sample(gpu(0.5))
+    bench.sample(gpu(0.5, {11: GIB}))
+    assert bench.usage(1).peak_bytes == GIB
+
+
+def test_a_record_that_no_epilog_took_goes_after_a_day(bench: Bench):
+    bench.sample(gpu(0.5, {11: GIB}))
+    bench.clock.sleep(25 * 3600.0)
+    bench.sample(gpu(0.5))
+    assert read_job(bench.run, 1) is None
+
+
+def test_a_full_disk_loses_no_peak(bench: Bench):
+    bench.sample(gpu(0.5))
+    window_path(bench.run).unlink()
+    window_path(bench.run).mkdir()  # nothing can be renamed onto a folder, not even by root
+    with pytest.raises(DeviceError):
+        bench.sample(gpu(0.5, {11: 4 * GIB}))
+    window_path(bench.run).rmdir()
+    bench.sample(gpu(0.5, {11: GIB}))
+    assert bench.usage(1).peak_bytes == 4 * GIB
+
+
+def test_a_broken_record_is_none(tmp_path: Path):
+    write_job(tmp_path, JobUsage(job_id=1, first_s=0.0, last_s=0.0))
+    job_path(tmp_path, 1).write_text(json.dumps({"job_id": 1, "colour": "red"}))
+    assert read_job(tmp_path, 1) is None
+
+
+def test_trouble_is_said_once_and_its_end_too(bench: Bench, capsys: pytest.CaptureFixture[str]):
+    class Stops(list[int]):
+        """True after six looks; the driver is back after three."""
+
+        looks = 0
+
+        def __bool__(self) -> bool:
+            self.looks += 1
+            bench.script.fails = self.looks <= 3
+            return self.looks > 6
+
+    watch(bench.monitor, bench.clock, stopped=Stops())
+    assert capsys.readouterr().err.splitlines() == [
+        "rad-monitor: the driver did not answer",
+        "rad-monitor: all is well again",
+    ]
+    assert bench.clock.slept == [1.0] * 6
+
+
+def test_exporter_gets_every_sample(bench: Bench):
+    shown = []
+
+    class Exporter:
+        def show(self, readings, usages, owners, ledger) -> None:
+            shown.append((readings, dict(usages), owners, ledger))
+
+    bench.monitor = Monitor(
+        bench.script, bench.run, clock=bench.clock, finder=bench.finder, exporter=Exporter()
+    )
+    bench.sample(gpu(0.5, {11: GIB}))
+    ((readings, usages, owners, ledger),) = shown
+    assert (len(readings), list(usages), owners, ledger) == (1, [1], {11: 1}, Ledger())
+
+
+class TestJobFinder:
+    """Against processes as /proc shows them."""
+
+    def reading(self, *pids: int) -> list[GpuReading]:
+        return [gpu(processes=dict.fromkeys(pids, GIB))]
+
+    def process(self, proc: Path, pid: int, *, cgroup: str = "", environ: str = "", ticks: int = 5) -> None:
+        folder = proc / str(pid)
+        folder.mkdir(exist_ok=True)
+        fields = " ".join(["S", *["0"] * 18, str(ticks)])
+        (folder / "stat").write_text(f"{pid} (py thon)) {fields}")
+        (folder / "cgroup").write_text(cgroup)
+        (folder / "environ").write_text(environ)
+
+    def test_by_cgroup_of_both_versions(self, tmp_path: Path):
+        self.process(tmp_path, 5, cgroup="3:memory:/slurm/uid_1000/job_123/step_0/task_0\n")
+        self.process(tmp_path, 6, cgroup="0::/system.slice/slurmstepd.scope/job_124/step_batch/user/task_0\n")
+        assert JobFinder(tmp_path).owners(self.reading(5, 6)) == {5: 123, 6: 124}
+
+    def test_the_cgroup_beats_the_environment(self, tmp_path: Path):
+        self.process(
+            tmp_path,
+            5,
+            cgroup="0::/system.slice/slurmstepd.scope/job_124/step_0\n",
+            environ="SLURM_JOB_ID=9\0",
+        )
+        assert JobFinder(tmp_path).owners(self.reading(5)) == {5: 124}
+
+    def test_by_environment(self, tmp_path: Path):
+        self.process(tmp_path, 5, cgroup="0::/user.slice\n", environ="A=1\0SLURM_JOB_ID=77\0B=2\0")
+        assert JobFinder(tmp_path).owners(self.reading(5)) == {5: 77}
+
+    def test_another_users_word_counts_nothing(self, tmp_path: Path):
+        self.process(tmp_path, 5, environ="SLURM_JOB_ID=77\0")
+        finder = JobFinder(tmp_path)
+        assert finder.owners(self.reading(5), users={77: os.geteuid() + 1}) == {}
+        assert finder.owners(self.reading(5), users={77: os.geteuid()}) == {5: 77}
+
+    def test_strangers_and_the_gone_have_no_job(self, tmp_path: Path):
+        self.process(tmp_path, 5)
+        assert JobFinder(tmp_path).owners(self.reading(5, 404)) == {}
+
+    def test_a_reused_pid_is_looked_at_again(self, tmp_path: Path):
+        finder = JobFinder(tmp_path)
+        self.process(tmp_path, 5, environ="SLURM_JOB_ID=77\0", ticks=5)
+        finder.owners(self.reading(5))
+        self.process(tmp_path, 5, environ="SLURM_JOB_ID=78\0", ticks=6)
+        assert finder.owners(self.reading(5)) == {5: 78}
+
+    def test_a_real_process(self):
+        argv = [sys.executable, "-c", "import time; time.sleep(30)"]
+        with subprocess.Popen(argv, env={"SLURM_JOB_ID": "4242"}) as child:
+            try:
+                assert JobFinder().owners(self.reading(child.pid)) == {child.pid: 4242}
+            finally:
+                child.kill()

@@ -1,0 +1,78 @@
+"""Readings in a child process: what it says comes back, what hangs is left behind."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.errors import DeviceError
+from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading
+from slurm_plugin.monitor.guard import GuardedTelemetry
+
+READING = GpuReading(
+    uuid="GPU-a",
+    index=3,
+    name="NVIDIA H200",
+    memory_total_bytes=100,
+    memory_used_bytes=7,
+    time_s=1.5,
+    smact=0.25,
+    smact_source="nvml-gpm",
+    processes=(GpuProcess(pid=1, memory_bytes=None),),
+    counters=GpuCounters(power_w=75.5),
+)
+
+
+class Answers:
+    def read(self) -> tuple[GpuReading, ...]:
+        return (READING,)
+
+
+class Hangs:
+    def read(self) -> tuple[GpuReading, ...]:
+        time.sleep(60)
+        return ()
+
+
+class Fails:
+    def read(self) -> tuple[GpuReading, ...]:
+        raise DeviceError("no driver")
+
+
+class Dies:
+    def read(self) -> tuple[GpuReading, ...]:
+        os._exit(11)
+
+
+class Breaks:
+    def read(self) -> tuple[GpuReading, ...]:
+        raise ZeroDivisionError
+
+
+def guarded(source: type, timeout_s: float = 5.0) -> GuardedTelemetry:
+    return GuardedTelemetry(source, timeout_s=timeout_s, clock=SystemClock())
+
+
+def test_a_reading_comes_back_whole():
+    assert guarded(Answers).read() == (READING,)
+
+
+def test_a_driver_that_hangs_is_given_up_in_time():
+    start_s = time.monotonic()
+    with pytest.raises(DeviceError, match=r"did not answer in 0\.1 s"):
+        guarded(Hangs, timeout_s=0.1).read()
+    assert time.monotonic() - start_s < 2.0
+
+
+def test_an_error_comes_back_as_it_was():
+    with pytest.raises(DeviceError, match="no driver"):
+        guarded(Fails).read()
+
+
+@pytest.mark.parametrize("source", [Dies, Breaks])
+def test_a_child_that_ends_without_an_answer(source: type):
+    with pytest.raises(DeviceError, match="ended the process"):
+        guarded(source).read()

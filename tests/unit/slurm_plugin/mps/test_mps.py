@@ -1,0 +1,267 @@
+"""MPS daemons against a stand-in for NVIDIA's control program: real processes, real sockets, no GPU."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.core.errors import MpsError
+from slurm_plugin.core.process import started_ticks
+from slurm_plugin.core.units import GIB
+from slurm_plugin.mps import Mps
+from slurm_plugin.mps.node import START_BUDGET_S
+from slurm_plugin.mps.state import read_state
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as other users")
+
+GPU = "GPU-11111111-2222-3333-4444-555555555555"
+OTHER_GPU = "GPU-66666666-2222-3333-4444-555555555555"
+STAND_IN = Path(__file__).resolve().parents[3] / "data" / "fake_mps_control.py"
+
+
+class Setup:
+    """A run folder, and a control program of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tools = folder / "tools"
+        self.tools.mkdir()
+        self.tools.chmod(0o777)
+        self.control = self.tools / "control"
+        shutil.copy(STAND_IN, self.control)
+        self.control.chmod(0o755)
+        (self.tools / "commands").touch()
+        (self.tools / "commands").chmod(0o666)
+        self.run = folder / "r"
+        self.budget_s = 20.0  # a busy machine takes long to start the stand-in
+        self.mps = self.again()
+
+    def again(self) -> Mps:
+        """Return what the next hook starts with."""
+        return Mps(self.run, control=str(self.control), start_budget_s=self.budget_s)
+
+    def acquire(
+        self, job_id: int, *, gpu: str = GPU, user_id: int = 0, cap: int | None = 4 * GIB
+    ) -> dict[str, str]:
+        return self.again().acquire(
+            gpu=gpu, user_id=user_id, group_id=user_id, job_id=job_id, cap_bytes=cap, gpu_bytes=140 * GIB
+        )
+
+    def place(self, *, gpu: str = GPU, user_id: int = 0) -> Path:
+        return self.run / "mps" / gpu / str(user_id)
+
+    def commands(self) -> list[str]:
+        return (self.tools / "commands").read_text().splitlines()
+
+    def pids(self, place: Path) -> tuple[int, int]:
+        state = read_state(place)
+        assert state.daemon is not None
+        assert state.server is not None
+        return state.daemon.pid, state.server.pid
+
+
+@pytest.fixture
+def setup() -> Iterator[Setup]:
+    # A short path: unix sockets allow 107 bytes.
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        Path(name).chmod(0o755)
+        made = Setup(Path(name))
+        yield made
+        made.again().sweep(())
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + 5.0
+    while not condition():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+def runs(pid: int) -> bool:
+    return started_ticks(pid) is not None
+
+
+def test_the_first_job_starts_a_daemon_as_its_user(setup: Setup):
+    variables = setup.acquire(1, user_id=4711)
+    place = setup.place(user_id=4711)
+    assert variables == {
+        "CUDA_MPS_PIPE_DIRECTORY": f"{place}/pipe",
+        "CUDA_MPS_LOG_DIRECTORY": f"{place}/log",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=4096M",
+    }
+    assert (place / "pipe").stat().st_uid == 4711
+    assert (place / "pipe").stat().st_mode & 0o777 == 0o700
+    assert all(line.startswith(f"{GPU} 4711 ") for line in setup.commands())
+
+
+def test_limits_are_set_before_the_job_starts(setup: Setup):
+    setup.acquire(1, cap=4 * GIB)
+    _, server = setup.pids(setup.place())
+    told = [line.split(" ", 2)[2] for line in setup.commands()]
+    assert told.index("set_default_device_pinned_mem_limit 0 4096M") < told.index("start_server -uid 0")
+    assert told[-1] == f"set_device_pinned_mem_limit {server} 0 4096M"
+
+
+def test_the_limit_follows_the_largest_cap(setup: Setup):
+    setup.acquire(1, cap=4 * GIB)
+    setup.acquire(2, cap=8 * GIB)
+    assert setup.commands()[-1].endswith(" 0 8192M")
+    setup.acquire(3, cap=2 * GIB)
+    assert setup.commands()[-1].endswith(" 0 8192M")
+    assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in setup.acquire(4, cap=None)
+    assert setup.commands()[-1].endswith(f" 0 {140 * 1024}M")
+
+
+def test_jobs_of_one_user_share_a_daemon_until_the_last_leaves(setup: Setup):
+    setup.acquire(1)
+    pids = setup.pids(setup.place())
+    setup.acquire(2)
+    setup.acquire(2)
+    assert setup.pids(setup.place()) == pids
+    setup.mps.release(1)
+    assert setup.mps.jobs() == {GPU: {2}}
+    assert runs(pids[0])
+    setup.mps.release(2)
+    setup.mps.release(2)
+    assert not setup.place().exists()
+    eventually(lambda: not any(runs(pid) for pid in pids))
+
+
+def test_users_and_gpus_have_daemons_of_their_own(setup: Setup):
+    setup.acquire(1)
+    setup.acquire(2, user_id=4711)
+    setup.acquire(3, gpu=OTHER_GPU)
+    places = [setup.place(), setup.place(user_id=4711), setup.place(gpu=OTHER_GPU)]
+    assert len({setup.pids(place)[0] for place in places}) == 3
+    setup.mps.release(1)
+    assert setup.mps.jobs() == {GPU: {2}, OTHER_GPU: {3}}
+    assert runs(setup.pids(places[1])[0])
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_daemon_or_server_is_replaced_by_the_next_hook(setup: Setup, victim: int):
+    setup.acquire(1)
+    pids = setup.pids(setup.place())
+    os.kill(pids[victim], signal.SIGKILL)
+    eventually(lambda: not runs(pids[victim]))
+    setup.acquire(2)
+    now = setup.pids(setup.place())
+    assert now[victim] != pids[victim]
+    assert all(runs(pid) for pid in now)
+    assert setup.mps.jobs() == {GPU: {1, 2}}
+    assert setup.commands()[-1] == f"{GPU} 0 set_device_pinned_mem_limit {now[1]} 0 4096M"
+
+
+def test_a_stale_pipe_directory_is_replaced(setup: Setup):
+    pipe = setup.place() / "pipe"
+    pipe.mkdir(parents=True)
+    (pipe / "control").write_text("left over")
+    setup.acquire(1)
+    assert (pipe / "control").is_socket()
+
+
+def test_after_a_node_reboot_state_and_pipe_are_stale(setup: Setup):
+    setup.acquire(1)
+    place = setup.place()
+    for pid in setup.pids(place):
+        os.kill(pid, signal.SIGKILL)
+    setup.mps.sweep(())
+    assert not place.exists()
+
+
+def test_a_pid_that_belongs_to_another_program_now_is_left_alone(setup: Setup):
+    setup.acquire(1)
+    place = setup.place()
+    for pid in setup.pids(place):
+        os.kill(pid, signal.SIGKILL)
+    state = (place / "state.json").read_text()
+    (place / "state.json").write_text(
+        state.replace(f'"pid": {setup.pids(place)[0]}', f'"pid": {os.getpid()}')
+    )
+    setup.mps.release(1)
+    assert runs(os.getpid())
+
+
+def test_sweep_keeps_living_jobs(setup: Setup):
+    setup.acquire(1)
+    setup.acquire(2)
+    setup.mps.sweep({2, 99})
+    assert setup.mps.jobs() == {GPU: {2}}
+
+
+@pytest.mark.parametrize("fault", ["refuse", "no-server"])
+def test_without_mps_the_job_is_not_counted_and_nothing_stays(setup: Setup, fault: str):
+    setup.budget_s = START_BUDGET_S
+    (setup.tools / fault).touch()
+    with pytest.raises(MpsError):
+        setup.acquire(1)
+    assert setup.mps.jobs() == {}
+    assert not setup.place().exists()
+
+
+def test_a_hanging_daemon_is_given_up_in_time(setup: Setup):
+    setup.budget_s = START_BUDGET_S
+    (setup.tools / "hang").touch()
+    start_s = time.monotonic()
+    with pytest.raises(MpsError):
+        setup.acquire(1)
+    assert time.monotonic() - start_s < 5.0
+    assert not setup.place().exists()
+
+
+def test_a_daemon_that_hangs_is_replaced_if_nobody_is_on_it(setup: Setup):
+    setup.acquire(1)
+    daemon, _ = setup.pids(setup.place())
+    os.kill(daemon, signal.SIGSTOP)
+    setup.acquire(1)
+    assert setup.pids(setup.place())[0] != daemon
+    eventually(lambda: not runs(daemon))
+
+
+def test_a_daemon_that_hangs_is_left_to_the_jobs_on_it(setup: Setup):
+    setup.acquire(1)
+    pids = setup.pids(setup.place())
+    os.kill(pids[0], signal.SIGSTOP)
+    with pytest.raises(MpsError, match="would end the jobs on it"):
+        setup.acquire(2)
+    assert setup.mps.jobs() == {GPU: {1}}
+    assert setup.pids(setup.place()) == pids
+    assert all(runs(pid) for pid in pids)
+    setup.mps.release(1)
+    eventually(lambda: not any(runs(pid) for pid in pids))
+
+
+def test_no_control_program_is_one_line(setup: Setup):
+    setup.control.unlink()
+    with pytest.raises(MpsError, match="did not start"):
+        setup.acquire(1)
+
+
+def test_a_run_folder_too_deep_for_a_socket_is_said(setup: Setup):
+    deep = Mps(setup.run / ("d" * 60), control=str(setup.control))
+    with pytest.raises(MpsError, match=r"set paths\.run to a shorter folder"):
+        deep.acquire(gpu=GPU, user_id=0, group_id=0, job_id=1, cap_bytes=None, gpu_bytes=GIB)
+
+
+def test_many_hooks_at_once(setup: Setup):
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(setup.acquire, range(1, 4)))
+    assert setup.mps.jobs() == {GPU: set(range(1, 4))}
+    assert sum(line.endswith("start_server -uid 0") for line in setup.commands()) == 1
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(setup.again().release, range(1, 4)))
+    assert not setup.place().exists()
+
+
+def test_thread_percentage(setup: Setup):
+    variables = setup.again().acquire(
+        gpu=GPU, user_id=0, group_id=0, job_id=1, cap_bytes=None, gpu_bytes=GIB, thread_percentage=30
+    )
+    assert variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "30"

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.core.units import GIB
+from slurm_plugin.radd.history import Peaks
+
+
+def record(peaks: Peaks, user_id: int, profile_key: str, peak_bytes: int) -> None:
+    peaks.refresh()
+    peaks.record(user_id, profile_key, peak_bytes)
+    peaks.refresh()
+
+
+def test_a_peak_is_remembered_for_its_user_and_profile_alone(tmp_path: Path) -> None:
+    peaks = Peaks(tmp_path / "state" / "peaks.jsonl", "")
+    assert peaks.estimate(1000, "ab") is None
+    record(peaks, 1000, "ab", 10 * GIB)
+    known = peaks.estimate(1000, "ab")
+    assert known is not None
+    assert (known.estimate_bytes, known.source, known.profile_key) == (10 * GIB, "history", "ab")
+    assert known.upper_bytes > known.estimate_bytes
+    assert peaks.estimate(1001, "ab") is None
+    assert peaks.estimate(1000, "cd") is None
+
+
+def test_the_highest_run_counts(tmp_path: Path) -> None:
+    peaks = Peaks(tmp_path / "peaks.jsonl", "")
+    for peak_bytes in (10 * GIB, 20 * GIB, 15 * GIB):
+        record(peaks, 1, "ab", peak_bytes)
+    known = peaks.estimate(1, "ab")
+    assert known is not None and known.estimate_bytes == 20 * GIB
+
+
+def test_peaks_outlive_radd_and_damaged_lines_do_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "peaks.jsonl"
+    record(Peaks(path, ""), 1, "ab", GIB)
+    with path.open("a") as file:
+        file.write('half a li\n{"user":1}\n[]\n{"user":"x","profile":"ab","peak_bytes":1}\n')
+        file.write('{"user":1,"profile":"ab","peak_bytes":-5}\n')
+    again = Peaks(path, "")
+    again.refresh()
+    known = again.estimate(1, "ab")
+    assert known is not None and known.estimate_bytes == GIB
+
+
+def test_a_full_disk_costs_only_the_memory_of_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").touch()
+    peaks = Peaks(tmp_path / "file" / "peaks.jsonl", "")
+    record(peaks, 1, "ab", GIB)
+    assert peaks.estimate(1, "ab") is not None
+    assert "remembered until radd stops" in caplog.text
+
+
+def test_what_epilogs_append_is_taken_in_once_its_line_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "peaks.jsonl"
+    peaks = Peaks(path, "")
+    peaks.refresh()
+    line = (
+        '{"time_s": 1.5, "job": 7, "user": 1, "outcome": "ok", "peak_bytes": 1073741824, "profile": "ab"}\n'
+    )
+    with path.open("a") as file:
+        file.write(line[:40])
+        file.flush()
+        peaks.refresh()
+        assert peaks.estimate(1, "ab") is None
+        file.write(line[40:])
+    peaks.refresh()
+    assert peaks.estimate(1, "ab") is not None
+
+
+def test_a_file_that_was_rotated_is_read_from_its_start(tmp_path: Path) -> None:
+    path = tmp_path / "peaks.jsonl"
+    peaks = Peaks(path, "")
+    for _ in range(3):
+        record(peaks, 1, "ab", GIB)
+    path.write_text('{"user": 1, "profile": "cd", "peak_bytes": 5}\n')
+    peaks.refresh()
+    assert peaks.estimate(1, "ab") is None
+    assert peaks.estimate(1, "cd") is not None

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.errors import ConfigError, WireError
+from slurm_plugin.radd.server import REQUEST_LIMIT, THREADS, Server
+
+PATIENCE_S = 5.0
+ME = frozenset({os.getuid()})
+
+
+def handler(message: Mapping[str, Any], trusted: bool) -> Mapping[str, Any]:
+    if message.get("op") == "refuse":
+        raise WireError("no")
+    if message.get("op") == "bug":
+        raise KeyError("bug")
+    return {"echo": message, "trusted": trusted}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run" / "radd.sock"
+
+
+@pytest.fixture
+def server(path: Path) -> Iterator[Server]:
+    server = Server(path, handler, trusted_uids=ME, clock=SystemClock())
+    server.start()
+    yield server
+    server.stop()
+
+
+def connect(path: Path) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(PATIENCE_S)
+    connection.connect(str(path))
+    return connection
+
+
+def ask(path: Path, data: bytes) -> bytes:
+    with connect(path) as connection:
+        connection.sendall(data)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def works(path: Path) -> bool:
+    answer: object = json.loads(ask(path, b'{"op":"x"}\n'))
+    return answer == {"echo": {"op": "x"}, "trusted": True}
+
+
+@pytest.mark.usefixtures("server")
+def test_a_line_gets_a_line_and_bytes_survive(path: Path) -> None:
+    assert works(path)
+    assert b"caf\xe9" in ask(path, b'{"comment":"caf\xe9"}\n')
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize(
+    "data", [b"\n", b"[]\n", b"\xff\n", b"{\n", b"[" * 100_000 + b"\n", b'{"op":"refuse"}\n']
+)
+def test_what_is_no_request_gets_an_error_or_nothing(path: Path, data: bytes) -> None:
+    answer = ask(path, data)
+    assert not answer or "error" in json.loads(answer)
+    assert works(path)
+
+
+@pytest.mark.usefixtures("server")
+def test_a_bug_costs_one_answer_and_no_thread(path: Path) -> None:
+    for _ in range(2 * THREADS):
+        assert ask(path, b'{"op":"bug"}\n') == b""
+    assert works(path)
+
+
+@pytest.mark.usefixtures("server")
+def test_half_lines_and_endless_lines_are_dropped(path: Path) -> None:
+    with connect(path) as half:
+        half.sendall(b'{"op"')
+        half.shutdown(socket.SHUT_WR)
+        assert half.recv(10) == b""
+    with connect(path) as endless:
+        try:
+            endless.sendall(b"x" * (2 * REQUEST_LIMIT))
+            assert endless.recv(10) == b""
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+    assert works(path)
+
+
+@pytest.mark.usefixtures("server")
+def test_silent_clients_are_cut_off_and_others_answered_meanwhile(path: Path) -> None:
+    silent = [connect(path) for _ in range(THREADS - 1)]
+    assert works(path)
+    for each in silent:
+        assert each.recv(10) == b"", "it was not cut off"
+        each.close()
+
+
+def test_other_users_hold_only_a_part_of_the_threads(path: Path) -> None:
+    server = Server(path, handler, trusted_uids=frozenset({os.getuid() + 1}), clock=SystemClock())
+    server.start()
+    silent = [connect(path) for _ in range(THREADS)]
+    dropped = 0
+    for each in silent:
+        each.settimeout(0.3)
+        try:
+            dropped += each.recv(10) == b""
+        except TimeoutError:
+            continue
+    assert 0 < dropped <= THREADS - 2
+    for each in silent:
+        each.close()
+    server.stop()
+
+
+def test_a_peer_of_another_user_is_not_trusted(path: Path) -> None:
+    server = Server(path, handler, trusted_uids=frozenset({os.getuid() + 1}), clock=SystemClock())
+    server.start()
+    assert json.loads(ask(path, b"{}\n")) == {"echo": {}, "trusted": False}
+    server.stop()
+
+
+def test_a_stale_socket_is_replaced_and_a_live_one_is_not(path: Path, server: Server) -> None:
+    second = Server(path, handler, trusted_uids=ME, clock=SystemClock())
+    with pytest.raises(ConfigError, match="another radd"):
+        second.start()
+    assert works(path)
+    server.stop()
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
+    third = Server(path, handler, trusted_uids=ME, clock=SystemClock())
+    third.start()
+    assert works(path)
+    third.stop()
+    assert not path.exists()
+
+
+@pytest.mark.usefixtures("server")
+def test_many_at_once_all_get_their_own_answer(path: Path) -> None:
+    answers: dict[int, bytes] = {}
+
+    def one(number: int) -> None:
+        answers[number] = ask(path, json.dumps({"n": number}).encode() + b"\n")
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert {number: json.loads(text)["echo"]["n"] for number, text in answers.items()} == {
+        n: n for n in range(50)
+    }

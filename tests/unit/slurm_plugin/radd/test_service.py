@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import FakeClock
+
+from slurm_plugin.core import wire
+from slurm_plugin.core.errors import ConfigError, SlurmError, WireError
+from slurm_plugin.core.note import Note, format_note
+from slurm_plugin.core.records import Booking
+from slurm_plugin.core.units import GIB
+from slurm_plugin.radd.recover import Recoverer
+from slurm_plugin.radd.service import Service
+from slurm_plugin.slurm.commands import SlurmCommands
+
+KEY = bytes(32)
+TOML = """
+default_partition = "gpu"
+[paths]
+key = "{folder}/key"
+state = "{folder}/state"
+[partition.gpu]
+collocate = true
+gpu_memory_mib = 40000
+"""
+
+
+class FixedVersion(SlurmCommands):
+    """Slurm's commands where no Slurm is: only the version is asked for."""
+
+    def __init__(self, version: tuple[int, int, int] | None) -> None:
+        super().__init__()
+        self._fixed = version
+
+    def version(self) -> tuple[int, int, int]:
+        if self._fixed is None:
+            raise SlurmError("no scontrol")
+        return self._fixed
+
+
+class Heard(Recoverer):
+    """Only remembers what it hears."""
+
+    def __init__(self) -> None:
+        super().__init__(FixedVersion(None), FakeClock())
+        self.notes: list[tuple[int, Note]] = []
+
+    def hear(self, job_id: int, note: Note) -> None:
+        self.notes.append((job_id, note))
+
+
+def write(folder: Path, text: str = TOML) -> Path:
+    (folder / "rad.toml").write_text(text.format(folder=folder))
+    (folder / "key").write_bytes(KEY)
+    (folder / "key").chmod(0o600)
+    return folder / "rad.toml"
+
+
+def service(folder: Path, version: tuple[int, int, int] | None = (22, 5, 8)) -> tuple[Service, Heard]:
+    heard = Heard()
+    return Service(write(folder), FixedVersion(version), heard), heard
+
+
+SUBMIT: dict[str, Any] = {"v": 1, "op": "submit", "user_id": 1000, "gres": "gres:gpu:1"}
+
+
+@pytest.mark.parametrize(
+    ("version", "gres"), [((22, 5, 8), "shard:39"), ((24, 11, 5), None), (None, "shard:39")]
+)
+def test_the_form_of_a_whole_gpu_follows_the_version(
+    tmp_path: Path, version: tuple[int, int, int] | None, gres: str | None
+) -> None:
+    made, _ = service(tmp_path, version)
+    assert made.handle(SUBMIT, True)["set"].get("gres") == gres
+    made.stop()
+
+
+def test_others_may_ask_how_it_is_and_nothing_else(tmp_path: Path) -> None:
+    made, _ = service(tmp_path)
+    assert made.handle({"op": "ping"}, False)["pong"] is True
+    status = made.handle({"op": "status"}, False)
+    assert (status["mode"], status["partitions"], status["slurm"]) == ("enforce", ["gpu"], "22.5.8")
+    for message in (SUBMIT, {"v": 1, "op": "modify"}):
+        with pytest.raises(WireError, match="only root and SlurmUser"):
+            made.handle(message, False)
+    made.stop()
+
+
+@pytest.mark.parametrize("message", [{**SUBMIT, "v": 2}, {"v": 1, "op": "dance"}, {"v": 1}])
+def test_other_versions_and_operations_are_refused(tmp_path: Path, message: dict[str, Any]) -> None:
+    made, _ = service(tmp_path)
+    with pytest.raises(WireError):
+        made.handle(message, True)
+    made.stop()
+
+
+def test_a_broken_file_keeps_the_old_one_in_force(tmp_path: Path) -> None:
+    made, _ = service(tmp_path)
+    write(tmp_path, 'mode = "observed"')
+    with pytest.raises(ConfigError, match="enforce, observe, off"):
+        made.reload()
+    assert made.config.mode == "enforce"
+    write(tmp_path, 'mode = "observe"\n' + TOML)
+    made.reload()
+    assert made.handle(SUBMIT, True)["set"] == {}
+    made.stop()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [('estimator = "theirs"\n' + TOML, "estimator"), ('gpu = "abacus"\n' + TOML, "abacus")],
+)
+def test_names_that_gpumemnet_lacks_are_told_at_start(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Service(write(tmp_path, text), FixedVersion(None), Heard())
+
+
+def modified(note: Note, comment: str = "", **more: Any) -> dict[str, Any]:
+    return {
+        "v": 1,
+        "op": "modify",
+        "job_id": 7,
+        "user_id": 1000,
+        "admin_comment": format_note(note),
+        "comment": comment,
+        **more,
+    }
+
+
+def test_notes_reach_the_recoverer_and_peaks_the_history(tmp_path: Path) -> None:
+    made, heard = service(tmp_path)
+    booking = Booking(kind="shared", memory_bytes=GIB, profile_key="ab12")
+    comment = wire.with_stamp("mine", wire.stamp(booking, user_id=1000, key=KEY))
+    recovered = Note(event="recovered", start_in_s=0, peak_bytes=30 * GIB)
+    ended = Note(event="ended", peak_bytes=10 * GIB)
+    made.handle(modified(recovered, comment), True)
+    made.handle(modified(ended, comment), True)
+    made.handle(modified(ended, comment, user_id=1001), True)  # a stamp of another owner is none
+    made.handle(modified(ended, "no stamp"), True)
+    made.handle({"v": 1, "op": "modify", "job_id": None, "user_id": 3, "admin_comment": "rad: ended"}, True)
+    made.handle({"v": 1, "op": "modify", "admin_comment": "an admin's own"}, True)
+    made.stop()
+    assert heard.notes == [(7, recovered), (7, ended), (7, ended), (7, ended)]
+    lines = (tmp_path / "state" / "peaks.jsonl").read_text().splitlines()
+    assert lines == ['{"user": 1000, "profile": "ab12", "peak_bytes": 10737418240}']

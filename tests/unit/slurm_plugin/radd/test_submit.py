@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpumemnet.profile import profile_summary
+from gpumemnet.training import TrainingSetup
+from slurm_plugin.core import wire
+from slurm_plugin.core.config import parse_config
+from slurm_plugin.core.errors import WireError
+from slurm_plugin.core.units import GIB
+from slurm_plugin.estimate import Estimator
+from slurm_plugin.radd.history import Peaks
+from slurm_plugin.radd.submit import Submission
+
+KEY = bytes(32)
+SUMMARY = """\
+----------------------------------------------------------------
+        Layer (type)               Output Shape         Param #
+================================================================
+            Linear-1                 [-1, 4096]       4,198,400
+              ReLU-2                 [-1, 4096]               0
+            Linear-3                   [-1, 10]          40,970
+================================================================
+Total params: 4,239,370
+Trainable params: 4,239,370
+Non-trainable params: 0
+----------------------------------------------------------------
+"""
+MODEL = profile_summary(SUMMARY, TrainingSetup(batch_size=64))
+PROFILE = MODEL.to_text()
+
+
+def submission(*, mode: str = "enforce", submit: bool = True, peaks: Any = None) -> Submission:
+    tree = {
+        "mode": mode,
+        "features": {"submit": submit},
+        "default_partition": "gpu",
+        "partition": {"gpu": {"collocate": True, "gpu_memory_mib": 40000}, "plain": {}},
+    }
+    config = parse_config(tree, origin="rad.toml")
+    return Submission(config=config, key=KEY, estimator=Estimator(), peaks=peaks, whole_as_gpu={})
+
+
+def answer(made: Submission | None = None, **message: Any) -> dict[str, Any]:
+    return (made or submission()).answer({"v": 1, "user_id": 1000, "gres": "gres:gpu:1", **message})
+
+
+def test_a_profile_in_the_comment_becomes_a_signed_booking() -> None:
+    reply = answer(comment=f"my words rad.profile:{PROFILE}")
+    comment = reply["set"]["comment"]
+    booking = wire.read_stamp(comment, user_id=1000, key=KEY)
+    assert booking is not None and booking.memory_bytes is not None and booking.estimate_bytes is not None
+    assert booking.profile_key == MODEL.key
+    assert reply["set"]["gres"] == f"shard:{booking.memory_bytes // GIB}"
+    assert comment.startswith("my words rad1:shared:") and "rad.profile" not in comment
+    assert len(reply["say"]) == 1
+
+
+def test_what_is_stated_wins_over_what_the_model_says() -> None:
+    script = "#!/bin/sh\n#RAD model=m.txt memory=7G\npython train.py\n"
+    reply = answer(script=script, comment=f"rad.profile:{PROFILE}")
+    assert reply["set"]["gres"] == "shard:7"
+
+
+def test_a_comment_stands_in_place_of_the_script() -> None:
+    reply = answer(script="#RAD memory=7G\n", comment="rad:memory=3G")
+    assert reply["set"]["gres"] == "shard:3"
+
+
+def test_history_wins_over_the_estimate(tmp_path: Any) -> None:
+    peaks = Peaks(tmp_path / "peaks.jsonl", "")
+    peaks.record(1000, MODEL.key, 20 * GIB)
+    peaks.refresh()
+    made = submission(peaks=peaks)
+    assert answer(made, comment=f"rad.profile:{PROFILE}")["set"]["gres"] == "shard:21"
+    assert answer(made, comment=f"rad.profile:{PROFILE}", user_id=1001)["set"]["gres"] != "shard:21"
+    assert answer(made, comment=f"rad:memory=2G rad.profile:{PROFILE}")["set"]["gres"] == "shard:2"
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("#RAD batch_size=0\n", ["job.sh:1", "batch_size"]),
+        ("#!/bin/sh\n#RAD optimizer=adamm memory=3G\n", ["job.sh:2", "adam"]),
+        ("true\n#RAD memory=3G\n", ["job.sh:2", "line 1"]),
+        ("#RAD model=a.txt model=b.txt\n", ["job.sh:1", "twice"]),
+        ("#RAD model=a.txt batch_size=2\n", ["job.sh:1", "no model summary was read"]),
+        ("\ufeff#!/bin/sh\r\n#RAD memry=3G\r\n", ["job.sh:2", "memory"]),
+    ],
+)
+def test_a_wrong_directive_is_told_in_one_line_and_costs_the_user_no_job(
+    script: str, words: list[str]
+) -> None:
+    reply = answer(script=script, script_name="job.sh")
+    assert reply["refuse"] is None
+    assert reply["set"]["gres"] == "shard:39", "as the partition's default says"
+    lines = [line for line in reply["say"] if "job.sh" in line]
+    assert len(lines) == 1 and all(word in lines[0] for word in words), reply["say"]
+
+
+@pytest.mark.parametrize("comment", ["rad.profile:p1.0.0", "rad.profile:" + PROFILE.replace("p1", "p0", 1)])
+def test_a_profile_of_another_version_is_an_unknown_need(comment: str) -> None:
+    assert answer(comment=comment)["set"]["gres"] == "shard:39"
+
+
+def test_a_refusal_changes_nothing() -> None:
+    reply = answer(comment="rad:memory=300G")
+    assert reply["set"] == {} and "300.0 GiB" in reply["refuse"]
+
+
+def test_jobs_of_other_partitions_hear_nothing() -> None:
+    reply = answer(partition="plain", script="#RAD batch_size=0\n")
+    assert (reply["set"], reply["say"], reply["refuse"]) == ({}, [], None)
+
+
+@pytest.mark.parametrize(
+    "made", [submission(mode="observe"), submission(mode="off"), submission(submit=False)]
+)
+def test_observing_and_switched_off_change_nothing_and_say_nothing(made: Submission) -> None:
+    reply = answer(made, script="#RAD batch_size=0\n", comment="rad:memory=300G")
+    assert (reply["set"], reply["env"], reply["say"], reply["refuse"]) == ({}, {}, [], None)
+
+
+def test_observing_logs_what_would_be_done_and_takes_the_profile_back() -> None:
+    reply = answer(submission(mode="observe"), comment=f"mine rad.profile:{PROFILE}")
+    assert reply["set"] == {"comment": "mine"}
+    assert "decision=observe:-shard:" in reply["log"] and "estimate_mib=" in reply["log"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"user_id": None},
+        {"user_id": "root"},
+        {"gres": 7},
+        {"num_tasks": -1},
+        {"min_nodes": True},
+        {"comment": []},
+    ],
+)
+def test_fields_of_the_wrong_kind_are_refused(message: dict[str, Any]) -> None:
+    with pytest.raises(WireError):
+        answer(**message)
+
+
+def test_the_log_line_has_every_figure() -> None:
+    reply = answer(comment="rad:memory=12G")
+    assert reply["log"] == (
+        "user=1000 decision=shared gres=shard:12 kind=shared gpus=1 booked_mib=12288 "
+        "estimate_mib=12288 upper_mib=12288 source=stated"
+    )
+
+
+@pytest.mark.parametrize(
+    ("gres", "kind", "memory_bytes"),
+    [
+        ("gres:shard:5", "shared", 5 * GIB),
+        ("gres/shard:39", "whole", None),
+        ("gres:gpu:2", "whole", None),
+        ("gres:nvme:2", "shared", 7 * GIB),
+    ],
+)
+def test_a_changed_request_is_signed_anew(gres: str, kind: str, memory_bytes: int | None) -> None:
+    comment = answer(comment="mine rad:memory=7G,retry=no")["set"]["comment"]
+    message = {"user_id": 1000, "partition": "gpu", "gres": gres, "comment": comment}
+    changed = submission().answer_change(message)["set"].get("comment", comment)
+    booking = wire.read_stamp(changed, user_id=1000, key=KEY)
+    assert booking is not None
+    assert (booking.kind, booking.memory_bytes, booking.retry) == (kind, memory_bytes, False)
+    assert changed.startswith("mine rad:memory=7G,retry=no rad1:")
+
+
+def test_a_forged_booking_is_not_signed() -> None:
+    comment = "rad1:shared:gpus=1:mem=1024:try=0:retry=1:0123456789abcdef"
+    message = {"user_id": 1000, "partition": "gpu", "gres": "gres:shard:9", "comment": comment}
+    assert submission().answer_change(message)["set"] == {}

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.slurm.commands import (
+    _JOB_COLUMNS,
+    _TEXT_COLUMNS,
+    SlurmCommands,
+    parse_config,
+    parse_jobs,
+    parse_nodes,
+    parse_version,
+    update_words,
+)
+from slurm_plugin.slurm.control import JobChange, SlurmControl
+from slurm_plugin.slurm.versions import traits
+
+DATA = Path(__file__).parents[3] / "data"
+
+
+def recorded(name: str) -> str:
+    return (DATA / name).read_text(encoding="utf-8")
+
+
+def test_jobs_are_read_from_columns() -> None:
+    found = {view.job_id: view for view in parse_jobs(recorded("squeue_jobs.22.05.txt"), _JOB_COLUMNS)}
+    assert {number: view.gres for number, view in found.items()} == {
+        10: "gres:shard:3",
+        11: "gres:gpu:1",
+        12: "gres:gpu:2",
+    }
+    assert (found[10].state, found[10].node, found[10].requeue) == ("RUNNING", "vm", False)
+    assert (found[11].state, found[11].reason, found[11].node) == ("PENDING", "BeginTime", "")
+    assert all(view.batch and view.partition == "gpu" and view.user_id == 0 for view in found.values())
+
+
+def test_line_ends_in_a_comment_forge_nothing() -> None:
+    text = recorded("squeue_job_with_comment.22.05.txt")
+    (view,) = parse_jobs(text, (*_JOB_COLUMNS, *_TEXT_COLUMNS))
+    assert (view.job_id, view.user_id, view.state) == (10, 0, "RUNNING")
+    assert view.comment == "häl lo\n JobState=X | x"
+    assert view.admin_comment == ""
+
+
+def test_output_of_another_shape_is_refused() -> None:
+    with pytest.raises(SlurmError):
+        parse_jobs("JOBID PARTITION\n", _JOB_COLUMNS)
+    with pytest.raises(SlurmError):
+        parse_jobs(recorded("sinfo_nodes.22.05.txt") * 3, _JOB_COLUMNS)
+
+
+def test_no_jobs_are_no_jobs() -> None:
+    assert parse_jobs("", _JOB_COLUMNS) == parse_jobs("\n", _JOB_COLUMNS) == ()
+
+
+def test_nodes_are_read_from_columns() -> None:
+    (node,) = parse_nodes(recorded("sinfo_nodes.22.05.txt"))
+    assert (node.name, node.gres, node.state) == ("vm", "gpu:4,shard:40", "MIXED")
+    assert (node.partitions, node.reason) == (("gpu",), "")
+
+
+def test_versions_are_read_and_nonsense_is_not() -> None:
+    assert parse_version(recorded("scontrol_version.22.05.txt")) == (22, 5, 8)
+    assert parse_version("slurm 24.11.5") == (24, 11, 5)
+    with pytest.raises(SlurmError):
+        parse_version("slurm")
+
+
+def test_configuration_is_read_line_by_line() -> None:
+    text = "Configuration data as of 2026\nTaskPlugin              = task/cgroup,task/affinity\nX = a=b\n"
+    assert parse_config(text) == {"TaskPlugin": "task/cgroup,task/affinity", "X": "a=b"}
+
+
+@pytest.mark.parametrize(
+    ("version", "prefix"), [((22, 5, 8), "gres:"), ((24, 11, 5), "gres/"), ((26, 5, 5), "gres/")]
+)
+def test_a_change_is_one_request_in_the_version_s_spelling(
+    version: tuple[int, int, int], prefix: str
+) -> None:
+    change = JobChange(gres="shard:40", comment="a b", admin_comment="rad: x", priority=7, start_in_s=5)
+    assert update_words(change, gres_prefix=traits(version).gres_prefix) == (
+        "AdminComment=rad: x",
+        "Comment=a b",
+        f"TresPerNode={prefix}shard:40",
+        "Priority=7",
+        "StartTime=now+5",
+    )
+    assert update_words(JobChange(start_now=True), gres_prefix="") == ("StartTime=now",)
+    assert update_words(JobChange(), gres_prefix="") == ()
+
+
+def test_a_slurm_that_does_not_answer_is_an_error_of_slurm(tmp_path: Path) -> None:
+    control: SlurmControl = SlurmCommands(slurm_conf=str(tmp_path / "none.conf"), timeout_s=0.3)
+    with pytest.raises(SlurmError):
+        control.job(1)
+    with pytest.raises(SlurmError):
+        control.requeue(1)

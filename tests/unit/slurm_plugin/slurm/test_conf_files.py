@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.slurm.conf_files import devices_confined, find_slurm_conf
+
+
+@pytest.mark.parametrize(
+    ("slurm", "cgroup", "confined"),
+    [
+        ("TaskPlugin=task/cgroup,task/affinity", "ConstrainDevices=yes", True),
+        ("taskplugin = task/affinity,task/cgroup # both", "  constraindevices=YES", True),
+        ("TaskPlugin=task/cgroup", "#ConstrainDevices=yes", False),
+        ("TaskPlugin=task/cgroup", "ConstrainDevices=no", False),
+        ("TaskPlugin=task/none", "ConstrainDevices=yes", False),
+        ("#TaskPlugin=task/cgroup", "ConstrainDevices=yes", False),
+        ("TaskPlugin=task/cgroup", None, False),
+    ],
+)
+def test_devices_are_confined_only_by_both_files(
+    tmp_path: Path, slurm: str, cgroup: str | None, confined: bool
+) -> None:
+    (tmp_path / "slurm.conf").write_text(f"ClusterName=x\n{slurm}\n")
+    if cgroup is not None:
+        (tmp_path / "cgroup.conf").write_text(f"{cgroup}\n")
+    assert devices_confined(tmp_path / "slurm.conf") is confined
+
+
+def test_without_slurm_conf_nothing_is_known_to_be_confined(tmp_path: Path) -> None:
+    assert not devices_confined(None)
+    assert not devices_confined(tmp_path / "none.conf")
+
+
+def test_the_configured_file_comes_first(tmp_path: Path) -> None:
+    for name in ("a.conf", "b.conf"):
+        (tmp_path / name).write_text("")
+    env = {"SLURM_CONF": str(tmp_path / "b.conf")}
+    assert find_slurm_conf(str(tmp_path / "a.conf"), env) == tmp_path / "a.conf"
+    assert find_slurm_conf("", env) == tmp_path / "b.conf"

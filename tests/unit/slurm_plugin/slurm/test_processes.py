@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from slurm_plugin.slurm.processes import living_jobs, owners_of, placed_tasks
+
+
+def process(
+    proc: Path, pid: int, *, comm: str = "python", title: str = "", cgroup: str = "", **env: str
+) -> None:
+    folder = proc / str(pid)
+    folder.mkdir(parents=True)
+    (folder / "comm").write_text(f"{comm}\n")
+    (folder / "cmdline").write_text(title)
+    (folder / "cgroup").write_text(cgroup)
+    (folder / "environ").write_text("\0".join(f"{name}={value}" for name, value in env.items()))
+
+
+def test_a_job_lives_while_it_has_a_step(tmp_path: Path) -> None:
+    process(tmp_path, 10, comm="slurmstepd", title="slurmstepd: [5.batch]\0\0", SLURM_CONF="/a/slurm.conf")
+    process(tmp_path, 11, comm="slurmstepd", title="slurmstepd: [6.extern]", SLURM_CONF="/b/slurm.conf")
+    process(tmp_path, 12, comm="slurmstepd", title="slurmstepd: [7.0]")
+    process(tmp_path, 13, comm="python", title="slurmstepd: [8.batch]")
+    (tmp_path / "self").mkdir()
+    assert living_jobs(proc=tmp_path) == {5, 6, 7}
+    assert living_jobs(slurm_conf="/a/slurm.conf", proc=tmp_path) == {5, 7}
+
+
+def test_a_process_belongs_to_the_job_of_its_cgroup_before_that_of_its_environment(tmp_path: Path) -> None:
+    process(
+        tmp_path, 1, cgroup="0::/system.slice/slurmstepd.scope/job_41/step_0/user/task_0\n", SLURM_JOB_ID="9"
+    )
+    process(tmp_path, 2, cgroup="4:memory:/slurm/uid_1000/job_42/step_batch\n")
+    process(tmp_path, 3, cgroup="0::/\n", SLURM_JOB_ID="43")
+    process(tmp_path, 4, cgroup="0::/\n")
+    assert owners_of([1, 2, 3, 4, 5], proc=tmp_path) == {1: 41, 2: 42, 3: 43}
+
+
+def test_running_tasks_tell_where_their_jobs_are(tmp_path: Path) -> None:
+    process(
+        tmp_path, 1, SLURM_JOB_ID="5", CUDA_VISIBLE_DEVICES="GPU-a,GPU-b", RAD_KIND="whole", SLURM_CONF="/a"
+    )
+    process(tmp_path, 2, SLURM_JOB_ID="6", CUDA_VISIBLE_DEVICES="0", SLURM_CONF="/a")
+    process(tmp_path, 3, SLURM_JOB_ID="7", CUDA_VISIBLE_DEVICES="GPU-c", SLURM_CONF="/other")
+    (trace,) = placed_tasks(slurm_conf="/a", proc=tmp_path)
+    assert (trace.job_id, trace.gpus, trace.environment) == (5, ("GPU-a", "GPU-b"), {"RAD_KIND": "whole"})
+    assert trace.user_id == os.geteuid()
+
+
+def test_no_proc_is_no_jobs(tmp_path: Path) -> None:
+    assert living_jobs(proc=tmp_path / "none") == frozenset()

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.slurm.versions import known, traits, whole_gpu_request
+
+PARTITION = PartitionConfig(collocate=True, shards_per_gpu=40)
+
+
+@pytest.mark.parametrize(
+    ("version", "form", "request_"),
+    [
+        ((22, 5, 8), "auto", "shard:40"),  # shows gpu:1 after a requeue and gives the old shards
+        ((23, 11, 4), "auto", "shard:40"),
+        ((23, 11, 5), "auto", "gpu:1"),
+        ((24, 11, 5), "auto", "gpu:1"),
+        ((26, 5, 5), "auto", "gpu:1"),
+        ((26, 5, 5), "shards", "shard:40"),
+        ((22, 5, 8), "gpu", "gpu:1"),
+    ],
+)
+def test_a_whole_gpu_is_asked_for_in_a_form_that_holds(
+    version: tuple[int, int, int], form: str, request_: str
+) -> None:
+    partition = PartitionConfig(collocate=True, shards_per_gpu=40, exclusive_form=form)  # type: ignore[arg-type]
+    assert whole_gpu_request(partition, version) == request_
+
+
+def test_rows_of_the_table() -> None:
+    old, middle, new = traits((22, 5, 8)), traits((24, 11, 5)), traits((26, 5, 5))
+    assert (old.gres_prefix, middle.gres_prefix, new.gres_prefix) == ("gres:", "gres/", "gres/")
+    assert [t.keeps_gpu_and_shard_apart for t in (old, middle, new)] == [False, True, True]
+    assert [t.spreads_shards for t in (old, middle, new)] == [False, True, True]
+    assert [t.lua_error_refuses for t in (old, middle, new)] == [False, False, True]
+    assert [t.hooks_see_default_output for t in (old, middle, new)] == [False, False, True]
+    assert [t.requeue_delay for t in (old, middle, new)] == [False, False, True]
+
+
+def test_versions_outside_the_table_are_told() -> None:
+    assert known((22, 5, 0)) and known((26, 5, 5))
+    assert not known((21, 8, 8)) and not known((26, 11, 0))

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpumemnet.profile import ModelProfile
+from slurm_plugin.core.errors import ConfigError, EstimateError
+from slurm_plugin.core.records import Claims
+from slurm_plugin.core.units import GIB
+from slurm_plugin.core.wire import COMMENT_LIMIT, with_profile
+from slurm_plugin.estimate import Estimator, ObservedPeaks, claims_of, directives_of, profile_of
+
+MODELS = Path(__file__).resolve().parents[3] / "examples" / "models"
+SUMMARIES = sorted(path for path in MODELS.glob("*.txt") if path.name != "broken.txt")
+
+
+def profile(path: Path, words: str = "batch_size=8") -> str:
+    directives = directives_of(f"#RAD model={path.name} {words}\n", "job.sh", "")
+    assert directives is not None
+    read = profile_of(directives, (path.parent,))
+    assert read is not None
+    return read[0]
+
+
+@pytest.mark.parametrize("path", SUMMARIES, ids=lambda path: path.stem)
+def test_every_example_travels_in_a_comment_and_has_an_estimate(path: Path) -> None:
+    text = profile(path)
+    comment = with_profile("a few words of the user's own", text)
+    assert comment is not None and len(comment) < COMMENT_LIMIT
+    estimate = Estimator().estimate(claims_of(None, comment))
+    assert estimate is not None
+    assert 0 < estimate.estimate_bytes <= estimate.upper_bytes
+    assert estimate.profile_key == ModelProfile.from_text(text).key
+
+
+def test_a_larger_batch_needs_more() -> None:
+    path = MODELS / "resnet18_torchinfo.txt"
+    needs = [Estimator().estimate(Claims(profile=profile(path, f"batch_size={size}"))) for size in (8, 256)]
+    assert needs[0] is not None and needs[1] is not None
+    assert needs[0].estimate_bytes < needs[1].estimate_bytes
+
+
+def test_what_is_stated_wins_and_keeps_the_profiles_key() -> None:
+    text = profile(MODELS / "resnet18_torchinfo.txt")
+    stated = Estimator().estimate(Claims(profile=text, memory_bytes=3 * GIB))
+    assert stated is not None
+    assert (stated.upper_bytes, stated.source) == (3 * GIB, "stated")
+    assert stated.profile_key == ModelProfile.from_text(text).key
+
+
+@pytest.mark.parametrize("text", ["p1", "p0.1.2", "~", "p1." + "z" * 500])
+def test_what_is_no_profile_is_an_unknown_need(text: str) -> None:
+    assert Estimator().estimate(Claims(profile=text)) is None
+
+
+def test_no_claims_are_an_unknown_need() -> None:
+    assert Estimator().estimate(Claims()) is None
+    assert directives_of(None, "job.sh", "an ordinary comment") is None
+    assert directives_of("#!/bin/sh\ntrue\n", "job.sh", "") is None
+
+
+def test_every_key_becomes_a_claim() -> None:
+    directives = directives_of("#RAD memory=12G policy=collocate retry=no gpus=2\n", "job.sh", "")
+    assert claims_of(directives, "rad.profile:p1.0") == Claims(
+        profile="p1.0", memory_bytes=12 * GIB, policy="collocate", retry=False, gpus=2
+    )
+
+
+def test_our_own_marks_in_the_comment_are_no_words_of_the_user() -> None:
+    comment = "rad:memory=4G rad.profile:p1.0 rad1:whole:gpus=1:try=0:retry=1:0123456789abcdef"
+    directives = directives_of(None, "job.sh", comment)
+    assert directives is not None and directives.memory_bytes == 4 * GIB
+
+
+def test_errors_are_translated_and_keep_their_line() -> None:
+    with pytest.raises(EstimateError, match=r"job\.sh:1: .*batch_size"):
+        directives_of("#RAD batch_size=0\n", "job.sh", "")
+    directives = directives_of("#RAD model=missing.txt\n", "job.sh", "")
+    assert directives is not None
+    with pytest.raises(EstimateError, match=r"missing\.txt: no such file"):
+        profile_of(directives, (MODELS,))
+
+
+def test_a_site_learns_at_start_that_a_name_is_wrong() -> None:
+    Estimator(name="ours", gpu="").check()
+    with pytest.raises(ConfigError, match="estimator is 'theirs'"):
+        Estimator(name="theirs").check()
+    with pytest.raises(ConfigError, match="abacus"):
+        Estimator(gpu="abacus").check()
+
+
+def test_observed_peaks_come_back_with_a_margin() -> None:
+    peaks = ObservedPeaks("")
+    peaks.add(1000, "ab", estimate_bytes=0, peak_bytes=10 * GIB)
+    known = peaks.estimate(1000, "ab")
+    assert known is not None and known.source == "history"
+    assert 10 * GIB == known.estimate_bytes < known.upper_bytes < 11 * GIB

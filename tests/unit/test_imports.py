@@ -1,0 +1,52 @@
+"""Importing does nothing and stays cheap: what a hook or a login node loads, measured in a fresh interpreter."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {
+    "torch",
+    "numpy",
+    "sklearn",
+    "pandas",
+    "scipy",
+    "lightgbm",
+    "matplotlib",
+    "rich",
+    "prometheus_client",
+}
+HOOKS = ("prolog.__main__", "prolog.task_prolog", "epilog.__main__")
+RUNTIME = (
+    "gpumemnet.cli",
+    "slurm_plugin.stamp",
+    "slurm_plugin.radd.__main__",
+    "slurm_plugin.monitor.daemon",
+    "slurm_plugin.admin.cli",
+)
+
+
+def modules_after_import(module: str) -> set[str]:
+    """Return the top-level modules loaded by importing one module, having checked that it stays silent."""
+    code = f"import json, sys; import {module}; print(json.dumps(sorted({{m.partition('.')[0] for m in sys.modules}})))"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert len(lines) == 1, f"{module} prints on import"
+    return set(json.loads(lines[0]))
+
+
+@pytest.mark.parametrize("module", HOOKS)
+def test_hooks_load_nothing_but_the_standard_library(module: str) -> None:
+    loaded = modules_after_import(module)
+    assert loaded & (HEAVY | {"click", "pynvml", "gpumemnet", "asyncio", "email", "http"}) == set()
+
+
+@pytest.mark.parametrize("module", RUNTIME)
+def test_programs_start_without_heavy_packages(module: str) -> None:
+    assert modules_after_import(module) & HEAVY == set()
