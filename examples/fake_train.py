@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""A training that runs on simulated GPUs: it takes memory step by step, keeps SMs busy, and fails as PyTorch does.
+"""A training that is none: it takes memory step by step, keeps a GPU busy, and fails as PyTorch does.
 
-It sees GPUs as a CUDA program does: those that CUDA_VISIBLE_DEVICES names, by UUID or by index, each with the memory
-that CUDA_MPS_PINNED_DEVICE_MEM_LIMIT leaves it. Where the simulated cards are is told by RAD_SIMULATED_GPUS.
+It sees GPUs as a CUDA program does: those that CUDA_VISIBLE_DEVICES names, each with the memory that
+CUDA_MPS_PINNED_DEVICE_MEM_LIMIT leaves it. RAD_SIMULATED_GPUS tells where simulated cards are; without it, the GPUs are
+real ones.
 
     python3 fake_train.py --memory 12G --seconds 5
     python3 fake_train.py --memory 3G,18G --seconds 8      # 3 GiB in the first half, 18 GiB in the second
@@ -11,10 +12,15 @@ that CUDA_MPS_PINNED_DEVICE_MEM_LIMIT leaves it. Where the simulated cards are i
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Protocol
+
+from cuda_gpu import LIBRARY, OUT_OF_MEMORY, CudaError, CudaGpu
 
 from slurm_plugin.core.units import GIB, MIB, parse_size
 from slurm_plugin.monitor.simulated import Card, CardFullError, SimulatedGpus
@@ -32,52 +38,109 @@ class OutOfMemoryError(RuntimeError):
 OutOfMemoryError.__module__ = "torch"
 
 
-class FakeGpu:
+class Gpu(Protocol):
     """One GPU as this process sees it."""
 
+    name: str
+
+    def grow_to(self, memory_bytes: int, *, smact: float) -> None:
+        """Hold so much memory, or fail in PyTorch's words."""
+
+    def beat(self) -> None:
+        """Keep the GPU busy for a moment."""
+
+
+class SimulatedGpu:
+    """A card of a simulation."""
+
     def __init__(self, gpus: SimulatedGpus, card: Card, *, ordinal: int, cap_bytes: int | None) -> None:
-        self.card = card
+        self.name = card.uuid
         self._gpus, self._ordinal, self._cap_bytes = gpus, ordinal, cap_bytes
         self._held_bytes = 0
 
     def grow_to(self, memory_bytes: int, *, smact: float) -> None:
         """Hold so much memory, or fail in PyTorch's words."""
         try:
-            self._gpus.hold(self.card.uuid, memory_bytes, cap_bytes=self._cap_bytes, smact=smact)
+            self._gpus.hold(self.name, memory_bytes, cap_bytes=self._cap_bytes, smact=smact)
         except CardFullError as full:
-            wanted = memory_bytes - self._held_bytes
-            raise OutOfMemoryError(self._words(wanted, full)) from None
+            held = self._held_bytes
+            words = _words(self._ordinal, memory_bytes - held, held, full.free_bytes, full.total_bytes)
+            raise OutOfMemoryError(words) from None
         self._held_bytes = memory_bytes
 
-    def _words(self, wanted: int, full: CardFullError) -> str:
-        """Return the message of PyTorch 2.x (c10/cuda/CUDACachingAllocator.cpp, AllocatorConfig's hint left as is)."""
-        held = self._held_bytes
-        return (
-            f"CUDA out of memory. Tried to allocate {_size(wanted)}. GPU {self._ordinal} has a total capacity of "
-            f"{_size(full.total_bytes)} of which {_size(full.free_bytes)} is free. Including non-PyTorch memory, this "
-            f"process has {_size(held)} memory in use. Of the allocated memory {_size(max(0, held - CONTEXT_BYTES))} "
-            f"is allocated by PyTorch, and {_size(0)} is reserved by PyTorch but unallocated. If reserved but "
-            "unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid "
-            "fragmentation.  See documentation for Memory Management  "
-            "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
-        )
+    def beat(self) -> None:
+        """Do nothing: what it holds tells how busy it is."""
+
+
+class RealGpu:
+    """A GPU of this machine. What keeps it busy is a small kernel now and then, whatever `smact` asks for."""
+
+    def __init__(self, ordinal: int, name: str, driver: Any) -> None:
+        self.name = name
+        self._gpu, self._ordinal = CudaGpu(ordinal, driver), ordinal
+        self._held_bytes = 0
+
+    def grow_to(self, memory_bytes: int, *, smact: float) -> None:
+        """Hold so much memory, or fail in PyTorch's words; the context, which comes first, counts with it."""
+        wanted = memory_bytes - max(self._held_bytes, CONTEXT_BYTES)
+        try:
+            if wanted > 0:
+                self._gpu.take(wanted)
+        except CudaError as exc:
+            if exc.code != OUT_OF_MEMORY:
+                raise
+            words = _words(self._ordinal, wanted, self._held_bytes, *self._gpu.memory())
+            raise OutOfMemoryError(words) from None
+        self._held_bytes = max(memory_bytes, self._held_bytes)
+
+    def beat(self) -> None:
+        """Fill some memory."""
+        self._gpu.beat()
+
+
+def _words(ordinal: int, wanted: int, held: int, free: int, total: int) -> str:
+    """Return the message of PyTorch 2.x (c10/cuda/CUDACachingAllocator.cpp, AllocatorConfig's hint left as is)."""
+    return (
+        f"CUDA out of memory. Tried to allocate {_size(wanted)}. GPU {ordinal} has a total capacity of "
+        f"{_size(total)} of which {_size(free)} is free. Including non-PyTorch memory, this process has "
+        f"{_size(held)} memory in use. Of the allocated memory {_size(max(0, held - CONTEXT_BYTES))} is allocated by "
+        f"PyTorch, and {_size(0)} is reserved by PyTorch but unallocated. If reserved but unallocated memory is large "
+        "try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for "
+        "Memory Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
+    )
 
 
 def _size(n_bytes: int) -> str:
     return f"{n_bytes / GIB:.2f} GiB" if n_bytes >= GIB else f"{n_bytes / MIB:.2f} MiB"
 
 
-def visible_gpus(gpus: SimulatedGpus, environment: dict[str, str]) -> list[FakeGpu]:
-    """Return the GPUs that CUDA would show this process, in its order; unknown names end the list, as in CUDA."""
+def visible_gpus(environment: Mapping[str, str]) -> list[Gpu]:
+    """Return the GPUs that CUDA would show this process, in its order.
+
+    Real ones are not met before they are used, so that a process may still fork.
+
+    Raises:
+        OSError: The GPUs would be real ones, and there is no CUDA driver.
+    """
+    folder = environment.get("RAD_SIMULATED_GPUS")
+    if folder is None:
+        driver = ctypes.CDLL(LIBRARY)
+        names = environment.get("CUDA_VISIBLE_DEVICES", "0").split(",")
+        return [RealGpu(ordinal, name, driver) for ordinal, name in enumerate(name for name in names if name)]
+    return list(_simulated(SimulatedGpus(Path(folder, environment.get("SLURMD_NODENAME", ""))), environment))
+
+
+def _simulated(gpus: SimulatedGpus, environment: Mapping[str, str]) -> list[SimulatedGpu]:
+    """Return the cards of a simulation that CUDA would show; unknown names end the list, as in CUDA."""
     cards = gpus.cards()
     tokens = environment.get("CUDA_VISIBLE_DEVICES", ",".join(str(card.index) for card in cards)).split(",")
     caps = _caps(environment.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", ""))
-    seen: list[FakeGpu] = []
+    seen: list[SimulatedGpu] = []
     for token in tokens:
         card = next((card for card in cards if token.strip() in (card.uuid, str(card.index))), None)
         if card is None:
             break
-        seen.append(FakeGpu(gpus, card, ordinal=len(seen), cap_bytes=caps.get(len(seen))))
+        seen.append(SimulatedGpu(gpus, card, ordinal=len(seen), cap_bytes=caps.get(len(seen))))
     return seen
 
 
@@ -87,50 +150,46 @@ def _caps(text: str) -> dict[int, int]:
     return {int(ordinal): parse_size(size) for ordinal, _, size in pairs}
 
 
-def train(gpus: list[FakeGpu], *, phases: list[int], seconds: float, smact: float) -> None:
-    """Hold each phase's memory for an equal share of the time; all GPUs alike, as in data-parallel training."""
-    if len(gpus) > 1:
-        raise SystemExit("one process trains on one GPU; start one per GPU, as torchrun does")
-    gpu = gpus[0]
+def train(gpu: Gpu, *, phases: list[int], seconds: float, smact: float) -> None:
+    """Hold each phase's memory for an equal share of the time."""
     gpu.grow_to(CONTEXT_BYTES, smact=0.0)
     for phase, memory_bytes in enumerate(phases):
         gpu.grow_to(max(memory_bytes, CONTEXT_BYTES), smact=smact)
         end_s = time.monotonic() + seconds / len(phases)
         while time.monotonic() < end_s:
+            gpu.beat()
             time.sleep(STEP_S)
-        print(
-            f"phase {phase + 1} of {len(phases)} done, {_size(memory_bytes)} on {gpu.card.uuid}", flush=True
-        )
+        print(f"phase {phase + 1} of {len(phases)} done, {_size(memory_bytes)} on {gpu.name}", flush=True)
 
 
 def main() -> int:
     """Train, and return the exit status."""
-    parser = argparse.ArgumentParser(description="A training on simulated GPUs.")
+    parser = argparse.ArgumentParser(description="A training that is none.")
     parser.add_argument("--memory", default="2G", help="memory at each phase, such as 4G or 3G,18G")
     parser.add_argument("--seconds", type=float, default=4.0, help="how long all phases take together")
     parser.add_argument("--smact", type=float, default=0.3, help="share of SMs kept busy, 0 to 1")
     options = parser.parse_args()
-    folder = os.environ.get("RAD_SIMULATED_GPUS")
-    if folder is None:
+    try:
+        visible = visible_gpus(os.environ)
+    except OSError:
         parser.error(
-            "RAD_SIMULATED_GPUS is not set: start a private Slurm with `make lab-up` and run this there"
+            f"there is no CUDA driver ({LIBRARY}), and RAD_SIMULATED_GPUS is not set: start a private Slurm "
+            "with `make lab-up` and run this there"
         )
-    gpus = SimulatedGpus(Path(folder, os.environ.get("SLURMD_NODENAME", "")))
-    visible = visible_gpus(gpus, dict(os.environ))
     if not visible:
         raise RuntimeError("No CUDA GPUs are available")
     phases = [parse_size(size) for size in options.memory.split(",")]
-    print(f"training on {len(visible)} GPU(s): {' '.join(gpu.card.uuid for gpu in visible)}", flush=True)
+    print(f"training on {len(visible)} GPU(s): {' '.join(gpu.name for gpu in visible)}", flush=True)
     children = [_start_worker(visible, i, phases, options) for i in range(1, len(visible))]
-    train(visible[:1], phases=phases, seconds=options.seconds, smact=options.smact)
+    train(visible[0], phases=phases, seconds=options.seconds, smact=options.smact)
     statuses = [_exit_status(pid) for pid in children]
     return int(any(statuses))
 
 
-def _start_worker(visible: list[FakeGpu], rank: int, phases: list[int], options: argparse.Namespace) -> int:
+def _start_worker(visible: list[Gpu], rank: int, phases: list[int], options: argparse.Namespace) -> int:
     """Fork the process of one more GPU, and return its pid."""
     if (pid := os.fork()) == 0:
-        train([visible[rank]], phases=phases, seconds=options.seconds, smact=options.smact)
+        train(visible[rank], phases=phases, seconds=options.seconds, smact=options.smact)
         os._exit(0)
     return pid
 

@@ -9,14 +9,21 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from lab.cluster import Cluster
 from lab.daemons import LabError
-from lab.demo import Demo
+from lab.demo import NODE_NAME, Demo
 from lab.install import TRAIN, install_package, install_slurm, why_no_slurm
 from lab.place import ClusterSpec, NodeSpec, Place, home_of
-from slurm_plugin.core.errors import CommandError, RadError
+from lab.real_gpus import real_node
+from slurm_plugin.core.errors import CommandError, DeviceError, RadError
+from slurm_plugin.core.shell import find_program
+from slurm_plugin.monitor.nvml import NvmlTelemetry
+from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.telemetry import Telemetry
+from slurm_plugin.mps.node import CONTROL
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 LOG_LINES = 40
@@ -135,8 +142,20 @@ def _demo(cluster: Cluster, options: argparse.Namespace) -> int:
     install_slurm(os.environ)
     if (reason := why_no_slurm()) is not None:
         raise LabError(f"the demo cannot run: {reason}")
-    install_package(CHECKOUT, cluster.place.venv, environment=os.environ)
-    return 0 if Demo(cluster, checkout=CHECKOUT, say=lambda line: print(line, flush=True)).run() else 1
+    python = cluster.place.venv / "bin" / "python"
+    if Path(sys.prefix) != cluster.place.venv:
+        install_package(CHECKOUT, cluster.place.venv, environment=os.environ)
+        os.execv(python, [str(python), "-m", "lab", *sys.argv[1:]])  # NVML's binding is there
+    say = partial(print, flush=True)
+    gpus: Telemetry = NvmlTelemetry()
+    try:
+        node = real_node(NODE_NAME, gpus.read())
+        find_program(CONTROL)
+        cluster = Cluster(cluster.place.with_room_for_mps(CHECKOUT), checkout=CHECKOUT)
+    except (LabError, DeviceError, CommandError) as exc:
+        say(f"the GPUs are simulated: {exc}")
+        node, gpus = NodeSpec(name=NODE_NAME), SimulatedGpus(cluster.place.gpus(NODE_NAME))
+    return 0 if Demo(cluster, node, gpus, checkout=CHECKOUT, say=say).run() else 1
 
 
 def _test(cluster: Cluster, options: argparse.Namespace) -> int:
@@ -172,10 +191,11 @@ def _show(argv: Sequence[str]) -> int:
 
 
 def _clean(cluster: Cluster, options: argparse.Namespace) -> int:
-    home = cluster.place.root.parent
-    for saved in home.glob("*/cluster.json"):
+    home, short = cluster.place.root.parent, cluster.place.with_room_for_mps(CHECKOUT).root
+    for saved in (*home.glob("*/cluster.json"), *short.glob("cluster.json")):
         Cluster(Place(root=saved.parent, venv=cluster.place.venv), checkout=CHECKOUT).down()
-    shutil.rmtree(home, ignore_errors=True)
+    for folder in (home, short):
+        shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A private Slurm with simulated GPUs: start, use, stop."""
+"""A private Slurm with simulated GPUs, or with the machine's own: start, use, stop."""
 
 from __future__ import annotations
 
@@ -85,8 +85,9 @@ class Cluster:
         for node in spec.nodes:
             (place.run / node.name).mkdir()
             (place.root / "spool" / node.name).mkdir()
-            SimulatedGpus.create(place.gpus(node.name), config.cards_of(node))
-            _make_devices(place.root / "dev" / node.name, len(node.gpu_mib))
+            if not node.devices:
+                SimulatedGpus.create(place.gpus(node.name), config.cards_of(node))
+                _make_devices(place.root / "dev" / node.name, len(node.gpu_mib))
             (place.etc / f"rad.{node.name}.toml").write_text(config.rad_toml(spec, place, node=node))
         place.slurm_conf.write_text(config.slurm_conf(spec, place, site))
         (place.etc / "gres.conf").write_text(config.gres_conf(spec, place))
@@ -194,10 +195,15 @@ class Cluster:
     # --- using ----------------------------------------------------------------------------------------------------
 
     def env(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return the environment in which Slurm's commands reach this cluster and fake trainings find their GPUs."""
+        """Return the environment in which Slurm's commands reach this cluster and fake trainings find their GPUs.
+
+        These are simulated GPUs where there are any; a training that is told of none takes the real ones.
+        """
         path = ":".join((f"{self.place.venv}/bin", *SYSTEM_PATH))
         base = {"PATH": path, "LC_ALL": "C.UTF-8", "SLURM_CONF": str(self.place.slurm_conf)}
-        return base | {"RAD_SIMULATED_GPUS": str(self.place.root / "gpus")} | dict(extra or {})
+        folder = self.place.root / "gpus"
+        simulated = {"RAD_SIMULATED_GPUS": str(folder)} if folder.is_dir() else {}
+        return base | simulated | dict(extra or {})
 
     def slurm(
         self,

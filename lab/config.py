@@ -131,9 +131,10 @@ def gres_conf(spec: ClusterSpec, place: Place) -> str:
     parts = []
     for node in spec.nodes:
         devices = place.root / "dev" / node.name
+        files = node.devices or [str(devices / f"gpu{index}") for index in range(len(node.gpu_mib))]
         gpus = [
-            {"device": str(devices / f"gpu{index}"), "shards": str(shards_of(mib))}
-            for index, mib in enumerate(node.gpu_mib)
+            {"device": file, "shards": str(shards_of(mib))}
+            for file, mib in zip(files, node.gpu_mib, strict=True)
         ]
         parts.append(_template("gres.conf", {"node": node.name}, gpus))
     return "".join(parts)
@@ -151,6 +152,7 @@ def cgroup_conf(spec: ClusterSpec, site: Site) -> str:
 
 def rad_toml(spec: ClusterSpec, place: Place, *, node: NodeSpec | None) -> str:
     """Return rad.toml of a compute node, or of the controller (node is None)."""
+    shown = node or spec.nodes[0]
     smallest_mib = min(mib for each in spec.nodes for mib in each.gpu_mib)
     values = {
         "partition": "gpu",
@@ -160,8 +162,8 @@ def rad_toml(spec: ClusterSpec, place: Place, *, node: NodeSpec | None) -> str:
         "socket": place.run / "radd.sock",
         "log": place.log,
         "slurm_conf": place.slurm_conf,
-        "telemetry": "simulated",
-        "simulated_folder": place.gpus((node or spec.nodes[0]).name),
+        "telemetry": "auto" if shown.devices else "simulated",
+        "simulated_folder": "" if shown.devices else place.gpus(shown.name),
         "sharing": spec.sharing,
         "shard_mib": SHARD_MIB,
         "gpu_memory_mib": smallest_mib - RESERVED_MIB,

@@ -1,4 +1,4 @@
-"""`make demo`: jobs that share simulated GPUs on a real Slurm, one that runs out of memory, and what came of each."""
+"""`make demo`: jobs that share GPUs on a real Slurm, one that runs out of memory, and what came of each."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from slurm_plugin.core.gres import count_of, parse_gres
 from slurm_plugin.core.note import read_note
 from slurm_plugin.core.units import human
 from slurm_plugin.core.wire import read_key, read_stamp
+from slurm_plugin.monitor.telemetry import Telemetry
 
-NODE = NodeSpec(name="n0")
+NODE_NAME = "n0"
 TIME_LIMIT_S = 110.0
 SAMPLE_S = 0.1
 
@@ -152,10 +153,21 @@ class Row:
 class Demo:
     """One run of the demo on a fresh cluster."""
 
-    def __init__(self, cluster: Cluster, *, checkout: Path, say: Callable[[str], None]) -> None:
-        self._cluster, self._say = cluster, say
+    def __init__(
+        self, cluster: Cluster, node: NodeSpec, gpus: Telemetry, *, checkout: Path, say: Callable[[str], None]
+    ) -> None:
+        """Prepare.
+
+        Args:
+            cluster: What to start.
+            node: Its only node, called NODE_NAME.
+            gpus: Shows what is on the node's GPUs.
+            checkout: The source.
+            say: Shows a line.
+        """
+        self._cluster, self._node, self._say = cluster, node, say
         self._examples = checkout / "examples"
-        self._watcher = Watcher([])
+        self._watcher = Watcher({node.name: gpus})
         self._states: dict[int, str] = {}
         self._shards: dict[int, list[int]] = {}
         self._waited: dict[int, list[float]] = {}
@@ -166,22 +178,23 @@ class Demo:
         """Start, submit, watch, stop; return whether all went as it must."""
         cluster = self._cluster
         try:
-            cluster.up(ClusterSpec(nodes=(NODE,)))
+            cluster.up(ClusterSpec(nodes=(self._node,)))
             self._start_s = cluster.clock.monotonic_s()
-            self._say(f"Slurm is up: node {NODE.name} with {len(NODE.gpu_mib)} simulated GPUs")
+            kind = "real" if self._node.devices else "simulated"
+            self._say(f"Slurm is up: node {self._node.name} with {len(self._node.gpu_mib)} {kind} GPUs")
             rows = self._follow(self._submit())
         finally:
             cluster.down()
         took_s = cluster.clock.monotonic_s() - self._start_s
         self._say("\n" + table([row.cells() for row in rows]) + "\n")
-        faults = [fault for row in rows for fault in row.faults(shards_of(NODE.gpu_mib[0]))]
+        faults = [fault for row in rows for fault in row.faults(shards_of(self._node.gpu_mib[0]))]
         faults += self._shared_faults(rows)
         for fault in faults:
             self._say(f"differs: {fault}")
         verdict = "as expected" if not faults else f"{len(faults)} differences; logs: {cluster.place.log}"
         together = sum(any(run.neighbours for run in row.runs) for row in rows)
         self._say(
-            f"{len(rows)} jobs on {len(NODE.gpu_mib)} GPUs in {took_s:.0f} s, {together} shared a GPU: {verdict}"
+            f"{len(rows)} jobs on {len(self._node.gpu_mib)} GPUs in {took_s:.0f} s, {together} shared a GPU: {verdict}"
         )
         return not faults
 
@@ -190,9 +203,11 @@ class Demo:
         shutil.copytree(self._examples, folder)
         folder.chmod(0o1777)
         self._jobs = Jobs(self._cluster, folder)
-        self._watcher = Watcher([self._cluster.place.gpus(NODE.name)])
         submitted = []
         for example in EXAMPLES:
+            if example.gpus > len(self._node.gpu_mib):
+                self._say(f"         {example.name} is left out: the node has too few GPUs")
+                continue
             answer = self._jobs.submit(*example.sbatch, user=example.user)
             self._say(f"{self._clock()} {example.user} submits {example.name}: job {answer.job_id}")
             for line in answer.messages.splitlines():

@@ -12,6 +12,7 @@ SOCKET_PATH_LIMIT = 107
 """Longest path of a Unix socket (unix(7): sun_path holds 108 bytes with the closing NUL)."""
 
 _LONGEST_SOCKET = "some-cluster/run/munge/socket"
+_LONGEST_MPS_SOCKET = f"run/n0/mps/GPU-{36 * 'x'}/65534/pipe/control_privileged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,13 +21,15 @@ class NodeSpec:
 
     Attributes:
         name: Slurm's node name.
-        gpu_mib: Memory of each simulated GPU; nodes may differ, and GPUs of one node too.
+        gpu_mib: Memory of each GPU; nodes may differ, and simulated GPUs of one node too.
+        devices: Device file of each GPU where they are real; empty where they are simulated.
         cpus: CPUs that Slurm believes in, many more than the machine has, so that jobs can queue up on it.
         memory_mib: Host memory that Slurm believes in.
     """
 
     name: str
     gpu_mib: tuple[int, ...] = (40960, 40960, 40960, 40960)
+    devices: tuple[str, ...] = ()
     cpus: int = 32
     memory_mib: int = 32000
 
@@ -91,6 +94,12 @@ class Place:
         """Return the folder of a node's simulated GPUs."""
         return self.root / "gpus" / node
 
+    def with_room_for_mps(self, checkout: Path) -> Place:
+        """Return this place, or a shorter one if the sockets that MPS makes for each GPU and user would not fit."""
+        if len(f"{self.root}/{_LONGEST_MPS_SOCKET}") <= SOCKET_PATH_LIMIT:
+            return self
+        return Place(root=Path("/var/tmp", f"rad-{_mark(checkout, 6)}"), venv=self.venv)
+
     def save(self, spec: ClusterSpec, ports: dict[str, int]) -> None:
         """Write down what was started, for people and for `clean`."""
         (self.root / "cluster.json").write_text(json.dumps({"spec": asdict(spec), "ports": ports}, indent=1))
@@ -112,6 +121,10 @@ def home_of(checkout: Path) -> tuple[Path, str | None]:
         reason = f"{inside} is too long for a socket"
     if reason is None:
         return inside, None
-    mark = hashlib.sha256(os.fsencode(checkout)).hexdigest()[:10]
-    outside = Path("/var/tmp", f"rad-lab-{mark}")
+    outside = Path("/var/tmp", f"rad-lab-{_mark(checkout, 10)}")
     return outside, f"using {outside}, because {reason}"
+
+
+def _mark(checkout: Path, digits: int) -> str:
+    """Return letters that tell one checkout from another."""
+    return hashlib.sha256(os.fsencode(checkout)).hexdigest()[:digits]

@@ -1,12 +1,12 @@
-"""What really happens on the simulated GPUs, seen from outside: neither Slurm nor our hooks are asked."""
+"""What really happens on the GPUs, seen from outside: neither Slurm nor our hooks are asked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.telemetry import Telemetry
 
 Gpu = tuple[str, int]
 """Node name and index."""
@@ -30,8 +30,8 @@ class Run:
 class Watcher:
     """Samples all cards of a cluster and keeps what each run of each job did there."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
-        self._nodes = {folder.name: SimulatedGpus(folder) for folder in folders}
+    def __init__(self, nodes: Mapping[str, Telemetry]) -> None:
+        self._nodes = dict(nodes)
         self.runs: dict[tuple[int, int], Run] = {}
         self.fullest_share = 0.0
 

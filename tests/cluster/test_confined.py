@@ -130,7 +130,8 @@ def expected(cluster: Cluster, seats: list[str]) -> dict[str, list[str]]:
 
 def watch(jobs: Jobs, ids: list[int], *, timeout_s: float) -> Watcher:
     """Follow jobs to their end on the cards."""
-    watcher = Watcher([jobs.cluster.place.gpus(node_of(jobs.cluster))])
+    node = node_of(jobs.cluster)
+    watcher = Watcher({node: SimulatedGpus(jobs.cluster.place.gpus(node))})
 
     def over() -> bool:
         watcher.sample()

@@ -24,7 +24,7 @@ def train(memory: str, seconds: float, *, smact: float = 0.2) -> str:
 
 def watch(jobs: Jobs, job_ids: list[int], *, timeout_s: float = 60.0) -> Watcher:
     """Follow jobs to their end and return what their runs did on the cards."""
-    watcher = Watcher([jobs.cluster.place.gpus("n0")])
+    watcher = Watcher({"n0": SimulatedGpus(jobs.cluster.place.gpus("n0"))})
     open_jobs = set(job_ids)
 
     def all_over() -> bool:

@@ -7,6 +7,7 @@ import pytest
 from lab.config import shards_of
 from lab.jobs import Jobs
 from lab.watch import Watcher
+from slurm_plugin.monitor.simulated import SimulatedGpus
 
 pytestmark = pytest.mark.cluster
 
@@ -41,7 +42,7 @@ def test_jobs_share_on_both_nodes_within_each_nodes_own_gpus(wide_jobs: Jobs) ->
         job = wide_jobs.submit(*wrap)
         assert job.job_id is not None, job.messages
         ids.append(job.job_id)
-    watcher = Watcher([wide_jobs.cluster.place.gpus(node) for node in ("n0", "n1")])
+    watcher = Watcher({node: SimulatedGpus(wide_jobs.cluster.place.gpus(node)) for node in ("n0", "n1")})
 
     def over() -> bool:
         watcher.sample()

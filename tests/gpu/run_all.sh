@@ -52,6 +52,6 @@ fi
 } | tee "$results/machine.txt"
 "$venv/bin/python" -m pytest -m gpu -v -rA --durations=0 -p no:cacheprovider \
     tests/gpu/test_activity.py tests/gpu/test_window.py tests/gpu/test_mps_real.py tests/gpu/test_hooks.py \
-    tests/gpu/test_slurm_chain.py tests/gpu/test_sharing.py tests/gpu/test_overhead.py "$@" 2>&1 |
+    tests/gpu/test_slurm_chain.py tests/gpu/test_demo.py tests/gpu/test_sharing.py tests/gpu/test_overhead.py "$@" 2>&1 |
     tee "$results/pytest.txt"
 exit "${PIPESTATUS[0]}"

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 from gpu.programs import Results, eventually
-from gpu.real_cluster import NODE, RealCluster, start
+from gpu.real_cluster import NODE, start
 
+from lab.cluster import Cluster
 from lab.install import why_no_slurm
 from lab.jobs import Jobs
 from slurm_plugin.core.gpu import GpuReading
@@ -39,7 +40,7 @@ SMALL = "--model resnet18 --size 224 --batch 64 --steps 700"
 
 
 @pytest.fixture(scope="module")
-def cluster(gpus: tuple[GpuReading, ...]) -> Iterator[RealCluster]:
+def cluster(gpus: tuple[GpuReading, ...]) -> Iterator[Cluster]:
     running = start(
         gpus, root=Path("/var/tmp/radg"), venv=Path(sys.prefix), checkout=CHECKOUT, cpus=os.cpu_count() or 1
     )
@@ -52,7 +53,7 @@ def cluster(gpus: tuple[GpuReading, ...]) -> Iterator[RealCluster]:
 
 
 @pytest.fixture
-def jobs(cluster: RealCluster) -> Iterator[Jobs]:
+def jobs(cluster: Cluster) -> Iterator[Jobs]:
     folder = cluster.place.root / "work"
     shutil.copytree(CHECKOUT / "examples", folder)
     shutil.copy(CHECKOUT / "tests" / "gpu" / "training.py", folder)
@@ -80,7 +81,7 @@ def spans(jobs: Jobs, job_id: int) -> list[tuple[float, float, int]]:
     return found
 
 
-def test_the_whole_way_round(cluster: RealCluster, jobs: Jobs, gpu: GpuReading, results: Results):
+def test_the_whole_way_round(cluster: Cluster, jobs: Jobs, gpu: GpuReading, results: Results):
     run = cluster.place.run / NODE
     eventually("window", lambda: read_window(run, now_s=time.time()) is not None)
     started_s = time.time()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.place import home_of
+from lab.place import SOCKET_PATH_LIMIT, Place, home_of
 
 
 @pytest.fixture
@@ -51,3 +51,13 @@ def test_two_checkouts_never_share_a_place(open_folder: Path) -> None:
         (open_folder / name).mkdir(mode=0o755)
         homes.add(home_of(open_folder / name)[0])
     assert len(homes) == 2
+
+
+def test_real_gpus_need_room_for_the_sockets_of_mps(tmp_path: Path) -> None:
+    near = Place(root=Path("/opt/rad"), venv=tmp_path)
+    far = Place(root=Path("/opt/slurm/rad-for-slurm/.rad/demo"), venv=tmp_path)
+    assert near.with_room_for_mps(tmp_path) is near
+    short = far.with_room_for_mps(tmp_path)
+    socket = short.run / "n0" / "mps" / f"GPU-{'x' * 36}" / "65534" / "pipe" / "control_privileged"
+    assert len(str(socket)) <= SOCKET_PATH_LIMIT
+    assert short.venv == far.venv
