@@ -18,6 +18,7 @@ timeout 60 docker pull -q "$image" 2>/dev/null && exit 0
 echo "base image: no registry reached, building $image by debootstrap"
 [ "$(id -u)" = 0 ] || { echo "base image: debootstrap needs root; run as root or pull $image by hand" >&2; exit 1; }
 command -v debootstrap >/dev/null || {
+    apt-get update -qq >/dev/null
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends debootstrap >/dev/null
 }
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}

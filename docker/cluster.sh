@@ -48,8 +48,11 @@ up) up ;;
 demo) on_login bash /usr/src/rad/docker/demo.sh ;;
 test)
     "${compose[@]}" down -v -t 1 --remove-orphans # jobs of an earlier cluster would be judged too
+    began=$EPOCHSECONDS
     up
     on_login bash /usr/src/rad/docker/demo.sh --check
+    ended=$(on_login env SLURM_TIME_FORMAT=%s sacct -a -X -n -P -o End,State,AllocTRES | grep 'COMPLETED.*gres/shard' | sort -n | head -1)
+    echo "first shared job finished $((${ended%%|*} - began)) s after the start"
     ;;
 logs) "${compose[@]}" logs --tail 200 ;;
 shell) exec docker exec -it "$("${compose[@]}" ps -q login)" runuser -l alice ;;

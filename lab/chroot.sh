@@ -16,6 +16,9 @@ root=${RAD_CHROOTS:-/var/tmp/rad-chroots}/$suite
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 
 [ "$(id -u)" = 0 ] || { echo "chroot: building and entering a root needs root" >&2; exit 1; }
+mkdir -p "$(dirname "$root")"
+exec 9>"$root.lock" # until the last process of the command has ended
+flock -n 9 || { echo "chroot: another command runs in $root" >&2; exit 1; }
 if [ "${1:-}" = --remove ]; then
     rm -rf --one-file-system "$root"
     exit 0

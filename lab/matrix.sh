@@ -4,38 +4,57 @@
 # usage: lab/matrix.sh [SUITE...] [-- PYTEST ARGUMENTS]
 #
 # Each suite runs on a bare Debian of its own (lab/chroot.sh), built once and cached; on sid with pyslurm too. A table
-# of what passed and how long it took is printed at the end; the status is non-zero if anything failed anywhere.
+# of what passed and how long it took is printed at the end, after the end of the log of each suite that failed; the
+# status is non-zero if anything failed anywhere. No suite may take longer than LIMIT_S to set up or to test.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+limit_s=${LIMIT_S:-1200}
 
 suites=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do suites+=("$1"); shift; done
 [ $# -gt 0 ] && shift
 [ ${#suites[@]} -gt 0 ] || suites=(bookworm trixie sid)
 
-status=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 table=$(printf '%-10s %-10s %-42s %8s %8s' suite slurm result setup_s tests_s)
 passed=0 failed=0
+
+on() { # on SUITE COMMAND...: run it there, its output in the log
+    local suite=$1 code=0
+    shift
+    timeout --kill-after=60 "$limit_s" "$here/chroot.sh" "$suite" "$@" >"$log" 2>&1 || code=$?
+    case $code in 124 | 137) echo "not done after $limit_s s" >>"$log" ;; esac
+    return "$code"
+}
+
+add_row() { table+=$(printf '\n%-10s %-10s %-42s %8s %8s' "$@"); }
+
+number_of() { grep -oE "[0-9]+ $1" <<<"$result" | cut -d' ' -f1 || echo 0; }
+
 for suite in "${suites[@]}"; do
-    log=$(mktemp)
     began=$SECONDS
     setup='make setup'
     [ "$suite" = sid ] && setup='make setup && lab/build_pyslurm.sh .rad/venv'
-    if "$here/chroot.sh" "$suite" bash -c "$setup && slurmctld -V" >"$log" 2>&1; then
-        version=$(grep -oE '[0-9]+\.[0-9]+\.[0-9]+' "$log" | tail -1)
-        ready=$SECONDS
-        "$here/chroot.sh" "$suite" make test-cluster ARGS="$*" >"$log" 2>&1 || status=1
-        result=$(grep -E '(passed|failed|error)' "$log" | tail -1 | sed -E 's/=+ ?//g; s/ in [0-9.]+s.*//')
-        if [[ $result =~ ([0-9]+)\ passed ]]; then passed=$((passed + BASH_REMATCH[1])); fi
-        if [[ $result =~ ([0-9]+)\ failed ]]; then failed=$((failed + BASH_REMATCH[1])); fi
-        grep -E '^(FAILED|ERROR)' "$log" || true
-        table+=$(printf '\n%-10s %-10s %-42s %8d %8d' "$suite" "$version" "${result:-no result}" $((ready - began)) $((SECONDS - ready)))
-    else
-        status=1 failed=$((failed + 1))
-        table+=$(printf '\n%-10s %-10s %-42s' "$suite" - "set-up failed")
+    if ! on "$suite" bash -c "$setup && slurmctld -V"; then
+        tail -40 "$log"
+        failed=$((failed + 1))
+        add_row "$suite" - 'set-up failed' $((SECONDS - began)) -
+        continue
     fi
-    [ "$status" = 0 ] || tail -60 "$log"
-    rm -f "$log"
+    version=$(grep -oE '[0-9]+\.[0-9]+\.[0-9]+' "$log" | tail -1)
+    ready=$SECONDS code=0
+    on "$suite" make test-cluster ARGS="$*" || code=$?
+    result=$(grep -E '^=+ .*(passed|failed|error).* in [0-9.]+s' "$log" | tail -1 | sed -E 's/=+ ?//g; s/ in [0-9.]+s.*//' || true)
+    bad=$(($(number_of failed) + $(number_of error)))
+    passed=$((passed + $(number_of passed)))
+    if [ "$code" != 0 ]; then
+        grep -E '^(FAILED|ERROR) ' "$log" | cut -c-300 || true
+        tail -150 "$log"
+        [ "$bad" != 0 ] || bad=1
+    fi
+    failed=$((failed + bad))
+    add_row "$suite" "$version" "${result:-no result, status $code}" $((ready - began)) $((SECONDS - ready))
 done
 printf '\n%s\n\n%d passed, %d failed\n' "$table" "$passed" "$failed"
-exit "$status"
+[ "$failed" = 0 ]
