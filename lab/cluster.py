@@ -6,11 +6,8 @@ import json
 import os
 import pwd
 import re
-import secrets
-import shutil
 import signal
 import socket
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,15 +15,11 @@ from typing import Any
 
 from lab import config
 from lab.daemons import Daemons, LabError, kill_leftovers, wait_until
+from lab.files import is_user, munge_user, write_files
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.shell import SYSTEM_PATH, find_program, run
-from slurm_plugin.monitor.simulated import SimulatedGpus
-
-HOOKS = ("prolog.sh", "task_prolog.sh", "epilog.sh")
-SIMULATED_DEVICE_MAJOR = 240
-"""From the range that Linux keeps for local use (admin-guide/devices.txt), so no real device is behind it."""
 
 
 class Cluster:
@@ -50,7 +43,7 @@ class Cluster:
             raise LabError("a private Slurm needs root: munged, slurmctld and jobs run as users of their own")
         self.down()
         site = self._site(spec)
-        self._write(spec, site)
+        write_files(self.place, spec, site)
         self.place.save(spec, site.ports)
         try:
             self._start(spec, site)
@@ -64,53 +57,14 @@ class Cluster:
         names = ["slurmctld", *(node.name for node in spec.nodes)]
         return config.Site(
             host=socket.gethostname().partition(".")[0],
-            slurm_user="slurm" if _is_user("slurm") else "root",
+            slurm_user="slurm" if is_user("slurm") else "root",
             slurm_version=(int(match[1]), int(match[2])),
             ports=dict(zip(names, _free_ports(len(names)), strict=True)),
         )
 
-    def _write(self, spec: ClusterSpec, site: config.Site) -> None:
-        place = self.place
-        shutil.rmtree(place.root, ignore_errors=True)
-        owner = pwd.getpwnam(site.slurm_user)
-        for folder in (
-            place.etc,
-            place.run,
-            place.log,
-            place.root / "state",
-            place.root / "spool" / "slurmctld",
-        ):
-            folder.mkdir(parents=True)
-            os.chown(folder, owner.pw_uid, owner.pw_gid)
-        for node in spec.nodes:
-            (place.run / node.name).mkdir()
-            (place.root / "spool" / node.name).mkdir()
-            if not node.devices:
-                SimulatedGpus.create(place.gpus(node.name), config.cards_of(node))
-                _make_devices(place.root / "dev" / node.name, len(node.gpu_mib))
-            (place.etc / f"rad.{node.name}.toml").write_text(config.rad_toml(spec, place, node=node))
-        place.slurm_conf.write_text(config.slurm_conf(spec, place, site))
-        (place.etc / "gres.conf").write_text(config.gres_conf(spec, place))
-        (place.etc / "rad.toml").write_text(config.rad_toml(spec, place, node=None))
-        (place.etc / "cgroup.conf").write_text(config.cgroup_conf(spec, site))
-        for name in HOOKS:
-            _write_program(place.etc / name, config.hook(name, place))
-        _write_secret(place.etc / "key", secrets.token_bytes(32), site.slurm_user)
-        _write_secret(place.etc / "munge.key", secrets.token_bytes(128), _munge_user())
-        self._write_lua(owner.pw_uid)
-
-    def _write_lua(self, slurm_uid: int) -> None:
-        """Lay out the shims as an admin would: Slurm's two files beside slurm.conf, our modules in a folder."""
-        source = next(self.place.venv.glob("lib/python3*/site-packages/slurm_plugin/lua"))
-        folder = self.place.etc / "rad"
-        folder.mkdir()
-        for path in source.glob("*.lua"):
-            shutil.copy(path, self.place.etc if path.name in config.STAND_IN_LUA else folder)
-        (folder / "rad_settings.lua").write_text(config.lua_settings(self.place, slurm_uid))
-
     def _start(self, spec: ClusterSpec, site: config.Site) -> None:
         place = self.place
-        munge = _munge_user()
+        munge = munge_user()
         folder = place.munge_socket.parent
         folder.mkdir()
         os.chown(folder, pwd.getpwnam(munge).pw_uid, -1)
@@ -137,7 +91,7 @@ class Cluster:
     def start_radd(self) -> None:
         """Start radd as the user that slurmctld runs as, and wait until it answers."""
         argv = [f"{self.place.venv}/bin/radd", "--config", str(self.place.etc / "rad.toml")]
-        self.daemons.start("radd", argv, env=self.env(), user="slurm" if _is_user("slurm") else "root")
+        self.daemons.start("radd", argv, env=self.env(), user="slurm" if is_user("slurm") else "root")
         self.wait("radd listens", self.radd_answers, 20)
 
     def restart_radd(self) -> None:
@@ -296,18 +250,6 @@ class Cluster:
             return
 
 
-def _is_user(name: str) -> bool:
-    try:
-        pwd.getpwnam(name)
-    except KeyError:
-        return False
-    return True
-
-
-def _munge_user() -> str:
-    return "munge" if _is_user("munge") else "root"
-
-
 def _free_ports(count: int) -> list[int]:
     """Return ports that nobody listens on, all different."""
     sockets = [socket.create_server(("", 0)) for _ in range(count)]
@@ -316,26 +258,3 @@ def _free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
-
-
-def _make_devices(folder: Path, count: int) -> None:
-    """Make the device files that gres.conf names; plain files where device nodes may not be made."""
-    folder.mkdir(parents=True)
-    for index in range(count):
-        path = folder / f"gpu{index}"
-        try:
-            os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(SIMULATED_DEVICE_MAJOR, index))
-        except PermissionError:
-            path.touch()
-
-
-def _write_program(path: Path, text: str) -> None:
-    path.write_text(text)
-    path.chmod(0o755)
-
-
-def _write_secret(path: Path, data: bytes, user: str) -> None:
-    path.touch(mode=0o600)
-    path.write_bytes(data)
-    os.chown(path, pwd.getpwnam(user).pw_uid, pwd.getpwnam(user).pw_gid)
-    path.chmod(0o600)

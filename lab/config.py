@@ -181,10 +181,9 @@ def hook(name: str, place: Place) -> str:
 
 def lua_settings(place: Place, slurm_uid: int) -> str:
     """Return rad_settings.lua, which tells the shims where radd and the venv are and whom to trust."""
-    return (
-        f'return {{ socket = "{place.run}/radd.sock", trusted_uids = {{ [0] = true, [{slurm_uid}] = true }},\n'
-        f'  python = "{place.venv}/bin/python", config = "{place.etc}/rad.toml" }}\n'
-    )
+    values = {"socket": place.run / "radd.sock", "slurm_uid": slurm_uid}
+    values |= {"python": place.venv / "bin" / "python", "config": place.etc / "rad.toml"}
+    return _template("rad_settings.lua", {name: str(value) for name, value in values.items()})
 
 
 def _template(name: str, values: Mapping[str, str], gpus: Sequence[Mapping[str, str]] = ()) -> str:

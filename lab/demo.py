@@ -5,149 +5,23 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from lab.cluster import Cluster
 from lab.config import shards_of
+from lab.examples import EXAMPLES, Example, Row
 from lab.jobs import ENDED, Jobs
 from lab.place import ClusterSpec, NodeSpec
-from lab.watch import Run, Watcher
+from lab.watch import Watcher
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.gres import count_of, parse_gres
 from slurm_plugin.core.note import read_note
-from slurm_plugin.core.units import human
 from slurm_plugin.core.wire import read_key, read_stamp
 from slurm_plugin.monitor.telemetry import Telemetry
 
 NODE_NAME = "n0"
 TIME_LIMIT_S = 110.0
 SAMPLE_S = 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
-    """One submission of the demo, and what must come of it.
-
-    Attributes:
-        name: Its row in the table.
-        sbatch: Arguments of sbatch.
-        user: Who submits it.
-        gpus: GPUs it holds.
-        shared: Whether its first run shares a GPU; else it has its GPUs to itself.
-        recovers: Whether it runs out of memory once and runs again on a GPU of its own.
-        tells: What its user must be told at submission, as a pattern; None if anything will do.
-    """
-
-    name: str
-    sbatch: tuple[str, ...]
-    user: str = "nobody"
-    gpus: int = 1
-    shared: bool = True
-    recovers: bool = False
-    tells: str | None = None
-
-
-EXAMPLES = (
-    Example(name="two gpus", sbatch=("two_gpus.sh",), gpus=2, shared=False),
-    Example(name="resnet18 a", sbatch=("share_resnet18.sh",)),
-    Example(name="resnet18 b", sbatch=("share_resnet18.sh",), user="games"),
-    Example(name="resnet18 c", sbatch=("share_resnet18.sh",)),
-    Example(name="encoder a", sbatch=("share_encoder.sh",)),
-    Example(name="encoder b", sbatch=("share_encoder.sh",), user="games"),
-    Example(
-        name="wrapped",
-        sbatch=(
-            "--job-name=wrapped",
-            "--gpus=1",
-            "--output=%x-%j.out",
-            "--comment=rad:model=models/mlp_torchinfo.txt,batch_size=256",
-            "--wrap=python3 fake_train.py --memory 0.9G --seconds 8 --smact 0.1",
-        ),
-    ),
-    Example(name="resnet152", sbatch=("large_resnet152.sh",), user="games"),
-    Example(name="grows", sbatch=("underestimated.sh",), recovers=True),
-    Example(name="broken", sbatch=("broken_summary.sh",), shared=False, tells=r"models/broken\.txt"),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One line of the table.
-
-    Attributes:
-        example: What was submitted.
-        job_id: Slurm's id; None if it was refused.
-        messages: What the user was told at submission.
-        fields: The job's properties at its end.
-        runs: What its runs did on the cards.
-        shards: Shards of each run's request.
-        estimate_bytes: What was expected of it; None if nothing was.
-        returns: Why it returned to the queue, each time: "recovered" or "put-back".
-        submitted_priority: The highest priority that a job of the demo got from Slurm.
-    """
-
-    example: Example
-    job_id: int | None
-    messages: str
-    fields: dict[str, str]
-    runs: list[Run]
-    shards: list[int]
-    estimate_bytes: int | None
-    returns: list[str]
-    submitted_priority: int
-
-    def cells(self) -> tuple[str, ...]:
-        """Return the row's text."""
-        gpus = [",".join(str(index) for _, index in sorted(run.gpus)) for run in self.runs]
-        return (
-            f"{self.example.name} ({self.job_id})",
-            "-" if self.estimate_bytes is None else human(self.estimate_bytes),
-            " > ".join(str(count) if count else "gpu" for count in self.shards) or "-",
-            " > ".join(gpus) or "-",
-            " > ".join(human(run.peak_bytes) for run in self.runs) or "-",
-            self.fields.get("waited", "-"),
-            self.fields.get("JobState", "-"),
-            self.fields.get("Restarts", "-"),
-        )
-
-    def faults(self, whole_shards: int) -> list[str]:
-        """Return what differs from what must come of the example."""
-        example, found = self.example, []
-        if self.job_id is None:
-            return [f"{example.name} was refused: {self.messages}"]
-        wanted_runs = 2 if example.recovers else 1
-        checks = {
-            f"ended {self.fields.get('JobState')}": self.fields.get("JobState") == "COMPLETED",
-            f"returned to the queue: {self.returns}": self.returns.count("recovered") == wanted_runs - 1,
-            f"ran {len(self.runs)} times on a GPU": len(self.runs) == wanted_runs,
-            f"held {[len(run.gpus) for run in self.runs]} GPUs": all(
-                len(r.gpus) == example.gpus for r in self.runs
-            ),
-            f"asked for {self.shards} shards": self._shards_fit(whole_shards),
-            "has no estimate": self.estimate_bytes is not None or not example.shared,
-        }
-        found += [f"{example.name} {what}" for what, fine in checks.items() if not fine]
-        alone = self.runs if not example.shared else self.runs[1:]
-        found += [
-            f"{example.name} had neighbours {sorted(run.neighbours)}" for run in alone if run.neighbours
-        ]
-        if example.tells is not None and not re.search(example.tells, self.messages):
-            found.append(f"{example.name}: its user was told {self.messages!r}")
-        if example.recovers and int(self.fields.get("Priority", "0")) <= self.submitted_priority:
-            found.append(
-                f"{example.name} has priority {self.fields.get('Priority')}, as it had from the start"
-            )
-        return found
-
-    def _shards_fit(self, whole_shards: int) -> bool:
-        first, *reruns = self.shards or [0]
-        if self.example.gpus > 1:
-            return first == 0
-        if not self.example.shared:
-            return first in (0, whole_shards)
-        last = reruns[-1] if reruns else first
-        return 0 < first < whole_shards and (last in (0, whole_shards) or not self.example.recovers)
 
 
 class Demo:

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from lab.demo import Example, Row, table
+from lab.demo import table
+from lab.examples import Example, Row
 from lab.watch import Run
 from slurm_plugin.core.units import GIB
 

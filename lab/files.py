@@ -1,0 +1,90 @@
+"""The files of a private cluster, laid out as an admin would."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import shutil
+import stat
+from pathlib import Path
+
+from lab import config
+from lab.place import ClusterSpec, NodeSpec, Place
+from slurm_plugin.monitor.simulated import SimulatedGpus
+
+HOOKS = ("prolog.sh", "task_prolog.sh", "epilog.sh")
+SIMULATED_DEVICE_MAJOR = 240
+"""From the range that Linux keeps for local use (admin-guide/devices.txt), so no real device is behind it."""
+
+
+def is_user(name: str) -> bool:
+    """Return whether the machine has such a user."""
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def munge_user() -> str:
+    """Return the user that munged runs as."""
+    return "munge" if is_user("munge") else "root"
+
+
+def write_files(place: Place, spec: ClusterSpec, site: config.Site) -> None:
+    """Write every file of a cluster into a fresh folder."""
+    shutil.rmtree(place.root, ignore_errors=True)
+    owner = pwd.getpwnam(site.slurm_user)
+    for folder in (place.etc, place.run, place.log, place.root / "state", place.root / "spool" / "slurmctld"):
+        folder.mkdir(parents=True)
+        os.chown(folder, owner.pw_uid, owner.pw_gid)
+    for node in spec.nodes:
+        _write_node(place, spec, node)
+    place.slurm_conf.write_text(config.slurm_conf(spec, place, site))
+    (place.etc / "gres.conf").write_text(config.gres_conf(spec, place))
+    (place.etc / "rad.toml").write_text(config.rad_toml(spec, place, node=None))
+    (place.etc / "cgroup.conf").write_text(config.cgroup_conf(spec, site))
+    for name in HOOKS:
+        (place.etc / name).write_text(config.hook(name, place))
+        (place.etc / name).chmod(0o755)
+    _write_secret(place.etc / "key", secrets.token_bytes(32), site.slurm_user)
+    _write_secret(place.etc / "munge.key", secrets.token_bytes(128), munge_user())
+    _write_lua(place, owner.pw_uid)
+
+
+def _write_node(place: Place, spec: ClusterSpec, node: NodeSpec) -> None:
+    (place.run / node.name).mkdir()
+    (place.root / "spool" / node.name).mkdir()
+    if not node.devices:
+        SimulatedGpus.create(place.gpus(node.name), config.cards_of(node))
+        _make_devices(place.root / "dev" / node.name, len(node.gpu_mib))
+    (place.etc / f"rad.{node.name}.toml").write_text(config.rad_toml(spec, place, node=node))
+
+
+def _write_lua(place: Place, slurm_uid: int) -> None:
+    """Lay out the shims: Slurm's two files beside slurm.conf, our modules in a folder."""
+    source = next(place.venv.glob("lib/python3*/site-packages/slurm_plugin/lua"))
+    folder = place.etc / "rad"
+    folder.mkdir()
+    for path in source.glob("*.lua"):
+        shutil.copy(path, place.etc if path.name in config.STAND_IN_LUA else folder)
+    (folder / "rad_settings.lua").write_text(config.lua_settings(place, slurm_uid))
+
+
+def _make_devices(folder: Path, count: int) -> None:
+    """Make the device files that gres.conf names; plain files where device nodes may not be made."""
+    folder.mkdir(parents=True)
+    for index in range(count):
+        path = folder / f"gpu{index}"
+        try:
+            os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(SIMULATED_DEVICE_MAJOR, index))
+        except PermissionError:
+            path.touch()
+
+
+def _write_secret(path: Path, data: bytes, user: str) -> None:
+    path.touch(mode=0o600)
+    path.write_bytes(data)
+    os.chown(path, pwd.getpwnam(user).pw_uid, pwd.getpwnam(user).pw_gid)
+    path.chmod(0o600)
