@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from slurm_plugin.admin.checks_gpu import check_gpus, check_gres, check_mps
@@ -10,6 +11,8 @@ from slurm_plugin.admin.finding import Finding, fail, ok, unseen, warn
 from slurm_plugin.slurm.versions import NEWEST, OLDEST, known, traits
 
 _HOOK_MODULES = {"prolog": "prolog", "taskprolog": "prolog.task_prolog", "epilog": "epilog"}
+_PLUGIN_FILES = {"JobSubmitPlugins": "job_submit", "CliFilterPlugins": "cli_filter"}
+_LUA_MODULES = {"job_submit": "rad", "cli_filter": "rad_cli"}
 _HOOK_NAMES = {"prolog": "Prolog", "taskprolog": "TaskProlog", "epilog": "Epilog"}
 
 
@@ -74,9 +77,18 @@ def check_slurm_conf(facts: Facts) -> Iterator[Finding]:
             "model summaries are not read, and a direct srun is not rewritten on 22.05",
         ),
     ):
-        if plugin not in settings.get(name.lower(), "").split(","):
+        if plugin not in [
+            word.strip().rpartition("/")[2] for word in settings.get(name.lower(), "").split(",")
+        ]:
             found = fail if name == "JobSubmitPlugins" else warn
             yield found("slurm.conf", f"without {name}={plugin} {loss}", f"{name}={plugin}")
+        elif facts.plugins is not None and f"{_PLUGIN_FILES[name]}_{plugin}" not in facts.plugins:
+            text = (
+                f"{name}={plugin}, but this Slurm has no {_PLUGIN_FILES[name]}_{plugin}.so and will not start"
+            )
+            yield fail(
+                "slurm.conf", text, "apt install slurm-wlm-basic-plugins, or build Slurm with Lua's headers"
+            )
     if settings.get("jobrequeue") == "0":
         yield warn("slurm.conf", "JobRequeue=0: only jobs with --requeue are recovered", "JobRequeue=1")
     if "alloc" not in settings.get("prologflags", ""):
@@ -131,17 +143,16 @@ def check_lua(facts: Facts) -> Iterator[Finding]:
                 if name == "job_submit"
                 else "not beside slurm.conf here; it belongs on login nodes",
             )
-        elif "rad" not in text:
-            yield loss(
-                f"{name}.lua", "it does not call RAD", "add the marked lines of gres_conf's script to it"
-            )
+        elif not re.search(rf"""require\W+{_LUA_MODULES[name]}\b""", text):
+            fix = f"add the marked lines of our {name}.lua to it: docs/admin.md, A Lua script of your own"
+            yield loss(f"{name}.lua", "a script of the site's own that does not call RAD", fix)
         else:
             yield ok(f"{name}.lua", "calls RAD")
     if facts.lua_sockets:
-        yield ok("LuaSocket", f"for Lua {', '.join(facts.lua_sockets)}")
+        yield ok("Lua sockets", f"for Lua {', '.join(facts.lua_sockets)}")
     else:
         text = "not found: on a controller, job_submit.lua cannot reach radd and leaves every job as it is"
-        yield warn("LuaSocket", text, "apt install lua-socket, or dnf install lua-socket")
+        yield warn("Lua sockets", text, "apt install lua-socket, or dnf install lua-posix")
 
 
 def check_controller(facts: Facts) -> Iterator[Finding]:

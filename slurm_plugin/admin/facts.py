@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from slurm_plugin.monitor.source import timely_telemetry
 from slurm_plugin.monitor.window import read_window
 from slurm_plugin.mps.node import CONTROL
 from slurm_plugin.slurm.conf_files import find_slurm_conf
+from slurm_plugin.slurm.installed import installed_version, plugins
 
 LUA_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu/lua",
@@ -29,6 +29,8 @@ LUA_FOLDERS = (
     "/usr/lib/lua",
     "/usr/local/lib/lua",
 )
+LUA_SOCKETS = ("socket/unix.so", "posix/sys/socket.so", "posix/sys/socket.lua", "posix.so")
+"""Files of LuaSocket and of lua-posix below such a folder and Lua's version."""
 UNITS = ("radd", "rad-monitor")
 _COMMAND_S = 5.0
 _PING_S = 1.0
@@ -47,9 +49,10 @@ class Facts:
         gres: gres.conf beside it.
         cgroup: cgroup.conf beside it.
         version: Of the installed Slurm.
+        plugins: Names of its plugins.
         hooks: "prolog", "taskprolog", "epilog" -> text of the script that slurm.conf names.
         lua: "job_submit", "cli_filter" -> text of the script beside slurm.conf.
-        lua_sockets: Lua versions with LuaSocket.
+        lua_sockets: Lua versions with LuaSocket or lua-posix.
         key_error: Why the cluster's key cannot be used; "" if it can.
         radd: What radd says of itself, or why it does not answer.
         radd_here: Whether radd belongs on this machine: its socket is here, or slurm.conf names it as controller.
@@ -69,6 +72,7 @@ class Facts:
     gres: ConfFile | None = None
     cgroup: ConfFile | None = None
     version: tuple[int, int, int] | None = None
+    plugins: frozenset[str] | None = None
     hooks: Mapping[str, str | None] = field(default_factory=dict)
     lua: Mapping[str, str | None] = field(default_factory=dict)
     lua_sockets: tuple[str, ...] = ()
@@ -101,7 +105,8 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         slurm=slurm,
         gres=None if slurm_conf is None else read_conf(slurm_conf.with_name("gres.conf")),
         cgroup=None if slurm_conf is None else read_conf(slurm_conf.with_name("cgroup.conf")),
-        version=slurm_version(),
+        version=installed_version(),
+        plugins=plugins(settings),
         hooks={name: _text(settings.get(name)) for name in ("prolog", "taskprolog", "epilog")},
         lua={
             name: None if slurm_conf is None else _text(str(slurm_conf.with_name(f"{name}.lua")))
@@ -139,19 +144,6 @@ def _readings(config: Config, clock: Clock) -> tuple[tuple[GpuReading, ...] | No
         return None, str(exc)
 
 
-def slurm_version() -> tuple[int, int, int] | None:
-    """Return the version of the installed Slurm; None if there is none."""
-    for program in ("slurmctld", "slurmd", "sinfo"):
-        try:
-            text = run([program, "-V"], timeout_s=_COMMAND_S)
-        except CommandError:
-            continue
-        match = re.search(r"(\d+)\.(\d+)\.(\d+)", text)
-        if match:
-            return int(match[1]), int(match[2]), int(match[3])
-    return None
-
-
 def _text(path: str | None) -> str | None:
     """Return a script's text; None if there is none that can be read."""
     if not path:
@@ -168,7 +160,7 @@ def _lua_sockets() -> tuple[str, ...]:
         version.name
         for folder in LUA_FOLDERS
         for version in sorted(Path(folder).glob("5.*"))
-        if (version / "socket" / "unix.so").exists()
+        if any((version / name).exists() for name in LUA_SOCKETS)
     ]
     return tuple(dict.fromkeys(found))
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pwd
 import socket
 
-from slurm_plugin.admin.facts import slurm_version
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Paths, TelemetryConfig
 from slurm_plugin.core.errors import ConfigError, DeviceError
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.units import to_mib
 from slurm_plugin.monitor.source import timely_telemetry
+from slurm_plugin.slurm.installed import installed_version
 from slurm_plugin.slurm.versions import traits
 
 
@@ -41,7 +41,7 @@ def install_values(
     )
     if memory_mib < shard_mib:
         raise ConfigError("no GPU that could be shared; say --gpu-memory-mib")
-    paths, version = Paths(), slurm_version()
+    paths, version = Paths(), installed_version()
     spreads = version is not None and traits(version).spreads_shards
     values = {
         "prefix": prefix,

@@ -16,10 +16,13 @@ from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import DEFAULT_PATH, load_config
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.exits import Exit
+from slurm_plugin.radd.accounts import AccountsReader
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.server import Server
 from slurm_plugin.radd.service import Service
+from slurm_plugin.slurm.accounting import Accounts
 from slurm_plugin.slurm.backend import open_control
+from slurm_plugin.slurm.conf_files import find_slurm_conf, has_slurmdbd
 
 log = logging.getLogger("radd")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -62,6 +65,9 @@ def run(config_path: Path, slurm_user: str) -> None:
     )
     server.start()
     recoverer.start()
+    accounts = _accounts_of(service)
+    if accounts is not None:
+        accounts.start()
     gc.freeze()  # what is loaded by now stays: a full collection would cost a submission some 10 ms
     log.info("listening on %s, mode %s", server.path, service.config.mode)
     while signal.sigwait(_SIGNALS) == signal.SIGHUP:
@@ -71,8 +77,17 @@ def run(config_path: Path, slurm_user: str) -> None:
             log.error("rad.toml not taken over, the old one stays in force: %s", exc)
     server.stop()
     recoverer.stop()
+    if accounts is not None:
+        accounts.stop()
     service.stop()
     log.info("stopped")
+
+
+def _accounts_of(service: Service) -> AccountsReader | None:
+    slurm_conf = find_slurm_conf(service.config.paths.slurm_conf, os.environ)
+    if not has_slurmdbd(slurm_conf):
+        return None
+    return AccountsReader(Accounts(slurm_conf), service.peaks, lambda: service.config)
 
 
 def _uid_of(user: str) -> tuple[int, ...]:

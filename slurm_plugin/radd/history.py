@@ -1,7 +1,8 @@
 """What jobs really needed: the observed peak of each user's models, for when the same job comes again.
 
 One line of JSON per run in `peaks.jsonl` under paths.state. Epilogs append to it where that folder is shared with the
-nodes; radd appends what it hears through notes. Both ways end in `refresh`, which reads on from where it stopped.
+nodes; radd appends what it hears through notes and reads in Slurm's accounts. Every way ends in `refresh`, which reads
+on from where it stopped.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from slurm_plugin.core.records import MemoryEstimate
 from slurm_plugin.estimate import ObservedPeaks
 
 log = logging.getLogger("radd")
+
+JOBS_KNOWN = 20_000
+"""How many of the latest jobs are known by their id, so that one that is told of twice counts once."""
 
 
 class Peaks:
@@ -33,6 +37,12 @@ class Peaks:
         self._observed = ObservedPeaks(gpu)
         self._read_bytes = 0
         self._complaint = ""
+        self._jobs: dict[int, None] = {}
+
+    def knows(self, job_id: int) -> bool:
+        """Return whether this job's peak was taken in lately."""
+        with self._lock:
+            return job_id in self._jobs
 
     def refresh(self) -> None:
         """Take in lines that were appended since; a damaged line is skipped. For one thread only."""
@@ -56,9 +66,10 @@ class Peaks:
         self._read_bytes += len(whole) + 1 if whole else 0
         return whole.splitlines()
 
-    def record(self, user_id: int, profile_key: str, peak_bytes: int) -> None:
+    def record(self, user_id: int, profile_key: str, peak_bytes: int, *, job_id: int | None = None) -> None:
         """Remember a run that ended well."""
-        line = json.dumps({"user": user_id, "profile": profile_key, "peak_bytes": peak_bytes}) + "\n"
+        job = {} if job_id is None else {"job": job_id}
+        line = json.dumps({**job, "user": user_id, "profile": profile_key, "peak_bytes": peak_bytes}) + "\n"
         try:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(line)
@@ -80,6 +91,10 @@ class Peaks:
         except (ValueError, TypeError, KeyError, AttributeError):
             return  # half a line after a crash, or a run without a profile
         self._observed.add(user_id, profile_key, estimate_bytes=estimate_bytes, peak_bytes=peak_bytes)
+        if isinstance(run.get("job"), int):
+            self._jobs[run["job"]] = None
+            while len(self._jobs) > JOBS_KNOWN:
+                del self._jobs[next(iter(self._jobs))]
 
     def _complain(self, text: str) -> None:
         if text != self._complaint:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +18,9 @@ from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.history import Peaks
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.submit import VERSION, Submission, checked_version
+from slurm_plugin.slurm.conf_files import find_slurm_conf, settings_of
 from slurm_plugin.slurm.control import SlurmControl
+from slurm_plugin.slurm.obstacles import Obstacle, obstacles
 from slurm_plugin.slurm.versions import OLDEST, Version, whole_gpu_request
 
 log = logging.getLogger("radd")
@@ -50,6 +53,11 @@ class Service:
     def config(self) -> Config:
         """Return the configuration in force."""
         return self._submission.config
+
+    @property
+    def peaks(self) -> Peaks:
+        """Return what is remembered of earlier runs."""
+        return self._peaks
 
     def reload(self) -> None:
         """Read rad.toml again.
@@ -95,8 +103,12 @@ class Service:
     def _prepared(self, config: Config) -> Submission:
         estimator = Estimator.from_config(config)
         estimator.check()
+        in_the_way = _obstacles(config, self._version)
+        for one in in_the_way:
+            log.error("%s", one.text)
         return Submission(
             config=config,
+            leave_jobs=any(one.leave_jobs for one in in_the_way),
             key=wire.read_key(Path(config.paths.key)),
             estimator=estimator,
             peaks=self._peaks if config.features.history else None,
@@ -147,6 +159,11 @@ class Service:
             assert note.peak_bytes is not None and booking is not None and booking.profile_key is not None
             self._peaks.record(user_id, booking.profile_key, note.peak_bytes)
             self._peaks.refresh()
+
+
+def _obstacles(config: Config, version: Version) -> tuple[Obstacle, ...]:
+    slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
+    return obstacles(version, {} if slurm_conf is None else settings_of(slurm_conf))
 
 
 def _version_of(slurm: SlurmControl) -> Version:

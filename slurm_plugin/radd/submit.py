@@ -38,6 +38,7 @@ class Submission:
         estimator: How this site estimates.
         peaks: Observed peaks; None if history is off.
         whole_as_gpu: Ask for a GPU of one's own by `gpu:1`, by partition name; a name not in it means False.
+        leave_jobs: Slurm here cannot do what we would ask for, so no job is changed.
     """
 
     config: Config
@@ -45,6 +46,7 @@ class Submission:
     estimator: Estimator
     peaks: Peaks | None = None
     whole_as_gpu: Mapping[str, bool]
+    leave_jobs: bool = False
 
     def answer(self, message: Mapping[str, Any]) -> Reply:
         """Return the reply to `op = submit`.
@@ -55,6 +57,8 @@ class Submission:
         request = request_from(message)
         if self.config.mode == "off" or not self.config.features.submit:
             return _reply(request, Rewrite(reason="off"), None, messages=(), key=self.key)
+        if self.leave_jobs:
+            return _reply(request, Rewrite(reason="no shards here"), None, messages=(), key=self.key)
         claims, messages = self._claims(request, str(message.get("script_name") or "job script"))
         estimate = self._estimate(request, claims)
         rewrite = decide(

@@ -1,16 +1,22 @@
-"""A finished job's AdminComment: Slurm's controller no longer changes it, its database does.
+"""Slurm's accounts of finished jobs: the controller no longer changes those, its database does.
 
 `scontrol update` answers "Job has already finished" from the moment a job is COMPLETING (22.05 to 26.05), so what an
-Epilog learns goes to slurmdbd (sacctmgr(1), "modify job").
+Epilog learns goes to slurmdbd (sacctmgr(1), "modify job"), and radd reads it there (sacct(1)).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_plugin.core.errors import CommandError, SlurmError
-from slurm_plugin.core.shell import spawn_daemon
+from slurm_plugin.core.shell import SYSTEM_PATH, run, spawn_daemon
+from slurm_plugin.slurm.columns import Columns, cut
+
+_ENDED: Columns = (("JobIDRaw", 20), ("UID", 12), ("AdminComment", 120))
+_COMMENT: Columns = (("JobIDRaw", 20), ("Comment", 1100))  # Slurm keeps at most 1,024 characters
+_TIMEOUT_S = 10.0
 
 
 def write_admin_comment(job_id: int, text: str, *, env: Mapping[str, str], log_path: Path) -> None:
@@ -30,3 +36,78 @@ def write_admin_comment(job_id: int, text: str, *, env: Mapping[str, str], log_p
         spawn_daemon(argv, env=env, log_path=log_path, uid=0, gid=0)
     except (CommandError, OSError) as exc:
         raise SlurmError(f"job {job_id}: AdminComment not written: {exc}") from exc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedJob:
+    """A job that completed.
+
+    Attributes:
+        job_id: Slurm's job id.
+        user_id: The owner.
+        admin_comment: The first 120 characters of its AdminComment.
+    """
+
+    job_id: int
+    user_id: int
+    admin_comment: str
+
+
+class Accounts:
+    """The database of finished jobs, through sacct.
+
+    Args:
+        slurm_conf: Path for SLURM_CONF; None lets sacct find it.
+    """
+
+    def __init__(self, slurm_conf: Path | None) -> None:
+        self._env = {"PATH": ":".join(SYSTEM_PATH), "LC_ALL": "C.UTF-8"}
+        if slurm_conf is not None:
+            self._env["SLURM_CONF"] = str(slurm_conf)
+
+    def completed(self, last_s: int) -> tuple[EndedJob, ...]:
+        """Return the jobs that ended well in the last so many seconds.
+
+        Raises:
+            SlurmError: sacct failed.
+        """
+        return parse_ended(self._sacct(_ENDED, "-a", "-s", "CD", "-S", f"now-{last_s}seconds", "-E", "now"))
+
+    def comments(self, job_ids: Iterable[int]) -> dict[int, str]:
+        """Return the comments of jobs; empty without `AccountingStoreFlags=job_comment` in slurm.conf.
+
+        Raises:
+            SlurmError: sacct failed.
+        """
+        ids = ",".join(map(str, job_ids))
+        return parse_comments(self._sacct(_COMMENT, "-j", ids)) if ids else {}
+
+    def _sacct(self, columns: Columns, *which: str) -> str:
+        form = ",".join(f"{name}%-{width}" for name, width in columns)
+        try:
+            return run(["sacct", "-X", "-n", *which, "-o", form], timeout_s=_TIMEOUT_S, env=self._env)
+        except CommandError as exc:
+            raise SlurmError(str(exc)) from exc
+
+
+def parse_ended(text: str) -> tuple[EndedJob, ...]:
+    """Return the jobs that sacct printed.
+
+    Raises:
+        SlurmError: It is not what these columns give.
+    """
+    rows = [row for row in cut(text, _ENDED, gap=1) if row["JobIDRaw"].isdigit() and row["UID"].isdigit()]
+    return tuple(
+        EndedJob(job_id=int(row["JobIDRaw"]), user_id=int(row["UID"]), admin_comment=row["AdminComment"])
+        for row in rows
+    )
+
+
+def parse_comments(text: str) -> dict[int, str]:
+    """Return the comments that sacct printed, by job id.
+
+    Raises:
+        SlurmError: It is not what these columns give.
+    """
+    rows = cut(text, _COMMENT, gap=1)
+    return {int(row["JobIDRaw"]): row["Comment"] for row in rows if row["JobIDRaw"].isdigit()}

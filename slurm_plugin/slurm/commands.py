@@ -13,6 +13,7 @@ from datetime import datetime
 
 from slurm_plugin.core.errors import CommandError, SlurmError
 from slurm_plugin.core.shell import SYSTEM_PATH, run
+from slurm_plugin.slurm.columns import cut
 from slurm_plugin.slurm.control import JobChange, JobView, NodeView
 from slurm_plugin.slurm.versions import traits
 
@@ -148,13 +149,13 @@ def parse_jobs(text: str, columns: Sequence[tuple[str, int]]) -> tuple[JobView, 
     Raises:
         SlurmError: The output is not what these columns give.
     """
-    return tuple(_job_view(row) for row in _rows(text, columns))
+    return tuple(_job_view(row) for row in cut(text, columns))
 
 
 def parse_nodes(text: str) -> tuple[NodeView, ...]:
     """Return the nodes that sinfo printed, one line for each node and partition."""
     found: dict[str, NodeView] = {}
-    for row in _rows(text, _NODE_COLUMNS):
+    for row in cut(text, _NODE_COLUMNS):
         name, partition = row["NodeList"], row["Partition"].rstrip("*")
         before = found[name].partitions if name in found else ()
         found[name] = NodeView(
@@ -175,23 +176,6 @@ def parse_config(text: str) -> dict[str, str]:
 
 def _format(columns: Sequence[tuple[str, int]]) -> str:
     return ",".join(f"{name}:{width}" for name, width in columns)
-
-
-def _rows(text: str, columns: Sequence[tuple[str, int]]) -> list[dict[str, str]]:
-    """Cut records of fixed width; widths are bytes, and free text may hold line ends."""
-    content = text.encode()
-    width = sum(width for _, width in columns)
-    rows = []
-    while content.strip():
-        if len(content) < width:
-            raise SlurmError(f"a record of {len(content)} bytes where {width} were asked for")
-        row, at = {}, 0
-        for name, size in columns:
-            row[name] = content[at : at + size].decode(errors="replace").rstrip()
-            at += size
-        rows.append(row)
-        content = content[width:].removeprefix(b"\n")
-    return rows
 
 
 def _job_view(row: dict[str, str]) -> JobView:

@@ -1,4 +1,4 @@
-"""The few lines of Slurm's own files that a hook must know, read without asking slurmctld."""
+"""The few lines of Slurm's own files that a hook or radd must know, read without asking slurmctld."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ _CANDIDATES = (
     "/etc/slurm-llnl/slurm.conf",
     "/var/spool/slurmd/conf-cache/slurm.conf",
 )
-_SETTING = re.compile(r"^\s*(\w+)\s*=\s*([^#\n]*)", re.MULTILINE)
+_SETTING = re.compile(r"\s*(\w+)\s*=\s*([^#]*)")
+_INCLUDE = re.compile(r"\s*include\s+([^#\s]+)", re.IGNORECASE)
+_DEEPEST = 8
 
 
 def find_slurm_conf(configured: str, env: Mapping[str, str]) -> Path | None:
@@ -29,8 +31,8 @@ def devices_confined(slurm_conf: Path | None) -> bool:
     """
     if slurm_conf is None:
         return False
-    task_plugin = _settings(slurm_conf).get("taskplugin", "")
-    constrained = _settings(slurm_conf.with_name("cgroup.conf")).get("constraindevices", "no")
+    task_plugin = settings_of(slurm_conf).get("taskplugin", "")
+    constrained = settings_of(slurm_conf.with_name("cgroup.conf")).get("constraindevices", "no")
     return "cgroup" in task_plugin.lower() and constrained.lower() in ("yes", "true", "1")
 
 
@@ -38,12 +40,19 @@ def has_slurmdbd(slurm_conf: Path | None) -> bool:
     """Return whether finished jobs are kept in a database (slurm.conf(5), AccountingStorageType)."""
     if slurm_conf is None:
         return False
-    return "slurmdbd" in _settings(slurm_conf).get("accountingstoragetype", "").lower()
+    return "slurmdbd" in settings_of(slurm_conf).get("accountingstoragetype", "").lower()
 
 
-def _settings(path: Path) -> dict[str, str]:
+def settings_of(path: Path, *, depth: int = 0) -> dict[str, str]:
+    """Return the settings of a file and of the files that it includes, names in lower case; the last one counts."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
     except OSError:
         return {}
-    return {name.lower(): value.strip() for name, value in _SETTING.findall(text)}
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if (include := _INCLUDE.match(line)) and depth < _DEEPEST:
+            found |= settings_of(path.parent / include[1], depth=depth + 1)
+        elif setting := _SETTING.match(line):
+            found[setting[1].lower()] = setting[2].strip().strip('"')
+    return found

@@ -1,21 +1,29 @@
 """The one table of what differs between Slurm versions, as far as we touch it.
 
+What the code decides by:
+
 | difference | 22.05 | 23.02 | 23.11.5 on | 25.11 on | 26.05 |
 |---|---|---|---|---|---|
 | prefix of TresPerNode in `scontrol update` | gres: | gres: | gres/ | gres/ | gres/ |
 | a requeued shard job may ask for gpu:1 | shown, not done | not tried | yes | yes | yes |
 | Slurm itself keeps gpu and shard apart on a GPU | no | no | yes | yes | yes |
 | `SelectTypeParameters=LL_SHARED_GRES` | no | no | yes | yes | yes |
+| a requeued job gets a Prolog of its own only after | cred_expire | at once | at once | at once | at once |
+| credential revoked: back within a second of its last run's end a job fails; it waits | 3 s | 3 s | 3 s | 3 s | 3 s |
+
+What it is made not to depend on:
+
+| difference | 22.05 | 23.02 | 23.11.5 on | 25.11 on | 26.05 |
+|---|---|---|---|---|---|
 | a Lua runtime error refuses the job | no | no | no | not tried | yes |
 | SLURM_JOB_STDOUT in hooks when the user gave no -o | no | no | no | not tried | yes |
 | SLURM_JOB_EXTRA in hooks | no | yes | yes | yes | yes |
-| `--json` of squeue and sinfo is complete and stable | no | no | yes | yes | yes |
+| `--json` of squeue, sinfo and scontrol is complete and stable | no | no | yes | yes | yes |
 | `SchedulerParameters=requeue_delay` | no | no | no | yes | yes |
-| a job that returns to its node at once surely gets a Prolog | no | yes | yes | yes | yes |
 | MaxBatchRequeue holds a job after so many requeues | no | 5 | 5 | 5 | 5 |
 
-Source: release notes and source at the release tags; 22.05.8, 24.11.5 and 26.05.5 were tried. "not tried" counts as
-the older behaviour.
+Each row is asked of a running Slurm by tests/cluster/test_version_table.py. Source: release notes and source at the
+release tags; 22.05.8, 24.11.5 and 26.05.5 were tried. "not tried" counts as the older behaviour.
 """
 
 from __future__ import annotations
@@ -40,20 +48,12 @@ class Traits:
         gpu_after_requeue: A requeued shard job really gets the gpu:1 that it was changed to.
         keeps_gpu_and_shard_apart: Slurm never gives a GPU with shards in use away as a whole.
         spreads_shards: LL_SHARED_GRES exists.
-        lua_error_refuses: A runtime error in job_submit.lua refuses the job.
-        hooks_see_default_output: SLURM_JOB_STDOUT is set in hooks also if the user named no file.
-        json: squeue and sinfo give complete JSON.
-        requeue_delay: SchedulerParameters=requeue_delay exists.
     """
 
     gres_prefix: str
     gpu_after_requeue: bool
     keeps_gpu_and_shard_apart: bool
     spreads_shards: bool
-    lua_error_refuses: bool
-    hooks_see_default_output: bool
-    json: bool
-    requeue_delay: bool
 
 
 def traits(version: Version) -> Traits:
@@ -65,10 +65,6 @@ def traits(version: Version) -> Traits:
         gpu_after_requeue=fixed_23_11,
         keeps_gpu_and_shard_apart=fixed_23_11,
         spreads_shards=since_23_11,
-        lua_error_refuses=version >= (26, 5, 0),
-        hooks_see_default_output=version >= (26, 5, 0),
-        json=since_23_11,
-        requeue_delay=version >= (25, 11, 0),
     )
 
 

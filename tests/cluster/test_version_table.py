@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from lab.cluster import Cluster
+from lab.config import shards_of
 from lab.jobs import Jobs
+from lab.place import NodeSpec
+from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.slurm.commands import parse_version
-from slurm_plugin.slurm.versions import Traits, known, requeue_delay_s, traits
+from slurm_plugin.slurm.versions import (
+    AFTER_REVOCATION_S,
+    Traits,
+    Version,
+    known,
+    requeue_delay_s,
+    traits,
+    whole_gpu_request,
+)
 
 pytestmark = pytest.mark.cluster
 
+SINCE = {
+    "lua_error_refuses": (26, 5, 0),
+    "hooks_see_default_output": (26, 5, 0),
+    "job_extra": (23, 2, 0),
+    "json": (23, 11, 0),
+    "requeue_delay": (25, 11, 0),
+    "most_requeues": (23, 2, 0),
+}
+"""The table's second part: what is known to differ and decides nothing in our code."""
+
 SHARED = ("--gpus=1", "--comment=rad:memory=4G")
+Rewrite = Callable[[str, Callable[[str], str]], None]
 BROKEN_LUA = (
     "function slurm_job_submit(j, p, u) local nothing = nil; return nothing.at_all end\n"
     "function slurm_job_modify(j, r, p, u) return slurm.SUCCESS end\n"
@@ -23,19 +46,25 @@ BROKEN_LUA = (
 
 
 @pytest.fixture
-def version(cluster: Cluster) -> tuple[int, int, int]:
+def version(cluster: Cluster) -> Version:
     found = parse_version(cluster.slurm("scontrol", "--version"))
     assert known(found)
     return found
 
 
 @pytest.fixture
-def here(version: tuple[int, int, int]) -> Traits:
+def here(version: Version) -> Traits:
     return traits(version)
 
 
 @pytest.fixture
-def rewrite(cluster: Cluster) -> Iterator[Callable[[str, Callable[[str], str]], None]]:
+def has(version: Version) -> Callable[[str], bool]:
+    """Whether the version that runs has a property of the second part."""
+    return lambda name: version >= SINCE[name]
+
+
+@pytest.fixture
+def rewrite(cluster: Cluster) -> Iterator[Rewrite]:
     """Change a file of the cluster's configuration; all are put back at the end."""
     before: dict[Path, str] = {}
 
@@ -49,6 +78,8 @@ def rewrite(cluster: Cluster) -> Iterator[Callable[[str, Callable[[str], str]], 
     for path, text in before.items():
         path.write_text(text)
     cluster.reset_breaker()
+    if any(path.name == "slurm.conf" for path in before):
+        cluster.slurm("scontrol", "reconfigure")
 
 
 def submit(jobs: Jobs, *argv: str) -> int:
@@ -73,41 +104,88 @@ def test_slurm_spreads_shards_where_it_can(jobs: Jobs, here: Traits) -> None:
 
 
 def test_an_error_in_lua_refuses_a_job_only_where_the_table_says_so(
-    jobs: Jobs, here: Traits, rewrite: Callable[[str, Callable[[str], str]], None]
+    jobs: Jobs, has: Callable[[str], bool], rewrite: Rewrite
 ) -> None:
     rewrite("job_submit.lua", lambda _: BROKEN_LUA)
     answer = jobs.submit("--gpus=1", "--wrap", "true")
-    assert (answer.job_id is None) == here.lua_error_refuses, answer.messages
+    assert (answer.job_id is None) == has("lua_error_refuses"), answer.messages
+
+
+@pytest.fixture
+def told(jobs: Jobs, rewrite: Rewrite) -> Callable[[int], dict[str, str]]:
+    """The environment that the Prolog of a job is given."""
+    path = jobs.folder / "told"
+    note = f"#!/bin/sh\nenv > '{path}.'$SLURM_JOB_ID\n"
+    rewrite("prolog.sh", lambda text: text.replace("#!/bin/sh\n", note, 1))
+
+    def environment(job: int) -> dict[str, str]:
+        jobs.wait(job)
+        return dict(
+            line.partition("=")[::2] for line in path.with_name(f"told.{job}").read_text().splitlines()
+        )
+
+    return environment
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["default", "named"])
 def test_hooks_are_told_the_output_file(
-    jobs: Jobs, here: Traits, rewrite: Callable[[str, Callable[[str], str]], None], named: bool
+    jobs: Jobs, has: Callable[[str], bool], told: Callable[[int], dict[str, str]], named: bool
 ) -> None:
-    told = jobs.folder / "told"
-    note = f"#!/bin/sh\nenv > '{told}.'$SLURM_JOB_ID\n"
-    rewrite("prolog.sh", lambda text: text.replace("#!/bin/sh\n", note, 1))
     job = submit(jobs, *SHARED, *(("-o", "named.txt") if named else ()), "--wrap", "true")
-    jobs.wait(job)
-    lines = told.with_name(f"told.{job}").read_text().splitlines()
-    paths = [line for line in lines if line.startswith("SLURM_JOB_STDOUT=") and not line.endswith("=")]
-    assert bool(paths) == (named or here.hooks_see_default_output)
+    assert bool(told(job).get("SLURM_JOB_STDOUT")) == (named or has("hooks_see_default_output"))
 
 
-def test_scontrol_speaks_json_where_the_table_says_so(cluster: Cluster, here: Traits) -> None:
-    if here.json:
+def test_hooks_are_told_what_the_user_calls_extra(
+    jobs: Jobs, has: Callable[[str], bool], told: Callable[[int], dict[str, str]]
+) -> None:
+    extra = ("--extra=words",) if has("job_extra") else ()  # an option that 22.05 does not know
+    job = submit(jobs, *SHARED, *extra, "--wrap", "true")
+    assert told(job).get("SLURM_JOB_EXTRA") == ("words" if extra else None)
+
+
+def test_scontrol_speaks_json_where_the_table_says_so(cluster: Cluster, has: Callable[[str], bool]) -> None:
+    if has("json"):
         assert '"nodes"' in cluster.slurm("scontrol", "show", "node", "--json")
     else:
         with pytest.raises(CommandError):
             cluster.slurm("scontrol", "show", "node", "--json")
 
 
-def test_a_requeued_job_gets_a_prolog_after_the_delay_that_the_table_names(
-    jobs: Jobs, cluster: Cluster, version: tuple[int, int, int]
+def setting(cluster: Cluster, name: str) -> str | None:
+    """Return a setting of the running Slurm; None if it knows no such setting."""
+    lines = cluster.slurm("scontrol", "show", "config").splitlines()
+    return next((line.partition("=")[2].strip() for line in lines if line.split()[:1] == [name]), None)
+
+
+def test_slurm_holds_a_job_after_so_many_requeues_where_the_table_says_so(
+    cluster: Cluster, has: Callable[[str], bool]
 ) -> None:
-    settings = cluster.slurm("scontrol", "show", "config")
-    auth_info = next(line for line in settings.splitlines() if line.startswith("AuthInfo"))
-    delay_s = requeue_delay_s(version, auth_info)
+    assert setting(cluster, "MaxBatchRequeue") == ("5" if has("most_requeues") else None)
+
+
+def test_the_delay_of_a_requeue_can_be_set_where_the_table_says_so(
+    jobs: Jobs, cluster: Cluster, has: Callable[[str], bool], rewrite: Rewrite
+) -> None:
+    wanted_s, tolerance_s = 60, 10
+    rewrite(
+        "slurm.conf",
+        lambda text: text.replace("SchedulerParameters=", f"SchedulerParameters=requeue_delay={wanted_s},"),
+    )
+    cluster.slurm("scontrol", "reconfigure")
+    job = submit(jobs, "--partition=plain", "--wrap", "sleep 60")
+    jobs.wait(job, "RUNNING")
+    cluster.slurm("scontrol", "requeue", str(job))
+    start = jobs.wait(job, "PENDING")["StartTime"]
+    delay_s = datetime.fromisoformat(start).timestamp() - cluster.clock.now_s()
+    assert (abs(delay_s - wanted_s) < tolerance_s) == has("requeue_delay"), start
+
+
+def test_a_requeued_job_gets_a_prolog_after_the_delay_that_the_table_names(
+    jobs: Jobs, cluster: Cluster, version: Version
+) -> None:
+    """No sooner would it surely get one, and within a second it would fail with "credential revoked"."""
+    delay_s = requeue_delay_s(version, setting(cluster, "AuthInfo") or "")
+    assert delay_s >= AFTER_REVOCATION_S
     job = submit(jobs, *SHARED, "--wrap", "echo kind=$RAD_KIND; sleep 60")
     cluster.wait("it runs", lambda: "kind=shared" in jobs.output(job), 30)
     cluster.slurm("scontrol", "requeue", str(job))
@@ -116,3 +194,19 @@ def test_a_requeued_job_gets_a_prolog_after_the_delay_that_the_table_names(
     jobs.wait(job, "RUNNING", timeout_s=60)
     cluster.wait("it runs again", lambda: jobs.output(job).count("kind=") == 1, 30)
     assert "kind=shared" in jobs.output(job)
+
+
+def test_a_gpu_of_ones_own_is_asked_for_in_the_form_that_holds_here(
+    jobs: Jobs, cluster: Cluster, version: Version
+) -> None:
+    """`exclusive_form = "auto"`: as submitted, and again after a recovery, when the rerun is alone on a GPU."""
+    whole = shards_of(NodeSpec(name="n0").gpu_mib[0])
+    form = whole_gpu_request(PartitionConfig(shards_per_gpu=whole), version)
+    job = submit(jobs, "--hold", "--gpus=1", "--comment=rad:policy=exclusive", "--wrap", "true")
+    fields = jobs.fields(job)
+    asked = fields.get("TresPerNode") or fields.get("TresPerJob", "")
+    assert asked.replace("gres/", "gres:") in (f"gres:{form}", f"gres:{form.removesuffix(':1')}"), asked
+    grows = "python3 fake_train.py --memory 3.8G,30G --seconds 3"
+    job = submit(jobs, *SHARED, "--open-mode=append", "--wrap", grows)
+    again = jobs.wait(job, "COMPLETED", timeout_s=60)
+    assert (again["Restarts"], again["TresPerNode"].replace("gres/", "gres:")) == ("1", f"gres:{form}")

@@ -63,6 +63,23 @@ SEAMS: dict[str, tuple[str, ...]] = {
     ),
     "sklearn": ("gpumemnet.estimators", "gpumemnet.train", "gpumemnet.evaluate"),
 }
+SLURM_PROGRAMS = {
+    *(
+        "sacct",
+        "sacctmgr",
+        "salloc",
+        "sbatch",
+        "scancel",
+        "scontrol",
+        "sdiag",
+        "sinfo",
+        "sprio",
+        "squeue",
+        "srun",
+    ),
+    *("sshare", "sstat", "strigger", "slurmctld", "slurmd", "slurmdbd", "slurmrestd"),
+}
+NAMES_NO_PROGRAM = {"slurm_plugin.stamp": {"sbatch"}}  # tells which command the user typed
 STANDARD_LIBRARY_ONLY = ("slurm_plugin.core", "prolog", "epilog")
 
 
@@ -108,6 +125,19 @@ def test_one_place_meets_each_foreign_thing(path: Path) -> None:
     for foreign, places in SEAMS.items():
         if any(within(name, (foreign,)) for name in imports_of(path)):
             assert within(module, places), f"{module} imports {foreign}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_one_package_alone_calls_slurm(path: Path) -> None:
+    module = module_name(path)
+    strings = {
+        node.value
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    named = {text for text in strings if text.rpartition("/")[2] in SLURM_PROGRAMS}
+    if not within(module, ("slurm_plugin.slurm",)):
+        assert named <= NAMES_NO_PROGRAM.get(module, set())
 
 
 @pytest.mark.parametrize(

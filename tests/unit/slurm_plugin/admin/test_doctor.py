@@ -69,6 +69,7 @@ GOOD = Facts(
     hooks={"prolog": "python -I -m prolog", "taskprolog": "-m prolog.task_prolog", "epilog": "-m epilog"},
     lua={"job_submit": 'require("rad")', "cli_filter": 'require("rad_cli")'},
     lua_sockets=("5.1",),
+    plugins=frozenset({"job_submit_lua", "cli_filter_lua"}),
     key_error="",
     radd="ok",
     radd_here=True,
@@ -86,6 +87,11 @@ def troubles(facts: Facts) -> list[Finding]:
 
 def test_a_right_site_has_no_findings():
     assert troubles(GOOD) == []
+
+
+@pytest.mark.parametrize("word", ["lua", "all_partitions, job_submit/lua"])
+def test_plugins_may_be_named_in_either_way(word: str):
+    assert troubles(dataclasses.replace(GOOD, **slurm(jobsubmitplugins=word))) == []
 
 
 def slurm(**changes: str) -> dict[str, Any]:
@@ -117,13 +123,19 @@ def gres(*lines: dict[str, str]) -> dict[str, Any]:
         ({"version": (22, 5, 8)}, "fail", "does not know LL_SHARED_GRES", "remove"),
         (slurm(jobsubmitplugins=""), "fail", "JobSubmitPlugins", "JobSubmitPlugins=lua"),
         (slurm(clifilterplugins=""), "warn", "CliFilterPlugins", "CliFilterPlugins=lua"),
+        (
+            {"plugins": frozenset({"cli_filter_lua"})},
+            "fail",
+            "no job_submit_lua.so",
+            "slurm-wlm-basic-plugins",
+        ),
         (slurm(jobrequeue="0"), "warn", "JobRequeue=0", "JobRequeue=1"),
         (slurm(prologflags=""), "warn", "before its Prolog", "PrologFlags=Alloc"),
         (slurm(prolog=""), "fail", "names none", "Prolog=/etc/rad/prolog.sh"),
         ({"hooks": {**GOOD.hooks, "epilog": "exit 0"}}, "fail", "does not start", "-m epilog"),
         ({"hooks": {**GOOD.hooks, "prolog": None}}, "unseen", "cannot be read here", ""),
         (
-            {"lua": {**GOOD.lua, "job_submit": "return slurm.SUCCESS"}},
+            {"lua": {**GOOD.lua, "job_submit": "-- gradual limits\nreturn slurm.SUCCESS"}},
             "fail",
             "does not call RAD",
             "marked lines",

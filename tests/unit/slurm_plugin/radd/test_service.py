@@ -21,6 +21,7 @@ default_partition = "gpu"
 [paths]
 key = "{folder}/key"
 state = "{folder}/state"
+slurm_conf = "{folder}/slurm.conf"
 [partition.gpu]
 collocate = true
 gpu_memory_mib = 40000
@@ -51,7 +52,12 @@ class Heard(Recoverer):
         self.notes.append((job_id, note))
 
 
+SLURM_CONF = "GresTypes=gpu,shard\nJobSubmitPlugins=lua\n"
+
+
 def write(folder: Path, text: str = TOML) -> Path:
+    if not (folder / "slurm.conf").exists():
+        (folder / "slurm.conf").write_text(SLURM_CONF)
     (folder / "rad.toml").write_text(text.format(folder=folder))
     (folder / "key").write_bytes(KEY)
     (folder / "key").chmod(0o600)
@@ -75,6 +81,42 @@ def test_the_form_of_a_whole_gpu_follows_the_version(
     made, _ = service(tmp_path, version)
     assert made.handle(SUBMIT, True)["set"].get("gres") == gres
     made.stop()
+
+
+@pytest.mark.parametrize(
+    ("version", "slurm_conf", "words"),
+    [
+        ((21, 8, 8), SLURM_CONF, "older than 22.05"),
+        ((24, 11, 5), SLURM_CONF.replace(",shard", ""), "GresTypes has no shard"),
+    ],
+)
+def test_where_slurm_has_no_shards_every_job_is_left_as_it_is_and_the_log_says_why(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    version: tuple[int, int, int],
+    slurm_conf: str,
+    words: str,
+) -> None:
+    (tmp_path / "slurm.conf").write_text(slurm_conf)
+    made, _ = service(tmp_path, version)
+    reply = made.handle({**SUBMIT, "comment": "rad:memory=4G"}, True)
+    made.stop()
+    assert (reply["set"], reply["env"], reply["say"], reply["refuse"]) == ({}, {}, [], None)
+    assert [words in record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
+        True
+    ]
+
+
+def test_a_slurm_newer_than_the_table_is_told_and_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made, _ = service(tmp_path, (27, 5, 1))
+    reply = made.handle({**SUBMIT, "comment": "rad:memory=4G"}, True)
+    made.stop()
+    assert reply["set"]["gres"] == "shard:4"
+    assert [r.getMessage() for r in caplog.records if r.levelname == "ERROR"] == [
+        "Slurm 27.05 is newer than 26.05, the newest that was tried, and is treated as that"
+    ]
 
 
 def test_others_may_ask_how_it_is_and_nothing_else(tmp_path: Path) -> None:

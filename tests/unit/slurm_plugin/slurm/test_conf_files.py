@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.slurm.conf_files import devices_confined, find_slurm_conf
+from slurm_plugin.slurm.conf_files import devices_confined, find_slurm_conf, has_slurmdbd, settings_of
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,21 @@ def test_the_configured_file_comes_first(tmp_path: Path) -> None:
     env = {"SLURM_CONF": str(tmp_path / "b.conf")}
     assert find_slurm_conf(str(tmp_path / "a.conf"), env) == tmp_path / "a.conf"
     assert find_slurm_conf("", env) == tmp_path / "b.conf"
+
+
+def test_settings_come_from_included_files_too(tmp_path: Path) -> None:
+    (tmp_path / "rad.conf").write_text(
+        "GresTypes=gpu,shard # both\nAccountingStorageType=accounting_storage/slurmdbd\n"
+    )
+    (tmp_path / "slurm.conf").write_text(
+        "GresTypes=gpu\nJobSubmitPlugins = \\\n lua\nInclude rad.conf\nInclude none\n"
+    )
+    settings = settings_of(tmp_path / "slurm.conf")
+    assert settings["grestypes"] == "gpu,shard"
+    assert settings["jobsubmitplugins"] == "lua"
+    assert has_slurmdbd(tmp_path / "slurm.conf")
+
+
+def test_a_file_that_includes_itself_is_read_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("GresTypes=gpu,shard\nInclude slurm.conf\n")
+    assert settings_of(tmp_path / "slurm.conf") == {"grestypes": "gpu,shard"}

@@ -5,8 +5,6 @@ import pytest
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.slurm.versions import known, traits, whole_gpu_request
 
-PARTITION = PartitionConfig(collocate=True, shards_per_gpu=40)
-
 
 @pytest.mark.parametrize(
     ("version", "form", "request_"),
@@ -32,9 +30,6 @@ def test_rows_of_the_table() -> None:
     assert (old.gres_prefix, middle.gres_prefix, new.gres_prefix) == ("gres:", "gres/", "gres/")
     assert [t.keeps_gpu_and_shard_apart for t in (old, middle, new)] == [False, True, True]
     assert [t.spreads_shards for t in (old, middle, new)] == [False, True, True]
-    assert [t.lua_error_refuses for t in (old, middle, new)] == [False, False, True]
-    assert [t.hooks_see_default_output for t in (old, middle, new)] == [False, False, True]
-    assert [t.requeue_delay for t in (old, middle, new)] == [False, False, True]
 
 
 def test_versions_outside_the_table_are_told() -> None:

@@ -1,0 +1,88 @@
+"""Peaks from nodes that share no folder with radd: Epilogs write them into Slurm's accounts, and radd looks there.
+
+It needs slurmdbd, and `AccountingStoreFlags=job_comment`, because a job's comment says which model ran.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from slurm_plugin.core import wire
+from slurm_plugin.core.config import Config
+from slurm_plugin.core.errors import RadError
+from slurm_plugin.core.note import read_note
+from slurm_plugin.radd.history import Peaks
+from slurm_plugin.slurm.accounting import Accounts, EndedJob
+
+log = logging.getLogger("radd")
+
+EVERY_S = 30.0
+FIRST_S = 3600
+"""How far back to look when radd starts."""
+AGAIN_S = 300
+"""How far back to look each time: an Epilog's note reaches the database some time after the job's end."""
+AT_ONCE = 500
+"""Most jobs whose comments are asked for in one command line."""
+
+
+class AccountsReader:
+    """A thread of its own, because sacct may take seconds."""
+
+    def __init__(self, accounts: Accounts, peaks: Peaks, config: Callable[[], Config]) -> None:
+        self._accounts, self._peaks, self._config = accounts, peaks, config
+        self._seen: set[int] = set()
+        self._last_s = FIRST_S
+        self._stopping = threading.Event()
+        self._complaint = ""
+
+    def start(self) -> None:
+        """Look now and then, in the background."""
+        threading.Thread(target=self._work, name="radd-accounts", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no further."""
+        self._stopping.set()
+
+    def learn(self) -> None:
+        """Look once, and remember the peaks of jobs that were not seen before.
+
+        Raises:
+            RadError: sacct failed, or the cluster's key cannot be read.
+        """
+        config = self._config()
+        if not config.features.history:
+            return
+        ended = {job.job_id: job for job in self._accounts.completed(self._last_s)}
+        told = {
+            job_id: note.peak_bytes
+            for job_id, job in ended.items()
+            if job_id not in self._seen
+            and (note := read_note(job.admin_comment))
+            and note.event == "ended"
+            and note.peak_bytes
+        }
+        key = wire.read_key(Path(config.paths.key))
+        ids = list(told)
+        for first in range(0, len(ids), AT_ONCE):
+            some = ids[first : first + AT_ONCE]
+            for job_id, comment in self._accounts.comments(some).items():
+                self._remember(ended[job_id], comment, told[job_id], key)
+        self._seen = {job_id for job_id in ended if job_id in self._seen or job_id in told}
+        self._last_s = AGAIN_S
+
+    def _remember(self, job: EndedJob, comment: str, peak_bytes: int, key: bytes) -> None:
+        booking = wire.read_stamp(comment, user_id=job.user_id, key=key)
+        if booking is not None and booking.profile_key is not None and not self._peaks.knows(job.job_id):
+            self._peaks.record(job.user_id, booking.profile_key, peak_bytes, job_id=job.job_id)
+
+    def _work(self) -> None:
+        while not self._stopping.wait(EVERY_S):
+            try:
+                self.learn()
+            except RadError as exc:
+                if str(exc) != self._complaint:
+                    log.warning("accounts not read: %s", exc)
+                self._complaint = str(exc)

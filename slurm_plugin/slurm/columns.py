@@ -1,0 +1,39 @@
+"""Slurm's tables in columns of fixed width, which no user can forge.
+
+A name or a comment may hold line ends and any separator, so that a line of its own proves nothing; a width does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slurm_plugin.core.errors import SlurmError
+
+Columns = Sequence[tuple[str, int]]
+"""Names, and widths in bytes."""
+
+
+def cut(text: str, columns: Columns, *, gap: int = 0) -> list[dict[str, str]]:
+    """Return the records of a table.
+
+    Args:
+        text: What Slurm printed.
+        columns: As they were asked for.
+        gap: Blanks after each column.
+
+    Raises:
+        SlurmError: The text is not what these columns give.
+    """
+    content = text.encode()
+    width = sum(size + gap for _, size in columns)
+    rows = []
+    while content.strip():
+        if len(content) < width:
+            raise SlurmError(f"a record of {len(content)} bytes where {width} were asked for")
+        row, at = {}, 0
+        for name, size in columns:
+            row[name] = content[at : at + size].decode(errors="replace").rstrip()
+            at += size + gap
+        rows.append(row)
+        content = content[width:].removeprefix(b"\n")
+    return rows

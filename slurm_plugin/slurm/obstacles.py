@@ -1,0 +1,53 @@
+"""What keeps a whole cluster from sharing GPUs: one line for each, as radd logs it.
+
+`rad doctor` says the same, with the fix; what is meant here is that no job is harmed until somebody reads that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from slurm_plugin.slurm.versions import NEWEST, OLDEST, Version, known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """One of them.
+
+    Attributes:
+        text: A line for the log.
+        leave_jobs: Whether every job must be left as it was submitted: what we would ask for, Slurm would refuse.
+    """
+
+    text: str
+    leave_jobs: bool
+
+
+def obstacles(version: Version, settings: Mapping[str, str]) -> tuple[Obstacle, ...]:
+    """Return what is in the way.
+
+    Args:
+        version: The running version.
+        settings: slurm.conf, names in lower case; empty where it cannot be read, which is no obstacle.
+    """
+    found = []
+    shown, oldest, newest = (f"{one[0]}.{one[1]:02d}" for one in (version, OLDEST, NEWEST))
+    if version < OLDEST:
+        text = f"Slurm {shown} is older than {oldest}, the first with shards: every job is left as it is"
+        found.append(Obstacle(text=text, leave_jobs=True))
+    elif not known(version):
+        text = f"Slurm {shown} is newer than {newest}, the newest that was tried, and is treated as that"
+        found.append(Obstacle(text=text, leave_jobs=False))
+    if settings and "shard" not in _words(settings, "grestypes"):
+        text = "slurm.conf: GresTypes has no shard: every job is left as it is"
+        found.append(Obstacle(text=text, leave_jobs=True))
+    if settings and "lua" not in _words(settings, "jobsubmitplugins"):
+        text = "slurm.conf: JobSubmitPlugins has no lua: no submission is heard here"
+        found.append(Obstacle(text=text, leave_jobs=False))
+    return tuple(found)
+
+
+def _words(settings: Mapping[str, str], name: str) -> list[str]:
+    words = settings.get(name, "").lower().split(",")
+    return [word.strip().removeprefix("job_submit/") for word in words]

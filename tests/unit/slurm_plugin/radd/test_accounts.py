@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.core import wire
+from slurm_plugin.core.config import Config, Features, Paths
+from slurm_plugin.core.note import Event, Note, format_note
+from slurm_plugin.core.records import Booking
+from slurm_plugin.core.units import GIB
+from slurm_plugin.radd.accounts import AGAIN_S, FIRST_S, AccountsReader
+from slurm_plugin.radd.history import Peaks
+from slurm_plugin.slurm.accounting import Accounts, EndedJob
+
+KEY = bytes(32)
+PROFILE = "ab12cd34"
+
+
+class FakeAccounts(Accounts):
+    """A database of jobs."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.jobs: dict[int, tuple[EndedJob, str]] = {}
+        self.asked: list[int] = []
+        self.comments_asked: list[tuple[int, ...]] = []
+
+    def ended(
+        self,
+        job_id: int,
+        *,
+        user_id: int = 1000,
+        event: Event = "ended",
+        peak_bytes: int = 10 * GIB,
+        comment: str = "",
+    ) -> None:
+        text = format_note(Note(event=event, peak_bytes=peak_bytes))
+        self.jobs[job_id] = (
+            EndedJob(job_id=job_id, user_id=user_id, admin_comment=text),
+            comment or stamped(),
+        )
+
+    def completed(self, last_s: int) -> tuple[EndedJob, ...]:
+        self.asked.append(last_s)
+        return tuple(job for job, _ in self.jobs.values())
+
+    def comments(self, job_ids: Iterable[int]) -> dict[int, str]:
+        ids = tuple(job_ids)
+        self.comments_asked.append(ids)
+        return {job_id: self.jobs[job_id][1] for job_id in ids}
+
+
+def stamped(user_id: int = 1000) -> str:
+    booking = Booking(kind="shared", gpus=1, memory_bytes=12 * GIB, profile_key=PROFILE)
+    return wire.with_stamp("my words", wire.stamp(booking, user_id=user_id, key=KEY))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    (tmp_path / "key").write_bytes(KEY)
+    (tmp_path / "key").chmod(0o600)
+    return Config(paths=Paths(key=str(tmp_path / "key")))
+
+
+@pytest.fixture
+def peaks(tmp_path: Path) -> Peaks:
+    return Peaks(tmp_path / "peaks.jsonl", "")
+
+
+def peak_bytes(peaks: Peaks, user_id: int = 1000) -> int | None:
+    peaks.refresh()
+    known = peaks.estimate(user_id, PROFILE)
+    return None if known is None else known.estimate_bytes
+
+
+def test_a_peak_in_the_accounts_is_learned_once(config: Config, peaks: Peaks, tmp_path: Path) -> None:
+    accounts = FakeAccounts()
+    reader = AccountsReader(accounts, peaks, lambda: config)
+    accounts.ended(7)
+    reader.learn()
+    reader.learn()
+    assert peak_bytes(peaks) == 10 * GIB
+    assert accounts.asked == [FIRST_S, AGAIN_S]
+    assert accounts.comments_asked == [(7,)]
+    AccountsReader(accounts, peaks, lambda: config).learn()  # radd starts anew
+    assert len((tmp_path / "peaks.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_job_whose_epilog_has_not_written_yet_is_looked_at_again(config: Config, peaks: Peaks) -> None:
+    accounts = FakeAccounts()
+    reader = AccountsReader(accounts, peaks, lambda: config)
+    accounts.ended(7, event="booked")
+    reader.learn()
+    assert peak_bytes(peaks) is None
+    accounts.ended(7)
+    reader.learn()
+    assert peak_bytes(peaks) == 10 * GIB
+
+
+def test_what_a_shared_folder_told_already_is_not_counted_twice(
+    config: Config, peaks: Peaks, tmp_path: Path
+) -> None:
+    line = f'{{"job": 7, "user": 1000, "profile": "{PROFILE}", "peak_bytes": {9 * GIB}}}\n'
+    (tmp_path / "peaks.jsonl").write_text(line)
+    peaks.refresh()
+    accounts = FakeAccounts()
+    accounts.ended(7)
+    AccountsReader(accounts, peaks, lambda: config).learn()
+    assert peak_bytes(peaks) == 9 * GIB
+
+
+@pytest.mark.parametrize(
+    "comment",
+    ["none of ours", stamped(user_id=1001), stamped().replace("shared", "whole")],
+    ids=["no booking", "a booking copied from somebody else", "a booking that was changed"],
+)
+def test_only_a_booking_of_ours_tells_the_model(config: Config, peaks: Peaks, comment: str) -> None:
+    accounts = FakeAccounts()
+    accounts.ended(7, comment=comment)
+    AccountsReader(accounts, peaks, lambda: config).learn()
+    assert peak_bytes(peaks) is None and peak_bytes(peaks, 1001) is None
+
+
+def test_a_run_that_failed_tells_no_need(config: Config, peaks: Peaks) -> None:
+    accounts = FakeAccounts()
+    accounts.ended(7, event="failed")
+    AccountsReader(accounts, peaks, lambda: config).learn()
+    assert accounts.comments_asked == []
+
+
+def test_without_history_nobody_is_asked(config: Config, peaks: Peaks) -> None:
+    accounts = FakeAccounts()
+    silent = dataclasses.replace(config, features=Features(history=False))
+    AccountsReader(accounts, peaks, lambda: silent).learn()
+    assert accounts.asked == []

@@ -1,0 +1,38 @@
+"""Clusters on which no GPU can be shared: each is told in one line, and what Slurm would refuse is not asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from slurm_plugin.slurm.obstacles import obstacles
+from slurm_plugin.slurm.versions import Version
+
+RIGHT = {"grestypes": "gpu,shard", "jobsubmitplugins": "lua"}
+
+
+@pytest.mark.parametrize("version", [(22, 5, 0), (22, 5, 8), (24, 11, 5), (26, 5, 5)])
+@pytest.mark.parametrize(
+    "settings",
+    [RIGHT, {}, {"grestypes": "Shard, gpu", "jobsubmitplugins": "all_partitions,job_submit/lua"}],
+    ids=["right", "slurm.conf not to be read", "spelled otherwise"],
+)
+def test_nothing_is_in_the_way_of_a_right_cluster(version: Version, settings: dict[str, str]) -> None:
+    assert obstacles(version, settings) == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "words", "leave_jobs"),
+    [
+        ((21, 8, 8), RIGHT, "21.08 is older than 22.05", True),
+        ((26, 11, 0), RIGHT, "26.11 is newer than 26.05", False),
+        ((24, 11, 5), {**RIGHT, "grestypes": "gpu"}, "GresTypes has no shard", True),
+        ((24, 11, 5), {"jobsubmitplugins": "lua"}, "GresTypes has no shard", True),
+        ((24, 11, 5), {**RIGHT, "jobsubmitplugins": "all_partitions"}, "JobSubmitPlugins has no lua", False),
+    ],
+)
+def test_each_obstacle_is_one_line(
+    version: Version, settings: dict[str, str], words: str, leave_jobs: bool
+) -> None:
+    (found,) = obstacles(version, settings)
+    assert words in found.text and "\n" not in found.text
+    assert found.leave_jobs == leave_jobs
