@@ -7,8 +7,6 @@ import os
 from functools import partial
 from pathlib import Path
 
-from epilog.output_files import expected_outputs
-from epilog.tails import Identity, read_tails
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.job_folder import JobFolder
@@ -16,7 +14,6 @@ from slurm_plugin.core.note import Event, Note, format_note
 from slurm_plugin.core.records import Booking, Outcome, Reservation
 from slurm_plugin.core.recovery import SHIPPED_PATTERNS, Ending, classify, load_patterns
 from slurm_plugin.monitor.window import JobUsage
-from slurm_plugin.slurm.accounting import write_admin_comment
 from slurm_plugin.slurm.hook_env import HookJob
 
 
@@ -37,6 +34,9 @@ def outcome_of(
     )
     if not job.exit_status and not job.derived_exit:
         return classify(ending, (), ())
+    from epilog.output_files import expected_outputs  # an ordinary job ends without a look at its output
+    from epilog.tails import Identity, read_tails
+
     tails = read_tails(
         JobFolder(Path(config.paths.run), job.job_id).names,
         partial(expected_outputs, job),
@@ -100,6 +100,8 @@ def tell_peak(
     """
     if outcome.peak_bytes is None:
         return
+    from slurm_plugin.slurm.accounting import write_admin_comment
+
     event: Event = "ended" if outcome.kind == "ok" else "failed"
     times = booking.recoveries
     note = Note(

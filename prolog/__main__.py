@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prolog.demand import wanted_by
 from prolog.environment import environment_of
 from prolog.place import Node, place
-from prolog.put_back import may_put_back, put_back
 from slurm_plugin.core.clock import Deadline, SystemClock
 from slurm_plugin.core.config import Config, PartitionConfig, load_config
 from slurm_plugin.core.errors import LedgerError, RadError
@@ -24,8 +24,12 @@ from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.time_budget import HOOK_BUDGET_S, TimeIsUpError, time_budget
 from slurm_plugin.slurm.conf_files import devices_confined, find_slurm_conf
-from slurm_plugin.slurm.control import SlurmControl
 from slurm_plugin.slurm.hook_env import HookJob
+
+if (
+    TYPE_CHECKING
+):  # an ordinary job starts without Slurm's answers: what asks for them is loaded when it is needed
+    from slurm_plugin.slurm.control import SlurmControl
 
 SLURM_ANSWER_S = 2.0
 """Of the hook's five seconds, for one question to a controller that should answer in milliseconds."""
@@ -56,6 +60,8 @@ def _run(job: HookJob, config: Config) -> None:
             _start(node, job, settings, log)
     except (LedgerError, TimeIsUpError) as exc:
         _give_up(node, job, log, exc)
+        from prolog.put_back import may_put_back, put_back
+
         if config.mode == "enforce" and may_put_back(job):
             log.write(put_back(node, job, f"its GPU could not be reserved ({exc})", refuse=False))
     except Exception as exc:  # noqa: BLE001 - a bug of ours must not keep the job from running
@@ -75,6 +81,8 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
     if node.config.mode == "observe":
         log.write(f"would place {choice}")
     elif placed.reservation is None:
+        from prolog.put_back import put_back
+
         log.write(put_back(node, job, placed.placement.reason, refuse=True))
     else:
         variables = environment_of(node, job, placed, settings, log)
@@ -98,7 +106,7 @@ def _node(config: Config) -> Node:
     slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
 
     def slurm() -> SlurmControl:
-        from slurm_plugin.slurm.commands import SlurmCommands  # an ordinary job is placed without it
+        from slurm_plugin.slurm.commands import SlurmCommands
 
         return SlurmCommands(slurm_conf=str(slurm_conf or ""), timeout_s=SLURM_ANSWER_S)
 

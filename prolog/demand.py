@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.errors import ConfigError, SlurmError
 from slurm_plugin.core.gres import count_of, is_mig, parse_gres
 from slurm_plugin.core.records import Booking, Demand
 from slurm_plugin.core.wire import read_key, read_stamp
-from slurm_plugin.slurm.control import SlurmControl
 from slurm_plugin.slurm.hook_env import HookJob
+
+if TYPE_CHECKING:
+    from slurm_plugin.slurm.control import SlurmControl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

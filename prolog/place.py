@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prolog.readings import read_gpus
 from slurm_plugin.core.clock import Clock, Deadline
@@ -19,9 +20,11 @@ from slurm_plugin.core.process import PROC
 from slurm_plugin.core.records import Demand, Placement, Reservation
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.monitor.attribution import JobFinder
-from slurm_plugin.slurm.control import SlurmControl
 from slurm_plugin.slurm.hook_env import HookJob
 from slurm_plugin.slurm.processes import TaskTrace, living_jobs, placed_tasks
+
+if TYPE_CHECKING:
+    from slurm_plugin.slurm.control import SlurmControl
 
 YOUNG_S = 60.0
 """A job this young may not have a slurmstepd yet: other prologs, container images and node boots take their time."""
