@@ -31,7 +31,11 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 DATA = ("heldout_h200.jsonl.xz", "train_h200_texts.jsonl.xz")
 OTHERS = [
     TrainingSetup(
-        batch_size=batch, seq_len=seq_len, optimizer=optimizer, precision=precision, gradient_checkpointing=again
+        batch_size=batch,
+        seq_len=seq_len,
+        optimizer=optimizer,
+        precision=precision,
+        gradient_checkpointing=again,
     )
     for batch, seq_len, optimizer, precision, again in itertools.product(
         (5, 64), (None, 128), OPTIMIZERS, PRECISIONS, (False, True)

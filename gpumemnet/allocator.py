@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpumemnet.units import MIB
 
@@ -26,65 +26,54 @@ LARGE_DIRECT_BYTES = 10 * MIB
 """kMinLargeAlloc: from here on a block gets a segment of its own size."""
 LARGE_ROUND_BYTES = 2 * MIB
 """kRoundLarge: a segment of a block's own size is rounded up to a multiple of it."""
-_LARGE_POOL_ADDRESS = 1 << 62
-"""Made-up addresses: the two pools never meet."""
+_UNIT_BITS = MIN_BLOCK_BYTES.bit_length() - 1
+"""Inside, sizes and addresses count units of 512 bytes: Python is faster with small numbers."""
+_ADDRESS_BITS = 40
+_ADDRESS_MASK = (1 << _ADDRESS_BITS) - 1
+_LARGE_POOL_ADDRESS = 1 << (_ADDRESS_BITS - 1)
+"""Addresses are made up: the two pools never meet, and the first end of memory is 256 TiB away."""
+
+Block = int
+"""A piece of a segment, in one number: its size and, in the low bits, its address. Of two blocks the smaller, or among
+equals the one of the lower address, is the smaller number: a sorted list of them is searched for the best fit."""
 
 
-class Block:
-    """A piece of a segment; its neighbours in the segment are linked."""
-
-    __slots__ = ("address", "free", "next", "pool", "prev", "size")
-
-    def __init__(self, address: int, size: int, prev: Block | None, pool: _Pool) -> None:
-        self.address = address
-        self.size = size
-        self.prev = prev
-        self.next: Block | None = None
-        self.pool = pool
-        self.free = False
+def size_of(block: Block) -> int:
+    """Return a block's size in bytes."""
+    return block >> _ADDRESS_BITS << _UNIT_BITS
 
 
+def address_of(block: Block) -> int:
+    """Return a block's made-up address in bytes."""
+    return (block & _ADDRESS_MASK) << _UNIT_BITS
+
+
+def _units(n_bytes: int) -> int:
+    return -(-n_bytes // MIN_BLOCK_BYTES)
+
+
+@dataclass(slots=True, kw_only=True)
 class _Pool:
-    """The free blocks of one pool, smallest first, and the pool's rules."""
+    """The free blocks of one pool, smallest first, and the pool's rules.
 
-    __slots__ = ("blocks", "end_address", "least_remainder", "segment_bytes", "tail")
+    Attributes:
+        segment: Units of the least segment asked of the driver.
+        least_remainder: A block is split if at least this many units are left of it.
+        end: Address where the next segment begins; an expandable one ends there.
+        free: The free blocks, in order.
+    """
 
-    def __init__(self, *, least_remainder: int, segment_bytes: int, start_address: int = 0) -> None:
-        self.blocks: list[tuple[int, int, Block]] = []
-        self.least_remainder = least_remainder
-        self.segment_bytes = segment_bytes
-        self.end_address = start_address
-        # The last block of an expandable segment; None as long as there is none, and always for plain segments.
-        self.tail: Block | None = None
-
-    def add(self, block: Block) -> None:
-        block.free = True
-        insort(self.blocks, (block.size, block.address, block))
-
-    def remove(self, block: Block) -> None:
-        del self.blocks[bisect_left(self.blocks, (block.size, block.address))]
-        block.free = False
-
-    def take_best_fit(self, size: int) -> Block | None:
-        """Take out the smallest free block of at least `size` bytes; among equals, that of the lowest address."""
-        index = bisect_left(self.blocks, (size,))
-        if index == len(self.blocks):
-            return None
-        # The tail can grow without end, so PyTorch counts it as larger than any other block that fits.
-        if self.blocks[index][2] is self.tail and index + 1 < len(self.blocks):
-            index += 1
-        block = self.blocks.pop(index)[2]
-        block.free = False
-        return block
+    segment: int
+    least_remainder: int
+    end: int
+    free: list[Block] = field(default_factory=list)
 
 
 class CachingAllocator:
     """The allocator's state after the calls made so far.
 
     Attributes:
-        allocated_bytes: In blocks that are in use, as `torch.cuda.memory_allocated()` counts them.
         reserved_bytes: In segments asked of the driver, as `torch.cuda.memory_reserved()`.
-        allocated_peak_bytes: The highest `allocated_bytes` so far.
         reserved_peak_bytes: The highest `reserved_bytes` so far.
     """
 
@@ -95,117 +84,137 @@ class CachingAllocator:
             expandable_segments: One growing segment per pool, as `expandable_segments:True` makes it.
         """
         self.expandable_segments = expandable_segments
-        self.allocated_bytes = self.reserved_bytes = 0
-        self.allocated_peak_bytes = self.reserved_peak_bytes = 0
+        self.reserved_bytes = self.reserved_peak_bytes = 0
+        self._allocated = self._allocated_peak = 0
         # should_split: an expandable segment keeps any remainder, a plain large one only those above 1 MiB.
-        large_remainder = MIN_BLOCK_BYTES if expandable_segments else SMALL_BYTES + 1
-        self._small = _Pool(least_remainder=MIN_BLOCK_BYTES, segment_bytes=SMALL_SEGMENT_BYTES)
+        large_remainder = 1 if expandable_segments else _units(SMALL_BYTES) + 1
+        self._small = _Pool(segment=_units(SMALL_SEGMENT_BYTES), least_remainder=1, end=0)
         self._large = _Pool(
-            least_remainder=large_remainder,
-            segment_bytes=LARGE_SEGMENT_BYTES,
-            start_address=_LARGE_POOL_ADDRESS,
+            segment=_units(LARGE_SEGMENT_BYTES), least_remainder=large_remainder, end=_LARGE_POOL_ADDRESS
         )
+        # The free block that begins, or ends, at an address: what a freed neighbour merges with.
+        self._beginning: dict[int, Block] = {}
+        self._ending: dict[int, Block] = {}
+        self._segments: set[Block] = set()  # plain ones
+
+    @property
+    def allocated_bytes(self) -> int:
+        """In blocks that are in use, as `torch.cuda.memory_allocated()` counts them."""
+        return self._allocated << _UNIT_BITS
+
+    @property
+    def allocated_peak_bytes(self) -> int:
+        """The highest `allocated_bytes` so far."""
+        return self._allocated_peak << _UNIT_BITS
 
     def malloc(self, n_bytes: int) -> Block | None:
         """Allocate `n_bytes`; None for a request of zero bytes, which takes no memory."""
         if n_bytes <= 0:
             return None
-        size = round_size(n_bytes)
-        pool = self._small if size <= SMALL_BYTES else self._large
-        block = pool.take_best_fit(size)
-        if block is None:
-            block = self._grow(pool, size) if self.expandable_segments else self._new_segment(pool, size)
-        if block.size - size >= pool.least_remainder:
-            _split(pool, block, size)
-        self.allocated_bytes += block.size
-        if self.allocated_bytes > self.allocated_peak_bytes:
-            self.allocated_peak_bytes = self.allocated_bytes
+        size = -(-n_bytes // MIN_BLOCK_BYTES)
+        pool = self._small if n_bytes <= SMALL_BYTES else self._large
+        free = pool.free
+        at = bisect_left(free, size << _ADDRESS_BITS)
+        if at == len(free):
+            self._grow(pool, size)
+            at = -1
+        elif self.expandable_segments:
+            at = _spare_tail(pool, at)
+        block = free.pop(at)
+        address = block & _ADDRESS_MASK
+        left = (block >> _ADDRESS_BITS) - size
+        del self._beginning[address]
+        if left >= pool.least_remainder:
+            block = size << _ADDRESS_BITS | address
+            address += size
+            rest = left << _ADDRESS_BITS | address
+            self._beginning[address] = self._ending[address + left] = rest
+            insort(free, rest)
+        else:
+            size += left
+            del self._ending[address + size]
+        self._allocated = allocated = self._allocated + size
+        if allocated > self._allocated_peak:
+            self._allocated_peak = allocated
         return block
 
     def free(self, block: Block | None) -> None:
         """Give a block back; it merges with the free neighbours in its segment."""
         if block is None:
             return
-        self.allocated_bytes -= block.size
-        pool = block.pool
-        before, after = block.prev, block.next
-        if before is not None and before.free:
-            pool.remove(before)
-            block.address = before.address
-            block.size += before.size
-            block.prev = before.prev
-            if before.prev is not None:
-                before.prev.next = block
-        if after is not None and after.free:
-            pool.remove(after)
-            block.size += after.size
-            block.next = after.next
-            if after.next is not None:
-                after.next.prev = block
-            if after is pool.tail:
-                pool.tail = block
-        pool.add(block)
+        address, size = block & _ADDRESS_MASK, block >> _ADDRESS_BITS
+        self._allocated -= size
+        free = self._small.free if address < _LARGE_POOL_ADDRESS else self._large.free
+        end = address + size
+        before, after = self._ending.pop(address, None), self._beginning.pop(end, None)
+        if after is not None:
+            del free[bisect_left(free, after)]
+            end += after >> _ADDRESS_BITS
+            block = (end - address) << _ADDRESS_BITS | address
+        if before is not None:
+            del free[bisect_left(free, before)]
+            address = before & _ADDRESS_MASK
+            block = (end - address) << _ADDRESS_BITS | address
+        self._beginning[address] = self._ending[end] = block
+        insort(free, block)
+
+    def borrow(self, n_bytes: int) -> None:
+        """Allocate and free at once, the same as `free(malloc(n_bytes))`.
+
+        What is split merges again: if some free block is large enough, all that may change is the highest sum.
+        """
+        size = -(-n_bytes // MIN_BLOCK_BYTES)
+        pool = self._small if n_bytes <= SMALL_BYTES else self._large
+        at = bisect_left(pool.free, size << _ADDRESS_BITS)
+        if n_bytes <= 0 or at == len(pool.free) or self.expandable_segments:
+            self.free(self.malloc(n_bytes))
+            return
+        whole = pool.free[at] >> _ADDRESS_BITS
+        allocated = self._allocated + (size if whole - size >= pool.least_remainder else whole)
+        if allocated > self._allocated_peak:
+            self._allocated_peak = allocated
 
     def empty_cache(self) -> None:
         """Give every wholly free plain segment back to the driver, as `torch.cuda.empty_cache()` does."""
-        if self.expandable_segments:
-            return
         for pool in (self._small, self._large):
-            kept = [entry for entry in pool.blocks if entry[2].prev is not None or entry[2].next is not None]
-            self.reserved_bytes -= sum(entry[0] for entry in pool.blocks) - sum(entry[0] for entry in kept)
-            pool.blocks = kept
+            for segment in self._segments.intersection(pool.free):
+                pool.free.remove(segment)
+                address, size = segment & _ADDRESS_MASK, segment >> _ADDRESS_BITS
+                del self._beginning[address], self._ending[address + size]
+                self._segments.remove(segment)
+                self.reserved_bytes -= size_of(segment)
 
-    def _new_segment(self, pool: _Pool, size: int) -> Block:
-        segment_bytes = pool.segment_bytes
-        if size >= LARGE_DIRECT_BYTES:
-            segment_bytes = -(-size // LARGE_ROUND_BYTES) * LARGE_ROUND_BYTES
-        block = Block(pool.end_address, segment_bytes, None, pool)
-        pool.end_address += segment_bytes
-        self._reserve(segment_bytes)
-        return block
-
-    def _grow(self, pool: _Pool, size: int) -> Block:
-        tail = pool.tail
-        missing = size - tail.size if tail is not None and tail.free else size
-        mapped = -(-missing // pool.segment_bytes) * pool.segment_bytes
-        if tail is not None and tail.free:
-            pool.remove(tail)
-            tail.size += mapped
-            block = tail
+    def _grow(self, pool: _Pool, size: int) -> None:
+        """Ask the driver for memory, so that the largest free block has at least `size` units."""
+        address = pool.end
+        if self.expandable_segments:
+            tail = self._ending.get(address)
+            missing = size if tail is None else size - (tail >> _ADDRESS_BITS)
+            new = -(-missing // pool.segment) * pool.segment
         else:
-            block = Block(pool.end_address, mapped, tail, pool)
-            if tail is not None:
-                tail.next = block
-            pool.tail = block
-        pool.end_address += mapped
-        self._reserve(mapped)
-        return block
+            new = pool.segment
+            if size >= _units(LARGE_DIRECT_BYTES):
+                rounding = _units(LARGE_ROUND_BYTES)
+                new = -(-size // rounding) * rounding
+            address += 1  # a gap: blocks of two segments never merge
+        self._reserve(new << _UNIT_BITS)
+        pool.end = address + new
+        block = new << _ADDRESS_BITS | address
+        if not self.expandable_segments:
+            self._segments.add(block)
+        self._allocated += new
+        self.free(block)
 
     def _reserve(self, n_bytes: int) -> None:
         self.reserved_bytes += n_bytes
         self.reserved_peak_bytes = max(self.reserved_peak_bytes, self.reserved_bytes)
 
 
-def round_size(n_bytes: int) -> int:
-    """Return the block size that a request of `n_bytes` (above 0) asks for.
-
-    >>> round_size(1), round_size(512), round_size(513)
-    (512, 512, 1024)
-    """
-    return -(-n_bytes // MIN_BLOCK_BYTES) * MIN_BLOCK_BYTES
-
-
-def _split(pool: _Pool, block: Block, size: int) -> None:
-    """Cut `block` down to `size`; what is left of it becomes a free block behind it."""
-    rest = Block(block.address + size, block.size - size, block, pool)
-    rest.next = block.next
-    if block.next is not None:
-        block.next.prev = rest
-    block.next = rest
-    block.size = size
-    if pool.tail is block:
-        pool.tail = rest
-    pool.add(rest)
+def _spare_tail(pool: _Pool, at: int) -> int:
+    """The tail of an expandable segment can grow without end, so it counts as larger than any other that fits."""
+    block = pool.free[at]
+    is_tail = (block & _ADDRESS_MASK) + (block >> _ADDRESS_BITS) == pool.end
+    return at + 1 if is_tail and at + 1 < len(pool.free) else at
 
 
 Event = tuple[int, int | None]

@@ -130,7 +130,7 @@ class _Pass:
             kept = not plan.block_of[index]
             extra = [malloc(sizes[number]) for number in op.extra]
             if op.forward_workspace_bytes:
-                free(malloc(op.forward_workspace_bytes))
+                self.allocator.borrow(op.forward_workspace_bytes)
             if kept:
                 live.update(zip(op.extra, extra, strict=True))
             else:
@@ -153,7 +153,7 @@ class _Pass:
                 if number not in made:
                     made[number] = malloc(sizes[number])
             if op.forward_workspace_bytes:
-                free(malloc(op.forward_workspace_bytes))
+                self.allocator.borrow(op.forward_workspace_bytes)
             for number in (*op.inputs, op.output):
                 last = plan.inner_last_use[block, number] == index
                 if last and number in made and number not in plan.inner_keepers[block]:
@@ -205,28 +205,24 @@ class _Pass:
         self, op: Op, gradients: dict[int, Block | None], weight_gradients: dict[int, Block | None]
     ) -> None:
         """Run the backward of one operation."""
-        malloc, free, sizes, constants = (
-            self.allocator.malloc,
-            self.allocator.free,
-            self.tape.sizes,
-            self.tape.constants,
-        )
+        allocator, sizes = self.allocator, self.tape.sizes
+        constants, detached = self.tape.constants, self.tape.detached
         if op.output not in gradients:
-            gradients[op.output] = malloc(sizes[op.output])
+            gradients[op.output] = allocator.malloc(sizes[op.output])
         for number in op.inputs:
-            if number in constants or number in self.tape.detached:
+            if number in constants or number in detached:
                 continue
-            fresh = malloc(sizes[number])
             if number in gradients:
-                free(fresh)  # accumulated in place into the gradient that is there
+                allocator.borrow(sizes[number])  # accumulated in place into the gradient that is there
             else:
-                gradients[number] = fresh
-            free(malloc(op.data_workspace_bytes))
+                gradients[number] = allocator.malloc(sizes[number])
+            if op.data_workspace_bytes:
+                allocator.borrow(op.data_workspace_bytes)
         for weight in op.weights:
-            fresh = malloc(self.tape.parameters[weight])
             if weight in weight_gradients:
-                free(fresh)
+                allocator.borrow(self.tape.parameters[weight])
             else:
-                weight_gradients[weight] = fresh
-        free(malloc(op.weight_workspace_bytes))
-        free(gradients.pop(op.output))
+                weight_gradients[weight] = allocator.malloc(self.tape.parameters[weight])
+        if op.weight_workspace_bytes:
+            allocator.borrow(op.weight_workspace_bytes)
+        allocator.free(gradients.pop(op.output))

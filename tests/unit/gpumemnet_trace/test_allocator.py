@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpumemnet.allocator import Block, CachingAllocator, replay
+from gpumemnet.allocator import Block, CachingAllocator, address_of, replay, size_of
 from gpumemnet.units import KIB, MIB
 
 # Sizes on both sides of every rule: below a block, small pool, shared large segments, segments of their own.
@@ -79,7 +79,7 @@ def test_the_best_fit_is_taken() -> None:
         allocator.free(block)
     taken = allocator.malloc(29 * MIB)
     assert taken is not None
-    assert taken.size == 30 * MIB
+    assert size_of(taken) == 30 * MIB
     assert allocator.reserved_bytes == 90 * MIB
 
 
@@ -130,11 +130,11 @@ def test_blocks_never_overlap_and_reserved_covers_them(
             block = allocator.malloc(size)
             if block is None:
                 continue
-            assert block.size >= size
+            assert size_of(block) >= size
             live[key], asked[key] = block, size
-        spans = sorted((block.address, block.size) for block in live.values())
+        spans = sorted((address_of(block), size_of(block)) for block in live.values())
         assert all(a + size <= b for (a, size), (b, _) in itertools.pairwise(spans))
-        assert allocator.allocated_bytes == sum(block.size for block in live.values())
+        assert allocator.allocated_bytes == sum(size_of(block) for block in live.values())
         assert sum(asked.values()) <= allocator.allocated_bytes <= allocator.reserved_bytes
         assert allocator.reserved_peak_bytes >= max(peak, allocator.reserved_bytes)
         peak = allocator.reserved_peak_bytes
@@ -156,7 +156,7 @@ def test_all_freed_merges_back_to_whole_segments(script: list[tuple[int, int | N
     reserved = allocator.reserved_bytes
     if grow:
         # One free block per pool is left: asking for all of the large one needs no more from the driver.
-        assert sum(len(pool.blocks) for pool in (allocator._small, allocator._large)) <= 2
+        assert sum(len(pool.free) for pool in (allocator._small, allocator._large)) <= 2
     else:
         allocator.empty_cache()
         assert allocator.reserved_bytes == 0
@@ -169,3 +169,26 @@ def test_the_same_calls_always_end_the_same(script: list[tuple[int, int | None]]
     peaks = replay(script, expandable_segments=grow)
     assert peaks.reserved_bytes >= peaks.allocated_bytes
     assert peaks == replay(script, expandable_segments=grow)
+
+
+@settings(max_examples=200, deadline=None)
+@given(scripts(), st.lists(SIZES, min_size=1, max_size=60), st.booleans())
+def test_borrowing_is_allocating_and_freeing_at_once(
+    script: list[tuple[int, int | None]], borrowed: list[int], grow: bool
+) -> None:
+    one, other = (CachingAllocator(expandable_segments=grow) for _ in range(2))
+    live: dict[int, tuple[Block | None, Block | None]] = {}
+    for number, (key, size) in enumerate(script):
+        if size is None:
+            first, second = live.pop(key)
+            one.free(first)
+            other.free(second)
+        else:
+            live[key] = one.malloc(size), other.malloc(size)
+            assert live[key][0] == live[key][1]
+        n_bytes = borrowed[number % len(borrowed)]
+        one.borrow(n_bytes)
+        other.free(other.malloc(n_bytes))
+        assert one.allocated_bytes == other.allocated_bytes
+        assert one.reserved_bytes == other.reserved_bytes
+        assert one.allocated_peak_bytes == other.allocated_peak_bytes
