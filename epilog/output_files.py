@@ -12,6 +12,9 @@ from pathlib import PurePosixPath
 
 from slurm_plugin.slurm.hook_env import HookJob
 
+_FROM_TASK_PROLOG = ("x", "a")
+"""Codes that mean something, also where nobody told us what."""
+
 _CODE = re.compile(r"%(\d{0,2})(.)")
 
 
@@ -31,9 +34,11 @@ def expected_outputs(job: HookJob, names: Mapping[str, str]) -> tuple[str, ...]:
 def expand(pattern: str, job: HookJob, names: Mapping[str, str]) -> str | None:
     r"""Return the path that a pattern stands for; None if it needs what is not known here.
 
-    A width pads with zeros (`%5j`), and a backslash anywhere keeps the whole pattern as it is.
+    A width pads with zeros (`%5j`), and a backslash anywhere keeps the whole pattern as it is. A percent sign before
+    any other letter stays: the folder's name is part of what Slurm tells, and may be `100% mine`.
     """
     known = {
+        **dict.fromkeys(_FROM_TASK_PROLOG),
         "%": "%",
         "A": str(job.job_id),  # of a job that is no array
         "b": str(int(names["a"]) % 10) if names.get("a", "").isdigit() else None,
@@ -49,9 +54,11 @@ def expand(pattern: str, job: HookJob, names: Mapping[str, str]) -> str | None:
     if "\\" in pattern:
         name = pattern.replace("\\", "")
     else:
-        if any(known.get(match[2]) is None for match in _CODE.finditer(pattern)):
+        if any(known.get(match[2], "") is None for match in _CODE.finditer(pattern)):
             return None
-        name = _CODE.sub(lambda match: _padded(known[match[2]] or "", match[1]), pattern)
+        name = _CODE.sub(
+            lambda match: _padded(known[match[2]] or "", match[1]) if match[2] in known else match[0], pattern
+        )
     path = PurePosixPath(job.work_dir or "/", name)
     return str(path) if path.is_absolute() else None
 

@@ -35,7 +35,8 @@ def test_stderr_follows_stdout() -> None:
         ("100%%.txt", "/home/ada/my runs/100%.txt"),
         (r"a\%j", "/home/ada/my runs/a%j"),
         ("%b", "/home/ada/my runs/3"),
-        ("%q", None),
+        ("%q", "/home/ada/my runs/%q"),
+        ("/data/100% mine/%8 ü/%j.txt", "/data/100% mine/%8 ü/42.txt"),
     ],
 )
 def test_patterns(pattern: str, path: str | None) -> None:
