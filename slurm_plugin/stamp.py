@@ -16,10 +16,11 @@ from typing import Any
 
 from slurm_plugin.core import wire
 from slurm_plugin.core.config import Config, load_config
-from slurm_plugin.core.errors import EstimateError, RadError, WireError
+from slurm_plugin.core.errors import EstimateError, RadError, SlurmError, WireError
 from slurm_plugin.core.policy import decide
 from slurm_plugin.core.request import request_from
 from slurm_plugin.estimate import SCRIPT_HEAD_BYTES, Estimator, claims_of, directives_of, profile_of
+from slurm_plugin.slurm.conf_files import find_slurm_conf, lacks, settings_of
 
 MAX_WARNINGS = 2
 """More lines at each submission would be read by nobody; `rad-estimate` shows all."""
@@ -44,6 +45,9 @@ def main() -> None:
     try:
         text = Path(request_path).read_text(encoding="utf-8", errors="surrogateescape").partition("\n")[2]
         config = load_config(Path(config_path))
+        slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
+        if slurm_conf is not None and lacks(settings_of(slurm_conf), "GresTypes", "shard"):
+            raise SlurmError(f"{slurm_conf}: GresTypes has no shard: every job is left as it is")
         reply = answer(_options(text), config, folder=Path.cwd(), user_id=os.getuid())
     except (RadError, OSError, ValueError) as exc:
         print(f"rad: {exc}", file=sys.stderr)

@@ -43,6 +43,18 @@ def has_slurmdbd(slurm_conf: Path | None) -> bool:
     return "slurmdbd" in settings_of(slurm_conf).get("accountingstoragetype", "").lower()
 
 
+def lacks(settings: Mapping[str, str], name: str, word: str) -> bool:
+    """Return whether a list in slurm.conf leaves a word out; of a file that could not be read nothing is claimed.
+
+    >>> lacks({"grestypes": "gpu"}, "GresTypes", "shard"), lacks({}, "GresTypes", "shard")
+    (True, False)
+    >>> lacks({"jobsubmitplugins": "all_partitions, job_submit/lua"}, "JobSubmitPlugins", "lua")
+    False
+    """
+    words = settings.get(name.lower(), "").lower().split(",")
+    return bool(settings) and word not in [each.strip().rpartition("/")[2] for each in words]
+
+
 def settings_of(path: Path, *, depth: int = 0) -> dict[str, str]:
     """Return the settings of a file and of the files that it includes, names in lower case; the last one counts."""
     try:

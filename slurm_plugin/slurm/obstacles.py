@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from slurm_plugin.slurm.conf_files import lacks
 from slurm_plugin.slurm.versions import NEWEST, OLDEST, Version, known
 
 
@@ -39,15 +40,10 @@ def obstacles(version: Version, settings: Mapping[str, str]) -> tuple[Obstacle, 
     elif not known(version):
         text = f"Slurm {shown} is newer than {newest}, the newest that was tried, and is treated as that"
         found.append(Obstacle(text=text, leave_jobs=False))
-    if settings and "shard" not in _words(settings, "grestypes"):
+    if lacks(settings, "GresTypes", "shard"):
         text = "slurm.conf: GresTypes has no shard: every job is left as it is"
         found.append(Obstacle(text=text, leave_jobs=True))
-    if settings and "lua" not in _words(settings, "jobsubmitplugins"):
+    if lacks(settings, "JobSubmitPlugins", "lua"):
         text = "slurm.conf: JobSubmitPlugins has no lua: no submission is heard here"
         found.append(Obstacle(text=text, leave_jobs=False))
     return tuple(found)
-
-
-def _words(settings: Mapping[str, str], name: str) -> list[str]:
-    words = settings.get(name, "").lower().split(",")
-    return [word.strip().removeprefix("job_submit/") for word in words]

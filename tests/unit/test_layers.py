@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "slurm_plugin.slurm": ("slurm_plugin.core", "slurm_plugin.slurm"),
     "slurm_plugin.mps": ("slurm_plugin.core", "slurm_plugin.mps"),
     "slurm_plugin.estimate": ("slurm_plugin.core", "gpumemnet"),
-    "slurm_plugin.stamp": ("slurm_plugin.core", "slurm_plugin.estimate"),
+    "slurm_plugin.stamp": ("slurm_plugin.core", "slurm_plugin.estimate", "slurm_plugin.slurm.conf_files"),
     "slurm_plugin.radd": (
         "slurm_plugin.core",
         "slurm_plugin.slurm",

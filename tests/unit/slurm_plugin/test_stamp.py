@@ -183,3 +183,14 @@ def test_the_program_never_shows_a_traceback(tmp_path: Path, text: str) -> None:
     done = program(tmp_path, text)
     assert b"Traceback" not in done.stderr
     assert done.stdout == b"" or json.loads(done.stdout) is not None
+
+
+@pytest.mark.parametrize(("gres_types", "served"), [("gpu,shard", True), ("gpu", False)])
+def test_where_slurm_has_no_shards_an_srun_is_left_as_it_was_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gres_types: str, served: bool
+) -> None:
+    (tmp_path / "slurm.conf").write_text(f"GresTypes={gres_types}\n")
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    done = program(tmp_path, {"command": "srun", "gpus": "1", "comment": "rad:memory=4G"})
+    assert (b"shard" in done.stdout) == served
+    assert (b"GresTypes has no shard" in done.stderr) != served

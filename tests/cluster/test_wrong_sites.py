@@ -1,0 +1,215 @@
+"""Clusters that cannot share GPUs, or not through us: `rad doctor` says so, the component concerned says so once, and
+every job runs as Slurm alone would run it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.cluster import Cluster
+from lab.jobs import Jobs
+from lab.place import ClusterSpec, NodeSpec, Place
+from slurm_plugin.core.errors import CommandError
+from tests.cluster.conftest import jobs_on, started
+
+pytestmark = pytest.mark.cluster
+
+NODE = NodeSpec(name="n0")
+TRAIN = "python3 fake_train.py --memory 1G --seconds 0.2"
+ASKS = ("--gres=gpu:1", "--comment=rad:memory=4G")
+Edit = Callable[[str], str]
+
+THEIRS = """\
+-- A site's own script, as many have one: it sets a default, and refuses what it does not like.
+function slurm_job_submit(job_desc, part_list, submit_uid)
+  if job_desc.time_limit == nil or job_desc.time_limit > 100000 then job_desc.time_limit = 7 end
+  if job_desc.name == "forbidden" then slurm.log_user("%s", "the site says no") return slurm.ERROR end
+  return slurm.SUCCESS
+end
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid) return slurm.SUCCESS end
+return slurm.SUCCESS
+"""
+
+
+@pytest.fixture(scope="module")
+def own(place: Place) -> Iterator[Cluster]:
+    root = place.root.with_name(f"{place.root.name}-wrong")
+    yield from started(replace(place, root=root), ClusterSpec(nodes=(NODE,)))
+
+
+@pytest.fixture
+def jobs(own: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    yield from jobs_on(own, request)
+
+
+@contextmanager
+def changed(cluster: Cluster, edits: dict[str, Edit]) -> Iterator[None]:
+    """Run the cluster with other files beside slurm.conf; at the end all is as before."""
+    before = {name: (cluster.place.etc / name).read_text() for name in edits}
+    try:
+        restart(cluster, {name: edit(before[name]) for name, edit in edits.items()})
+        yield
+    finally:
+        restart(cluster, before)
+
+
+def restart(cluster: Cluster, files: dict[str, str]) -> None:
+    for name in ("slurmctld", "slurmd-n0"):
+        cluster.daemons.stop(name)
+    for name, text in files.items():
+        (cluster.place.etc / name).write_text(text)
+    (cluster.place.log / "radd.out").write_text("")
+    cluster.restart_radd()
+    argv = ["slurmctld", "-D", "-f", str(cluster.place.slurm_conf)]
+    cluster.daemons.start("slurmctld", argv, env=cluster.env())
+    cluster.start_node(NODE)
+    cluster.wait("the node is idle", lambda: idle(cluster), 40)
+
+
+def idle(cluster: Cluster) -> bool:
+    try:
+        return cluster.slurm("sinfo", "-h", "-N", "-p", "gpu", "-o", "%T").strip() == "idle"
+    except CommandError:
+        return False
+
+
+def troubles(cluster: Cluster) -> list[str]:
+    """Return what `rad doctor` finds to mend, a line each."""
+    try:
+        config = str(cluster.place.etc / "rad.n0.toml")
+        text = cluster.slurm(f"{cluster.place.venv}/bin/rad", "doctor", "--config", config, "--json")
+    except CommandError as exc:
+        text = exc.output
+    levels = ("fail", "warn")
+    return [
+        f"{each['subject']}: {each['text']}"
+        for each in json.loads(text)["findings"]
+        if each["level"] in levels
+    ]
+
+
+def lines_with(path: Path, words: str) -> list[str]:
+    return [line for line in path.read_text().splitlines() if words in line]
+
+
+def runs_as_typed(jobs: Jobs) -> bool:
+    """Submit in each way and return whether Slurm saw just what was typed and the job ran."""
+    batch = jobs.submit(*ASKS, "--wrap", TRAIN)
+    assert batch.job_id is not None, batch.messages
+    done = jobs.wait(batch.job_id)
+    assert done["JobState"] == "COMPLETED", jobs.output(batch.job_id)
+    shell = f"cd '{jobs.folder}' && srun {' '.join(ASKS)} {TRAIN}"
+    text = jobs.cluster.slurm("runuser", "-u", "nobody", "--", "sh", "-c", f"{shell} 2>&1", timeout_s=40)
+    assert "phase 1 of 1 done" in text, text
+    return "shard" not in done["TresPerNode"] and "rad1:" not in done.get("Comment", "")
+
+
+def test_a_right_site_has_nothing_to_mend_and_its_jobs_get_shards(jobs: Jobs, own: Cluster) -> None:
+    assert not runs_as_typed(jobs)
+    assert not [line for line in troubles(own) if "slurm.conf" in line or "job_submit" in line]
+
+
+def test_without_shards_in_slurm(jobs: Jobs, own: Cluster) -> None:
+    edits: dict[str, Edit] = {
+        "slurm.conf": lambda text: text.replace("GresTypes=gpu,shard", "GresTypes=gpu").replace(
+            ",shard:156", ""
+        ),
+        "gres.conf": lambda text: "".join(li for li in text.splitlines(True) if "Name=shard" not in li),
+    }
+    assert ",shard:156" in own.place.slurm_conf.read_text()
+    with changed(own, edits):
+        assert runs_as_typed(jobs)
+        assert len([line for line in troubles(own) if "GresTypes lacks shard" in line]) == 1
+        assert len(lines_with(own.place.log / "radd.out", "GresTypes has no shard")) == 1
+    assert not runs_as_typed(jobs)
+
+
+def test_without_lua_among_slurms_plugins(jobs: Jobs, own: Cluster) -> None:
+    edits: dict[str, Edit] = {
+        "slurm.conf": lambda text: text.replace("JobSubmitPlugins=lua\n", "").replace(
+            "CliFilterPlugins=lua\n", ""
+        )
+    }
+    with changed(own, edits):
+        assert runs_as_typed(jobs)
+        assert len([line for line in troubles(own) if "without JobSubmitPlugins=lua" in line]) == 1
+        assert len(lines_with(own.place.log / "radd.out", "JobSubmitPlugins has no lua")) == 1
+
+
+def test_without_lua_sockets(jobs: Jobs, own: Cluster) -> None:
+    """Stand-ins that cannot be loaded lie where Lua looks first."""
+    folder = own.place.etc / "rad"
+    for name in ("socket.lua", "posix.lua"):
+        (folder / name).write_text('error("not installed")\n')
+    (folder / "posix").mkdir()
+    for name in ("sys/socket.lua", "unistd.lua", "time.lua"):
+        (folder / "posix" / name).parent.mkdir(exist_ok=True)
+        (folder / "posix" / name).write_text('error("not installed")\n')
+    own.reset_breaker()
+    log = own.place.log / "slurmctld.log"
+    try:
+        before = len(lines_with(log, "neither luasocket nor lua-posix"))
+        batch = jobs.submit(*ASKS, "--wrap", TRAIN)
+        assert batch.job_id is not None, batch.messages
+        done = jobs.wait(batch.job_id)
+        assert (done["JobState"], done["TresPerNode"].rpartition(":")[0][-3:]) == ("COMPLETED", "gpu")
+        assert len(lines_with(log, "neither luasocket nor lua-posix")) == before + 1
+    finally:
+        for name in ("socket.lua", "posix.lua"):
+            (folder / name).unlink()
+        shutil.rmtree(folder / "posix")
+        own.reset_breaker()
+    assert not runs_as_typed(jobs)
+
+
+@contextmanager
+def script(cluster: Cluster, text: str) -> Iterator[None]:
+    """Put a site's own job_submit.lua in the place of ours."""
+    path = cluster.place.etc / "job_submit.lua"
+    before = path.read_text()
+    path.write_text(text)
+    cluster.reset_breaker()
+    try:
+        yield
+    finally:
+        path.write_text(before)
+        cluster.reset_breaker()
+
+
+def site_policy_holds(jobs: Jobs) -> bool:
+    refused = jobs.submit("--job-name=forbidden", *ASKS, "--wrap", "true")
+    held = jobs.submit("--hold", *ASKS, "--wrap", "true")
+    assert held.job_id is not None, held.messages
+    said = "the site says no" in refused.messages
+    return said and refused.job_id is None and jobs.fields(held.job_id)["TimeLimit"] == "00:07:00"
+
+
+def test_a_script_of_the_sites_own_goes_on_alone_until_it_calls_ours(jobs: Jobs, own: Cluster) -> None:
+    with script(own, THEIRS):
+        assert site_policy_holds(jobs)
+        batch = jobs.submit("--hold", *ASKS, "--wrap", "true")
+        assert batch.job_id is not None and "shard" not in jobs.fields(batch.job_id)["TresPerNode"]
+        assert len([line for line in troubles(own) if "does not call RAD" in line]) == 1
+
+
+def test_a_script_of_the_sites_own_calls_ours_as_the_manual_says(jobs: Jobs, own: Cluster) -> None:
+    manual = (Path(__file__).resolve().parents[2] / "docs" / "admin.md").read_text()
+    (call,) = [block for block in manual.split("```lua\n")[1:] if "job_submit" in block]
+    lines = call.partition("```")[0].replace("/etc/slurm", str(own.place.etc))
+    theirs = THEIRS.replace("function slurm_job_submit", "local function site_submit").replace(
+        "function slurm_job_modify", "local function site_modify"
+    )
+    with script(own, theirs.rpartition("return")[0] + lines):
+        assert site_policy_holds(jobs)
+        batch = jobs.submit(*ASKS, "--wrap", TRAIN)
+        assert batch.job_id is not None, batch.messages
+        done = jobs.wait(batch.job_id)
+        assert done["JobState"] == "COMPLETED" and "shard:4" in done["TresPerNode"]
+        assert done["TimeLimit"] == "00:07:00"
+        assert not [line for line in troubles(own) if "does not call RAD" in line]
