@@ -6,6 +6,7 @@ The same laws, found on measured H200 runs, as `gpumemnet.trace.convolution` app
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 INT32_MAX = (1 << 31) - 1
 TILE = 128
@@ -16,6 +17,7 @@ PIXELS_PER_SLICE = 512
 """Least length of a part of the sum over pixels."""
 
 
+@lru_cache(maxsize=4096)
 def workspaces(
     *, x: tuple[int, ...], y: tuple[int, ...], weights: int, groups: int, item_bytes: int
 ) -> tuple[int, int]:
@@ -54,6 +56,7 @@ def _slices(y: tuple[int, ...], weights: int, groups: int) -> int:
     return slices if slices > 1 else 0
 
 
+@lru_cache(maxsize=4096)
 def groups_of(weights: int, ins: int, outs: int) -> int:
     """Return the number of groups that a weight's size tells: cubic kernels of up to 11 pixels, depthwise first.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gpumemnet.kinds import Kind
@@ -222,11 +223,13 @@ def _for_convolution(wiring: Wiring, layer: Layer, out: tuple[int, ...]) -> int:
     return joined(wiring, (out[0], channels, *out[2:]))
 
 
+@lru_cache(maxsize=4096)
 def _is_depthwise(params: int, channels: int, dims: int) -> bool:
     areas = {side**dims for side in _SIDES if side > 1}
     return params in {channels * area for area in areas} | {channels * (area + 1) for area in areas}
 
 
+@lru_cache(maxsize=4096)
 def _fits(params: int, channels: int, out_channels: int, dims: int, *, grouped: bool) -> bool:
     """Tell whether a convolution of these channel counts can have this many parameters (kernels as wide as high)."""
     for weights in (params, params - out_channels):

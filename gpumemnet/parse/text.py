@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from gpumemnet.errors import SummaryError
 from gpumemnet.summary import Shape
@@ -41,10 +42,23 @@ def parse_shapes(text: str, *, path: str, line: int) -> tuple[Shape, ...]:
     Raises:
         SummaryError: A dimension is not a number or absurdly large.
     """
-    return tuple(_shape(body, path=path, line=line) for body in _LIST.findall(text) if body.strip())
+    try:
+        return _shapes(text)
+    except _NoShape as exc:
+        raise SummaryError(path=path, line=line, problem=str(exc), fix=RECREATE) from exc
 
 
-def _shape(body: str, *, path: str, line: int) -> Shape:
+class _NoShape(ValueError):
+    """Why a list of numbers cannot be a shape."""
+
+
+@lru_cache(maxsize=4096)
+def _shapes(text: str) -> tuple[Shape, ...]:
+    """Read the lists of a cell; a network has many layers of few shapes."""
+    return tuple(_shape(body) for body in _LIST.findall(text) if body.strip())
+
+
+def _shape(body: str) -> Shape:
     dims: list[int | None] = []
     elements = 1
     for word in body.split(","):
@@ -53,16 +67,12 @@ def _shape(body: str, *, path: str, line: int) -> Shape:
             dims.append(None)
             continue
         if not (word.isascii() and word.isdigit()) or len(word) > 15:
-            raise SummaryError(
-                path=path, line=line, problem=f"'{word[:20]}' is not a dimension", fix=RECREATE
-            )
+            raise _NoShape(f"'{word[:20]}' is not a dimension")
         dim = int(word)
         elements *= max(dim, 1)
         dims.append(dim)
     if len(dims) > MAX_RANK or elements > MAX_ELEMENTS:
-        raise SummaryError(
-            path=path, line=line, problem=f"no tensor has the shape [{body[:40]}]", fix=RECREATE
-        )
+        raise _NoShape(f"no tensor has the shape [{body[:40]}]")
     return tuple(dims)
 
 
@@ -74,7 +84,7 @@ def parse_count(text: str) -> int | None:
 
 def parse_total(line: str) -> tuple[str, int] | None:
     """Return ("total" | "trainable" | "non-trainable", count) if the line states one."""
-    match = _TOTAL.match(line)
+    match = _TOTAL.match(line) if ":" in line else None
     if not match:
         return None
     count = parse_count(match.group(2))

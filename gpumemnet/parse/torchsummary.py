@@ -31,14 +31,11 @@ def parse(source: str, *, path: str) -> ModelSummary:
     for number, line in text.lines(source):
         if line.lstrip().startswith("Layer (type)"):
             in_table = True
-            continue
-        if total := text.parse_total(line):
+        elif total := text.parse_total(line):
             totals.setdefault(*total)
             in_table = False
-            continue
-        if not in_table or not line.strip() or set(line.strip()) <= {"=", "-", "_"}:
-            continue
-        layers.append(_row(line, path=path, line=number))
+        elif in_table and line.strip().strip("=-_"):
+            layers.append(_row(line, path=path, line=number))
         if len(layers) > text.MAX_LAYERS:
             raise SummaryError(path=path, line=number, problem="too many rows", fix=text.RECREATE)
     if not layers:
@@ -61,14 +58,14 @@ def _row(row: str, *, path: str, line: int) -> Layer:
         raise SummaryError(
             path=path, line=line, problem=f"not a torchsummary row: '{row.strip()[:40]}'", fix=text.RECREATE
         )
-    kind = kinds.canonical(match.group(1))
-    params = text.parse_count(match.group(4))
-    known = kinds.is_known(kind)
+    name, number, shapes, count = match.groups()
+    kind = kinds.canonical(name)
+    params = text.parse_count(count)
     return Layer(
         kind=kind,
-        name=f"{match.group(1)}-{match.group(2)}",
-        output_shapes=text.parse_shapes(match.group(3), path=path, line=line),
+        name=f"{name}-{number}",
+        output_shapes=text.parse_shapes(shapes, path=path, line=line),
         params=params,
-        is_block=not known and not params,
+        is_block=not params and not kinds.is_known(kind),
         line=line,
     )

@@ -1,0 +1,42 @@
+"""What cuDNN holds beside a layer's own tensors: scratch for convolutions, gates and cells of recurrent layers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumemnet import cudnn, recurrent
+from gpumemnet.summary import Layer
+
+if TYPE_CHECKING:
+    from gpumemnet.tape_builder import TapeBuilder
+
+
+def convolution(builder: TapeBuilder, layer: Layer, source: int, out: tuple[int, ...]) -> None:
+    """Note what cuDNN borrows for the last operation, a convolution.
+
+    Args:
+        builder: The tape so far.
+        layer: The convolution's row.
+        source: The tensor it reads.
+        out: Its output's shape, batch size applied.
+    """
+    ins, count = builder.shapes[source], layer.params or 0
+    if len(ins) != len(out) or len(out) < 3 or not ins[1] or not out[1]:
+        return
+    has_bias = count % out[1] == 0 and (count // out[1] - 1) % ins[1] == 0
+    weights = count - out[1] if has_bias else count
+    groups = cudnn.groups_of(weights, ins[1], out[1])
+    data, weight = cudnn.workspaces(x=ins, y=out, weights=weights, groups=groups, item_bytes=builder.low)
+    op = builder.tape.ops[-1]
+    op.forward_workspace_bytes, op.data_workspace_bytes, op.weight_workspace_bytes = data, data, weight
+    builder.tape.grouped += groups > 1
+
+
+def recurrent_reserve(builder: TapeBuilder, layer: Layer, source: int, out: tuple[int, ...]) -> None:
+    """Add the one buffer in which cuDNN keeps gates and cells of all layers; arguments as for `convolution`."""
+    kept = recurrent.reserve_elements(layer.kind, layer.params or 0, builder.shapes[source][-1], out)
+    buffer = builder.tensor((kept,), builder.low)
+    op = builder.tape.ops[-1]
+    op.extra, op.saved = (*op.extra, buffer), (*op.saved, buffer)
+    # The weights are copied into cuDNN's own order for each call.
+    op.forward_workspace_bytes = op.data_workspace_bytes = (layer.params or 0) * builder.low
