@@ -117,10 +117,10 @@ class CachingAllocator:
         at = bisect_left(free, size << _ADDRESS_BITS)
         if at == len(free):
             self._grow(pool, size)
-            at = -1
+            at = len(free) - 1
         elif self.expandable_segments:
             at = _spare_tail(pool, at)
-        block = free.pop(at)
+        block = free[at]
         address = block & _ADDRESS_MASK
         left = (block >> _ADDRESS_BITS) - size
         del self._beginning[address]
@@ -129,8 +129,13 @@ class CachingAllocator:
             address += size
             rest = left << _ADDRESS_BITS | address
             self._beginning[address] = self._ending[address + left] = rest
-            insort(free, rest)
+            if at and rest < free[at - 1]:
+                del free[at]
+                insort(free, rest, 0, at)
+            else:
+                free[at] = rest
         else:
+            del free[at]
             size += left
             del self._ending[address + size]
         self._allocated = allocated = self._allocated + size
