@@ -60,5 +60,15 @@ expect "the rerun had a GPU of its own" grows AllocTRES 'gres/(shard=40|gpu=1)'
 expect "the recovery is told" grows AdminComment 'rad: (recovered|ended .* recovered)'
 expect "estimate and peak are told" small80 AdminComment 'rad: ended estimate_mib=[0-9]+ peak_mib=[0-9]+'
 expect "two GPUs" two AllocTRES 'gres/gpu=2'
+# radd shares no folder with the nodes: it finds the peak in the accounts, and the same job's next booking says so.
+until as alice sbatch --hold --partition=gpu80 share_resnet18.sh 2>&1 | grep -q 'as seen before'; do
+    [ "$SECONDS" -lt "$deadline" ] || {
+        echo "demo: radd never heard of the peak of resnet18" >&2
+        faults=$((faults + 1))
+        break
+    }
+    sleep 2 # waits on radd, which looks every 30 s, until the deadline above
+done
+scancel --user=alice --state=PENDING
 scontrol show node -o | grep -E 'State=\S*DRAIN' && { echo "demo: a node was drained" >&2; faults=$((faults + 1)); }
 if [ "$faults" = 0 ]; then echo "1 passed, 0 failed"; else echo "0 passed, $faults failed"; exit 1; fi
