@@ -98,6 +98,8 @@ class PartitionConfig:
         free_min_mib: Free memory that a job of unknown need must find.
         margin_mib: Added to the need on a GPU where somebody holds memory that nobody booked.
         on_saturated: What to do when no GPU has compute to spare: place all the same, or wait in the queue.
+        saturated_waits: How often a job waits for that at most, before it is placed all the same. The waits last 10,
+            20, 40, 80 and then 160 s each, so 5 are some five minutes.
         sharing: How processes share a GPU: MPS, or time-sliced streams.
         mps_thread_percentage: CUDA_MPS_ACTIVE_THREAD_PERCENTAGE of a shared job; 0 leaves it unset.
         memory_cap: Whether a shared job's GPU memory is capped at what it booked.
@@ -124,6 +126,7 @@ class PartitionConfig:
     free_min_mib: int = 5120
     margin_mib: int = 512
     on_saturated: Literal["place", "wait"] = "place"
+    saturated_waits: int = 5
     sharing: Literal["mps", "streams"] = "mps"
     mps_thread_percentage: int = 0
     memory_cap: bool = True

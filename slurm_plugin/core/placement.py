@@ -197,7 +197,7 @@ def _shared(
         )
     allowed = _of_seat(fitting, demand) if pin == "bound" else fitting
     calm = [room for room in allowed if room.idle or room.activity < settings.smact_max]
-    if not calm and settings.on_saturated == "wait":
+    if not calm and settings.on_saturated == "wait" and demand.restart < settings.saturated_waits:
         return Placement(
             gpus=(), reason=f"every GPU is at or above SMACT {settings.smact_max:g}", put_back=True
         )

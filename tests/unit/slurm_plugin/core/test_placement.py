@@ -68,6 +68,7 @@ def choose(
     owners: dict[int, int] | None = None,
     last: str | None = None,
     job_id: int = 99,
+    restart: int = 0,
     **settings: object,
 ) -> Placement:
     return choose_gpu(
@@ -80,6 +81,7 @@ def choose(
             gpus=gpus,
             booked_bytes=None if need is None else need * GIB,
             seats=seats,
+            restart=restart,
         ),
         PartitionConfig(**settings),  # type: ignore[arg-type]
         pin=pin,
@@ -153,6 +155,13 @@ def test_a_saturated_node_places_on_the_least_active_or_waits() -> None:
     placed = choose(readings, *neighbours)
     assert placed.gpus == ("GPU-1",) and "saturated" in placed.reason
     assert choose(readings, *neighbours, on_saturated="wait").put_back
+
+
+def test_the_wait_for_compute_has_an_end() -> None:
+    readings, neighbour = [gpu(0, smact=0.99)], held(1, 0)
+    waits = [choose(readings, neighbour, on_saturated="wait", restart=n).put_back for n in range(7)]
+    assert waits == [True] * 5 + [False] * 2
+    assert not choose(readings, neighbour, on_saturated="wait", restart=1, saturated_waits=1).put_back
 
 
 def test_unknown_need_asks_for_the_free_minimum() -> None:
