@@ -55,6 +55,7 @@ def whole_process(path: Path) -> tuple[float, float, int]:
         begin = time.perf_counter()
         command = [
             sys.executable,
+            "-I",  # the installed package, as users have it
             "-c",
             "from gpumemnet.cli import main; main()",
             str(path),

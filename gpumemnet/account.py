@@ -12,7 +12,6 @@ from gpumemnet.parse.detect import parse_text
 from gpumemnet.parse.text import RECREATE
 from gpumemnet.profile import Family, ModelProfile
 from gpumemnet.replay import replay
-from gpumemnet.shapes import infer
 from gpumemnet.summary import ModelSummary
 from gpumemnet.tape import Tape
 from gpumemnet.tied import count_once
@@ -25,11 +24,17 @@ MAX_STEP_BYTES = 1 << 44
 
 def profile_with_warnings(path_or_text: str, setup: TrainingSetup) -> tuple[ModelProfile, tuple[str, ...]]:
     """Profile a summary and say what had to be guessed; arguments and errors as `profile.profile_summary`."""
+    summary, path = read(path_or_text)
+    return account(summary, setup, path=path)
+
+
+def read(path_or_text: str) -> tuple[ModelSummary, str]:
+    """Parse a summary; return it and what to call it in messages. Errors as `profile.profile_summary`."""
     if "\n" in path_or_text:
         path, source = "summary", path_or_text
     else:
         path, source = path_or_text, reading.read_text(path_or_text)
-    return account(parse_text(source, path=path), setup, path=path)
+    return parse_text(source, path=path), path
 
 
 def account(
@@ -120,6 +125,8 @@ def account(
 def concrete(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:
     """Give the layers shapes if the text shows none, and count shared weights once."""
     if not any(layer.output_shapes for layer in summary.layers):
+        from gpumemnet.shapes import infer  # only `print(model)` needs it
+
         summary = infer(summary, setup)
     return freeze_first(count_once(summary))
 

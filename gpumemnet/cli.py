@@ -8,12 +8,11 @@ from pathlib import Path
 
 import click
 
-from gpumemnet import reading, report
-from gpumemnet.account import profile_with_warnings
-from gpumemnet.base import DEFAULT_GPU, gpu_named
+from gpumemnet import answer, reading, report
+from gpumemnet.base import DEFAULT_GPU
 from gpumemnet.directives import Directives, parse_script
 from gpumemnet.errors import GpuMemNetError, SetupError
-from gpumemnet.estimate import Estimate, estimate
+from gpumemnet.estimators import NAMES
 from gpumemnet.training import OPTIMIZERS, PRECISIONS, TrainingSetup
 
 _COUNT = click.IntRange(1, 1 << 30)
@@ -29,7 +28,13 @@ _COUNT = click.IntRange(1, 1 << 30)
     "--gradient-checkpointing", is_flag=True, help="Blocks run again in backward instead of being kept."
 )
 @click.option("--gpu", default=DEFAULT_GPU, show_default=True, help="Type of GPU.")
-@click.option("--estimator", default="ours", show_default=True, help="Which estimator to ask.")
+@click.option(
+    "--estimator",
+    type=click.Choice(NAMES),
+    default=answer.DEFAULT,
+    show_default=True,
+    help="Which estimator to ask; faketensor needs --module.",
+)
 @click.option(
     "--module", help="Trace a real model instead: pkg.mod:function or file.py:function. Needs PyTorch."
 )
@@ -97,14 +102,15 @@ def _run(
     said = _directives(summary)
     setup = replace(said.setup, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
     if module:
-        result = _traced(module, inputs, setup, gpu)
+        if str(Path.cwd()) not in sys.path:
+            sys.path.insert(0, str(Path.cwd()))
+        result = answer.for_module(module, inputs, setup, gpu=gpu, estimator=estimator)
         warnings: tuple[str, ...] = ()
     else:
         if said.model is None:
             raise SetupError("name a model summary, a job script, or --module; see --help")
         setup = replace(setup, input_shape=_shape(inputs))
-        profile, warnings = profile_with_warnings(said.model, setup)
-        result = estimate(profile, gpu=gpu, estimator=estimator)
+        result, warnings = answer.for_summary(said.model, setup, gpu=gpu, estimator=estimator)
     if as_json:
         return report.as_json(result, warnings)
     if explain:
@@ -139,24 +145,3 @@ def _shape(inputs: tuple[str, ...]) -> tuple[int, ...] | None:
     if len(inputs) > 1 or not all(word.isascii() and word.isdigit() and int(word[:12]) > 0 for word in words):
         raise SetupError(f"--input {inputs[0][:40]} is not a shape; write for example --input 128x3x224x224")
     return tuple(int(word) for word in words)
-
-
-def _traced(module: str, inputs: tuple[str, ...], setup: TrainingSetup, gpu: str) -> Estimate:
-    from gpumemnet.trace import trace_module
-
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    found = trace_module(module, inputs=inputs, setup=setup)
-    card = gpu_named(gpu)
-    base = card.conv_base_bytes if found.uses_cudnn else card.base_bytes
-    total = base + found.reserved_peak_bytes
-    return Estimate(
-        estimate_bytes=total,
-        upper_bytes=total + found.margin_bytes,
-        confidence=0.99,
-        breakdown_bytes={"base": base, **found.breakdown_bytes},
-        family=found.family,  # type: ignore[arg-type]
-        estimator="trace",
-        gpu=card.name,
-        warnings=found.warnings,
-    )

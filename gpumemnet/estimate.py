@@ -16,7 +16,7 @@ class Estimate:
     Attributes:
         estimate_bytes: Best guess of what nvidia-smi shows for the process at its peak.
         upper_bytes: Bound that is booked; exceeded by at most 1 - confidence of jobs.
-        confidence: Of the bound.
+        confidence: Of the bound, as calibrated on runs that the estimator did not see; None if nothing says it.
         breakdown_bytes: By purpose: base, parameters, gradients, optimizer, activations, workspace; the sum is
             estimate_bytes.
         family: Kind of network.
@@ -27,7 +27,7 @@ class Estimate:
 
     estimate_bytes: int
     upper_bytes: int
-    confidence: float
+    confidence: float | None
     breakdown_bytes: dict[str, int]
     family: Family
     estimator: str

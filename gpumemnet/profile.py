@@ -6,7 +6,6 @@ and an estimate from it takes microseconds.
 
 from __future__ import annotations
 
-import hashlib
 import string
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
@@ -174,6 +173,8 @@ class ModelProfile:
     @property
     def key(self) -> str:
         """A short hash that is the same for the same model trained in the same way."""
+        import hashlib  # a millisecond or two that `rad-estimate` need not spend
+
         return hashlib.sha256(self.to_text().encode()).hexdigest()[:16]
 
 

@@ -69,12 +69,18 @@ def as_explanation(result: Estimate, setup: TrainingSetup, warnings: tuple[str, 
         lines.append(f"  {key:<12}{to_mib(value):>9} MiB {share:>5.0%}  {_WHAT.get(key, '')}")
     lines += [
         f"  {'expected':<12}{to_mib(result.estimate_bytes):>9} MiB        what nvidia-smi would show at the peak",
-        f"  {'to book':<12}{to_mib_ceil(result.upper_bytes):>9} MiB        exceeded by at most"
-        f" {1 - result.confidence:.0%} of jobs; {shards(result.upper_bytes)} shards of {SHARD_MIB} MiB",
+        f"  {'to book':<12}{to_mib_ceil(result.upper_bytes):>9} MiB        {_trust(result.confidence)};"
+        f" {shards(result.upper_bytes)} shards of {SHARD_MIB} MiB",
         "",
         f"Estimator: {result.estimator}; network: {result.family}.",
     ]
     return "\n".join([*lines, *(f"note: {text}" for text in (*warnings, *result.warnings))])
+
+
+def _trust(confidence: float | None) -> str:
+    if confidence is None:
+        return "no measurement says how often it is exceeded"
+    return f"exceeded by at most {1 - confidence:.0%} of jobs"
 
 
 def as_sbatch(result: Estimate, said: Directives, warnings: tuple[str, ...]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from gpumemnet import attention, expand, kinds, scratch, sources
+from gpumemnet import attention, kinds, scratch, sources
 from gpumemnet.kinds import Kind
 from gpumemnet.sites import Site, find_sites
 from gpumemnet.summary import Layer, ModelSummary
@@ -139,6 +139,8 @@ class Wiring(TapeBuilder):
         if self.summary.format == "torchsummary" or (self.current < 0 and not layer.output_shapes):
             self.parameters(layer)
             return
+        from gpumemnet import expand  # few texts need it
+
         outs = self.scaled(layer.output_shapes[0]) if layer.output_shapes else self.shapes[self.current]
         ins = self.scaled(layer.input_shapes[0]) if layer.input_shapes else outs
         if not layer.input_shapes and self.current >= 0:

@@ -85,7 +85,7 @@ def from_class(number: int, name: str, profile: ModelProfile, gpu: Gpu, estimato
     return Estimate(
         estimate_bytes=total,
         upper_bytes=total,
-        confidence=0.5,
+        confidence=None,
         breakdown_bytes=dict.fromkeys(KEYS, 0) | {"activations": total},
         family=profile.family,
         estimator=estimator,

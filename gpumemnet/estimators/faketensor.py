@@ -7,12 +7,81 @@ model's code and torch, so it answers for a module, not for a profile.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
+
+from gpumemnet.analytic import KEYS
+from gpumemnet.base import Gpu
+from gpumemnet.errors import TraceError
+from gpumemnet.estimate import Estimate
+from gpumemnet.trace import target
+from gpumemnet.trace.inputs import parse_inputs
+from gpumemnet.trace.loss import step_for, users_step
+from gpumemnet.trace.session import family_of
+from gpumemnet.trace.step import Script
+from gpumemnet.training import TrainingSetup
+
+NAME = "faketensor"
+
+
+def estimate_module(spec: str, inputs: Sequence[str], setup: TrainingSetup, gpu: Gpu) -> Estimate:
+    """Estimate for the module that a user names.
+
+    Args:
+        spec: As for `gpumemnet.trace.trace_module`.
+        inputs: Likewise.
+        setup: Fills B and S in the inputs; bf16 halves every tensor. Optimizer and autocast are not seen.
+        gpu: Named in the answer only.
+
+    Returns:
+        The peak of live storages; it has no bound, so the bound is the estimate.
+
+    Raises:
+        TraceError: The module cannot be imported, or does not run on these inputs.
+    """
+    specs = parse_inputs(inputs, setup)
+    found = target.find(spec)
+    made: list[target.Target] = []
+    warnings: list[str] = []
+    real = torch.bfloat16 if setup.precision == "bf16" else torch.float32
+
+    def build() -> torch.nn.Module:
+        made.append(target.build(found, spec))
+        model: torch.nn.Module = made[0].model.to("meta")
+        return model.to(real) if real != torch.float32 else model
+
+    def step(model: torch.nn.Module) -> torch.Tensor:
+        batch = {}
+        for number, each in enumerate(specs):
+            dtype = getattr(torch, each.dtype)
+            batch[each.name or str(number)] = torch.empty(
+                each.shape, dtype=real if dtype == torch.float32 else dtype
+            )
+        user = made[0]
+        run = users_step(user.step) if user.step is not None else step_for(user.loss, warnings.append)
+        return run(model, batch, Script())
+
+    try:
+        total = peak_bytes(build, step)
+    except TraceError:
+        raise
+    except Exception as exc:
+        text = " ".join(str(exc).split())[:300]
+        raise TraceError(f"the model does not run on these inputs: {type(exc).__name__}: {text}") from exc
+    return Estimate(
+        estimate_bytes=total,
+        upper_bytes=total,
+        confidence=None,
+        breakdown_bytes=dict.fromkeys(KEYS, 0) | {"activations": total},
+        family=family_of(made[0].model),  # type: ignore[arg-type]
+        estimator=NAME,
+        gpu=gpu.name,
+        warnings=tuple(warnings),
+    )
 
 
 class StorageCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -30,7 +30,7 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
     return Estimate(
         estimate_bytes=total,
         upper_bytes=total,
-        confidence=0.5,
+        confidence=None,
         breakdown_bytes=dict(zip(KEYS, (0, parameters, gradients, 0, activations, 0), strict=True)),
         family=profile.family,
         estimator="horus",

@@ -6,15 +6,17 @@ import re
 from itertools import islice
 
 from gpumemnet.errors import SummaryError
-from gpumemnet.parse import keras, module_repr, text, torchinfo, torchsummary
+from gpumemnet.parse import text
 from gpumemnet.summary import ModelSummary
 
 _INDEXED_ROW = re.compile(r"^\s*\S.{0,200}?-\d+ +\[.{0,400}\] +[\d,]+\s*$")
 _ROWS_LOOKED_AT = 50
+_KERAS_HEAD = re.compile(r"Layer \(type\)[\s│┃|]+Output Shape[\s│┃|]+Param #")
+_MODULE = re.compile(r"^\s*[A-Za-z_][\w.]*\(")
 
 
 def parse_text(source: str, *, path: str) -> ModelSummary:
-    """Parse a model summary in any known format.
+    """Parse a model summary in any known format; only that format's parser is imported.
 
     Args:
         source: The whole text.
@@ -33,11 +35,20 @@ def parse_text(source: str, *, path: str) -> ModelSummary:
     if head:
         rows = [line for _, line in islice(shown, _ROWS_LOOKED_AT)]
         if "Layer (type)" in head and any(map(_INDEXED_ROW.match, rows)):
+            from gpumemnet.parse import torchsummary
+
             return torchsummary.parse(source, path=path)
-        if keras.looks_like(head):
+        if _KERAS_HEAD.search(head):
+            from gpumemnet.parse import keras
+
             return keras.parse(source, path=path)
+        from gpumemnet.parse import torchinfo
+
         return torchinfo.parse(source, path=path)
-    if module_repr.looks_like(source):
+    first = next((line for _, line in text.lines(source) if line.strip()), "")
+    if _MODULE.match(first):
+        from gpumemnet.parse import module_repr
+
         return module_repr.parse(source, path=path)
     raise SummaryError(
         path=path,

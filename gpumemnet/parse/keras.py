@@ -10,7 +10,6 @@ from gpumemnet.parse import text
 from gpumemnet.summary import Layer, ModelSummary, Shape
 
 _NAME = re.compile(r"^(?P<name>[^()]+?)\s*\((?P<cls>[A-Za-z_]\w*)\)?$")
-_HEAD = re.compile(r"Layer \(type\)[\s│┃|]+Output Shape[\s│┃|]+Param #")
 _LIST = re.compile(r"\(([^()]*)\)")
 _KINDS = {
     "dense": "linear",
@@ -41,11 +40,6 @@ _KINDS = {
     "concatenate": "concatenate",
     "multiply": "multiply",
 }
-
-
-def looks_like(head: str) -> bool:
-    """Tell whether a header is that of a Keras table."""
-    return bool(_HEAD.search(head))
 
 
 def parse(source: str, *, path: str) -> ModelSummary:

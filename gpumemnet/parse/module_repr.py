@@ -23,12 +23,6 @@ _Node = tuple[str, str, int, list[Layer], int]
 """An open container: class name, local name, times it is repeated, its leaves so far, its line."""
 
 
-def looks_like(source: str) -> bool:
-    """Tell whether the text begins as `print(model)` does."""
-    first = next((line for _, line in text.lines(source) if line.strip()), "")
-    return bool(re.match(r"^\s*[A-Za-z_][\w.]*\(", first))
-
-
 def parse(source: str, *, path: str) -> ModelSummary:
     """Parse the text of `print(model)`.
 

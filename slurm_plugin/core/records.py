@@ -101,7 +101,7 @@ class MemoryEstimate:
     Attributes:
         estimate_bytes: The best guess.
         upper_bytes: The bound that is booked.
-        confidence: Share of jobs that stay under the bound.
+        confidence: Share of jobs that stay under the bound; None if no measurement says it.
         source: Where it comes from: an estimator's name, "history", "stated".
         profile_key: Short hash of model and training setup; None if the need was stated outright.
         warnings: One sentence each, for the user.
@@ -109,7 +109,7 @@ class MemoryEstimate:
 
     estimate_bytes: int
     upper_bytes: int
-    confidence: float
+    confidence: float | None
     source: str
     profile_key: str | None = None
     warnings: tuple[str, ...] = ()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gpumemnet.estimators import NAMES
+
 SUMMARIES = Path(__file__).parents[2] / "data" / "summaries"
 RESIDUAL = str(SUMMARIES / "residual.torchsummary.txt")
 
@@ -33,6 +35,47 @@ def test_json_is_the_contract() -> None:
     )
     assert 0 < answer["estimate_mib"] <= answer["upper_mib"] <= answer["shards"] * answer["shard_mib"]
     assert abs(sum(answer["breakdown_mib"].values()) - answer["estimate_mib"]) <= 4
+
+
+@pytest.mark.parametrize("estimator", [name for name in NAMES if name != "faketensor"])
+def test_every_estimator_of_texts_can_be_asked(estimator: str) -> None:
+    done = run(RESIDUAL, "--batch-size", "64", "--estimator", estimator, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    assert answer["estimator"] == estimator
+    assert 0 < answer["estimate_mib"] <= answer["upper_mib"]
+    # Only these two have a bound that was calibrated on runs that they had not seen.
+    assert answer["confidence"] == (0.99 if estimator in ("ours", "boosted") else None)
+
+
+def test_the_estimators_are_evaluated_without_torch() -> None:
+    code = (
+        "import sys; from gpumemnet.cli import command\n"
+        "for name in ('ours', 'boosted', 'horus', 'mlp_ensemble', 'transformer'):\n"
+        f"    sys.argv = ['rad-estimate', {RESIDUAL!r}, '--batch-size', '8', '--estimator', name]\n"
+        "    command(standalone_mode=False)\n"
+        "assert not {'torch', 'numpy', 'sklearn'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (
+            (RESIDUAL, "--batch-size", "8", "--estimator", "faketensor"),
+            "--estimator faketensor runs the model's code: name it with --module pkg.mod:function",
+        ),
+        (
+            ("--module", "x:y", "--estimator", "horus"),
+            "--estimator horus reads a model summary, not a module: leave --module away",
+        ),
+    ],
+)
+def test_an_estimator_that_cannot_answer_says_what_it_needs(args: tuple[str, ...], line: str) -> None:
+    done = run(*args)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"rad-estimate: {line}\n")
 
 
 def test_a_job_script_is_read(tmp_path: Path) -> None:
