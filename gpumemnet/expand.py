@@ -47,7 +47,7 @@ def expand(layer: Layer, ins: Dims, outs: Dims, activation: str, *, dropout: boo
     count = layer.params or 0
     name = " ".join((layer.kind, *(cls.lower() for cls, _ in layer.path[-1:])))
     inside = _Inside(activation, dropout)
-    if not count or not outs or min(outs, default=0) < 1:
+    if not count or not outs or min(*ins, *outs, 1) < 1:
         return ()
     if len(outs) == 3 or (len(outs) == 2 and re.search("mlp|feed|ff", name)):
         made = inside.tokens(name, count, ins, outs)

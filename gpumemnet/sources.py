@@ -81,7 +81,7 @@ def unfolded(wiring: Wiring, layer: Layer, kind: Kind, out: tuple[int, ...]) -> 
     reads = _fan_in(layer, out) if kind.group == "linear" else out[-1]
     if reads not in (last[-1], last[1] if len(last) == 4 else 0):
         return out
-    factor, rest = divmod(wiring.elements(wiring.current) // max(reads, 1), out[0] * out[1])
+    factor, rest = divmod(wiring.elements(wiring.current) // max(reads, 1), max(out[0] * out[1], 1))
     return out if rest or factor < 2 else (out[0] * factor, *out[1:])
 
 
@@ -172,7 +172,7 @@ def _wanted(wiring: Wiring, layer: Layer, kind: Kind, out: tuple[int, ...]) -> t
         if {shape[-1], math.prod(shape) // max(math.prod(out[:-1]), 1)} & {fan_in, fan_in - 1}:
             return shape
         near = next((n for n in _recent(wiring) if wiring.shapes[n][-1] in (fan_in, fan_in - 1)), None)
-        if near is not None and wiring.elements(near) // wiring.shapes[near][-1] == math.prod(out[:-1]):
+        if near is not None and math.prod(wiring.shapes[near][:-1]) == math.prod(out[:-1]):
             return wiring.shapes[near]
     has_bias = layer.params % out[-1] == 0 and fan_in % 2 == 1
     return (*out[:-1], max(fan_in - has_bias, 1))
@@ -181,7 +181,7 @@ def _wanted(wiring: Wiring, layer: Layer, kind: Kind, out: tuple[int, ...]) -> t
 def _first_input(layer: Layer, kind: Kind, out: tuple[int, ...]) -> tuple[int, ...]:
     if kind.group == "embedding":
         return out[:-1]
-    if kind.group == "conv" and layer.params and len(out) > 2:
+    if kind.group == "conv" and layer.params and len(out) > 2 and out[1]:
         # Stems read 1 or 3 channels, at the output's resolution or, with a wide kernel, with a stride.
         dims, fan_in = len(out) - 2, layer.params // out[1]
         side = next((s for s in (7, 3, 5, 11, 4, 16, 14, 32, 1) if fan_in // s**dims in (1, 3)), 3)
