@@ -1,4 +1,4 @@
-"""Texts whose numbers cannot be those of a model, as bench/fuzz_summaries.py found them: an answer or one clear line."""
+"""Texts whose numbers cannot be those of a model, as the fuzzer found them: an answer or one clear line."""
 
 from __future__ import annotations
 
