@@ -16,6 +16,7 @@ from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.errors import CommandError
+from slurm_plugin.slurm.installed import PLUGIN_FOLDERS
 from tests.cluster.conftest import jobs_on, started
 
 pytestmark = pytest.mark.cluster
@@ -130,6 +131,18 @@ def test_without_shards_in_slurm(jobs: Jobs, own: Cluster) -> None:
     assert not runs_as_typed(jobs)
 
 
+def test_without_shards_on_the_nodes(jobs: Jobs, own: Cluster) -> None:
+    edits: dict[str, Edit] = {
+        "slurm.conf": lambda text: text.replace(",shard:156", ""),
+        "gres.conf": lambda text: "".join(li for li in text.splitlines(True) if "Name=shard" not in li),
+    }
+    with changed(own, edits):
+        assert runs_as_typed(jobs)
+        assert len([line for line in troubles(own) if "no shared job can start there" in line]) == 1
+        assert len(lines_with(own.place.log / "radd.out", "no NodeName line has shards")) == 1
+    assert not runs_as_typed(jobs)
+
+
 def test_without_lua_among_slurms_plugins(jobs: Jobs, own: Cluster) -> None:
     edits: dict[str, Edit] = {
         "slurm.conf": lambda text: text.replace("JobSubmitPlugins=lua\n", "").replace(
@@ -140,6 +153,31 @@ def test_without_lua_among_slurms_plugins(jobs: Jobs, own: Cluster) -> None:
         assert runs_as_typed(jobs)
         assert len([line for line in troubles(own) if "without JobSubmitPlugins=lua" in line]) == 1
         assert len(lines_with(own.place.log / "radd.out", "JobSubmitPlugins has no lua")) == 1
+
+
+def test_without_the_lua_plugin_itself(own: Cluster) -> None:
+    """Slurm then refuses to start at all, in words of its own; ours come from `rad doctor`."""
+    folder = own.place.root / "plugins"
+    folder.mkdir()
+    for plugin in installed_plugins():
+        if not plugin.stem.endswith("_lua"):
+            (folder / plugin.name).symlink_to(plugin)
+    conf = own.place.slurm_conf
+    before = conf.read_text()
+    own.daemons.stop("slurmctld")
+    try:
+        conf.write_text(f"PluginDir={folder}\n{before}")
+        assert [line for line in troubles(own) if "no job_submit_lua.so" in line]
+        own.daemons.start("slurmctld", ["slurmctld", "-D", "-f", str(conf)], env=own.env())
+        own.wait("slurmctld gives up", lambda: own.daemons.pid("slurmctld") is None, 20)
+        assert lines_with(own.place.log / "slurmctld.log", "job_submit/lua")
+    finally:
+        restart(own, {"slurm.conf": before})
+
+
+def installed_plugins() -> list[Path]:
+    folders = [Path(folder) for folder in PLUGIN_FOLDERS if Path(folder).is_dir()]
+    return [plugin for folder in folders for plugin in folder.glob("*.so")]
 
 
 def test_without_lua_sockets(jobs: Jobs, own: Cluster) -> None:
