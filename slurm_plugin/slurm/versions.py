@@ -22,8 +22,9 @@ What it is made not to depend on:
 | `SchedulerParameters=requeue_delay` | no | no | no | yes | yes |
 | MaxBatchRequeue holds a job after so many requeues | no | 5 | 5 | 5 | 5 |
 
-Each row is asked of a running Slurm by tests/cluster/test_version_table.py. Source: release notes and source at the
-release tags; 22.05.8, 24.11.5 and 26.05.5 were tried. "not tried" counts as the older behaviour.
+Each row is asked of a running Slurm by tests/cluster/test_version_table.py, the third by test_confined.py. Source:
+release notes and source at the release tags; 22.05.8, 24.11.5 and 26.05.5 were tried. "not tried" counts as the older
+behaviour.
 """
 
 from __future__ import annotations
