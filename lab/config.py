@@ -155,6 +155,7 @@ def rad_toml(spec: ClusterSpec, place: Place, *, node: NodeSpec | None) -> str:
     shown = node or spec.nodes[0]
     smallest_mib = min(mib for each in spec.nodes for mib in each.gpu_mib)
     values = {
+        "mode": "enforce",
         "partition": "gpu",
         "run": place.run if node is None else place.run / node.name,
         "state": place.root / "state",

@@ -20,7 +20,7 @@ from slurm_plugin.core.errors import EstimateError, RadError, SlurmError, WireEr
 from slurm_plugin.core.policy import decide
 from slurm_plugin.core.request import request_from
 from slurm_plugin.estimate import SCRIPT_HEAD_BYTES, Estimator, claims_of, directives_of, profile_of
-from slurm_plugin.slurm.conf_files import find_slurm_conf, lacks, settings_of
+from slurm_plugin.slurm.conf_files import find_slurm_conf, gres_of_nodes, settings_of, why_no_shards
 
 MAX_WARNINGS = 2
 """More lines at each submission would be read by nobody; `rad-estimate` shows all."""
@@ -46,8 +46,10 @@ def main() -> None:
         text = Path(request_path).read_text(encoding="utf-8", errors="surrogateescape").partition("\n")[2]
         config = load_config(Path(config_path))
         slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
-        if slurm_conf is not None and lacks(settings_of(slurm_conf), "GresTypes", "shard"):
-            raise SlurmError(f"{slurm_conf}: GresTypes has no shard: every job is left as it is")
+        if slurm_conf is not None and (
+            reason := why_no_shards(settings_of(slurm_conf), gres_of_nodes(slurm_conf))
+        ):
+            raise SlurmError(f"{slurm_conf}: {reason}: every job is left as it is")
         reply = answer(_options(text), config, folder=Path.cwd(), user_id=os.getuid())
     except (RadError, OSError, ValueError) as exc:
         print(f"rad: {exc}", file=sys.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from slurm_plugin.admin.checks_gpu import check_gpus, check_gres, check_mps
+from slurm_plugin.admin.checks_gpu import check_gpus, check_gres, check_mps, check_nodes
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, fail, ok, unseen, warn
 from slurm_plugin.slurm.versions import NEWEST, OLDEST, known, traits
@@ -14,6 +14,7 @@ _HOOK_MODULES = {"prolog": "prolog", "taskprolog": "prolog.task_prolog", "epilog
 _PLUGIN_FILES = {"JobSubmitPlugins": "job_submit", "CliFilterPlugins": "cli_filter"}
 _LUA_MODULES = {"job_submit": "rad", "cli_filter": "rad_cli"}
 _HOOK_NAMES = {"prolog": "Prolog", "taskprolog": "TaskProlog", "epilog": "Epilog"}
+_HOOK_SCRIPTS = {"prolog": "prolog.sh", "taskprolog": "task_prolog.sh", "epilog": "epilog.sh"}
 
 
 def examine(facts: Facts) -> list[Finding]:
@@ -120,7 +121,7 @@ def check_hooks(facts: Facts) -> Iterator[Finding]:
         name = _HOOK_NAMES[key]
         path = facts.slurm.settings.get(key)
         if not path:
-            yield fail(name, "slurm.conf names none", f"{name}=/etc/rad/{module.replace('.', '_')}.sh")
+            yield fail(name, "slurm.conf names none", f"{name}=/etc/rad/{_HOOK_SCRIPTS[key]}")
         elif facts.hooks.get(key) is None:
             yield unseen(name, f"{path} cannot be read here; it must be on every GPU node")
         elif module not in (facts.hooks[key] or ""):
@@ -182,6 +183,7 @@ _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_hooks,
     check_lua,
     check_controller,
+    check_nodes,
     check_gres,
     check_gpus,
     check_mps,

@@ -8,6 +8,7 @@ from slurm_plugin.admin.conf_lines import expand
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, fail, ok, unseen, warn
 from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.gres import count_of, parse_gres
 from slurm_plugin.core.units import human, to_mib
 from slurm_plugin.slurm.versions import traits
 
@@ -33,6 +34,31 @@ def shards_per_gpu(facts: Facts) -> dict[tuple[str, str], float]:
             else:
                 found[node, ""] = count / max(1, len(gpus.get(node, [])))
     return found
+
+
+def check_nodes(facts: Facts) -> Iterator[Finding]:
+    """slurm.conf: nodes with GPUs in a partition that shares have shards too, or no shared job can start on them."""
+    if facts.slurm is None:
+        return
+    gres = {
+        node: line["gres"].lower()
+        for line in facts.slurm.lines
+        for node in expand(line.get("nodename", ""))
+        if "gpu" in line.get("gres", "").lower()
+    }
+    for line in facts.slurm.lines:
+        partition = dict(_sharing(facts)).get(line.get("partitionname", ""))
+        if partition is None:
+            continue
+        named = expand(line.get("nodes", ""))
+        nodes = [node for node in gres if node in named or "ALL" in named]
+        bare = [node for node in nodes if "shard:" not in gres[node]]
+        if bare:
+            has = gres[bare[0]]
+            text = f"{bare[0]} of partition {line['partitionname']} has Gres={has}: no shared job can start there"
+            shards = max(1, count_of(parse_gres(has), "gpu")) * partition.shards
+            fix = f"add the shards of all its GPUs, for example Gres={has},shard:{shards}"
+            yield (fail if bare == nodes else warn)("slurm.conf", text, fix)
 
 
 def check_gres(facts: Facts) -> Iterator[Finding]:

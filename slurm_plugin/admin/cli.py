@@ -131,6 +131,17 @@ def calibrate(python: str) -> None:
 @click.option("--slurm", "slurm_etc", default="/etc/slurm", show_default=True, help="Folder of slurm.conf.")
 @click.option("--partition", default="gpu", show_default=True, help="The partition that shares GPUs.")
 @click.option(
+    "--mode",
+    type=click.Choice(["observe", "enforce"]),
+    default="observe",
+    show_default=True,
+    help="What rad.toml starts with: log what would be done, or do it.",
+)
+@click.option("--node", help="GPU node, or nodes such as gpu[1-4]; default: this machine.")
+@click.option(
+    "--gpus", type=click.IntRange(1, 64), help="GPUs of such a node; counted here if there are any."
+)
+@click.option(
     "--gpu-memory-mib", type=click.IntRange(1), help="Usable memory of one GPU; asked from the driver."
 )
 @click.option(
@@ -149,6 +160,9 @@ def install(
     etc: str,
     slurm_etc: str,
     partition: str,
+    mode: str,
+    node: str | None,
+    gpus: int | None,
     gpu_memory_mib: int | None,
     shard_mib: int,
     slurm_user: str,
@@ -162,17 +176,20 @@ def install(
     from slurm_plugin.admin import install as installing
     from slurm_plugin.admin.install_values import install_values
 
-    values, gpus = install_values(
+    values, cards = install_values(
         prefix=prefix,
         etc=etc,
+        mode=mode,
         partition=partition,
+        node=node,
+        gpus=gpus,
         gpu_memory_mib=gpu_memory_mib,
         shard_mib=shard_mib,
         slurm_user=slurm_user,
         clock=SystemClock(),
     )
     places = {"etc": etc, "units": "/etc/systemd/system", "slurm": slurm_etc}
-    steps = installing.plan(values, places, root=root, gpus=gpus, with_key=with_key)
+    steps = installing.plan(values, places, root=root, gpus=cards, with_key=with_key)
     click.echo(installing.as_text(steps, verbose=dry_run))
     if not dry_run:
         installing.apply(steps)

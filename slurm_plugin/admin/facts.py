@@ -166,7 +166,7 @@ def _lua_sockets() -> tuple[str, ...]:
 
 
 def _key_error(path: Path) -> str | None:
-    if not os.access(path.parent, os.X_OK):
+    if path.parent.exists() and not os.access(path.parent, os.X_OK):
         return None
     try:
         if path.exists() and not os.access(path, os.R_OK):

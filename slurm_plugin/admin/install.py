@@ -43,13 +43,14 @@ class Step:
 
     Attributes:
         action: "write" a file that is not there; "keep" one that says the same already; "differs": there is one that
-            says something else and is left alone; "show" what an admin must add to a file of the site.
+            says something else and is left alone; "show" what an admin must add to a file of the site; "change" a
+            line that is there in some form already.
         path: The file.
         content: What it should hold.
         mode: Its mode.
     """
 
-    action: Literal["write", "keep", "differs", "show"]
+    action: Literal["write", "keep", "differs", "show", "change"]
     path: Path
     content: bytes
     mode: int = READABLE
@@ -91,7 +92,10 @@ def plan(
     for template, place in FRAGMENTS.items():
         content = render((folder / template).read_text(), values, gpus=gpus).encode()
         steps.append(Step(action="show", path=_below(root, place.format(**places)), content=content))
-    return steps
+    shards = sum(int(gpu["shards"]) for gpu in gpus)
+    line = f"NodeName={values['node']} ... Gres=gpu:{len(gpus)},shard:{shards}"
+    path = _below(root, FRAGMENTS["slurm.conf"].format(**places))
+    return [*steps, Step(action="change", path=path, content=line.encode())]
 
 
 def apply(steps: Sequence[Step]) -> None:
@@ -121,6 +125,9 @@ def as_text(steps: Sequence[Step], *, verbose: bool) -> str:
     for step in steps:
         if step.action == "show":
             lines += [f"add to {step.path}, unless it says so already:", _indented(step.content)]
+        elif step.action == "change":
+            text = f"change in {step.path} the line of each GPU node, so that its Gres has shards beside its GPUs:"
+            lines += [text, _indented(step.content)]
         elif step.action == "differs":
             lines += [f"differs {step.path}: left alone; this is what it would say:", _indented(step.content)]
         else:

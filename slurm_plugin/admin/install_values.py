@@ -19,13 +19,28 @@ def install_values(
     *,
     prefix: str,
     etc: str,
+    mode: str,
     partition: str,
+    node: str | None,
+    gpus: int | None,
     gpu_memory_mib: int | None,
     shard_mib: int,
     slurm_user: str,
     clock: Clock,
 ) -> tuple[dict[str, str], list[dict[str, str]]]:
     """Return the values of all templates, and those of each GPU's lines in gres.conf.
+
+    Args:
+        prefix: Folder of the virtual environment.
+        etc: Folder of our files.
+        mode: rad.toml's mode.
+        partition: The partition that shares.
+        node: Name of the GPU node, or of several in Slurm's short form; None for this machine.
+        gpus: GPUs of the node; None counts those of this machine.
+        gpu_memory_mib: Usable memory of one GPU; None asks the driver.
+        shard_mib: Size of a shard.
+        slurm_user: User that slurmctld runs as.
+        clock: Time.
 
     Raises:
         ConfigError: The GPUs' memory was not given and cannot be asked here.
@@ -56,6 +71,7 @@ def install_values(
         "slurm_conf": paths.slurm_conf,
         "slurm_user": slurm_user,
         "slurm_uid": str(_uid_of(slurm_user)),
+        "mode": mode,
         "telemetry": "auto",
         "simulated_folder": "",
         "partition": partition,
@@ -65,16 +81,18 @@ def install_values(
         "shards": str(memory_mib // shard_mib),
         "select_parameters": "CR_Core_Memory,LL_SHARED_GRES" if spreads else "CR_Core_Memory",
         "constrain_devices": "no",
-        "node": socket.gethostname().partition(".")[0],
+        "node": node or socket.gethostname().partition(".")[0],
     }
-    gpus = [
+    if gpus is not None or not readings:
+        alike = [{"device": f"/dev/nvidia{index}", "shards": values["shards"]} for index in range(gpus or 1)]
+        return values, alike
+    return values, [
         {
             "device": f"/dev/nvidia{reading.index}",
             "shards": str(min(memory_mib, _usable_mib(reading)) // shard_mib),
         }
         for reading in readings
-    ] or [{"device": "/dev/nvidia0", "shards": values["shards"]}]
-    return values, gpus
+    ]
 
 
 def _uid_of(user: str) -> int:

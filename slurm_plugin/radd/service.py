@@ -18,7 +18,7 @@ from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.history import Peaks
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.submit import VERSION, Submission, checked_version
-from slurm_plugin.slurm.conf_files import find_slurm_conf, settings_of
+from slurm_plugin.slurm.conf_files import find_slurm_conf, gres_of_nodes, settings_of
 from slurm_plugin.slurm.control import SlurmControl
 from slurm_plugin.slurm.obstacles import Obstacle, obstacles
 from slurm_plugin.slurm.versions import OLDEST, Version, whole_gpu_request
@@ -163,7 +163,9 @@ class Service:
 
 def _obstacles(config: Config, version: Version) -> tuple[Obstacle, ...]:
     slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
-    return obstacles(version, {} if slurm_conf is None else settings_of(slurm_conf))
+    if slurm_conf is None:
+        return obstacles(version, {})
+    return obstacles(version, settings_of(slurm_conf), gres_of_nodes(slurm_conf))
 
 
 def _version_of(slurm: SlurmControl) -> Version:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 _CANDIDATES = (
@@ -12,6 +12,7 @@ _CANDIDATES = (
     "/var/spool/slurmd/conf-cache/slurm.conf",
 )
 _SETTING = re.compile(r"\s*(\w+)\s*=\s*([^#]*)")
+_GRES = re.compile(r"\s*NodeName\s*=.*?\sGres\s*=\s*([^#\s]+)", re.IGNORECASE)
 _INCLUDE = re.compile(r"\s*include\s+([^#\s]+)", re.IGNORECASE)
 _DEEPEST = 8
 
@@ -55,16 +56,42 @@ def lacks(settings: Mapping[str, str], name: str, word: str) -> bool:
     return bool(settings) and word not in [each.strip().rpartition("/")[2] for each in words]
 
 
-def settings_of(path: Path, *, depth: int = 0) -> dict[str, str]:
+def settings_of(path: Path) -> dict[str, str]:
     """Return the settings of a file and of the files that it includes, names in lower case; the last one counts."""
+    found = map(_SETTING.match, _lines(path))
+    return {setting[1].lower(): setting[2].strip().strip('"') for setting in found if setting}
+
+
+def gres_of_nodes(path: Path) -> tuple[str, ...]:
+    """Return `Gres=` of every NodeName line that has one, in lower case."""
+    return tuple(line[1].lower() for line in map(_GRES.match, _lines(path)) if line)
+
+
+def why_no_shards(settings: Mapping[str, str], node_gres: Sequence[str]) -> str | None:
+    """Return why Slurm would refuse a request for shards; None if nothing speaks against it.
+
+    Args:
+        settings: slurm.conf, names in lower case; empty where it cannot be read, which speaks against nothing.
+        node_gres: `Gres=` of its NodeName lines, in lower case.
+
+    >>> why_no_shards({"grestypes": "gpu,shard"}, ["gpu:4", "gpu:2"])
+    'no NodeName line has shards in its Gres'
+    """
+    if lacks(settings, "GresTypes", "shard"):
+        return "GresTypes has no shard"
+    if node_gres and not any("shard:" in gres for gres in node_gres):
+        return "no NodeName line has shards in its Gres"
+    return None
+
+
+def _lines(path: Path, *, depth: int = 0) -> Iterator[str]:
+    """Return the lines of a file and of the files that it includes; none where one cannot be read."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
     except OSError:
-        return {}
-    found: dict[str, str] = {}
+        return
     for line in text.splitlines():
         if (include := _INCLUDE.match(line)) and depth < _DEEPEST:
-            found |= settings_of(path.parent / include[1], depth=depth + 1)
-        elif setting := _SETTING.match(line):
-            found[setting[1].lower()] = setting[2].strip().strip('"')
-    return found
+            yield from _lines(path.parent / include[1], depth=depth + 1)
+        else:
+            yield line

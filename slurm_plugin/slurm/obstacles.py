@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from slurm_plugin.slurm.conf_files import lacks
+from slurm_plugin.slurm.conf_files import lacks, why_no_shards
 from slurm_plugin.slurm.versions import NEWEST, OLDEST, Version, known
 
 
@@ -25,12 +25,15 @@ class Obstacle:
     leave_jobs: bool
 
 
-def obstacles(version: Version, settings: Mapping[str, str]) -> tuple[Obstacle, ...]:
+def obstacles(
+    version: Version, settings: Mapping[str, str], node_gres: Sequence[str] = ()
+) -> tuple[Obstacle, ...]:
     """Return what is in the way.
 
     Args:
         version: The running version.
         settings: slurm.conf, names in lower case; empty where it cannot be read, which is no obstacle.
+        node_gres: `Gres=` of its NodeName lines, in lower case.
     """
     found = []
     shown, oldest, newest = (f"{one[0]}.{one[1]:02d}" for one in (version, OLDEST, NEWEST))
@@ -40,9 +43,8 @@ def obstacles(version: Version, settings: Mapping[str, str]) -> tuple[Obstacle, 
     elif not known(version):
         text = f"Slurm {shown} is newer than {newest}, the newest that was tried, and is treated as that"
         found.append(Obstacle(text=text, leave_jobs=False))
-    if lacks(settings, "GresTypes", "shard"):
-        text = "slurm.conf: GresTypes has no shard: every job is left as it is"
-        found.append(Obstacle(text=text, leave_jobs=True))
+    if (reason := why_no_shards(settings, node_gres)) is not None:
+        found.append(Obstacle(text=f"slurm.conf: {reason}: every job is left as it is", leave_jobs=True))
     if lacks(settings, "JobSubmitPlugins", "lua"):
         text = "slurm.conf: JobSubmitPlugins has no lua: no submission is heard here"
         found.append(Obstacle(text=text, leave_jobs=False))

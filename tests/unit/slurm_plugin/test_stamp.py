@@ -185,12 +185,19 @@ def test_the_program_never_shows_a_traceback(tmp_path: Path, text: str) -> None:
     assert done.stdout == b"" or json.loads(done.stdout) is not None
 
 
-@pytest.mark.parametrize(("gres_types", "served"), [("gpu,shard", True), ("gpu", False)])
+@pytest.mark.parametrize(
+    ("slurm_conf", "reason"),
+    [
+        ("GresTypes=gpu,shard", ""),
+        ("GresTypes=gpu", "GresTypes has no shard"),
+        ("GresTypes=gpu,shard\nNodeName=n1 Gres=gpu:4", "no NodeName line has shards"),
+    ],
+)
 def test_where_slurm_has_no_shards_an_srun_is_left_as_it_was_typed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gres_types: str, served: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slurm_conf: str, reason: str
 ) -> None:
-    (tmp_path / "slurm.conf").write_text(f"GresTypes={gres_types}\n")
+    (tmp_path / "slurm.conf").write_text(f"{slurm_conf}\n")
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
     done = program(tmp_path, {"command": "srun", "gpus": "1", "comment": "rad:memory=4G"})
-    assert (b"shard" in done.stdout) == served
-    assert (b"GresTypes has no shard" in done.stderr) != served
+    assert (b"shard" in done.stdout) == (not reason)
+    assert reason.encode() in done.stderr

@@ -36,6 +36,10 @@ SLURM = {
     "taskprolog": "/etc/rad/task_prolog.sh",
     "epilog": "/etc/rad/epilog.sh",
 }
+NODES = (
+    {"nodename": "n1", "gres": "gpu:2,shard:278"},
+    {"partitionname": "gpu", "nodes": "n[1-2]"},
+)
 GRES = (
     {"nodename": "n1", "name": "gpu", "file": "/dev/nvidia[0-1]"},
     {"nodename": "n1", "name": "shard", "count": "139", "file": "/dev/nvidia0"},
@@ -62,7 +66,7 @@ GOOD = Facts(
     config_path=Path("/etc/rad/rad.toml"),
     config=Config(partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=139)}),
     slurm_conf_path=Path("/etc/slurm/slurm.conf"),
-    slurm=ConfFile(settings=SLURM),
+    slurm=ConfFile(settings=SLURM, lines=NODES),
     gres=ConfFile(lines=GRES),
     cgroup=ConfFile(settings={"constraindevices": "no"}),
     version=(24, 11, 5),
@@ -95,7 +99,11 @@ def test_plugins_may_be_named_in_either_way(word: str):
 
 
 def slurm(**changes: str) -> dict[str, Any]:
-    return {"slurm": ConfFile(settings={**SLURM, **changes})}
+    return {"slurm": ConfFile(settings={**SLURM, **changes}, lines=NODES)}
+
+
+def nodes(*lines: dict[str, str]) -> dict[str, Any]:
+    return {"slurm": ConfFile(settings=SLURM, lines=(*lines, NODES[-1]))}
 
 
 def gres(*lines: dict[str, str]) -> dict[str, Any]:
@@ -132,6 +140,14 @@ def gres(*lines: dict[str, str]) -> dict[str, Any]:
         (slurm(jobrequeue="0"), "warn", "JobRequeue=0", "JobRequeue=1"),
         (slurm(prologflags=""), "warn", "before its Prolog", "PrologFlags=Alloc"),
         (slurm(prolog=""), "fail", "names none", "Prolog=/etc/rad/prolog.sh"),
+        (slurm(taskprolog=""), "fail", "names none", "TaskProlog=/etc/rad/task_prolog.sh"),
+        (nodes({"nodename": "n1", "gres": "gpu:2"}), "fail", "n1 of partition gpu", "Gres=gpu:2,shard:278"),
+        (
+            nodes(NODES[0], {"nodename": "n2", "gres": "gpu:a100:4"}),
+            "warn",
+            "n2 of partition gpu has Gres=gpu:a100:4",
+            "Gres=gpu:a100:4,shard:556",
+        ),
         ({"hooks": {**GOOD.hooks, "epilog": "exit 0"}}, "fail", "does not start", "-m epilog"),
         ({"hooks": {**GOOD.hooks, "prolog": None}}, "unseen", "cannot be read here", ""),
         (

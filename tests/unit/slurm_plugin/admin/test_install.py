@@ -52,10 +52,26 @@ def test_everything_is_put_below_the_root(tmp_path: Path):
     assert "Prolog=/etc/rad/prolog.sh" in output
 
 
+def test_it_names_the_nodes_and_their_shards(tmp_path: Path):
+    output = install(tmp_path, "--node", "gpu[1-4]", "--gpus", "4")
+    assert "NodeName=gpu[1-4] ... Gres=gpu:4,shard:556" in output
+    assert [f"NodeName=gpu[1-4] Name=shard Count=139 File=/dev/nvidia{n}" in output for n in range(5)] == [
+        *[True] * 4,
+        False,
+    ]
+
+
+def test_it_begins_by_observing(tmp_path: Path):
+    install(tmp_path / "a")
+    assert load_config(tmp_path / "a/etc/rad/rad.toml").mode == "observe"
+    install(tmp_path / "b", "--mode", "enforce")
+    assert load_config(tmp_path / "b/etc/rad/rad.toml").mode == "enforce"
+
+
 def test_a_dry_run_writes_nothing(tmp_path: Path):
     output = install(tmp_path, "--dry-run", "--key")
     assert files(tmp_path) == {}
-    assert 'mode = "enforce"' in output
+    assert 'mode = "observe"' in output
 
 
 def test_an_admins_file_is_never_overwritten(tmp_path: Path):

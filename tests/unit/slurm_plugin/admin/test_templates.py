@@ -13,6 +13,7 @@ from slurm_plugin.core.config import Config, Features, PartitionConfig, Paths, T
 from slurm_plugin.core.errors import ConfigError
 
 VALUES = {
+    "mode": "enforce",
     "partition": "gpu",
     "run": "/run/rad",
     "state": "/var/lib/rad",

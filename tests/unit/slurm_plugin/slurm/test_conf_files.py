@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.slurm.conf_files import devices_confined, find_slurm_conf, has_slurmdbd, settings_of
+from slurm_plugin.slurm.conf_files import (
+    devices_confined,
+    find_slurm_conf,
+    gres_of_nodes,
+    has_slurmdbd,
+    settings_of,
+    why_no_shards,
+)
 
 
 @pytest.mark.parametrize(
@@ -57,3 +64,32 @@ def test_settings_come_from_included_files_too(tmp_path: Path) -> None:
 def test_a_file_that_includes_itself_is_read_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "slurm.conf").write_text("GresTypes=gpu,shard\nInclude slurm.conf\n")
     assert settings_of(tmp_path / "slurm.conf") == {"grestypes": "gpu,shard"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "gres", "offers"),
+    [
+        ("NodeName=n[1-4] CPUs=4 Gres=gpu:4,shard:160 State=UNKNOWN", ("gpu:4,shard:160",), True),
+        ("nodename = n1 \\\n  cpus=4 GRES=GPU:4 # shard:160", ("gpu:4",), False),
+        (
+            "NodeName=cpu1 CPUs=4\nNodeName=n1 Gres=gpu:4\nNodeName=n2 Gres=shard:4,gpu:1",
+            ("gpu:4", "shard:4,gpu:1"),
+            True,
+        ),
+        ("NodeName=cpu1 CPUs=4", (), True),
+        ("#NodeName=n1 Gres=gpu:4", (), True),
+    ],
+)
+def test_shards_are_offered_where_a_node_has_some(
+    tmp_path: Path, lines: str, gres: tuple[str, ...], offers: bool
+) -> None:
+    (tmp_path / "nodes.conf").write_text(f"{lines}\n")
+    (tmp_path / "slurm.conf").write_text("GresTypes=gpu,shard\nInclude nodes.conf\n")
+    assert gres_of_nodes(tmp_path / "slurm.conf") == gres
+    settings = settings_of(tmp_path / "slurm.conf")
+    assert (why_no_shards(settings, gres) is None) == offers
+
+
+def test_nothing_is_claimed_of_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    none = tmp_path / "none.conf"
+    assert why_no_shards(settings_of(none), gres_of_nodes(none)) is None

@@ -21,6 +21,20 @@ def test_nothing_is_in_the_way_of_a_right_cluster(version: Version, settings: di
 
 
 @pytest.mark.parametrize(
+    ("node_gres", "leave_jobs"),
+    [
+        ((), False),
+        (("gpu:4",), True),
+        (("gpu:4", "gpu:a100:2,nvme:1"), True),
+        (("gpu:4", "gpu:2,shard:80"), False),
+        (("gpu:4,shard:a100:160",), False),
+    ],
+)
+def test_shards_that_no_node_has_are_not_asked_for(node_gres: tuple[str, ...], leave_jobs: bool) -> None:
+    assert [one.leave_jobs for one in obstacles((24, 11, 5), RIGHT, node_gres)] == [True] * leave_jobs
+
+
+@pytest.mark.parametrize(
     ("version", "settings", "words", "leave_jobs"),
     [
         ((21, 8, 8), RIGHT, "21.08 is older than 22.05", True),
