@@ -30,6 +30,7 @@ class Cluster:
         self.clock = clock or SystemClock()
         self.daemons = Daemons(place, self.clock)
         self._checkout = checkout
+        self._lua_s = 0
 
     # --- starting -------------------------------------------------------------------------------------------------
 
@@ -113,10 +114,13 @@ class Cluster:
             return False
 
     def reset_breaker(self) -> None:
-        """Make slurmctld load job_submit.lua afresh, as a change of the file does; it then forgets radd's failures."""
+        """Make slurmctld load job_submit.lua afresh, as a change of the file does; it then forgets radd's failures.
+
+        slurmctld compares whole seconds, so that each call must bring a second that it has not seen.
+        """
         path = self.place.etc / "job_submit.lua"
-        stat_before = path.stat()
-        os.utime(path, (stat_before.st_atime, stat_before.st_mtime + 1))
+        self._lua_s = max(self._lua_s, int(path.stat().st_mtime)) + 1
+        os.utime(path, (self._lua_s, self._lua_s))
 
     def _start_monitor(self, node: NodeSpec) -> None:
         argv = [
