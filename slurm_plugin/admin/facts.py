@@ -189,9 +189,9 @@ def _ping(path: str) -> str:
         return f"no answer: {exc.strerror or exc}"
     except ValueError as exc:
         return f"no answer: {exc}"
-    return (
-        "ok" if isinstance(answer, dict) and answer.get("pong") else f"an answer that is not radd's: {answer}"
-    )
+    if not isinstance(answer, dict) or not answer.get("pong"):
+        return f"an answer that is not radd's: {answer}"
+    return f"as it found when it started, {answer['leaves_jobs']}" if answer.get("leaves_jobs") else "ok"
 
 
 def _units() -> dict[str, str]:

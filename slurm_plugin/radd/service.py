@@ -81,7 +81,7 @@ class Service:
         """
         operation = message.get("op")
         if operation == "ping":
-            return {"v": VERSION, "pong": True}
+            return {"v": VERSION, "pong": True, "leaves_jobs": self._submission.leave_jobs}
         if operation == "status":
             return self._status()
         if not trusted:
@@ -108,7 +108,7 @@ class Service:
             log.error("%s", one.text)
         return Submission(
             config=config,
-            leave_jobs=any(one.leave_jobs for one in in_the_way),
+            leave_jobs=next((one.text for one in in_the_way if one.leave_jobs), ""),
             key=wire.read_key(Path(config.paths.key)),
             estimator=estimator,
             peaks=self._peaks if config.features.history else None,

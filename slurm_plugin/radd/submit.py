@@ -38,7 +38,7 @@ class Submission:
         estimator: How this site estimates.
         peaks: Observed peaks; None if history is off.
         whole_as_gpu: Ask for a GPU of one's own by `gpu:1`, by partition name; a name not in it means False.
-        leave_jobs: Slurm here cannot do what we would ask for, so no job is changed.
+        leave_jobs: Why Slurm here cannot do what we would ask for, so that no job is changed; "" if it can.
     """
 
     config: Config
@@ -46,7 +46,7 @@ class Submission:
     estimator: Estimator
     peaks: Peaks | None = None
     whole_as_gpu: Mapping[str, bool]
-    leave_jobs: bool = False
+    leave_jobs: str = ""
 
     def answer(self, message: Mapping[str, Any]) -> Reply:
         """Return the reply to `op = submit`.

@@ -127,6 +127,7 @@ def test_without_shards_in_slurm(jobs: Jobs, own: Cluster) -> None:
     with changed(own, edits):
         assert runs_as_typed(jobs)
         assert len([line for line in troubles(own) if "GresTypes lacks shard" in line]) == 1
+        assert len([line for line in troubles(own) if "radd: as it found when it started" in line]) == 1
         assert len(lines_with(own.place.log / "radd.out", "GresTypes has no shard")) == 1
     assert not runs_as_typed(jobs)
 

@@ -269,6 +269,8 @@ class TestGather:
         ("answer", "told"),
         [
             (b'{"v": 1, "pong": true}\n', "ok"),
+            (b'{"v": 1, "pong": true, "leaves_jobs": ""}\n', "ok"),
+            (b'{"v": 1, "pong": true, "leaves_jobs": "no shards"}\n', "found when it started, no shards"),
             (b"what?\n", "no answer"),
             (b'{"error": "no"}\n', "not radd's"),
         ],
