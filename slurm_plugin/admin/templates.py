@@ -41,7 +41,7 @@ def render(template: str, values: Mapping[str, str], *, gpus: Sequence[Mapping[s
     Args:
         template: The text of a file in gres_conf/.
         values: What each name stands for.
-        gpus: What the names in a GPU's lines stand for, one mapping for each GPU.
+        gpus: What the names in a GPU's lines stand for, one mapping for each GPU; there they count before `values`.
 
     Raises:
         ConfigError: A name stands for nothing.
@@ -49,7 +49,7 @@ def render(template: str, values: Mapping[str, str], *, gpus: Sequence[Mapping[s
     >>> render("a={{a}}\nb={{b}} of {{a}}\n", {"a": "1"}, gpus=[{"b": "2"}, {"b": "3"}])
     'a=1\nb=2 of 1\nb=3 of 1\n'
     """
-    own = {name for gpu in gpus for name in gpu}
+    own = {name for gpu in gpus for name in gpu} - values.keys()
     lines: list[str] = []
     for line in template.splitlines():
         names = [] if line.lstrip().startswith("#") and not line.startswith("#!") else _NAME.findall(line)

@@ -59,6 +59,7 @@ def test_it_names_the_nodes_and_their_shards(tmp_path: Path):
         *[True] * 4,
         False,
     ]
+    assert load_config(tmp_path / "etc/rad/rad.toml").partitions["gpu"].shards_per_gpu == 139
 
 
 def test_it_begins_by_observing(tmp_path: Path):
