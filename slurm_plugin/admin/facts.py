@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -113,7 +114,9 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
             for name in ("job_submit", "cli_filter")
         },
         lua_sockets=_lua_sockets(),
-        key_error=_key_error(Path(used.paths.key)),
+        key_error=_key_error(
+            Path(used.paths.key), settings.get("slurmuser", "root") if radd_here else "root"
+        ),
         radd=_ping(used.paths.socket) if radd_here else None,
         radd_here=radd_here,
         units=_units(),
@@ -165,7 +168,8 @@ def _lua_sockets() -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _key_error(path: Path) -> str | None:
+def _key_error(path: Path, reader: str) -> str | None:
+    """Return why the key cannot be used here by root and by the user that reads it; None if that cannot be seen."""
     if path.parent.exists() and not os.access(path.parent, os.X_OK):
         return None
     try:
@@ -174,6 +178,11 @@ def _key_error(path: Path) -> str | None:
         read_key(path)
     except ConfigError as exc:
         return str(exc)
+    try:
+        if reader != "root" and path.stat().st_uid != pwd.getpwnam(reader).pw_uid:
+            return f"{path}: radd, which runs as {reader}, cannot read it; run: chown {reader} {path}"
+    except (OSError, KeyError):
+        return None
     return ""
 
 

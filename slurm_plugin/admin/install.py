@@ -48,12 +48,14 @@ class Step:
         path: The file.
         content: What it should hold.
         mode: Its mode.
+        owner: Who must own it; None for whoever writes it.
     """
 
     action: Literal["write", "keep", "differs", "show", "change"]
     path: Path
     content: bytes
     mode: int = READABLE
+    owner: int | None = None
 
 
 def plan(
@@ -88,7 +90,11 @@ def plan(
     if with_key:
         path = _below(root, values["key"])
         if not path.exists():
-            steps.append(Step(action="write", path=path, content=secrets.token_bytes(KEY_BYTES), mode=SECRET))
+            key, owner = (
+                secrets.token_bytes(KEY_BYTES),
+                int(values["slurm_uid"]),
+            )  # radd reads it as SlurmUser
+            steps.append(Step(action="write", path=path, content=key, mode=SECRET, owner=owner))
     for template, place in FRAGMENTS.items():
         content = render((folder / template).read_text(), values, gpus=gpus).encode()
         steps.append(Step(action="show", path=_below(root, place.format(**places)), content=content))
@@ -112,6 +118,8 @@ def apply(steps: Sequence[Step]) -> None:
             handle = os.open(step.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, step.mode)
             with os.fdopen(handle, "wb") as file:
                 file.write(step.content)
+                if step.owner is not None and os.geteuid() == 0:
+                    os.fchown(handle, step.owner, -1)
             step.path.chmod(step.mode)
         except OSError as exc:
             raise ConfigError(

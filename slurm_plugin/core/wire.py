@@ -33,12 +33,15 @@ def read_key(path: Path) -> bytes:
     """Return the cluster's key.
 
     Raises:
-        ConfigError: The file is missing, too short or open to others.
+        ConfigError: The file is missing, too short, open to others or closed to this user.
     """
     try:
         if path.stat().st_mode & 0o077:
             raise ConfigError(f"{path}: other users can read the cluster key; run: chmod 600 {path}")
         key = path.read_bytes()
+    except PermissionError as exc:
+        fix = f"it must belong to the user that slurmctld runs as; run: chown slurm {path}"
+        raise ConfigError(f"{path}: the cluster key cannot be read; {fix}") from exc
     except OSError as exc:
         raise ConfigError(f"{path}: no cluster key ({exc.strerror}); run: rad install --key") from exc
     if len(key) < KEY_BYTES:

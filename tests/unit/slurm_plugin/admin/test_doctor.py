@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import socket
 import threading
 from pathlib import Path
@@ -264,6 +265,17 @@ class TestGather:
         assert facts.slurm.settings["grestypes"] == "gpu,shard"
         assert facts.hooks["prolog"] == "python -m prolog\n"
         assert (facts.hooks["epilog"], facts.key_error, facts.radd_here) == (None, "", False)
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+    @pytest.mark.parametrize(("owner", "told"), [("nobody", ""), ("root", "chown nobody")])
+    def test_radd_must_be_able_to_read_the_key(self, tmp_path: Path, owner: str, told: str):
+        config = self.files(tmp_path)
+        host = socket.gethostname().partition(".")[0]
+        with (tmp_path / "slurm.conf").open("a") as file:
+            file.write(f"SlurmUser=nobody\nSlurmctldHost={host}\n")
+        shutil.chown(tmp_path / "key", owner)
+        error = gather(config, {}, SystemClock()).key_error
+        assert error is not None and (error == "" if not told else told in error)
 
     @pytest.mark.parametrize(
         ("answer", "told"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,13 @@ def test_it_names_the_nodes_and_their_shards(tmp_path: Path):
         False,
     ]
     assert load_config(tmp_path / "etc/rad/rad.toml").partitions["gpu"].shards_per_gpu == 139
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_the_key_belongs_to_who_reads_it(tmp_path: Path):
+    install(tmp_path, "--key", "--slurm-user", "nobody")
+    key = (tmp_path / "etc/rad/key").stat()
+    assert (key.st_uid, key.st_mode & 0o777) == (pwd.getpwnam("nobody").pw_uid, 0o600)
 
 
 def test_it_begins_by_observing(tmp_path: Path):

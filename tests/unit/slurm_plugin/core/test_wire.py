@@ -66,6 +66,21 @@ def test_a_profile_goes_in_and_out_and_gives_way_to_the_stamp() -> None:
     assert wire.with_profile("x" * 600, "y" * 600) is None
 
 
+def test_a_key_of_somebody_else_says_whose_it_must_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(KEY)
+    path.chmod(0o600)
+
+    def refuse(self: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)  # root, who runs these tests too, may read everything
+    with pytest.raises(ConfigError, match=f"cannot be read.*chown slurm {path}"):
+        wire.read_key(path)
+
+
 def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "key"
     with pytest.raises(ConfigError, match="rad install --key"):
