@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200)
     options = parser.parse_args()
     home, _ = home_of(ROOT)
-    cluster = Cluster(Place(root=home / "hooks", venv=home / "venv"), checkout=ROOT)
+    cluster = Cluster(Place(root=home / "hooks", venv=home / "venv"))
     try:
         cluster.up(ClusterSpec())
         costs = measured(cluster, WARM_UP + options.count)

@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--venv", type=Path, help="an environment with the package, if not the lab's")
     options = parser.parse_args()
     home, _ = home_of(ROOT)
-    cluster = Cluster(Place(root=home / "rate", venv=options.venv or home / "venv"), checkout=ROOT)
+    cluster = Cluster(Place(root=home / "rate", venv=options.venv or home / "venv"))
     rates: dict[str, list[float]] = {way: [] for way in WAYS}
     try:
         cluster.up(ClusterSpec())

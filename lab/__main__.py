@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if line is not None:
         print(line, file=sys.stderr)
     place = Place(root=home / options.name, venv=home / "venv")
-    cluster = Cluster(place, checkout=CHECKOUT)
+    cluster = Cluster(place)
     command: Callable[[Cluster, argparse.Namespace], int] = options.command
     signal.signal(
         signal.SIGTERM, lambda *_: sys.exit(143)
@@ -151,7 +151,7 @@ def _demo(cluster: Cluster, options: argparse.Namespace) -> int:
     try:
         node = real_node(NODE_NAME, gpus.read())
         find_program(CONTROL)
-        cluster = Cluster(cluster.place.with_room_for_mps(CHECKOUT), checkout=CHECKOUT)
+        cluster = Cluster(cluster.place.with_room_for_mps(CHECKOUT))
     except (LabError, DeviceError, CommandError) as exc:
         say(f"the GPUs are simulated: {exc}")
         node, gpus = NodeSpec(name=NODE_NAME), SimulatedGpus(cluster.place.gpus(NODE_NAME))
@@ -193,7 +193,7 @@ def _show(argv: Sequence[str]) -> int:
 def _clean(cluster: Cluster, options: argparse.Namespace) -> int:
     home, short = cluster.place.root.parent, cluster.place.with_room_for_mps(CHECKOUT).root
     for saved in (*home.glob("*/cluster.json"), *short.glob("cluster.json")):
-        Cluster(Place(root=saved.parent, venv=cluster.place.venv), checkout=CHECKOUT).down()
+        Cluster(Place(root=saved.parent, venv=cluster.place.venv)).down()
     for folder in (home, short):
         shutil.rmtree(folder, ignore_errors=True)
     return 0

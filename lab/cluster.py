@@ -10,7 +10,6 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from lab import config
@@ -25,11 +24,10 @@ from slurm_plugin.core.shell import SYSTEM_PATH, find_program, run
 class Cluster:
     """One private cluster."""
 
-    def __init__(self, place: Place, *, checkout: Path, clock: Clock | None = None) -> None:
+    def __init__(self, place: Place, *, clock: Clock | None = None) -> None:
         self.place = place
         self.clock = clock or SystemClock()
         self.daemons = Daemons(place, self.clock)
-        self._checkout = checkout
         self._lua_s = 0
 
     # --- starting -------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def place(pytestconfig: pytest.Config) -> Iterator[Place]:
     home, _ = home_of(CHECKOUT)
     for old in home.glob("test-*"):
         if not Path("/proc", old.name.split("-")[1]).exists():  # its pytest was killed
-            Cluster(Place(root=old, venv=home / "venv"), checkout=CHECKOUT).down()
+            Cluster(Place(root=old, venv=home / "venv")).down()
             shutil.rmtree(old, ignore_errors=True)
     found = Place(root=home / f"test-{os.getpid()}", venv=home / "venv")
     assert (found.venv / "installed").exists(), "the hooks run in .rad/venv: start the tests with `make test`"
@@ -57,7 +57,7 @@ def two_nodes(place: Place) -> Iterator[Cluster]:
 
 
 def started(place: Place, spec: ClusterSpec) -> Iterator[Cluster]:
-    running = Cluster(place, checkout=CHECKOUT)
+    running = Cluster(place)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is stopped on the way out
     try:
         running.up(spec)
@@ -99,6 +99,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     root = home / f"test-{os.getpid()}"
     if config.stash.get(_FAILED, False) and root.exists():
         terminalreporter.section("logs of the private Slurm")
-        terminalreporter.write_line(
-            Cluster(Place(root=root, venv=home / "venv"), checkout=CHECKOUT).logs(LOG_LINES)
-        )
+        terminalreporter.write_line(Cluster(Place(root=root, venv=home / "venv")).logs(LOG_LINES))

@@ -14,17 +14,16 @@ from slurm_plugin.core.gpu import GpuReading
 NODE = "n0"
 
 
-def start(gpus: Sequence[GpuReading], *, root: Path, venv: Path, checkout: Path, cpus: int) -> Cluster:
+def start(gpus: Sequence[GpuReading], *, root: Path, venv: Path, cpus: int) -> Cluster:
     """Start a cluster of one node with the GPUs of this machine.
 
     Args:
         gpus: The GPUs.
         root: Folder of the cluster: short, because MPS makes sockets deep below it.
         venv: The virtual environment that hooks and jobs run in.
-        checkout: The source.
         cpus: CPUs that jobs may use.
     """
-    cluster = Cluster(Place(root=root, venv=venv), checkout=checkout)
+    cluster = Cluster(Place(root=root, venv=venv))
     node = replace(real_node(NODE, gpus), cpus=cpus, memory_mib=64000)
     cluster.up(ClusterSpec(nodes=(node,), sharing="mps"))
     return cluster

@@ -23,7 +23,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 def test_the_demo_ends_as_expected(gpus: tuple[GpuReading, ...], results: Results):
     lines: list[str] = []
-    cluster = Cluster(Place(root=Path("/var/tmp/raddemo"), venv=Path(sys.prefix)), checkout=CHECKOUT)
+    cluster = Cluster(Place(root=Path("/var/tmp/raddemo"), venv=Path(sys.prefix)))
     demo = Demo(cluster, real_node(NODE_NAME, gpus), NvmlTelemetry(), checkout=CHECKOUT, say=lines.append)
     as_expected = demo.run()
     results.add(lines=lines)

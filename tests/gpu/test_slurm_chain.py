@@ -41,9 +41,7 @@ SMALL = "--model resnet18 --size 224 --batch 64 --steps 700"
 
 @pytest.fixture(scope="module")
 def cluster(gpus: tuple[GpuReading, ...]) -> Iterator[Cluster]:
-    running = start(
-        gpus, root=Path("/var/tmp/radg"), venv=Path(sys.prefix), checkout=CHECKOUT, cpus=os.cpu_count() or 1
-    )
+    running = start(gpus, root=Path("/var/tmp/radg"), venv=Path(sys.prefix), cpus=os.cpu_count() or 1)
     try:
         yield running
     finally:
