@@ -31,14 +31,20 @@ def parse_text(source: str, *, path: str) -> ModelSummary:
     if not source.strip():
         raise SummaryError(path=path, problem="the file is empty", fix="print the model's summary into it")
     shown = text.lines(source)
-    head = next((line for _, line in shown if "Layer (type" in line[:40]), "")
+    head = above = ""
+    for _, line in shown:
+        if "Layer (type" in line[:40]:
+            head = line
+            break
+        above = line.strip()
     if head:
         rows = [line for _, line in islice(shown, _ROWS_LOOKED_AT)]
         if "Layer (type)" in head and any(map(_INDEXED_ROW.match, rows)):
             from gpumemnet.parse import torchsummary
 
             return torchsummary.parse(source, path=path)
-        if _KERAS_HEAD.search(head):
+        # torchinfo told to show neither depths nor names has Keras' header, between two double lines.
+        if "┃" in head or (_KERAS_HEAD.search(head) and (not above or above.strip("="))):
             from gpumemnet.parse import keras
 
             return keras.parse(source, path=path)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass, field
 
 from gpumemnet import kinds
 from gpumemnet.errors import SummaryError
@@ -14,13 +15,34 @@ from gpumemnet.parse import arguments, text
 from gpumemnet.summary import Layer, ModelSummary
 
 _LINE = re.compile(
-    r"^\s*(?:\((?P<name>[^()\s]{1,80})\): )?(?:(?P<times>\d{1,5}) x )?(?P<cls>[A-Za-z_][\w.]*)\((?P<rest>.*)$"
+    r"^\s*(?:\((?P<name>[^()]{1,80})\): )?(?:(?P<times>\d{1,5}) x )?(?P<cls>[A-Za-z_][\w.]*)\((?P<rest>.*)$"
 )
+_PARAMETER = re.compile(r"Parameter containing: \[\S{1,60} of size ([\dx]{0,80})")
+_PARAMETRIZED = "Parametrized"
+"""Prefix of the class of a layer whose weight is computed (torch.nn.utils.parametrizations); inside is how."""
 _COUNT = re.compile(r",\s*(?P<count>[\d,]+) params\s*$")
 MAX_DEPTH = 60
 
-_Node = tuple[str, str, int, list[Layer], int]
-"""An open container: class name, local name, times it is repeated, its leaves so far, its line."""
+
+@dataclass(slots=True)
+class _Node:
+    """An open container.
+
+    Attributes:
+        cls: Class name.
+        name: Local name, "" for the root.
+        times: How often it is repeated.
+        line: Where it begins.
+        leaves: Its leaves so far.
+        arguments: What it says of itself before its children.
+    """
+
+    cls: str
+    name: str
+    times: int
+    line: int
+    leaves: list[Layer] = field(default_factory=list)
+    arguments: str = ""
 
 
 def parse(source: str, *, path: str) -> ModelSummary:
@@ -54,24 +76,32 @@ def parse(source: str, *, path: str) -> ModelSummary:
             root_count = count
             continue
         match = _LINE.match(line)
-        if not match or (done and not stack):
+        if done and not stack:
             continue
-        rest = match.group("rest").rstrip()
-        if rest.endswith(")"):
-            leaf = _leaf(match, rest[:-1], count, tuple((cls, name) for cls, name, *_ in stack), number)
-            times = _times(match)
-            (stack[-1][3] if stack else done).extend([leaf] * times)
+        leaves = stack[-1].leaves if stack else done
+        path_here = tuple((node.cls, node.name) for node in stack)
+        if kept := _PARAMETER.findall(line):
+            params = sum(math.prod(map(int, filter(None, sizes.split("x")))) for sizes in kept)
+            leaves.append(
+                Layer(kind="parameter", name="Parameter", path=path_here, params=params, line=number)
+            )
+        elif not match:
+            if stack and not stack[-1].leaves:
+                stack[-1].arguments = line.strip()
+        elif (rest := match.group("rest").rstrip()).endswith(")"):
+            leaf = _leaf(match.group("cls"), match.group("name"), rest[:-1], count, path_here, number)
+            leaves.extend([leaf] * _times(match))
         else:
             if len(stack) >= MAX_DEPTH:
                 raise SummaryError(path=path, line=number, problem="nested too deeply", fix=text.RECREATE)
-            stack.append((match.group("cls"), match.group("name") or "", _times(match), [], number))
-        if sum(len(node[3]) for node in stack) > text.MAX_LAYERS:
+            stack.append(_Node(match.group("cls"), match.group("name") or "", _times(match), number))
+        if sum(len(node.leaves) for node in stack) > text.MAX_LAYERS:
             raise SummaryError(path=path, line=number, problem="too many layers", fix=text.RECREATE)
     if stack:
         raise SummaryError(
             path=path,
-            line=stack[-1][4],
-            problem=f"{stack[-1][0]}( is never closed",
+            line=stack[-1].line,
+            problem=f"{stack[-1].cls}( is never closed",
             fix="the text is cut off: " + text.RECREATE,
         )
     if not done:
@@ -92,25 +122,31 @@ def _times(match: re.Match[str]) -> int:
 
 def _close(stack: list[_Node], count: int | None, done: list[Layer], *, path: str, line: int) -> list[Layer]:
     """Fold a finished container into the one around it."""
-    cls, name, times, leaves, opened = stack.pop()
-    around = tuple((outer, local) for outer, local, *_ in stack)
+    node = stack.pop()
+    cls, name, leaves, opened = node.cls, node.name, node.leaves, node.line
+    around = tuple((outer.cls, outer.name) for outer in stack)
     kind = kinds.canonical(cls)
     own = None if count is None else count - sum(leaf.params or 0 for leaf in leaves)
     if kind == "multiheadattention":
         leaves = [_attention(leaves, name, around, count, opened)]
+    elif cls.startswith(_PARAMETRIZED) and node.arguments:
+        plain = cls.removeprefix(_PARAMETRIZED)
+        leaves = [_leaf(plain, name, node.arguments, count, around, opened)]
+    elif kinds.is_known(kind) and node.arguments:  # a norm that holds its activation (timm)
+        leaves = [_leaf(cls, name, node.arguments, own, (*around, (cls, name)), opened), *leaves]
     elif own and own > 0:
         leaves.append(
             Layer(kind="parameter", name=name or cls, path=(*around, (cls, name)), params=own, line=opened)
         )
     elif not leaves and not kinds.is_container(kind):
         leaves.append(Layer(kind=kind, name=name or cls, path=around, params=count, line=opened))
-    if len(leaves) * times > text.MAX_LAYERS:
+    if len(leaves) * node.times > text.MAX_LAYERS:
         raise SummaryError(path=path, line=line, problem="too many layers", fix=text.RECREATE)
-    if times > 1:
-        leaves = [_renumbered(leaf, len(around), repeat) for repeat in range(times) for leaf in leaves]
+    if node.times > 1:
+        leaves = [_renumbered(leaf, len(around), repeat) for repeat in range(node.times) for leaf in leaves]
     if not stack:
         return leaves
-    stack[-1][3].extend(leaves)
+    stack[-1].leaves.extend(leaves)
     return done
 
 
@@ -127,9 +163,9 @@ def _renumbered(leaf: Layer, depth: int, repeat: int) -> Layer:
 
 
 def _leaf(
-    match: re.Match[str], inside: str, count: int | None, path: tuple[tuple[str, str], ...], line: int
+    cls: str, name: str | None, inside: str, count: int | None, path: tuple[tuple[str, str], ...], line: int
 ) -> Layer:
-    kind = kinds.canonical(match.group("cls"))
+    kind = kinds.canonical(cls)
     group = kinds.group_of(kind)
     args = arguments.name_positions(
         "groupnorm" if kind == "groupnorm" else group, arguments.parse_arguments(inside)
@@ -139,7 +175,7 @@ def _leaf(
     if count is not None and count != params:
         params, shapes = count, ()
     return Layer(
-        kind=kind, name=match.group("name") or match.group("cls"), path=path, param_shapes=shapes, params=params,
+        kind=kind, name=name or cls, path=path, param_shapes=shapes, params=params,
         args=args, line=line,
     )  # fmt: skip
 

@@ -15,8 +15,10 @@ _NAME = re.compile(
     r"(?P<cls>[A-Za-z_][\w.<>]*)(?: \((?P<var>[^()]*)\))?(?:: (?P<depth>\d+)(?:-(?P<index>\d+))?)?(?=\s|$)"
 )
 _CELL = re.compile(
-    r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\(recursive\)|--|[├└]─[\d,]+|\([\d,]+\)|\d+(?:\.\d+)?%|True|False|Partial|[\d,]+"
+    r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\(recursive\)|--|\([\d,]+\)|\d+(?:\.\d+)?%|True|False|Partial|[\d,]+"
 )
+_PARAMETER = re.compile(r"[├└]─[\d,]+(?=\s|$)|^(\d+\.[\w.]+|weight|bias)(?=\s|$)")
+"""The count, or else the name, of a single parameter (verbose=2)."""
 _COLUMNS = {
     "Kernel Shape": "kernel",
     "Input Shape": "input",
@@ -37,6 +39,7 @@ class _Row:
     depth: int
     cells: dict[str, str]
     line: int
+    numbered: bool
 
 
 def parse(source: str, *, path: str) -> ModelSummary:
@@ -53,16 +56,18 @@ def parse(source: str, *, path: str) -> ModelSummary:
         SummaryError: The table is malformed, empty or cut off.
     """
     columns: list[str] = []
+    numbered = False
     rows: list[_Row] = []
     totals: dict[str, int] = {}
     for number, line in text.lines(source):
         if line.lstrip().startswith("Layer (type"):
-            columns = _columns(line)
+            columns, numbered = _columns(line), "depth-idx" in line
         elif total := text.parse_total(line):
             totals.setdefault(*total)
         elif columns and not totals and line.strip() and set(line.strip()) != {"="}:
             row = _row(line, columns, path=path, line=number)
-            if row is not None:
+            # Rows of single parameters (verbose=2) have no number; the row of their module has the count.
+            if row is not None and (row.numbered or not numbered or not rows):
                 rows.append(row)
         if len(rows) > text.MAX_LAYERS:
             raise SummaryError(path=path, line=number, problem="too many rows", fix=text.RECREATE)
@@ -88,13 +93,13 @@ def _columns(header: str) -> list[str]:
 def _row(row: str, columns: list[str], *, path: str, line: int) -> _Row | None:
     body = row.lstrip(_TREE)
     match = _NAME.match(body)
+    if _PARAMETER.search(body):
+        return None
     if not match:
         raise SummaryError(
             path=path, line=line, problem=f"not a torchinfo row: '{row.strip()[:40]}'", fix=text.RECREATE
         )
     cells = _CELL.findall(body[match.end() :])
-    if any(cell[0] in "├└" for cell in cells):
-        return None  # one parameter of the row above (verbose=2); its module's row has the count
     if match.group("depth"):
         depth = int(match.group("depth")[:6])
     else:
@@ -106,6 +111,7 @@ def _row(row: str, columns: list[str], *, path: str, line: int) -> _Row | None:
         depth=depth,
         cells=dict(zip(columns, cells, strict=False)),
         line=line,
+        numbered=match.group("depth") is not None,
     )
 
 
@@ -119,9 +125,9 @@ def _layers(rows: list[_Row], *, path: str) -> list[Layer]:
         has_children = index + 1 < len(rows) and rows[index + 1].depth > row.depth
         kind = kinds.canonical(row.cls)
         where = tuple((each.cls, each.name) for each in stack)
-        if not has_children or kinds.is_known(kind):
-            known = kinds.is_known(kind)
-            layers.append(_layer(row, kind, where, cut_off=not known and row.depth == deepest, path=path))
+        if not has_children or _is_layer(row):
+            cut_off = not kinds.is_known(kind) and row.depth == deepest
+            layers.append(_layer(row, kind, where, cut_off=cut_off, path=path))
         elif own := text.parse_count(row.cells.get("params", "--")):
             layers.append(Layer(kind="parameter", name=row.name, path=where, params=own, line=row.line))
         if has_children:
@@ -131,11 +137,21 @@ def _layers(rows: list[_Row], *, path: str) -> list[Layer]:
     return layers
 
 
+def _is_layer(row: _Row) -> bool:
+    """Tell whether a module that holds others is a layer all the same: a norm with its activation, attention.
+
+    A user's class may be called as a layer is (BasicConv2d, Conv2dNormActivation, LSTM): it has no parameters itself.
+    """
+    kind = kinds.canonical(row.cls)
+    own = text.parse_count(row.cells.get("params", "--"))
+    return kind == "multiheadattention" or (kinds.is_known(kind) and bool(own))
+
+
 def _end(row: _Row, where: tuple[tuple[str, str], ...], *, path: str) -> list[Layer]:
     """A container that is over: its output may be more than what its last layer made (a sum, a concatenation)."""
     outputs = text.parse_shapes(row.cells.get("output", ""), path=path, line=row.line)
     kind = kinds.canonical(row.cls)
-    if not outputs or not where or kinds.is_container(kind) or kinds.is_known(kind):
+    if not outputs or not where or kinds.is_container(kind) or _is_layer(row):
         return []
     scales = text.parse_count(row.cells.get("params", "--"))
     args: dict[str, object] = {"own_params": scales} if scales else {}
@@ -171,7 +187,7 @@ def _layer(row: _Row, kind: str, where: tuple[tuple[str, str], ...], *, cut_off:
         input_shapes=inputs,
         output_shapes=outputs,
         params=text.parse_count(count) or 0,
-        trainable=not count.startswith("(") and cells.get("trainable") != "False",
+        trainable=(count == "(recursive)" or count[0] != "(") and cells.get("trainable") != "False",
         args=args,
         is_block=cut_off,
         runs=bool(inputs or outputs) or not shown,

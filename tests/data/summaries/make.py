@@ -76,6 +76,88 @@ class Shared(nn.Module):
         return x
 
 
+class TwoHeads(nn.Module):
+    """Two inputs, a parameter of its own, a shared layer, a frozen one, two outputs by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(1, 1, 32))
+        self.a, self.b, self.shared = nn.Linear(8, 32), nn.Linear(6, 32), nn.Linear(32, 32)
+        self.heads = nn.ModuleList([nn.Linear(32, 4), nn.Linear(32, 5)])
+        self.b.requires_grad_(False)
+
+    def forward(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """Run it."""
+        h = self.shared(self.a(x)) + self.shared(self.b(y))
+        return {"one": self.heads[0](h), "two": self.heads[1](h)}
+
+
+class TwoHeadsInOne(TwoHeads):
+    """The same with one output, for torchsummary."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Run it."""
+        return torch.cat(list(super().forward(x, y).values()), -1)
+
+
+class LSTM(nn.Module):
+    """A language model whose class is called as a layer is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(50, 16)
+        self.rnn = nn.LSTM(16, 32, 2, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(64, 50)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run it."""
+        return self.head(self.rnn(self.words(x))[0])
+
+
+class BasicConv2d(nn.Sequential):
+    """As torchvision's inception_v3 calls its blocks."""
+
+    def __init__(self, width: int, out: int) -> None:
+        super().__init__(nn.Conv2d(width, out, 3, bias=False), nn.BatchNorm2d(out), nn.ReLU())
+
+
+class BatchNormAct2d(nn.BatchNorm2d):
+    """A norm that holds its activation, as timm has it."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self.drop, self.act = nn.Identity(), nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run it."""
+        return self.act(self.drop(super().forward(x)))
+
+
+class Borrowed(nn.Module):
+    """Parameters in lists, weights that are computed, names with spaces, repeats of repeats, words of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = nn.ParameterList([nn.Parameter(torch.zeros(3, 3)), nn.Parameter(torch.zeros(7))])
+        self.by_name = nn.ModuleDict({"a b": nn.Linear(16, 2)})
+        self.normed = nn.utils.parametrizations.weight_norm(nn.Linear(16, 8))
+        self.stages = nn.ModuleList(
+            nn.ModuleList(nn.Sequential(nn.Linear(16, 16), nn.GELU()) for _ in range(4)) for _ in range(2)
+        )
+
+    def extra_repr(self) -> str:
+        """Two lines."""
+        return "alpha=3,\nbeta=4"
+
+
+def parameters_text(model: nn.Module, **options: object) -> str:
+    """Return what torchinfo prints with a row for each parameter."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        torchinfo.summary(model, verbose=2, **options)
+    return out.getvalue()
+
+
 def torchsummary_text(model: nn.Module, shape: tuple[int, ...], batch_size: int = -1) -> str:
     """Return what torchsummary prints."""
     out = io.StringIO()
@@ -108,15 +190,15 @@ def annotated(model: nn.Module) -> str:
     )
 
 
-def keras_text() -> str | None:
-    """Return what Keras prints; None if it is not installed."""
+def keras_texts() -> dict[str, str]:
+    """Return what Keras prints; nothing if it is not installed."""
     os.environ["KERAS_BACKEND"] = "torch"
     try:
         import keras
     except ImportError:
-        return None
+        return {}
     layers = keras.layers
-    model = keras.Sequential(
+    cnn = keras.Sequential(
         [
             keras.Input((32, 32, 3)),
             layers.Conv2D(16, 3, padding="same"),
@@ -128,9 +210,52 @@ def keras_text() -> str | None:
             layers.Dense(10),
         ]
     )
-    out: list[str] = []
-    model.summary(print_fn=lambda line, **_: out.append(line), line_length=76)
-    return "\n".join(out) + "\n"
+    image = keras.Input((32, 32, 3))
+    x = layers.Conv2D(16, 3, padding="same", name="a_convolution_with_a_long_name")(image)
+    y = layers.Activation("relu")(layers.BatchNormalization()(x))
+    z = layers.Add()([y, layers.SeparableConv2D(16, 3, padding="same")(y)])
+    z = layers.Conv2DTranspose(8, 2, strides=2)(layers.Concatenate()([z, y]))
+    functional = keras.Model(image, layers.Dense(10)(layers.GlobalAveragePooling2D()(z)))
+    inner = keras.Sequential([keras.Input((10,)), layers.Dense(5), layers.Dense(5)])
+    inner.trainable = False
+    nested = keras.Sequential([keras.Input((10,)), inner, layers.Dropout(0.5), layers.Dense(3)])
+    tokens = keras.Input((12,), batch_size=4)
+    words = layers.Embedding(50, 16)(tokens)
+    mixed = layers.LayerNormalization()(layers.MultiHeadAttention(2, 8)(words, words) + words)
+    attention = keras.Model(tokens, layers.Dense(2)(layers.LSTM(20)(mixed)))
+
+    def text(model: keras.Model, **options: object) -> str:
+        out: list[str] = []
+        model.summary(print_fn=lambda line, **_: out.append(line), **options)
+        return "\n".join(out) + "\n"
+
+    return {
+        "cnn.keras.txt": text(cnn, line_length=76),
+        "functional.keras.txt": text(functional),
+        "nested.keras.txt": text(nested, expand_nested=True, show_trainable=True),
+        "attention.keras.txt": text(attention),
+    }
+
+
+def rarer_texts(net: BasicNet) -> dict[str, str]:
+    """Return texts of unusual options and models."""
+    info, image = torchinfo.summary, (8, 3, 64, 64)
+    blocks = nn.Sequential(BasicConv2d(3, 8), BasicConv2d(8, 8), BatchNormAct2d(8), nn.Conv2d(8, 4, 1))
+    columns = ("trainable", "num_params", "kernel_size", "output_size")
+    return {
+        "residual_no_names.torchinfo.txt": str(info(net, image, verbose=0, depth=9, row_settings=())),
+        "residual_batch_dim.torchinfo.txt": str(info(net, image[1:], batch_dim=0, verbose=0, depth=9)),
+        "two_heads_parameters.torchinfo.txt": parameters_text(
+            TwoHeads(), input_size=[(8, 8), (8, 6)], depth=9, col_names=columns
+        ),
+        "two_heads.torchsummary.txt": torchsummary_text(TwoHeadsInOne(), [(8,), (6,)]),
+        "lstm.torchinfo.txt": str(
+            info(LSTM(), input_data=torch.ones(4, 10, dtype=torch.long), verbose=0, col_names=ALL[::-1])
+        ),
+        "named_as_layers.torchinfo.txt": str(info(blocks, image, verbose=0, depth=9)),
+        "named_as_layers.repr.txt": f"{blocks!r}\n",
+        "parametrized.repr.txt": f"{Borrowed()!r}\n",
+    }
 
 
 def main() -> None:
@@ -185,8 +310,7 @@ def main() -> None:
         "t5.repr.txt": f"{hf.T5ForConditionalGeneration(t5)!r}\n",
         "vit.repr.txt": f"{hf.ViTForImageClassification(hf.ViTConfig(**small))!r}\n",
     }
-    if found := keras_text():
-        texts["cnn.keras.txt"] = found
+    texts |= rarer_texts(net) | keras_texts()
     for name, text in texts.items():
         (HERE / name).write_text(text, encoding="utf-8")
 

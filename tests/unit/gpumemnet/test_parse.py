@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from gpumemnet.account import profile_with_warnings
 from gpumemnet.errors import GpuMemNetError, SummaryError
 from gpumemnet.parse.detect import parse_text
+from gpumemnet.training import TrainingSetup
 
 SUMMARIES = Path(__file__).parents[2] / "data" / "summaries"
 RESIDUAL_PARAMS = 45146
@@ -25,6 +27,8 @@ def parsed(name: str):
         ("residual_ascii.torchinfo.txt", "torchinfo", 8),
         ("residual_depth2.torchinfo.txt", "torchinfo", 8),
         ("residual_no_input.torchinfo.txt", "torchinfo", None),
+        ("residual_no_names.torchinfo.txt", "torchinfo", 8),
+        ("residual_batch_dim.torchinfo.txt", "torchinfo", 1),
         ("residual.repr.txt", "module_repr", None),
         ("residual_annotated.repr.txt", "module_repr", None),
     ],
@@ -56,6 +60,60 @@ def test_a_module_used_three_times_counts_its_weights_once() -> None:
     assert sum(layer.params or 0 for layer in linear) == 32 * 33
 
 
+def test_rows_of_single_parameters_are_no_layers() -> None:
+    layers = parsed("two_heads_parameters.torchinfo.txt").layers
+    assert [(layer.kind, layer.params, layer.trainable) for layer in layers] == [
+        ("parameter", 32, True),
+        ("linear", 288, True),
+        ("linear", 1056, True),
+        ("linear", 224, False),
+        ("linear", 0, True),  # the shared one again
+        ("linear", 132, True),
+        ("linear", 165, True),
+    ]
+
+
+def test_several_inputs_and_outputs_are_rows_of_torchsummary() -> None:
+    layers = parsed("two_heads.torchsummary.txt").layers
+    assert [layer.output_shapes for layer in layers][-2:] == [((None, 4),), ((None, 5),)]
+    both = "MultiheadAttention-2  [[-1, 16, 64], [-1, 16, 16]]  0"
+    text = (SUMMARIES / "residual.torchsummary.txt").read_text(encoding="utf-8")
+    row = next(line for line in text.splitlines() if "ReLU-3" in line)
+    found = parse_text(text.replace(row, both), path="x").layers[2]
+    assert found.output_shapes == ((None, 16, 64), (None, 16, 16))
+
+
+@pytest.mark.parametrize("name", ["named_as_layers.torchinfo.txt", "named_as_layers.repr.txt"])
+def test_a_block_that_is_called_as_a_layer_is_no_layer(name: str) -> None:
+    layers = [layer for layer in parsed(name).layers if not layer.is_block and layer.kind != "identity"]
+    block = ["conv2d", "batchnorm2d", "relu"]
+    # A norm that holds its activation has parameters of its own: it is a layer, and its activation another.
+    assert [layer.kind for layer in layers] == [*block, *block, "batchnormact2d", "relu", "conv2d"]
+    assert sum(layer.params or 0 for layer in layers) == 876
+
+
+def test_a_model_that_is_called_as_a_layer_is_no_layer() -> None:
+    layers = [layer for layer in parsed("lstm.torchinfo.txt").layers if not layer.is_block]
+    assert [(layer.kind, layer.params) for layer in layers] == [
+        ("embedding", 800),
+        ("lstm", 37888),
+        ("linear", 3250),
+    ]
+
+
+def test_print_shows_lists_of_parameters_computed_weights_and_repeats_of_repeats() -> None:
+    layers = parsed("parametrized.repr.txt").layers
+    assert [(layer.kind, layer.params) for layer in layers[:4]] == [
+        ("parameter", 9),
+        ("parameter", 7),
+        ("linear", 34),  # its name holds a space
+        ("linear", 136),
+    ]
+    blocks = [layer for layer in layers if layer.path[1:2] == (("ModuleList", "stages"),)]
+    assert len(blocks) == 2 * 4 * 2
+    assert len({layer.path for layer in blocks}) == 8
+
+
 def test_repeated_blocks_of_print_are_unrolled() -> None:
     layers = parsed("gpt2.repr.txt").layers
     assert sum(layer.name == "c_attn" for layer in layers) == 2
@@ -67,6 +125,97 @@ def test_keras_turns_shapes_to_channels_first() -> None:
     assert [layer.kind for layer in summary.layers][:3] == ["conv2d", "batchnorm2d", "relu"]
     assert summary.layers[0].output_shapes == ((None, 16, 32, 32),)
     assert summary.total_params == 41482
+
+
+def test_cells_of_several_lines_are_one_cell() -> None:
+    layers = parsed("functional.keras.txt").layers
+    assert [(layer.kind, layer.output_shapes[0]) for layer in layers] == [
+        ("identity", (None, 3, 32, 32)),
+        ("conv2d", (None, 16, 32, 32)),
+        ("batchnorm2d", (None, 16, 32, 32)),  # "(BatchNormalizatio…" in the text
+        ("relu", (None, 16, 32, 32)),
+        ("conv2d", (None, 16, 32, 32)),
+        ("identity", (None, 16, 32, 32)),
+        ("concatenate", (None, 32, 32, 32)),
+        ("convtranspose2d", (None, 8, 64, 64)),
+        ("adaptiveavgpool1d", (None, 8)),
+        ("linear", (None, 10)),
+    ]
+    kinds = [layer.kind for layer in parsed("attention.keras.txt").layers]
+    assert kinds == ["identity", "embedding", "multiheadattention", "identity", "layernorm", "lstm", "linear"]
+    assert parsed("attention.keras.txt").batch_size == 4
+
+
+def test_a_nested_keras_model_counts_once() -> None:
+    layers = parsed("nested.keras.txt").layers
+    assert [(layer.kind, layer.params, layer.trainable) for layer in layers] == [
+        ("sequential", 0, False),
+        ("linear", 55, False),
+        ("linear", 30, False),
+        ("dropout", 0, True),
+        ("linear", 18, True),
+    ]
+
+
+KERAS_2 = """Model: "model"
+__________________________________________________________________________________________________
+ Layer (type)                Output Shape                 Param #   Connected to
+==================================================================================================
+ input_1 (InputLayer)        [(None, 32, 32, 3)]          0         []
+
+ conv2d (Conv2D)             (None, 32, 32, 16)           448       ['input_1[0][0]']
+
+ batch_normalization (Batch  (None, 32, 32, 16)           64        ['conv2d[0][0]']
+ Normalization)
+
+ add (Add)                   (None, 32, 32, 16)           0         ['conv2d[0][0]',
+                                                                     'batch_normalization[0][0]']
+
+ global_average_pooling2d (  (None, 16)                   0         ['add[0][0]']
+ GlobalAveragePooling2D)
+
+ dense (Dense)               (None, 10)                   170       ['global_average_pooling2d[0][0]']
+
+==================================================================================================
+Total params: 682 (2.66 KB)
+Trainable params: 650 (2.54 KB)
+Non-trainable params: 32 (128.00 Byte)
+__________________________________________________________________________________________________
+"""
+"""Keras 2's layout as its documentation prints it; TensorFlow is not run here."""
+
+
+def test_keras_2_breaks_long_names() -> None:
+    summary = parse_text(KERAS_2, path="x")
+    kinds = ["identity", "conv2d", "batchnorm2d", "identity", "adaptiveavgpool2d", "linear"]
+    assert [layer.kind for layer in summary.layers] == kinds
+    assert sum(layer.params or 0 for layer in summary.layers) == summary.total_params == 682
+    assert summary.layers[0].output_shapes == ((None, 3, 32, 32),)
+
+
+def test_columns_that_the_terminal_cut_off_are_asked_for() -> None:
+    text = (SUMMARIES / "functional.keras.txt").read_text(encoding="utf-8")
+    narrow = "\n".join(line[:40] for line in text.splitlines())
+    with pytest.raises(SummaryError, match="print it again with COLUMNS=200 in the environment"):
+        parse_text(narrow, path="x")
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "unknown"),
+    [
+        ("residual.torchsummary.txt", "Linear-", "Wombat-"),
+        ("residual.torchinfo.txt", "ReLU: ", "Wombat: "),
+        ("residual_no_names.torchinfo.txt", "ReLU ", "Wombat "),
+        ("residual.repr.txt", "ReLU(", "Wombat("),
+        ("residual_annotated.repr.txt", "ReLU(", "Wombat("),
+        ("cnn.keras.txt", "(Dropout)", "(Wombat)"),
+    ],
+)
+def test_unknown_layers_are_named_in_every_format(name: str, known: str, unknown: str) -> None:
+    text = (SUMMARIES / name).read_text(encoding="utf-8")
+    assert known in text
+    _, warnings = profile_with_warnings(text.replace(known, unknown), TrainingSetup(batch_size=8))
+    assert any("unknown layer" in line for line in warnings), warnings
 
 
 def test_frozen_layers_are_told_by_parentheses() -> None:

@@ -94,7 +94,7 @@ def test_formats_of_one_model_agree() -> None:
         for path in SUMMARIES.glob("residual*.txt")
         if "depth2" not in path.name and "no_input" not in path.name
     }
-    assert len(peaks) == 7
+    assert len(peaks) == 9
     assert max(peaks.values()) <= 1.06 * min(peaks.values()), peaks
 
 
