@@ -10,12 +10,23 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from gpumemnet.blocks import (
+    ADDRESS_BITS,
+    ADDRESS_MASK,
+    LARGE_POOL_ADDRESS,
+    MIN_BLOCK_BYTES,
+    UNIT_BITS,
+    Block,
+    Pool,
+    size_of,
+    units,
+)
 from gpumemnet.units import MIB
 
-MIN_BLOCK_BYTES = 512
-"""kMinBlockSize: every size is rounded up to a multiple of it."""
+__all__ = ["Block", "CachingAllocator", "Event", "Peaks", "replay"]
+
 SMALL_BYTES = 1 * MIB
 """kSmallSize: up to here the small pool serves; also the least remainder for which a large block is split."""
 SMALL_SEGMENT_BYTES = 2 * MIB
@@ -26,47 +37,6 @@ LARGE_DIRECT_BYTES = 10 * MIB
 """kMinLargeAlloc: from here on a block gets a segment of its own size."""
 LARGE_ROUND_BYTES = 2 * MIB
 """kRoundLarge: a segment of a block's own size is rounded up to a multiple of it."""
-_UNIT_BITS = MIN_BLOCK_BYTES.bit_length() - 1
-"""Inside, sizes and addresses count units of 512 bytes: Python is faster with small numbers."""
-_ADDRESS_BITS = 40
-_ADDRESS_MASK = (1 << _ADDRESS_BITS) - 1
-_LARGE_POOL_ADDRESS = 1 << (_ADDRESS_BITS - 1)
-"""Addresses are made up: the two pools never meet, and the first end of memory is 256 TiB away."""
-
-Block = int
-"""A piece of a segment, in one number: its size and, in the low bits, its address. Of two blocks the smaller, or among
-equals the one of the lower address, is the smaller number: a sorted list of them is searched for the best fit."""
-
-
-def size_of(block: Block) -> int:
-    """Return a block's size in bytes."""
-    return block >> _ADDRESS_BITS << _UNIT_BITS
-
-
-def address_of(block: Block) -> int:
-    """Return a block's made-up address in bytes."""
-    return (block & _ADDRESS_MASK) << _UNIT_BITS
-
-
-def _units(n_bytes: int) -> int:
-    return -(-n_bytes // MIN_BLOCK_BYTES)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Pool:
-    """The free blocks of one pool, smallest first, and the pool's rules.
-
-    Attributes:
-        segment: Units of the least segment asked of the driver.
-        least_remainder: A block is split if at least this many units are left of it.
-        end: Address where the next segment begins; an expandable one ends there.
-        free: The free blocks, in order.
-    """
-
-    segment: int
-    least_remainder: int
-    end: int
-    free: list[Block] = field(default_factory=list)
 
 
 class CachingAllocator:
@@ -87,10 +57,10 @@ class CachingAllocator:
         self.reserved_bytes = self.reserved_peak_bytes = 0
         self._allocated = self._allocated_peak = 0
         # should_split: an expandable segment keeps any remainder, a plain large one only those above 1 MiB.
-        large_remainder = 1 if expandable_segments else _units(SMALL_BYTES) + 1
-        self._small = _Pool(segment=_units(SMALL_SEGMENT_BYTES), least_remainder=1, end=0)
-        self._large = _Pool(
-            segment=_units(LARGE_SEGMENT_BYTES), least_remainder=large_remainder, end=_LARGE_POOL_ADDRESS
+        large_remainder = 1 if expandable_segments else units(SMALL_BYTES) + 1
+        self._small = Pool(segment=units(SMALL_SEGMENT_BYTES), least_remainder=1, end=0)
+        self._large = Pool(
+            segment=units(LARGE_SEGMENT_BYTES), least_remainder=large_remainder, end=LARGE_POOL_ADDRESS
         )
         # The free block that begins, or ends, at an address: what a freed neighbour merges with.
         self._beginning: dict[int, Block] = {}
@@ -100,12 +70,12 @@ class CachingAllocator:
     @property
     def allocated_bytes(self) -> int:
         """In blocks that are in use, as `torch.cuda.memory_allocated()` counts them."""
-        return self._allocated << _UNIT_BITS
+        return self._allocated << UNIT_BITS
 
     @property
     def allocated_peak_bytes(self) -> int:
         """The highest `allocated_bytes` so far."""
-        return self._allocated_peak << _UNIT_BITS
+        return self._allocated_peak << UNIT_BITS
 
     def malloc(self, n_bytes: int) -> Block | None:
         """Allocate `n_bytes`; None for a request of zero bytes, which takes no memory."""
@@ -114,20 +84,20 @@ class CachingAllocator:
         size = -(-n_bytes // MIN_BLOCK_BYTES)
         pool = self._small if n_bytes <= SMALL_BYTES else self._large
         free = pool.free
-        at = bisect_left(free, size << _ADDRESS_BITS)
+        at = bisect_left(free, size << ADDRESS_BITS)
         if at == len(free):
             self._grow(pool, size)
             at = len(free) - 1
         elif self.expandable_segments:
-            at = _spare_tail(pool, at)
+            at = pool.spare_tail(at)
         block = free[at]
-        address = block & _ADDRESS_MASK
-        left = (block >> _ADDRESS_BITS) - size
+        address = block & ADDRESS_MASK
+        left = (block >> ADDRESS_BITS) - size
         del self._beginning[address]
         if left >= pool.least_remainder:
-            block = size << _ADDRESS_BITS | address
+            block = size << ADDRESS_BITS | address
             address += size
-            rest = left << _ADDRESS_BITS | address
+            rest = left << ADDRESS_BITS | address
             self._beginning[address] = self._ending[address + left] = rest
             if at and rest < free[at - 1]:
                 del free[at]
@@ -147,19 +117,19 @@ class CachingAllocator:
         """Give a block back; it merges with the free neighbours in its segment."""
         if block is None:
             return
-        address, size = block & _ADDRESS_MASK, block >> _ADDRESS_BITS
+        address, size = block & ADDRESS_MASK, block >> ADDRESS_BITS
         self._allocated -= size
-        free = self._small.free if address < _LARGE_POOL_ADDRESS else self._large.free
+        free = self._small.free if address < LARGE_POOL_ADDRESS else self._large.free
         end = address + size
         before, after = self._ending.pop(address, None), self._beginning.pop(end, None)
         if after is not None:
             del free[bisect_left(free, after)]
-            end += after >> _ADDRESS_BITS
-            block = (end - address) << _ADDRESS_BITS | address
+            end += after >> ADDRESS_BITS
+            block = (end - address) << ADDRESS_BITS | address
         if before is not None:
             del free[bisect_left(free, before)]
-            address = before & _ADDRESS_MASK
-            block = (end - address) << _ADDRESS_BITS | address
+            address = before & ADDRESS_MASK
+            block = (end - address) << ADDRESS_BITS | address
         self._beginning[address] = self._ending[end] = block
         insort(free, block)
 
@@ -170,11 +140,11 @@ class CachingAllocator:
         """
         size = -(-n_bytes // MIN_BLOCK_BYTES)
         pool = self._small if n_bytes <= SMALL_BYTES else self._large
-        at = bisect_left(pool.free, size << _ADDRESS_BITS)
+        at = bisect_left(pool.free, size << ADDRESS_BITS)
         if n_bytes <= 0 or at == len(pool.free) or self.expandable_segments:
             self.free(self.malloc(n_bytes))
             return
-        whole = pool.free[at] >> _ADDRESS_BITS
+        whole = pool.free[at] >> ADDRESS_BITS
         allocated = self._allocated + (size if whole - size >= pool.least_remainder else whole)
         if allocated > self._allocated_peak:
             self._allocated_peak = allocated
@@ -184,27 +154,27 @@ class CachingAllocator:
         for pool in (self._small, self._large):
             for segment in self._segments.intersection(pool.free):
                 pool.free.remove(segment)
-                address, size = segment & _ADDRESS_MASK, segment >> _ADDRESS_BITS
+                address, size = segment & ADDRESS_MASK, segment >> ADDRESS_BITS
                 del self._beginning[address], self._ending[address + size]
                 self._segments.remove(segment)
                 self.reserved_bytes -= size_of(segment)
 
-    def _grow(self, pool: _Pool, size: int) -> None:
+    def _grow(self, pool: Pool, size: int) -> None:
         """Ask the driver for memory, so that the largest free block has at least `size` units."""
         address = pool.end
         if self.expandable_segments:
             tail = self._ending.get(address)
-            missing = size if tail is None else size - (tail >> _ADDRESS_BITS)
+            missing = size if tail is None else size - (tail >> ADDRESS_BITS)
             new = -(-missing // pool.segment) * pool.segment
         else:
             new = pool.segment
-            if size >= _units(LARGE_DIRECT_BYTES):
-                rounding = _units(LARGE_ROUND_BYTES)
+            if size >= units(LARGE_DIRECT_BYTES):
+                rounding = units(LARGE_ROUND_BYTES)
                 new = -(-size // rounding) * rounding
             address += 1  # a gap: blocks of two segments never merge
-        self._reserve(new << _UNIT_BITS)
+        self._reserve(new << UNIT_BITS)
         pool.end = address + new
-        block = new << _ADDRESS_BITS | address
+        block = new << ADDRESS_BITS | address
         if not self.expandable_segments:
             self._segments.add(block)
         self._allocated += new
@@ -213,13 +183,6 @@ class CachingAllocator:
     def _reserve(self, n_bytes: int) -> None:
         self.reserved_bytes += n_bytes
         self.reserved_peak_bytes = max(self.reserved_peak_bytes, self.reserved_bytes)
-
-
-def _spare_tail(pool: _Pool, at: int) -> int:
-    """The tail of an expandable segment can grow without end, so it counts as larger than any other that fits."""
-    block = pool.free[at]
-    is_tail = (block & _ADDRESS_MASK) + (block >> _ADDRESS_BITS) == pool.end
-    return at + 1 if is_tail and at + 1 < len(pool.free) else at
 
 
 Event = tuple[int, int | None]

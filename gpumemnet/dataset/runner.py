@@ -8,15 +8,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol
+from multiprocessing.connection import wait
+from typing import Any
 
 from gpumemnet.dataset.admission import Waiting, admit
 from gpumemnet.dataset.child import Job, run_child
+from gpumemnet.dataset.children import Child, Gpu
 from gpumemnet.dataset.job_queue import JobQueue
 from gpumemnet.dataset.need import reservation
+from gpumemnet.dataset.progress import Progress
 from gpumemnet.units import GIB, MIB
 
 STATE_LIMIT_S = 30.0
@@ -34,53 +36,6 @@ SAMPLE_S = 0.03
 SKIP_ABOVE = 1.25
 """Configurations whose rough need is above the card by this factor are not run, except one in EXAMPLES."""
 EXAMPLES = 8
-
-
-class Gpu(Protocol):
-    """What the runner asks of the card (see nvml.Card)."""
-
-    def usable_bytes(self) -> int:
-        """Return the memory that processes can share."""
-        ...
-
-    def processes(self) -> dict[int, int]:
-        """Return the bytes each process holds."""
-        ...
-
-    def begin_activity(self) -> None:
-        """Take the first sample of the activity counters."""
-        ...
-
-    def end_activity(self) -> dict[str, float | None]:
-        """Return the activity since the first sample."""
-        ...
-
-
-@dataclass(slots=True)
-class Child:
-    """A live child, as the runner sees it.
-
-    Its state goes from "estimating" over "ready" and "training" (and "texts") to "idle", and round again or to
-    "ending".
-    """
-
-    pid: int
-    pipe: Connection
-    job: Job
-    libraries: str
-    state: str = "estimating"
-    since_s: float = 0.0
-    reserved_bytes: int = 0
-    peak_bytes: int | None = None
-    neighbours: int = 0
-    runs_before: int = 0
-    activity: dict[str, float | None] = field(default_factory=dict)
-    row: dict[str, Any] | None = None
-
-    @property
-    def training(self) -> bool:
-        """Whether it may hold the memory that is reserved for it."""
-        return self.state in ("training", "texts") or (self.state == "ending" and self.reserved_bytes > 0)
 
 
 class Runner:
@@ -101,7 +56,7 @@ class Runner:
         self.children: dict[int, Child] = {}
         self.counts: Counter[str] = Counter()
         self.capacity = gpu.usable_bytes() - int(1.0 * GIB)
-        self.shown_s = self.begin_s = time.monotonic()
+        self.progress = Progress(time.monotonic(), stop_at_s)
         self.sampled_s = 0.0
 
     def run(self) -> Counter[str]:
@@ -117,13 +72,13 @@ class Runner:
                 self._sample(time.monotonic())
                 self._grant(time.monotonic())
                 self._end_late(time.monotonic())
-                self._show(time.monotonic())
+                self._show()
         finally:
             for child in list(self.children.values()):
                 if child.state != "ending":
                     self._end(child)
             self._reap(wait_for_all=True)
-            self._show(time.monotonic(), last=True)
+            self._show(last=True)
         return self.counts
 
     def _spawn(self, now: float) -> None:
@@ -301,13 +256,6 @@ class Runner:
                     self._keep(child, child.row or {"outcome": "timeout", "error": error})
                 self._end(child)
 
-    def _show(self, now: float, last: bool = False) -> None:
-        if not last and now - self.shown_s < 5:
-            return
-        self.shown_s = now
-        states = Counter(child.state for child in self.children.values())
-        passed = now - self.begin_s
-        rate = self.counts["ok"] / max(passed, 1e-9)
-        share = min(1.0, passed / max(1.0, self.stop_at_s - self.begin_s))
-        bar = "#" * int(20 * share) + "." * (20 - int(20 * share))
-        print(f"[{bar}] {passed:4.0f} s  {rate:.2f}/s  {dict(self.counts)}  {dict(states)}", flush=True)
+    def _show(self, *, last: bool = False) -> None:
+        states = [child.state for child in self.children.values()]
+        self.progress.show(time.monotonic(), self.counts, states, last=last)

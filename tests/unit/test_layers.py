@@ -164,7 +164,7 @@ def test_units_live_in_one_place(path: Path) -> None:
         "slurm_plugin.core.wire": {1024},  # characters of a comment
         "slurm_plugin.core.config": {1024},  # MiB of a shard, a default in the unit of its name
         "gpumemnet.report": {1024},  # likewise
-        "gpumemnet.directives": {1024},  # most GPUs of one job
+        "gpumemnet.directive_values": {1024},  # most GPUs of one job
     }.get(module_name(path), set())
     assert numbers & suspicious <= allowed
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpumemnet.allocator import Block, CachingAllocator, address_of, replay, size_of
+from gpumemnet.allocator import CachingAllocator, replay
+from gpumemnet.blocks import Block, address_of, size_of
 from gpumemnet.units import KIB, MIB
 
 # Sizes on both sides of every rule: below a block, small pool, shared large segments, segments of their own.

@@ -1,0 +1,78 @@
+"""Words of a directive: quoted as in a shell, each with the place where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpumemnet.errors import DirectiveError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a word stands, for the error.
+
+    Attributes:
+        path: The script's path, or "comment".
+        line: Its line; None in a comment.
+    """
+
+    path: str
+    line: int | None
+
+    def error(self, problem: str, fix: str) -> DirectiveError:
+        """Return the error that names this place."""
+        return DirectiveError(path=self.path, line=self.line, problem=problem, fix=fix)
+
+
+def until_space(text: str) -> str:
+    """Return the text up to the first space outside quotes."""
+    quote, escaped = "", False
+    for at, letter in enumerate(text):
+        if escaped:
+            escaped = False
+        elif quote:
+            escaped = letter == "\\" and quote == '"'
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter.isspace():
+            return text[:at]
+    return text
+
+
+def split(text: str, separators: str, place: Place) -> Iterator[str]:
+    """Cut at separators outside quotes; drop the quotes; a word that starts with # begins a comment.
+
+    As in a shell, a backslash inside double quotes keeps a double quote or a backslash as it is.
+
+    Raises:
+        DirectiveError: A quote is not closed.
+    """
+    word, quote, started, escaped = "", "", False, False
+    for letter in text:
+        if escaped:
+            word += letter if letter in '"\\' else f"\\{letter}"
+            escaped = False
+        elif quote:
+            if letter == quote:
+                quote = ""
+            elif letter == "\\" and quote == '"':
+                escaped = True
+            else:
+                word += letter
+        elif letter in "'\"":
+            quote, started = letter, True
+        elif letter in separators:
+            if started:
+                yield word
+            word, started = "", False
+        elif letter == "#" and not started and "," not in separators:
+            return
+        else:
+            word += letter
+            started = True
+    if quote:
+        raise place.error("a quote is not closed", f"add the missing {quote}")
+    if started:
+        yield word
