@@ -1,0 +1,48 @@
+"""A job that comes again is booked what it was seen to need."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpumemnet.history import LEAST_MARGIN_BYTES, MARGIN
+from gpumemnet.units import GIB
+from lab.cluster import Cluster
+from lab.daemons import wait_until
+from lab.jobs import Jobs, Submitted
+
+pytestmark = pytest.mark.cluster
+
+MODEL = "model=models/resnet50_torchsummary.txt,optimizer=sgd"
+PEAK_GIB = 3
+SHARDS = -(-max(int(PEAK_GIB * GIB * MARGIN), PEAK_GIB * GIB + LEAST_MARGIN_BYTES) // GIB)
+"""Of 1 GiB, for the observed peak and its margin."""
+
+
+def submit(jobs: Jobs, *more: str, batch_size: int = 64) -> Submitted:
+    train = f"python3 fake_train.py --memory {PEAK_GIB}G --seconds 3"
+    comment = f"--comment=rad:{MODEL},batch_size={batch_size}"
+    job = jobs.submit(*more, "--gres=gpu:1", comment, "--wrap", train)
+    assert job.job_id is not None, job.messages
+    return job
+
+
+def shards(jobs: Jobs, job_id: int) -> int:
+    return int(jobs.fields(job_id)["TresPerNode"].rpartition(":")[2])
+
+
+def test_the_second_submission_of_a_job_books_its_observed_peak(jobs: Jobs, cluster: Cluster) -> None:
+    first = submit(jobs)
+    assert "as seen before" not in first.messages
+    assert jobs.wait(first.job_id)["JobState"] == "COMPLETED", jobs.output(first.job_id)
+    booked_first = shards(jobs, first.job_id)
+
+    found: list[Submitted] = []
+
+    def known() -> bool:
+        found.append(submit(jobs, "--hold"))
+        return "as seen before" in found[-1].messages
+
+    wait_until("radd has heard of the peak", known, timeout_s=30, clock=cluster.clock)
+    assert shards(jobs, found[-1].job_id) == SHARDS < booked_first
+    # Trained in another way it is another job.
+    assert "as seen before" not in submit(jobs, "--hold", batch_size=96).messages
