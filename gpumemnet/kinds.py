@@ -126,6 +126,7 @@ _ENDINGS: tuple[tuple[str, Kind], ...] = (
 _CONTAINERS = frozenset(("modulelist", "sequential", "moduledict", "parameterlist"))
 
 
+@lru_cache(maxsize=4096)
 def canonical(class_name: str) -> str:
     """Return the table's name for a class name as printed."""
     name = class_name.rsplit(".", 1)[-1]
@@ -141,6 +142,7 @@ def find(kind: str) -> Kind | None:
     return next((value for ending, value in _ENDINGS if kind.endswith(ending)), None)
 
 
+@lru_cache(maxsize=4096)
 def group_of(kind: str) -> str:
     """Return the group of a kind; "unknown" if the table does not have it."""
     found = find(kind)

@@ -76,6 +76,7 @@ def _shape(body: str) -> Shape:
     return tuple(dims)
 
 
+@lru_cache(maxsize=4096)
 def parse_count(text: str) -> int | None:
     """Return "1,234", "(1,234)" as a number, "--" and "(recursive)" as None."""
     digits = text.strip("() \u251c\u2514\u2500").replace(",", "")
