@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from gpumemnet import kinds
 from gpumemnet.errors import SummaryError
@@ -22,6 +23,8 @@ _PARAMETRIZED = "Parametrized"
 """Prefix of the class of a layer whose weight is computed (torch.nn.utils.parametrizations); inside is how."""
 _COUNT = re.compile(r",\s*(?P<count>[\d,]+) params\s*$")
 MAX_DEPTH = 60
+_LOOK_EVERY = 64
+"""Lines between two looks at how many layers there are."""
 
 
 @dataclass(slots=True)
@@ -33,6 +36,7 @@ class _Node:
         name: Local name, "" for the root.
         times: How often it is repeated.
         line: Where it begins.
+        path: It and all around it, from the outside in.
         leaves: Its leaves so far.
         arguments: What it says of itself before its children.
     """
@@ -41,6 +45,7 @@ class _Node:
     name: str
     times: int
     line: int
+    path: tuple[tuple[str, str], ...]
     leaves: list[Layer] = field(default_factory=list)
     arguments: str = ""
 
@@ -79,7 +84,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
         if done and not stack:
             continue
         leaves = stack[-1].leaves if stack else done
-        path_here = tuple((node.cls, node.name) for node in stack)
+        path_here = stack[-1].path if stack else ()
         if kept := _PARAMETER.findall(line):
             params = sum(math.prod(map(int, filter(None, sizes.split("x")))) for sizes in kept)
             leaves.append(
@@ -94,8 +99,9 @@ def parse(source: str, *, path: str) -> ModelSummary:
         else:
             if len(stack) >= MAX_DEPTH:
                 raise SummaryError(path=path, line=number, problem="nested too deeply", fix=text.RECREATE)
-            stack.append(_Node(match.group("cls"), match.group("name") or "", _times(match), number))
-        if sum(len(node.leaves) for node in stack) > text.MAX_LAYERS:
+            cls, name = match.group("cls"), match.group("name") or ""
+            stack.append(_Node(cls, name, _times(match), number, path=(*path_here, (cls, name))))
+        if not number % _LOOK_EVERY and sum(len(node.leaves) for node in stack) > text.MAX_LAYERS:
             raise SummaryError(path=path, line=number, problem="too many layers", fix=text.RECREATE)
     if stack:
         raise SummaryError(
@@ -124,7 +130,7 @@ def _close(stack: list[_Node], count: int | None, done: list[Layer], *, path: st
     """Fold a finished container into the one around it."""
     node = stack.pop()
     cls, name, leaves, opened = node.cls, node.name, node.leaves, node.line
-    around = tuple((outer.cls, outer.name) for outer in stack)
+    around = node.path[:-1]
     kind = kinds.canonical(cls)
     own = None if count is None else count - sum(leaf.params or 0 for leaf in leaves)
     if kind == "multiheadattention":
@@ -166,18 +172,23 @@ def _leaf(
     cls: str, name: str | None, inside: str, count: int | None, path: tuple[tuple[str, str], ...], line: int
 ) -> Layer:
     kind = kinds.canonical(cls)
-    group = kinds.group_of(kind)
-    args = arguments.name_positions(
-        "groupnorm" if kind == "groupnorm" else group, arguments.parse_arguments(inside)
-    )
-    shapes = arguments.parameter_shapes(kind, group, args)
-    params = math.prod(shapes[0]) if len(shapes) == 1 else sum(math.prod(shape) for shape in shapes)
+    args, shapes = _read(kind, inside)
+    params = sum(map(math.prod, shapes))
     if count is not None and count != params:
         params, shapes = count, ()
     return Layer(
         kind=kind, name=name or cls, path=path, param_shapes=shapes, params=params,
         args=args, line=line,
     )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _read(kind: str, inside: str) -> tuple[dict[str, object], tuple[tuple[int, ...], ...]]:
+    """Read a layer's arguments, and the shapes of its parameters that follow; many layers of a network are alike."""
+    group = kinds.group_of(kind)
+    shown = arguments.parse_arguments(inside)
+    args = arguments.name_positions("groupnorm" if kind == "groupnorm" else group, shown)
+    return args, arguments.parameter_shapes(kind, group, args)
 
 
 def _attention(
