@@ -183,7 +183,7 @@ _NAMES = tuple(field.name for field in fields(ModelProfile))
 
 def _base36(number: int) -> str:
     digits = ""
-    while number:
+    while number > 0:
         number, digit = divmod(number, 36)
         digits = _ALPHABET[digit] + digits
     return digits or "0"

@@ -123,7 +123,8 @@ def joined(wiring: Wiring, shape: tuple[int, ...]) -> int:
     waiting = sorted(n for n in wiring.loose if n != current and len(wiring.shapes[n]) == 2 == len(shape))
     saved: tuple[int, ...] = ()
     source = current
-    if len(waiting) > 2 and sum(wiring.shapes[n][1] for n in (*waiting, current)) != shape[1]:
+    flat = len(wiring.shapes[current]) < 2
+    if len(waiting) > 2 and not flat and sum(wiring.shapes[n][1] for n in (*waiting, current)) != shape[1]:
         source = wiring.tensor((shape[0], len(waiting) + 1, wiring.shapes[current][1]), wiring.items[current])
         wiring.add(Op(inputs=(*waiting, current), output=source, group="function"))
         saved, waiting = (source,), []
@@ -218,7 +219,8 @@ def _for_convolution(wiring: Wiring, layer: Layer, out: tuple[int, ...]) -> int:
         (s for s in _SIDES if fan_in // s**dims and (fan_in - fan_in % s**dims) in (fan_in, fan_in - 1)), 1
     )
     channels = max(fan_in // side**dims, 1)
-    if channels <= wiring.shapes[wiring.current][1]:
+    last = wiring.shapes[wiring.current]
+    if len(last) > 1 and channels <= last[1]:
         return wiring.current
     return joined(wiring, (out[0], channels, *out[2:]))
 

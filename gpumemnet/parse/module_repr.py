@@ -139,7 +139,8 @@ def _close(stack: list[_Node], count: int | None, done: list[Layer], *, path: st
         plain = cls.removeprefix(_PARAMETRIZED)
         leaves = [_leaf(plain, name, node.arguments, count, around, opened)]
     elif kinds.is_known(kind) and node.arguments:  # a norm that holds its activation (timm)
-        leaves = [_leaf(cls, name, node.arguments, own, (*around, (cls, name)), opened), *leaves]
+        shown = own if own and own > 0 else None
+        leaves = [_leaf(cls, name, node.arguments, shown, (*around, (cls, name)), opened), *leaves]
     elif own and own > 0:
         leaves.append(
             Layer(kind="parameter", name=name or cls, path=(*around, (cls, name)), params=own, line=opened)

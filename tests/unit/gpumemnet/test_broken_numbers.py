@@ -34,6 +34,15 @@ BROKEN = {
     "no tokens": torchsummary("Linear-1  [-1, 5, 6]  42", "LayerNorm-2  [-1, 0, 6]  12"),
     "windows of no tokens": torchsummary(CONV, "Linear-2  [-1, 0, 8]  72"),
     "all empty": torchsummary("Linear-1  [-1, 0]  8", "ReLU-2  [-1, 0]  0"),
+    "a convolution of a vector": torchinfo(
+        "Net                                 [2, 3, 8, 8]    [2, 4]           --",
+        "├─Flatten: 1-1                      [2, 3, 8, 8]    [192]            --",
+        "├─ReLU: 1-2                         [192]           [192]            --",
+        "├─Conv2d: 1-3                       --              [2, 8, 8, 8]     7",
+    ),
+    "a norm that holds more than it has": (
+        "Net(\n  (bn): BatchNormAct2d(\n    8, eps=1e-05\n    (act): Linear(8, 8), 72 params\n  ), 32 params\n)\n"
+    ),
     "a cut-off block that reads nothing": torchinfo(
         "Net                                 [2, 3, 8, 8]    [2, 4]           --",
         "├─Conv2d: 1-1                       [2, 3, 8, 8]    [2, 8, 8, 8]     224",
