@@ -44,6 +44,10 @@ class Assumptions:
     def _equal(self, args: Any, kwargs: Any) -> tuple[Any] | None:
         return (True,) if isinstance(args[0], FakeTensor) else None
 
+    def _rand(self, args: Any, kwargs: Any) -> tuple[Any] | None:
+        """A single random number decides whether a layer is dropped (LayerDrop): 1 is above any rate, so none is."""
+        return (torch.tensor(1.0, dtype=kwargs.get("dtype")),) if not args[0] else None
+
     def _nonzero(self, args: Any, kwargs: Any) -> tuple[Any] | None:
         tensor = args[0]
         if not isinstance(tensor, FakeTensor):
@@ -80,6 +84,7 @@ class Assumptions:
 _HANDLERS: dict[Any, Any] = {
     aten._local_scalar_dense.default: Assumptions._scalar,
     aten.equal.default: Assumptions._equal,
+    aten.rand.default: Assumptions._rand,
     aten.nonzero.default: Assumptions._nonzero,
     aten.masked_select.default: Assumptions._masked_select,
     aten.index.Tensor: Assumptions._index,

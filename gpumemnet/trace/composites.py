@@ -46,8 +46,8 @@ def softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
 
 
 def log_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Log-softmax; 16 bits in and fp32 out is one kernel."""
-    if x.dtype in HALVES and dtype == torch.float32:
+    """Log-softmax; fp16 in and fp32 out is one kernel."""
+    if x.dtype == torch.float16 and dtype == torch.float32:
         return aten._log_softmax(x, dim, True)
     return aten._log_softmax(x if dtype is None else x.to(dtype), dim, False)
 

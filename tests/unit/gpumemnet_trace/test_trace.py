@@ -247,3 +247,25 @@ def test_convolution_and_norm_keep_their_inputs(precision: str, kept: int) -> No
     # conv out, norm out (ReLU in place): both are kept for backward.
     assert most_live(trace, image) >= 2
     assert math.isclose(sizes(trace, "gradients"), trace.parameters * (2 if precision == "bf16" else 4))
+
+
+class LayerDrop(nn.Module):
+    """Skips its layer now and then, as BART's kin do, and takes probabilities in 32 bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(256, 256)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.rand([]) >= 0.1:
+            x = self.layer(x)
+        return F.log_softmax(x, dim=-1, dtype=torch.float32)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "amp"])
+def test_no_layer_is_dropped_and_a_widening_softmax_runs(precision: str) -> None:
+    trace = traced(LayerDrop, "64x256", precision=precision)
+    assert all("branch" not in each for each in trace.warnings)
+    weights = 256 * 256 * (2 if precision == "bf16" else 4)
+    gradients = [n for key, n in trace.events if n == weights and trace.purpose_of.get(key) == "gradients"]
+    assert gradients
