@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from gpumemnet import kinds, reading
 from gpumemnet.errors import SetupError, SummaryError
+from gpumemnet.idle import without_idle
 from gpumemnet.optimizers import OPTIMIZER_MEMORY
 from gpumemnet.parse.detect import parse_text
 from gpumemnet.parse.text import RECREATE
@@ -57,6 +58,7 @@ def account(
     batch = setup.batch_size or summary.batch_size
     if not batch:
         raise SetupError(f"{path}: the summary leaves the batch size open; add batch_size=N")
+    assumed = setup.input_shape is None and not any(layer.output_shapes for layer in summary.layers)
     summary = concrete(summary, setup)
     tape, warnings = wire(summary, setup)
     if not tape.ops:
@@ -99,6 +101,14 @@ def account(
         saved_attention_bytes=saved["attention"],
         saved_mask_bytes=saved["mask"],
         score_bytes=tape.score_bytes,
+        doubt_bytes=tape.doubt_bytes,
+        hidden_bytes=tape.hidden_bytes,
+        hidden_factor=tape.hidden_percent,
+        borrowed_bytes=max(
+            (max(op.data_workspace_bytes, op.weight_workspace_bytes) for op in tape.ops), default=0
+        ),
+        fourier_bytes=tape.fourier_bytes,
+        loose_bytes=_loose(summary) * (2 if setup.precision == "bf16" else 4),
         largest_bytes=max(tape.sizes),
         largest_conv_bytes=_largest_pair(tape, "conv"),
         largest_linear_bytes=_largest_pair(tape, "linear"),
@@ -117,6 +127,8 @@ def account(
         embeddings=counts["embedding"],
         recurrents=counts["rnn"],
         guessed=tape.guessed + sum(op.group == "function" for op in tape.ops),
+        idle=sum(layer.kind == "identity" for layer in summary.layers),
+        assumed=int(assumed and counts["conv"] > 0),
         unknown=counts["unknown"],
     )
     return profile, warnings
@@ -128,7 +140,7 @@ def concrete(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:
         from gpumemnet.shapes import infer  # only `print(model)` needs it
 
         summary = infer(summary, setup)
-    return freeze_first(count_once(summary))
+    return freeze_first(count_once(without_idle(summary)))
 
 
 def freeze_first(summary: ModelSummary) -> ModelSummary:
@@ -168,6 +180,13 @@ def _saved(tape: Tape) -> Counter[str]:
                 seen.add(number)
                 sums["mask" if number in op.extra else op.group] += tape.sizes[number]
     return sums
+
+
+def _loose(summary: ModelSummary) -> int:
+    """Count parameters that containers hold themselves, or that only the total tells of."""
+    held = sum(layer.params or 0 for layer in summary.layers if layer.kind == "parameter")
+    counted = sum(layer.params or 0 for layer in summary.layers)
+    return held + max((summary.total_params or 0) - counted, 0)
 
 
 def _largest_pair(tape: Tape, group: str) -> int:

@@ -44,6 +44,7 @@ def attend(
             extra.append(wiring.tensor(out, wiring.items[number]))
             kept[at] = extra[-1]
     if not eager:
+        wiring.tape.doubt_bytes += rows * heads * tokens * wiring.low
         statistics = wiring.tensor((rows, heads), 4)
         output = wiring.tensor(out, wiring.low)
         wiring.add(

@@ -6,6 +6,7 @@ template below solves for the inner width that explains the parameters.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -15,6 +16,8 @@ from gpumemnet import kinds
 from gpumemnet.summary import Layer
 
 Dims = tuple[int, ...]
+ATTENTION = "Attention"
+"""Class name around the layers of a guessed attention."""
 _MOST_LAYERS = 200
 """More transformer layers than any model stacks; a larger count comes from a broken text."""
 _MAX_INNER = 64
@@ -31,7 +34,22 @@ def activation_of(layers: tuple[Layer, ...], *, tokens: bool) -> str:
     return seen.most_common(1)[0][0] if seen else "gelu" if tokens else "relu"
 
 
-def expand(layer: Layer, ins: Dims, outs: Dims, activation: str, *, dropout: bool) -> tuple[Layer, ...]:
+def has_layernorm(layers: tuple[Layer, ...]) -> bool:
+    """Tell whether the text shows more layer norms than batch norms."""
+    groups = Counter(kinds.group_of(layer.kind) for layer in layers)
+    return groups["layernorm"] > groups["batchnorm"]
+
+
+def expand(
+    layer: Layer,
+    ins: Dims,
+    outs: Dims,
+    activation: str,
+    *,
+    dropout: bool,
+    layernorm: bool = False,
+    times: int = 1,
+) -> tuple[Layer, ...]:
     """Return what the block probably runs.
 
     Args:
@@ -40,19 +58,29 @@ def expand(layer: Layer, ins: Dims, outs: Dims, activation: str, *, dropout: boo
         outs: Shape of its output.
         activation: Kind of activation inside.
         dropout: Whether the text shows dropout elsewhere.
+        layernorm: Whether it shows layer norms rather than batch norms.
+        times: How many convolution blocks the row stands for, as far as the text's totals tell.
 
     Returns:
         Layers with shapes; empty if the block does nothing of its own.
     """
     count = layer.params or 0
     name = " ".join((layer.kind, *(cls.lower() for cls, _ in layer.path[-1:])))
-    inside = _Inside(activation, dropout)
+    inside = _Inside(activation, dropout, layernorm)
     if not count or not outs or min(*ins, *outs, 1) < 1:
         return ()
+    if len(outs) == 4 == len(ins) and outs[1] == outs[2] != outs[3] and not re.search("conv|res", name):
+        outs, ins = (
+            (outs[0], outs[1] * outs[2], outs[3]),
+            (ins[0], math.prod(ins[1:-1]), ins[-1]),
+        )  # channels last
     if len(outs) == 3 or (len(outs) == 2 and re.search("mlp|feed|ff", name)):
         made = inside.tokens(name, count, ins, outs)
     elif len(outs) >= 4 and len(ins) == len(outs):
-        made = inside.images(name, count, ins, outs)
+        made = itertools.chain(
+            inside.images(name, count // times, ins, outs),
+            *(inside.images(name, count // times, outs, outs) for _ in range(times - 1)),
+        )
     else:
         made = inside.plain(count, ins, outs)
     layers = tuple(made)
@@ -65,9 +93,11 @@ def expand(layer: Layer, ins: Dims, outs: Dims, activation: str, *, dropout: boo
 class _Inside:
     """Templates; each yields layers in running order."""
 
-    def __init__(self, activation: str, dropout: bool) -> None:
+    def __init__(self, activation: str, dropout: bool, layernorm: bool) -> None:
+        self.layernorm = layernorm
         self.activation = activation
         self.dropout = dropout
+        self.attentions = 0
 
     def tokens(self, name: str, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
         """Attention, feed-forward, or one or more whole transformer layers."""
@@ -98,11 +128,12 @@ class _Inside:
         own = width * (width + 1)
         others = max((count - 2 * own) // 2, width)
         narrow = (*shape[:-1], max(min(others // (width + 1), width), 1))
-        where = (("Attention", "attention"),)
+        self.attentions += 1
+        where = ((ATTENTION, f"{ATTENTION}-{self.attentions}"),)
         yield _layer("linear", shape, shape, own, where, "(query)")
         yield _layer("linear", shape, narrow, others, where, "(key)")
         yield _layer("linear", shape, narrow, others, where, "(value)")
-        yield _layer("linear", shape, shape, own)
+        yield _layer("linear", shape, shape, own, where, "(out)")
 
     def _feed_forward(self, ins: Dims, hidden: Dims, outs: Dims) -> Iterator[Layer]:
         yield _layer("linear", ins, hidden, hidden[-1] * (ins[-1] + 1))
@@ -122,9 +153,7 @@ class _Inside:
         elif re.search("inverted|mbconv|mobile", name):
             yield from self._inverted(count, ins, outs)
         elif re.search("convnext|cnblock", name):
-            yield _layer("conv2d", ins, outs, 49 * last + last)
-            yield _layer("layernorm", outs, outs, 2 * last)
-            yield from self._pointwise(outs, max((count - 52 * last) // (2 * last + 1), last))
+            yield from self._mixing(count, ins, outs)
         elif re.search("dense", name) and last > first:
             grown = last - first
             inner = (*outs[:1], 4 * grown, *outs[2:])
@@ -134,9 +163,18 @@ class _Inside:
             yield _layer("conv2d", inner, (*outs[:1], grown, *outs[2:]), 36 * grown * grown)
             yield _layer("concatenate", outs, outs, 0)
         elif re.search("inception|mixed", name):
-            yield from self._inception(count, ins, outs)
+            yield from self._inception(name, count, ins, outs)
+        elif self.layernorm and not re.search("conv|res|bottleneck", name):
+            yield from self._mixing(count, ins, outs)
         else:
             yield from self._residual(name, count, ins, outs)
+
+    def _mixing(self, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
+        """Mix pixels by a depthwise convolution (or attention), then channels, as ConvNeXt and its kin do."""
+        last = outs[1]
+        yield _layer("conv2d", ins, outs, 49 * last + last)
+        yield _layer("layernorm", outs, outs, 2 * last)
+        yield from self._pointwise(outs, min(max((count - 52 * last) // (2 * last + 1), last), 4 * last))
 
     def _norm_act(self, shape: Dims) -> Iterator[Layer]:
         yield _layer("batchnorm2d", shape, shape, 2 * shape[1])
@@ -167,10 +205,12 @@ class _Inside:
         yield _layer("conv2d", after, outs, wide * outs[1])
         yield _layer("batchnorm2d", outs, outs, 2 * outs[1])
 
-    def _inception(self, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
+    def _inception(self, name: str, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
         quarter = (outs[0], max(outs[1] // 4, 1), *outs[2:])
         spend = max((count - 2 * outs[1]) // 4, 1)
-        for _ in range(4):
+        for branch in range(4):
+            if branch == 3:  # GoogLeNet's module; its successors take the average
+                yield _layer("maxpool2d" if name.split()[0] == "inception" else "avgpool2d", ins, ins, 0)
             yield _layer("conv2d", ins, quarter, spend)
             yield from self._norm_act(quarter)
         yield _layer("concatenate", outs, outs, 0)

@@ -37,6 +37,7 @@ def conv(walk: Walk, layer: Layer) -> Step:
         size = tuple(
             (n - 1) * s - 2 * p + k for n, s, p, k in zip(source[2:], stride, padding, kernel, strict=True)
         )
+        size = _within_input(walk, size)
     else:
         size = tuple(
             (n + 2 * p - d * (k - 1) - 1) // max(s, 1) + 1
@@ -52,6 +53,14 @@ def _start_image(walk: Walk, channels: int, dims: int) -> None:
         side = IMAGE_SIDE if dims == 2 else 32 if dims == 3 else 16000
         walk.current = (walk.batch, channels, *(side,) * dims)
         walk.assume(f"an input of {'x'.join(map(str, walk.current[1:]))}: add --input")
+    walk.picture = walk.current[2:]
+
+
+def _within_input(walk: Walk, size: tuple[int, ...]) -> tuple[int, ...]:
+    """Bound what is scaled up by the input: modules printed one after the other may run side by side (U-Net)."""
+    if len(walk.picture) != len(size):
+        return size
+    return tuple(min(n, most) for n, most in zip(size, walk.picture, strict=True))
 
 
 def _with_channels(walk: Walk, channels: int, dims: int) -> tuple[int, ...]:
@@ -94,11 +103,8 @@ def plain(walk: Walk, layer: Layer) -> Step:
     """Upsampling; whatever else keeps nothing."""
     factor = layer.args.get("scale_factor")
     if layer.kind.startswith("upsampl") and isinstance(factor, (int, float)) and len(walk.current) > 2:
-        return (
-            walk.current,
-            (*walk.current[:2], *(max(int(n * factor), 1) for n in walk.current[2:])),
-            None,
-        )
+        size = _within_input(walk, tuple(max(int(n * factor), 1) for n in walk.current[2:]))
+        return walk.current, (*walk.current[:2], *size), None
     return walk.same()
 
 

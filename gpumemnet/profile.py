@@ -17,7 +17,7 @@ Family = Literal["cnn", "transformer", "mlp", "other"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 FORMATS = ("torchsummary", "torchinfo", "module_repr", "keras", "trace")
 
-VERSION = "p1"
+VERSION = "p2"
 """Changes with any change of fields or of their meaning: a stamp of another version is not understood."""
 MAX_TEXT = 600
 """It shares a job's comment of at most 1,024 characters with the user's own text."""
@@ -63,6 +63,12 @@ class ModelProfile:
         saved_attention_bytes: By attention between its projections.
         saved_mask_bytes: Masks and indices.
         score_bytes: Attention scores, if attention is not fused.
+        doubt_bytes: Attention scores more, if attention that the text does not tell of is not fused.
+        hidden_bytes: Tensors of layers that the text hides, as guessed.
+        hidden_factor: By how much that guess had to be stretched to agree with the text's totals, times 100.
+        borrowed_bytes: The largest workspace of one convolution.
+        fourier_bytes: The largest that a convolution by Fourier transform would take.
+        loose_bytes: Weights that no layer of the text owns, so that nobody knows what they do.
         largest_bytes: The largest tensor.
         largest_conv_bytes: The largest input plus output of one convolution.
         largest_linear_bytes: The largest input plus output of one linear layer.
@@ -81,6 +87,8 @@ class ModelProfile:
         embeddings: Embeddings.
         recurrents: Recurrent layers.
         guessed: Operations or shapes that the text does not show.
+        idle: Layers that do nothing (Identity), by which published vision models differ from home-made ones.
+        assumed: 1 if the size of the pictures is assumed.
         unknown: Layers of unknown kinds.
     """
 
@@ -109,6 +117,12 @@ class ModelProfile:
     saved_attention_bytes: int
     saved_mask_bytes: int
     score_bytes: int
+    doubt_bytes: int
+    hidden_bytes: int
+    hidden_factor: int
+    borrowed_bytes: int
+    fourier_bytes: int
+    loose_bytes: int
     largest_bytes: int
     largest_conv_bytes: int
     largest_linear_bytes: int
@@ -127,6 +141,8 @@ class ModelProfile:
     embeddings: int
     recurrents: int
     guessed: int
+    idle: int
+    assumed: int
     unknown: int
 
     def to_text(self) -> str:

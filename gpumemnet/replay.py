@@ -71,7 +71,7 @@ class _Plan:
 
     def __init__(self, tape: Tape, *, checkpointing: bool) -> None:
         ops = tape.ops
-        self.final = ops[-1].inputs[0] if ops and ops[-1].group == "loss" else ops[-1].output if ops else -1
+        self.final = next((op.output for op in reversed(ops) if op.group != "loss"), -1)
         self.block_of = [op.block if checkpointing else 0 for op in ops]
         self.last_use: dict[int, int] = {}
         self.keepers: dict[int, int] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from gpumemnet import cudnn, recurrent
@@ -26,10 +27,17 @@ def convolution(builder: TapeBuilder, layer: Layer, source: int, out: tuple[int,
     has_bias = count % out[1] == 0 and (count // out[1] - 1) % ins[1] == 0
     weights = count - out[1] if has_bias else count
     groups = cudnn.groups_of(weights, ins[1], out[1])
-    data, weight = cudnn.workspaces(x=ins, y=out, weights=weights, groups=groups, item_bytes=builder.low)
-    op = builder.tape.ops[-1]
-    op.forward_workspace_bytes, op.data_workspace_bytes, op.weight_workspace_bytes = data, data, weight
-    builder.tape.grouped += groups > 1
+    strided = math.prod(ins[2:]) >= 2 * math.prod(out[2:])
+    op, tape = builder.tape.ops[-1], builder.tape
+    op.forward_workspace_bytes, op.data_workspace_bytes, op.weight_workspace_bytes = (
+        cudnn.workspace_bytes(
+            kind, x=ins, y=out, weights=weights, groups=groups, item_bytes=builder.low, strided=strided
+        )
+        for kind in ("forward", "data", "weight")
+    )
+    fourier = cudnn.fourier_bytes(x=ins, y=out, weights=weights, groups=groups)
+    tape.fourier_bytes = max(tape.fourier_bytes, fourier)
+    tape.grouped += groups > 1
 
 
 def recurrent_reserve(builder: TapeBuilder, layer: Layer, source: int, out: tuple[int, ...]) -> None:

@@ -52,6 +52,7 @@ class Walk:
         self.root = root_class(summary)
         self.current: tuple[int, ...] = ()
         self.recent: list[tuple[int, ...]] = []
+        self.picture: tuple[int, ...] = ()
         self.given = setup.input_shape
         self.embedding: tuple[int, int] | None = None
         self.seq_len = setup.seq_len or self._sequence(summary)

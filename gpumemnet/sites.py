@@ -27,6 +27,7 @@ _EAGER = (
     "reformer",
     "funnel",
     "led",
+    "mpt",
 )
 """Class name parts of models whose attention writes its scores out (transformers has no fused form of it)."""
 

@@ -41,6 +41,8 @@ def find(wiring: Wiring, layer: Layer, kind: Kind, out: tuple[int, ...]) -> int:
         return wiring.tensor(want or out[:-1], 8, constant=True)
     if want is None:
         return _for_convolution(wiring, layer, out) if kind.group == "conv" else current
+    if kind.group == "activation" and wiring.shapes[current] == (*out[:-1], 2 * out[-1]):
+        return current  # half of a gated feed-forward part's first layer; the other half is the gate
     if wiring.elements(current) == math.prod(want):
         return _gated_pair(wiring, want) if kind.group == "linear" else current
     gated = gate(wiring, want)
@@ -96,15 +98,23 @@ def _fan_in(layer: Layer, out: tuple[int, ...]) -> int:
 def _gated_pair(wiring: Wiring, want: tuple[int, ...]) -> int:
     """A gated feed-forward part multiplies two branches (SwiGLU); the other one has been read by nobody yet."""
     current = wiring.current
+    last = wiring.tape.ops[-1] if wiring.tape.ops else None
+    if last and last.group == "activation" and wiring.shapes[last.inputs[0]] == (*want[:-1], 2 * want[-1]):
+        return _product(wiring, want, last.inputs[0], current)
     makers = {op.output: op.group for op in wiring.tape.ops[-6:]}
     for number in range(current - 1, max(-1, current - 6), -1):
         if "activation" not in (makers.get(number), makers.get(current)):
             continue
         if number in wiring.loose and wiring.shapes[number] == want == wiring.shapes[current]:
-            made = wiring.tensor(want, wiring.items[current])
-            wiring.add(Op(inputs=(number, current), output=made, saved=(number, current), group="function"))
-            return made
+            return _product(wiring, want, number, current)
     return current
+
+
+def _product(wiring: Wiring, shape: tuple[int, ...], *factors: int) -> int:
+    """Multiply tensors; all are kept."""
+    made = wiring.tensor(shape, wiring.items[factors[-1]])
+    wiring.add(Op(inputs=factors, output=made, saved=factors, group="function"))
+    return made
 
 
 def _recent(wiring: Wiring) -> list[int]:

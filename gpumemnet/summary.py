@@ -52,6 +52,8 @@ class ModelSummary:
         batch_size: The batch size that the shapes were printed with; None if the shapes leave it open.
         total_params: Total number of parameters the text states; None if it states none.
         trainable_params: Trainable ones among them; None if not stated.
+        output_bytes: Outputs of all layers with parameters, those that a depth limit hides among them, in 32 bits and
+            for the printed batch size (torchinfo's "Forward/backward pass size", which counts them twice).
         warnings: One sentence for each thing that could not be understood, naming the line.
     """
 
@@ -60,4 +62,5 @@ class ModelSummary:
     batch_size: int | None = None
     total_params: int | None = None
     trainable_params: int | None = None
+    output_bytes: int | None = None
     warnings: tuple[str, ...] = ()

@@ -48,6 +48,10 @@ class Tape:
         grouped: Number of grouped convolutions.
         guessed: Number of operations that the text does not show.
         score_bytes: Attention scores written out.
+        doubt_bytes: Attention scores more, if attention that the text does not tell of is not fused.
+        hidden_bytes: Tensors of layers that the text hides.
+        hidden_percent: By how much their guess was stretched to agree with the text's totals.
+        fourier_bytes: What the most demanding convolution would take by Fourier transform.
         cast_bytes: 16-bit copies of weights that autocast keeps until the step's backward is over.
     """
 
@@ -60,6 +64,10 @@ class Tape:
     grouped: int = 0
     guessed: int = 0
     score_bytes: int = 0
+    doubt_bytes: int = 0
+    hidden_bytes: int = 0
+    hidden_percent: int = 100
+    fourier_bytes: int = 0
     cast_bytes: int = 0
 
     def tensor(self, n_bytes: int, *, constant: bool = False) -> int:

@@ -10,7 +10,9 @@ from gpumemnet.summary import Layer, ModelSummary
 
 _TIED = re.compile(
     r"^(Bert|Roberta|XLMRoberta|Camembert|Electra|Albert|DistilBert|MPNet|GPT2|GPTNeo(?!X)|OPT|Bloom|T5|MT5|Bart|MBart"
-    r"|Pegasus|Marian|XLNet|XLM|Deberta|Gemma|Whisper|Blenderbot|CTRL|Longformer|BigBird|M2M)"
+    r"|Pegasus|Marian|XLNet|XLM|Deberta|Gemma|Whisper|Blenderbot|CTRL|Longformer|BigBird|M2M"
+    r"|Falcon(?!H1|Mamba)|Mpt|ConvBert|Ernie|Flaubert|FNet|MobileBert|SqueezeBert|GPTBigCode|ProphetNet|Funnel|RoFormer"
+    r"|Nystromformer|LayoutLM|LED|Plbart|Cohere|Xglm|XGLM|Biogpt|BioGpt)"
 )
 """Class names of models whose output layer is the word embedding unless configured otherwise."""
 _WRAPPERS = ("DataParallel", "DistributedDataParallel", "OptimizedModule")

@@ -9,17 +9,23 @@ of its terms.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 
 from gpumemnet import attention, kinds, scratch, sources
+from gpumemnet.hidden import Hidden, enclosing_shapes
+from gpumemnet.idle import is_idle
 from gpumemnet.kinds import Kind
 from gpumemnet.sites import Site, find_sites
 from gpumemnet.summary import Layer, ModelSummary
 from gpumemnet.tape import Op, Tape
 from gpumemnet.tape_builder import TapeBuilder
+from gpumemnet.tied import root_class
 from gpumemnet.training import TrainingSetup
 
 _UNKNOWN = Kind(group="unknown", saves_input=True)
+_FLOAT_LOSS = re.compile(r"ForCausalLM$|LMHeadModel$")
+"""transformers' language models take the loss of `logits.float()`."""
 _RELU_INSIDE = ("TransformerEncoderLayer", "TransformerDecoderLayer")
 """PyTorch's own layers call their activation as a function, so no row shows it."""
 
@@ -33,18 +39,25 @@ class Wiring(TapeBuilder):
         summary: What is wired.
         current: The tensor that the last layer made; -1 before the first.
         entries: What the first layer of each container read.
+        hidden: Counts and scales what hidden layers make.
         unknown: How often a layer of each unknown class came.
     """
 
-    def __init__(self, summary: ModelSummary, setup: TrainingSetup) -> None:
+    def __init__(self, summary: ModelSummary, setup: TrainingSetup, hidden: Hidden | None = None) -> None:
         super().__init__(setup, summary.batch_size)
         self.summary = summary
+        self.hidden = hidden or Hidden()
         self.current = -1
         self.entries: dict[Path, int] = {}
         self.unknown: Counter[str] = Counter()
         self._reading: int | None = None  # the tensor that all projections of one attention read
         self._blocks: dict[Path, int] = {}
         self._inside_block = False
+        self._numbers: dict[int, int] | None = None
+        if setup.gradient_checkpointing and summary.format == "torchsummary":
+            from gpumemnet import repeats  # few texts need it
+
+            self._numbers = repeats.repeated(summary.layers)
 
     def run(self) -> Tape:
         """Wire every layer, then the loss."""
@@ -61,7 +74,10 @@ class Wiring(TapeBuilder):
         for index, layer in enumerate(layers):
             if index in skip:
                 continue
-            self._enter(layer)
+            if self._numbers is None:
+                self._enter(layer)
+            else:
+                self.block = self._numbers.get(index, 0)
             if layer.is_block:
                 self._block(layer)
                 continue
@@ -82,6 +98,15 @@ class Wiring(TapeBuilder):
                 self._attend(site, outputs, layers)
                 if site.scores is not None:
                     skip.add(site.scores)
+
+    def tensor(self, shape: tuple[int, ...], item: int, *, constant: bool = False) -> int:
+        """Add a tensor to the tape; one that is guessed is stretched as the text's totals tell."""
+        number = super().tensor(shape, item, constant=constant)
+        if self._inside_block:
+            sizes = self.tape.sizes
+            sizes[number] = self.hidden.scaled(sizes[number])
+            self.tape.hidden_bytes += sizes[number]
+        return number
 
     def _enter(self, layer: Layer) -> None:
         """Note which repeated block runs: the outermost container in a list or sequence of containers."""
@@ -108,11 +133,12 @@ class Wiring(TapeBuilder):
             self.entries.setdefault(layer.path[: depth + 1], source)
         if shared:
             source = self._reading = source if self._reading is None else self._reading
-        if kind.view:
+        if kind.view or is_idle(layer):
             self.current = source
             self.parameters(layer)
             return
         self.current = self.operation(kind, source, out, self.parameters(layer, _channels(kind, out)))
+        self.hidden.count(layer, math.prod(out), inside=self._inside_block)
         if kind.group == "rnn":
             scratch.recurrent_reserve(self, layer, source, out)
         elif kind.group == "conv":
@@ -127,6 +153,7 @@ class Wiring(TapeBuilder):
         projected = [outputs[index] for index in site.projections]
         scores = self.scaled(layers[site.scores].output_shapes[0]) if site.scores is not None else None
         dropped = site.scores is not None and kinds.group_of(layers[site.scores].kind) == "dropout"
+        dropped = dropped and not is_idle(layers[site.scores or 0])
         self.current = attention.attend(self, projected, scores, eager=site.eager, dropout=dropped)
 
     # -- what rows do not show -----------------------------------------------------------------------------------
@@ -136,19 +163,27 @@ class Wiring(TapeBuilder):
         if not layer.params:
             self._end(layer)
             return
-        if self.summary.format == "torchsummary" or (self.current < 0 and not layer.output_shapes):
+        stated = layer.output_shapes or enclosing_shapes(self.summary.layers, layer)
+        if self.summary.format == "torchsummary" or (self.current < 0 and not stated):
             self.parameters(layer)
             return
         from gpumemnet import expand  # few texts need it
 
-        outs = self.scaled(layer.output_shapes[0]) if layer.output_shapes else self.shapes[self.current]
+        outs = self.scaled(stated[0]) if stated else self.shapes[self.current]
         ins = self.scaled(layer.input_shapes[0]) if layer.input_shapes else outs
         if not layer.input_shapes and self.current >= 0:
             ins = self.shapes[self.current]
         shown = self.summary.layers
         activation = expand.activation_of(shown, tokens=len(outs) == 3)
-        dropout = any(kinds.group_of(other.kind) == "dropout" for other in shown)
-        inside = expand.expand(layer, ins, outs, activation, dropout=dropout)
+        inside = expand.expand(
+            layer,
+            ins,
+            outs,
+            activation,
+            dropout=any(kinds.group_of(other.kind) == "dropout" and not is_idle(other) for other in shown),
+            layernorm=expand.has_layernorm(shown),
+            times=self.hidden.times,
+        )
         self.tape.guessed += len(inside)
         # What `expand` made has the batch size applied already.
         printed, self.printed = self.printed, None
@@ -181,9 +216,13 @@ class Wiring(TapeBuilder):
         """Cross entropy on the last output: its log-softmax is kept, in 32 bits."""
         if self.current < 0 or not self.tape.ops:
             return
-        shape = self.shapes[self.current]
-        probabilities = self.tensor(shape, self.high)
-        self.add(Op(inputs=(self.current,), output=probabilities, saved=(probabilities,), group="loss"))
+        shape, logits = self.shapes[self.current], self.current
+        wide = 4 if self.amp or _FLOAT_LOSS.search(root_class(self.summary)) else self.high
+        if self.items[logits] != wide:
+            logits = self.tensor(shape, wide)
+            self.add(Op(inputs=(self.current,), output=logits, group="loss"))
+        probabilities = self.tensor(shape, wide)
+        self.add(Op(inputs=(logits,), output=probabilities, saved=(probabilities,), group="loss"))
 
 
 def _channels(kind: Kind, out: tuple[int, ...]) -> int:
@@ -204,5 +243,9 @@ def wire(summary: ModelSummary, setup: TrainingSetup) -> tuple[Tape, tuple[str, 
     """
     wiring = Wiring(summary, setup)
     tape = wiring.run()
+    while (better := wiring.hidden.fitted(summary, wiring.batch)) is not None:
+        wiring = Wiring(summary, setup, better)
+        tape = wiring.run()
+    tape.hidden_percent = round(100 * wiring.hidden.factor * wiring.hidden.times)
     unknown = [f"unknown layer '{name}' ({n}x): counted by its shapes" for name, n in wiring.unknown.items()]
     return tape, (*summary.warnings, *unknown)

@@ -56,6 +56,14 @@ def peers(data: Path, networks: bool) -> None:
 
 
 @main.command()
+def others() -> None:
+    """Hold the account of texts against traces of other real models (half an hour; no GPU)."""
+    from gpumemnet.evaluate.others import table
+
+    click.echo(table())
+
+
+@main.command()
 @click.option("--data", default="../shared/data/peers", show_default=True, type=click.Path(path_type=Path))
 def real(data: Path) -> None:
     """Score on the thesis' eighteen unseen real models (A100)."""

@@ -16,7 +16,7 @@ from gpumemnet.estimators import ESTIMATORS, transformer
 from gpumemnet.evaluate.scores import Scores, markdown, percent, score
 from gpumemnet.parse.detect import parse_text
 from gpumemnet.profile import FORMATS
-from gpumemnet.train.rows import GPU, Row, load_rows
+from gpumemnet.train.rows import GPU, INPUT_GIVEN, Row, load_rows
 from gpumemnet.units import MIB
 
 MAIN_FORMAT = "torchinfo"
@@ -59,7 +59,7 @@ def all_answers(rows: list[Row], path: Path) -> list[Answers]:
     """
     found = [
         ask("ours", [row for row in rows if row.text_format == name], ESTIMATORS["ours"], note=f", {name}")
-        for name in FORMATS
+        for name in (*FORMATS, f"module_repr{INPUT_GIVEN}")
         if any(row.text_format == name for row in rows)
     ]
     main = [row for row in rows if row.text_format == MAIN_FORMAT]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from gpumemnet import analytic, bound, features, predictor
 from gpumemnet.estimators import ours
-from gpumemnet.evaluate.heldout import Answers
+from gpumemnet.evaluate.heldout import MAIN_FORMAT, Answers
 from gpumemnet.train.rows import GPU, Row
 from gpumemnet.units import MIB
 
@@ -102,12 +102,12 @@ def _calibration(main: Answers, folder: Path) -> Path:
             for row in main.rows
         ]
     )
-    ratios = (actual - estimated) / widths
+    excesses = actual - estimated - widths
     figure, axis = plt.subplots(figsize=(5, 4.6))
     levels = np.array(stored["levels"])
-    axis.plot(
-        100 * levels, [100 * (ratios <= ratio).mean() for ratio in stored["ratios"]], ".-", color="tab:blue"
-    )
+    # Stored margins add to the ensemble's width; the bound's own margin is in `widths` already.
+    margins = np.array(stored["margins"]) - learned.constants[f"margin_{MAIN_FORMAT}"]
+    axis.plot(100 * levels, [100 * (excesses <= margin).mean() for margin in margins], ".-", color="tab:blue")
     axis.plot([50, 100], [50, 100], color="black", linewidth=0.8)
     axis.set(
         xlabel="promised: share of jobs below the bound, %",

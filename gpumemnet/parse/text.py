@@ -21,6 +21,8 @@ MAX_ELEMENTS = 1 << 48
 _LIST = re.compile(r"\[([^\[\]]*)\]")
 _TOTAL = re.compile(r"^\s*(Total|Trainable|Non-trainable)\s+params[^:]*:\s*([\d,]+)\b", re.IGNORECASE)
 
+_PASS_SIZE = re.compile(r"^\s*Forward/backward pass size \(MB\):\s*(\d{1,9}(?:\.\d{1,4})?)\s*$")
+
 
 def lines(source: str) -> Iterator[tuple[int, str]]:
     """Yield the numbered lines of a text, each cut to a length that no honest row reaches."""
@@ -90,6 +92,12 @@ def parse_total(line: str) -> tuple[str, int] | None:
         return None
     count = parse_count(match.group(2))
     return None if count is None else (match.group(1).lower(), count)
+
+
+def parse_pass_size(line: str) -> int | None:
+    """Return the bytes of all outputs if the line states torchinfo's size of a pass, which counts them twice."""
+    match = _PASS_SIZE.match(line)
+    return int(float(match.group(1)) * 500_000) if match else None
 
 
 RECREATE = "print the summary again and save it unchanged"

@@ -59,12 +59,15 @@ def parse(source: str, *, path: str) -> ModelSummary:
     numbered = False
     rows: list[_Row] = []
     totals: dict[str, int] = {}
+    output_bytes: int | None = None
     for number, line in text.lines(source):
         if line.lstrip().startswith("Layer (type"):
             columns, numbered = _columns(line), "depth-idx" in line
         elif total := text.parse_total(line):
             totals.setdefault(*total)
-        elif columns and not totals and line.strip() and set(line.strip()) != {"="}:
+        elif totals:
+            output_bytes = output_bytes or text.parse_pass_size(line)
+        elif columns and line.strip() and set(line.strip()) != {"="}:
             row = _row(line, columns, path=path, line=number)
             # Rows of single parameters (verbose=2) have no number; the row of their module has the count.
             if row is not None and (row.numbered or not numbered or not rows):
@@ -81,6 +84,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
         batch_size=_batch_size(rows, path=path),
         total_params=totals["total"],
         trainable_params=totals.get("trainable"),
+        output_bytes=output_bytes,
         warnings=() if {"input", "output"} & set(columns) else ("the table shows no shapes",),
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from gpumemnet import cudnn
 from gpumemnet.trace.request import Request
 
 
@@ -40,45 +41,19 @@ class Convolution:
     channels_last: bool
 
 
-INT32_MAX = (1 << 31) - 1
-TILE = 128
-"""Rows and columns of the output that one thread block computes."""
-BLOCKS = 2 * 132
-"""Blocks that cuDNN aims at: two for each multiprocessor of an H200. Found by trying against 70 measured CNNs."""
-PIXELS_PER_SLICE = 512
-"""Least length of a part of the sum; found in the same way."""
-
-
 def workspace_bytes(call: Convolution) -> int:
-    """Return the size of the workspace.
-
-    cuDNN's tensor core kernels want the channels last. For tensors in PyTorch's default order its heuristics choose
-    kernels that first copy input, weight and output (or its gradient) into that order, in the workspace: on an H200
-    the peaks of runs with 3x3 and larger kernels differ by just these three tensors. Depthwise kernels run in place,
-    and so do kernels of one pixel, except backward through those with a stride.
-    """
-    depthwise = call.groups > 1 and call.groups == call.x[1]
-    one_pixel = math.prod(call.w[2:]) == 1 and (call.kind == "forward" or max(call.stride) == 1)
-    if depthwise or one_pixel or call.channels_last:
+    """Return the size of the workspace (see `gpumemnet.cudnn`); none where the channels are last already."""
+    if call.channels_last:
         return 0
-    x, w, y = (call.item_bytes * math.prod(shape) for shape in (call.x, call.w, call.y))
-    if max(x, y) > INT32_MAX * call.item_bytes:
-        # Indices beyond 32 bits: another kernel, which copies one of the two.
-        return max(x, y)
-    partial = _slices(call) * 4 * math.prod(call.w) if call.kind == "weight" else 0
-    return x + w + y + partial
-
-
-def _slices(call: Convolution) -> int:
-    """Return into how many parts the sum of a weight gradient is cut, each with a copy of its own in fp32.
-
-    With few tiles of output there would be too little to do for the GPU, so cuDNN cuts the sum over pixels until
-    each multiprocessor has about two blocks.
-    """
-    tiles = math.ceil(call.w[0] / call.groups / TILE) * math.ceil(math.prod(call.w[1:]) / TILE) * call.groups
-    pixels = call.y[0] * math.prod(call.y[2:])
-    slices = min(BLOCKS // tiles, pixels // PIXELS_PER_SLICE)
-    return slices if slices > 1 else 0
+    return cudnn.workspace_bytes(
+        call.kind,
+        x=call.x,
+        y=call.y,
+        weights=math.prod(call.w),
+        groups=call.groups,
+        item_bytes=call.item_bytes,
+        strided=max(call.stride) > 1,
+    )
 
 
 def forward(args: Any, out: Tensor) -> list[Request]:

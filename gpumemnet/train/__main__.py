@@ -50,7 +50,7 @@ def main(data: Path, texts: Path, out: Path, trees: bool, networks: bool) -> Non
 def _train_trees(rows: list[Row], digest: str, out: Path) -> None:
     samples = correction.samples(rows, matrix(rows), GPU)
     learned = correction.learn(samples)
-    constants = {"smooth_mib": correction.SMOOTH_MIB, "shrink": correction.SHRINK, **learned.ratios}
+    constants = {"smooth_mib": correction.SMOOTH_MIB, "shrink": correction.SHRINK, **learned.margins}
     trees = {"correction": trees_of(learned.correction), "width": trees_of(learned.width)}
     write(
         out / "ours.json.z",

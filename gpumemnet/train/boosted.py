@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from gpumemnet import features
-from gpumemnet.bound import conformal_ratio
+from gpumemnet.bound import conformal_margin
 from gpumemnet.estimators.boosted import columns
 from gpumemnet.evaluate.scores import Floats
 from gpumemnet.predictor import Trees
@@ -40,7 +40,7 @@ def learn(data: Samples) -> tuple[Trees, float]:
     assert {features.NAMES[column] for column in trees.feature if column >= 0} <= {
         features.NAMES[column] for column in columns()
     }
-    return trees, conformal_ratio((target - held_out).tolist())
+    return trees, conformal_margin((target - held_out).tolist())
 
 
 def _fit(rows: Floats, target: Floats, weight: Floats) -> HistGradientBoostingRegressor:

@@ -10,7 +10,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from gpumemnet import analytic, bound
 from gpumemnet.base import Gpu
-from gpumemnet.bound import LEAST_WIDTH, conformal_ratio
+from gpumemnet.bound import LEAST_WIDTH, conformal_margin
 from gpumemnet.evaluate.scores import Floats
 from gpumemnet.train.rows import Row, folds
 from gpumemnet.units import MIB
@@ -45,7 +45,7 @@ FOLDS = 5
 SHRINK = 0.6
 """Share of the learned correction that is applied: on unseen families all of it adds more noise than it takes away."""
 LEAST_TO_CALIBRATE = 40
-"""Rows of one kind below which the ratio of all rows bounds it."""
+"""Rows of one kind below which the margin of all rows bounds it."""
 PLOTTED_SOURCE = "torchinfo"
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99)
 
@@ -65,6 +65,7 @@ class Samples:
         group: Family and style of each row.
         source: Format of each row's summary.
         kind: As `bound.kind` names it.
+        telling: Whether the row can teach anything: where the size of pictures is assumed, the error is any number.
     """
 
     features: Floats
@@ -76,6 +77,7 @@ class Samples:
     group: list[str]
     source: list[str]
     kind: list[str]
+    telling: Mask
 
     @property
     def target(self) -> Floats:
@@ -97,15 +99,15 @@ class Correction:
     Attributes:
         correction: Ensemble for the log ratio of measured to expected.
         width: Ensemble for a high quantile of the correction's error.
-        ratios: Conformal ratio of error to width, by kind; "ratio" for all together.
+        margins: Conformal margin of the bound beyond the width, by kind; "margin" for all together.
         held_out: Correction of each row by ensembles that had not seen its group.
-        held_out_width: Width of each row's bound likewise, conformal ratio included.
-        calibration: Shares of the width that other levels than the bound's need, for PLOTTED_SOURCE, to judge it by.
+        held_out_width: Width of each row's bound likewise, conformal margin included.
+        calibration: Margins that other levels than the bound's need, for PLOTTED_SOURCE, to judge it by.
     """
 
     correction: HistGradientBoostingRegressor
     width: HistGradientBoostingRegressor
-    ratios: dict[str, float]
+    margins: dict[str, float]
     held_out: Floats
     held_out_width: Floats
     calibration: dict[str, list[float]]
@@ -125,6 +127,7 @@ def samples(rows: list[Row], features: Floats, gpu: Gpu) -> Samples:
         group=[row.group for row in rows],
         source=[row.profile.source for row in rows],
         kind=[bound.kind(row.profile) for row in rows],
+        telling=np.array([not row.profile.assumed for row in rows]),
     )
 
 
@@ -144,24 +147,25 @@ def learn(data: Samples) -> Correction:
     error = data.target - held_out
     for mask in folds(data.group, FOLDS):
         width[mask] = _fit(WIDTH, data, error, ~mask).predict(data.features[mask])
-    width = np.maximum(width, LEAST_WIDTH)
-    ratios = {"ratio": conformal_ratio((error / width).tolist())}
+    width = np.maximum(width, 0.0)
+    excess = error - width
+    margins = {"margin": conformal_margin(excess.tolist())}
     for kind in sorted(set(data.kind)):
         chosen = np.array([each == kind for each in data.kind])
         if chosen.sum() >= LEAST_TO_CALIBRATE:
-            ratios[f"ratio_{kind}"] = conformal_ratio((error / width)[chosen].tolist())
-    booked = width * np.array([ratios.get(f"ratio_{kind}", ratios["ratio"]) for kind in data.kind])
-    plotted = np.array(data.source) == PLOTTED_SOURCE
+            margins[f"margin_{kind}"] = conformal_margin(excess[chosen].tolist())
+    margin = np.array([margins.get(f"margin_{kind}", margins["margin"]) for kind in data.kind])
+    plotted = np.array(data.kind) == PLOTTED_SOURCE
     return Correction(
         correction=_fit(CORRECTION, data, data.target, everything),
         width=_fit(WIDTH, data, error, everything),
-        ratios=ratios,
+        margins=margins,
         held_out=held_out,
         calibration={
             "levels": list(LEVELS),
-            "ratios": [conformal_ratio((error / booked)[plotted].tolist(), level) for level in LEVELS],
+            "margins": [conformal_margin(excess[plotted].tolist(), level) for level in LEVELS],
         },
-        held_out_width=booked,
+        held_out_width=np.maximum(width + margin, LEAST_WIDTH),
     )
 
 
@@ -178,5 +182,6 @@ def _fit(
 ) -> HistGradientBoostingRegressor:
     model = HistGradientBoostingRegressor(**settings)
     weight = data.weight if settings is WIDTH else data.correction_weight
+    mask = mask & data.telling
     model.fit(data.features[mask], target[mask], sample_weight=weight[mask])
     return model

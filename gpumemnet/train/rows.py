@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from gpumemnet.units import MIB
 GPU = gpu_named("h200")
 WORKERS = 2
 CHUNK = 16
+INPUT_GIVEN = ", input given"
+"""After the format of texts that show no sizes, where the user said what goes into the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,7 @@ class Row:
         run: Number that the texts of one run share.
         name: Of the run, for people.
         group: Architecture family and style; folds keep a group together.
-        text_format: "torchinfo", "torchsummary" or "module_repr".
+        text_format: "torchinfo", "torchsummary" or "module_repr", which may have INPUT_GIVEN after it.
         profile: From the text.
         peak_mib: Measured peak of the process, as nvidia-smi shows it.
         base_mib: Of it, what lies outside PyTorch's allocator.
@@ -85,7 +88,7 @@ def load_rows(path: Path, texts: Path | None = None) -> list[Row]:
             peak_mib=record["process_peak_bytes"] / MIB,
             base_mib=record["base_bytes"] / MIB,
             usual=_usual(record),
-            text=record["texts"][text_format],
+            text=record["texts"][text_format.removesuffix(INPUT_GIVEN)],
         )
         for run, (record, profiles) in enumerate(zip(records, found, strict=True))
         for text_format, profile in profiles.items()
@@ -154,7 +157,26 @@ def _profiles(record: dict[str, Any]) -> dict[str, ModelProfile]:
             found[text_format] = profile_summary(text, setup)
         except GpuMemNetError:
             continue
+    shape = _input_shape(record)
+    if shape is not None and "module_repr" in found:
+        with suppress(GpuMemNetError):
+            sized = replace(setup, input_shape=shape)
+            found[f"module_repr{INPUT_GIVEN}"] = profile_summary(record["texts"]["module_repr"], sized)
     return found
+
+
+def _input_shape(record: dict[str, Any]) -> tuple[int, ...] | None:
+    """Return the shape of a batch of pictures or signals, as a user would add it to what `print(model)` shows."""
+    if record["seq_len"] is not None:
+        return None
+    if record["family"] == "real":
+        size = record["arch"]["size"]
+        return (record["batch_size"], 3, size, size)
+    from gpumemnet.dataset.workload import workload
+
+    inputs = workload(Configuration.from_json(record)).inputs
+    first = inputs[0] if isinstance(inputs, tuple) else next(iter(inputs.values()))
+    return (record["batch_size"], *first.shape) if first.kind == "float" and len(first.shape) > 1 else None
 
 
 def _name(record: dict[str, Any]) -> str:

@@ -127,14 +127,29 @@ def test_recurrent_structure_follows_from_the_count() -> None:
     assert recurrent.structure("gru", 2 * 3 * 32 * (16 + 32 + 2), 16, 64) == (1, 2)
 
 
+def borrowed(kind: str, *, weights: int, groups: int = 1, strided: bool = False) -> int:
+    shape = (8, 64, 32, 32)
+    return cudnn.workspace_bytes(
+        kind, x=shape, y=shape, weights=weights, groups=groups, item_bytes=4, strided=strided
+    )
+
+
 def test_convolutions_borrow_copies_and_pointwise_ones_nothing() -> None:
-    x, y = (8, 64, 32, 32), (8, 64, 32, 32)
-    assert cudnn.workspaces(x=x, y=y, weights=64 * 64, groups=1, item_bytes=4) == (0, 0)
-    assert cudnn.workspaces(x=x, y=y, weights=64 * 9, groups=64, item_bytes=4) == (0, 0)
-    data, weight = cudnn.workspaces(x=x, y=y, weights=64 * 64 * 9, groups=1, item_bytes=4)
-    assert data == 4 * MIB + 64 * 64 * 9 * 4
-    assert weight > data
+    assert borrowed("weight", weights=64 * 64) == borrowed("weight", weights=64 * 9, groups=64) == 0
+    assert borrowed("forward", weights=64 * 64, strided=True) == 0
+    assert borrowed("data", weights=64 * 64, strided=True) == 4 * MIB + 64 * 64 * 4
+    data = borrowed("data", weights=64 * 64 * 9)
+    assert data == borrowed("forward", weights=64 * 64 * 9) == 4 * MIB + 64 * 64 * 9 * 4
+    assert borrowed("weight", weights=64 * 64 * 9) > data
     assert (cudnn.groups_of(64 * 9, 64, 64), cudnn.groups_of(64 * 16 * 9, 64, 64)) == (64, 4)
+
+
+def test_a_fourier_transform_spreads_the_weight_over_the_image() -> None:
+    x, wide = (2, 64, 128, 128), (2, 64, 512, 512)
+    assert cudnn.fourier_bytes(x=x, y=x, weights=64 * 64 * 9, groups=1) == 64 * 64 * 128 * 128 * 4
+    assert cudnn.fourier_bytes(x=x, y=x, weights=64 * 64, groups=1) == 0
+    assert cudnn.fourier_bytes(x=x, y=x, weights=64 * 9, groups=64) == 0
+    assert cudnn.fourier_bytes(x=wide, y=wide, weights=64 * 64 * 9, groups=1) == 0
 
 
 def test_a_cut_off_block_spends_all_its_parameters() -> None:

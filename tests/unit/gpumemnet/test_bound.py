@@ -1,0 +1,65 @@
+"""The bound's arithmetic: kinds of jobs, conformal margins, and blocks that checkpointing runs again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpumemnet import bound
+from gpumemnet.profile import profile_summary
+from gpumemnet.repeats import repeated
+from gpumemnet.summary import Layer
+from gpumemnet.training import TrainingSetup
+
+SUMMARIES = Path(__file__).parents[2] / "data" / "summaries"
+SHOWN = profile_summary(str(SUMMARIES / "residual.torchsummary.txt"), TrainingSetup(batch_size=8))
+
+
+def test_the_margin_leaves_the_promised_share_below() -> None:
+    excesses = [number / 1000 for number in range(1000)]
+    assert bound.conformal_margin(excesses, 0.9) == pytest.approx(0.9, abs=0.002)
+    assert bound.conformal_margin([0.5, -0.2], 0.99) == 0.5
+
+
+def test_jobs_that_are_known_least_are_calibrated_apart() -> None:
+    assert bound.kind(SHOWN) == "torchsummary"
+    assert bound.kind(replace(SHOWN, recurrents=1)) == "torchsummary_recurrent"
+    printed = replace(SHOWN, source="module_repr")
+    assert bound.kind(replace(printed, assumed=1)) == "module_repr_assumed"
+    assert (
+        bound.kind(printed) == "module_repr_convs" and bound.kind(replace(printed, convs=0)) == "module_repr"
+    )
+
+
+def test_the_width_has_a_floor_and_falls_back_on_the_margin_of_all() -> None:
+    constants = {"margin": 0.3, "margin_torchsummary": 0.1}
+    assert bound.width(0.5, constants, SHOWN) == pytest.approx(0.6)
+    assert bound.width(-2.0, constants, SHOWN) == pytest.approx(0.1)
+    assert bound.width(0.0, {"margin": -1.0}, SHOWN) == bound.LEAST_WIDTH
+    assert bound.width(0.0, constants, replace(SHOWN, source="keras")) == pytest.approx(0.3)
+
+
+def rows(*kinds: str) -> tuple[Layer, ...]:
+    return tuple(Layer(kind=kind, name=kind, is_block=kind.startswith("some")) for kind in kinds)
+
+
+def test_blocks_are_what_lies_between_the_ends_of_the_container_repeated_most() -> None:
+    inside = ("conv2d", "relu", "someblock")
+    assert repeated(rows("conv2d", *inside, *inside, "linear")) == {1: 1, 2: 1, 3: 1, 4: 2, 5: 2, 6: 2}
+    assert repeated(rows("conv2d", *inside, "linear")) == {}
+    assert repeated(rows("conv2d", "linear")) == {}
+
+
+def test_checkpointing_helps_a_torchsummary_text_too() -> None:
+    table = ["Layer (type) Output Shape Param #", "=" * 60, "Conv2d-1 [-1, 64, 64, 64] 1,792"]
+    for _ in range(6):
+        table += ["Conv2d-2 [-1, 64, 64, 64] 36,928", "ReLU-3 [-1, 64, 64, 64] 0"] * 3
+        table += ["SomeBlock-4 [-1, 64, 64, 64] 0"]
+    total = 1792 + 18 * 36928
+    text = "\n".join([*table, "=" * 60, f"Total params: {total:,}", f"Trainable params: {total:,}", ""])
+    plain, again = (
+        profile_summary(text, TrainingSetup(batch_size=64, gradient_checkpointing=on)) for on in (False, True)
+    )
+    assert again.forward_end_bytes < 0.75 * plain.forward_end_bytes
