@@ -1,7 +1,8 @@
-"""Real models of families that are neither trained on nor held out: what the reading of texts was developed on.
+"""Real models that are neither trained on nor held out: what the reading of texts was developed on.
 
 Nobody measured them. Each is traced (`gpumemnet.trace`), which agrees with an H200 within about a percent, and the
-account of each of its texts is held against the trace. No name is in the held-out list, nor a sibling of one.
+account of each of its texts is held against the trace. No name is in the held-out list; about a tenth are later or
+larger relatives of one (xception71, inception_v4, regnetx_032, ghostnetv3_100, swinv2, convnextv2, deberta).
 """
 
 from __future__ import annotations
