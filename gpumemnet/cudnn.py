@@ -26,6 +26,7 @@ def workspace_bytes(
     groups: int,
     item_bytes: int,
     strided: bool,
+    rows: int = 0,
 ) -> int:
     """Return the workspace of one call.
 
@@ -43,6 +44,7 @@ def workspace_bytes(
         groups: Number of groups.
         item_bytes: Bytes per element.
         strided: Whether a stride is above 1.
+        rows: First dimension of the weight; that of a transposed convolution is not the output's channels.
     """
     area = weights * groups // max(x[1] * y[1], 1)
     depthwise = 1 < groups == x[1]
@@ -52,7 +54,7 @@ def workspace_bytes(
     n_x, n_y = math.prod(x), math.prod(y)
     if max(n_x, n_y) > INT32_MAX:  # indices beyond 32 bits: another kernel, which copies one of the two
         return max(n_x, n_y) * item_bytes
-    partial = _slices(y, weights, groups) * 4 * weights if kind == "weight" else 0
+    partial = _slices(y, weights, groups, rows or y[1]) * 4 * weights if kind == "weight" else 0
     return (n_x + n_y + weights) * item_bytes + partial
 
 
@@ -67,16 +69,15 @@ def fourier_bytes(*, x: tuple[int, ...], y: tuple[int, ...], weights: int, group
     return x[1] * y[1] * math.prod(x[2:]) * 4
 
 
-def _slices(y: tuple[int, ...], weights: int, groups: int) -> int:
+def _slices(y: tuple[int, ...], weights: int, groups: int, rows: int) -> int:
     """Return into how many parts the sum of a weight gradient is cut.
 
     With few tiles of output there would be too little to do for the GPU, so cuDNN cuts the sum over pixels until
     each multiprocessor has about two blocks.
     """
-    rows = math.ceil(y[1] / groups / TILE)
-    columns = math.ceil(weights / max(y[1], 1) / TILE)
+    tiles = math.ceil(rows / groups / TILE) * math.ceil(weights / max(rows, 1) / TILE) * groups
     pixels = y[0] * math.prod(y[2:])
-    slices = min(BLOCKS // max(rows * columns * groups, 1), pixels // PIXELS_PER_SLICE)
+    slices = min(BLOCKS // max(tiles, 1), pixels // PIXELS_PER_SLICE)
     return slices if slices > 1 else 0
 
 

@@ -53,6 +53,7 @@ def workspace_bytes(call: Convolution) -> int:
         groups=call.groups,
         item_bytes=call.item_bytes,
         strided=max(call.stride) > 1,
+        rows=call.w[0],
     )
 
 
