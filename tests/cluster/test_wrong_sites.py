@@ -63,8 +63,8 @@ def changed(cluster: Cluster, edits: dict[str, Edit]) -> Iterator[None]:
 def restart(cluster: Cluster, files: dict[str, str]) -> None:
     """Start Slurm with other files, and without memory of jobs (-c).
 
-    slurmctld 24.11.5 dies of a segmentation fault when it recovers jobs that ran while GresTypes had shard and their node
-    had none, and the node has shards by then.
+    slurmctld 24.11.5 dies of a segmentation fault when it recovers jobs that ran while GresTypes had shard and
+    their node had none, and the node has shards by then.
     """
     for name in ("slurmctld", "slurmd-n0"):
         cluster.daemons.stop(name)
