@@ -56,7 +56,7 @@ BROKEN = {
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN.keys())
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("precision", ["fp32", "amp"])
-def test_a_dimension_of_zero_is_no_crash(text: str, checkpointing: bool, precision: str) -> None:
+def test_broken_numbers_are_an_answer_or_one_line(text: str, checkpointing: bool, precision: str) -> None:
     setup = TrainingSetup(batch_size=8, precision=precision, gradient_checkpointing=checkpointing)
     try:
         profile, _ = profile_with_warnings(text, setup)
