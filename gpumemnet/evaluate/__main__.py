@@ -57,7 +57,7 @@ def peers(data: Path, networks: bool) -> None:
 
 @main.command()
 def others() -> None:
-    """Hold the account of texts against traces of other real models (half an hour; no GPU)."""
+    """Hold the account of texts against traces of other real models (ten minutes; no GPU)."""
     from gpumemnet.evaluate.others import table
 
     click.echo(table())
