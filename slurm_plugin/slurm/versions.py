@@ -20,7 +20,7 @@ What it is made not to depend on:
 | SLURM_JOB_EXTRA in hooks | no | yes | yes | yes | yes |
 | `--json` of squeue, sinfo and scontrol is complete and stable | no | no | yes | yes | yes |
 | `SchedulerParameters=requeue_delay` | no | no | no | yes | yes |
-| MaxBatchRequeue holds a job that Slurm itself requeued so often (`scontrol requeue` does not count) | no | 5 | 5 | 5 | 5 |
+| MaxBatchRequeue holds a job that Slurm requeued so often (`scontrol` does not count) | no | 5 | 5 | 5 | 5 |
 
 Each row is asked of a running Slurm by tests/cluster/test_version_table.py, the third by test_confined.py. Source:
 release notes and source at the release tags; 22.05.8, 24.11.5 and 26.05.5 were tried. "not tried" counts as the older
