@@ -11,6 +11,13 @@ from gpumemnet.dataset.store import HELDOUT_ROWS
 from gpumemnet.errors import GpuMemNetError
 from gpumemnet.train.rows import file_hash
 
+_DATA = click.option(
+    "--data",
+    required=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder with the files that GPUMemNet's authors published.",
+)
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
@@ -39,20 +46,13 @@ def heldout(rows: Path, plots: Path | None) -> None:
 
 
 @main.command()
-@click.option(
-    "--data",
-    default="../shared/data/peers",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="Folder with GPUMemNet's files.",
-)
+@_DATA
 @click.option("--networks/--no-networks", default=True, help="Train the thesis' two networks too (minutes).")
 def peers(data: Path, networks: bool) -> None:
     """Score on GPUMemNet's own data."""
     from gpumemnet.evaluate.peers import tables
 
-    folder = data / "peers" if (data / "peers").is_dir() else data
-    click.echo(tables(folder, networks=networks))
+    click.echo(tables(data, networks=networks))
 
 
 @main.command()
@@ -64,12 +64,12 @@ def others() -> None:
 
 
 @main.command()
-@click.option("--data", default="../shared/data/peers", show_default=True, type=click.Path(path_type=Path))
+@_DATA
 def real(data: Path) -> None:
     """Score on the thesis' eighteen unseen real models (A100)."""
     from gpumemnet.evaluate.real_models import table
 
-    click.echo(table(data / "peers" if (data / "peers").is_dir() else data))
+    click.echo(table(data))
 
 
 if __name__ == "__main__":
