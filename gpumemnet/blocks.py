@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 MIN_BLOCK_BYTES = 512
@@ -27,6 +28,22 @@ def size_of(block: Block) -> int:
 def address_of(block: Block) -> int:
     """Return a block's made-up address in bytes."""
     return (block & ADDRESS_MASK) << UNIT_BITS
+
+
+def joined(blocks: Iterable[Block | None]) -> Iterator[Block]:
+    """Yield blocks by address, those that touch as one."""
+    by_address = sorted(
+        [(block & ADDRESS_MASK, block >> ADDRESS_BITS) for block in blocks if block is not None]
+    )
+    begin = end = -1
+    for address, size in by_address:
+        if address != end:
+            if end >= 0:
+                yield (end - begin) << ADDRESS_BITS | begin
+            begin = address
+        end = address + size
+    if end >= 0:
+        yield (end - begin) << ADDRESS_BITS | begin
 
 
 def units(n_bytes: int) -> int:
