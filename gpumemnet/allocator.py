@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
 
 from gpumemnet.blocks import (
     ADDRESS_BITS,
@@ -21,6 +20,7 @@ from gpumemnet.blocks import (
     UNIT_BITS,
     Block,
     Pool,
+    Run,
     joined,
     size_of,
     units,
@@ -79,7 +79,7 @@ class CachingAllocator:
         """The highest `allocated_bytes` so far."""
         return self._allocated_peak << UNIT_BITS
 
-    def malloc(self, n_bytes: int, *, times: int = 1) -> Block | None:
+    def malloc(self, n_bytes: int, times: int = 1) -> Block | None:
         """Allocate `n_bytes`; None for a request of zero bytes, which takes no memory.
 
         With `times` it is the same as so many calls in a row, or fewer: as many as fit side by side into the free block
@@ -122,12 +122,11 @@ class CachingAllocator:
             self._allocated_peak = allocated
         return block
 
-    def malloc_all(self, sizes: Iterable[int]) -> list[Block]:
-        """Allocate each of these sizes in turn; return the blocks, equal neighbours as one."""
-        made: list[Block] = []
-        for size, group in groupby([-(-n_bytes // MIN_BLOCK_BYTES) for n_bytes in sizes]):
-            times = len(list(group))
-            while times > 0 and (block := self.malloc(size << UNIT_BITS, times=times)) is not None:
+    def malloc_all(self, runs: Iterable[Run]) -> list[Block]:
+        """Allocate all of these in turn; return the blocks, equal neighbours as one."""
+        malloc, made = self.malloc, list[Block]()
+        for size, times in runs:
+            while times > 0 and (block := malloc(size << UNIT_BITS, times)) is not None:
                 made.append(block)
                 times -= (block >> ADDRESS_BITS) // size
         return made

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpumemnet.allocator import Block, CachingAllocator
+from gpumemnet.blocks import runs
 from gpumemnet.optimizers import OptimizerMemory
 from gpumemnet.schedule import Call, schedule
 from gpumemnet.tape import Tape
@@ -39,7 +40,9 @@ def replay(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool = Fals
         Peaks over all steps.
     """
     allocator = CachingAllocator()
-    allocator.malloc_all((*tape.parameters, *tape.frozen, *(tape.sizes[number] for number in tape.constants)))
+    parameters = runs(tape.parameters)
+    allocator.malloc_all(parameters)
+    allocator.malloc_all(runs((*tape.frozen, *(tape.sizes[number] for number in tape.constants))))
     step = schedule(tape, checkpointing=checkpointing)
     blocks: list[Block | None] = [None] * step.keys
     output: Block | None = None
@@ -53,8 +56,8 @@ def replay(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool = Fals
         output = blocks[step.output]
         allocator.free(cast)
         if number == 0:
-            allocator.malloc_all(optimizer.state_bytes(tape.parameters))
-        borrowed = allocator.malloc_all(optimizer.borrowed_bytes(tape.parameters))
+            allocator.malloc_all(optimizer.state_runs(parameters))
+        borrowed = allocator.malloc_all(optimizer.step_runs(parameters))
         if number + 1 < steps:
             allocator.free_all([*borrowed, *(blocks[key] for key in step.gradients)])
     return Replay(

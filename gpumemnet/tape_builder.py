@@ -132,23 +132,22 @@ class TapeBuilder:
         count = layer.params
         if not count:
             return ()
-        group = kinds.group_of(layer.kind)
-        if count * self.high < _TINY_BYTES:
-            sizes = [count]  # weight and bias as one: a rounding of 512 bytes is all that differs
+        group, high, tape = kinds.group_of(layer.kind), self.high, self.tape
+        if count * high < _TINY_BYTES:
+            sizes = [count * high]  # weight and bias as one: a rounding of 512 bytes is all that differs
         elif layer.param_shapes and sum(map(math.prod, layer.param_shapes)) == count:
-            sizes = [math.prod(shape) for shape in layer.param_shapes]
+            sizes = [math.prod(shape) * high for shape in layer.param_shapes]
         else:
             matrix = group in ("conv", "linear", "batchnorm", "layernorm")
             bias = out_features if matrix and 0 < out_features < count and count % out_features == 0 else 0
-            sizes = [count - bias, bias] if bias else [count]
-        tape, high = self.tape, self.high
+            sizes = [(count - bias) * high, bias * high] if bias else [count * high]
         if group == "batchnorm":
             tape.frozen.append(count * high + 8)
         if not layer.trainable:
-            tape.frozen.extend(size * high for size in sizes)
+            tape.frozen += sizes
             return ()
         first = len(tape.parameters)
-        tape.parameters.extend([size * high for size in sizes])
+        tape.parameters += sizes
         return tuple(range(first, first + len(sizes)))
 
 

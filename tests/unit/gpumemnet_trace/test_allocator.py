@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpumemnet.allocator import CachingAllocator, replay
-from gpumemnet.blocks import Block, address_of, size_of
+from gpumemnet.blocks import Block, address_of, runs, size_of
 from gpumemnet.units import KIB, MIB
 
 # Sizes on both sides of every rule: below a block, small pool, shared large segments, segments of their own.
@@ -210,9 +210,9 @@ def state(allocator: CachingAllocator) -> tuple[object, ...]:
 @settings(max_examples=300, deadline=None)
 @given(scripts(), st.lists(st.tuples(SIZES, st.integers(1, 12)), max_size=12), st.booleans())
 def test_many_at_once_are_as_one_after_the_other(
-    script: list[tuple[int, int | None]], runs: list[tuple[int, int]], grow: bool
+    script: list[tuple[int, int | None]], wanted: list[tuple[int, int]], grow: bool
 ) -> None:
-    sizes = [size for size, times in runs for _ in range(times)]
+    sizes = [size for size, times in wanted for _ in range(times)]
     one, many = CachingAllocator(expandable_segments=grow), CachingAllocator(expandable_segments=grow)
     for allocator in (one, many):
         live: dict[int, Block | None] = {}
@@ -222,7 +222,7 @@ def test_many_at_once_are_as_one_after_the_other(
             else:
                 live[key] = allocator.malloc(size)
     singly = [one.malloc(size) for size in sizes]
-    at_once = many.malloc_all(sizes)
+    at_once = many.malloc_all(runs(sizes))
     assert state(one) == state(many)
     for block in singly:
         one.free(block)
