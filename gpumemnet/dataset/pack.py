@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gpumemnet.dataset.store import Record, row_key
 from gpumemnet.units import MIB
 
-SESSION_KEYS = ("gpu", "driver", "torch", "cuda", "python", "kernel")
+SESSION_KEYS = ("gpu", "driver", "torch", "cuda", "python", "kernel", "libraries")
 ACTIVITY_KEYS = ("smact_pct", "smocc_pct", "tensor_pct", "dram_pct")
 LARGEST_USUAL_BASE_BYTES = 800 * MIB
 KEPT_OUTCOMES = ("ok", "oom")
