@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from gpumemnet.dataset.config import Configuration  # noqa: E402
-from gpumemnet.units import GIB, MIB  # noqa: E402
+from gpumemnet.dataset.config import Configuration
+from gpumemnet.units import GIB, MIB
 
 SEED = 4711
 SWEEPS, CALLS_PER_SWEEP = 12, 260
