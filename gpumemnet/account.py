@@ -67,12 +67,9 @@ def account(
         raise SummaryError(path=path, problem="no model is of that size", fix="check shapes and batch size")
     optimizer = OPTIMIZER_MEMORY[setup.optimizer]
     result = replay(tape, optimizer, checkpointing=setup.gradient_checkpointing)
-    counts = Counter(
-        kinds.group_of(layer.kind)
-        for layer in summary.layers
-        if layer.runs and not layer.is_block and layer.kind != "parameter"
-    )
-    counts["attention"] = sum(op.group == "attention" for op in tape.ops)
+    counts = _count_groups(summary)
+    made = Counter([op.group for op in tape.ops])
+    counts["attention"] = made["attention"]
     saved = _saved(tape)
     gradient_bytes = sum(tape.parameters)
     profile = ModelProfile(
@@ -87,8 +84,8 @@ def account(
         parameters=gradient_bytes // (2 if setup.precision == "bf16" else 4),
         parameter_bytes=gradient_bytes + sum(tape.frozen),
         gradient_bytes=gradient_bytes,
-        optimizer_bytes=sum(optimizer.state_bytes(tape.parameters)),
-        step_bytes=sum(optimizer.borrowed_bytes(tape.parameters)),
+        optimizer_bytes=optimizer.state_bytes(tape.parameters),
+        step_bytes=optimizer.step_bytes(tape.parameters),
         cast_bytes=tape.cast_bytes,
         input_bytes=sum(tape.sizes[number] for number in tape.constants),
         output_bytes=tape.sizes[tape.ops[-1].output],
@@ -126,7 +123,7 @@ def account(
         attentions=counts["attention"],
         embeddings=counts["embedding"],
         recurrents=counts["rnn"],
-        guessed=tape.guessed + sum(op.group == "function" for op in tape.ops),
+        guessed=tape.guessed + made["function"],
         idle=sum(layer.kind == "identity" for layer in summary.layers),
         assumed=int(assumed and counts["conv"] > 0),
         unknown=counts["unknown"],
@@ -168,6 +165,16 @@ def family_of(counts: Counter[str]) -> Family:
     if counts["rnn"] or counts["embedding"]:
         return "other"
     return "mlp" if counts["linear"] else "other"
+
+
+def _count_groups(summary: ModelSummary) -> Counter[str]:
+    """Count the layers that run by the group of their kind."""
+    counts = Counter[str]()
+    running = [layer.kind for layer in summary.layers if layer.runs and not layer.is_block]
+    for kind, number in Counter(running).items():
+        if kind != "parameter":
+            counts[kinds.group_of(kind)] += number
+    return counts
 
 
 def _saved(tape: Tape) -> Counter[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gpumemnet import cudnn, recurrent
@@ -21,23 +22,38 @@ def convolution(builder: TapeBuilder, layer: Layer, source: int, out: tuple[int,
         source: The tensor it reads.
         out: Its output's shape, batch size applied.
     """
-    ins, count = builder.shapes[source], layer.params or 0
+    ins = builder.shapes[source]
     if len(ins) != len(out) or len(out) < 3 or not ins[1] or not out[1]:
         return
+    forward, data, weight, fourier, grouped = _borrowed(ins, out, layer.params or 0, builder.low)
+    op, tape = builder.tape.ops[-1], builder.tape
+    op.forward_workspace_bytes, op.data_workspace_bytes, op.weight_workspace_bytes = forward, data, weight
+    tape.fourier_bytes = max(tape.fourier_bytes, fourier)
+    tape.grouped += grouped
+
+
+@lru_cache(maxsize=4096)
+def _borrowed(
+    ins: tuple[int, ...], out: tuple[int, ...], count: int, item_bytes: int
+) -> tuple[int, int, int, int, bool]:
+    """Return the scratch of a convolution of this many parameters; a network has many layers of few shapes.
+
+    Returns:
+        Bytes for the forward, for the input's gradient, for the weight's, and by Fourier transform; whether it is
+        grouped.
+    """
     has_bias = count % out[1] == 0 and (count // out[1] - 1) % ins[1] == 0
     weights = count - out[1] if has_bias else count
     groups = cudnn.groups_of(weights, ins[1], out[1])
     strided = math.prod(ins[2:]) >= 2 * math.prod(out[2:])
-    op, tape = builder.tape.ops[-1], builder.tape
-    op.forward_workspace_bytes, op.data_workspace_bytes, op.weight_workspace_bytes = (
+    forward, data, weight = (
         cudnn.workspace_bytes(
-            kind, x=ins, y=out, weights=weights, groups=groups, item_bytes=builder.low, strided=strided
+            kind, x=ins, y=out, weights=weights, groups=groups, item_bytes=item_bytes, strided=strided
         )
         for kind in ("forward", "data", "weight")
     )
     fourier = cudnn.fourier_bytes(x=ins, y=out, weights=weights, groups=groups)
-    tape.fourier_bytes = max(tape.fourier_bytes, fourier)
-    tape.grouped += groups > 1
+    return forward, data, weight, fourier, groups > 1
 
 
 def recurrent_reserve(builder: TapeBuilder, layer: Layer, source: int, out: tuple[int, ...]) -> None:
