@@ -78,7 +78,7 @@ class Estimator:
         return MemoryEstimate(
             estimate_bytes=claims.memory_bytes,
             upper_bytes=claims.memory_bytes,
-            confidence=1.0,
+            confidence=None,  # it is booked because the user says so
             source="stated",
             profile_key=None if known is None else known.profile_key,
         )
@@ -109,7 +109,7 @@ class ObservedPeaks:
         return MemoryEstimate(
             estimate_bytes=seen.peak_bytes,
             upper_bytes=seen.upper_bytes,
-            confidence=0.99,
+            confidence=None,  # no runs were held out to say how often a peak with its margin holds
             source="history",
             profile_key=profile_key,
         )

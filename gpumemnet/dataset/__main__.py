@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,8 @@ def main() -> None:
 @click.option("--done", type=click.Path(path_type=Path), multiple=True, help="Records not to be made again.")
 @click.option("--alone", is_flag=True, help="One at a time, with the activity counters.")
 @click.option("--fresh", is_flag=True, help="A process of its own for each, never used again.")
-@click.option("--heldout", is_flag=True, help="The real models instead, with their summary texts.")
+@click.option("--heldout", is_flag=True, help="The held-out real models instead, with their summary texts.")
+@click.option("--real", default=0, help="The real models to train on instead, each so many times.")
 @click.option("--build-on-cpu", is_flag=True, help="Build every model on the CPU and move it.")
 def measure(
     seed: int,
@@ -44,6 +47,7 @@ def measure(
     alone: bool,
     fresh: bool,
     heldout: bool,
+    real: int,
     build_on_cpu: bool,
 ) -> None:
     """Train configurations on GPU 0 and append one record each to OUT; started again, it goes on."""
@@ -53,25 +57,28 @@ def measure(
     import torch
 
     from gpumemnet.dataset.child import Job
+    from gpumemnet.dataset.config import Configuration
     from gpumemnet.dataset.generate import generate
     from gpumemnet.dataset.nvml import Card
-    from gpumemnet.dataset.realworld import realworld_configurations
+    from gpumemnet.dataset.real_draw import heldout_configurations, trained_configurations
     from gpumemnet.dataset.runner import Runner
     from gpumemnet.dataset.store import appender, done_keys
     from gpumemnet.dataset.warm import warm_up
 
     known = done_keys((out, *done))
     card = Card()
-    left_out = warm_up(heldout)
+    left_out = warm_up(heldout or real > 0)
     if left_out:
         click.echo(f"not loaded before the fork, children take longer: {', '.join(left_out)}")
 
     def jobs() -> Iterator[Job]:
-        configs = (
-            iter(realworld_configurations())
-            if heldout
-            else (generate(seed, first + i, variant) for i in range(count))
-        )
+        configs: Iterable[Configuration]
+        if heldout:
+            configs = heldout_configurations()
+        elif real:
+            configs = trained_configurations(real)
+        else:
+            configs = (generate(seed, first + i, variant) for i in range(count))
         for config in configs:
             if (config.seed, config.index, config.variant) not in known:
                 yield Job(
@@ -80,7 +87,7 @@ def measure(
                     fresh=fresh or alone,
                     busy_s=0.5 if alone else 0.0,
                     texts=heldout,
-                    build_on_cpu=True if build_on_cpu or heldout else None,
+                    build_on_cpu=True if build_on_cpu or heldout or real else None,
                 )
 
     store = appender(out)
@@ -92,6 +99,7 @@ def measure(
             "cuda": torch.version.cuda,
             "python": platform.python_version(),
             "kernel": platform.release(),
+            "libraries": _libraries(),
             "slots": slots,
             "alone": alone,
             "cores": os.cpu_count(),
@@ -99,6 +107,15 @@ def measure(
     )
     counts = Runner(jobs(), card, store, slots=slots, stop_at_s=stop_at_s).run()
     click.echo(f"{sum(counts.values())} records: {dict(counts)}")
+
+
+def _libraries() -> dict[str, str]:
+    """Return the versions of what real models come from, as far as it is installed."""
+    found = {}
+    for name in ("torchvision", "timm", "transformers"):
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 @main.command()
@@ -143,6 +160,20 @@ def texts(rows: Path, out: Path, workers: int) -> None:
 
         write_records(out, made())
     click.echo(f"{out}: {out.stat().st_size:,} bytes")
+
+
+@main.command()
+@click.argument("rows", type=click.Path(exists=True, path_type=Path))
+@click.argument("others", type=click.Path(exists=True, path_type=Path))
+def compare(rows: Path, others: Path) -> None:
+    """Say how the memory of ROWS differs from that of the same runs in OTHERS, measured on another card."""
+    from gpumemnet.dataset.compare import compare as compared
+    from gpumemnet.dataset.store import read_records
+
+    try:
+        click.echo(compared(read_records(rows), read_records(others)))
+    except ValueError as exc:
+        raise click.ClickException(f"{rows}, {others}: {exc}") from exc
 
 
 if __name__ == "__main__":

@@ -17,7 +17,9 @@ BASE_BYTES = 800 * MIB
 """Context and libraries of a training process on an H200, rounded up (about 750 MiB seen)."""
 
 UNKNOWN_REAL_BYTES = 30 * GIB
-"""Kept free for a real model that cannot be traced; the held-out batch sizes stay below it."""
+"""Kept free for a real model that cannot be traced; the held-out batch sizes stay below it ..."""
+UNKNOWN_WEIGHTS_BYTES, UNKNOWN_TOKEN_BYTES = 4 * GIB, 2 * MIB
+"""... and for one that reads text at most this much, and this much for each token: 24 layers of width 1,024."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,11 @@ def estimate_need(config: Configuration) -> Need:
         return _traced_need(config)
     except (RuntimeError, NotImplementedError, TypeError):
         # Some real models look at values while they are built or run, which the meta device has not.
-        return Need(total_bytes=UNKNOWN_REAL_BYTES, params=0)
+        tokens = config.batch_size * (config.seq_len or 0)
+        by_tokens = UNKNOWN_WEIGHTS_BYTES + tokens * UNKNOWN_TOKEN_BYTES
+        return Need(
+            total_bytes=min(by_tokens, UNKNOWN_REAL_BYTES) if tokens else UNKNOWN_REAL_BYTES, params=0
+        )
 
 
 def _traced_need(config: Configuration) -> Need:

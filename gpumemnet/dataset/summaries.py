@@ -28,13 +28,31 @@ TORCHINFO_STYLES: tuple[tuple[dict[str, Any], float], ...] = (
 """The columns and depths people ask for: the default, all levels, and everything."""
 
 
+SMALL_BATCH = 2
+
+
 def texts(config: Configuration) -> dict[str, str]:
-    """Return the texts of one configuration by format; formats that cannot show the model are left out."""
+    """Return the texts of one configuration by format; formats that cannot show the model are left out.
+
+    Some real models look at the values of their tensors, which the meta device has not. They run on the CPU instead,
+    with a small batch, as people do who have no GPU at hand when they print a summary.
+    """
+    found = _texts_on("meta", config, config.batch_size)
+    if config.family == "real" and "torchinfo" not in found:
+        found |= _texts_on("cpu", config, min(config.batch_size, SMALL_BATCH))
+    return found
+
+
+def _texts_on(device_name: str, config: Configuration, batch_size: int) -> dict[str, str]:
     work = workload(config)
-    with torch.device("meta"):
-        model = work.build()
-    args, kwargs = make_inputs(work, config.batch_size, "meta", torch.float32)
-    return _all_texts(config, model, args, kwargs, torch.device("meta"))
+    device = torch.device(device_name)
+    try:
+        with device:
+            model = work.build()
+        args, kwargs = make_inputs(work, batch_size, device, torch.float32)
+    except (RuntimeError, TypeError, NotImplementedError):
+        return {}
+    return _all_texts(config, model, args, kwargs, device)
 
 
 def text_record(record: Mapping[str, Any]) -> dict[str, Any]:

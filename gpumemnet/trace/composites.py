@@ -52,6 +52,30 @@ def log_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor
     return aten._log_softmax(x if dtype is None else x.to(dtype), dim, False)
 
 
+class _SafeSoftmax(torch.autograd.Function):
+    """Softmax with zeros where a whole row is masked: the kernel makes it of several others and keeps its result."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
+        out = aten._softmax(x, dim, False)
+        masked_rows = x.eq(float("-inf")).all(dim, keepdim=True)
+        result = torch.where(masked_rows, torch.zeros((), dtype=out.dtype, device=out.device), out)
+        ctx.save_for_backward(result)
+        ctx.dim = dim
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (result,) = ctx.saved_tensors
+        return aten._softmax_backward_data(grads[0], result, ctx.dim, result.dtype), None
+
+
+def safe_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+    """Softmax of masked scores, as the plain attention takes it."""
+    out: Tensor = _SafeSoftmax.apply(x if dtype is None else x.to(dtype), dim)  # type: ignore[no-untyped-call]
+    return out
+
+
 def _one_kernel(op: Any) -> Any:
     """Keep whole an operator that has a CUDA kernel, but is written out in parts where PyTorch was built without."""
 
@@ -115,7 +139,8 @@ def _backend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: fl
     size = q.shape[-1]
     if q.dim() != 4 or k.dim() != 4 or v.dim() != 4 or 0 in (q.shape[2], k.shape[2]):
         return "math"
-    dense = all(t.stride(-1) == 1 for t in (q, k, v))
+    # No fused kernel reads a mask by strides: T5's learned bias has the heads last.
+    dense = all(t.stride(-1) == 1 for t in (q, k, v)) and (mask is None or mask.stride(-1) == 1)
     same = size == k.shape[-1] == v.shape[-1]
     halves = q.dtype in HALVES
     if mask is not None and mask.requires_grad and mask.dtype != torch.bool:
@@ -170,6 +195,7 @@ _KERNELS: dict[str, Any] = {
     "mish_backward": _one_kernel(aten.mish_backward.default),
     "softmax.int": softmax,
     "log_softmax.int": log_softmax,
+    "_safe_softmax": safe_softmax,
     "_weight_norm": weight_norm,
     "scaled_dot_product_attention": attention,
     "lstm.input": recurrent.lstm,

@@ -4,7 +4,8 @@
 with them where there is no GPU. PyTorch's C++ asks the CUDA driver about the tensors' device (streams for backward,
 device guards), and its Python asks `torch.cuda`. So the C++ side is told "meta", which it handles without a driver,
 while Python code is told "cuda:0"; the few C++ decisions that depend on the device are made in `composites` and
-`autocast`, as PyTorch makes them for CUDA. Tried with the CPU build of PyTorch 2.13.
+`autocast`, as PyTorch makes them for CUDA. Tried with the CPU build of PyTorch 2.13 and, without a driver, with the
+CUDA build of PyTorch 2.11.
 """
 
 from __future__ import annotations
@@ -121,6 +122,7 @@ _CUDA_ANSWERS: dict[str, Callable[..., Any]] = {
     "current_device": lambda: 0,
     "get_device_name": lambda *_: "traced",
     "get_device_capability": lambda *_: (9, 0),
+    "is_current_stream_capturing": lambda: False,
     "is_bf16_supported": lambda *_, **__: True,
     "synchronize": lambda *_: None,
     "empty_cache": lambda: None,
@@ -179,6 +181,8 @@ def pretended_cuda() -> Iterator[CudaFakeMode]:
         before = handlers[_DEVICE_OP]
         handlers[_DEVICE_OP] = _device_for_cpp
         stack.callback(handlers.__setitem__, _DEVICE_OP, before)
+        # A build with CUDA would ask the driver for a context: a login node has no driver, a full GPU no room.
+        stack.enter_context(replaced(fake_tensor, "init_gpu_context", lambda device: None))
         # The optimizers take their multi-tensor path for plain parameters on CUDA only; these count as such.
         _foreach_supported_types.append(FakeTensor)
         stack.callback(_foreach_supported_types.remove, FakeTensor)

@@ -27,3 +27,12 @@ def start(gpus: Sequence[GpuReading], *, root: Path, venv: Path, cpus: int) -> C
     node = replace(real_node(NODE, gpus), cpus=cpus, memory_mib=64000)
     cluster.up(ClusterSpec(nodes=(node,), sharing="mps"))
     return cluster
+
+
+def shorten_window(cluster: Cluster, seconds: int) -> None:
+    """Average activity over fewer seconds, so that a job's own is soon known."""
+    cluster.set_rad("window_s", str(seconds), restart=False)
+    cluster.daemons.stop(f"monitor-{NODE}")
+    config = cluster.place.etc / f"rad.{NODE}.toml"
+    argv = [f"{cluster.place.venv}/bin/rad-monitor", "--config", str(config)]
+    cluster.daemons.start(f"monitor-{NODE}", argv, env=cluster.env())

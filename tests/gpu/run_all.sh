@@ -1,5 +1,5 @@
 #!/bin/bash
-# Prove on a real GPU what only a real GPU can prove, in one go of some eight minutes. Run it as root.
+# Prove on a real GPU what only a real GPU can prove, in one go of some ten minutes. Run it as root.
 #
 #   tests/gpu/run_all.sh RESULTS_FOLDER [FOLDER_OF_DEBS] [pytest options]
 #
@@ -17,7 +17,7 @@ unpack() { # what the packages' own scripts would do, as far as a cluster withou
     for deb in "$debs"/*.deb; do dpkg -x "$deb" "$root"; done
     cp -a "$root"/usr/bin/. /usr/bin/ && cp -a "$root"/usr/sbin/. /usr/sbin/
     # Only what is missing: the machine's own libraries stay.
-    cp -an "$root"/usr/lib/. /usr/lib/; mkdir -p /usr/share/lua && cp -an "$root"/usr/share/lua/. /usr/share/lua/
+    for lib in "$root"/usr/lib "$root"/lib; do [ ! -d "$lib" ] || cp -an "$lib"/. /usr/lib/; done; mkdir -p /usr/share/lua && cp -an "$root"/usr/share/lua/. /usr/share/lua/
     for program in slurmctld slurmd slurmstepd; do ln -sfn "$program-wlm" "/usr/sbin/$program"; done
     ldconfig
     for user in slurm munge; do id "$user" >/dev/null 2>&1 || useradd -r -M -s /usr/sbin/nologin "$user"; done
@@ -52,6 +52,7 @@ fi
 } | tee "$results/machine.txt"
 "$venv/bin/python" -m pytest -m gpu -v -rA --durations=0 -p no:cacheprovider \
     tests/gpu/test_activity.py tests/gpu/test_window.py tests/gpu/test_mps_real.py tests/gpu/test_hooks.py \
-    tests/gpu/test_slurm_chain.py tests/gpu/test_demo.py tests/gpu/test_sharing.py tests/gpu/test_overhead.py "$@" 2>&1 |
+    tests/gpu/test_calibrate.py tests/gpu/test_slurm_chain.py tests/gpu/test_demo.py tests/gpu/test_two_gpus.py \
+    tests/gpu/test_sharing.py tests/gpu/test_overhead.py "$@" 2>&1 |
     tee "$results/pytest.txt"
 exit "${PIPESTATUS[0]}"

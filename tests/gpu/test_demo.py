@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -21,10 +22,20 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(why_no_slurm() is not None, re
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
+def outputs(root: Path) -> list[Path]:
+    """Return what the jobs wrote."""
+    return sorted((root / "work").glob("*.out"))
+
+
 def test_the_demo_ends_as_expected(gpus: tuple[GpuReading, ...], results: Results):
     lines: list[str] = []
     cluster = Cluster(Place(root=Path("/var/tmp/raddemo"), venv=Path(sys.prefix)))
     demo = Demo(cluster, real_node(NODE_NAME, gpus), NvmlTelemetry(), checkout=CHECKOUT, say=lines.append)
-    as_expected = demo.run()
-    results.add(lines=lines)
+    try:
+        as_expected = demo.run()
+    finally:
+        results.add(gpu=gpus[0].name, lines=lines)
+        if folder := os.environ.get("RAD_GPU_RESULTS"):
+            printed = [f"==> {path.name} <==\n{path.read_text()}" for path in outputs(cluster.place.root)]
+            Path(folder, "demo_logs.txt").write_text("\n".join([cluster.logs(200), *printed]))
     assert as_expected, "\n".join(lines)

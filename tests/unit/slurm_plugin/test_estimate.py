@@ -45,7 +45,7 @@ def test_what_is_stated_wins_and_keeps_the_profiles_key() -> None:
     text = profile(MODELS / "resnet18_torchinfo.txt")
     stated = Estimator().estimate(Claims(profile=text, memory_bytes=3 * GIB))
     assert stated is not None
-    assert (stated.upper_bytes, stated.source) == (3 * GIB, "stated")
+    assert (stated.upper_bytes, stated.source, stated.confidence) == (3 * GIB, "stated", None)
     assert stated.profile_key == ModelProfile.from_text(text).key
 
 
@@ -96,3 +96,4 @@ def test_observed_peaks_come_back_with_a_margin() -> None:
     known = peaks.estimate(1000, "ab")
     assert known is not None and known.source == "history"
     assert 10 * GIB == known.estimate_bytes < known.upper_bytes < 11 * GIB
+    assert known.confidence is None

@@ -46,6 +46,16 @@ def test_trouble_is_one_line(tmp_path: Path, text: str):
         measure(sys.executable, {}, program=program(tmp_path, text))
 
 
+def test_torch_finds_the_standard_library_and_not_our_modules_of_the_same_names(tmp_path: Path):
+    (tmp_path / "torch.py").write_text(
+        "import cProfile, profile, trace\n"
+        "assert profile.run and trace.Trace\n"
+        "raise SystemExit('torch has what it needs')\n"
+    )
+    with pytest.raises(EstimateError, match="torch has what it needs"):
+        measure(sys.executable, {"PYTHONPATH": str(tmp_path)})
+
+
 def test_without_torch_the_command_says_what_it_needs():
     result = CliRunner().invoke(main, ["calibrate", "--python", "/nowhere/python"])
     assert (result.exit_code, len(result.output.splitlines())) == (1, 1)
