@@ -23,7 +23,7 @@ def find(wiring: Wiring, layer: Layer, out: tuple[int, ...]) -> int:
     dims = len(out) - 2
     grows = "transpose" in layer.kind
     last = wiring.shapes[wiring.current]
-    if len(last) > 1 and math.prod(last[2:]) == 1 < math.prod(out[2:]) and not grows:
+    if not grows and len(last) > 1 and math.prod(last[2:]) == 1 < math.prod(out[2:]):
         wiring.current = functions.rescaled(wiring)
     shape = wiring.shapes[wiring.current]
     if len(shape) == len(out) and (grows or shape[2] >= out[2]):
