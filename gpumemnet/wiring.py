@@ -111,6 +111,8 @@ class Wiring(TapeBuilder):
         if kind is None:
             self.unknown[layer.name.split("-")[0].split(":")[0].split(" ")[0]] += 1
             kind = _UNKNOWN
+        elif kind.group == "activation":
+            kind = kinds.in_place(kind, layer.kind, layer.path[-1][0] if layer.path else "", layer.args)
         if not layer.output_shapes:
             self.parameters(layer)
             return
