@@ -50,7 +50,6 @@ class TapeBuilder:
         self.block = 0
         self.guess: Hidden | None = None
         self._scaled: dict[tuple[int | None, Shape], tuple[int, ...]] = {}
-        self._cast: dict[tuple[int, int], int] = {}  # tensor and width -> its copy of that width
 
     def scaled(self, shape: Shape) -> tuple[int, ...]:
         """Apply the batch size to a printed shape."""
@@ -114,6 +113,8 @@ class TapeBuilder:
     def autocast(self, source: int, compute: Compute = "low") -> int:
         """Return the tensor an operation really reads: autocast makes a copy where the type does not fit.
 
+        Each operation has a copy of its own: PyTorch remembers those of parameters only.
+
         A residual stream is a sum with 32-bit terms, so what a norm reads is 32 bits wide even where the row before
         it has 16: the copy stands for that sum.
         """
@@ -123,9 +124,7 @@ class TapeBuilder:
         item = _CAST_ITEMS.get(compute, width)
         if width == item or width not in (2, 4):
             return source
-        if (source, item) not in self._cast:
-            self._cast[source, item] = self.tensor(self.shapes[source], item)
-        return self._cast[source, item]
+        return self.tensor(self.shapes[source], item)
 
     def parameters(self, layer: Layer, out_features: int = 0) -> tuple[int, ...]:
         """Add a layer's parameters and buffers; return the numbers of the trainable ones."""

@@ -29,18 +29,18 @@ TORCHINFO_STYLES: tuple[tuple[dict[str, Any], float], ...] = (
 
 
 SMALL_BATCH = 2
+"""Samples that real models are shown: who prints a summary once trains with many batch sizes afterwards."""
 
 
 def texts(config: Configuration) -> dict[str, str]:
     """Return the texts of one configuration by format; formats that cannot show the model are left out.
 
-    Some real models look at the values of their tensors, which the meta device has not. They run on the CPU instead,
-    with a small batch, as people do who have no GPU at hand when they print a summary.
+    Some real models look at the values of their tensors, which the meta device has not; they run on the CPU instead.
     """
-    found = _texts_on("meta", config, config.batch_size)
-    if config.family == "real" and "torchinfo" not in found:
-        found |= _texts_on("cpu", config, min(config.batch_size, SMALL_BATCH))
-    return found
+    if config.family != "real":
+        return _texts_on("meta", config, config.batch_size)
+    found = _texts_on("meta", config, SMALL_BATCH)
+    return found if "torchinfo" in found else found | _texts_on("cpu", config, SMALL_BATCH)
 
 
 def _texts_on(device_name: str, config: Configuration, batch_size: int) -> dict[str, str]:
