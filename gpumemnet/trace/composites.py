@@ -105,7 +105,7 @@ def attention(
     enable_gqa: bool = False,
 ) -> Tensor:
     """Scaled dot product attention by the backend that a Hopper GPU takes: cuDNN, flash, efficient or plain."""
-    backend = _backend(query, key, value, attn_mask, dropout_p, is_causal)
+    backend = _backend(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
     if backend == "math":
         return aten._scaled_dot_product_attention_math(
             query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
@@ -134,10 +134,16 @@ def attention(
     )[0]
 
 
-def _backend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float, is_causal: bool) -> str:
+def _backend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float, is_causal: bool, grouped: bool
+) -> str:
     flags = torch.backends.cuda
     size = q.shape[-1]
     if q.dim() != 4 or k.dim() != 4 or v.dim() != 4 or 0 in (q.shape[2], k.shape[2]):
+        return "math"
+    # Nothing is broadcast; heads that share keys have to be asked for, and cuDNN and flash alone know them.
+    same_heads = q.shape[1] == k.shape[1] == v.shape[1]
+    if not q.shape[0] == k.shape[0] == v.shape[0] or not (same_heads or grouped):
         return "math"
     # No fused kernel reads a mask by strides: T5's learned bias has the heads last.
     dense = all(t.stride(-1) == 1 for t in (q, k, v)) and (mask is None or mask.stride(-1) == 1)
@@ -165,6 +171,7 @@ def _backend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: fl
     aligned = size % unit == 0 and v.shape[-1] % unit == 0 and size == k.shape[-1]
     if (
         dense
+        and same_heads
         and aligned
         and (q.dtype in HALVES or q.dtype == torch.float32)
         and flags.mem_efficient_sdp_enabled()
