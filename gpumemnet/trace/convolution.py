@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from gpumemnet import cudnn
+from gpumemnet.trace import plans
 from gpumemnet.trace.request import Request
 
 
@@ -42,19 +43,48 @@ class Convolution:
 
 
 def workspace_bytes(call: Convolution) -> int:
-    """Return the size of the workspace (see `gpumemnet.cudnn`); none where the channels are last already."""
+    """Return the size of the workspace (see `plans`); none where the channels are last already."""
     if call.channels_last:
         return 0
-    return cudnn.workspace_bytes(
-        call.kind,
-        x=call.x,
-        y=call.y,
-        weights=math.prod(call.w),
+    kind, x, y = call.kind, call.x, call.y
+    if call.transposed:
+        # The gradient of a convolution, whose own gradient is that convolution.
+        kind, x, y = {"forward": "data", "data": "forward"}.get(kind, kind), y, x
+    plan = plans.Plan(
+        kind=kind,
+        x=x,
+        y=y,
+        area=math.prod(call.w[2:]),
         groups=call.groups,
         item_bytes=call.item_bytes,
         strided=max(call.stride) > 1,
-        rows=call.w[0],
     )
+    return plans.workspace_bytes(plan)
+
+
+def weight_first(args: Any) -> bool:
+    """Tell whether backward makes the weight's gradient before the input's, as PyTorch's own depthwise kernel does.
+
+    cuDNN takes depthwise convolutions only of channels last and, in fp16, of the sizes that ATen has measured
+    (use_cudnn_depthwise and check_cudnn_depthwise_workload_with_filter in aten/src/ATen/native/Convolution.cpp).
+    """
+    grad, x, w, _, stride, _, dilation, transposed, _, groups, _ = args
+    if transposed or not x.shape[1] == groups > 1 or w.shape[1] != 1 or _channels_last(x) or _channels_last(w):
+        return False
+    cudnn = x.dtype == torch.float16 and x.dim() == 4 and max(dilation) == 1 and len(set(stride)) == 1
+    return not (cudnn and _cudnn_is_faster(x, w, stride[0]))
+
+
+def _cudnn_is_faster(x: Tensor, w: Tensor, stride: int) -> bool:
+    batch, channels, _, width = x.shape
+    area, side = w.shape[2:].numel(), w.shape[3]
+    if channels < 32 or area != side * side or side not in (1, 3, 5) or width < 7 or stride not in (1, 2):
+        return False
+    if batch == 1:
+        return side > 1 or width <= 28
+    if side == 1:
+        return batch <= 16 and channels >= 128 and width <= 7
+    return channels >= 512 or (channels >= 256 and width >= 28)
 
 
 def forward(args: Any, out: Tensor) -> list[Request]:
@@ -88,5 +118,9 @@ def _call(
         dilation=tuple(dilation),
         groups=groups,
         transposed=transposed,
-        channels_last=x.dim() > 2 and x.stride(1) == 1 and x.shape[1] > 1,
+        channels_last=_channels_last(x),
     )
+
+
+def _channels_last(x: Tensor) -> bool:
+    return x.dim() > 2 and x.stride(1) == 1 and x.shape[1] > 1

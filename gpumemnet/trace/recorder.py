@@ -68,7 +68,9 @@ class Recorder(TorchDispatchMode):
         out = func(*args, **kwargs) if replaced is None else replaced[0]
         requests = self._workspaces.of(func, args, kwargs, out)
         new = []
-        for index, tensor in enumerate(tree_leaves(out)):
+        leaves = tree_leaves(out)
+        for index in self._workspaces.order(func, args, len(leaves)):
+            tensor = leaves[index]
             live = self._note(tensor) if on_cuda(tensor) else None
             if live is not None:
                 new.append(live)

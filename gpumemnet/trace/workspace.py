@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -60,6 +61,12 @@ class Workspaces:
         new = [library for library in needed if (library, thread) not in self._kept]
         self._kept.update((library, thread) for library in new)
         return [needed[library] for library in new]
+
+    def order(self, func: Any, args: Any, outputs: int) -> Sequence[int]:
+        """Return the places of an operator's outputs in the order in which it allocates them."""
+        if func is aten.convolution_backward.default and convolution.weight_first(args):
+            return 1, 0, 2
+        return range(outputs)
 
     def of(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> list[Request]:
         """Return what the operator allocates and frees again beside its outputs."""
