@@ -42,8 +42,8 @@ class Convolution:
     channels_last: bool
 
 
-def workspace_bytes(call: Convolution) -> int:
-    """Return the size of the workspace (see `plans`); none where the channels are last already."""
+def workspace_bytes(call: Convolution, guess: str = plans.LIKELY) -> int:
+    """Return the size of the workspace as guessed (see `plans`); none where the channels are last already."""
     if call.channels_last:
         return 0
     kind, x, y = call.kind, call.x, call.y
@@ -59,7 +59,7 @@ def workspace_bytes(call: Convolution) -> int:
         item_bytes=call.item_bytes,
         strided=max(call.stride) > 1,
     )
-    return plans.workspace_bytes(plan)
+    return plans.workspace_bytes(plan, guess)
 
 
 def weight_first(args: Any) -> bool:
@@ -91,13 +91,13 @@ def forward(args: Any, out: Tensor) -> list[Request]:
     """aten.convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)."""
     x, w, _, stride, _, dilation, transposed, _, groups = args
     call = _call("forward", x, w, out, stride, dilation, groups, transposed)
-    return [Request(n_bytes=workspace_bytes(call), after_output=0, what=call)]
+    return [*_copies(x, w, x), Request(n_bytes=workspace_bytes(call), after_output=0, what=call)]
 
 
 def backward(args: Any, out: Any) -> list[Request]:
     """aten.convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, ...)."""
     grad, x, w, _, stride, _, dilation, transposed, _, groups, _ = args
-    requests = []
+    requests = _copies(x, w, *((x, grad) if out[1] is not None else (grad,)))
     for index, kind in ((0, "data"), (1, "weight")):
         if out[index] is not None:
             call = _call(kind, x, w, grad, stride, dilation, groups, transposed)
@@ -120,6 +120,17 @@ def _call(
         transposed=transposed,
         channels_last=_channels_last(x),
     )
+
+
+def _copies(x: Tensor, w: Tensor, *tensors: Tensor) -> list[Request]:
+    """Tensors that are part of others are copied whole; where the channels are last it is left open."""
+    if _channels_last(x) or _channels_last(w):
+        return []
+    return [
+        Request(n_bytes=tensor.numel() * tensor.element_size(), throughout=True, what="copy")
+        for tensor in tensors
+        if not tensor.is_contiguous()
+    ]
 
 
 def _channels_last(x: Tensor) -> bool:

@@ -67,6 +67,8 @@ class Recorder(TorchDispatchMode):
         replaced = self.assumptions.answer(func, args, kwargs)
         out = func(*args, **kwargs) if replaced is None else replaced[0]
         requests = self._workspaces.of(func, args, kwargs, out)
+        copies = [self._take(request) for request in requests if request.throughout]
+        requests = [request for request in requests if not request.throughout]
         new = []
         leaves = tree_leaves(out)
         for index in self._workspaces.order(func, args, len(leaves)):
@@ -82,6 +84,7 @@ class Recorder(TorchDispatchMode):
         for request in requests:
             if request.after_output is None:
                 self._borrow(request)
+        self.events.extend((key, None) for key in copies)
         if len(new) == 1:
             self._remember_sum(func, args, new[0])
         return out
@@ -133,11 +136,14 @@ class Recorder(TorchDispatchMode):
         self.events.append((live.key, storage.nbytes()))
         return live
 
-    def _borrow(self, request: Request) -> None:
+    def _take(self, request: Request) -> int:
         key = self._key("workspace")
         self.borrowed[key] = request.what
         self.events.append((key, request.n_bytes))
-        self.events.append((key, None))
+        return key
+
+    def _borrow(self, request: Request) -> None:
+        self.events.append((self._take(request), None))
 
     def _remember_sum(self, func: Any, args: Any, new: _Live) -> None:
         self._pending_sum = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +13,14 @@ from gpumemnet.allocator import Event
 from gpumemnet.errors import TraceError
 from gpumemnet.trace.build import move_to_cuda, unfilled
 from gpumemnet.trace.checkpoint import switch_on
-from gpumemnet.trace.convolution import Convolution
+from gpumemnet.trace.convolution import Convolution, workspace_bytes
 from gpumemnet.trace.device import CUDA, pretended_cuda
 from gpumemnet.trace.inputs import InputSpec
 from gpumemnet.trace.loss import step_for, users_step
 from gpumemnet.trace.recorder import Recorder
 from gpumemnet.trace.step import STEPS, Step, Training, optimizer_of, run
 from gpumemnet.trace.target import Target
-from gpumemnet.trace.workspace import Workspaces
+from gpumemnet.trace.workspace import CUDNN_ATTENTION, Workspaces
 from gpumemnet.training import TrainingSetup
 
 
@@ -47,8 +47,20 @@ class Trace:
     warnings: tuple[str, ...]
 
     def uses_cudnn(self) -> bool:
-        """Tell whether a convolution ran."""
-        return any(isinstance(what, Convolution) for what in self.borrowed.values())
+        """Tell whether a convolution or cuDNN's attention ran."""
+        return any(
+            isinstance(what, Convolution) or what == CUDNN_ATTENTION for what in self.borrowed.values()
+        )
+
+    def guessed_events(self, guess: str) -> Iterator[Event]:
+        """Yield the events with the workspaces of convolutions as guessed otherwise (`plans.OTHER_GUESSES`)."""
+        sizes = {
+            key: workspace_bytes(what, guess)
+            for key, what in self.borrowed.items()
+            if isinstance(what, Convolution)
+        }
+        for key, n_bytes in self.events:
+            yield key, None if n_bytes is None else sizes.get(key, n_bytes)
 
     def largest_convolution_bytes(self) -> int:
         """Return the largest workspace of a convolution; 0 if there is none."""
