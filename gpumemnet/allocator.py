@@ -64,9 +64,7 @@ class CachingAllocator:
         if expandable_segments:
             small_end, large_end = 0, LARGE_POOL_ADDRESS
         self._small = Pool(segment=units(SMALL_SEGMENT_BYTES), least_remainder=1, end=small_end)
-        self._large = Pool(
-            segment=units(LARGE_SEGMENT_BYTES), least_remainder=large_remainder, end=large_end
-        )
+        self._large = Pool(segment=units(LARGE_SEGMENT_BYTES), least_remainder=large_remainder, end=large_end)
         # The free block that begins, or ends, at an address: what a freed neighbour merges with.
         self._beginning: dict[int, Block] = {}
         self._ending: dict[int, Block] = {}

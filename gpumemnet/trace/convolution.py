@@ -68,8 +68,14 @@ def weight_first(args: Any) -> bool:
     cuDNN takes depthwise convolutions only of channels last and, in fp16, of the sizes that ATen has measured
     (use_cudnn_depthwise and check_cudnn_depthwise_workload_with_filter in aten/src/ATen/native/Convolution.cpp).
     """
-    grad, x, w, _, stride, _, dilation, transposed, _, groups, _ = args
-    if transposed or not x.shape[1] == groups > 1 or w.shape[1] != 1 or _channels_last(x) or _channels_last(w):
+    _, x, w, _, stride, _, dilation, transposed, _, groups, _ = args
+    if (
+        transposed
+        or not x.shape[1] == groups > 1
+        or w.shape[1] != 1
+        or _channels_last(x)
+        or _channels_last(w)
+    ):
         return False
     cudnn = x.dtype == torch.float16 and x.dim() == 4 and max(dilation) == 1 and len(set(stride)) == 1
     return not (cudnn and _cudnn_is_faster(x, w, stride[0]))
@@ -124,7 +130,7 @@ def _call(
 
 def _copies(x: Tensor, w: Tensor, *tensors: Tensor) -> list[Request]:
     """Tensors that are part of others are copied whole; where the channels are last it is left open."""
-    if _channels_last(x) or _channels_last(w):
+    if _channels_last(x) or (_channels_last(w) and not w.is_contiguous()):
         return []
     return [
         Request(n_bytes=tensor.numel() * tensor.element_size(), throughout=True, what="copy")
