@@ -43,9 +43,14 @@ class Convolution:
 
 
 def workspace_bytes(call: Convolution, guess: str = plans.LIKELY) -> int:
-    """Return the size of the workspace as guessed (see `plans`); none where the channels are last already."""
+    """Return the size of the workspace as guessed (see `plans`); where the channels are last nothing is copied."""
     if call.channels_last:
-        return 0
+        depthwise = call.x[1] == call.groups > 1 and len(call.x) == 4
+        return (
+            plans.depthwise_parts(call.x, call.w, call.item_bytes)
+            if depthwise and call.kind == "weight"
+            else 0
+        )
     kind, x, y = call.kind, call.x, call.y
     if call.transposed:
         # The gradient of a convolution, whose own gradient is that convolution.

@@ -26,6 +26,7 @@ MULTIPROCESSORS, HALF_BLOCKS = 132, 120
 PIXELS_PER_PART = 512
 TILE, SMALL_TILE = 128, 64
 """Sides of a partial sum of a weight gradient, in fp32."""
+DEPTHWISE_PARTS, DEPTHWISE_INPUTS, DEPTHWISE_AREA = 256, 8, 49
 
 LIKELY = "likely"
 OTHER_GUESSES = ("copies", "parts", "in place")
@@ -94,6 +95,14 @@ def _likely(plan: Plan) -> int:
         if plan.kind == "forward" and plan.y[1] < FEW_OUTPUTS:
             return 0
     return x + y + w + _partial_sums(plan) * (plan.kind == "weight")
+
+
+def depthwise_parts(x: tuple[int, ...], w: tuple[int, ...], item_bytes: int) -> int:
+    """Return what the gradient of a depthwise weight borrows for channels last, as recorded of ConvNeXt."""
+    if math.prod(w[2:]) < DEPTHWISE_AREA:
+        return 0
+    parts = DEPTHWISE_PARTS * math.prod(w) * 4
+    return parts if item_bytes == 2 else parts + DEPTHWISE_INPUTS * math.prod(x) * item_bytes
 
 
 def _copies(plan: Plan) -> tuple[int, int, int]:

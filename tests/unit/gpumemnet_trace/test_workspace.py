@@ -110,6 +110,17 @@ def test_groups_count_as_they_are_or_padded_to_one_power_of_two() -> None:
     assert odd == pytest.approx(2 * 8 * 64 * 32 * 32 * 4 / MIB, rel=0.04)
 
 
+@pytest.mark.parametrize(
+    ("channels", "side", "item", "measured"), [(96, 56, 4, 303.48), (192, 28, 4, 156.77), (768, 7, 2, 36.75)]
+)
+def test_depthwise_weights_of_channels_last_are_summed_in_many_parts(
+    channels: int, side: int, item: int, measured: float
+) -> None:
+    x = (32, channels, side, side)
+    taken = mib("weight", x, (channels, 1, 7, 7), x, item, groups=channels, channels_last=True)
+    assert taken == pytest.approx(measured, rel=0.02)
+
+
 def test_a_transposed_convolution_is_the_gradient_of_one() -> None:
     forward = mib("forward", (8, 64, 28, 28), (64, 32, 2, 2), (8, 32, 56, 56), transposed=True, stride=(2, 2))
     assert forward == mib("data", (8, 32, 56, 56), (64, 32, 2, 2), (8, 64, 28, 28))
