@@ -20,7 +20,8 @@ aten = torch.ops.aten
 ADDED_IN_PLACE = frozenset(
     (aten.add.Tensor, aten.index_put.default, aten.scatter_add.default, aten.index_add.default)
 )
-"""Autograd adds into a gradient that it owns, but not if it is a tensor subclass, as fake tensors are."""
+"""Autograd adds into a gradient that it owns, but not if it is a view, as a transposed weight's is, whose base owns it
+too, or a tensor subclass, as fake tensors are."""
 
 
 class _Live:
@@ -147,7 +148,7 @@ class Recorder(TorchDispatchMode):
 
     def _remember_sum(self, func: Any, args: Any, new: _Live) -> None:
         self._pending_sum = None
-        if self.phase == "backward" and func in ADDED_IN_PLACE and on_cuda(args[0]):
+        if self.phase == "backward" and func in ADDED_IN_PLACE and on_cuda(args[0]) and not args[0]._is_view():
             old = self.key_of(args[0])
             if old is not None:
                 self._pending_sum = (new, old, len(self.events))
