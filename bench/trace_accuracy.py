@@ -68,15 +68,14 @@ def traced(job: tuple[dict[str, Any], str]) -> dict[str, Any]:
         "process_peak_bytes": peaks.reserved_bytes
         + (card.conv_base_bytes if trace.uses_cudnn() else card.base_bytes),
         "convolution_bytes": trace.largest_convolution_bytes(),
-        "spread_bytes": trace.spread_bytes(peaks),
         "phases": phase_peaks(trace),
         "seconds": seconds,
     }
 
 
-def doubts(result: dict[str, Any]) -> tuple[int, int, int]:
+def doubts(result: dict[str, Any]) -> tuple[int, int]:
     """Return what `doubt_bytes` asks of a result."""
-    return result["reserved_peak_bytes"], result["spread_bytes"], result["convolution_bytes"]
+    return result["reserved_peak_bytes"], result["convolution_bytes"]
 
 
 def phase_peaks(trace: Any) -> dict[str, int]:

@@ -67,13 +67,12 @@ def trace_module(
     found = target.find(spec)
     trace = session.record(lambda: target.build(found, spec), specs, setup)
     peaks = replay(trace.events, expandable_segments=expandable_segments)
-    spread = trace.spread_bytes(peaks, expandable_segments=expandable_segments)
     return TracedMemory(
         allocated_peak_bytes=peaks.allocated_bytes,
         reserved_peak_bytes=peaks.reserved_bytes,
         breakdown_bytes=breakdown(trace.events, trace.purpose_of, peaks),
         parameters=trace.parameters,
-        margin_bytes=margin_bytes(peaks.reserved_bytes, spread, trace.largest_convolution_bytes()),
+        margin_bytes=margin_bytes(peaks.reserved_bytes, trace.largest_convolution_bytes()),
         uses_cudnn=trace.uses_cudnn(),
         family=trace.family,
         warnings=trace.warnings,

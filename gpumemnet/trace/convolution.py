@@ -42,8 +42,8 @@ class Convolution:
     channels_last: bool
 
 
-def workspace_bytes(call: Convolution, guess: str = plans.LIKELY) -> int:
-    """Return the size of the workspace as guessed (see `plans`); where the channels are last nothing is copied."""
+def workspace_bytes(call: Convolution) -> int:
+    """Return the size of the workspace (see `plans`); where the channels are last nothing is copied."""
     if call.channels_last:
         depthwise = call.x[1] == call.groups > 1 and len(call.x) == 4
         return (
@@ -64,7 +64,7 @@ def workspace_bytes(call: Convolution, guess: str = plans.LIKELY) -> int:
         item_bytes=call.item_bytes,
         strided=max(call.stride) > 1,
     )
-    return plans.workspace_bytes(plan, guess)
+    return plans.workspace_bytes(plan)
 
 
 def weight_first(args: Any) -> bool:

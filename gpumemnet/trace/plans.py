@@ -28,12 +28,6 @@ TILE, SMALL_TILE = 128, 64
 """Sides of a partial sum of a weight gradient, in fp32."""
 DEPTHWISE_PARTS, DEPTHWISE_INPUTS, DEPTHWISE_AREA = 256, 8, 49
 
-LIKELY = "likely"
-OTHER_GUESSES = ("copies", "parts", "in place")
-"""What cuDNN does about as often in places that no shape tells apart: kernels of one pixel copy, weight gradients are
-summed in more parts, or the output is not copied and nothing summed in parts. A few bytes decide whether a free block
-is large enough, so each guess gives another sequence of segments: how far they differ is how sure the trace is."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -58,28 +52,11 @@ class Plan:
     strided: bool
 
 
-@lru_cache(maxsize=16384)
-def workspace_bytes(plan: Plan, guess: str = LIKELY) -> int:
-    """Return the workspace of one call for tensors in PyTorch's default order.
-
-    Args:
-        plan: The convolution.
-        guess: LIKELY, or one of the OTHER_GUESSES.
-    """
+@lru_cache(maxsize=4096)
+def workspace_bytes(plan: Plan) -> int:
+    """Return the workspace of one call for tensors in PyTorch's default order."""
     if plan.x[1] == plan.groups > 1:
         return 0
-    likely = _likely(plan)
-    x, y, w = _copies(plan)
-    if guess == "copies" and plan.area == 1:
-        return max(likely, x + y)
-    if guess == "parts" and plan.kind == "weight" and likely:
-        return likely + MULTIPROCESSORS * TILE * TILE * 4
-    if guess == "in place" and likely >= x + y:
-        return x + y if plan.kind == "weight" else x + w if plan.kind == "forward" else likely
-    return likely
-
-
-def _likely(plan: Plan) -> int:
     n_x, n_y = math.prod(plan.x), math.prod(plan.y)
     if max(n_x, n_y) > INT32_MAX and plan.area > 1:
         # Indices beyond 32 bits: another kernel, which copies one of the two.

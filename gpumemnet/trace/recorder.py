@@ -148,7 +148,12 @@ class Recorder(TorchDispatchMode):
 
     def _remember_sum(self, func: Any, args: Any, new: _Live) -> None:
         self._pending_sum = None
-        if self.phase == "backward" and func in ADDED_IN_PLACE and on_cuda(args[0]) and not args[0]._is_view():
+        if (
+            self.phase == "backward"
+            and func in ADDED_IN_PLACE
+            and on_cuda(args[0])
+            and not args[0]._is_view()
+        ):
             old = self.key_of(args[0])
             if old is not None:
                 self._pending_sum = (new, old, len(self.events))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from gpumemnet.allocator import Event, Peaks, replay
+from gpumemnet.allocator import Event
 from gpumemnet.errors import TraceError
 from gpumemnet.trace.build import move_to_cuda, unfilled
 from gpumemnet.trace.checkpoint import switch_on
-from gpumemnet.trace.convolution import Convolution, workspace_bytes
+from gpumemnet.trace.convolution import Convolution
 from gpumemnet.trace.device import CUDA, pretended_cuda
 from gpumemnet.trace.inputs import InputSpec
 from gpumemnet.trace.loss import step_for, users_step
-from gpumemnet.trace.plans import OTHER_GUESSES
 from gpumemnet.trace.recorder import Recorder
 from gpumemnet.trace.step import STEPS, Step, Training, optimizer_of, run
 from gpumemnet.trace.target import Target
@@ -52,31 +51,6 @@ class Trace:
         return any(
             isinstance(what, Convolution) or what == CUDNN_ATTENTION for what in self.borrowed.values()
         )
-
-    def guessed_events(self, guess: str) -> Iterator[Event]:
-        """Yield the events with the workspaces of convolutions as guessed otherwise (`plans.OTHER_GUESSES`)."""
-        sizes = {
-            key: workspace_bytes(what, guess)
-            for key, what in self.borrowed.items()
-            if isinstance(what, Convolution)
-        }
-        for key, n_bytes in self.events:
-            yield key, None if n_bytes is None else sizes.get(key, n_bytes)
-
-    def spread_bytes(self, peaks: Peaks, *, expandable_segments: bool = False) -> int:
-        """Return how much more other guesses of cuDNN's choices reserve than the likely one, at most.
-
-        Args:
-            peaks: Of the events as recorded.
-            expandable_segments: As for `replay`.
-        """
-        if not any(isinstance(what, Convolution) for what in self.borrowed.values()):
-            return 0
-        guesses = (
-            replay(self.guessed_events(guess), expandable_segments=expandable_segments).reserved_bytes
-            for guess in OTHER_GUESSES
-        )
-        return max(0, max(guesses) - peaks.reserved_bytes)
 
     def largest_convolution_bytes(self) -> int:
         """Return the largest workspace of a convolution; 0 if there is none."""
