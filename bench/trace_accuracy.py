@@ -73,6 +73,11 @@ def traced(job: tuple[dict[str, Any], str]) -> dict[str, Any]:
     }
 
 
+def doubts(result: dict[str, Any]) -> tuple[int, int]:
+    """Return what `doubt_bytes` asks of a result."""
+    return result["reserved_peak_bytes"], result["convolution_bytes"]
+
+
 def phase_peaks(trace: Any) -> dict[str, int]:
     """Return the allocated peak of each phase over all steps, as the dataset has it."""
     allocator = CachingAllocator()
@@ -140,9 +145,7 @@ def report(pairs: list[Pair], worst: int) -> None:
     for name, members in groups.items():
         print(_line(name, members))
     scores = sorted(
-        (row["process_peak_bytes"] - r["process_peak_bytes"])
-        / doubt_bytes(r["reserved_peak_bytes"], r["convolution_bytes"])
-        for row, r in good
+        (row["process_peak_bytes"] - r["process_peak_bytes"]) / doubt_bytes(*doubts(r)) for row, r in good
     )
     # The conformal quantile: the smallest score that at least 99 % of n + 1 rows do not exceed.
     rank = min(len(scores), math.ceil(0.99 * (len(scores) + 1)))
@@ -173,9 +176,7 @@ def _line(name: str, members: list[Pair]) -> str:
         p95 = sizes[math.ceil(0.95 * len(sizes)) - 1]
         parts.append(f"{100 * statistics.median(sizes):6.2f} {100 * p95:6.2f}")
     uppers = [
-        (r["process_peak_bytes"] + margin_bytes(r["reserved_peak_bytes"], r["convolution_bytes"]))
-        / row["process_peak_bytes"]
-        for row, r in members
+        (r["process_peak_bytes"] + margin_bytes(*doubts(r))) / row["process_peak_bytes"] for row, r in members
     ]
     above = sum(upper < 1 for upper in uppers)
     return f"{name:32}{len(members):6}  {'  '.join(parts)}  {above:4}/{len(uppers)}  {statistics.fmean(uppers):.3f}"

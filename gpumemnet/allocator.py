@@ -60,10 +60,13 @@ class CachingAllocator:
         self._allocated = self._allocated_peak = 0
         # should_split: an expandable segment keeps any remainder, a plain large one only those above 1 MiB.
         large_remainder = 1 if expandable_segments else units(SMALL_BYTES) + 1
-        self._small = Pool(segment=units(SMALL_SEGMENT_BYTES), least_remainder=1, end=0)
-        self._large = Pool(
-            segment=units(LARGE_SEGMENT_BYTES), least_remainder=large_remainder, end=LARGE_POOL_ADDRESS
-        )
+        # An expandable segment grows upwards; plain ones come at ever lower addresses, as the driver gives them, which
+        # decides between free blocks of one size: the lowest address is taken, so that of the latest segment.
+        small_end, large_end = LARGE_POOL_ADDRESS, 1 << ADDRESS_BITS
+        if expandable_segments:
+            small_end, large_end = 0, LARGE_POOL_ADDRESS
+        self._small = Pool(segment=units(SMALL_SEGMENT_BYTES), least_remainder=1, end=small_end)
+        self._large = Pool(segment=units(LARGE_SEGMENT_BYTES), least_remainder=large_remainder, end=large_end)
         # The free block that begins, or ends, at an address: what a freed neighbour merges with.
         self._beginning: dict[int, Block] = {}
         self._ending: dict[int, Block] = {}
@@ -187,19 +190,19 @@ class CachingAllocator:
 
     def _grow(self, pool: Pool, size: int) -> None:
         """Ask the driver for memory, so that the largest free block has at least `size` units."""
-        address = pool.end
         if self.expandable_segments:
+            address = pool.end
             tail = self._ending.get(address)
             missing = size if tail is None else size - (tail >> ADDRESS_BITS)
             new = -(-missing // pool.segment) * pool.segment
+            pool.end = address + new
         else:
             new = pool.segment
             if size >= units(LARGE_DIRECT_BYTES):
                 rounding = units(LARGE_ROUND_BYTES)
                 new = -(-size // rounding) * rounding
-            address += 1  # a gap: blocks of two segments never merge
+            address = pool.end = pool.end - new - 1  # a gap: blocks of two segments never merge
         self._reserve(new << UNIT_BITS)
-        pool.end = address + new
         block = new << ADDRESS_BITS | address
         if not self.expandable_segments:
             self._segments.add(block)

@@ -68,7 +68,7 @@ class Pool:
     Attributes:
         segment: Units of the least segment asked of the driver.
         least_remainder: A block is split if at least this many units are left of it.
-        end: Address where the next segment begins; an expandable one ends there.
+        end: Address below which the next segment lies; where an expandable one ends.
         free: The free blocks, in order.
     """
 

@@ -58,11 +58,10 @@ class _SafeSoftmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
         out = aten._softmax(x, dim, False)
-        masked_rows = x.eq(float("-inf")).all(dim, keepdim=True)
-        result = torch.where(masked_rows, torch.zeros((), dtype=out.dtype, device=out.device), out)
-        ctx.save_for_backward(result)
+        out.masked_fill_(x.eq(float("-inf")).all(dim, keepdim=True), 0.0)
+        ctx.save_for_backward(out)
         ctx.dim = dim
-        return result
+        return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -105,11 +104,9 @@ def attention(
     enable_gqa: bool = False,
 ) -> Tensor:
     """Scaled dot product attention by the backend that a Hopper GPU takes: cuDNN, flash, efficient or plain."""
-    backend = _backend(query, key, value, attn_mask, dropout_p, is_causal)
+    backend = _backend(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
     if backend == "math":
-        return aten._scaled_dot_product_attention_math(
-            query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
-        )[0]
+        return _plain_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     mask = attn_mask
     if mask is not None and mask.dtype == torch.bool:
         zero = torch.zeros((), dtype=query.dtype, device=query.device)
@@ -134,10 +131,49 @@ def attention(
     )[0]
 
 
-def _backend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float, is_causal: bool) -> str:
+def _plain_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    grouped: bool,
+) -> Tensor:
+    """What _scaled_dot_product_attention_math does, but the mask is added in place, as for tensors of no subclass."""
+    dtype = query.dtype
+    if dtype in HALVES and not torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed():
+        query, key, value = query.float(), key.float(), value.float()
+    factor = (query.shape[-1] ** -0.5 if scale is None else abs(scale)) ** 0.5
+    query = query * factor
+    if is_causal:
+        mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
+    if mask is not None and mask.dtype == torch.bool:
+        zero = torch.zeros((), dtype=query.dtype, device=query.device)
+        mask = torch.where(mask, zero, torch.full((), float("-inf"), dtype=query.dtype, device=query.device))
+    if grouped and key.shape[-3] < query.shape[-3]:
+        shared = query.shape[-3] // key.shape[-3]
+        key, value = key.repeat_interleave(shared, -3), value.repeat_interleave(shared, -3)
+    scores = torch.matmul(query, key.transpose(-2, -1) * factor)
+    if mask is not None:
+        scores.add_(mask)
+    scores = aten._safe_softmax(scores, -1)
+    if dropout_p:
+        scores = torch.dropout(scores, dropout_p, True)
+    return torch.matmul(scores, value).to(dtype)
+
+
+def _backend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float, is_causal: bool, grouped: bool
+) -> str:
     flags = torch.backends.cuda
     size = q.shape[-1]
     if q.dim() != 4 or k.dim() != 4 or v.dim() != 4 or 0 in (q.shape[2], k.shape[2]):
+        return "math"
+    # Nothing is broadcast; heads that share keys have to be asked for, and cuDNN and flash alone know them.
+    same_heads = q.shape[1] == k.shape[1] == v.shape[1]
+    if not q.shape[0] == k.shape[0] == v.shape[0] or not (same_heads or grouped):
         return "math"
     # No fused kernel reads a mask by strides: T5's learned bias has the heads last.
     dense = all(t.stride(-1) == 1 for t in (q, k, v)) and (mask is None or mask.stride(-1) == 1)
@@ -165,6 +201,7 @@ def _backend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: fl
     aligned = size % unit == 0 and v.shape[-1] % unit == 0 and size == k.shape[-1]
     if (
         dense
+        and same_heads
         and aligned
         and (q.dtype in HALVES or q.dtype == torch.float32)
         and flags.mem_efficient_sdp_enabled()

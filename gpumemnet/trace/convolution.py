@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from gpumemnet import cudnn
+from gpumemnet.trace import plans
 from gpumemnet.trace.request import Request
 
 
@@ -42,32 +43,72 @@ class Convolution:
 
 
 def workspace_bytes(call: Convolution) -> int:
-    """Return the size of the workspace (see `gpumemnet.cudnn`); none where the channels are last already."""
+    """Return the size of the workspace (see `plans`); where the channels are last nothing is copied."""
     if call.channels_last:
-        return 0
-    return cudnn.workspace_bytes(
-        call.kind,
-        x=call.x,
-        y=call.y,
-        weights=math.prod(call.w),
+        depthwise = call.x[1] == call.groups > 1 and len(call.x) == 4
+        return (
+            plans.depthwise_parts(call.x, call.w, call.item_bytes)
+            if depthwise and call.kind == "weight"
+            else 0
+        )
+    kind, x, y = call.kind, call.x, call.y
+    if call.transposed:
+        # The gradient of a convolution, whose own gradient is that convolution.
+        kind, x, y = {"forward": "data", "data": "forward"}.get(kind, kind), y, x
+    plan = plans.Plan(
+        kind=kind,
+        x=x,
+        y=y,
+        area=math.prod(call.w[2:]),
         groups=call.groups,
         item_bytes=call.item_bytes,
         strided=max(call.stride) > 1,
-        rows=call.w[0],
     )
+    return plans.workspace_bytes(plan)
+
+
+def weight_first(args: Any) -> bool:
+    """Tell whether backward makes the weight's gradient before the input's, as PyTorch's own depthwise kernel does.
+
+    cuDNN takes depthwise convolutions only of channels last and, in fp16, of the sizes that ATen has measured
+    (use_cudnn_depthwise and check_cudnn_depthwise_workload_with_filter in aten/src/ATen/native/Convolution.cpp).
+    """
+    _, x, w, _, stride, _, dilation, transposed, _, groups, _ = args
+    if (
+        transposed
+        or not x.shape[1] == groups > 1
+        or w.shape[1] != 1
+        or _channels_last(x)
+        or _channels_last(w)
+    ):
+        return False
+    cudnn = x.dtype == torch.float16 and x.dim() == 4 and max(dilation) == 1 and len(set(stride)) == 1
+    return not (cudnn and _cudnn_is_faster(x, w, stride[0]))
+
+
+def _cudnn_is_faster(x: Tensor, w: Tensor, stride: int) -> bool:
+    batch, channels, _, width = x.shape
+    area, side = w.shape[2:].numel(), w.shape[3]
+    if channels < 32 or area != side * side or side not in (1, 3, 5) or width < 7 or stride not in (1, 2):
+        return False
+    if batch == 1:
+        return side > 1 or width <= 28
+    if side == 1:
+        return batch <= 16 and channels >= 128 and width <= 7
+    return channels >= 512 or (channels >= 256 and width >= 28)
 
 
 def forward(args: Any, out: Tensor) -> list[Request]:
     """aten.convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)."""
     x, w, _, stride, _, dilation, transposed, _, groups = args
     call = _call("forward", x, w, out, stride, dilation, groups, transposed)
-    return [Request(n_bytes=workspace_bytes(call), after_output=0, what=call)]
+    return [*_copies(x, w, x), Request(n_bytes=workspace_bytes(call), after_output=0, what=call)]
 
 
 def backward(args: Any, out: Any) -> list[Request]:
     """aten.convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, ...)."""
     grad, x, w, _, stride, _, dilation, transposed, _, groups, _ = args
-    requests = []
+    requests = _copies(x, w, *((x, grad) if out[1] is not None else (grad,)))
     for index, kind in ((0, "data"), (1, "weight")):
         if out[index] is not None:
             call = _call(kind, x, w, grad, stride, dilation, groups, transposed)
@@ -88,5 +129,20 @@ def _call(
         dilation=tuple(dilation),
         groups=groups,
         transposed=transposed,
-        channels_last=x.dim() > 2 and x.stride(1) == 1 and x.shape[1] > 1,
+        channels_last=_channels_last(x),
     )
+
+
+def _copies(x: Tensor, w: Tensor, *tensors: Tensor) -> list[Request]:
+    """Tensors that are part of others are copied whole; where the channels are last it is left open."""
+    if _channels_last(x) or (_channels_last(w) and not w.is_contiguous()):
+        return []
+    return [
+        Request(n_bytes=tensor.numel() * tensor.element_size(), throughout=True, what="copy")
+        for tensor in tensors
+        if not tensor.is_contiguous()
+    ]
+
+
+def _channels_last(x: Tensor) -> bool:
+    return x.dim() > 2 and x.stride(1) == 1 and x.shape[1] > 1

@@ -10,6 +10,7 @@ CUDA build of PyTorch 2.11.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -187,6 +188,10 @@ def pretended_cuda() -> Iterator[CudaFakeMode]:
         _foreach_supported_types.append(FakeTensor)
         stack.callback(_foreach_supported_types.remove, FakeTensor)
         stack.enter_context(pretend_cuda_calls())
+        # Transformers makes masks for what it takes for a compiler's tracing that it does without in a plain run.
+        library = sys.modules.get("transformers.utils.import_utils")
+        if hasattr(library, "is_fake_tensor"):
+            stack.enter_context(replaced(library, "is_fake_tensor", lambda tensor: False))
         stack.enter_context(composites.registered())
         stack.enter_context(autocast.registered())
         mode = CudaFakeMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)

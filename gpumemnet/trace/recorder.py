@@ -20,7 +20,8 @@ aten = torch.ops.aten
 ADDED_IN_PLACE = frozenset(
     (aten.add.Tensor, aten.index_put.default, aten.scatter_add.default, aten.index_add.default)
 )
-"""Autograd adds into a gradient that it owns, but not if it is a tensor subclass, as fake tensors are."""
+"""Autograd adds into a gradient that it owns, but not if it is a view, as a transposed weight's is, whose base owns it
+too, or a tensor subclass, as fake tensors are."""
 
 
 class _Live:
@@ -67,8 +68,12 @@ class Recorder(TorchDispatchMode):
         replaced = self.assumptions.answer(func, args, kwargs)
         out = func(*args, **kwargs) if replaced is None else replaced[0]
         requests = self._workspaces.of(func, args, kwargs, out)
+        copies = [self._take(request) for request in requests if request.throughout]
+        requests = [request for request in requests if not request.throughout]
         new = []
-        for index, tensor in enumerate(tree_leaves(out)):
+        leaves = tree_leaves(out)
+        for index in self._workspaces.order(func, args, len(leaves)):
+            tensor = leaves[index]
             live = self._note(tensor) if on_cuda(tensor) else None
             if live is not None:
                 new.append(live)
@@ -80,6 +85,7 @@ class Recorder(TorchDispatchMode):
         for request in requests:
             if request.after_output is None:
                 self._borrow(request)
+        self.events.extend((key, None) for key in copies)
         if len(new) == 1:
             self._remember_sum(func, args, new[0])
         return out
@@ -131,15 +137,23 @@ class Recorder(TorchDispatchMode):
         self.events.append((live.key, storage.nbytes()))
         return live
 
-    def _borrow(self, request: Request) -> None:
+    def _take(self, request: Request) -> int:
         key = self._key("workspace")
         self.borrowed[key] = request.what
         self.events.append((key, request.n_bytes))
-        self.events.append((key, None))
+        return key
+
+    def _borrow(self, request: Request) -> None:
+        self.events.append((self._take(request), None))
 
     def _remember_sum(self, func: Any, args: Any, new: _Live) -> None:
         self._pending_sum = None
-        if self.phase == "backward" and func in ADDED_IN_PLACE and on_cuda(args[0]):
+        if (
+            self.phase == "backward"
+            and func in ADDED_IN_PLACE
+            and on_cuda(args[0])
+            and not args[0]._is_view()
+        ):
             old = self.key_of(args[0])
             if old is not None:
                 self._pending_sum = (new, old, len(self.events))

@@ -13,9 +13,11 @@ class Request:
     Attributes:
         n_bytes: How much.
         after_output: Index of the output that is made just before; None for the last one.
+        throughout: Taken before the first output, given back at the end: a copy of an argument.
         what: Why, for those who study a trace.
     """
 
     n_bytes: int
     after_output: int | None = None
+    throughout: bool = False
     what: Any = None

@@ -20,7 +20,7 @@ from gpumemnet.trace.loss import step_for, users_step
 from gpumemnet.trace.recorder import Recorder
 from gpumemnet.trace.step import STEPS, Step, Training, optimizer_of, run
 from gpumemnet.trace.target import Target
-from gpumemnet.trace.workspace import Workspaces
+from gpumemnet.trace.workspace import CUDNN_ATTENTION, Workspaces
 from gpumemnet.training import TrainingSetup
 
 
@@ -47,8 +47,10 @@ class Trace:
     warnings: tuple[str, ...]
 
     def uses_cudnn(self) -> bool:
-        """Tell whether a convolution ran."""
-        return any(isinstance(what, Convolution) for what in self.borrowed.values())
+        """Tell whether a convolution or cuDNN's attention ran."""
+        return any(
+            isinstance(what, Convolution) or what == CUDNN_ATTENTION for what in self.borrowed.values()
+        )
 
     def largest_convolution_bytes(self) -> int:
         """Return the largest workspace of a convolution; 0 if there is none."""

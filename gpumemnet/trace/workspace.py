@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -38,6 +39,47 @@ REDUCTIONS = {
 """Reductions by PyTorch's own kernel, with the position of the argument that names the dimensions."""
 
 
+FEW_INDICES = 3072
+"""Up to here the gradient of an embedding is added up without sorting (aten/src/ATen/native/cuda/Embedding.cu)."""
+ROWS_PER_THREAD, WARP = 10, 32
+
+
+def softmax_backward(args: Any, out: torch.Tensor) -> int:
+    """The product of gradient and output comes first (aten/src/ATen/native/cuda/SoftMax.cu)."""
+    grad, output = args[:2]
+    return grad.numel() * torch.promote_types(grad.dtype, output.dtype).itemsize
+
+
+def embedding_backward(args: Any, out: torch.Tensor) -> int:
+    """Rows of sorted indices are added up in parts, in fp32 (.../cuda/EmbeddingBackwardKernel.cu)."""
+    indices = args[1].numel()
+    if indices <= FEW_INDICES:
+        return 0
+    parts = -(-indices // ROWS_PER_THREAD) + min(indices, args[2])
+    return parts * -(-out.shape[-1] // WARP) * WARP * 4
+
+
+def cudnn_attention(args: Any, out: Any) -> int:
+    """Nothing, but its library adds to the process' base."""
+    return 0
+
+
+def cudnn_attention_backward(args: Any, out: Any) -> int:
+    """The query's gradient is summed in fp32, beside one number for each row (found by bench/allocator_history.py)."""
+    query = args[1]
+    return 4 * (query.numel() + query.numel() // query.shape[-1])
+
+
+SCRATCH = {
+    aten._softmax_backward_data.default: softmax_backward,
+    aten.embedding_dense_backward.default: embedding_backward,
+    aten._scaled_dot_product_cudnn_attention.default: cudnn_attention,
+    aten._scaled_dot_product_cudnn_attention_backward.default: cudnn_attention_backward,
+}
+"""What other operators borrow once their outputs are made."""
+CUDNN_ATTENTION = aten._scaled_dot_product_cudnn_attention.default.__name__
+
+
 class Workspaces:
     """Looks up what an operator borrows and what a library keeps."""
 
@@ -61,12 +103,21 @@ class Workspaces:
         self._kept.update((library, thread) for library in new)
         return [needed[library] for library in new]
 
+    def order(self, func: Any, args: Any, outputs: int) -> Sequence[int]:
+        """Return the places of an operator's outputs in the order in which it allocates them."""
+        if func is aten.convolution_backward.default and convolution.weight_first(args):
+            return 1, 0, 2
+        return (1, 0) if func is aten.native_dropout.default else range(outputs)
+
     def of(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> list[Request]:
         """Return what the operator allocates and frees again beside its outputs."""
         if func is aten.convolution.default:
             return convolution.forward(args, out)
         if func is aten.convolution_backward.default:
             return convolution.backward(args, out)
+        if func in SCRATCH:
+            n_bytes = SCRATCH[func](args, out)
+            return [Request(n_bytes=n_bytes, what=func.__name__)]
         if func in REDUCTIONS:
             dims = args[REDUCTIONS[func]] if len(args) > REDUCTIONS[func] else None
             n_bytes = reduction.buffer_bytes(args[0], dims) if args[0].device.type == "cuda" else 0
