@@ -84,23 +84,7 @@ slurmctld)
 slurmd)
     share_keys
     cards=${1:?number of cards} mib=${2:?memory of one card in MiB}
-    for i in $(seq 0 $((cards - 1))); do
-        [ -e "/dev/fakegpu$i" ] || mknod -m 666 "/dev/fakegpu$i" c 240 "$i"
-    done
-    $python -I - "$cards" "$mib" <<'PYTHON'
-import socket, sys, uuid
-from pathlib import Path
-from slurm_plugin.core.units import from_mib
-from slurm_plugin.monitor.simulated import Card, SimulatedGpus
-
-count, mib = map(int, sys.argv[1:])
-names = (uuid.uuid5(uuid.NAMESPACE_DNS, f"{index}.{socket.gethostname()}") for index in range(count))
-cards = [
-    Card(uuid=f"GPU-{name}", index=index, name="Simulated GPU", memory_total_bytes=from_mib(mib))
-    for index, name in enumerate(names)
-]
-SimulatedGpus.create(Path("/run/rad-gpus", socket.gethostname()), cards)
-PYTHON
+    $python -I -m slurm_plugin.monitor.simulated_node "$cards" "$mib"
     sed -i "s#/run/rad-gpus#/run/rad-gpus/$(hostname)#" /etc/rad/rad.toml
     /opt/rad/venv/bin/rad-monitor --config /etc/rad/rad.toml &
     exec slurmd -D -N "$(hostname)"

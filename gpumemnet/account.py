@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from gpumemnet import kinds, reading
+from gpumemnet import reading, sums
 from gpumemnet.errors import SetupError, SummaryError
 from gpumemnet.idle import without_idle
 from gpumemnet.optimizers import OPTIMIZER_MEMORY
@@ -14,7 +14,6 @@ from gpumemnet.parse.text import RECREATE
 from gpumemnet.profile import Family, ModelProfile
 from gpumemnet.replay import replay
 from gpumemnet.summary import ModelSummary
-from gpumemnet.tape import Tape
 from gpumemnet.tied import count_once
 from gpumemnet.training import TrainingSetup
 from gpumemnet.wiring import wire
@@ -67,13 +66,10 @@ def account(
         raise SummaryError(path=path, problem="no model is of that size", fix="check shapes and batch size")
     optimizer = OPTIMIZER_MEMORY[setup.optimizer]
     result = replay(tape, optimizer, checkpointing=setup.gradient_checkpointing)
-    counts = Counter(
-        kinds.group_of(layer.kind)
-        for layer in summary.layers
-        if layer.runs and not layer.is_block and layer.kind != "parameter"
-    )
-    counts["attention"] = sum(op.group == "attention" for op in tape.ops)
-    saved = _saved(tape)
+    counts = sums.count_groups(summary)
+    made = Counter([op.group for op in tape.ops])
+    counts["attention"] = made["attention"]
+    saved = sums.saved(tape)
     gradient_bytes = sum(tape.parameters)
     profile = ModelProfile(
         family=family_of(counts),
@@ -87,8 +83,8 @@ def account(
         parameters=gradient_bytes // (2 if setup.precision == "bf16" else 4),
         parameter_bytes=gradient_bytes + sum(tape.frozen),
         gradient_bytes=gradient_bytes,
-        optimizer_bytes=sum(optimizer.state_bytes(tape.parameters)),
-        step_bytes=sum(optimizer.borrowed_bytes(tape.parameters)),
+        optimizer_bytes=optimizer.state_bytes(tape.parameters),
+        step_bytes=optimizer.step_bytes(tape.parameters),
         cast_bytes=tape.cast_bytes,
         input_bytes=sum(tape.sizes[number] for number in tape.constants),
         output_bytes=tape.sizes[tape.ops[-1].output],
@@ -108,10 +104,10 @@ def account(
             (max(op.data_workspace_bytes, op.weight_workspace_bytes) for op in tape.ops), default=0
         ),
         fourier_bytes=tape.fourier_bytes,
-        loose_bytes=_loose(summary) * (2 if setup.precision == "bf16" else 4),
+        loose_bytes=sums.loose(summary) * (2 if setup.precision == "bf16" else 4),
         largest_bytes=max(tape.sizes),
-        largest_conv_bytes=_largest_pair(tape, "conv"),
-        largest_linear_bytes=_largest_pair(tape, "linear"),
+        largest_conv_bytes=sums.largest_pair(tape, "conv"),
+        largest_linear_bytes=sums.largest_pair(tape, "linear"),
         largest_weight_bytes=max(tape.parameters, default=0),
         forward_end_bytes=result.forward_end_bytes,
         allocated_bytes=result.allocated_peak_bytes,
@@ -126,7 +122,7 @@ def account(
         attentions=counts["attention"],
         embeddings=counts["embedding"],
         recurrents=counts["rnn"],
-        guessed=tape.guessed + sum(op.group == "function" for op in tape.ops),
+        guessed=tape.guessed + made["function"],
         idle=sum(layer.kind == "identity" for layer in summary.layers),
         assumed=int(assumed and counts["conv"] > 0),
         unknown=counts["unknown"],
@@ -168,34 +164,3 @@ def family_of(counts: Counter[str]) -> Family:
     if counts["rnn"] or counts["embedding"]:
         return "other"
     return "mlp" if counts["linear"] else "other"
-
-
-def _saved(tape: Tape) -> Counter[str]:
-    """Sum the tensors kept for backward by the group of the operation that keeps them; each counts once."""
-    sums = Counter[str]()
-    seen: set[int] = set()
-    for op in tape.ops:
-        for number in op.saved:
-            if number not in seen and number not in tape.constants:
-                seen.add(number)
-                sums["mask" if number in op.extra else op.group] += tape.sizes[number]
-    return sums
-
-
-def _loose(summary: ModelSummary) -> int:
-    """Count parameters that containers hold themselves, or that only the total tells of."""
-    held = sum(layer.params or 0 for layer in summary.layers if layer.kind == "parameter")
-    counted = sum(layer.params or 0 for layer in summary.layers)
-    return held + max((summary.total_params or 0) - counted, 0)
-
-
-def _largest_pair(tape: Tape, group: str) -> int:
-    sizes = tape.sizes
-    return max(
-        (
-            sizes[op.output] + sum(sizes[number] for number in op.inputs)
-            for op in tape.ops
-            if op.group == group
-        ),
-        default=0,
-    )

@@ -20,6 +20,8 @@ from gpumemnet.blocks import (
     UNIT_BITS,
     Block,
     Pool,
+    Run,
+    joined,
     size_of,
     units,
 )
@@ -80,22 +82,29 @@ class CachingAllocator:
         """The highest `allocated_bytes` so far."""
         return self._allocated_peak << UNIT_BITS
 
-    def malloc(self, n_bytes: int) -> Block | None:
-        """Allocate `n_bytes`; None for a request of zero bytes, which takes no memory."""
+    def malloc(self, n_bytes: int, times: int = 1) -> Block | None:
+        """Allocate `n_bytes`; None for a request of zero bytes, which takes no memory.
+
+        With `times` it is the same as so many calls in a row, or fewer: as many as fit side by side into the free block
+        that the first call takes. They are returned as one block.
+        """
         if n_bytes <= 0:
             return None
         size = -(-n_bytes // MIN_BLOCK_BYTES)
         pool = self._small if n_bytes <= SMALL_BYTES else self._large
         free = pool.free
-        at = bisect_left(free, size << ADDRESS_BITS)
+        want = size << ADDRESS_BITS
+        at = 0 if free and free[0] >= want else bisect_left(free, want)  # the smallest one will often do
         if at == len(free):
             self._grow(pool, size)
             at = len(free) - 1
         elif self.expandable_segments:
             at = pool.spare_tail(at)
         block = free[at]
-        address = block & ADDRESS_MASK
-        left = (block >> ADDRESS_BITS) - size
+        address, whole = block & ADDRESS_MASK, block >> ADDRESS_BITS
+        if times > 1:
+            size *= min(times, whole // size)
+        left = whole - size
         del self._beginning[address]
         if left >= pool.least_remainder:
             block = size << ADDRESS_BITS | address
@@ -115,6 +124,20 @@ class CachingAllocator:
         if allocated > self._allocated_peak:
             self._allocated_peak = allocated
         return block
+
+    def malloc_all(self, runs: Iterable[Run]) -> list[Block]:
+        """Allocate all of these in turn; return the blocks, equal neighbours as one."""
+        malloc, made = self.malloc, list[Block]()
+        for size, times in runs:
+            while times > 0 and (block := malloc(size << UNIT_BITS, times)) is not None:
+                made.append(block)
+                times -= (block >> ADDRESS_BITS) // size
+        return made
+
+    def free_all(self, blocks: Iterable[Block | None]) -> None:
+        """Give blocks back, neighbours at once, which is the same and takes fewer steps."""
+        for block in joined(blocks):
+            self.free(block)
 
     def free(self, block: Block | None) -> None:
         """Give a block back; it merges with the free neighbours in its segment."""
@@ -143,6 +166,9 @@ class CachingAllocator:
         """
         size = -(-n_bytes // MIN_BLOCK_BYTES)
         pool = self._small if n_bytes <= SMALL_BYTES else self._large
+        most = self._allocated + size + pool.least_remainder  # a block that is not split is larger by less
+        if pool.free and pool.free[-1] >= size << ADDRESS_BITS and most <= self._allocated_peak:
+            return
         at = bisect_left(pool.free, size << ADDRESS_BITS)
         if n_bytes <= 0 or at == len(pool.free) or self.expandable_segments:
             self.free(self.malloc(n_bytes))

@@ -35,7 +35,7 @@ def attend(
     width = first[-1] // 3 if len(projected) == 1 else first[-1]
     out = (*first[:-1], max(width, 1))
     tokens = first[-2] if len(first) > 2 else 1
-    rows = max(wiring.elements(projected[0]) // max(first[-1], 1), 1)
+    rows = max(wiring.elements[projected[0]] // max(first[-1], 1), 1)
     heads = max(1, width // HEAD_DIM)
     extra: list[int] = []
     kept = list(projected)

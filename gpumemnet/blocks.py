@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 
 MIN_BLOCK_BYTES = 512
 """kMinBlockSize: every size is rounded up to a multiple of it."""
@@ -19,6 +21,10 @@ Block = int
 equals the one of the lower address, is the smaller number: a sorted list of them is searched for the best fit."""
 
 
+Run = tuple[int, int]
+"""A size in units, and how often in a row it is asked for."""
+
+
 def size_of(block: Block) -> int:
     """Return a block's size in bytes."""
     return block >> ADDRESS_BITS << UNIT_BITS
@@ -29,9 +35,30 @@ def address_of(block: Block) -> int:
     return (block & ADDRESS_MASK) << UNIT_BITS
 
 
+def joined(blocks: Iterable[Block | None]) -> Iterator[Block]:
+    """Yield blocks by address, those that touch as one."""
+    by_address = sorted(
+        [(block & ADDRESS_MASK, block >> ADDRESS_BITS) for block in blocks if block is not None]
+    )
+    begin = end = -1
+    for address, size in by_address:
+        if address != end:
+            if end >= 0:
+                yield (end - begin) << ADDRESS_BITS | begin
+            begin = address
+        end = address + size
+    if end >= 0:
+        yield (end - begin) << ADDRESS_BITS | begin
+
+
 def units(n_bytes: int) -> int:
     """Return how many units hold this many bytes."""
     return -(-n_bytes // MIN_BLOCK_BYTES)
+
+
+def runs(sizes: Iterable[int]) -> list[Run]:
+    """Count equal neighbours among sizes in bytes."""
+    return [(size, len(list(group))) for size, group in groupby(map(units, sizes))]
 
 
 @dataclass(slots=True, kw_only=True)

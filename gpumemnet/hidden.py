@@ -10,9 +10,10 @@ import math
 from dataclasses import dataclass
 
 from gpumemnet import kinds
-from gpumemnet.expand import ATTENTION
 from gpumemnet.summary import Layer, ModelSummary, Shape
 
+ATTENTION = "Attention"
+"""Class name around the layers of a guessed attention."""
 FLOAT_BYTES = 4
 _WITH_INSIDE = ("batchnormact2d", "layernormact2d", "groupnormact")
 """timm's norms hold their activation as a layer of its own."""

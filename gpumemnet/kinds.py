@@ -6,12 +6,14 @@ torch.autograd.graph.saved_tensors_hooks) and the autocast lists (torch.amp, "CU
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-Compute = Literal["low", "keep", "high"]
-"""Type of the result under autocast: 16 bits, that of the input, or 32 bits."""
+Compute = Literal["low", "keep", "high", "promote"]
+"""Type of the result under autocast: 16 bits, that of the input, or 32 bits, for which autocast casts the input;
+"promote": 32 bits, since an operand is a 32-bit parameter, without a cast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,11 @@ _ACT_OUT = Kind(group="activation", saves_output=True)
 _ACT_IN = Kind(group="activation", saves_input=True)
 # 0.5 * x * (1 + tanh(0.79 * (x + 0.04 * x^3))) in single operations keeps seven intermediates beside x.
 _ACT_SPELT_OUT = Kind(group="activation", saves_input=True, copies=4)
+# scale * relu(x)**2 + bias: what relu hands on and its square are kept; autocast squares in 32 bits.
+_STAR_RELU = Kind(group="activation", copies=2, compute="high")
+_SQUARED_RELU = Kind(group="activation", copies=1, compute="high")
+# A factor for each channel, learned in 32 bits.
+_SCALE = Kind(group="plain", saves_input=True, compute="promote")
 _DROPOUT = Kind(group="dropout", mask_bytes=1)
 _MAXPOOL = Kind(group="pool", saves_input=True, mask_bytes=8)
 _AVGPOOL = Kind(group="pool", saves_input=True)
@@ -77,16 +84,22 @@ KINDS: dict[str, Kind] = {
         ("leakyrelu", "hardshrink", "softshrink", "tanhshrink", "glu", "gelutanh", "localresponsenorm"),
         _ACT_IN,
     ),
+    **dict.fromkeys(("starrelu",), _STAR_RELU),
+    **dict.fromkeys(("squaredrelu", "relusquaredactivation"), _SQUARED_RELU),
+    **dict.fromkeys(("scale", "affine", "learnableaffineblock"), _SCALE),
     **dict.fromkeys(("newgeluactivation", "quickgeluactivation", "bloomgelu"), _ACT_SPELT_OUT),
     **dict.fromkeys(("dropout", "alphadropout", "featurealphadropout", "stabledropout"), _DROPOUT),
     **dict.fromkeys(("dropout1d", "dropout2d", "dropout3d"), _PLAIN),
     **dict.fromkeys(
-        ("maxpool1d", "maxpool2d", "maxpool3d", "adaptivemaxpool1d", "adaptivemaxpool2d"), _MAXPOOL
+        ("maxpool1d", "maxpool2d", "maxpool3d", "maxpool2dsame", "adaptivemaxpool1d", "adaptivemaxpool2d"),
+        _MAXPOOL,
     ),
     **dict.fromkeys(
         ("avgpool1d", "avgpool2d", "avgpool3d", "adaptiveavgpool1d", "adaptiveavgpool2d"), _AVGPOOL
     ),
-    **dict.fromkeys(("adaptiveavgpool3d", "lppool1d", "lppool2d"), _AVGPOOL),
+    **dict.fromkeys(
+        ("adaptiveavgpool3d", "lppool1d", "lppool2d", "fastadaptiveavgpool", "avgpool2dsame"), _AVGPOOL
+    ),
     **dict.fromkeys(("embedding", "embeddingbag"), _EMBEDDING),
     **dict.fromkeys(("lstm", "gru", "rnn", "lstmcell", "grucell", "rnncell"), _RNN),
     **dict.fromkeys(("multiheadattention",), _ATTENTION),
@@ -97,7 +110,7 @@ KINDS: dict[str, Kind] = {
     **dict.fromkeys(
         ("reflectionpad2d", "replicationpad2d", "constantpad2d", "permute", "channelshuffle"), _PLAIN
     ),
-    **dict.fromkeys(("pixelunshuffle", "concatenate", "multiply"), _PLAIN),
+    **dict.fromkeys(("pixelunshuffle", "concatenate", "multiply", "unfold", "blurpool2d"), _PLAIN),
 }
 
 _ENDINGS: tuple[tuple[str, Kind], ...] = (
@@ -106,6 +119,11 @@ _ENDINGS: tuple[tuple[str, Kind], ...] = (
     ("layernorm", _LAYERNORM),
     ("layernorm2d", _LAYERNORM),
     ("groupnorm", _LAYERNORM),
+    ("layernormnobias", _LAYERNORM),
+    ("layernorm2dnobias", _LAYERNORM),
+    ("groupnorm1nobias", _LAYERNORM),
+    ("layerscale", _SCALE),
+    ("layerscale2d", _SCALE),
     ("batchnorm", _BATCHNORM),
     ("batchnorm2d", _BATCHNORM),
     ("rotaryembedding", _VIEW),
@@ -123,6 +141,24 @@ _ENDINGS: tuple[tuple[str, Kind], ...] = (
 )
 """Libraries prefix PyTorch's names with their own: LlamaRMSNorm, BartScaledWordEmbedding, SwinDropPath."""
 
+_ALWAYS_IN_PLACE = frozenset(
+    (
+        "Conv2dNormActivation",
+        "Conv3dNormActivation",
+        "BatchNormAct2d",
+        "ConvNormAct",
+        "ConvBnAct",
+        "ConvBNReLU",
+    )
+)
+"""Modules of torchvision and timm that hand their activation `inplace=True`."""
+_FROM_RESULT = frozenset(("relu6", "leakyrelu", "elu", "celu", "hardtanh", "threshold"))
+"""Activations whose gradient follows from the result where they work in place, so that their input is not kept."""
+
+_OTHERWISE = {
+    "Conv1D": "linear",  # transformers' is a transposed linear layer
+    "MultiHeadAttention": "multiheadattention module",  # users' own, made of layers; PyTorch's has a small h
+}
 _CONTAINERS = frozenset(("modulelist", "sequential", "moduledict", "parameterlist"))
 
 
@@ -130,7 +166,7 @@ _CONTAINERS = frozenset(("modulelist", "sequential", "moduledict", "parameterlis
 def canonical(class_name: str) -> str:
     """Return the table's name for a class name as printed."""
     name = class_name.rsplit(".", 1)[-1]
-    return "linear" if name == "Conv1D" else name.lower()  # transformers' Conv1D is a transposed linear layer
+    return _OTHERWISE.get(name) or name.lower()
 
 
 @lru_cache(maxsize=4096)
@@ -140,6 +176,20 @@ def find(kind: str) -> Kind | None:
     if found is not None:
         return found
     return next((value for ending, value in _ENDINGS if kind.endswith(ending)), None)
+
+
+def in_place(kind: Kind, name: str, holder: str, args: Mapping[str, object]) -> Kind:
+    """Return how an activation behaves that may work in place.
+
+    Args:
+        kind: As `find` returns it.
+        name: The kind's name.
+        holder: Class name of the module around it; empty if there is none.
+        args: Constructor arguments that the text shows.
+    """
+    if name in _FROM_RESULT and (args.get("inplace") is True or holder in _ALWAYS_IN_PLACE):
+        return _ACT_OUT
+    return kind
 
 
 @lru_cache(maxsize=4096)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpumemnet.blocks import Run
 from gpumemnet.training import Optimizer
 
 
@@ -24,14 +25,22 @@ class OptimizerMemory:
     single: int = 0
     factored: bool = False
 
-    def state_bytes(self, parameters: Sequence[int]) -> list[int]:
-        """Return the sizes of the states; a factored second moment is too small to count."""
-        return [n_bytes for n_bytes in parameters for _ in range(self.states)]
+    def state_bytes(self, parameters: Sequence[int]) -> int:
+        """Return what the states take; a factored second moment is too small to count."""
+        return sum(parameters) * self.states
 
-    def borrowed_bytes(self, parameters: Sequence[int]) -> list[int]:
-        """Return the sizes of what a step borrows at its peak."""
-        largest = max(parameters, default=0)
-        return [n_bytes for n_bytes in parameters for _ in range(self.listed)] + [largest] * self.single
+    def step_bytes(self, parameters: Sequence[int]) -> int:
+        """Return what a step borrows at its peak."""
+        return sum(parameters) * self.listed + max(parameters, default=0) * self.single
+
+    def state_runs(self, parameters: Sequence[Run]) -> list[Run]:
+        """Return the states as they are allocated, parameter by parameter."""
+        return [(size, times * self.states) for size, times in parameters]
+
+    def step_runs(self, parameters: Sequence[Run]) -> list[Run]:
+        """Return what a step borrows as it is allocated."""
+        largest = max((size for size, _ in parameters), default=0)
+        return [*((size, times * self.listed) for size, times in parameters), (largest, self.single)]
 
 
 OPTIMIZER_MEMORY: dict[Optimizer, OptimizerMemory] = {

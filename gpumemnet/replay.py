@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpumemnet.allocator import Block, CachingAllocator
+from gpumemnet.blocks import runs
 from gpumemnet.optimizers import OptimizerMemory
-from gpumemnet.tape import Op, Tape
+from gpumemnet.schedule import Call, schedule
+from gpumemnet.tape import Tape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,28 +40,26 @@ def replay(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool = Fals
         Peaks over all steps.
     """
     allocator = CachingAllocator()
-    malloc, free = allocator.malloc, allocator.free
-    for n_bytes in (*tape.parameters, *tape.frozen, *(tape.sizes[number] for number in tape.constants)):
-        malloc(n_bytes)
-    plan = _Plan(tape, checkpointing=checkpointing)
+    parameters = runs(tape.parameters)
+    allocator.malloc_all(parameters)
+    allocator.malloc_all(runs((*tape.frozen, *(tape.sizes[number] for number in tape.constants))))
+    step = schedule(tape, checkpointing=checkpointing)
+    blocks: list[Block | None] = [None] * step.keys
     output: Block | None = None
     forward_end = 0
-    for step in range(steps):
-        cast = malloc(tape.cast_bytes)
-        pass_ = _Pass(tape, plan, allocator)
-        pass_.forward()
-        free(output)  # the last step's output lives until this one's replaces it
+    for number in range(steps):
+        cast = allocator.malloc(tape.cast_bytes)
+        _run(step.forward, allocator, blocks)
+        allocator.free(output)  # the last step's output lives until this one's replaces it
         forward_end = allocator.allocated_bytes
-        output, gradients = pass_.backward()
-        free(cast)
-        if step == 0:
-            for n_bytes in optimizer.state_bytes(tape.parameters):
-                malloc(n_bytes)
-        for block in [malloc(n_bytes) for n_bytes in optimizer.borrowed_bytes(tape.parameters)]:
-            free(block)
-        if step + 1 < steps:
-            for block in gradients:
-                free(block)
+        _run(step.backward, allocator, blocks)
+        output = blocks[step.output]
+        allocator.free(cast)
+        if number == 0:
+            allocator.malloc_all(optimizer.state_runs(parameters))
+        borrowed = allocator.malloc_all(optimizer.step_runs(parameters))
+        if number + 1 < steps:
+            allocator.free_all([*borrowed, *(blocks[key] for key in step.gradients)])
     return Replay(
         allocated_peak_bytes=allocator.allocated_peak_bytes,
         reserved_bytes=allocator.reserved_peak_bytes,
@@ -66,163 +67,13 @@ def replay(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool = Fals
     )
 
 
-class _Plan:
-    """Who reads and who keeps each tensor; the same for every step."""
-
-    def __init__(self, tape: Tape, *, checkpointing: bool) -> None:
-        ops = tape.ops
-        self.final = next((op.output for op in reversed(ops) if op.group != "loss"), -1)
-        self.block_of = [op.block if checkpointing else 0 for op in ops]
-        self.last_use: dict[int, int] = {}
-        self.keepers: dict[int, int] = {}
-        self.first_op: dict[int, int] = {}
-        self.last_op: dict[int, int] = {}
-        self.inner_last_use: dict[tuple[int, int], int] = {}
-        self.inner_keepers: dict[int, dict[int, int]] = {}
-        made_in: dict[int, int] = {}
-        outside: dict[int, set[int]] = {}
-        for index, op in enumerate(ops):
-            block = self.block_of[index]
-            for number in (*op.inputs, op.output):
-                self.last_use[number] = index
-            made_in[op.output] = block
-            if not block:
-                for number in op.saved:
-                    self.keepers[number] = self.keepers.get(number, 0) + 1
-                continue
-            self.first_op.setdefault(block, index)
-            self.last_op[block] = index
-            for number in (*op.inputs, op.output, *op.extra):
-                self.inner_last_use[block, number] = index
-            inner = self.inner_keepers.setdefault(block, {})
-            for number in op.saved:
-                inner[number] = inner.get(number, 0) + 1
-            outside.setdefault(block, set()).update(n for n in op.inputs if made_in.get(n) != block)
-        for numbers in outside.values():
-            for number in numbers:  # what a block reads from outside is kept for running it again
-                self.keepers[number] = self.keepers.get(number, 0) + 1
-        self.outside = outside
-
-
-class _Pass:
-    """One forward and backward pass."""
-
-    def __init__(self, tape: Tape, plan: _Plan, allocator: CachingAllocator) -> None:
-        self.tape = tape
-        self.plan = plan
-        self.allocator = allocator
-        self.live: dict[int, Block | None] = {}
-        self.keepers = dict(plan.keepers)
-
-    def forward(self) -> None:
-        """Run all operations, keep what backward needs, free the rest as soon as nobody reads it any more."""
-        plan, live = self.plan, self.live
-        keepers, final = self.keepers, plan.final
-        malloc, free, sizes, last_use = (
-            self.allocator.malloc,
-            self.allocator.free,
-            self.tape.sizes,
-            plan.last_use,
-        )
-        for index, op in enumerate(self.tape.ops):
-            if op.output not in live:
-                live[op.output] = malloc(sizes[op.output])
-            kept = not plan.block_of[index]
-            extra = [malloc(sizes[number]) for number in op.extra]
-            if op.forward_workspace_bytes:
-                self.allocator.borrow(op.forward_workspace_bytes)
-            if kept:
-                live.update(zip(op.extra, extra, strict=True))
-            else:
-                for mask in extra:
-                    free(mask)
-            for number in (*op.inputs, op.output):
-                if last_use[number] == index and number not in keepers and number != final and number in live:
-                    free(live.pop(number))
-
-    def _run_again(self, block: int) -> dict[int, Block | None]:
-        """Recompute a block; return what it made and backward needs."""
-        plan, sizes = self.plan, self.tape.sizes
-        malloc, free = self.allocator.malloc, self.allocator.free
-        made: dict[int, Block | None] = {}
-        for index in range(plan.first_op[block], plan.last_op[block] + 1):
-            if plan.block_of[index] != block:
-                continue
-            op = self.tape.ops[index]
-            for number in (op.output, *op.extra):
-                if number not in made:
-                    made[number] = malloc(sizes[number])
-            if op.forward_workspace_bytes:
-                self.allocator.borrow(op.forward_workspace_bytes)
-            for number in (*op.inputs, op.output):
-                last = plan.inner_last_use[block, number] == index
-                if last and number in made and number not in plan.inner_keepers[block]:
-                    free(made.pop(number))
-        return made
-
-    def backward(self) -> tuple[Block | None, list[Block | None]]:
-        """Run the gradients; return the output, which lives on, and the weights' gradients."""
-        plan, live = self.plan, self.live
-        free = self.allocator.free
-        gradients: dict[int, Block | None] = {}
-        weight_gradients: dict[int, Block | None] = {}
-        made: dict[int, Block | None] = {}
-        inner: dict[int, int] = {}
-        running = 0
-        for index in range(len(self.tape.ops) - 1, -1, -1):
-            op = self.tape.ops[index]
-            block = plan.block_of[index]
-            if block != running:
-                for left in made.values():
-                    free(left)
-                self._release(plan.outside.get(running, ()))
-                running, made, inner = block, {}, {}
-                if block:
-                    made = self._run_again(block)
-                    inner = dict(plan.inner_keepers[block])
-            if op.output not in self.tape.detached:
-                self._gradients(op, gradients, weight_gradients)
-            if block:
-                for number in op.saved:
-                    inner[number] -= 1
-                    if not inner[number] and number in made:
-                        free(made.pop(number))
-            else:
-                self._release(op.saved)
-        self._release(plan.outside.get(running, ()))
-        output = live.pop(plan.final, None)
-        for left in (*made.values(), *gradients.values(), *live.values()):
-            free(left)
-        return output, list(weight_gradients.values())
-
-    def _release(self, numbers: tuple[int, ...] | set[int]) -> None:
-        for number in numbers:
-            self.keepers[number] -= 1
-            if not self.keepers[number] and number in self.live and number != self.plan.final:
-                self.allocator.free(self.live.pop(number))
-
-    def _gradients(
-        self, op: Op, gradients: dict[int, Block | None], weight_gradients: dict[int, Block | None]
-    ) -> None:
-        """Run the backward of one operation."""
-        allocator, sizes = self.allocator, self.tape.sizes
-        constants, detached = self.tape.constants, self.tape.detached
-        if op.output not in gradients:
-            gradients[op.output] = allocator.malloc(sizes[op.output])
-        for number in op.inputs:
-            if number in constants or number in detached:
-                continue
-            if number in gradients:
-                allocator.borrow(sizes[number])  # accumulated in place into the gradient that is there
-            else:
-                gradients[number] = allocator.malloc(sizes[number])
-            if op.data_workspace_bytes:
-                allocator.borrow(op.data_workspace_bytes)
-        for weight in op.weights:
-            if weight in weight_gradients:
-                allocator.borrow(self.tape.parameters[weight])
-            else:
-                weight_gradients[weight] = allocator.malloc(self.tape.parameters[weight])
-        if op.weight_workspace_bytes:
-            allocator.borrow(op.weight_workspace_bytes)
-        allocator.free(gradients.pop(op.output))
+def _run(calls: Iterable[Call], allocator: CachingAllocator, blocks: list[Block | None]) -> None:
+    """Make calls; `blocks` holds what was last allocated under each key."""
+    malloc, free, borrow = allocator.malloc, allocator.free, allocator.borrow
+    for key, n_bytes in calls:
+        if n_bytes is None:
+            free(blocks[key])
+        elif key < 0:
+            borrow(n_bytes)
+        else:
+            blocks[key] = malloc(n_bytes)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gpumemnet import cudnn, recurrent
+from gpumemnet import cudnn, plans, recurrent
 from gpumemnet.summary import Layer
 
 if TYPE_CHECKING:
@@ -21,23 +22,45 @@ def convolution(builder: TapeBuilder, layer: Layer, source: int, out: tuple[int,
         source: The tensor it reads.
         out: Its output's shape, batch size applied.
     """
-    ins, count = builder.shapes[source], layer.params or 0
+    ins = builder.shapes[source]
     if len(ins) != len(out) or len(out) < 3 or not ins[1] or not out[1]:
         return
+    forward, data, weight, fourier, grouped = _borrowed(
+        ins, out, layer.params or 0, builder.low, layer.kind.startswith("convtranspose")
+    )
+    op, tape = builder.tape.ops[-1], builder.tape
+    op.forward_workspace_bytes, op.data_workspace_bytes, op.weight_workspace_bytes = forward, data, weight
+    tape.fourier_bytes = max(tape.fourier_bytes, fourier)
+    tape.grouped += grouped
+
+
+@lru_cache(maxsize=4096)
+def _borrowed(
+    ins: tuple[int, ...], out: tuple[int, ...], count: int, item_bytes: int, transposed: bool
+) -> tuple[int, int, int, int, bool]:
+    """Return the scratch of a convolution of this many parameters; a network has many layers of few shapes.
+
+    Returns:
+        Bytes for the forward, for the input's gradient, for the weight's, and by Fourier transform; whether it is
+        grouped.
+    """
     has_bias = count % out[1] == 0 and (count // out[1] - 1) % ins[1] == 0
     weights = count - out[1] if has_bias else count
     groups = cudnn.groups_of(weights, ins[1], out[1])
-    strided = math.prod(ins[2:]) >= 2 * math.prod(out[2:])
-    op, tape = builder.tape.ops[-1], builder.tape
-    op.forward_workspace_bytes, op.data_workspace_bytes, op.weight_workspace_bytes = (
-        cudnn.workspace_bytes(
-            kind, x=ins, y=out, weights=weights, groups=groups, item_bytes=builder.low, strided=strided
+    if ins[1] % groups or out[1] % groups:
+        groups = 1
+    area = max(1, weights * groups // (ins[1] * out[1]))
+    # A transposed convolution is the gradient of one, and its own gradient is that convolution.
+    x, y = (out, ins) if transposed else (ins, out)
+    strided = math.prod(x[2:]) >= 2 * math.prod(y[2:])
+    forward, data, weight = (
+        plans.workspace_bytes(
+            plans.Plan(kind=kind, x=x, y=y, area=area, groups=groups, item_bytes=item_bytes, strided=strided)
         )
-        for kind in ("forward", "data", "weight")
+        for kind in (("data", "forward", "weight") if transposed else ("forward", "data", "weight"))
     )
     fourier = cudnn.fourier_bytes(x=ins, y=out, weights=weights, groups=groups)
-    tape.fourier_bytes = max(tape.fourier_bytes, fourier)
-    tape.grouped += groups > 1
+    return forward, data, weight, fourier, groups > 1
 
 
 def recurrent_reserve(builder: TapeBuilder, layer: Layer, source: int, out: tuple[int, ...]) -> None:

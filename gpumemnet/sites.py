@@ -16,20 +16,17 @@ _ATTENTION = re.compile(r"att|mha", re.IGNORECASE)
 _ROLE = re.compile(
     r"(?:^|[^a-z])(q|k|v|qkv|kv|query|key|value|query_key_value|in_proj|c_attn|wq|wk|wv)(?:[^a-z]|$)"
 )
-_EAGER = (
-    "xlnet",
-    "disentangled",
-    "mpnet",
-    "longformer",
-    "bigbird",
-    "ctrl",
-    "transfoxl",
-    "reformer",
-    "funnel",
-    "led",
-    "mpt",
+_EAGER = re.compile(
+    "xlnet|disentangled|mpnet|longformer|bigbird|ctrl|transfoxl|reformer|funnel|^led|^mpt|t5attention|^aligntext|"
+    "^autoformer|^bark|^blip|^bloom|^bridgetower|^bros|^canine|^clap|^clvp|^codegen|^convbert|^cpmant|^cvt|^flava|"
+    "^gemma2|^git|^glpn|^gptneoself|^gptneoxjapanese|^gptj|^gptoss|^groupvit|^ibert|^imagegpt|^informer|^layoutlmv|"
+    "^lilt|^luke|^lxmert|^markuplm|^megatronbert|^mgpstr|^mobilevitself|^mobilevitattention|^mvp|^nllbmoe|^pegasusx|"
+    "^perceiver|^prophetnet|^pvt|^rembert|^roformer|^seggpt|^speech2text|^speecht5|^splinter|^squeezebert|^superglue|"
+    "^swin2sr|^swinv2|^switchtransformers|^tapas|^timeseries|^timesformer|^trocr|^tvp|^vilt|^visualbert|^vits|^wavlm|"
+    "^xglm"
 )
-"""Class name parts of models whose attention writes its scores out (transformers has no fused form of it)."""
+"""Start or part of the lower-case class names of attention that transformers has no fused form of (`_supports_sdpa` is
+false in its release 5.23, or in those before for T5's relatives)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +90,7 @@ def _in_container(layers: tuple[Layer, ...], container: str, found: list[int]) -
     else:
         return None
     scores = _scores_after(layers, projections[-1])
-    eager = scores is not None or any(part in container.lower() for part in _EAGER)
+    eager = scores is not None or bool(_EAGER.search(container.lower()))
     return Site(projections=projections, scores=scores, eager=eager, container=container)
 
 

@@ -8,9 +8,12 @@ Shape = tuple[int | None, ...]
 """A tensor shape as printed; None stands for the batch dimension where the text leaves it open (-1, None)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Layer:
     """One row of a summary: a leaf module that runs, with what the text says about it.
+
+    Nobody changes one once it is made (`replace` makes another). It is not frozen because a frozen one takes three
+    times as long to make, and a text has thousands.
 
     Attributes:
         kind: Lower-case PyTorch class name: "conv2d", "linear", "batchnorm2d", "multiheadattention". The extra

@@ -69,11 +69,3 @@ class Tape:
     hidden_percent: int = 100
     fourier_bytes: int = 0
     cast_bytes: int = 0
-
-    def tensor(self, n_bytes: int, *, constant: bool = False) -> int:
-        """Add a tensor and return its number."""
-        self.sizes.append(n_bytes)
-        number = len(self.sizes) - 1
-        if constant:
-            self.constants.add(number)
-        return number

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from gpumemnet import kinds
+from gpumemnet.hidden import Hidden
 from gpumemnet.kinds import Compute, Kind
 from gpumemnet.summary import Layer, Shape
 from gpumemnet.tape import Op, Tape
@@ -22,6 +23,8 @@ class TapeBuilder:
         tape: What has been built so far.
         shapes: Shape of each tensor of the tape, with the batch size applied.
         items: Bytes per element of each tensor.
+        elements: Number of elements of each tensor.
+        fixed: Tensors that no gradient reaches: the tape's constants and what is detached.
         loose: Tensors made that no operation has read so far.
         batch: Samples per step.
         printed: The batch size that shapes still to be scaled were printed with; None if they have none.
@@ -29,12 +32,15 @@ class TapeBuilder:
         high: Bytes per element of everything else.
         amp: Whether autocast is on.
         block: Number of the repeated block that is being built (gradient checkpointing); 0 outside.
+        guess: How to scale tensors of layers that the text hides, while those are built; None outside.
     """
 
     def __init__(self, setup: TrainingSetup, printed: int | None) -> None:
         self.tape = Tape()
         self.shapes: list[tuple[int, ...]] = []
         self.items: list[int] = []
+        self.elements: list[int] = []
+        self.fixed: set[int] = set()
         self.loose: set[int] = set()
         self.batch = setup.batch_size or printed or 1
         self.printed = printed
@@ -42,8 +48,8 @@ class TapeBuilder:
         self.high = 2 if setup.precision == "bf16" else 4
         self.amp = setup.precision == "amp"
         self.block = 0
+        self.guess: Hidden | None = None
         self._scaled: dict[tuple[int | None, Shape], tuple[int, ...]] = {}
-        self._cast: dict[tuple[int, int], int] = {}  # tensor and width -> its copy of that width
 
     def scaled(self, shape: Shape) -> tuple[int, ...]:
         """Apply the batch size to a printed shape."""
@@ -54,22 +60,29 @@ class TapeBuilder:
         return found
 
     def tensor(self, shape: tuple[int, ...], item: int, *, constant: bool = False) -> int:
-        """Add a tensor to the tape."""
+        """Add a tensor to the tape; one that is guessed is stretched as the text's totals tell."""
+        tape, number, elements = self.tape, len(self.shapes), math.prod(shape)
         self.shapes.append(shape)
         self.items.append(item)
-        return self.tape.tensor(math.prod(shape) * item, constant=constant)
-
-    def elements(self, number: int) -> int:
-        """Return the number of elements of a tensor."""
-        return math.prod(self.shapes[number])
+        self.elements.append(elements)
+        size = elements * item
+        if self.guess is not None:
+            size = self.guess.scaled(size)
+            tape.hidden_bytes += size
+        tape.sizes.append(size)
+        if constant:
+            tape.constants.add(number)
+            self.fixed.add(number)
+        return number
 
     def add(self, op: Op) -> None:
         """Add an operation to the block that is running, and note what it reads."""
         op.block = self.block
         tape, inputs, output = self.tape, op.inputs, op.output
-        if not op.weights and not set(inputs) - tape.constants - tape.detached:
+        if not op.weights and self.fixed.issuperset(inputs):
             op.saved = op.extra = ()
             tape.detached.add(output)
+            self.fixed.add(output)
         tape.ops.append(op)
         self.loose.add(output)
         self.loose.difference_update(inputs)
@@ -77,37 +90,30 @@ class TapeBuilder:
     def operation(self, kind: Kind, source: int, out: tuple[int, ...], weights: tuple[int, ...] = ()) -> int:
         """Add an operation with one input; return its output."""
         compute = kind.compute
-        read = self.autocast(source, compute)
+        read = self.autocast(source, compute) if self.amp else source
         item = self.items[source] if compute == "keep" else self.low if compute == "low" else self.high
         output = self.tensor(out, item)
-        saved: list[int] = []
-        extra: list[int] = [] if read == source else [read]
+        saved: tuple[int, ...] = ()
+        extra: tuple[int, ...] = () if read == source else (read,)
         # A mean over all positions keeps nothing: its gradient is a constant.
         global_mean = kind.group == "pool" and not kind.mask_bytes and math.prod(out[2:]) == 1
         if kind.saves_input and not global_mean:
-            saved.append(read)
+            saved = (read,)
         if kind.saves_output:
-            saved.append(output)
-        if kind.mask_bytes:
-            extra.append(self.tensor(out, kind.mask_bytes))
-            saved.append(extra[-1])
-        for _ in range(kind.copies):
-            extra.append(self.tensor(out, item))
-            saved.append(extra[-1])
+            saved = (*saved, output)
+        if kind.mask_bytes or kind.copies:
+            widths = ([kind.mask_bytes] if kind.mask_bytes else []) + [item] * kind.copies
+            kept = [self.tensor(out, width) for width in widths]
+            saved, extra = (*saved, *kept), (*extra, *kept)
         self.add(
-            Op(
-                inputs=(source,),
-                output=output,
-                saved=tuple(saved),
-                extra=tuple(extra),
-                weights=weights,
-                group=kind.group,
-            )
+            Op(inputs=(source,), output=output, saved=saved, extra=extra, weights=weights, group=kind.group)
         )
         return output
 
     def autocast(self, source: int, compute: Compute = "low") -> int:
         """Return the tensor an operation really reads: autocast makes a copy where the type does not fit.
+
+        Each operation has a copy of its own: PyTorch remembers those of parameters only.
 
         A residual stream is a sum with 32-bit terms, so what a norm reads is 32 bits wide even where the row before
         it has 16: the copy stands for that sum.
@@ -118,32 +124,29 @@ class TapeBuilder:
         item = _CAST_ITEMS.get(compute, width)
         if width == item or width not in (2, 4):
             return source
-        if (source, item) not in self._cast:
-            self._cast[source, item] = self.tensor(self.shapes[source], item)
-        return self._cast[source, item]
+        return self.tensor(self.shapes[source], item)
 
     def parameters(self, layer: Layer, out_features: int = 0) -> tuple[int, ...]:
         """Add a layer's parameters and buffers; return the numbers of the trainable ones."""
         count = layer.params
         if not count:
             return ()
-        group = kinds.group_of(layer.kind)
-        if count * self.high < _TINY_BYTES:
-            sizes = [count]  # weight and bias as one: a rounding of 512 bytes is all that differs
+        group, high, tape = kinds.group_of(layer.kind), self.high, self.tape
+        if count * high < _TINY_BYTES:
+            sizes = [count * high]  # weight and bias as one: a rounding of 512 bytes is all that differs
         elif layer.param_shapes and sum(map(math.prod, layer.param_shapes)) == count:
-            sizes = [math.prod(shape) for shape in layer.param_shapes]
+            sizes = [math.prod(shape) * high for shape in layer.param_shapes]
         else:
             matrix = group in ("conv", "linear", "batchnorm", "layernorm")
             bias = out_features if matrix and 0 < out_features < count and count % out_features == 0 else 0
-            sizes = [count - bias, bias] if bias else [count]
-        tape, high = self.tape, self.high
+            sizes = [(count - bias) * high, bias * high] if bias else [count * high]
         if group == "batchnorm":
             tape.frozen.append(count * high + 8)
         if not layer.trainable:
-            tape.frozen.extend(size * high for size in sizes)
+            tape.frozen += sizes
             return ()
         first = len(tape.parameters)
-        tape.parameters.extend([size * high for size in sizes])
+        tape.parameters += sizes
         return tuple(range(first, first + len(sizes)))
 
 

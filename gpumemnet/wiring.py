@@ -9,23 +9,19 @@ of its terms.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 
-from gpumemnet import attention, kinds, scratch, sources
-from gpumemnet.hidden import Hidden, enclosing_shapes
+from gpumemnet import attention, containers, kinds, loss, scratch, sources
+from gpumemnet.hidden import Hidden
 from gpumemnet.idle import is_idle
 from gpumemnet.kinds import Kind
 from gpumemnet.sites import Site, find_sites
 from gpumemnet.summary import Layer, ModelSummary
-from gpumemnet.tape import Op, Tape
+from gpumemnet.tape import Tape
 from gpumemnet.tape_builder import TapeBuilder
-from gpumemnet.tied import root_class
 from gpumemnet.training import TrainingSetup
 
 _UNKNOWN = Kind(group="unknown", saves_input=True)
-_FLOAT_LOSS = re.compile(r"ForCausalLM$|LMHeadModel$")
-"""transformers' language models take the loss of `logits.float()`."""
 _RELU_INSIDE = ("TransformerEncoderLayer", "TransformerDecoderLayer")
 """PyTorch's own layers call their activation as a function, so no row shows it."""
 
@@ -52,7 +48,6 @@ class Wiring(TapeBuilder):
         self.unknown: Counter[str] = Counter()
         self._reading: int | None = None  # the tensor that all projections of one attention read
         self._blocks: dict[Path, int] = {}
-        self._inside_block = False
         self._numbers: dict[int, int] | None = None
         if setup.gradient_checkpointing and summary.format == "torchsummary":
             from gpumemnet import repeats  # few texts need it
@@ -61,12 +56,13 @@ class Wiring(TapeBuilder):
 
     def run(self) -> Tape:
         """Wire every layer, then the loss."""
-        self._run(self.summary.layers)
+        self.layers(self.summary.layers)
         self._missing_parameters()
-        self._loss()
+        loss.cross_entropy(self)
         return self.tape
 
-    def _run(self, layers: tuple[Layer, ...]) -> None:
+    def layers(self, layers: tuple[Layer, ...]) -> None:
+        """Wire these layers, one after the other."""
         sites = find_sites(layers)
         members = {index: site for site in sites.values() for index in site.projections}
         skip: set[int] = set()
@@ -79,7 +75,7 @@ class Wiring(TapeBuilder):
             else:
                 self.block = self._numbers.get(index, 0)
             if layer.is_block:
-                self._block(layer)
+                containers.block(self, layer)
                 continue
             if layer.kind == "parameter" or not layer.runs:
                 self.parameters(layer)
@@ -99,19 +95,10 @@ class Wiring(TapeBuilder):
                 if site.scores is not None:
                     skip.add(site.scores)
 
-    def tensor(self, shape: tuple[int, ...], item: int, *, constant: bool = False) -> int:
-        """Add a tensor to the tape; one that is guessed is stretched as the text's totals tell."""
-        number = super().tensor(shape, item, constant=constant)
-        if self._inside_block:
-            sizes = self.tape.sizes
-            sizes[number] = self.hidden.scaled(sizes[number])
-            self.tape.hidden_bytes += sizes[number]
-        return number
-
     def _enter(self, layer: Layer) -> None:
         """Note which repeated block runs: the outermost container in a list or sequence of containers."""
         path = layer.path
-        if not path or self._inside_block:
+        if not path or self.guess is not None:
             return
         for at in range(len(path) - 1):
             if path[at][0] in ("ModuleList", "Sequential"):
@@ -124,6 +111,8 @@ class Wiring(TapeBuilder):
         if kind is None:
             self.unknown[layer.name.split("-")[0].split(":")[0].split(" ")[0]] += 1
             kind = _UNKNOWN
+        elif kind.group == "activation":
+            kind = kinds.in_place(kind, layer.kind, layer.path[-1][0] if layer.path else "", layer.args)
         if not layer.output_shapes:
             self.parameters(layer)
             return
@@ -133,12 +122,13 @@ class Wiring(TapeBuilder):
             self.entries.setdefault(layer.path[: depth + 1], source)
         if shared:
             source = self._reading = source if self._reading is None else self._reading
-        if kind.view or is_idle(layer):
+        if kind.view or (kind.group == "dropout" and is_idle(layer)):
             self.current = source
             self.parameters(layer)
             return
         self.current = self.operation(kind, source, out, self.parameters(layer, _channels(kind, out)))
-        self.hidden.count(layer, math.prod(out), inside=self._inside_block)
+        if self.summary.output_bytes:
+            self.hidden.count(layer, math.prod(out), inside=self.guess is not None)
         if kind.group == "rnn":
             scratch.recurrent_reserve(self, layer, source, out)
         elif kind.group == "conv":
@@ -156,73 +146,11 @@ class Wiring(TapeBuilder):
         dropped = dropped and not is_idle(layers[site.scores or 0])
         self.current = attention.attend(self, projected, scores, eager=site.eager, dropout=dropped)
 
-    # -- what rows do not show -----------------------------------------------------------------------------------
-
-    def _block(self, layer: Layer) -> None:
-        """A container whose inside the text does not show; one that ended adds a sum, which keeps nothing new."""
-        if not layer.params:
-            self._end(layer)
-            return
-        stated = layer.output_shapes or enclosing_shapes(self.summary.layers, layer)
-        if self.summary.format == "torchsummary" or (self.current < 0 and not stated):
-            self.parameters(layer)
-            return
-        from gpumemnet import expand  # few texts need it
-
-        outs = self.scaled(stated[0]) if stated else self.shapes[self.current]
-        ins = self.scaled(layer.input_shapes[0]) if layer.input_shapes else outs
-        if not layer.input_shapes and self.current >= 0:
-            ins = self.shapes[self.current]
-        shown = self.summary.layers
-        activation = expand.activation_of(shown, tokens=len(outs) == 3)
-        inside = expand.expand(
-            layer,
-            ins,
-            outs,
-            activation,
-            dropout=any(kinds.group_of(other.kind) == "dropout" and not is_idle(other) for other in shown),
-            layernorm=expand.has_layernorm(shown),
-            times=self.hidden.times,
-        )
-        self.tape.guessed += len(inside)
-        # What `expand` made has the batch size applied already.
-        printed, self.printed = self.printed, None
-        self._inside_block = True
-        self._run(inside)
-        self.printed = printed
-        self._inside_block = False
-
-    def _end(self, layer: Layer) -> None:
-        """The end of a container: what it hands on may be more than its last layer made."""
-        if self.current < 0 or not layer.output_shapes:
-            return
-        out = sources.unfolded(self, layer, kinds.KINDS["identity"], self.scaled(layer.output_shapes[0]))
-        same = self.elements(self.current) == math.prod(out)
-        if len(out) > 2 and not same:
-            self.current = sources.gate(self, out) or sources.joined(self, out)
-        elif same and layer.args.get("own_params") in out[1:2] + out[-1:]:
-            # One parameter per channel: the output is scaled by it (LayerScale), which keeps the unscaled one.
-            scaled = self.tensor(self.shapes[self.current], self.items[self.current])
-            self.add(Op(inputs=(self.current,), output=scaled, saved=(self.current,), group="function"))
-            self.current = scaled
-
     def _missing_parameters(self) -> None:
         total = self.summary.total_params
         counted = sum(layer.params or 0 for layer in self.summary.layers)
         if total is not None and total > counted:
             self.tape.parameters.append((total - counted) * self.high)
-
-    def _loss(self) -> None:
-        """Cross entropy on the last output: its log-softmax is kept, in 32 bits."""
-        if self.current < 0 or not self.tape.ops:
-            return
-        shape, logits = self.shapes[self.current], self.current
-        wide = 4 if self.amp or _FLOAT_LOSS.search(root_class(self.summary)) else self.high
-        if self.items[logits] != wide:
-            logits = self.tensor(shape, wide)
-            self.add(Op(inputs=(self.current,), output=logits, group="loss"))
-        probabilities = self.tensor(shape, wide)
-        self.add(Op(inputs=(logits,), output=probabilities, saved=(probabilities,), group="loss"))
 
 
 def _channels(kind: Kind, out: tuple[int, ...]) -> int:

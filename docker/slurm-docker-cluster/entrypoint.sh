@@ -29,28 +29,6 @@ prepare() {
     install -d -o "$owner" /run/rad /var/log/rad /var/lib/rad
 }
 
-simulate() {
-    local cards=$1 mib=$2 index
-    for index in $(seq 0 $((cards - 1))); do
-        [ -e "/dev/fakegpu$index" ] || mknod -m 666 "/dev/fakegpu$index" c 240 "$index"
-    done
-    $python -I - "$cards" "$mib" <<'PYTHON'
-import socket, sys, uuid
-from pathlib import Path
-from slurm_plugin.core.units import from_mib
-from slurm_plugin.monitor.simulated import Card, SimulatedGpus
-
-count, mib = map(int, sys.argv[1:])
-names = (uuid.uuid5(uuid.NAMESPACE_DNS, f"{index}.{socket.gethostname()}") for index in range(count))
-cards = [
-    Card(uuid=f"GPU-{name}", index=index, name="Simulated GPU", memory_total_bytes=from_mib(mib))
-    for index, name in enumerate(names)
-]
-SimulatedGpus.create(Path("/run/rad-gpus", socket.gethostname()), cards)
-PYTHON
-    sed -i "s#\"/run/rad-gpus\"#\"/run/rad-gpus/$(hostname)\"#" /etc/rad/rad.toml
-}
-
 case ${1:-} in
 slurmctld)
     configure
@@ -61,7 +39,8 @@ slurmd-cpu | slurmd-gpu) prepare root ;;
 slurmd-rad)
     cards=${2:?number of cards} mib=${3:?memory of one card in MiB}
     prepare root
-    simulate "$cards" "$mib"
+    $python -I -m slurm_plugin.monitor.simulated_node "$cards" "$mib"
+    sed -i "s#\"/run/rad-gpus\"#\"/run/rad-gpus/$(hostname)\"#" /etc/rad/rad.toml
     /opt/rad/venv/bin/rad-monitor --config /etc/rad/rad.toml &
     # Dynamic registration as upstream's own workers do it; upstream's entrypoint starts munged and runs what follows.
     set -- /usr/sbin/slurmd -Z -D --conf "Feature=rad Gres=gpu:$cards,shard:$((cards * mib / 1024))"

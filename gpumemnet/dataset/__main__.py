@@ -162,5 +162,19 @@ def texts(rows: Path, out: Path, workers: int) -> None:
     click.echo(f"{out}: {out.stat().st_size:,} bytes")
 
 
+@main.command()
+@click.argument("rows", type=click.Path(exists=True, path_type=Path))
+@click.argument("others", type=click.Path(exists=True, path_type=Path))
+def compare(rows: Path, others: Path) -> None:
+    """Say how the memory of ROWS differs from that of the same runs in OTHERS, measured on another card."""
+    from gpumemnet.dataset.compare import compare as compared
+    from gpumemnet.dataset.store import read_records
+
+    try:
+        click.echo(compared(read_records(rows), read_records(others)))
+    except ValueError as exc:
+        raise click.ClickException(f"{rows}, {others}: {exc}") from exc
+
+
 if __name__ == "__main__":
     main()

@@ -22,7 +22,8 @@ def pack(raw_files: Iterable[Iterable[Record]]) -> list[Record]:
     itself, its activity counters and its undisturbed step time are taken over into the row.
 
     Args:
-        raw_files: The records of each raw file in order, each file opening with a session record.
+        raw_files: The records of each raw file in order, each file opening with a session record; or the rows of a
+            file that was packed before, which stay as they are.
     """
     rows: dict[tuple[int, int, int], Record] = {}
     for records in raw_files:
@@ -31,12 +32,19 @@ def pack(raw_files: Iterable[Iterable[Record]]) -> list[Record]:
             if record.get("session"):
                 session = {key: record[key] for key in SESSION_KEYS if key in record}
                 continue
-            if record["outcome"] not in KEPT_OUTCOMES or _squeezed(record) or _inherited(record):
+            if record["outcome"] not in KEPT_OUTCOMES:
+                continue
+            packed = _packed(record)
+            if not packed and (_squeezed(record) or _inherited(record)):
                 continue
             key = row_key(record)
-            row = _clean(record | session)
+            row = record if packed else _clean(record | session)
             rows[key] = _merged(rows[key], row) if key in rows else row
     return [rows[key] for key in sorted(rows)]
+
+
+def _packed(record: Record) -> bool:
+    return not any(key in record for key in WORKING_KEYS)
 
 
 def _squeezed(record: Record) -> bool:

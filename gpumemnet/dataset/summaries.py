@@ -28,13 +28,31 @@ TORCHINFO_STYLES: tuple[tuple[dict[str, Any], float], ...] = (
 """The columns and depths people ask for: the default, all levels, and everything."""
 
 
+SMALL_BATCH = 2
+"""Samples that real models are shown: who prints a summary once trains with many batch sizes afterwards."""
+
+
 def texts(config: Configuration) -> dict[str, str]:
-    """Return the texts of one configuration by format; formats that cannot show the model are left out."""
+    """Return the texts of one configuration by format; formats that cannot show the model are left out.
+
+    Some real models look at the values of their tensors, which the meta device has not; they run on the CPU instead.
+    """
+    if config.family != "real":
+        return _texts_on("meta", config, config.batch_size)
+    found = _texts_on("meta", config, SMALL_BATCH)
+    return found if "torchinfo" in found else found | _texts_on("cpu", config, SMALL_BATCH)
+
+
+def _texts_on(device_name: str, config: Configuration, batch_size: int) -> dict[str, str]:
     work = workload(config)
-    with torch.device("meta"):
-        model = work.build()
-    args, kwargs = make_inputs(work, config.batch_size, "meta", torch.float32)
-    return _all_texts(config, model, args, kwargs, torch.device("meta"))
+    device = torch.device(device_name)
+    try:
+        with device:
+            model = work.build()
+        args, kwargs = make_inputs(work, batch_size, device, torch.float32)
+    except (RuntimeError, TypeError, NotImplementedError):
+        return {}
+    return _all_texts(config, model, args, kwargs, device)
 
 
 def text_record(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,13 +29,16 @@ def parse(source: str, *, path: str) -> ModelSummary:
     totals: dict[str, int] = {}
     in_table = False
     for number, line in text.lines(source):
-        if line.lstrip().startswith("Layer (type)"):
+        if in_table and (match := _ROW.match(line)):
+            layers.append(_row(match, path=path, line=number))
+        elif line.lstrip().startswith("Layer (type)"):
             in_table = True
         elif total := text.parse_total(line):
             totals.setdefault(*total)
             in_table = False
         elif in_table and line.strip().strip("=-_"):
-            layers.append(_row(line, path=path, line=number))
+            problem = f"not a torchsummary row: '{line.strip()[:40]}'"
+            raise SummaryError(path=path, line=number, problem=problem, fix=text.RECREATE)
         if len(layers) > text.MAX_LAYERS:
             raise SummaryError(path=path, line=number, problem="too many rows", fix=text.RECREATE)
     if not layers:
@@ -52,12 +55,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
     )
 
 
-def _row(row: str, *, path: str, line: int) -> Layer:
-    match = _ROW.match(row)
-    if not match:
-        raise SummaryError(
-            path=path, line=line, problem=f"not a torchsummary row: '{row.strip()[:40]}'", fix=text.RECREATE
-        )
+def _row(match: re.Match[str], *, path: str, line: int) -> Layer:
     name, number, shapes, count = match.groups()
     kind = kinds.canonical(name)
     params = text.parse_count(count)

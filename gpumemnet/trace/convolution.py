@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpumemnet.trace import plans
+from gpumemnet import plans
 from gpumemnet.trace.request import Request
 
 

@@ -61,8 +61,16 @@ def _train_trees(rows: list[Row], digest: str, out: Path) -> None:
     )
     best, upper = correction.estimates(samples, learned.held_out, learned.held_out_width)
     error = np.abs(best - samples.peak_mib) / samples.peak_mib
-    for name in ("all", *sorted({row.text_format for row in rows})):
-        chosen = np.array([name in ("all", row.text_format) for row in rows])
+    choices = [("all", np.ones(len(rows), bool))]
+    for name in sorted({row.text_format for row in rows}):
+        of_format = np.array([row.text_format == name for row in rows])
+        choices += [
+            (f"{name}, generated", of_format & ~samples.real),
+            (f"{name}, real", of_format & samples.real),
+        ]
+    for name, chosen in choices:
+        if not chosen.any():
+            continue
         click.echo(
             f"ours, unseen families, {name}: median {100 * np.median(error[chosen]):.1f} %,"
             f" P95 {100 * np.quantile(error[chosen], 0.95):.1f} %,"

@@ -46,6 +46,10 @@ SHRINK = 0.6
 """Share of the learned correction that is applied: on unseen families all of it adds more noise than it takes away."""
 LEAST_TO_CALIBRATE = 40
 """Rows of one kind below which the margin of all rows bounds it."""
+REAL_WEIGHT = 3.0
+"""How much more a row of a real model teaches than one of a generated model."""
+LEAST_REAL = 100
+"""Rows of real models of one kind from which on they alone calibrate its bound: jobs are more like them."""
 PLOTTED_SOURCE = "torchinfo"
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99)
 
@@ -59,12 +63,13 @@ class Samples:
         account_mib: What the analytic account says above the base.
         base_mib: Expected base.
         peak_mib: Measured.
-        weight: One run weighs the same however many texts it has.
+        weight: One run weighs the same however many texts it has, and REAL_WEIGHT times that if its model is real.
         usual: The optimizer walks the parameters as it does by default. A summary's reader cannot know; rows where it
             does not count less for the correction and in full for the bound.
         group: Family and style of each row.
         source: Format of each row's summary.
         kind: As `bound.kind` names it.
+        real: The model is a published one, not a generated one.
         telling: Whether the row can teach anything: where the size of pictures is assumed, the error is any number.
     """
 
@@ -77,6 +82,7 @@ class Samples:
     group: list[str]
     source: list[str]
     kind: list[str]
+    real: Mask
     telling: Mask
 
     @property
@@ -117,16 +123,18 @@ def samples(rows: list[Row], features: Floats, gpu: Gpu) -> Samples:
     """Turn rows into arrays."""
     parts = [analytic.breakdown(row.profile, gpu) for row in rows]
     texts = np.bincount([row.run for row in rows])
+    real = np.array([row.group.startswith("real/") for row in rows])
     return Samples(
         features=features,
         account_mib=np.array([(sum(part.values()) - part["base"]) / MIB for part in parts]),
         base_mib=np.array([part["base"] / MIB for part in parts]),
         peak_mib=np.array([row.peak_mib for row in rows]),
-        weight=1.0 / texts[[row.run for row in rows]],
+        weight=np.where(real, REAL_WEIGHT, 1.0) / texts[[row.run for row in rows]],
         usual=np.array([row.usual for row in rows]),
         group=[row.group for row in rows],
         source=[row.profile.source for row in rows],
         kind=[bound.kind(row.profile) for row in rows],
+        real=real,
         telling=np.array([not row.profile.assumed for row in rows]),
     )
 
@@ -149,13 +157,9 @@ def learn(data: Samples) -> Correction:
         width[mask] = _fit(WIDTH, data, error, ~mask).predict(data.features[mask])
     width = np.maximum(width, 0.0)
     excess = error - width
-    margins = {"margin": conformal_margin(excess.tolist())}
-    for kind in sorted(set(data.kind)):
-        chosen = np.array([each == kind for each in data.kind])
-        if chosen.sum() >= LEAST_TO_CALIBRATE:
-            margins[f"margin_{kind}"] = conformal_margin(excess[chosen].tolist())
+    margins = _margins(data, excess)
     margin = np.array([margins.get(f"margin_{kind}", margins["margin"]) for kind in data.kind])
-    plotted = np.array(data.kind) == PLOTTED_SOURCE
+    plotted = (np.array(data.kind) == PLOTTED_SOURCE) & (data.real | (not data.real.any()))
     return Correction(
         correction=_fit(CORRECTION, data, data.target, everything),
         width=_fit(WIDTH, data, error, everything),
@@ -167,6 +171,19 @@ def learn(data: Samples) -> Correction:
         },
         held_out_width=np.maximum(width + margin, LEAST_WIDTH),
     )
+
+
+def _margins(data: Samples, excess: Floats) -> dict[str, float]:
+    """Return the conformal margin of each kind by "margin_" and its name, and of all rows by "margin"."""
+    margins = {"margin": conformal_margin(excess.tolist())}
+    kinds = np.array(data.kind)
+    for kind in sorted(set(data.kind)):
+        chosen = kinds == kind
+        if (chosen & data.real).sum() >= LEAST_REAL:
+            chosen &= data.real
+        if chosen.sum() >= LEAST_TO_CALIBRATE:
+            margins[f"margin_{kind}"] = conformal_margin(excess[chosen].tolist())
+    return margins
 
 
 def estimates(data: Samples, correction: Floats, width: Floats) -> tuple[Floats, Floats]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from slurm_plugin.admin.conf_lines import expand
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, fail, ok, unseen, warn
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.gres import count_of, parse_gres
 from slurm_plugin.core.units import human, to_mib
+from slurm_plugin.slurm.conf_lines import expand
 from slurm_plugin.slurm.versions import traits
 
 

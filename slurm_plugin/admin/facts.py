@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slurm_plugin.admin.conf_lines import ConfFile, read_conf
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Config, load_config
 from slurm_plugin.core.errors import CommandError, ConfigError, DeviceError
@@ -21,6 +20,7 @@ from slurm_plugin.monitor.source import timely_telemetry
 from slurm_plugin.monitor.window import read_window
 from slurm_plugin.mps.node import CONTROL
 from slurm_plugin.slurm.conf_files import find_slurm_conf
+from slurm_plugin.slurm.conf_lines import ConfFile, read_conf
 from slurm_plugin.slurm.installed import installed_version, plugins
 
 LUA_FOLDERS = (

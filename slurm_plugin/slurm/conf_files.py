@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from slurm_plugin.slurm.conf_lines import pairs_of, read_lines, settings_in
 
 _CANDIDATES = (
     "/etc/slurm/slurm.conf",
     "/etc/slurm-llnl/slurm.conf",
     "/var/spool/slurmd/conf-cache/slurm.conf",
 )
-_SETTING = re.compile(r"\s*(\w+)\s*=\s*([^#]*)")
-_GRES = re.compile(r"\s*NodeName\s*=.*?\sGres\s*=\s*([^#\s]+)", re.IGNORECASE)
-_INCLUDE = re.compile(r"\s*include\s+([^#\s]+)", re.IGNORECASE)
-_DEEPEST = 8
 
 
 def find_slurm_conf(configured: str, env: Mapping[str, str]) -> Path | None:
@@ -58,13 +55,13 @@ def lacks(settings: Mapping[str, str], name: str, word: str) -> bool:
 
 def settings_of(path: Path) -> dict[str, str]:
     """Return the settings of a file and of the files that it includes, names in lower case; the last one counts."""
-    found = map(_SETTING.match, _lines(path))
-    return {setting[1].lower(): setting[2].strip().strip('"') for setting in found if setting}
+    return settings_in(read_lines(path) or [])
 
 
 def gres_of_nodes(path: Path) -> tuple[str, ...]:
     """Return `Gres=` of every NodeName line that has one, in lower case."""
-    return tuple(line[1].lower() for line in map(_GRES.match, _lines(path)) if line)
+    nodes = [line for line in read_lines(path) or [] if line.lower().startswith("nodename")]
+    return tuple(pairs["gres"].lower() for pairs in map(pairs_of, nodes) if "gres" in pairs)
 
 
 def why_no_shards(settings: Mapping[str, str], node_gres: Sequence[str]) -> str | None:
@@ -82,16 +79,3 @@ def why_no_shards(settings: Mapping[str, str], node_gres: Sequence[str]) -> str 
     if node_gres and not any("shard:" in gres for gres in node_gres):
         return "no NodeName line has shards in its Gres"
     return None
-
-
-def _lines(path: Path, *, depth: int = 0) -> Iterator[str]:
-    """Return the lines of a file and of the files that it includes; none where one cannot be read."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
-    except OSError:
-        return
-    for line in text.splitlines():
-        if (include := _INCLUDE.match(line)) and depth < _DEEPEST:
-            yield from _lines(path.parent / include[1], depth=depth + 1)
-        else:
-            yield line

@@ -15,7 +15,7 @@ def names(configurations: list[real_draw.Configuration]) -> set[str]:
 def test_no_name_both_teaches_and_judges() -> None:
     taught = names(list(real_draw.trained_configurations(1)))
     judged = names(real_draw.heldout_configurations())
-    assert len(taught) > 100 and len(judged) == 60
+    assert len(taught) >= 100 and len(judged) >= 60
     assert not taught & judged
 
 

@@ -70,7 +70,8 @@ def test_the_kept_rows_are_sound() -> None:
     for r in good:
         assert r["process_peak_bytes"] >= r["reserved_peak_bytes"] >= r["allocated_peak_bytes"] > 0
         assert r["steps"] - r["skipped_steps"] >= 3
-        assert 500 << 20 < r["base_bytes"] < 1200 << 20 or r["num_alloc_retries"] > 0
+        # A few convolutions load libraries of 400 MiB, one of a gigabyte, into the process.
+        assert 500 << 20 < r["base_bytes"] < 1800 << 20 or r["num_alloc_retries"] > 0
     assert all(
         "process_peak_bytes" not in r and r["need_above_bytes"] > 0 for r in rows if r["outcome"] == "oom"
     )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumemnet import cudnn, expand, recurrent
+from gpumemnet import cudnn, expand, plans, recurrent, scratch
 from gpumemnet.account import account, concrete, profile_with_warnings
 from gpumemnet.parse.detect import parse_text
 from gpumemnet.profile import ModelProfile, profile_summary
@@ -127,21 +127,29 @@ def test_recurrent_structure_follows_from_the_count() -> None:
     assert recurrent.structure("gru", 2 * 3 * 32 * (16 + 32 + 2), 16, 64) == (1, 2)
 
 
-def borrowed(kind: str, *, weights: int, groups: int = 1, strided: bool = False) -> int:
+def borrowed(kind: str, *, area: int, groups: int = 1, strided: bool = False) -> int:
     shape = (8, 64, 32, 32)
-    return cudnn.workspace_bytes(
-        kind, x=shape, y=shape, weights=weights, groups=groups, item_bytes=4, strided=strided
-    )
+    plan = plans.Plan(kind=kind, x=shape, y=shape, area=area, groups=groups, item_bytes=4, strided=strided)
+    return plans.workspace_bytes(plan)
 
 
-def test_convolutions_borrow_copies_and_pointwise_ones_nothing() -> None:
-    assert borrowed("weight", weights=64 * 64) == borrowed("weight", weights=64 * 9, groups=64) == 0
-    assert borrowed("forward", weights=64 * 64, strided=True) == 0
-    assert borrowed("data", weights=64 * 64, strided=True) == 4 * MIB + 64 * 64 * 4
-    data = borrowed("data", weights=64 * 64 * 9)
-    assert data == borrowed("forward", weights=64 * 64 * 9) == 4 * MIB + 64 * 64 * 9 * 4
-    assert borrowed("weight", weights=64 * 64 * 9) > data
+def test_convolutions_borrow_copies_and_depthwise_ones_nothing() -> None:
+    assert borrowed("weight", area=9, groups=64) == borrowed("forward", area=1) == 0
+    data = borrowed("data", area=9)
+    assert data == borrowed("forward", area=9) == 4 * MIB + 64 * 64 * 9 * 4
+    assert borrowed("weight", area=9) > data
     assert (cudnn.groups_of(64 * 9, 64, 64), cudnn.groups_of(64 * 16 * 9, 64, 64)) == (64, 4)
+
+
+def test_a_transposed_convolution_borrows_as_the_one_that_it_is_the_gradient_of() -> None:
+    small, large, count = (8, 64, 16, 16), (8, 32, 32, 32), 64 * 32 * 4
+    forward, data, weight, *_ = scratch._borrowed(small, large, count, 4, True)
+    their_forward, their_data, their_weight, *_ = scratch._borrowed(large, small, count, 4, False)
+    assert (forward, data, weight) == (their_data, their_forward, their_weight)
+
+
+def test_a_count_that_fits_no_kernel_is_no_fault() -> None:
+    assert min(scratch._borrowed((2, 7, 9, 9), (2, 3, 9, 9), 5, 4, False)[:4]) >= 0
 
 
 def test_a_fourier_transform_spreads_the_weight_over_the_image() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpumemnet.allocator import CachingAllocator, replay
-from gpumemnet.blocks import Block, address_of, size_of
+from gpumemnet.blocks import Block, address_of, runs, size_of
 from gpumemnet.units import KIB, MIB
 
 # Sizes on both sides of every rule: below a block, small pool, shared large segments, segments of their own.
@@ -204,3 +204,38 @@ def test_borrowing_is_allocating_and_freeing_at_once(
         assert one.allocated_bytes == other.allocated_bytes
         assert one.reserved_bytes == other.reserved_bytes
         assert one.allocated_peak_bytes == other.allocated_peak_bytes
+
+
+def state(allocator: CachingAllocator) -> tuple[object, ...]:
+    return (
+        allocator.allocated_bytes,
+        allocator.allocated_peak_bytes,
+        allocator.reserved_bytes,
+        allocator._small.free,
+        allocator._large.free,
+        allocator._beginning,
+        allocator._ending,
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(scripts(), st.lists(st.tuples(SIZES, st.integers(1, 12)), max_size=12), st.booleans())
+def test_many_at_once_are_as_one_after_the_other(
+    script: list[tuple[int, int | None]], wanted: list[tuple[int, int]], grow: bool
+) -> None:
+    sizes = [size for size, times in wanted for _ in range(times)]
+    one, many = CachingAllocator(expandable_segments=grow), CachingAllocator(expandable_segments=grow)
+    for allocator in (one, many):
+        live: dict[int, Block | None] = {}
+        for key, size in script:
+            if size is None:
+                allocator.free(live.pop(key))
+            else:
+                live[key] = allocator.malloc(size)
+    singly = [one.malloc(size) for size in sizes]
+    at_once = many.malloc_all(runs(sizes))
+    assert state(one) == state(many)
+    for block in singly:
+        one.free(block)
+    many.free_all(at_once)
+    assert state(one) == state(many)

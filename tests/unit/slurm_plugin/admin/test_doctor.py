@@ -17,7 +17,6 @@ from click.testing import CliRunner
 
 from slurm_plugin.admin.checks import examine
 from slurm_plugin.admin.cli import main
-from slurm_plugin.admin.conf_lines import ConfFile, expand, read_conf
 from slurm_plugin.admin.doctor import as_text, failed
 from slurm_plugin.admin.facts import Facts, gather
 from slurm_plugin.admin.finding import Finding
@@ -25,6 +24,7 @@ from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import Config, Features, PartitionConfig
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.units import GIB, MIB
+from slurm_plugin.slurm.conf_lines import ConfFile
 
 SLURM = {
     "grestypes": "gpu,shard",
@@ -215,28 +215,6 @@ def test_the_text_counts_and_puts_each_fix_below():
     text = as_text(troubles(dataclasses.replace(GOOD, mps_control=None, key_error="bad key")))
     assert re.search(r"(?m)^FAIL  key  bad key\n +fix: ", text)
     assert text.endswith("1 to mend, 1 could be better, 0 fine, 0 not to be seen from this machine")
-
-
-def test_slurms_files_are_read_as_slurm_does(tmp_path: Path):
-    (tmp_path / "nodes.conf").write_text("NodeName=n[1-2] Gres=gpu:2,shard:278 \\\n  CPUs=4 # four\n")
-    path = tmp_path / "slurm.conf"
-    path.write_text(
-        '# comment\nGresTypes = gpu,shard\ngrestypes=gpu\nClusterName="a b"\nInclude nodes.conf\n'
-    )
-    conf = read_conf(path)
-    assert conf == ConfFile(
-        settings={"grestypes": "gpu", "clustername": "a b"},
-        lines=({"nodename": "n[1-2]", "gres": "gpu:2,shard:278", "cpus": "4"},),
-    )
-    assert read_conf(tmp_path / "none") is None
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [("/dev/nvidia[0-2,7]", 4), ("n[1-2]x[1-3]", 6), ("one", 1), ("", 1), ("n[0-999999999]", 4096)],
-)
-def test_short_names(text: str, names: int):
-    assert len(expand(text)) == names
 
 
 class TestGather:

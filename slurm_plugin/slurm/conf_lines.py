@@ -1,4 +1,4 @@
-"""Slurm's own configuration files, as far as `rad doctor` reads them: settings, and lines of KEY=VALUE pairs.
+"""Slurm's own configuration files: lines as slurmctld takes them, settings, and lines of KEY=VALUE pairs.
 
 Source: slurm.conf(5), gres.conf(5): names are case-insensitive, `#` begins a comment, a backslash at the end goes on
 with the next line, `Include` takes in another file.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 _PAIR = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|\S*)")
+_INCLUDE = re.compile(r"include\s+(\S+)", re.IGNORECASE)
 _RANGE = re.compile(r"^(.*?)\[([0-9,-]+)\](.*)$")
+_RECORDS = {"nodename", "partitionname", "name"}
 _DEEPEST = 8
 _MOST_NAMES = 4096
 
@@ -32,20 +35,48 @@ class ConfFile:
 
 def read_conf(path: Path) -> ConfFile | None:
     """Return what a file and the files that it includes say; None if it cannot be read."""
-    try:
-        texts = list(_logical_lines(path, depth=0))
-    except OSError:
+    texts = read_lines(path)
+    if texts is None:
         return None
     settings: dict[str, str] = {}
     lines: list[dict[str, str]] = []
     for text in texts:
-        pairs = {name.lower(): value.strip('"') for name, value in _PAIR.findall(text)}
-        if {"nodename", "partitionname", "name"} & set(pairs):
+        pairs = pairs_of(text)
+        if _RECORDS & set(pairs):
             lines.append(pairs)
         else:
-            name, _, value = text.partition("=")
-            settings[name.strip().lower()] = value.strip().strip('"')
+            settings |= settings_in([text])
     return ConfFile(settings=settings, lines=tuple(lines))
+
+
+def read_lines(path: Path) -> list[str] | None:
+    """Return the lines of a file and of those that it includes, joined where they go on, without comments.
+
+    None if the file cannot be read; an included one that cannot be read is left out.
+    """
+    try:
+        return list(_lines(path, depth=0))
+    except OSError:
+        return None
+
+
+def settings_in(lines: list[str]) -> dict[str, str]:
+    """Return the settings of lines that hold one each, names in lower case; the last one counts.
+
+    >>> settings_in(["GresTypes = gpu,shard", "nonsense"])
+    {'grestypes': 'gpu,shard'}
+    """
+    parts = (line.partition("=") for line in lines)
+    return {name.strip().lower(): value.strip().strip('"') for name, sign, value in parts if sign}
+
+
+def pairs_of(line: str) -> dict[str, str]:
+    """Return the KEY=VALUE pairs of a line, keys in lower case.
+
+    >>> pairs_of('NodeName=n1 CPUs = 4 Gres="gpu:4"')
+    {'nodename': 'n1', 'cpus': '4', 'gres': 'gpu:4'}
+    """
+    return {name.lower(): value.strip('"') for name, value in _PAIR.findall(line)}
 
 
 def expand(text: str) -> tuple[str, ...]:
@@ -70,12 +101,13 @@ def expand(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _logical_lines(path: Path, *, depth: int) -> Iterator[str]:
+def _lines(path: Path, *, depth: int) -> Iterator[str]:
     text = path.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
     for raw in text.splitlines():
         line = raw.partition("#")[0].strip()
-        words = line.split(maxsplit=1)
-        if len(words) == 2 and words[0].lower() == "include" and depth < _DEEPEST:
-            yield from _logical_lines(path.parent / words[1], depth=depth + 1)
+        if include := _INCLUDE.match(line):
+            if depth < _DEEPEST:
+                with suppress(OSError):
+                    yield from _lines(path.parent / include[1], depth=depth + 1)
         elif line:
             yield line

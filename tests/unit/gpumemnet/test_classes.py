@@ -1,0 +1,81 @@
+"""What a class name tells: users' own attention, activations in place, attention without a fused form."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpumemnet import kinds
+from gpumemnet.parse.detect import parse_text
+from gpumemnet.profile import profile_summary
+from gpumemnet.sites import find_sites
+from gpumemnet.training import TrainingSetup
+
+RULE = "=" * 90
+HEAD = f"{RULE}\nLayer (type:depth-idx)                   Output Shape              Param #\n{RULE}\n"
+OWN_ATTENTION = (
+    HEAD
+    + """Model                                    [8, 128, 512]             --
+├─Embedding: 1-1                         [8, 128, 512]             512,000
+├─MultiHeadAttention: 1-2                [8, 128, 512]             --
+│    └─Linear: 2-1                       [8, 128, 512]             262,656
+│    └─Linear: 2-2                       [8, 128, 512]             262,656
+│    └─Linear: 2-3                       [8, 128, 512]             262,656
+│    └─Linear: 2-4                       [8, 128, 512]             262,656
+├─Linear: 1-3                            [8, 128, 1000]            513,000
+"""
+    + f"{RULE}\nTotal params: 2,075,624\nTrainable params: 2,075,624\nNon-trainable params: 0\n{RULE}\n"
+)
+CONVOLUTION = (
+    HEAD
+    + """Net                                      [8, 10]                   --
+├─HOLDER: 1-1                            [8, 64, 112, 112]         --
+│    └─Conv2d: 2-1                       [8, 64, 112, 112]         1,728
+│    └─BatchNorm2d: 2-2                  [8, 64, 112, 112]         128
+│    └─ReLU6: 2-3                        [8, 64, 112, 112]         --
+├─Conv2d: 1-2                            [8, 64, 112, 112]         36,864
+├─AdaptiveAvgPool2d: 1-3                 [8, 64, 1, 1]             --
+├─Linear: 1-4                            [8, 10]                   650
+"""
+    + f"{RULE}\nTotal params: 39,370\nTrainable params: 39,370\nNon-trainable params: 0\n{RULE}\n"
+)
+
+
+def activations(text: str) -> int:
+    return profile_summary(text, TrainingSetup(batch_size=8, seq_len=128)).reserved_bytes
+
+
+def test_a_class_of_ones_own_called_multi_head_attention_is_read_by_its_layers() -> None:
+    assert activations(OWN_ATTENTION) == activations(OWN_ATTENTION.replace("MultiHead", "Self"))
+    assert kinds.canonical("MultiheadAttention") == "multiheadattention"
+
+
+def test_activations_that_work_in_place_keep_one_tensor() -> None:
+    alone = activations(CONVOLUTION.replace("HOLDER", "Sequential"))
+    assert activations(CONVOLUTION.replace("HOLDER", "Conv2dNormActivation")) < alone
+    relu6 = kinds.find("relu6")
+    assert relu6 is not None and relu6.saves_input
+    assert kinds.in_place(relu6, "relu6", "", {"inplace": True}).saves_output
+    assert kinds.in_place(relu6, "relu6", "", {}) is relu6
+    gelu = kinds.find("gelu")
+    assert gelu is not None and kinds.in_place(gelu, "gelu", "", {"inplace": True}) is gelu
+
+
+@pytest.mark.parametrize(
+    ("name", "eager"),
+    [
+        ("RemBertSelfAttention", True),
+        ("T5Attention", True),
+        ("BertSelfAttention", False),
+        ("DigitAttention", False),
+    ],
+)
+def test_attention_without_a_fused_form_writes_its_scores(name: str, eager: bool) -> None:
+    layers = parse_text(OWN_ATTENTION.replace("MultiHeadAttention", name), path="x").layers
+    (site,) = find_sites(layers).values()
+    assert site.eager is eager
+
+
+def test_a_learned_scale_makes_32_bits_without_a_cast() -> None:
+    for name in ("layerscale", "dinov2layerscale", "layerscale2d"):
+        kind = kinds.find(name)
+        assert kind is not None and kind.compute == "promote" and kind.saves_input

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.slurm.conf_lines import ConfFile, expand, read_conf
+
+
+def test_slurms_files_are_read_as_slurm_does(tmp_path: Path) -> None:
+    (tmp_path / "nodes.conf").write_text("NodeName=n[1-2] Gres=gpu:2,shard:278 \\\n  CPUs=4 # four\n")
+    path = tmp_path / "slurm.conf"
+    path.write_text(
+        '# comment\nGresTypes = gpu,shard\ngrestypes=gpu\nClusterName="a b"\nInclude nodes.conf\nInclude none\n'
+    )
+    conf = read_conf(path)
+    assert conf == ConfFile(
+        settings={"grestypes": "gpu", "clustername": "a b"},
+        lines=({"nodename": "n[1-2]", "gres": "gpu:2,shard:278", "cpus": "4"},),
+    )
+    assert read_conf(tmp_path / "none") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("/dev/nvidia[0-2,7]", 4), ("n[1-2]x[1-3]", 6), ("one", 1), ("", 1), ("n[0-999999999]", 4096)],
+)
+def test_short_names(text: str, names: int) -> None:
+    assert len(expand(text)) == names
