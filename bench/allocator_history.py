@@ -259,6 +259,12 @@ def sweep(seed: int, claim: Callable[[int], None]) -> dict[str, Any]:
     calls = convolutions(seed)
     history = History()
     failed = {}
+    x: Any
+    w: Any
+    b: Any
+    y: Any
+    grad: Any
+    wanted: Any
     end = time.monotonic() + 45
     for index, call in enumerate(calls):
         if time.monotonic() > end:

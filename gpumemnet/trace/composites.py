@@ -71,7 +71,7 @@ class _SafeSoftmax(torch.autograd.Function):
 
 def safe_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     """Softmax of masked scores, as the plain attention takes it."""
-    out: Tensor = _SafeSoftmax.apply(x if dtype is None else x.to(dtype), dim)  # type: ignore[no-untyped-call]
+    out: Tensor = _SafeSoftmax.apply(x if dtype is None else x.to(dtype), dim)
     return out
 
 
