@@ -86,7 +86,8 @@ def _copies(plan: Plan) -> tuple[int, int, int]:
     """Return the bytes of input, output and weight with the channels padded."""
     ins, outs = plan.x[1], plan.y[1]
     unit = CHANNEL_BYTES // plan.item_bytes
-    padded_ins, padded_outs = (-(-channels // unit) * unit for channels in (ins, outs))
+    # One channel lies the same first and last.
+    padded_ins, padded_outs = (c if c == 1 else -(-c // unit) * unit for c in (ins, outs))
     pixels_x, pixels_y = math.prod(plan.x) // ins, math.prod(plan.y) // outs
     sizes = (pixels_x * padded_ins, pixels_y * padded_outs, padded_ins * padded_outs * plan.area)
     return sizes[0] * plan.item_bytes, sizes[1] * plan.item_bytes, sizes[2] * plan.item_bytes
