@@ -19,18 +19,24 @@ LEAST_WIDTH = 0.01
 """One percent: the floor below which no job's error is taken to be known."""
 
 
+UNTOLD_PERCENT = 6400
+"""Layers guessed to be hidden that had to be stretched this much: the text tells next to nothing of the model."""
+
+
 def kind(profile: ModelProfile) -> str:
     """Name the kind of jobs whose bound is calibrated together.
 
     By format; apart are recurrent networks, for which nobody knows what cuDNN keeps, and of convolutional ones those
     whose size of pictures is assumed, which is off by any factor, and those of `print(model)`, which lists modules in
-    another order than they run. All else that a text leaves open is left to the ensemble: finer kinds have too few
-    runs for a 99th percentile, and made bounds wider.
+    another order than they run; and texts that hide nearly all. All else that a text leaves open is left to the
+    ensemble: finer kinds have too few runs for a 99th percentile, and made bounds wider.
     """
     if profile.recurrents:
         apart = "_recurrent"
     elif profile.assumed:
         apart = "_assumed"
+    elif profile.hidden_factor >= UNTOLD_PERCENT:
+        apart = "_untold"
     else:
         apart = "_convs" if profile.source == "module_repr" and profile.convs else ""
     return profile.source + apart

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpumemnet import kinds
+from gpumemnet import bound, kinds
+from gpumemnet.account import profile_with_warnings
 from gpumemnet.parse.detect import parse_text
 from gpumemnet.profile import profile_summary
 from gpumemnet.sites import find_sites
@@ -79,3 +80,26 @@ def test_a_learned_scale_makes_32_bits_without_a_cast() -> None:
     for name in ("layerscale", "dinov2layerscale", "layerscale2d"):
         kind = kinds.find(name)
         assert kind is not None and kind.compute == "promote" and kind.saves_input
+
+
+HIDDEN = (
+    HEAD
+    + """Model                                    [2, 1000]                 --
+├─Encoder: 1-1                           [2, 1, 384]               --
+│    └─ModuleList: 2-1                   --                        19,611,712
+├─Linear: 1-2                            [2, 1000]                 385,000
+"""
+    + f"{RULE}\nTotal params: 19,996,712\nTrainable params: 19,996,712\nNon-trainable params: 0\n{RULE}\n"
+    + "Input size (MB): 1.20\nForward/backward pass size (MB): 265.23\nParams size (MB): 79.99\n"
+    + f"Estimated Total Size (MB): 346.42\n{RULE}\n"
+)
+
+
+def test_a_text_that_hides_nearly_all_says_so_and_has_a_bound_of_its_own_kind() -> None:
+    setup = TrainingSetup(batch_size=2)
+    profile, warnings = profile_with_warnings(HIDDEN, setup)
+    assert bound.kind(profile) == "torchinfo_untold"
+    assert any("depth=12" in warning for warning in warnings)
+    told, warnings = profile_with_warnings(HIDDEN.replace("265.23", "0.10"), setup)
+    assert bound.kind(told) == "torchinfo"
+    assert not any("depth=12" in warning for warning in warnings)
