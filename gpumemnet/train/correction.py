@@ -48,8 +48,6 @@ LEAST_TO_CALIBRATE = 40
 """Rows of one kind below which the margin of all rows bounds it."""
 REAL_WEIGHT = 3.0
 """How much more a row of a real model teaches than one of a generated model."""
-LEAST_REAL = 100
-"""Rows of real models of one kind from which on they alone calibrate its bound: jobs are more like them."""
 PLOTTED_SOURCE = "torchinfo"
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99)
 
@@ -159,7 +157,7 @@ def learn(data: Samples) -> Correction:
     excess = error - width
     margins = _margins(data, excess)
     margin = np.array([margins.get(f"margin_{kind}", margins["margin"]) for kind in data.kind])
-    plotted = (np.array(data.kind) == PLOTTED_SOURCE) & (data.real | (not data.real.any()))
+    plotted = np.array(data.kind) == PLOTTED_SOURCE
     return Correction(
         correction=_fit(CORRECTION, data, data.target, everything),
         width=_fit(WIDTH, data, error, everything),
@@ -179,8 +177,6 @@ def _margins(data: Samples, excess: Floats) -> dict[str, float]:
     kinds = np.array(data.kind)
     for kind in sorted(set(data.kind)):
         chosen = kinds == kind
-        if (chosen & data.real).sum() >= LEAST_REAL:
-            chosen &= data.real
         if chosen.sum() >= LEAST_TO_CALIBRATE:
             margins[f"margin_{kind}"] = conformal_margin(excess[chosen].tolist())
     return margins
