@@ -56,14 +56,6 @@ def peers(data: Path, networks: bool) -> None:
 
 
 @main.command()
-def others() -> None:
-    """Hold the account of texts against traces of other real models (ten minutes; no GPU)."""
-    from gpumemnet.evaluate.others import table
-
-    click.echo(table())
-
-
-@main.command()
 @_DATA
 def real(data: Path) -> None:
     """Score on the thesis' eighteen unseen real models (A100)."""
