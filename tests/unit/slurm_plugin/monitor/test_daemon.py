@@ -294,9 +294,11 @@ class TestJobFinder:
         assert finder.owners(self.reading(5)) == {5: 78}
 
     def test_a_real_process(self):
-        argv = [sys.executable, "-c", "import time; time.sleep(30)"]
-        with subprocess.Popen(argv, env={"SLURM_JOB_ID": "4242"}) as child:
+        # It says when it runs: in the moment of exec, /proc shows no environment yet.
+        argv = [sys.executable, "-c", "import time; print(flush=True); time.sleep(30)"]
+        with subprocess.Popen(argv, env={"SLURM_JOB_ID": "4242"}, stdout=subprocess.PIPE) as child:
             try:
+                assert child.stdout is not None and child.stdout.readline() == b"\n"
                 assert JobFinder().owners(self.reading(child.pid)) == {child.pid: 4242}
             finally:
                 child.kill()
