@@ -11,16 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from gpumemnet.profile import ModelProfile
+from gpumemnet.profile import UNTOLD_PERCENT, ModelProfile
 
 CONFIDENCE = 0.99
 """Share of jobs that stay below the bound."""
 LEAST_WIDTH = 0.01
 """One percent: the floor below which no job's error is taken to be known."""
-
-
-UNTOLD_PERCENT = 6400
-"""Layers guessed to be hidden that had to be stretched this much: the text tells next to nothing of the model."""
 
 
 def kind(profile: ModelProfile) -> str:

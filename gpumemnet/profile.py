@@ -15,6 +15,8 @@ from gpumemnet.training import OPTIMIZERS, PRECISIONS, Optimizer, Precision, Tra
 
 Family = Literal["cnn", "transformer", "mlp", "other"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
+UNTOLD_PERCENT = 6400
+"""Layers guessed to be hidden that had to be stretched this much: the text tells next to nothing of the model."""
 FORMATS = ("torchsummary", "torchinfo", "module_repr", "keras", "trace")
 
 VERSION = "p2"

@@ -12,9 +12,10 @@ import math
 from collections import Counter
 
 from gpumemnet import attention, containers, kinds, loss, scratch, sources
-from gpumemnet.hidden import MOST, Hidden
+from gpumemnet.hidden import Hidden
 from gpumemnet.idle import is_idle
 from gpumemnet.kinds import Kind
+from gpumemnet.profile import UNTOLD_PERCENT
 from gpumemnet.sites import Site, find_sites
 from gpumemnet.summary import Layer, ModelSummary
 from gpumemnet.tape import Tape
@@ -176,6 +177,6 @@ def wire(summary: ModelSummary, setup: TrainingSetup) -> tuple[Tape, tuple[str, 
         tape = wiring.run()
     tape.hidden_percent = round(100 * wiring.hidden.factor * wiring.hidden.times)
     unknown = [f"unknown layer '{name}' ({n}x): counted by its shapes" for name, n in wiring.unknown.items()]
-    if tape.hidden_percent >= 100 * MOST:
+    if tape.hidden_percent >= UNTOLD_PERCENT:
         unknown.append("the text hides nearly all layers; print it with torchinfo.summary(..., depth=12)")
     return tape, (*summary.warnings, *unknown)

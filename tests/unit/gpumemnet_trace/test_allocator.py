@@ -152,16 +152,22 @@ def test_blocks_never_overlap_and_reserved_covers_them(
         peak = allocator.reserved_peak_bytes
 
 
-@settings(max_examples=200, deadline=None)
-@given(scripts(), st.booleans())
-def test_all_freed_merges_back_to_whole_segments(script: list[tuple[int, int | None]], grow: bool) -> None:
-    allocator = CachingAllocator(expandable_segments=grow)
+def play(allocator: CachingAllocator, script: list[tuple[int, int | None]]) -> dict[int, Block | None]:
+    """Run a script; return what lives at its end."""
     live: dict[int, Block | None] = {}
     for key, size in script:
         if size is None:
             allocator.free(live.pop(key))
         else:
             live[key] = allocator.malloc(size)
+    return live
+
+
+@settings(max_examples=200, deadline=None)
+@given(scripts(), st.booleans())
+def test_all_freed_merges_back_to_whole_segments(script: list[tuple[int, int | None]], grow: bool) -> None:
+    allocator = CachingAllocator(expandable_segments=grow)
+    live = play(allocator, script)
     for block in live.values():
         allocator.free(block)
     assert allocator.allocated_bytes == 0
@@ -226,12 +232,7 @@ def test_many_at_once_are_as_one_after_the_other(
     sizes = [size for size, times in wanted for _ in range(times)]
     one, many = CachingAllocator(expandable_segments=grow), CachingAllocator(expandable_segments=grow)
     for allocator in (one, many):
-        live: dict[int, Block | None] = {}
-        for key, size in script:
-            if size is None:
-                allocator.free(live.pop(key))
-            else:
-                live[key] = allocator.malloc(size)
+        play(allocator, script)
     singly = [one.malloc(size) for size in sizes]
     at_once = many.malloc_all(runs(sizes))
     assert state(one) == state(many)
