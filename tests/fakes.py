@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.slurm.control import JobChange, JobView, NodeView
+
 
 class FakeClock:
     """Time that passes only when somebody sleeps."""
@@ -19,3 +24,64 @@ class FakeClock:
     def sleep(self, duration_s: float) -> None:
         self.slept.append(duration_s)
         self.time_s += duration_s
+
+
+class FakeSlurm:
+    """A SlurmControl that holds its jobs in memory, counts questions, remembers changes and may stop answering.
+
+    Attributes:
+        views: What Slurm says of each job, by id.
+        told: What it was told, in order: (job id, the change, or "requeue").
+        asked: How many questions it was asked.
+        answers: Whether it answers at all.
+        failing: How many further questions fail.
+    """
+
+    def __init__(self, *jobs: JobView, version: tuple[int, int, int] = (22, 5, 8), **config: str) -> None:
+        self.views = {job.job_id: job for job in jobs}
+        self.told: list[tuple[int, JobChange | str]] = []
+        self.asked = 0
+        self.answers = True
+        self.failing = 0
+        self._version, self._config = version, config
+
+    def version(self) -> tuple[int, int, int]:
+        return self._version
+
+    def config(self) -> dict[str, str]:
+        return dict(self._config)
+
+    def nodes(self) -> tuple[NodeView, ...]:
+        return ()
+
+    def job(self, job_id: int) -> JobView | None:
+        self._answer()
+        return self.views.get(job_id)
+
+    def jobs(self, *, node: str | None = None, states: tuple[str, ...] = ()) -> tuple[JobView, ...]:
+        self._answer()
+        return tuple(
+            view
+            for view in self.views.values()
+            if (not states or view.state in states) and (not view.node or node in (None, view.node))
+        )
+
+    def requeue(self, job_id: int) -> None:
+        self._answer()
+        view = self.views.get(job_id)
+        if view is None:
+            raise SlurmError("Invalid job id specified")
+        self.told.append((job_id, "requeue"))
+        self.views[job_id] = replace(view, restarts=view.restarts + 1)
+
+    def update(self, job_id: int, change: JobChange) -> None:
+        self._answer()
+        self.told.append((job_id, change))
+
+    def _answer(self) -> None:
+        self.asked += 1
+        if self.failing:
+            self.failing -= 1
+            raise SlurmError("slurmctld does not answer")
+        if not self.answers:
+            raise SlurmError("Unable to contact slurm controller")

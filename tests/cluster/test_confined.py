@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cluster_jobs import submit
 
 from lab.cluster import Cluster
 from lab.jobs import Jobs
@@ -93,12 +94,6 @@ def node_of(cluster: Cluster) -> str:
 
 def cards_of(cluster: Cluster) -> tuple[Card, ...]:
     return SimulatedGpus(cluster.place.gpus(node_of(cluster))).cards()
-
-
-def submit(jobs: Jobs, *argv: str) -> int:
-    job = jobs.submit(*argv)
-    assert job.job_id is not None, job.messages
-    return job.job_id
 
 
 def look(jobs: Jobs, *argv: str, seconds: float = 0) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cluster_jobs import submit
 
 from lab.cluster import Cluster
 from lab.config import shards_of
@@ -37,12 +38,6 @@ def watch(jobs: Jobs, job_ids: list[int], *, timeout_s: float = 60.0) -> Watcher
 
     jobs.cluster.wait(f"jobs {job_ids} complete", all_over, timeout_s)
     return watcher
-
-
-def submit(jobs: Jobs, *argv: str, user: str = "nobody") -> int:
-    job = jobs.submit(*argv, user=user)
-    assert job.job_id is not None, job.messages
-    return job.job_id
 
 
 def node_state(cluster: Cluster) -> str:

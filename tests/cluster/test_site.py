@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cluster_jobs import submit
 
 from lab.cluster import Cluster
 from lab.config import RESERVED_MIB, shards_of
@@ -82,12 +83,6 @@ def make_login_node(cluster: Cluster) -> None:
 @pytest.fixture
 def jobs(site: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
     yield from jobs_on(site, request)
-
-
-def submit(jobs: Jobs, *argv: str) -> int:
-    job = jobs.submit(*argv)
-    assert job.job_id is not None, job.messages
-    return job.job_id
 
 
 def follow(jobs: Jobs, ids: list[int], *, timeout_s: float = 90.0) -> Watcher:

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from cluster_jobs import submit
 
 from lab.cluster import Cluster
 from lab.config import shards_of
@@ -80,12 +81,6 @@ def rewrite(cluster: Cluster) -> Iterator[Rewrite]:
     cluster.reset_breaker()
     if any(path.name == "slurm.conf" for path in before):
         cluster.slurm("scontrol", "reconfigure")
-
-
-def submit(jobs: Jobs, *argv: str) -> int:
-    job = jobs.submit(*argv)
-    assert job.job_id is not None, job.messages
-    return job.job_id
 
 
 def test_a_request_is_changed_with_the_versions_prefix(jobs: Jobs, here: Traits) -> None:

@@ -7,12 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from fakes import FakeClock
+from fakes import FakeClock, FakeSlurm
 
 from prolog.demand import wanted_by
 from prolog.place import YOUNG_S, Node, Placed, place
 from slurm_plugin.core.config import Config, parse_config
-from slurm_plugin.core.errors import DeviceError, SlurmError
+from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger_store import LedgerStore
 from slurm_plugin.core.records import Booking, BookingKind, Demand
@@ -23,25 +23,6 @@ from slurm_plugin.slurm.control import JobView
 from slurm_plugin.slurm.hook_env import HookJob
 
 KEY = b"k" * 32
-
-
-class FakeSlurm:
-    def __init__(self) -> None:
-        self.views: dict[int, JobView] = {}
-        self.asked = 0
-        self.answers = True
-
-    def job(self, job_id: int) -> JobView | None:
-        self.asked += 1
-        if not self.answers:
-            raise SlurmError("Unable to contact slurm controller")
-        return self.views.get(job_id)
-
-    def jobs(self, *, node: str | None = None, states: tuple[str, ...] = ()) -> tuple[JobView, ...]:
-        self.asked += 1
-        if not self.answers:
-            raise SlurmError("Unable to contact slurm controller")
-        return tuple(self.views.values())
 
 
 class Bench:
@@ -68,7 +49,7 @@ class Bench:
             config=self.config,
             clock=self.clock,
             store=LedgerStore(self.folder / "run", clock=self.clock, boot_id=boot),
-            slurm=lambda: self.slurm,  # type: ignore[arg-type,return-value]
+            slurm=lambda: self.slurm,
             slurm_conf=None,
             confined=confined,
             proc=self.folder / "proc",
@@ -234,7 +215,7 @@ def wanted(
         bench.job(1, seats=seats, comment=comment),
         bench.config,
         bench.config.partitions["gpu"],
-        lambda: bench.slurm,  # type: ignore[arg-type,return-value]
+        lambda: bench.slurm,
     )
     return found.source, found.demand
 

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from fakes import FakeClock
+from fakes import FakeClock, FakeSlurm
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
@@ -15,7 +15,6 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from prolog.place import Node, place
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config import Config, PartitionConfig, parse_config
-from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.job_folder import JobFolder
 from slurm_plugin.core.ledger import Ledger
@@ -58,19 +57,6 @@ class FragileStore(LedgerStore):
             self._steps_left -= 1
 
 
-class FakeSlurm:
-    """Knows which jobs run, or does not answer."""
-
-    def __init__(self, running: dict[int, Reservation]) -> None:
-        self.running = running
-        self.answers = True
-
-    def jobs(self, *, node: str | None = None, states: tuple[str, ...] = ()) -> tuple[JobView, ...]:
-        if not self.answers:
-            raise SlurmError("Unable to contact slurm controller")
-        return tuple(JobView(job_id=job_id, user_id=0, state="RUNNING") for job_id in self.running)
-
-
 class NodeMachine(RuleBasedStateMachine):
     jobs = Bundle("jobs")
 
@@ -95,7 +81,7 @@ class NodeMachine(RuleBasedStateMachine):
         self.next_id = 1
         self.running: dict[int, Reservation] = {}
         self.strangers = [0] * GPUS
-        self.slurm = FakeSlurm(self.running)
+        self.slurm = FakeSlurm()
 
     def teardown(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -128,7 +114,7 @@ class NodeMachine(RuleBasedStateMachine):
             config=self.config,
             clock=self.clock,
             store=FragileStore(self.run_folder, self.clock, str(self.boot), killed_at),
-            slurm=lambda: self.slurm,  # type: ignore[arg-type,return-value]
+            slurm=lambda: self.slurm,
             slurm_conf=None,
             confined=False,
             proc=self.proc,
@@ -165,6 +151,7 @@ class NodeMachine(RuleBasedStateMachine):
                 booked = sum(one.booked_bytes for one in [held, *neighbours])
                 assert booked + self.strangers[int(uuid[-1])] <= USABLE
         self.running[held.job_id] = held
+        self.slurm.views[held.job_id] = JobView(job_id=held.job_id, user_id=0, state="RUNNING")
         process = self.proc / str(held.job_id)
         process.mkdir()
         (process / "comm").write_text("slurmstepd\n")
@@ -181,6 +168,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     def ended(self, job_id: int) -> None:
         self.running.pop(job_id, None)
+        self.slurm.views.pop(job_id, None)
         shutil.rmtree(self.proc / str(job_id), ignore_errors=True)
 
     def epilog(self, job_id: int, restart: int) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from fakes import FakeSlurm
 
 from epilog.recover import MOST_RESTARTS, recover
 from slurm_plugin.core.config import PartitionConfig
@@ -20,43 +21,21 @@ OUTCOME = Outcome(kind="gpu-oom", pattern="pytorch", evidence="CUDA out of memor
 RECOVERY = Recovery(booking=Booking(kind="whole", recoveries=1), raise_priority=True, reason="why")
 
 
-class FakeSlurm:
-    """A job that is COMPLETING, and how Slurm changes it."""
-
-    def __init__(self, version: tuple[int, int, int] = (22, 5, 8), **view: object) -> None:
-        self.view = replace(
-            JobView(job_id=7, user_id=1000, state="COMPLETING", comment="my words rad1:old"),
-            **view,  # type: ignore[arg-type]
-        )
-        self.slurm_version = version
-        self.calls: list[object] = []
-
-    def version(self) -> tuple[int, int, int]:
-        return self.slurm_version
-
-    def config(self) -> dict[str, str]:
-        return {"AuthInfo": "cred_expire=15"}
-
-    def job(self, job_id: int) -> JobView | None:
-        return self.view
-
-    def requeue(self, job_id: int) -> None:
-        self.calls.append("requeue")
-        self.view = replace(self.view, restarts=self.view.restarts + 1)
-
-    def update(self, job_id: int, change: JobChange) -> None:
-        self.calls.append(change)
+def completing(version: tuple[int, int, int] = (22, 5, 8), **more: object) -> FakeSlurm:
+    """Return a Slurm with the job, which is COMPLETING unless said otherwise."""
+    view = JobView(job_id=7, user_id=1000, state="COMPLETING", comment="my words rad1:old")
+    return FakeSlurm(replace(view, **more), version=version, AuthInfo="cred_expire=15")  # type: ignore[arg-type]
 
 
 def apply(slurm: FakeSlurm, recovery: Recovery = RECOVERY) -> str:
-    return recover(JOB, recovery, OUTCOME, PARTITION, slurm, restart=0, key=KEY)  # type: ignore[arg-type]
+    return recover(JOB, recovery, OUTCOME, PARTITION, slurm, restart=0, key=KEY)
 
 
 def test_requeue_first_and_then_one_update_with_everything() -> None:
-    slurm = FakeSlurm()
+    slurm = completing()
     assert apply(slurm).startswith("runs again")
-    assert slurm.calls[0] == "requeue" and len(slurm.calls) == 2
-    change = slurm.calls[1]
+    assert slurm.told[0] == (7, "requeue") and len(slurm.told) == 2
+    _, change = slurm.told[1]
     assert isinstance(change, JobChange)
     assert (change.gres, change.priority) == ("shard:40", 4242)
     booking = read_stamp(change.comment or "", user_id=1000, key=KEY)
@@ -68,11 +47,11 @@ def test_requeue_first_and_then_one_update_with_everything() -> None:
 
 
 def test_a_second_epilog_of_the_same_run_requeues_nothing_twice() -> None:
-    slurm = FakeSlurm()
+    slurm = completing()
     apply(slurm)
     apply(slurm)
-    assert slurm.calls.count("requeue") == 1
-    assert slurm.calls[1] == slurm.calls[2]
+    assert slurm.told.count((7, "requeue")) == 1
+    assert slurm.told[1] == slurm.told[2]
 
 
 @pytest.mark.parametrize(
@@ -88,21 +67,21 @@ def test_a_second_epilog_of_the_same_run_requeues_nothing_twice() -> None:
     ],
 )
 def test_when_nothing_is_touched(view: dict[str, object]) -> None:
-    slurm = FakeSlurm(**view)  # type: ignore[arg-type]
+    slurm = completing(**view)  # type: ignore[arg-type]
     assert apply(slurm).startswith("not run again")
-    assert slurm.calls == []
+    assert slurm.told == []
 
 
 def test_later_versions_get_a_gpu_by_name() -> None:
-    slurm = FakeSlurm((24, 11, 5))
+    slurm = completing((24, 11, 5))
     apply(slurm)
-    change = slurm.calls[1]
+    _, change = slurm.told[1]
     assert isinstance(change, JobChange) and change.gres == "gpu:1"
 
 
 def test_an_escalated_rerun_asks_for_more_shards_and_no_priority() -> None:
-    slurm = FakeSlurm()
+    slurm = completing()
     booking = Booking(kind="shared", memory_bytes=17 * GIB, recoveries=1)
     apply(slurm, Recovery(booking=booking, raise_priority=False, reason="why"))
-    change = slurm.calls[1]
+    _, change = slurm.told[1]
     assert isinstance(change, JobChange) and (change.gres, change.priority) == ("shard:17", None)

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from paths import SUMMARIES
 
 from gpumemnet import cudnn, expand, plans, recurrent, scratch
 from gpumemnet.account import account, concrete, profile_with_warnings
@@ -12,8 +11,6 @@ from gpumemnet.summary import Layer
 from gpumemnet.tied import count_once
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB
-
-SUMMARIES = Path(__file__).parents[2] / "data" / "summaries"
 
 
 def table(*rows: tuple[str, str, int]) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from paths import SUMMARIES
 
 from gpumemnet import bound
 from gpumemnet.profile import profile_summary
@@ -13,7 +13,6 @@ from gpumemnet.repeats import repeated
 from gpumemnet.summary import Layer
 from gpumemnet.training import TrainingSetup
 
-SUMMARIES = Path(__file__).parents[2] / "data" / "summaries"
 SHOWN = profile_summary(str(SUMMARIES / "residual.torchsummary.txt"), TrainingSetup(batch_size=8))
 
 

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from paths import SUMMARIES
 
 from gpumemnet.estimators import NAMES
 
-SUMMARIES = Path(__file__).parents[2] / "data" / "summaries"
 RESIDUAL = str(SUMMARIES / "residual.torchsummary.txt")
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from paths import SUMMARIES
 
 from gpumemnet.account import concrete
 from gpumemnet.hidden import Hidden, enclosing_shapes
@@ -15,7 +14,6 @@ from gpumemnet.summary import Layer, ModelSummary
 from gpumemnet.training import TrainingSetup
 from gpumemnet.wiring import wire
 
-SUMMARIES = Path(__file__).parents[2] / "data" / "summaries"
 SETUP = TrainingSetup(batch_size=8)
 
 

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from paths import SUMMARIES
 
 from gpumemnet.account import profile_with_warnings
 from gpumemnet.errors import GpuMemNetError, SummaryError
 from gpumemnet.parse.detect import parse_text
 from gpumemnet.training import TrainingSetup
 
-SUMMARIES = Path(__file__).parents[2] / "data" / "summaries"
 RESIDUAL_PARAMS = 45146
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import SUMMARIES
 
 from gpumemnet.errors import SetupError, SummaryError
 from gpumemnet.estimate import estimate
@@ -14,7 +15,6 @@ from gpumemnet.profile import MAX_TEXT, ModelProfile, profile_summary
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB
 
-SUMMARIES = Path(__file__).parents[2] / "data" / "summaries"
 RESIDUAL = str(SUMMARIES / "residual.torchsummary.txt")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from paths import SUMMARIES
 
 from gpumemnet.account import concrete, read
 from gpumemnet.optimizers import OPTIMIZER_MEMORY
@@ -16,7 +17,6 @@ from gpumemnet.tape import Op, Tape
 from gpumemnet.training import TrainingSetup
 from gpumemnet.wiring import wire
 
-SUMMARIES = Path(__file__).parents[2] / "data" / "summaries"
 TWO_LAYERS = Tape(
     sizes=[100, 200, 300],
     constants={0},
