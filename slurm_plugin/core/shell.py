@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from slurm_plugin.core.errors import CommandError
+from slurm_plugin.core.units import MIB
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """Slurm starts its hooks without PATH, so programs are looked up here."""
 
-OUTPUT_LIMIT = 4 << 20
+OUTPUT_LIMIT = 4 * MIB
 """Most characters kept of what a program prints."""
 
 

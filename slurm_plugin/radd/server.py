@@ -19,12 +19,13 @@ from typing import Any
 
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import ConfigError, RadError, WireError
+from slurm_plugin.core.units import KIB
 
 log = logging.getLogger("radd")
 
-REQUEST_LIMIT = 256 << 10
+REQUEST_LIMIT = 256 * KIB
 """Longest request: a script's head of 64 KiB grows at most fourfold when its control characters are escaped."""
-REPLY_LIMIT = 64 << 10
+REPLY_LIMIT = 64 * KIB
 """Longest reply that the shim reads."""
 DEADLINE_S = 1.0
 """A peer that takes longer to send or to read is cut off; the shim itself gives up after 0.1 s."""

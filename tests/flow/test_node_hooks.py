@@ -72,7 +72,10 @@ shards_per_gpu = 10
 
     @property
     def reserved(self) -> list[int]:
-        tree = json.loads((self.folder / "run" / "ledger.json").read_text())
+        path = self.folder / "run" / "ledger.json"
+        if not path.is_file():
+            return []
+        tree = json.loads(path.read_text())
         return [row["job_id"] for row in tree["reservations"]]
 
 
@@ -153,37 +156,60 @@ def test_observe_says_what_it_would_do(tmp_path: Path) -> None:
     assert hooks.run("prolog.task_prolog") == ""
 
 
+def kind_of(exports: str) -> str:
+    """Return what a job may use by what its TaskProlog prints: "" where it is left as Slurm started it."""
+    names = dict(line.removeprefix("export ").split("=", 1) for line in exports.splitlines())
+    assert not names or "CUDA_VISIBLE_DEVICES" in names
+    return names.get("RAD_KIND", "")
+
+
 FAULTS = {
-    "no configuration": lambda folder: (folder / "rad.toml").unlink(),
-    "wrong configuration": lambda folder: (folder / "rad.toml").write_text("mode = 7"),
-    "no key": lambda folder: (folder / "key").unlink(),
-    "no GPUs": lambda folder: (folder / "gpus" / "cards.json").unlink(),
-    "a ledger that is a folder": lambda folder: (folder / "run" / "ledger.json").mkdir(parents=True),
-    "a run folder that is a file": lambda folder: (folder / "run").write_text(""),
-    "a log folder that is a file": lambda folder: (folder / "log").write_text(""),
+    "no configuration": (lambda folder: (folder / "rad.toml").unlink(), ""),
+    "wrong configuration": (lambda folder: (folder / "rad.toml").write_text("mode = 7"), ""),
+    "no key": (lambda folder: (folder / "key").unlink(), "whole"),
+    "no GPUs": (lambda folder: (folder / "gpus" / "cards.json").unlink(), ""),
+    "a ledger that is a folder": (lambda folder: (folder / "run" / "ledger.json").mkdir(parents=True), ""),
+    "a run folder that is a file": (lambda folder: (folder / "run").write_text(""), ""),
+    "a log folder that is a file": (lambda folder: (folder / "log").write_text(""), "shared"),
 }
+"""What is broken, and what a job that booked a share may then use: "" is what Slurm gave it."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_no_fault_of_ours_ends_a_hook_with_an_error(hooks: Hooks, fault: str) -> None:
-    FAULTS[fault](hooks.folder)
+def test_a_fault_of_ours_neither_fails_a_hook_nor_holds_anything(hooks: Hooks, fault: str) -> None:
+    breaks, kind = FAULTS[fault]
+    breaks(hooks.folder)
     hooks.run("prolog")
-    hooks.run("prolog.task_prolog")
+    assert hooks.reserved == ([7] if kind else [])
+    assert kind_of(hooks.run("prolog.task_prolog")) == kind
     hooks.run("epilog", SLURM_JOB_EXIT_CODE="256")
+    assert hooks.reserved == []
 
 
-@pytest.mark.parametrize("module", ["prolog", "prolog.task_prolog", "epilog"])
 @pytest.mark.parametrize(
-    "env",
+    ("env", "kind"),
     [
-        {"SLURM_JOB_ID": "x"},
-        {"SLURM_JOB_UID": ""},
-        {"SLURM_JOB_GPUS": "a-b"},
-        {"SLURM_JOB_RESTART_COUNT": "-"},
-        {"SLURM_JOB_EXIT_CODE": "?"},
-        {"SLURM_JOB_COMMENT": "rad1:" + "9" * 5000},
+        ({"SLURM_JOB_ID": "x"}, ""),
+        ({"SLURM_JOB_UID": ""}, ""),
+        ({"SLURM_JOB_GPUS": "a-b"}, ""),
+        ({"SLURM_JOB_RESTART_COUNT": "-"}, ""),
+        ({"SLURM_JOB_EXIT_CODE": "?"}, ""),
+        ({"SLURM_JOB_COMMENT": "rad1:" + "9" * 5000}, "whole"),
     ],
-    ids=lambda env: next(iter(env)),
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else value,
 )
-def test_no_environment_ends_a_hook_with_an_error(hooks: Hooks, module: str, env: dict[str, str]) -> None:
-    hooks.run(module, **env)
+def test_an_environment_that_makes_no_sense_leaves_the_job_as_it_is(
+    hooks: Hooks, env: dict[str, str], kind: str
+) -> None:
+    hooks.run("prolog", **env)
+    assert hooks.reserved == ([7] if kind else [])
+    assert kind_of(hooks.run("prolog.task_prolog", **env)) == kind
+    hooks.run("epilog", **env)
+    assert hooks.reserved == []
+
+
+def test_an_epilog_that_understands_nothing_leaves_other_jobs_reservations(hooks: Hooks) -> None:
+    hooks.run("prolog", 7)
+    hooks.run("prolog", 8)
+    hooks.run("epilog", 7, SLURM_JOB_RESTART_COUNT="-")
+    assert 8 in hooks.reserved

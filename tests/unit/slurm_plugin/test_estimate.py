@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from paths import MODELS
 
 from gpumemnet.profile import ModelProfile
 from slurm_plugin.core.errors import ConfigError, EstimateError
@@ -11,7 +13,6 @@ from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import COMMENT_LIMIT, with_profile
 from slurm_plugin.estimate import Estimator, ObservedPeaks, claims_of, directives_of, profile_of
 
-MODELS = Path(__file__).resolve().parents[3] / "examples" / "models"
 SUMMARIES = sorted(path for path in MODELS.glob("*.txt") if path.name != "broken.txt")
 
 
@@ -49,9 +50,22 @@ def test_what_is_stated_wins_and_keeps_the_profiles_key() -> None:
     assert stated.profile_key == ModelProfile.from_text(text).key
 
 
-@pytest.mark.parametrize("text", ["p1", "p0.1.2", "~", "p1." + "z" * 500])
-def test_what_is_no_profile_is_an_unknown_need(text: str) -> None:
-    assert Estimator().estimate(Claims(profile=text)) is None
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda text: text.partition(".")[0],
+        lambda text: "p0" + text[text.index(".") :],
+        lambda text: text.rpartition(".")[0],
+        lambda text: f"{text}.1",
+        lambda text: text.partition(".")[0] + "." + "z" * 500,
+        lambda text: "~",
+    ],
+    ids=["no fields", "another version", "a field less", "a field more", "one long field", "nonsense"],
+)
+def test_what_is_no_profile_is_an_unknown_need(broken: Callable[[str], str]) -> None:
+    text = profile(MODELS / "resnet18_torchinfo.txt")
+    assert Estimator().estimate(Claims(profile=text)) is not None
+    assert Estimator().estimate(Claims(profile=broken(text))) is None
 
 
 def test_no_claims_are_an_unknown_need() -> None:

@@ -34,9 +34,39 @@ def test_other_parts_are_kept_as_written() -> None:
     assert others(None, keep_prefix=True) == ""
 
 
+SPELLINGS = (
+    "gres:{}:{}:{}",
+    "gres/{}:{}:{}",
+    "gres/{}:{}={}",
+    "{}:{}:{}",
+    "{}:{}:{}(IDX:0-1)",
+    "{}:{}:{}(S:0)",
+)
+NAMES = st.sampled_from(["gpu", "shard", "nvme"])
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(SPELLINGS), NAMES, st.sampled_from(["a100", "h200"]), st.integers(0, 10**6))
+    )
+)
+def test_a_count_is_the_sum_over_all_spellings_and_types(parts: list[tuple[str, str, str, int]]) -> None:
+    text = ",".join(spelling.format(name, kind, count) for spelling, name, kind, count in parts)
+    if len(text) > 4096:
+        return
+    items = parse_gres(text)
+    for wanted in ("gpu", "shard", "nvme"):
+        assert count_of(items, wanted) == sum(count for _, name, _, count in parts if name == wanted)
+    assert [part.rsplit("(")[0] for part in text.split(",") if "nvme" in part] == [
+        part for part in others(text, keep_prefix=True).split(",") if part
+    ]
+
+
 @given(st.text(max_size=200))
-def test_any_text_is_read_without_a_crash(text: str) -> None:
-    assert count_of(parse_gres(text), "gpu") >= 0
+def test_any_text_gives_one_item_for_each_part(text: str) -> None:
+    items = parse_gres(text)
+    assert len(items) <= text.count(",") + 1
+    assert all(item.count >= 0 for item in items)
 
 
 def test_an_endless_request_is_refused() -> None:
