@@ -5,7 +5,20 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+from golden_texts import Golden
+
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 # At the end: the installed packages are tested, and only `lab`, which is never installed, comes from the checkout.
 sys.path.append(str(CHECKOUT))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--overwrite", action="store_true", help="write the golden texts anew (tests/golden/)")
+
+
+@pytest.fixture(scope="session")
+def golden(pytestconfig: pytest.Config) -> Golden:
+    """Compares a text with its file under tests/golden/."""
+    return Golden(CHECKOUT / "tests" / "golden", overwrite=pytestconfig.getoption("--overwrite"))

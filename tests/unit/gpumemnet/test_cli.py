@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from paths import SUMMARIES
+from golden_texts import Golden
+from paths import CHECKOUT, SUMMARIES
 
 from gpumemnet.estimators import NAMES
 
+EXAMPLES = CHECKOUT / "examples"
 RESIDUAL = str(SUMMARIES / "residual.torchsummary.txt")
 
 
@@ -105,6 +107,22 @@ def test_explain_says_where_it_goes() -> None:
         "to book",
     ):
         assert word in text
+
+
+@pytest.mark.parametrize("form", ["line", "--json", "--explain", "--sbatch"])
+def test_every_form_of_the_answer(form: str, golden: Golden) -> None:
+    forms = () if form == "line" else (form,)
+    done = run("models/resnet50_torchinfo.txt", "--batch-size", "64", *forms, cwd=EXAMPLES)
+    assert (done.returncode, done.stderr) == (0, "")
+    golden(f"rad-estimate/{form.strip('-')}.txt", done.stdout)
+
+
+def test_the_table_of_the_examples(golden: Golden) -> None:
+    lines = []
+    for path in sorted((EXAMPLES / "models").glob("*.txt")):
+        done = run(f"models/{path.name}", "--batch-size", "64", "--seq-len", "128", cwd=EXAMPLES)
+        lines.append(f"{path.name}: {done.stdout}{done.stderr}")
+    golden("rad-estimate/examples.txt", "".join(lines))
 
 
 def bad_files(folder: Path) -> dict[str, str]:

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from golden_texts import Golden
 
 from slurm_plugin.admin.checks import examine
 from slurm_plugin.admin.cli import main
-from slurm_plugin.admin.doctor import as_text, failed
+from slurm_plugin.admin.doctor import as_json, as_text, failed
 from slurm_plugin.admin.facts import Facts, gather
 from slurm_plugin.admin.finding import Finding
 from slurm_plugin.core.clock import SystemClock
@@ -215,6 +216,41 @@ def test_the_text_counts_and_puts_each_fix_below():
     text = as_text(troubles(dataclasses.replace(GOOD, mps_control=None, key_error="bad key")))
     assert re.search(r"(?m)^FAIL  key  bad key\n +fix: ", text)
     assert text.endswith("1 to mend, 1 could be better, 0 fine, 0 not to be seen from this machine")
+
+
+def test_the_pages(golden: Golden):
+    """A right site, and one where nearly everything is wrong."""
+    golden("doctor/right_site.txt", as_text(examine(GOOD)))
+    golden("doctor/right_site.json", as_json(examine(GOOD)))
+    wrong = dataclasses.replace(
+        GOOD,
+        **slurm(
+            grestypes="gpu", jobsubmitplugins="", prolog="", prologflags="", selecttypeparameters="CR_Core"
+        ),
+        config=dataclasses.replace(GOOD.config, mode="observe", features=Features(mps=False)),
+        gres=ConfFile(lines=(GRES[0], GRES[1], {**GRES[2], "count": "140"})),
+        hooks={**GOOD.hooks, "epilog": "exit 0"},
+        lua={"job_submit": None, "cli_filter": "return slurm.SUCCESS"},
+        lua_sockets=(),
+        key_error="/etc/rad/key: other users can read the cluster key; run: chmod 600 /etc/rad/key",
+        radd="no answer: timed out",
+        units={"radd": "active", "rad-monitor": "failed"},
+        readings=(reading(0, smact_source="nvml-utilisation"), reading(1, healthy=False)),
+        monitored=False,
+        mps_control=None,
+    )
+    golden("doctor/wrong_site.txt", as_text(examine(wrong)))
+    login = dataclasses.replace(
+        GOOD,
+        key_error=None,
+        radd_here=False,
+        radd=None,
+        units={},
+        gpu_node=False,
+        readings=None,
+        mps_control=None,
+    )
+    golden("doctor/login_node.txt", as_text(examine(login)))
 
 
 class TestGather:

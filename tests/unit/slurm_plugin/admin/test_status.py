@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from golden_texts import Golden
 
 from slurm_plugin.admin import status_view
 from slurm_plugin.admin.cli import main
@@ -71,6 +72,12 @@ def test_text_has_a_line_for_each_job_and_for_strangers(status: GpuStatus):
         "8 1000 24.0 GiB 22.0 GiB 20.0 GiB - -",
         "outside 5.0 GiB",
     ]
+
+
+def test_the_page(status: GpuStatus, golden: Golden):
+    others = [dataclasses.replace(status, index=1, uuid="GPU-b", jobs=(), strangers_bytes=0, state="mig")]
+    golden("status.txt", status_view.as_text([status, *others]))
+    golden("status.json", status_view.as_json([status, *others]))
 
 
 def test_what_misleads_is_flagged(status: GpuStatus):

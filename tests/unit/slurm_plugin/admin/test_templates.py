@@ -7,7 +7,9 @@ import re
 import tomllib
 
 import pytest
+from golden_texts import Golden
 
+from slurm_plugin.admin.install import FILES, FRAGMENTS
 from slurm_plugin.admin.templates import render, templates_folder
 from slurm_plugin.core.config import Config, Features, PartitionConfig, Paths, TelemetryConfig, parse_config
 from slurm_plugin.core.errors import ConfigError
@@ -28,6 +30,27 @@ VALUES = {
     "gpu_memory_mib": "143156",
     "shards": "139",
 }
+
+
+SITE = {
+    **VALUES,
+    "prefix": "/opt/rad/venv",
+    "python": "/opt/rad/venv/bin/python",
+    "etc": "/etc/rad",
+    "config": "/etc/rad/rad.toml",
+    "slurm_user": "slurm",
+    "slurm_uid": "64030",
+    "select_parameters": "CR_Core_Memory,LL_SHARED_GRES",
+    "constrain_devices": "no",
+    "node": "gpu[1-2]",
+}
+GPUS = [{"device": f"/dev/nvidia{index}", "shards": "139"} for index in range(2)]
+
+
+@pytest.mark.parametrize("name", [*FILES, *FRAGMENTS])
+def test_every_template_as_an_admin_finds_it(name: str, golden: Golden):
+    text = (templates_folder() / name).read_text()
+    golden(f"templates/{name}", render(text, SITE, gpus=GPUS))
 
 
 def rad_toml() -> str:

@@ -1,0 +1,21 @@
+"""The profiles of the example summaries, field by field: who changes one, changes what jobs book."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+from golden_texts import Golden
+from paths import MODELS
+
+from gpumemnet.profile import profile_summary
+from gpumemnet.training import TrainingSetup
+
+GOOD = sorted(path for path in MODELS.glob("*.txt") if path.name != "broken.txt")
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_the_profile_of_an_example(path: object, golden: Golden) -> None:
+    found = profile_summary(str(path), TrainingSetup(batch_size=64, seq_len=128))
+    rows = [f"{field.name} = {getattr(found, field.name)}" for field in fields(found)]
+    golden(f"profiles/{path.stem}.txt", "\n".join(rows))  # type: ignore[attr-defined]
