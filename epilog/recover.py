@@ -90,6 +90,6 @@ def _change(
         gres=gres,
         comment=with_stamp(view.comment, stamp(booking, user_id=view.user_id, key=key)),
         admin_comment=format_note(note),
-        priority=settings.recovery_priority if recovery.raise_priority else None,
+        priority=settings.recovery_priority if recovery.lend_priority else None,
         start_in_s=max(START_IN_S, delay_s),
     )

@@ -21,7 +21,15 @@ from dataclasses import replace
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.gres import count_of, is_mig
 from slurm_plugin.core.mig import parse_profiles, smallest_profile
-from slurm_plugin.core.records import Booking, Claims, GresItem, JobRequest, MemoryEstimate, Rewrite
+from slurm_plugin.core.records import (
+    Booking,
+    BookingBasis,
+    Claims,
+    GresItem,
+    JobRequest,
+    MemoryEstimate,
+    Rewrite,
+)
 from slurm_plugin.core.shards import cleared_environment, gpu_obstacle, shard_fields
 from slurm_plugin.core.units import from_mib, human, shards_for
 
@@ -123,7 +131,7 @@ def _own_shards(
             refusal=f"RAD: {shards} shards are more than one GPU has; ask for at most {partition.shards}",
         )
     if shards == partition.shards:
-        return Rewrite(booking=_whole(1, claims, estimate), reason="own shards")
+        return Rewrite(booking=_by_hand(_whole(1, claims, estimate)), reason="own shards")
     booked_bytes = shards * partition.shard_bytes
     messages: tuple[str, ...] = ()
     if estimate is not None and estimate.upper_bytes > booked_bytes:
@@ -132,7 +140,8 @@ def _own_shards(
             f"{human(estimate.upper_bytes)}; --gres=shard:"
             f"{min(shards_for(estimate.upper_bytes, partition.shard_bytes), partition.shards)} would hold it",
         )
-    return Rewrite(messages=messages, booking=_shared(booked_bytes, claims, estimate), reason="own shards")
+    booking = _by_hand(_shared(booked_bytes, claims, estimate))
+    return Rewrite(messages=messages, booking=booking, reason="own shards")
 
 
 def _several(
@@ -276,4 +285,17 @@ def _whole(gpus: int, claims: Claims, estimate: MemoryEstimate | None) -> Bookin
         estimate_bytes=None if estimate is None else estimate.estimate_bytes,
         retry=claims.retry,
         profile_key=None if estimate is None else estimate.profile_key,
+        basis=_basis(estimate),
     )
+
+
+def _basis(estimate: MemoryEstimate | None) -> BookingBasis:
+    """Return who is answerable if the need turns out larger."""
+    if estimate is None or estimate.source == "stated":
+        return "asked"
+    return "history" if estimate.source == "history" else "estimate"
+
+
+def _by_hand(booking: Booking) -> Booking:
+    """Return the booking of a size that the user chose, whatever we would have said."""
+    return replace(booking, basis="asked")

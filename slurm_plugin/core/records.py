@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 BookingKind = Literal["shared", "whole"]
+BookingBasis = Literal["asked", "estimate", "history"]
 PolicyName = Literal["exclusive", "round_robin", "magm", "lug", "mug"]
 
 
@@ -127,6 +128,8 @@ class Booking:
         recoveries: How often the job was requeued after running out of memory.
         retry: Whether it may be recovered again.
         profile_key: Hash under which the observed peak is remembered; None if there is no profile.
+        basis: Who is answerable for the size: "estimate" (ours), "history" (earlier runs of the same user and model),
+            or "asked": the user stated it or gave us nothing to go by.
     """
 
     kind: BookingKind
@@ -136,6 +139,7 @@ class Booking:
     recoveries: int = 0
     retry: bool = True
     profile_key: str | None = None
+    basis: BookingBasis = "asked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,36 +237,60 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What rad-monitor found of a job while it ran.
+
+    Attributes:
+        kind: "overrun": it held more than it booked. "victim": it failed through another's fault.
+        culprit: Job id of whoever was at fault; None if that is no job.
+        culprit_user_id: The culprit's owner; None if unknown.
+        rerun: Whether a job that held more than it booked is to run again (`on_overrun = "requeue"`).
+        detail: One sentence for the job's AdminComment and the log.
+    """
+
+    kind: Literal["overrun", "victim"]
+    culprit: int | None = None
+    culprit_user_id: int | None = None
+    rerun: bool = False
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """How a job ended on a node.
 
     Attributes:
-        kind: "ok", "failed" (its own fault), "gpu-oom", "host-oom", "cancelled".
+        kind: "ok", "failed" (its own fault), "gpu-oom", "host-oom", "cancelled", "victim" (another's fault),
+            "overrun" (stopped for holding more than it booked).
         evidence: The line that shows it, cut short; None if there is none.
         pattern: Name of the pattern that matched; None if none did.
         attempted_bytes: What the failing allocation asked for, if the message says so.
         peak_bytes: Highest GPU memory that the monitor saw of the job; None without a monitor.
-        corroborated: Whether the monitor's record agrees that GPU memory ran out.
+        corroborated: Whether the monitor's record agrees with what the job's output or the verdict says.
+        culprit: Job id of whoever was at fault for a victim; None if that is no job.
+        rerun: Whether an overrun is followed by another run.
     """
 
-    kind: Literal["ok", "failed", "gpu-oom", "host-oom", "cancelled"]
+    kind: Literal["ok", "failed", "gpu-oom", "host-oom", "cancelled", "victim", "overrun"]
     evidence: str | None = None
     pattern: str | None = None
     attempted_bytes: int | None = None
     peak_bytes: int | None = None
     corroborated: bool = False
+    culprit: int | None = None
+    rerun: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """The next attempt of a job that ran out of GPU memory.
+    """The next attempt of a job that failed through a fault of ours or of a neighbour.
 
     Attributes:
         booking: What the rerun books.
-        raise_priority: Whether it goes to the head of the queue.
+        lend_priority: Whether the rerun may be lent priority until it starts; radd decides how much and how often.
         reason: One sentence for the job's AdminComment and the log.
     """
 
     booking: Booking
-    raise_priority: bool
+    lend_priority: bool
     reason: str

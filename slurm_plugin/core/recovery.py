@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.records import Booking, Outcome, Recovery
+from slurm_plugin.core.records import Booking, Outcome, Recovery, Verdict
 from slurm_plugin.core.units import GIB, KIB, MIB, human, shards_for
 
 SHIPPED_PATTERNS = Path(__file__).with_name("oom_patterns.toml")
@@ -54,12 +54,16 @@ class Ending:
         derived_exit: Highest exit status of its steps.
         peak_bytes: Highest GPU memory that the monitor saw of it; None without a monitor.
         limit_bytes: What it could have at most: its cap, or the card; None if unknown.
+        user_id: The job's owner; None if unknown.
+        verdict: What the monitor found of it; None if nothing.
     """
 
     exit_status: int | None
     derived_exit: int = 0
     peak_bytes: int | None = None
     limit_bytes: int | None = None
+    user_id: int | None = None
+    verdict: Verdict | None = None
 
 
 def load_patterns(paths: Iterable[Path] = (SHIPPED_PATTERNS,)) -> tuple[OomPattern, ...]:
@@ -104,6 +108,9 @@ def classify(ending: Ending, tails: Sequence[str], patterns: Sequence[OomPattern
     cancelled = (
         ending.exit_status or 0
     ) & 0x7F in _CANCELLING_SIGNALS  # low seven bits of a wait status, wait(2)
+    judged = _judged(ending, cancelled=cancelled)
+    if judged is not None:
+        return judged
     lines = [line[:_LINE_LIMIT] for tail in tails for line in tail.splitlines()]
     gpu = _last_match(lines, [pattern for pattern in patterns if pattern.kind == "gpu"])
     if gpu is not None and not cancelled:
@@ -122,6 +129,21 @@ def classify(ending: Ending, tails: Sequence[str], patterns: Sequence[OomPattern
         evidence = _evidence(line)
         return Outcome(kind="host-oom", evidence=evidence, pattern=pattern.name, peak_bytes=ending.peak_bytes)
     return Outcome(kind="cancelled" if cancelled else "failed", peak_bytes=ending.peak_bytes)
+
+
+def _judged(ending: Ending, *, cancelled: bool) -> Outcome | None:
+    """Return how a job ended that the monitor has a verdict on; None if it has none that explains this end."""
+    verdict = ending.verdict
+    if verdict is None or (verdict.kind == "victim" and cancelled):
+        return None  # whoever cancels a job does not want it back
+    return Outcome(
+        kind=verdict.kind,
+        evidence=_evidence(verdict.detail),
+        peak_bytes=ending.peak_bytes,
+        corroborated=verdict.culprit_user_id not in (None, ending.user_id),
+        culprit=verdict.culprit,
+        rerun=verdict.rerun,
+    )
 
 
 def _last_match(
@@ -150,31 +172,47 @@ def _corroborated(ending: Ending) -> bool:
 def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig) -> Recovery | None:
     """Return how a job is run again, or None if it is not.
 
+    Priority is lent only for a fault that the job's owner did not make: a neighbour's, or a size that we estimated or
+    that earlier runs made plausible. A size that the user chose is the user's own.
+
     Args:
         booking: What it had.
         outcome: Why it ended.
         partition: The partition's settings.
     """
-    if outcome.kind != "gpu-oom" or partition.recovery == "off" or not booking.retry:
+    if partition.recovery == "off" or not booking.retry:
+        return None
+    if outcome.kind == "victim":
+        by = "" if outcome.culprit is None else f" (job {outcome.culprit})"
+        reason = f"lost through another's fault{by}, runs again as it was"
+        return Recovery(booking=booking, lend_priority=outcome.corroborated, reason=reason)
+    overrun = outcome.kind == "overrun" and outcome.rerun
+    if outcome.kind != "gpu-oom" and not overrun:
         return None
     if booking.kind == "whole" or booking.recoveries >= partition.max_recoveries:
         return None  # a GPU of its own was not enough, so another one is not either
     larger_bytes = _escalated(booking, outcome, partition)
-    following = Booking(
+    following = replace(
+        booking,
         kind="whole" if larger_bytes is None else "shared",
         gpus=1,
         memory_bytes=larger_bytes,
-        estimate_bytes=booking.estimate_bytes,
         recoveries=booking.recoveries + 1,
-        retry=booking.retry,
-        profile_key=booking.profile_key,
     )
     share = "a GPU of its own" if larger_bytes is None else human(larger_bytes)
+    why = "held more GPU memory than it booked" if overrun else f"out of GPU memory ({outcome.pattern})"
     return Recovery(
         booking=following,
-        raise_priority=outcome.corroborated,
-        reason=f"out of GPU memory ({outcome.pattern}), runs again with {share}",
+        lend_priority=not overrun and outcome.corroborated and _came_near_our_guess(booking, outcome),
+        reason=f"{why}, runs again with {share}",
     )
+
+
+def _came_near_our_guess(booking: Booking, outcome: Outcome) -> bool:
+    """Return whether a job really used what we, or its earlier runs, said that it would need."""
+    if booking.basis == "asked" or booking.estimate_bytes is None or outcome.peak_bytes is None:
+        return False
+    return outcome.peak_bytes >= CORROBORATING_SHARE * booking.estimate_bytes
 
 
 def _escalated(booking: Booking, outcome: Outcome, partition: PartitionConfig) -> int | None:

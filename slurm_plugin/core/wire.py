@@ -16,7 +16,7 @@ import re
 from pathlib import Path
 
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.records import Booking, BookingKind
+from slurm_plugin.core.records import Booking, BookingBasis, BookingKind
 from slurm_plugin.core.units import from_mib, to_mib
 
 COMMENT_LIMIT = 1024
@@ -26,7 +26,9 @@ KEY_BYTES = 32
 _MAC_HEX = 16  # 64 bits: a forger gets one try a submission, and slurmctld takes some hundred a second
 _STAMP = re.compile(r"(?:^| )rad1:(shared|whole):([A-Za-z0-9=:]{1,160}):([0-9a-f]{16})(?= |$)")
 _PROFILE = re.compile(r"(?:^| )rad\.profile:([A-Za-z0-9._~-]{1,700})(?= |$)")
-_FIELDS = ("gpus", "mem", "est", "try", "retry", "key")
+_FIELDS = ("gpus", "mem", "est", "try", "retry", "key", "src")
+_BASES: dict[str, BookingBasis] = {"e": "estimate", "h": "history"}
+"""Who is answerable for the size; without one it was the user."""
 
 
 def read_key(path: Path) -> bytes:
@@ -60,6 +62,7 @@ def stamp(booking: Booking, *, user_id: int, key: bytes) -> str:
         "try": booking.recoveries,
         "retry": int(booking.retry),
         "key": booking.profile_key,
+        "src": next((letter for letter, basis in _BASES.items() if basis == booking.basis), None),
     }
     body = ":".join(f"{name}={value}" for name, value in values.items() if value is not None)
     return f"rad1:{booking.kind}:{body}:{_mac(booking.kind, body, user_id, key)}"
@@ -85,6 +88,7 @@ def read_stamp(comment: str, *, user_id: int, key: bytes) -> Booking | None:
         recoveries=int(values.get("try", "0")),
         retry=values.get("retry", "1") == "1",
         profile_key=values.get("key"),
+        basis=_BASES.get(values.get("src", ""), "asked"),
     )
 
 

@@ -18,7 +18,7 @@ KEY = b"k" * 32
 JOB = HookJob(job_id=7, user_id=1000, group_id=1000, partition="gpu", seats=(0,))
 PARTITION = PartitionConfig(collocate=True, shards_per_gpu=40, recovery_priority=4242)
 OUTCOME = Outcome(kind="gpu-oom", pattern="pytorch", evidence="CUDA out of memory", peak_bytes=3 * GIB)
-RECOVERY = Recovery(booking=Booking(kind="whole", recoveries=1), raise_priority=True, reason="why")
+RECOVERY = Recovery(booking=Booking(kind="whole", recoveries=1), lend_priority=True, reason="why")
 
 
 def completing(version: tuple[int, int, int] = (22, 5, 8), **more: object) -> FakeSlurm:
@@ -82,6 +82,6 @@ def test_later_versions_get_a_gpu_by_name() -> None:
 def test_an_escalated_rerun_asks_for_more_shards_and_no_priority() -> None:
     slurm = completing()
     booking = Booking(kind="shared", memory_bytes=17 * GIB, recoveries=1)
-    apply(slurm, Recovery(booking=booking, raise_priority=False, reason="why"))
+    apply(slurm, Recovery(booking=booking, lend_priority=False, reason="why"))
     _, change = slurm.told[1]
     assert isinstance(change, JobChange) and (change.gres, change.priority) == ("shard:17", None)

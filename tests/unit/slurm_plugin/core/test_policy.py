@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -103,7 +104,7 @@ def test_one_gpu_in_every_spelling_becomes_shards(message: dict[str, Any], chang
     assert rewrite.fields == changes
     assert rewrite.environment["SLURM_GPUS"] == ""
     assert rewrite.booking == Booking(
-        kind="shared", memory_bytes=10 * GIB, estimate_bytes=9 * GIB, profile_key="ab12"
+        kind="shared", memory_bytes=10 * GIB, estimate_bytes=9 * GIB, profile_key="ab12", basis="estimate"
     )
 
 
@@ -112,7 +113,7 @@ def test_an_exclusive_job_takes_all_shards_or_keeps_its_gpu() -> None:
     by_shards = asked(claims, need(GIB), gres="gres:gpu:1")
     assert (by_shards.fields, by_shards.booking) == (
         {"gres": f"shard:{SHARDS}"},
-        Booking(kind="whole", estimate_bytes=GIB, profile_key="ab12"),
+        Booking(kind="whole", estimate_bytes=GIB, profile_key="ab12", basis="estimate"),
     )
     by_gpu = asked(claims, need(GIB), gres="gres:gpu:1", whole_as_gpu=True)
     assert (by_gpu.fields, by_gpu.environment, by_gpu.booking) == ({}, {}, by_shards.booking)
@@ -154,7 +155,7 @@ def test_several_gpus_keep_their_request_and_are_booked_whole() -> None:
     rewrite = asked(Claims(gpus=4), need(GIB), tres_per_job="gres:gpu:4")
     assert (rewrite.fields, rewrite.booking) == (
         {},
-        Booking(kind="whole", gpus=4, estimate_bytes=GIB, profile_key="ab12"),
+        Booking(kind="whole", gpus=4, estimate_bytes=GIB, profile_key="ab12", basis="estimate"),
     )
     assert rewrite.messages == ()
     assert "gpus=2" in asked(Claims(gpus=2), tres_per_job="gres:gpu:4").messages[0]
@@ -308,4 +309,25 @@ def test_deciding_again_about_the_result_changes_nothing(
     first = asked(claims, estimate, config=config, gres="gres:gpu:1")
     if first.fields:
         again = asked(claims, estimate, config=config, gres=f"gres:{first.fields['gres']}")
-        assert (again.fields, again.refusal, again.booking) == ({}, None, first.booking)
+        assert first.booking is not None
+        assert (again.fields, again.refusal) == ({}, None)
+        assert again.booking == replace(
+            first.booking, basis="asked"
+        )  # shards by hand are the user's own choice
+
+
+@pytest.mark.parametrize(
+    ("source", "gres", "basis"),
+    [
+        ("stated", "gres:gpu:1", "asked"),
+        ("ours", "gres:gpu:1", "estimate"),
+        ("history", "gres:gpu:1", "history"),
+        ("ours", "gres:shard:2", "asked"),
+        ("ours", f"gres:shard:{SHARDS}", "asked"),
+        (None, "gres:gpu:1", "asked"),
+    ],
+)
+def test_a_booking_says_who_is_answerable_for_its_size(source: str | None, gres: str, basis: str) -> None:
+    estimate = None if source is None else replace(need(5 * GIB), source=source)
+    booking = asked(Claims(policy="collocate"), estimate, gres=gres).booking
+    assert booking is not None and booking.basis == basis

@@ -7,14 +7,16 @@ import pytest
 
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.records import Booking, Outcome
+from slurm_plugin.core.records import Booking, Outcome, Verdict
 from slurm_plugin.core.recovery import Ending, classify, load_patterns, next_attempt
 from slurm_plugin.core.units import GIB, MIB
 
 PATTERNS = load_patterns()
 FAILED = Ending(exit_status=256, peak_bytes=10 * GIB, limit_bytes=10 * GIB)
 PARTITION = PartitionConfig(collocate=True, shards_per_gpu=40)
-BOOKING = Booking(kind="shared", memory_bytes=10 * GIB, estimate_bytes=9 * GIB, profile_key="ab12")
+BOOKING = Booking(
+    kind="shared", memory_bytes=10 * GIB, estimate_bytes=9 * GIB, profile_key="ab12", basis="estimate"
+)
 OOM = Outcome(
     kind="gpu-oom", pattern="pytorch", attempted_bytes=2 * GIB, peak_bytes=9 * GIB, corroborated=True
 )
@@ -124,7 +126,7 @@ def test_words_alone_corroborate_nothing(peak: int | None, limit: int | None) ->
     outcome = classify(ending, ["CUDA out of memory."], PATTERNS)
     assert outcome.kind == "gpu-oom" and not outcome.corroborated
     recovery = next_attempt(BOOKING, outcome, PARTITION)
-    assert recovery is not None and not recovery.raise_priority
+    assert recovery is not None and not recovery.lend_priority
 
 
 def test_a_peak_near_the_limit_corroborates() -> None:
@@ -134,8 +136,57 @@ def test_a_peak_near_the_limit_corroborates() -> None:
 
 def test_a_rerun_has_a_gpu_of_its_own_and_remembers_its_tries() -> None:
     recovery = next_attempt(BOOKING, OOM, PARTITION)
-    assert recovery is not None and recovery.raise_priority
+    assert recovery is not None and recovery.lend_priority
     assert recovery.booking == replace(BOOKING, kind="whole", memory_bytes=None, recoveries=1)
+
+
+def test_a_size_that_the_user_chose_buys_no_priority() -> None:
+    """Found by a hostile user: `memory=1M`, hold 900 MiB, print the words, exit 1."""
+    stated = Booking(kind="shared", memory_bytes=GIB, estimate_bytes=MIB, basis="asked")
+    outcome = classify(
+        replace(FAILED, peak_bytes=900 * MIB, limit_bytes=GIB), ["CUDA out of memory."], PATTERNS
+    )
+    recovery = next_attempt(stated, outcome, PARTITION)
+    assert outcome.corroborated and recovery is not None and not recovery.lend_priority
+
+
+def test_a_run_that_never_came_near_our_estimate_buys_no_priority() -> None:
+    recovery = next_attempt(BOOKING, replace(OOM, peak_bytes=2 * GIB), PARTITION)
+    assert recovery is not None and not recovery.lend_priority
+
+
+def test_a_victim_runs_again_as_it_was_and_nothing_is_counted_against_it() -> None:
+    verdict = Verdict(kind="victim", culprit=77, culprit_user_id=1001, detail="job 77 took 40 GiB")
+    ending = replace(FAILED, user_id=1000, verdict=verdict)
+    outcome = classify(ending, ["CUDA out of memory."], PATTERNS)
+    assert (outcome.kind, outcome.culprit, outcome.evidence) == ("victim", 77, "job 77 took 40 GiB")
+    whole = replace(BOOKING, kind="whole", memory_bytes=None, recoveries=2)
+    for booking in (BOOKING, whole):
+        recovery = next_attempt(booking, outcome, PARTITION)
+        assert recovery is not None and recovery.lend_priority and recovery.booking == booking
+        assert "77" in recovery.reason
+
+
+def test_a_victim_of_ones_own_job_is_lent_no_priority() -> None:
+    verdict = Verdict(kind="victim", culprit=77, culprit_user_id=1000)
+    outcome = classify(replace(FAILED, user_id=1000, verdict=verdict), [], PATTERNS)
+    recovery = next_attempt(BOOKING, outcome, PARTITION)
+    assert recovery is not None and not recovery.lend_priority
+
+
+def test_a_cancelled_victim_is_cancelled_and_a_victim_that_ended_well_is_ok() -> None:
+    verdict = Verdict(kind="victim", culprit=77, culprit_user_id=1001)
+    assert classify(replace(FAILED, exit_status=15, verdict=verdict), [], PATTERNS).kind == "cancelled"
+    assert classify(replace(FAILED, exit_status=0, verdict=verdict), [], PATTERNS).kind == "ok"
+
+
+@pytest.mark.parametrize("rerun", [True, False])
+def test_who_held_more_than_it_booked_buys_no_priority_with_it(rerun: bool) -> None:
+    verdict = Verdict(kind="overrun", rerun=rerun, detail="held 40 GiB of 10")
+    outcome = classify(replace(FAILED, exit_status=9, verdict=verdict), ["CUDA out of memory."], PATTERNS)
+    recovery = next_attempt(BOOKING, outcome, PARTITION)
+    assert outcome.kind == "overrun" and (recovery is not None) == rerun
+    assert recovery is None or (not recovery.lend_priority and recovery.booking.recoveries == 1)
 
 
 @pytest.mark.parametrize(

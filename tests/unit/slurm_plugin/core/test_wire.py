@@ -22,6 +22,7 @@ BOOKINGS = st.builds(
     recoveries=st.integers(0, 9),
     retry=st.booleans(),
     profile_key=st.none() | st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
+    basis=st.sampled_from(["asked", "estimate", "history"]),
 )
 COMMENTS = st.binary(max_size=1500).map(lambda data: data.decode(errors="surrogateescape"))
 
