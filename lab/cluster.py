@@ -74,13 +74,20 @@ class Cluster:
             "munged", ["munged", "--foreground", "--force", *options], env=self.env(), user=munge
         )
         self.wait("munged listens", place.munge_socket.is_socket, 10)
-        self.start_radd()
-        self.daemons.start("slurmctld", ["slurmctld", "-D", "-f", str(place.slurm_conf)], env=self.env())
+        if spec.ours:
+            self.start_radd()
+        self.start_slurmctld()
         for node in spec.nodes:
             self.start_node(node)
-            self._start_monitor(node)
+            if spec.ours:
+                self.start_monitor(node)
         self.wait("slurmctld answers", self._answers, 20)
         self.wait("nodes idle", lambda: self._idle() == {node.name for node in spec.nodes}, 20)
+
+    def start_slurmctld(self) -> None:
+        """Start slurmctld; it takes up what an earlier one saved."""
+        argv = ["slurmctld", "-D", "-f", str(self.place.slurm_conf)]
+        self.daemons.start("slurmctld", argv, env=self.env())
 
     def start_node(self, node: NodeSpec) -> None:
         """Start the slurmd of one node."""
@@ -120,7 +127,8 @@ class Cluster:
         self._lua_s = max(self._lua_s, int(path.stat().st_mtime)) + 1
         os.utime(path, (self._lua_s, self._lua_s))
 
-    def _start_monitor(self, node: NodeSpec) -> None:
+    def start_monitor(self, node: NodeSpec) -> None:
+        """Start the rad-monitor of one node."""
         argv = [
             f"{self.place.venv}/bin/rad-monitor",
             "--config",

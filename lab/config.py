@@ -22,6 +22,9 @@ RESERVED_MIB = 600
 
 SHARD_MIB = 1024
 
+_OUR_LINES = ("JobSubmitPlugins", "CliFilterPlugins", "PrologFlags", "Prolog", "TaskProlog", "Epilog")
+"""Lines of the template that Slurm alone goes without; the shards stay."""
+
 CRED_EXPIRE_S = 15
 """Three times the Prolog's time limit. Slurm 22.05 must be given this time before a requeued job may return to its
 node, and its default of 120 s is long for somebody who watches."""
@@ -113,6 +116,8 @@ def slurm_conf(spec: ClusterSpec, place: Place, site: Site) -> str:
     )
     spread = ",LL_SHARED_GRES" if traits((*site.slurm_version, 0)).spreads_shards else ""
     ours = _template("slurm.conf", {"etc": str(place.etc), "select_parameters": f"CR_Core_Memory{spread}"})
+    if not spec.ours:
+        ours = "\n".join(line for line in ours.splitlines() if not line.startswith(_OUR_LINES))
     nodes = [
         f"NodeName={node.name} NodeHostname={site.host} NodeAddr=127.0.0.1 Port={site.ports[node.name]} "
         f"CPUs={node.cpus} RealMemory={node.memory_mib} "

@@ -73,6 +73,11 @@ class Daemons:
             wait_until(f"{name} ends", lambda: self.pid(name) is None, timeout_s=timeout_s, clock=self._clock)
         self._file(name).unlink(missing_ok=True)
 
+    def kill(self, name: str, *, timeout_s: float = 10.0) -> None:
+        """End a daemon as a crash does, and return when it is gone."""
+        self.signal(name, signal.SIGKILL)
+        wait_until(f"{name} ends", lambda: self.pid(name) is None, timeout_s=timeout_s, clock=self._clock)
+
     def _file(self, name: str) -> Path:
         return self._place.run / f"{name}.pid"
 

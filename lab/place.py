@@ -44,6 +44,7 @@ class ClusterSpec:
         rad_toml: Lines that are added at the end of rad.toml.
         sharing: `[partition_defaults] sharing` of rad.toml.
         confined: Whether a job reaches only the devices that Slurm gave it; needs cgroup v1 and device files.
+        ours: Whether hooks, shims and daemons of ours run; without them it is Slurm alone, to compare with.
     """
 
     nodes: tuple[NodeSpec, ...] = (NodeSpec(name="n0"),)
@@ -51,6 +52,7 @@ class ClusterSpec:
     rad_toml: tuple[str, ...] = ()
     sharing: str = "mps"
     confined: bool = False
+    ours: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,223 @@
+"""A fixed load of jobs for a private cluster, and what became of each: lost, late, or done.
+
+The same load runs with us and on Slurm alone, where a user would ask for shards and GPUs by hand.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.cluster import Cluster
+from lab.config import SHARD_MIB
+from lab.jobs import ENDED, Jobs
+from lab.place import NodeSpec
+from lab.sentinel import ALONE
+from slurm_plugin.core.errors import CommandError
+from slurm_plugin.monitor.simulated import SimulatedGpus
+
+HOLD = Path(__file__).with_name("hold.sh")
+TICKS_S = 100
+"""Clock ticks in a second, as proc(5) counts start times (sysconf(3), _SC_CLK_TCK; 100 on Linux)."""
+
+CONTEXT_MIB = 1024
+"""What a job books beyond what it takes."""
+
+RETRY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One job of a load.
+
+    Attributes:
+        name: Begins with ALONE if its GPUs must be its own.
+        mib: Memory that it takes of each GPU.
+        seconds: How long it runs.
+        gpus: How many GPUs it asks for.
+        user: Who submits it.
+    """
+
+    name: str
+    mib: int
+    seconds: float
+    gpus: int = 1
+    user: str = "nobody"
+
+    def request(self, *, ours: bool) -> tuple[str, ...]:
+        """Return the options of sbatch that ask for its GPUs."""
+        shared = not self.name.startswith(ALONE)
+        if not ours:
+            shards = -(-(self.mib + CONTEXT_MIB) // SHARD_MIB)
+            return (f"--gres=shard:{shards}" if shared else f"--gres=gpu:{self.gpus}",)
+        if self.gpus > 1:
+            return (f"--gres=gpu:{self.gpus}",)
+        policy = "" if shared else ",policy=exclusive"
+        return ("--gpus=1", f"--comment=rad:memory={self.mib + CONTEXT_MIB}M{policy}")
+
+
+def mixed(count: int) -> tuple[Job, ...]:
+    """Return so many jobs of two users: most share, one in four has a GPU alone, one in twelve has two."""
+    jobs = []
+    for number in range(count):
+        user = ("nobody", "games")[number % 2]
+        if number % 12 == 5:
+            jobs.append(Job(name=f"{ALONE}-{number}", mib=20_000, seconds=4, gpus=2, user=user))
+        elif number % 4 == 2:
+            jobs.append(Job(name=f"{ALONE}-{number}", mib=10_000, seconds=5, user=user))
+        else:
+            mib, seconds = ((4000, 6), (8000, 4), (12000, 5))[number % 3]
+            jobs.append(Job(name=f"share-{number}", mib=mib, seconds=seconds, user=user))
+    return tuple(jobs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """What became of a job.
+
+    Attributes:
+        state: Slurm's last word; "" if it forgot the job.
+        delay_s: From its submission to the start of its last run; None if it never started.
+        done: Whether it finished its work, as its own process says.
+        restarts: How often Slurm started it again.
+    """
+
+    state: str
+    delay_s: float | None
+    done: bool
+    restarts: int
+
+
+class Load:
+    """A load on a cluster."""
+
+    def __init__(self, cluster: Cluster, jobs: Sequence[Job], *, ours: bool, every_s: float = 1.0) -> None:
+        """Prepare.
+
+        Args:
+            cluster: It runs.
+            jobs: What is submitted, one after another.
+            ours: Whether it is a cluster with us.
+            every_s: Time from one submission to the next.
+        """
+        self.jobs, self.ours, self.every_s = jobs, ours, every_s
+        self.cluster = cluster
+        self.folder = cluster.place.root / "load"
+        self.submitted_s: dict[str, float] = {}
+        self.ids: dict[str, int] = {}
+        self.submit_took_s: list[float] = []
+        self._log = self.folder / "starts"
+        self._some = threading.Condition()
+        self._prepare()
+        self._submit = Jobs(cluster, self.folder).submit
+
+    def _prepare(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+        self.folder.chmod(0o1777)
+        shutil.copy(HOLD, self.folder / "hold.sh")
+        self._log.touch()
+        self._log.chmod(0o666)
+        for cards in (self.cluster.place.root / "gpus").iterdir():
+            lines = [f"{card.index} {card.uuid}\n" for card in SimulatedGpus(cards).cards()]
+            (cards / "names").write_text("".join(lines))
+
+    def run(self, fault: Callable[[], None], *, after: int, give_up_s: float) -> dict[str, Fate]:
+        """Submit all jobs, let the fault happen among them, wait for the end of each and tell what became of them.
+
+        Args:
+            fault: Breaks something and mends it again.
+            after: How many jobs have been submitted when it begins.
+            give_up_s: A job that has not ended so long after the last submission is lost.
+        """
+        thread = threading.Thread(target=self._submit_all, daemon=True)
+        thread.start()
+        with self._some:
+            self._some.wait_for(lambda: len(self.ids) >= after, timeout=60 + after * 5)
+        fault()
+        thread.join()
+        end_s = self.cluster.clock.monotonic_s() + give_up_s
+        while self.cluster.clock.monotonic_s() < end_s and not all(self._over().values()):
+            self.cluster.clock.sleep(0.5)
+        return self._fates()
+
+    def _submit_all(self) -> None:
+        clock = self.cluster.clock
+        next_s = clock.monotonic_s()
+        for job in self.jobs:
+            self._submit_one(job)
+            next_s = max(next_s + self.every_s, clock.monotonic_s())
+            clock.sleep(max(0.0, next_s - clock.monotonic_s()))
+
+    def _submit_one(self, job: Job) -> None:
+        """Submit a job; while Slurm is away, try again as a user would."""
+        self.submitted_s[job.name] = boot_s()
+        options = (
+            "-J",
+            job.name,
+            "--requeue",
+            "--mem=100",
+            "--output=/dev/null",
+            *job.request(ours=self.ours),
+        )
+        wrap = f"exec sh {self.folder}/hold.sh {job.mib} {job.seconds}"
+        for _ in range(120):
+            began_s = self.cluster.clock.monotonic_s()
+            answer = self._submit(*options, "--wrap", wrap, user=job.user, env={"RAD_LOAD": str(self._log)})
+            if answer.job_id is not None:
+                self.submit_took_s.append(self.cluster.clock.monotonic_s() - began_s)
+                break
+            self.cluster.clock.sleep(RETRY_S)
+        with self._some:
+            self.ids[job.name] = answer.job_id or 0
+            self._some.notify_all()
+
+    def _over(self) -> dict[str, bool]:
+        rows = self._rows()
+        return {job.name: rows.get(job.name, {}).get("JobState") in ENDED for job in self.jobs}
+
+    def _rows(self) -> dict[str, Mapping[str, str]]:
+        """Return each job as Slurm shows it, by name.
+
+        Of two with one name (a submission whose answer was lost) it is the one that the user knows.
+        """
+        known = set(self.ids.values())
+        rows = sorted(Jobs(self.cluster, self.folder).all_fields().items(), key=lambda row: row[0] in known)
+        return {fields.get("JobName", ""): fields for _, fields in rows}
+
+    def _fates(self) -> dict[str, Fate]:
+        starts: dict[str, float] = {}
+        done = set()
+        for line in self._log.read_text().splitlines():
+            kind, name, number = line.split()[:3]
+            if kind == "start":
+                starts[name] = int(number) / TICKS_S
+            else:
+                done.add(name)
+        try:
+            rows = self._rows()
+        except CommandError:
+            rows = {}
+        return {
+            job.name: Fate(
+                state=rows.get(job.name, {}).get("JobState", ""),
+                delay_s=starts[job.name] - self.submitted_s[job.name] if job.name in starts else None,
+                done=job.name in done,
+                restarts=int(rows.get(job.name, {}).get("Restarts", "0")),
+            )
+            for job in self.jobs
+        }
+
+
+def boot_s() -> float:
+    """Return the seconds since boot, the time in which the kernel tells when a process started."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def equal_nodes(count: int, *, gpu_mib: tuple[int, ...] = (40960,) * 4) -> tuple[NodeSpec, ...]:
+    """Return so many equal nodes."""
+    return tuple(NodeSpec(name=f"n{number}", gpu_mib=gpu_mib) for number in range(count))

@@ -1,0 +1,227 @@
+"""Watches a private cluster from outside and knows what must never be: neither hooks nor radd are asked.
+
+Twice a second it looks at the simulated cards (which process holds what), at each node's ledger and at Slurm. What it
+counts:
+
+- a *double-booked* sample: a job that was to have its GPUs alone shared one, or two runs of one job ran at once;
+- an *overfull* sample: more memory held on a card than it has;
+- an *overbooked* sample: a ledger that books more than a card has, or anything beside a whole GPU;
+- an *orphan*: a reservation whose job Slurm has not had on the node for a minute;
+- a *drained* node.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.cluster import Cluster
+from slurm_plugin.core.errors import CommandError, DeviceError
+from slurm_plugin.monitor.simulated import SimulatedGpus
+
+SAMPLE_S = 0.5
+ORPHAN_S = 60.0
+ALONE = "alone"
+"""Beginning of the name of each job that was promised its GPUs for itself."""
+
+_ON_NODE = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What one process holds on one card.
+
+    Attributes:
+        gpu: UUID of the card.
+        job_id: Its job; None for a process of no job.
+        restart: How often the job was restarted before this run.
+        name: The job's name.
+        memory_bytes: What it holds.
+    """
+
+    gpu: str
+    job_id: int | None
+    restart: int
+    name: str
+    memory_bytes: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Findings:
+    """What a Sentinel has seen so far.
+
+    Attributes:
+        samples: How often it looked.
+        counts: How many samples showed each fault, by the fault's name.
+        first: The first sample of each fault, in words.
+        slowest_look_s: How long one look took at most; a long one was blind meanwhile.
+    """
+
+    samples: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    first: dict[str, str] = field(default_factory=dict)
+    slowest_look_s: float = 0.0
+
+    def add(self, kind: str, words: str) -> None:
+        """Count one sample of a fault."""
+        self.counts[kind] += 1
+        self.first.setdefault(kind, words)
+
+
+def card_faults(held: Sequence[Held], usable_bytes: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return what is wrong on the cards, as fault and words.
+
+    >>> a = Held(gpu="G", job_id=1, restart=0, name="alone-1", memory_bytes=1)
+    >>> b = Held(gpu="G", job_id=2, restart=0, name="share-2", memory_bytes=1)
+    >>> [kind for kind, _ in card_faults([a, b], {"G": 9})]
+    ['double-booked']
+    """
+    found = []
+    for gpu, usable in usable_bytes.items():
+        here = [one for one in held if one.gpu == gpu]
+        jobs = {one.job_id: one.name for one in here if one.job_id is not None}
+        runs = {(one.job_id, one.restart) for one in here if one.job_id is not None}
+        if len(jobs) > 1 and any(name.startswith(ALONE) for name in jobs.values()):
+            found.append(("double-booked", f"{gpu}: {jobs}"))
+        if len(runs) > len(jobs):
+            found.append(("double-booked", f"{gpu}: two runs of one job at once: {sorted(map(str, runs))}"))
+        used = sum(one.memory_bytes for one in here)
+        if used > usable:
+            found.append(("overfull", f"{gpu}: {used} of {usable} bytes: {jobs}"))
+    return found
+
+
+def ledger_faults(
+    rows: Sequence[Mapping[str, Any]], usable_bytes: Mapping[str, int]
+) -> list[tuple[str, str]]:
+    """Return what is wrong in a ledger, as fault and words.
+
+    >>> row = {"job_id": 1, "kind": "whole", "gpus": ["G"], "booked_bytes": 9}
+    >>> ledger_faults([row, {**row, "job_id": 2, "kind": "shared", "booked_bytes": 1}], {"G": 9})[0][0]
+    'overbooked'
+    """
+    found = []
+    for gpu, usable in usable_bytes.items():
+        here = [row for row in rows if gpu in row["gpus"]]
+        booked = sum(int(row["booked_bytes"]) for row in here)
+        if len(here) > 1 and any(row["kind"] == "whole" for row in here):
+            found.append(("overbooked", f"{gpu}: beside a whole GPU: {[row['job_id'] for row in here]}"))
+        elif booked > usable:
+            found.append(("overbooked", f"{gpu}: {booked} of {usable} bytes"))
+    return found
+
+
+class Sentinel:
+    """A thread that looks at a cluster until it is stopped. Use it with `with`."""
+
+    def __init__(self, cluster: Cluster, nodes: Collection[str]) -> None:
+        self._cluster = cluster
+        self._cards = {node: SimulatedGpus(cluster.place.gpus(node)) for node in nodes}
+        self._usable = {
+            node: {card.uuid: card.usable_bytes for card in gpus.cards()}
+            for node, gpus in self._cards.items()
+        }
+        self._on_node: frozenset[int] | None = None
+        self._since: dict[tuple[str, int], float] = {}
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._repeat, args=(look,), daemon=True)
+            for look in (self._look, self._ask_slurm)
+        ]
+        self.findings = Findings()
+
+    def __enter__(self) -> Sentinel:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+    def orphans(self) -> list[str]:
+        """Return the reservations that have no job on their node now, as NODE/JOB."""
+        return [f"{node}/{job}" for node, job in sorted(self._since)]
+
+    def _repeat(self, look: Any) -> None:
+        clock = self._cluster.clock
+        while not self._stopping.is_set():
+            began_s = clock.monotonic_s()
+            look()
+            took_s = clock.monotonic_s() - began_s
+            self.findings.slowest_look_s = max(self.findings.slowest_look_s, took_s)
+            self._stopping.wait(max(0.0, SAMPLE_S - took_s))
+
+    def _look(self) -> None:
+        findings, present = self.findings, self._on_node
+        now_s = self._cluster.clock.monotonic_s()
+        orphaned: set[tuple[str, int]] = set()
+        for node, gpus in self._cards.items():
+            usable = self._usable[node]
+            for kind, words in card_faults(held_on(gpus), usable):
+                findings.add(kind, f"{node} {words}")
+            try:
+                rows = self._cluster.reservations(node)
+            except ValueError:  # a test has broken the file
+                continue
+            for kind, words in ledger_faults(rows, usable):
+                findings.add(kind, f"{node} {words}")
+            if present is not None:
+                orphaned |= {(node, int(row["job_id"])) for row in rows if row["job_id"] not in present}
+        self._since = {key: self._since.get(key, now_s) for key in orphaned}
+        for (node, job), since_s in self._since.items():
+            if now_s - since_s > ORPHAN_S:
+                findings.add("orphan", f"{node}: job {job} holds a reservation and is not there")
+        findings.samples += 1
+
+    def _ask_slurm(self) -> None:
+        """Look which jobs are on nodes, and how the nodes are; while slurmctld is away nothing is known."""
+        try:
+            jobs = self._cluster.slurm("squeue", "-h", "-o", "%A %T", timeout_s=3).splitlines()
+            nodes = self._cluster.slurm("sinfo", "-h", "-N", "-o", "%N %T", timeout_s=3).splitlines()
+        except CommandError:
+            self._on_node = None
+            return
+        pairs = [line.split() for line in jobs]
+        self._on_node = frozenset(int(job) for job, state in pairs if state in _ON_NODE)
+        for line in sorted(set(nodes)):
+            if "drain" in line:
+                self.findings.add("drained", line)
+
+
+def held_on(gpus: SimulatedGpus) -> list[Held]:
+    """Return what each process holds on the cards of one node; a card that cannot be read holds nothing."""
+    try:
+        readings = gpus.read()
+    except (DeviceError, OSError):
+        return []
+    found = []
+    for reading in readings:
+        for process in reading.processes:
+            job_id, restart, name = _job_of(process.pid)
+            found.append(
+                Held(
+                    gpu=reading.uuid,
+                    job_id=job_id,
+                    restart=restart,
+                    name=name,
+                    memory_bytes=process.memory_bytes or 0,
+                )
+            )
+    return found
+
+
+def _job_of(pid: int) -> tuple[int | None, int, str]:
+    try:
+        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None, 0, ""
+    values = dict(entry.decode(errors="replace").partition("=")[::2] for entry in entries)
+    job_id = values.get("SLURM_JOB_ID", "")
+    restart = int(values.get("SLURM_RESTART_COUNT", "0"))
+    return (int(job_id) if job_id.isdigit() else None), restart, values.get("SLURM_JOB_NAME", "")
