@@ -132,7 +132,9 @@ def _place_once(
             node.store.write(ledger.release(job.job_id, restart=job.restart))
             return Placed(placement=placement)
         chosen = {reading.uuid: reading for reading in readings if reading.uuid in placement.gpus}
-        reservation = _reservation(demand, settings, placement, chosen, now_s)
+        reservation = replace(
+            _reservation(demand, settings, placement, chosen, now_s), partition=job.partition
+        )
         room_bytes = {
             uuid: reading.usable_bytes - memory_use(reading, ledger.on(uuid), owner).strangers_bytes
             for uuid, reading in chosen.items()

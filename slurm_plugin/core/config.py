@@ -47,7 +47,8 @@ class Paths:
 class Features:
     """Kill switches: each turns one part off and leaves the others working.
 
-    `accounting` writes the estimate into a job's AdminComment and, where there is slurmdbd, the observed peak.
+    `accounting` writes the estimate into a job's AdminComment and, where there is slurmdbd, the observed peak. `guard`
+    lets rad-monitor act on jobs that take more than they booked.
     """
 
     submit: bool = True
@@ -56,6 +57,7 @@ class Features:
     recovery: bool = True
     history: bool = True
     accounting: bool = True
+    guard: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,11 @@ class PartitionConfig:
         sharing: How processes share a GPU: MPS, or time-sliced streams.
         mps_thread_percentage: CUDA_MPS_ACTIVE_THREAD_PERCENTAGE of a shared job; 0 leaves it unset.
         memory_cap: Whether a shared job's GPU memory is capped at what it booked.
+        on_overrun: What rad-monitor does to a job that holds more GPU memory than it booked, or uses a GPU that
+            another job holds: name it; or stop it and run it again with a GPU of its own, as after running out of
+            memory; or end it.
+        on_outside_mps: The same for a job that was given an MPS server and uses its GPU past it. A container that does
+            not see the pipe directory does so without malice.
         mig: "pass" leaves MIG requests alone; "map" turns a request for one GPU, of no type, into the smallest of
             mig_profiles that holds the estimate. The partition's GPUs are then all partitioned, and not shared.
         mig_profiles: The types of MIG instances in gres.conf, e.g. "1g.10gb 3g.40gb".
@@ -130,6 +137,8 @@ class PartitionConfig:
     sharing: Literal["mps", "streams"] = "mps"
     mps_thread_percentage: int = 0
     memory_cap: bool = True
+    on_overrun: Literal["warn", "requeue", "end"] = "requeue"
+    on_outside_mps: Literal["warn", "requeue", "end"] = "warn"
     mig: Literal["pass", "map"] = "pass"
     mig_profiles: str = ""
     recovery: Literal["exclusive", "escalate", "off"] = "exclusive"

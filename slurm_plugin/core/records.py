@@ -179,6 +179,7 @@ class Reservation:
         profile_key: Hash of the job's profile, or None.
         smact: Expected or, once known, observed share of SMs kept busy (0 to 1), or None.
         restart: Slurm's restart count of the run that holds it.
+        partition: The partition it runs in, by which the monitor finds what to do about it; "" if unknown.
     """
 
     job_id: int
@@ -192,6 +193,7 @@ class Reservation:
     profile_key: str | None = None
     smact: float | None = None
     restart: int = 0
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
