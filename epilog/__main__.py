@@ -10,10 +10,11 @@ import os
 import sys
 from pathlib import Path
 
-from epilog.report import outcome_of, spool_peak, tell_peak
+from epilog.report import ending_of, outcome_of, spool_peak, tell_peak
 from slurm_plugin.core.clock import Clock, Deadline, SystemClock
 from slurm_plugin.core.config import Config, load_config
 from slurm_plugin.core.errors import ConfigError, RadError
+from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.hook_args import config_path
 from slurm_plugin.core.job_folder import JobFolder
@@ -49,23 +50,24 @@ def main() -> int:
 
 def _run(job: HookJob, config: Config) -> None:
     clock, run = SystemClock(), Path(config.paths.run)
-    log = HookLog(config.paths.log, "epilog", job_id=job.job_id, clock=clock)
+    log = HookLog(config.paths.log, "epilog", job_id=job.job_id, restart=job.restart, clock=clock)
     folder = JobFolder(run, job.job_id)
     held: Reservation | None = None
     try:
         store = LedgerStore(run, clock=clock, boot_id=boot_id())
         held = store.release(job.job_id, restart=job.restart, deadline=Deadline(clock, LOCK_S))
     except RadError as exc:
-        log.write(f"not released: {exc}")
+        log.say(EventKind.NOT_RELEASED, str(exc))
     try:
         _stop_mps(run, job, clock)
         if folder.refusal() is None:
             _report(job, config, held, clock, log)
     except (RadError, OSError) as exc:
-        log.write(f"not reported: {exc}")
+        log.say(EventKind.NOT_REPORTED, str(exc))
     finally:
         forget_job(run, job.job_id)
         folder.remove()
+        log.say(EventKind.END)
 
 
 def _stop_mps(run: Path, job: HookJob, clock: Clock) -> None:
@@ -79,11 +81,11 @@ def _report(job: HookJob, config: Config, held: Reservation | None, clock: Clock
     """Say how the job ended and run it again where that helps."""
     usage = read_job(Path(config.paths.run), job.job_id)
     outcome = outcome_of(job, config, held=held, usage=usage, deadline=Deadline(clock, TAILS_S))
-    log.write(f"{outcome.kind} {outcome.pattern or ''} peak={outcome.peak_bytes} {outcome.evidence or ''}")
+    log.tell(ending_of(outcome))
     try:
         key = read_key(Path(config.paths.key))
     except ConfigError as exc:
-        log.write(f"no recovery: {exc}")
+        log.say(EventKind.NO_RECOVERY, str(exc))
         return
     booking = read_stamp(job.comment, user_id=job.user_id, key=key)
     settings = config.partition(job.partition)
@@ -98,14 +100,14 @@ def _report(job: HookJob, config: Config, held: Reservation | None, clock: Clock
             tell_peak(job, booking, outcome, slurm_conf=slurm_conf, log=Path(config.paths.log))
         return
     if config.mode == "observe":
-        log.write(f"would run again: {recovery.reason}")
+        log.say(EventKind.WOULD_RUN_AGAIN, recovery.reason)
         return
     from epilog.recover import recover  # an ordinary job ends without a question to Slurm
     from slurm_plugin.slurm.commands import SlurmCommands
 
     control = SlurmCommands(slurm_conf=str(slurm_conf or ""), timeout_s=SLURM_ANSWER_S)
     restart = held.restart if held else job.restart
-    log.write(recover(job, recovery, outcome, settings, control, restart=restart, key=key))
+    log.tell(recover(job, recovery, outcome, settings, control, restart=restart, key=key))
 
 
 if __name__ == "__main__":

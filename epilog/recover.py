@@ -8,6 +8,7 @@ two minutes; radd, which hears of the update, clears that.
 from __future__ import annotations
 
 from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.events import Event, EventKind
 from slurm_plugin.core.note import Note, format_note
 from slurm_plugin.core.records import Outcome, Recovery
 from slurm_plugin.core.units import shards_for
@@ -35,8 +36,8 @@ def recover(
     *,
     restart: int,
     key: bytes,
-) -> str:
-    """Requeue the job with its next booking and return a line for the log; repeating it changes nothing.
+) -> Event:
+    """Requeue the job with its next booking and return what came of it; repeating it changes nothing.
 
     Args:
         job: The job that ended.
@@ -52,17 +53,19 @@ def recover(
     """
     view = control.job(job.job_id)
     if view is None or not view.batch or not view.requeue:
-        return "not run again: it may not be requeued"
+        return Event(kind=EventKind.NOT_RUN_AGAIN, detail="it may not be requeued")
     if view.restarts >= MOST_RESTARTS:
-        return f"not run again: it has been restarted {view.restarts} times"
+        detail = f"it has been restarted {view.restarts} times"
+        return Event(kind=EventKind.NOT_RUN_AGAIN, detail=detail)
     if view.restarts == restart and view.state in _ENDING:
         control.requeue(job.job_id)
     elif view.restarts != restart + 1 or view.state not in _WAITING:
-        return f"not run again: it is {view.state} after {view.restarts} restarts by now"
+        detail = f"it is {view.state} after {view.restarts} restarts by now"
+        return Event(kind=EventKind.NOT_RUN_AGAIN, detail=detail)
     version = control.version()
     delay_s = requeue_delay_s(version, control.config().get("AuthInfo", ""))
     control.update(job.job_id, _change(view, recovery, outcome, settings, version, delay_s, key))
-    return f"runs again: {recovery.reason}"
+    return Event(kind=EventKind.RUNS_AGAIN, detail=recovery.reason)
 
 
 def _change(

@@ -9,10 +9,13 @@ from pathlib import Path
 
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config import Config
+from slurm_plugin.core.events import Event as LoggedEvent
+from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.job_folder import JobFolder
 from slurm_plugin.core.note import Event, Note, format_note
 from slurm_plugin.core.records import Booking, Outcome, Reservation
 from slurm_plugin.core.recovery import SHIPPED_PATTERNS, Ending, classify, load_patterns
+from slurm_plugin.core.units import human
 from slurm_plugin.monitor.window import JobUsage
 from slurm_plugin.slurm.hook_env import HookJob
 
@@ -44,6 +47,20 @@ def outcome_of(
         deadline=deadline,
     )
     return classify(ending, tails, load_patterns((site_patterns(config), SHIPPED_PATTERNS)))
+
+
+def ending_of(outcome: Outcome) -> LoggedEvent:
+    """Return the event of a job's end."""
+    peak = "" if outcome.peak_bytes is None else f"peak {human(outcome.peak_bytes)}"
+    return LoggedEvent(
+        kind=EventKind(outcome.kind),
+        detail=", ".join(filter(None, (outcome.pattern, peak, outcome.evidence))),
+        facts={
+            "pattern": outcome.pattern,
+            "peak_bytes": outcome.peak_bytes,
+            "attempted_bytes": outcome.attempted_bytes,
+        },
+    )
 
 
 def site_patterns(config: Config) -> Path:

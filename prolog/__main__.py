@@ -17,6 +17,7 @@ from prolog.place import Node, place
 from slurm_plugin.core.clock import Deadline, SystemClock
 from slurm_plugin.core.config import Config, PartitionConfig, load_config
 from slurm_plugin.core.errors import LedgerError, RadError
+from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.hook_args import config_path
 from slurm_plugin.core.job_folder import JobFolder
@@ -53,7 +54,7 @@ def main() -> int:
 
 def _run(job: HookJob, config: Config) -> None:
     node = _node(config)
-    log = HookLog(config.paths.log, "prolog", job_id=job.job_id, clock=node.clock)
+    log = HookLog(config.paths.log, "prolog", job_id=job.job_id, restart=job.restart, clock=node.clock)
     settings = config.partition(job.partition) or config.partition_defaults
     try:
         with time_budget(HOOK_BUDGET_S):
@@ -63,42 +64,43 @@ def _run(job: HookJob, config: Config) -> None:
         from prolog.put_back import may_put_back, put_back
 
         if config.mode == "enforce" and may_put_back(job):
-            log.write(put_back(node, job, f"its GPU could not be reserved ({exc})", refuse=False))
+            log.tell(put_back(node, job, f"its GPU could not be reserved ({exc})", refuse=False))
     except Exception as exc:  # noqa: BLE001 - a bug of ours must not keep the job from running
         _give_up(node, job, log, exc)
+    log.say(EventKind.END)
 
 
 def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) -> None:
     """Place the job and leave its environment, or put it back."""
     wanted = wanted_by(job, node.config, settings, node.slurm)
     if wanted.demand is None:
-        log.write("left alone: MIG")
+        log.say(EventKind.LEFT_ALONE, "MIG")
         return
     placed = place(node, job, wanted.demand, settings)
-    choice = (
-        f"{wanted.source} {wanted.demand.kind}: {' '.join(placed.placement.gpus)} {placed.placement.reason}"
-    )
+    demand, gpus = wanted.demand, placed.placement.gpus
+    choice = f"{wanted.source} {demand.kind}: {' '.join(gpus)} {placed.placement.reason}"
+    policy = settings.policy if demand.kind == "shared" else "idle"
     if node.config.mode == "observe":
-        log.write(f"would place {choice}")
+        log.say(EventKind.WOULD_PLACE, choice, policy=policy, gpus=gpus)
     elif placed.reservation is None:
         from prolog.put_back import put_back
 
-        log.write(put_back(node, job, placed.placement.reason, refuse=True))
+        log.tell(put_back(node, job, placed.placement.reason, refuse=True))
     else:
         variables = environment_of(node, job, placed, settings, log)
         JobFolder(node.run, job.job_id).write_environment(variables)
-        log.write(f"placed {choice}")
+        log.say(EventKind.PLACED, choice, policy=policy, gpus=gpus)
 
 
 def _give_up(node: Node, job: HookJob, log: HookLog, exc: Exception) -> None:
     """Leave the job as Slurm would have run it."""
     kind = "" if isinstance(exc, RadError | OSError) else f"{type(exc).__name__}: "
-    log.write(f"left alone: {kind}{exc}")
+    log.say(EventKind.LEFT_ALONE, f"{kind}{exc}")
     try:
         JobFolder(node.run, job.job_id).remove()
         node.store.release(job.job_id, restart=job.restart, deadline=Deadline(node.clock, RELEASE_S))
     except (RadError, OSError) as second:
-        log.write(f"not released: {second}")
+        log.say(EventKind.NOT_RELEASED, str(second))
 
 
 def _node(config: Config) -> Node:

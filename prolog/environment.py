@@ -5,6 +5,7 @@ from __future__ import annotations
 from prolog.place import Node, Placed
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import MpsError
+from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.records import Reservation
 from slurm_plugin.core.units import to_mib
@@ -64,5 +65,5 @@ def _mps(
             thread_percentage=settings.mps_thread_percentage,
         )
     except MpsError as exc:
-        log.write(f"runs without MPS: {exc}")
+        log.say(EventKind.WITHOUT_MPS, str(exc))
         return {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from prolog.place import Node
 from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.events import Event, EventKind
 from slurm_plugin.core.job_folder import JobFolder
 from slurm_plugin.core.note import Note, format_note
 from slurm_plugin.slurm.control import JobChange
@@ -27,8 +28,8 @@ def may_put_back(job: HookJob) -> bool:
     return job.restart < MOST_FOR_FAULTS
 
 
-def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool) -> str:
-    """Put the job back and return a line for the log.
+def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool) -> Event:
+    """Put the job back and return what came of it.
 
     Args:
         node: This node.
@@ -45,12 +46,12 @@ def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool) -> str:
     try:
         slurm.requeue(job.job_id)
     except SlurmError as exc:
-        return f"not put back: {reason}; {exc}"
+        return Event(kind=EventKind.NOT_PUT_BACK, detail=f"{reason}; {exc}")
     try:
         least_s = requeue_delay_s(slurm.version(), slurm.config().get("AuthInfo", ""))
         delay_s = max(least_s, min(LONGEST_DELAY_S, FIRST_DELAY_S << min(job.restart, 10)))
         note = Note(event="put-back", start_in_s=delay_s, detail=reason)
         slurm.update(job.job_id, JobChange(start_in_s=delay_s, admin_comment=format_note(note)))
     except SlurmError as exc:
-        return f"put back with Slurm's own delay: {reason}; {exc}"
-    return f"put back: {reason}"
+        return Event(kind=EventKind.PUT_BACK, detail=f"{reason}; with Slurm's own delay, {exc}")
+    return Event(kind=EventKind.PUT_BACK, detail=reason, facts={"start_in_s": delay_s})

@@ -188,7 +188,12 @@ def install(
         slurm_user=slurm_user,
         clock=SystemClock(),
     )
-    places = {"etc": etc, "units": "/etc/systemd/system", "slurm": slurm_etc}
+    places = {
+        "etc": etc,
+        "units": "/etc/systemd/system",
+        "logrotate": "/etc/logrotate.d",
+        "slurm": slurm_etc,
+    }
     steps = installing.plan(values, places, root=root, gpus=cards, with_key=with_key)
     click.echo(installing.as_text(steps, verbose=dry_run))
     if not dry_run:

@@ -23,6 +23,7 @@ FILES: dict[str, tuple[str, int]] = {
     "rad_settings.lua": ("{slurm}/rad/rad_settings.lua", READABLE),
     "systemd/radd.service": ("{units}/radd.service", READABLE),
     "systemd/rad-monitor.service": ("{units}/rad-monitor.service", READABLE),
+    "logrotate.conf": ("{logrotate}/rad", READABLE),
 }
 """Template -> where it goes, and its mode."""
 
@@ -70,7 +71,8 @@ def plan(
 
     Args:
         values: What each name in the templates stands for.
-        places: "etc", "units" and "slurm": the folders of our files, systemd's units and slurm.conf.
+        places: "etc", "units", "logrotate" and "slurm": the folders of our files, systemd's units, logrotate's files
+            and slurm.conf.
         root: Everything is put below this folder, as for a package or an image.
         gpus: The lines of gres.conf, one mapping for each GPU.
         with_key: Make a key for the cluster if there is none.

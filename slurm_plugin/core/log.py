@@ -1,14 +1,16 @@
-"""One line of text for each thing a hook does, appended to a file by a single write."""
+"""The log of a hook: each event goes into events.jsonl for programs and into HOOK.log for people."""
 
 from __future__ import annotations
 
-import os
-from datetime import datetime
+import contextlib
 from pathlib import Path
 
 from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.events import Entry, Event, EventKind, Fact, as_text, to_line
+from slurm_plugin.core.lines import append_line
 
-_LONGEST = 2000
+EVENTS = "events.jsonl"
+"""In paths.log; the hooks of all jobs of a node append to it."""
 
 
 class HookLog:
@@ -16,31 +18,44 @@ class HookLog:
 
     Args:
         folder: paths.log.
-        name: "prolog", "epilog", ...
+        hook: "prolog", "epilog", ...
         job_id: The job that every line names.
+        restart: How often the job was requeued before.
         clock: Time.
+        start_s: When the hook began, on the monotonic clock; None means now.
     """
 
-    def __init__(self, folder: str, name: str, *, job_id: int, clock: Clock) -> None:
-        self._path = Path(folder) / f"{name}.log"
-        self._job_id = job_id
+    def __init__(
+        self,
+        folder: str,
+        hook: str,
+        *,
+        job_id: int,
+        clock: Clock,
+        restart: int = 0,
+        start_s: float | None = None,
+    ) -> None:
+        self._folder = Path(folder)
+        self._hook, self._job_id, self._restart = hook, job_id, restart
         self._clock = clock
-        self._start_s = clock.monotonic_s()
+        self._start_s = clock.monotonic_s() if start_s is None else start_s
 
-    def write(self, text: str) -> None:
-        """Append a line; it says how long the hook has run, which monitor/hook_counts.py reads."""
-        after_ms = round((self._clock.monotonic_s() - self._start_s) * 1000)
-        time = datetime.fromtimestamp(self._clock.now_s()).isoformat(timespec="milliseconds")
-        line = f"{time} job={self._job_id} after={after_ms}ms {' '.join(text.split())[:_LONGEST]}\n"
-        try:
-            self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-            handle = os.open(self._path, flags, 0o640)
-        except OSError:
-            return
-        try:
-            os.write(handle, line.encode())
-        except OSError:
-            return
-        finally:
-            os.close(handle)
+    def say(self, kind: EventKind, detail: str = "", **facts: Fact) -> None:
+        """Write down what happened: a sentence for people, facts for programs."""
+        self.tell(Event(kind=kind, detail=detail, facts=facts))
+
+    def tell(self, event: Event) -> None:
+        """Write an event down."""
+        entry = Entry(
+            time_s=round(self._clock.now_s(), 3),
+            hook=self._hook,
+            job_id=self._job_id,
+            restart=self._restart,
+            after_ms=max(0, round((self._clock.monotonic_s() - self._start_s) * 1000)),
+            event=event,
+        )
+        with contextlib.suppress(OSError):
+            append_line(self._folder / EVENTS, to_line(entry))
+        if event.kind != EventKind.END:
+            with contextlib.suppress(OSError):
+                append_line(self._folder / f"{self._hook}.log", as_text(entry).encode(errors="replace"))

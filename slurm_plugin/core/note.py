@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import from_mib, to_mib
 
 Event = Literal["booked", "recovered", "put-back", "ended", "failed"]
@@ -57,7 +58,7 @@ def format_note(note: Note) -> str:
         f"rad: {note.event}",
         *(f"{name}={value}" for name, value in values.items() if value is not None),
     ]
-    detail = " ".join(note.detail.split())[:_DETAIL_LIMIT]
+    detail = one_line(note.detail, _DETAIL_LIMIT)
     return " ".join([*words, "-", detail] if detail else words)
 
 

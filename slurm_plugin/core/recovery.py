@@ -12,6 +12,7 @@ from typing import Any, Literal
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.records import Booking, Outcome, Recovery, Verdict
+from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import GIB, KIB, MIB, human, shards_for
 
 SHIPPED_PATTERNS = Path(__file__).with_name("oom_patterns.toml")
@@ -244,4 +245,4 @@ def parse_amount(text: str | None) -> int | None:
 
 
 def _evidence(line: str) -> str:
-    return " ".join(line.split())[:_EVIDENCE_LIMIT]
+    return one_line(line, _EVIDENCE_LIMIT)

@@ -1,47 +1,20 @@
-"""What the hooks did, counted from their logs: hooks are too short-lived to be asked.
-
-2026-03-01T12:00:00.000 job=12 after=43ms placed stamp shared: GPU-... magm: 120.1 GiB free, SMACT 0.31, 2 neighbours
-"""
+"""What the hooks did, counted from their events: hooks are too short-lived to be asked."""
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slurm_plugin.core.units import MIB
+from slurm_plugin.core.events import Entry, EventKind, from_line
+from slurm_plugin.core.lines import NewLines
+from slurm_plugin.core.log import EVENTS
 
 HOOKS = ("prolog", "epilog")
-EDGES_S = (0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0)
-"""Around the aims (100 ms, 150 ms with NVML) and up to the hooks' own limit."""
-
-_LINE = re.compile(r"^\S+ job=\d+ after=(\d+)ms (.*)$")
-_EVENTS = (
-    # prolog
-    "placed",
-    "would place",
-    "put back",
-    "not put back",
-    "left alone",
-    "runs without MPS",
-    "not released",
-    # epilog: how the job ended, and what came of it
-    "ok",
-    "failed",
-    "gpu-oom",
-    "host-oom",
-    "cancelled",
-    "runs again",
-    "would run again",
-    "not run again",
-    "no recovery",
-    "not reported",
-)
-_POLICY = re.compile(r"\b(magm|lug|mug|round_robin|idle)\b(?=:|$)")
-_READ_AT_ONCE = 16 * MIB
+EDGES_S = (0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Around the aims (100 ms, 150 ms with NVML) and beyond the hooks' own limit."""
 
 
 @dataclass(slots=True)
@@ -68,45 +41,29 @@ class HookCounts:
     """Counts since this process started; Prometheus copes with the restart."""
 
     def __init__(self, folder: Path) -> None:
-        """Begin at the logs' present end.
+        """Begin at the events' present end.
 
         Args:
             folder: paths.log.
         """
-        self._paths = {hook: folder / f"{hook}.log" for hook in HOOKS}
-        self._offsets = {hook: _size(path) for hook, path in self._paths.items()}
+        self._lines = NewLines(folder / EVENTS, from_end=True)
         self.events: Counter[tuple[str, str, str]] = Counter()
         self.durations: dict[str, Durations] = {hook: Durations() for hook in HOOKS}
 
     def update(self) -> None:
-        """Count the lines that came since the last call; a rotated log is read from its start."""
-        for hook, path in self._paths.items():
-            if _size(path) < self._offsets[hook]:
-                self._offsets[hook] = 0
-            try:
-                with path.open("rb") as file:
-                    file.seek(self._offsets[hook])
-                    text = file.read(_READ_AT_ONCE)
-            except OSError:
-                continue
-            whole = text[: text.rfind(b"\n") + 1]
-            self._offsets[hook] += len(whole)
-            for line in whole.decode(errors="replace").splitlines():
-                self._count(hook, line)
-
-    def _count(self, hook: str, line: str) -> None:
-        match = _LINE.match(line)
-        if match is None:
+        """Count the events that came since the last call."""
+        try:
+            lines = self._lines.read()
+        except OSError:
             return
-        told = match[2]
-        event = next((name for name in _EVENTS if told.startswith(name)), "other")
-        policy = _POLICY.search(told) if "place" in event else None
-        self.events[hook, event, policy[1] if policy else ""] += 1
-        self.durations[hook].add(int(match[1]) / 1000)
+        for line in lines:
+            entry = from_line(line)
+            if entry is not None:
+                self._count(entry)
 
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+    def _count(self, entry: Entry) -> None:
+        if entry.event.kind == EventKind.END:
+            self.durations.setdefault(entry.hook, Durations()).add(entry.after_ms / 1000)
+            return
+        policy = entry.event.facts.get("policy") or ""
+        self.events[entry.hook, entry.event.kind.value, str(policy)] += 1

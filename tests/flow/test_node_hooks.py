@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.core.errors import CommandError
+from slurm_plugin.core.events import EventKind, as_text, from_line
 from slurm_plugin.core.job_folder import JobFolder
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.shell import run
@@ -137,7 +138,7 @@ def test_a_failed_job_is_judged_by_its_own_output(hooks: Hooks) -> None:
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
     )
     hooks.run("epilog", SLURM_JOB_EXIT_CODE="256")
-    assert "gpu-oom pytorch" in hooks.log("epilog")
+    assert "gpu-oom: pytorch" in hooks.log("epilog")
     assert hooks.reserved == []
 
 
@@ -152,7 +153,7 @@ def test_what_is_switched_off_does_nothing(tmp_path: Path, switch: str) -> None:
 def test_observe_says_what_it_would_do(tmp_path: Path) -> None:
     hooks = Hooks(tmp_path, top='mode = "observe"')
     hooks.run("prolog")
-    assert "would place stamp shared: GPU-0" in hooks.log("prolog")
+    assert "would place: stamp shared: GPU-0" in hooks.log("prolog")
     assert hooks.run("prolog.task_prolog") == ""
 
 
@@ -161,6 +162,26 @@ def kind_of(exports: str) -> str:
     names = dict(line.removeprefix("export ").split("=", 1) for line in exports.splitlines())
     assert not names or "CUDA_VISIBLE_DEVICES" in names
     return names.get("RAD_KIND", "")
+
+
+def test_every_line_of_the_text_log_is_a_view_of_an_event(hooks: Hooks) -> None:
+    hooks.run("prolog")
+    (hooks.folder / "slurm-7.out").write_text("\x1b[31mCUDA out of memory.\x1b]0;title\x07 \u202eforged\n")
+    hooks.run("epilog", SLURM_JOB_EXIT_CODE="256")
+    log = hooks.folder / "log"
+    entries = [from_line(line) for line in (log / "events.jsonl").read_bytes().splitlines()]
+    assert [entry and (entry.hook, entry.job_id, entry.event.kind) for entry in entries] == [
+        ("prolog", 7, EventKind.PLACED),
+        ("prolog", 7, EventKind.END),
+        ("epilog", 7, EventKind.GPU_OOM),
+        ("epilog", 7, EventKind.NOT_REPORTED),
+        ("epilog", 7, EventKind.END),
+    ]
+    views = [as_text(entry) for entry in entries if entry and entry.event.kind != EventKind.END]
+    assert views == (hooks.log("prolog") + hooks.log("epilog")).splitlines()
+    written = hooks.log("epilog") + (log / "events.jsonl").read_text()
+    assert written.replace("\n", "").isprintable(), "no escape sequence of a job reaches an admin's terminal"
+    assert {path.stat().st_mode & 0o777 for path in log.iterdir()} == {0o640}
 
 
 FAULTS = {

@@ -7,6 +7,7 @@ from fakes import FakeSlurm
 
 from epilog.recover import MOST_RESTARTS, recover
 from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.events import Event, EventKind
 from slurm_plugin.core.note import read_note
 from slurm_plugin.core.records import Booking, Outcome, Recovery
 from slurm_plugin.core.units import GIB
@@ -27,13 +28,13 @@ def completing(version: tuple[int, int, int] = (22, 5, 8), **more: object) -> Fa
     return FakeSlurm(replace(view, **more), version=version, AuthInfo="cred_expire=15")  # type: ignore[arg-type]
 
 
-def apply(slurm: FakeSlurm, recovery: Recovery = RECOVERY) -> str:
+def apply(slurm: FakeSlurm, recovery: Recovery = RECOVERY) -> Event:
     return recover(JOB, recovery, OUTCOME, PARTITION, slurm, restart=0, key=KEY)
 
 
 def test_requeue_first_and_then_one_update_with_everything() -> None:
     slurm = completing()
-    assert apply(slurm).startswith("runs again")
+    assert apply(slurm).kind == EventKind.RUNS_AGAIN
     assert slurm.told[0] == (7, "requeue") and len(slurm.told) == 2
     _, change = slurm.told[1]
     assert isinstance(change, JobChange)
@@ -68,7 +69,7 @@ def test_a_second_epilog_of_the_same_run_requeues_nothing_twice() -> None:
 )
 def test_when_nothing_is_touched(view: dict[str, object]) -> None:
     slurm = completing(**view)  # type: ignore[arg-type]
-    assert apply(slurm).startswith("not run again")
+    assert apply(slurm).kind == EventKind.NOT_RUN_AGAIN
     assert slurm.told == []
 
 

@@ -47,6 +47,7 @@ def test_everything_is_put_below_the_root(tmp_path: Path):
         "etc/slurm/rad/rad_settings.lua": "0o644",
         "etc/systemd/system/radd.service": "0o644",
         "etc/systemd/system/rad-monitor.service": "0o644",
+        "etc/logrotate.d/rad": "0o644",
     }
     assert load_config(tmp_path / "etc/rad/rad.toml").partitions["gpu"].shards == 139
     assert len(read_key(tmp_path / "etc/rad/key")) == 32

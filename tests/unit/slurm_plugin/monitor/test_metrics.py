@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import urllib.request
@@ -11,6 +12,7 @@ import pytest
 from fakes import FakeClock
 
 from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.events import Entry, Event, EventKind, to_line
 from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.log import HookLog
@@ -73,40 +75,41 @@ def test_an_impossible_address_is_one_line(tmp_path: Path, address: str):
         metrics.serve(address, tmp_path)
 
 
-def test_hooks_are_counted_from_their_logs(tmp_path: Path):
-    log = HookLog(str(tmp_path), "prolog", job_id=3, clock=FakeClock())
-    log.write("placed stamp shared: GPU-old magm: before we looked")
+def test_hooks_are_counted_from_their_events(tmp_path: Path):
+    clock = FakeClock()
+    log = HookLog(str(tmp_path), "prolog", job_id=3, clock=clock)
+    log.say(EventKind.PLACED, "before we looked", policy="magm")
     counts = HookCounts(tmp_path)
-    log.write("placed stamp shared: GPU-a magm: 120.1 GiB free, SMACT 0.31, 2 neighbours")
-    log.write("placed slurm whole: GPU-a GPU-b idle")
-    log.write("put back: no GPU has the memory")
-    HookLog(str(tmp_path), "epilog", job_id=3, clock=FakeClock()).write("something new")
+    log.say(EventKind.PLACED, "stamp shared: GPU-a magm: 120.1 GiB free, SMACT 0.31", policy="magm")
+    log.say(EventKind.PLACED, "slurm whole: GPU-a GPU-b idle", policy="idle")
+    log.say(EventKind.PUT_BACK, "no GPU has the memory; magm would place it")
+    clock.sleep(0.04)
+    log.say(EventKind.END)
     counts.update()
     counts.update()
     assert dict(counts.events) == {
         ("prolog", "placed", "magm"): 1,
         ("prolog", "placed", "idle"): 1,
         ("prolog", "put back", ""): 1,
-        ("epilog", "other", ""): 1,
     }
-    assert list(counts.durations["prolog"].cumulative())[-1] == (float("inf"), 3)
+    assert counts.durations["prolog"].sum_s == 0.04, "a hook is counted once, however much it tells"
+    assert list(counts.durations["prolog"].cumulative())[:2] == [(0.025, 0), (0.05, 1)]
 
 
-def test_half_a_line_waits_and_a_rotated_log_starts_afresh(tmp_path: Path):
-    path = tmp_path / "prolog.log"
+def test_damaged_lines_and_lines_of_another_version_count_for_nothing(tmp_path: Path):
     counts = HookCounts(tmp_path)
-    path.write_text("t job=1 after=10ms placed x lug: y\nt job=2 after=20ms put ba")
+    good = to_line(entry_of(EventKind.LEFT_ALONE))
+    later = json.dumps({**json.loads(good), "v": 2}).encode()
+    unknown = json.dumps({**json.loads(good), "event": "flew away"}).encode()
+    (tmp_path / "events.jsonl").write_bytes(
+        b"\n".join([good[:40], later, unknown, b"[]", b"\xff", good, b""])
+    )
     counts.update()
-    with path.open("a") as file:
-        file.write("ck: z\n")
-    counts.update()
-    path.write_text("t job=3 after=30ms left alone: w\n")
-    counts.update()
-    assert sorted(counts.events) == [
-        ("prolog", "left alone", ""),
-        ("prolog", "placed", "lug"),
-        ("prolog", "put back", ""),
-    ]
+    assert dict(counts.events) == {("prolog", "left alone", ""): 1}
+
+
+def entry_of(kind: EventKind) -> Entry:
+    return Entry(time_s=1.5, hook="prolog", job_id=1, restart=0, after_ms=10, event=Event(kind=kind))
 
 
 def test_the_dashboard_asks_for_metrics_that_exist():

@@ -1,0 +1,146 @@
+"""What hooks did, as events: one line of JSON each, of which the text log and the metrics are views.
+
+    {"v":1,"time_s":1772366400.0,"hook":"prolog","job":12,"restart":0,"after_ms":43,"event":"placed",
+     "detail":"stamp shared: GPU-... magm: 120.1 GiB free","policy":"magm","gpus":["GPU-..."]}
+
+The names up to `detail`, a sentence for people, are in every line; further names are facts of that kind of event. A
+reader skips lines of another `v` and names that it does not know. docs/monitoring.md has the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from slurm_plugin.core.text import one_line
+
+VERSION = 1
+
+LONGEST_DETAIL = 1500
+_LONGEST_FACT = 300
+_OWN_NAMES = ("v", "time_s", "hook", "job", "restart", "after_ms", "event", "detail")
+
+Fact = str | int | float | bool | None | tuple[str, ...]
+
+
+class EventKind(StrEnum):
+    """Every kind of event; the value stands in the log, in the metrics and on dashboards."""
+
+    PLACED = "placed"
+    WOULD_PLACE = "would place"
+    PUT_BACK = "put back"
+    NOT_PUT_BACK = "not put back"
+    LEFT_ALONE = "left alone"
+    WITHOUT_MPS = "runs without MPS"
+
+    OK = "ok"
+    FAILED = "failed"
+    GPU_OOM = "gpu-oom"
+    HOST_OOM = "host-oom"
+    CANCELLED = "cancelled"
+    VICTIM = "victim"
+    OVERRUN = "overrun"
+    RUNS_AGAIN = "runs again"
+    WOULD_RUN_AGAIN = "would run again"
+    NOT_RUN_AGAIN = "not run again"
+    NO_RECOVERY = "no recovery"
+    NOT_REPORTED = "not reported"
+
+    NOT_RELEASED = "not released"
+    OUT_OF_TIME = "out of time"
+    END = "end"
+    """The hook's last event: its `after_ms` is how long the hook took. It is not shown as text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing that happened.
+
+    Attributes:
+        kind: What.
+        detail: A sentence for people.
+        facts: Values for programs, by name.
+    """
+
+    kind: EventKind
+    detail: str = ""
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """An event with its circumstances, as it is written down.
+
+    Attributes:
+        time_s: Seconds since the epoch.
+        hook: "prolog", "epilog", ...
+        job_id: Slurm's job id.
+        restart: How often the job was requeued before.
+        after_ms: Since the hook's process was started.
+        event: What happened.
+    """
+
+    time_s: float
+    hook: str
+    job_id: int
+    restart: int
+    after_ms: int
+    event: Event
+
+
+def to_line(entry: Entry) -> bytes:
+    """Return a line of JSON, in ASCII, without its end; at most some 10,000 characters."""
+    row: dict[str, Any] = {
+        "v": VERSION,
+        "time_s": round(entry.time_s, 3),
+        "hook": entry.hook,
+        "job": entry.job_id,
+        "restart": entry.restart,
+        "after_ms": entry.after_ms,
+        "event": entry.event.kind.value,
+        "detail": one_line(entry.event.detail, LONGEST_DETAIL),
+    }
+    row |= {
+        name: one_line(value, _LONGEST_FACT) if isinstance(value, str) else value
+        for name, value in entry.event.facts.items()
+        if name not in _OWN_NAMES
+    }
+    return json.dumps(row, separators=(",", ":")).encode("ascii")
+
+
+def from_line(line: bytes) -> Entry | None:
+    """Return what a line says; None if it is damaged, of another version or of an unknown kind."""
+    try:
+        row = json.loads(line)
+        if row["v"] != VERSION:
+            return None
+        return Entry(
+            time_s=float(row["time_s"]),
+            hook=str(row["hook"]),
+            job_id=int(row["job"]),
+            restart=int(row["restart"]),
+            after_ms=int(row["after_ms"]),
+            event=Event(
+                kind=EventKind(row["event"]),
+                detail=str(row["detail"]),
+                facts={name: _fact(value) for name, value in row.items() if name not in _OWN_NAMES},
+            ),
+        )
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return None
+
+
+def as_text(entry: Entry) -> str:
+    """Return the line that people read."""
+    time = datetime.fromtimestamp(entry.time_s).isoformat(timespec="milliseconds")
+    detail = one_line(entry.event.detail, LONGEST_DETAIL)
+    told = f"{entry.event.kind}: {detail}" if detail else str(entry.event.kind)
+    return f"{time} job={entry.job_id} after={entry.after_ms}ms {told}"
+
+
+def _fact(value: Any) -> Fact:
+    return tuple(map(str, value)) if isinstance(value, list) else value
