@@ -5,10 +5,14 @@ Source: https://docs.nvidia.com/deploy/nvml-api/, "GPM Functions". On an H200 (d
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from slurm_plugin.core.units import MIB
+from slurm_plugin.monitor.nvml_binding import Nvml
 from slurm_plugin.monitor.telemetry import Activity
+
+if TYPE_CHECKING:
+    from slurm_plugin.monitor.nvml_binding import Device
 
 _PERCENT = 0.01
 
@@ -30,7 +34,7 @@ METRICS = {
 class Gpm:
     """One card's samples: each reading tells what happened since the one before."""
 
-    def __init__(self, nvml: Any, handle: Any) -> None:
+    def __init__(self, nvml: Nvml, handle: Device) -> None:
         self._nvml = nvml
         self._handle = handle
         self._last = nvml.nvmlGpmSampleAlloc()
@@ -38,7 +42,7 @@ class Gpm:
         nvml.nvmlGpmSampleGet(handle, self._last)
 
     @classmethod
-    def open(cls, nvml: Any, handle: Any) -> Gpm | None:
+    def open(cls, nvml: Nvml, handle: Device) -> Gpm | None:
         """Return the samples of a card, the first one taken; None if the card has no GPM.
 
         Raises:

@@ -1,26 +1,37 @@
 """GPUs through NVML: the only place that meets pynvml (the distribution nvidia-ml-py).
 
-What differs between cards, drivers and settings, and what is done about it (one test for each row):
+What differs between cards, drivers and settings, what is done about it, and who says so (one test for each row):
 
-| what | where | then |
-|---|---|---|
-| memory v2, the driver's reserve apart | driver 510 and later | before: v1, reserve within used, reserved None |
-| process list v3 | driver 515 and later | before: v2, told by a mismatch error of the binding |
-| memory of a process | "not available" in some containers | memory_bytes None |
-| GPM: SMACT, SMOCC, tensor, DRAM, traffic | Hopper and later | DCGM (dcgm.py), else utilisation, flagged |
-| GPM of a card with MIG on | only per instance | activity None: such a card is never shared anyway |
-| one GPM metric | may fail alone | that figure None |
-| minor number | not under WSL or some virtual GPUs | NVML's index |
-| MIG mode | Ampere and later data-centre cards | "not supported" means off |
-| energy | Volta and later | None |
-| ECC | not on consumer cards, or switched off | None |
-| recovery action: reset or reboot needed | newer drivers and bindings | judged by the last Xid |
-| Xid events | not everywhere | None |
-| a card that is lost or needs a reset | fails calls | unhealthy while its UUID is known, else left out |
-| after such a failure | the driver is opened anew | a card that was reset comes back |
+| what | where | then | source |
+|---|---|---|---|
+| memory v2, the driver's reserve apart | driver 510 on | before: v1, reserve within used | [1], [2] |
+| memory v2 is not found | driver 510.39 | v1 | [3] |
+| process list v3 | drivers 510 to 535.97 | elsewhere v2, told by a mismatch error | [4] |
+| process list v3 with longer rows | drivers 535.43 to 535.86 | rows with no possible pid are dropped | [4], [5] |
+| memory of a process | "not available" in some settings | memory_bytes None | [1] processes |
+| GPM: SMACT, SMOCC, tensor, DRAM, traffic | Hopper on | DCGM (dcgm.py), else utilisation, flagged | [1] GPM |
+| GPM of a card with MIG on | only per instance | activity None: such a card is never shared | [1] GPM |
+| one GPM metric | may fail alone | that figure None | [1] GPM |
+| minor number | not under WSL or some virtual GPUs | NVML's index | [6] |
+| MIG mode | Ampere and later data-centre cards | "not supported" means off | [1] MIG |
+| energy | Volta on | None | [1] queries |
+| ECC | not on consumer cards, or switched off | None | [1] queries |
+| recovery action: reset or reboot needed | newer drivers and bindings | judged by the last Xid | [7] |
+| Xid events | not everywhere | None | [1] events, [8] |
+| a card that is lost or needs a reset | fails calls | unhealthy while its UUID is known | [1] errors |
+| after such a failure | the driver is opened anew | a card that was reset comes back | [1] init |
+| names | bindings before 11.515 give bytes | decoded | the binding |
 
-Sources: https://docs.nvidia.com/deploy/nvml-api/, https://docs.nvidia.com/deploy/xid-errors/; 580.159 on an H200 was
-tried, the other rows follow the documentation.
+[1] https://docs.nvidia.com/deploy/nvml-api/ ("Device Queries", "GPM Functions", "Event Handling Methods", ...)
+[2] https://github.com/wookayin/gpustat/issues/141, https://github.com/Cldfire/nvml-wrapper/issues/57
+[3] https://github.com/NVIDIA/nvidia-settings/issues/78
+[4] https://github.com/XuehaiPan/nvitop/pull/89, which names the releases; the binding 12.535.77 has the longer rows too
+[5] https://github.com/wookayin/gpustat/issues/161
+[6] https://github.com/NVIDIA/k8s-device-plugin/issues/332
+[7] https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/error-recovery-and-response-flags.html
+[8] https://docs.nvidia.com/deploy/xid-errors/
+
+580.159 on an H200 was tried; the other rows follow their sources.
 """
 
 from __future__ import annotations
@@ -29,13 +40,17 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading, Source
 from slurm_plugin.monitor.gpm import Gpm
+from slurm_plugin.monitor.nvml_binding import Nvml
 from slurm_plugin.monitor.telemetry import Activity
+
+if TYPE_CHECKING:
+    from slurm_plugin.monitor.nvml_binding import Device, Events
 
 FIRST_SAMPLES_APART_S = 0.1
 """GPM tells what happened between two samples; the first reading takes both."""
@@ -43,9 +58,13 @@ FIRST_SAMPLES_APART_S = 0.1
 FATAL_XIDS = frozenset({48, 64, 79, 95, 119, 120, 140})
 """Xids after which a card needs a reset: uncorrectable ECC, failed row remap, off the bus, uncontained ECC, GSP."""
 
+_NO_PIDS = frozenset({0, (1 << 32) - 1})
+"""What stands in place of a pid where driver and binding disagree on the length of a row."""
+
 _MILLI = 1e-3  # NVML counts milliwatts and millijoules
 _PERCENT = 0.01
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -53,7 +72,7 @@ T = TypeVar("T")
 class _Card:
     """What is asked once of a card, and what the next reading needs of the last."""
 
-    handle: Any
+    handle: Device
     uuid: str
     index: int
     name: str
@@ -64,7 +83,7 @@ class _Card:
 class NvmlTelemetry:
     """Readings through NVML; the driver is met at the first reading, and stays open until `close`."""
 
-    def __init__(self, library: Any = None, *, clock: Clock | None = None) -> None:
+    def __init__(self, library: Nvml | None = None, *, clock: Clock | None = None) -> None:
         """Prepare; nothing is loaded yet.
 
         Args:
@@ -74,7 +93,22 @@ class NvmlTelemetry:
         self._library = library
         self._clock = clock or SystemClock()
         self._cards: list[_Card] | None = None
-        self._events: Any = None
+        self._events: Events | None = None
+
+    @property
+    def _nvml(self) -> Nvml:
+        """The binding, imported when it is first needed.
+
+        Raises:
+            DeviceError: It is not installed.
+        """
+        if self._library is None:
+            try:
+                import pynvml
+            except ImportError as exc:
+                raise DeviceError("nvidia-ml-py is not installed; run: pip install nvidia-ml-py") from exc
+            self._library = pynvml
+        return self._library
 
     def read(self) -> tuple[GpuReading, ...]:
         """Return a reading of every GPU, ordered by index.
@@ -97,8 +131,8 @@ class NvmlTelemetry:
             if card.gpm is not None:
                 card.gpm.close()
         if self._cards is not None:
-            with contextlib.suppress(self._library.NVMLError):
-                self._library.nvmlShutdown()
+            with contextlib.suppress(self._nvml.NVMLError):
+                self._nvml.nvmlShutdown()
         self._cards, self._events = None, None
 
     def driver_version(self) -> str:
@@ -110,16 +144,10 @@ class NvmlTelemetry:
         if self._cards is None:
             self._cards = self._open()
         with self._translated("driver version"):
-            return _decoded(self._library.nvmlSystemGetDriverVersion())
+            return _decoded(self._nvml.nvmlSystemGetDriverVersion())
 
     def _open(self) -> list[_Card]:
-        if self._library is None:
-            try:
-                import pynvml
-            except ImportError as exc:
-                raise DeviceError("nvidia-ml-py is not installed; run: pip install nvidia-ml-py") from exc
-            self._library = pynvml
-        nvml = self._library
+        nvml = self._nvml
         with self._translated("NVML"):
             nvml.nvmlInit()
             count = nvml.nvmlDeviceGetCount()
@@ -130,8 +158,8 @@ class NvmlTelemetry:
                 cards.append(self._card(nvml.nvmlDeviceGetHandleByIndex(number), number))
         return cards
 
-    def _card(self, handle: Any, number: int) -> _Card:
-        nvml = self._library
+    def _card(self, handle: Device, number: int) -> _Card:
+        nvml = self._nvml
         minor = self._asked(nvml.nvmlDeviceGetMinorNumber, handle)
         if self._events is not None:
             self._asked(
@@ -151,7 +179,7 @@ class NvmlTelemetry:
         try:
             total, used, reserved = self._memory(card.handle)
             processes = self._processes(card.handle)
-        except self._library.NVMLError:
+        except self._nvml.NVMLError:
             return GpuReading(
                 uuid=card.uuid,
                 index=card.index,
@@ -180,27 +208,31 @@ class NvmlTelemetry:
             counters=self._counters(card, activity),
         )
 
-    def _memory(self, handle: Any) -> tuple[int, int, int | None]:
-        nvml = self._library
+    def _memory(self, handle: Device) -> tuple[int, int, int | None]:
+        nvml = self._nvml
         try:
             memory = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
             return int(memory.total), int(memory.used), int(memory.reserved)
         except nvml.NVMLError as exc:
             if not _lacks(nvml, exc):
                 raise
-        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-        return int(memory.total), int(memory.used), None
+        older = nvml.nvmlDeviceGetMemoryInfo(handle)
+        return int(older.total), int(older.used), None
 
-    def _processes(self, handle: Any) -> tuple[GpuProcess, ...]:
-        nvml = self._library
+    def _processes(self, handle: Device) -> tuple[GpuProcess, ...]:
+        nvml = self._nvml
         try:
             rows = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
         except nvml.NVMLLibraryMismatchError:
             rows = nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
-        return tuple(GpuProcess(pid=int(row.pid), memory_bytes=row.usedGpuMemory) for row in rows)
+        return tuple(
+            GpuProcess(pid=int(row.pid), memory_bytes=row.usedGpuMemory)
+            for row in rows
+            if row.pid not in _NO_PIDS
+        )
 
-    def _mig(self, handle: Any) -> bool:
-        modes = self._asked(self._library.nvmlDeviceGetMigMode, handle)
+    def _mig(self, handle: Device) -> bool:
+        modes = self._asked(self._nvml.nvmlDeviceGetMigMode, handle)
         return modes is not None and bool(modes[0])
 
     def _activity(self, card: _Card) -> tuple[Activity, Source | None]:
@@ -208,14 +240,14 @@ class NvmlTelemetry:
             activity = self._asked(card.gpm.read)
             if activity is not None:
                 return activity, None if activity.smact is None else "nvml-gpm"
-        rates = self._asked(self._library.nvmlDeviceGetUtilizationRates, card.handle)
+        rates = self._asked(self._nvml.nvmlDeviceGetUtilizationRates, card.handle)
         if rates is None:
             return Activity(), None
         share = rates.gpu * _PERCENT
         return Activity(smact=share, graphics=share), "nvml-utilisation"
 
     def _counters(self, card: _Card, activity: Activity) -> GpuCounters:
-        nvml = self._library
+        nvml = self._nvml
         power_mw = self._asked(nvml.nvmlDeviceGetPowerUsage, card.handle)
         energy_mj = self._asked(nvml.nvmlDeviceGetTotalEnergyConsumption, card.handle)
         ecc = self._asked(
@@ -240,7 +272,7 @@ class NvmlTelemetry:
         )
 
     def _healthy(self, card: _Card) -> bool:
-        nvml = self._library
+        nvml = self._nvml
         field = getattr(nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
         values = None if field is None else self._asked(nvml.nvmlDeviceGetFieldValues, card.handle, [field])
         if values and values[0].nvmlReturn == nvml.NVML_SUCCESS:
@@ -250,30 +282,30 @@ class NvmlTelemetry:
     def _hear_xids(self) -> None:
         """Note the Xids since the last reading; a timeout says that there are no more."""
         while self._events is not None:
-            event = self._asked(self._library.nvmlEventSetWait, self._events, 0)
+            event = self._asked(self._nvml.nvmlEventSetWait, self._events, 0)
             if event is None:
                 return
-            uuid = self._asked(self._library.nvmlDeviceGetUUID, event.device)
+            uuid = self._asked(self._nvml.nvmlDeviceGetUUID, event.device)
             for card in self._cards or []:
                 if uuid is not None and card.uuid == _decoded(uuid):
                     card.xid = int(event.eventData)
 
-    def _asked(self, question: Callable[..., T], *arguments: Any) -> T | None:
+    def _asked(self, question: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T | None:
         """Return the driver's answer; None where this card or driver has none."""
         try:
-            return question(*arguments)
-        except self._library.NVMLError:
+            return question(*arguments, **named)
+        except self._nvml.NVMLError:
             return None
 
     @contextmanager
     def _translated(self, subject: str) -> Iterator[None]:
         try:
             yield
-        except self._library.NVMLError as exc:
+        except self._nvml.NVMLError as exc:
             raise DeviceError(f"{subject}: {exc}; is the NVIDIA driver loaded? run: nvidia-smi") from exc
 
 
-def _lacks(nvml: Any, error: Exception) -> bool:
+def _lacks(nvml: Nvml, error: Exception) -> bool:
     """Return whether an error means that the driver is too old for a function, rather than that the card fails."""
     lacking = (
         nvml.NVML_ERROR_FUNCTION_NOT_FOUND,

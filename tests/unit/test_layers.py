@@ -50,7 +50,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 # Foreign modules that only one place may meet.
 SEAMS: dict[str, tuple[str, ...]] = {
-    "pynvml": ("slurm_plugin.monitor.nvml", "gpumemnet.dataset", "gpumemnet.calibrate"),
+    "pynvml": (
+        "slurm_plugin.monitor.nvml",
+        "slurm_plugin.monitor.nvml_binding",
+        "gpumemnet.dataset",
+        "gpumemnet.calibrate",
+    ),
     "pyslurm": ("slurm_plugin.slurm.pyslurm",),
     "subprocess": ("slurm_plugin.core.shell", "gpumemnet.dataset", "gpumemnet.calibrate"),
     "torch": (

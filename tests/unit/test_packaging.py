@@ -57,6 +57,10 @@ def test_every_source_file_is_in_the_wheel(wheel_names: set[str]) -> None:
     assert shipped - wheel_names == set()
 
 
+def test_every_package_says_that_it_is_typed(wheel_names: set[str]) -> None:
+    assert {f"{name}/py.typed" for name in ("slurm_plugin", "gpumemnet", "prolog", "epilog")} <= wheel_names
+
+
 def test_packages_are_listed_by_hand() -> None:
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")

@@ -8,6 +8,7 @@ from fakes import FakeClock
 
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.monitor import nvml
 from slurm_plugin.monitor.nvml import NvmlTelemetry
 
 
@@ -32,6 +33,17 @@ def test_memory_v1_counts_the_reserve_as_used():
 def test_processes(processes_v3: bool):
     reading = read_one(FakeCard(processes=((7, 3 * GIB),)), processes_v3=processes_v3)
     assert [(process.pid, process.memory_bytes) for process in reading.processes] == [(7, 3 * GIB)]
+
+
+def test_rows_of_another_length_give_no_processes_that_cannot_be():
+    scrambled = ((7, 3 * GIB), (0, 16040), (2**32 - 1, 0), (2**32 - 1, None))
+    assert [process.pid for process in read_one(FakeCard(processes=scrambled)).processes] == [7]
+
+
+def test_every_row_of_the_table_has_a_source():
+    rows = [line.split("|")[1:-1] for line in (nvml.__doc__ or "").splitlines() if line.startswith("| ")]
+    assert len(rows) > 10
+    assert [what for what, *_, source in rows if not source.strip()] == []
 
 
 def test_process_without_memory():
@@ -114,19 +126,19 @@ def test_without_events_there_is_no_xid():
 
 
 def test_a_card_lost_at_the_start_is_left_out():
-    nvml = FakeNvml(FakeCard(uuid="GPU-a"), FakeCard(uuid="GPU-b", minor=1, lost_at_open=True))
-    assert [reading.uuid for reading in NvmlTelemetry(nvml, clock=FakeClock()).read()] == ["GPU-a"]
+    driver = FakeNvml(FakeCard(uuid="GPU-a"), FakeCard(uuid="GPU-b", minor=1, lost_at_open=True))
+    assert [reading.uuid for reading in NvmlTelemetry(driver, clock=FakeClock()).read()] == ["GPU-a"]
 
 
 def test_a_card_lost_later_is_unhealthy_and_comes_back():
     card = FakeCard()
-    nvml = FakeNvml(card, FakeCard(uuid="GPU-b", minor=1))
-    telemetry = NvmlTelemetry(nvml, clock=FakeClock())
+    driver = FakeNvml(card, FakeCard(uuid="GPU-b", minor=1))
+    telemetry = NvmlTelemetry(driver, clock=FakeClock())
     telemetry.read()
     card.lost = True
     lost, other = telemetry.read()
     assert (lost.healthy, lost.free_bytes, other.healthy) == (False, 0, True)
-    assert (nvml.opened, nvml.samples) == (0, 0)
+    assert (driver.opened, driver.samples) == (0, 0)
     card.lost = False
     assert [reading.healthy for reading in telemetry.read()] == [True, True]
 
