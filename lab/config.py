@@ -7,13 +7,13 @@ makes the cluster private (ports, folders, a machine that pretends to be larger)
 from __future__ import annotations
 
 import string
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.admin.templates import render, templates_folder
 from slurm_plugin.core.units import from_mib
+from slurm_plugin.monitor import simulated
 from slurm_plugin.monitor.simulated import Card
 from slurm_plugin.slurm.versions import traits
 
@@ -87,16 +87,8 @@ def shards_of(gpu_mib: int) -> int:
 
 def cards_of(node: NodeSpec) -> tuple[Card, ...]:
     """Return a node's simulated cards."""
-    return tuple(
-        Card(
-            uuid=f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{index}.{node.name}')}",
-            index=index,
-            name="Simulated GPU",
-            memory_total_bytes=from_mib(mib),
-            memory_reserved_bytes=from_mib(RESERVED_MIB),
-        )
-        for index, mib in enumerate(node.gpu_mib)
-    )
+    memory_bytes = [from_mib(mib) for mib in node.gpu_mib]
+    return simulated.cards_of(node.name, memory_bytes, reserved_bytes=from_mib(RESERVED_MIB))
 
 
 def slurm_conf(spec: ClusterSpec, place: Place, site: Site) -> str:

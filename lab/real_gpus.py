@@ -8,7 +8,7 @@ from lab.config import RESERVED_MIB
 from lab.daemons import LabError
 from lab.place import NodeSpec
 from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.units import GIB, human, to_mib
+from slurm_plugin.core.units import GIB, human, to_mib_up
 
 LEAST_BYTES = 39 * GIB
 """What the largest example takes, and its context."""
@@ -36,7 +36,7 @@ def real_node(name: str, readings: Sequence[GpuReading]) -> NodeSpec:
     # A card's memory counts with the driver's reserve in it; one MiB is left for rounding.
     return NodeSpec(
         name=name,
-        gpu_mib=tuple(to_mib(gpu.usable_bytes) - 1 + RESERVED_MIB for gpu in alike),
+        gpu_mib=tuple(to_mib_up(gpu.usable_bytes) - 1 + RESERVED_MIB for gpu in alike),
         devices=tuple(f"/dev/nvidia{gpu.index}" for gpu in alike),
     )
 

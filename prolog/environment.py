@@ -8,7 +8,7 @@ from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.records import Reservation
-from slurm_plugin.core.units import to_mib
+from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.slurm.hook_env import HookJob
 
 
@@ -26,14 +26,14 @@ def environment_of(
         "CUDA_VISIBLE_DEVICES": ",".join(held.gpus),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "RAD_KIND": held.kind,
-        "RAD_BOOKED_MIB": str(to_mib(held.booked_bytes)),
+        "RAD_BOOKED_MIB": str(to_mib_up(held.booked_bytes)),
         "RAD_SEATS": ",".join(str(seat) for seat in held.seats),
         "RAD_CONFINED": "1" if node.confined else "0",
         "RAD_RESTART": str(held.restart),
         "RAD_PLACEMENT": placed.placement.reason,
     }
     if held.estimate_bytes is not None:
-        variables["RAD_ESTIMATE_MIB"] = str(to_mib(held.estimate_bytes))
+        variables["RAD_ESTIMATE_MIB"] = str(to_mib_up(held.estimate_bytes))
     if held.kind == "shared" and settings.sharing == "mps":
         variables |= _mps(node, job, placed, held, settings, log)
     return variables
@@ -49,7 +49,7 @@ def _mps(
 ) -> dict[str, str]:
     cap_bytes = held.booked_bytes if settings.memory_cap else None
     if node.config.telemetry.source == "simulated":
-        return {} if cap_bytes is None else {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={to_mib(cap_bytes)}M"}
+        return {} if cap_bytes is None else {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={to_mib_up(cap_bytes)}M"}
     if not node.config.features.mps or placed.reading is None:
         return {}
     from slurm_plugin.mps import Mps

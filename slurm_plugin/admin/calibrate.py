@@ -10,7 +10,7 @@ from pathlib import Path
 import gpumemnet
 from slurm_plugin.core.errors import CommandError, EstimateError
 from slurm_plugin.core.shell import run
-from slurm_plugin.core.units import to_mib
+from slurm_plugin.core.units import to_mib_up
 
 KINDS = {"conv": "conv_base_mib", "dense": "base_mib"}
 """What is measured -> its key in rad.toml."""
@@ -65,7 +65,7 @@ def measure(python: str, env: Mapping[str, str], *, program: Path | None = None)
 def as_text(bases: list[Base]) -> str:
     """Return the lines for rad.toml."""
     origin = {f"{base.gpu}, PyTorch {base.torch}" for base in bases}
-    lines = [f"{base.key} = {to_mib(base.base_bytes)}" for base in bases]
+    lines = [f"{base.key} = {to_mib_up(base.base_bytes)}" for base in bases]
     return "\n".join(
         [f"# measured on {', '.join(sorted(origin))}; put this at the head of rad.toml:", *lines]
     )

@@ -8,7 +8,7 @@ from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, fail, ok, unseen, warn
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.gres import count_of, parse_gres
-from slurm_plugin.core.units import human, to_mib
+from slurm_plugin.core.units import human, to_mib_up
 from slurm_plugin.slurm.conf_lines import expand
 from slurm_plugin.slurm.versions import traits
 
@@ -98,8 +98,8 @@ def _check_memory(facts: Facts, per_gpu: dict[tuple[str, str], float]) -> Iterat
             if file == f"/dev/nvidia{reading.index}" or (not file and len(facts.readings or ()) == 1)
         ]
         promised_mib = max(counts, default=0) * shard_mib
-        if promised_mib > to_mib(reading.usable_bytes) and reading.usable_bytes:
-            most = to_mib(reading.usable_bytes) // shard_mib
+        if promised_mib > to_mib_up(reading.usable_bytes) and reading.usable_bytes:
+            most = to_mib_up(reading.usable_bytes) // shard_mib
             text = f"GPU {reading.index}: {max(counts):g} shards of {shard_mib} MiB, but {human(reading.usable_bytes)}"
             yield fail("gres.conf", f"{text} usable", f"Count={most} for File=/dev/nvidia{reading.index}")
 

@@ -77,24 +77,10 @@ def status(config: Path, as_json: bool, watch: bool) -> None:
         gpus = node_status(settings, clock)
         if watch:
             click.clear()
-        if not _print_rich(gpus):
-            click.echo(status_view.as_text(gpus))
+        click.echo(status_view.as_text(gpus))
         if not watch:
             return
         clock.sleep(WATCH_S)
-
-
-def _print_rich(gpus: object) -> bool:
-    if not sys.stdout.isatty():
-        return False
-    try:
-        from rich.console import Console
-    except ImportError:
-        return False
-    from slurm_plugin.admin import status_view
-
-    Console().print(status_view.as_table(gpus))  # type: ignore[arg-type]
-    return True
 
 
 @main.command()

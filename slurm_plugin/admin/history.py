@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slurm_plugin.admin.table import as_table
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.units import to_mib
+from slurm_plugin.core.units import to_mib_up
+
+HEADINGS = ("user", "profile", "runs", "highest MiB", "last MiB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +66,17 @@ def peaks(state: Path, *, user_id: int | None = None) -> list[Peak]:
 
 def as_text(rows: list[Peak]) -> str:
     """Return a table."""
-    lines = [f"{'user':>8}  {'profile':<16}  {'runs':>5}  {'highest MiB':>11}  {'last MiB':>9}"]
-    lines += [
-        f"{row.user_id:>8}  {row.profile_key:<16}  {row.runs:>5}  "
-        f"{to_mib(row.highest_bytes):>11}  {to_mib(row.last_bytes):>9}"
+    cells = [
+        (
+            str(row.user_id),
+            row.profile_key,
+            str(row.runs),
+            str(to_mib_up(row.highest_bytes)),
+            str(to_mib_up(row.last_bytes)),
+        )
         for row in rows
     ]
-    return "\n".join(lines)
+    return as_table(HEADINGS, cells, left=(1,))
 
 
 def _rows(lines: list[str]) -> Iterator[tuple[int, str, int]]:

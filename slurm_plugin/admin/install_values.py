@@ -8,8 +8,7 @@ import socket
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Paths, TelemetryConfig
 from slurm_plugin.core.errors import ConfigError, DeviceError
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.units import to_mib
+from slurm_plugin.core.units import to_mib_down
 from slurm_plugin.monitor.source import timely_telemetry
 from slurm_plugin.slurm.installed import installed_version
 from slurm_plugin.slurm.versions import traits
@@ -52,7 +51,7 @@ def install_values(
             raise ConfigError(f"no GPU here to ask ({exc}); say --gpu-memory-mib") from exc
         readings = ()
     memory_mib = gpu_memory_mib or min(
-        (_usable_mib(r) for r in readings if not r.mig and r.healthy), default=0
+        (to_mib_down(r.usable_bytes) for r in readings if not r.mig and r.healthy), default=0
     )
     if memory_mib < shard_mib:
         raise ConfigError("no GPU that could be shared; say --gpu-memory-mib")
@@ -89,7 +88,7 @@ def install_values(
     return values, [
         {
             "device": f"/dev/nvidia{reading.index}",
-            "shards": str(min(memory_mib, _usable_mib(reading)) // shard_mib),
+            "shards": str(min(memory_mib, to_mib_down(reading.usable_bytes)) // shard_mib),
         }
         for reading in readings
     ]
@@ -101,8 +100,3 @@ def _uid_of(user: str) -> int:
         return pwd.getpwnam(user).pw_uid
     except KeyError:
         return 0
-
-
-def _usable_mib(reading: GpuReading) -> int:
-    """Return whole MiB, rounded down: what is promised must be there."""
-    return -to_mib(-reading.usable_bytes)

@@ -1,17 +1,14 @@
-"""How `rad status` looks: rich where it is installed and somebody looks, plain text elsewhere, JSON for programs."""
+"""How `rad status` looks: a table for people, JSON for programs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from slurm_plugin.admin.status import GpuStatus
+from slurm_plugin.admin.table import as_table
 from slurm_plugin.core.units import human
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 HEADINGS = (
     "GPU",
@@ -27,7 +24,6 @@ HEADINGS = (
     "peak",
     "SMACT",
 )
-_NUMBERS = range(1, len(HEADINGS))
 
 
 def rows_of(gpus: Sequence[GpuStatus]) -> list[tuple[str, ...]]:
@@ -64,28 +60,7 @@ def rows_of(gpus: Sequence[GpuStatus]) -> list[tuple[str, ...]]:
 
 def as_text(gpus: Sequence[GpuStatus]) -> str:
     """Return a plain table."""
-    rows = [HEADINGS, *rows_of(gpus)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if column in _NUMBERS else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    return "\n".join([*lines, *notes(gpus)])
-
-
-def as_table(gpus: Sequence[GpuStatus]) -> Table:
-    """Return a table for rich."""
-    from rich.table import Table
-
-    table = Table(caption="\n".join(notes(gpus)) or None)
-    for column, heading in enumerate(HEADINGS):
-        table.add_column(heading, justify="right" if column in _NUMBERS else "left")
-    for row in rows_of(gpus):
-        table.add_row(*row)
-    return table
+    return "\n".join([as_table(HEADINGS, rows_of(gpus)), *notes(gpus)])
 
 
 def as_json(gpus: Sequence[GpuStatus]) -> str:

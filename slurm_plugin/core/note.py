@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from slurm_plugin.core.text import one_line
-from slurm_plugin.core.units import from_mib, to_mib
+from slurm_plugin.core.units import from_mib, to_mib_up
 
 Event = Literal["booked", "recovered", "put-back", "ended", "failed"]
 _EVENTS: tuple[Event, ...] = get_args(Event)
@@ -50,8 +50,8 @@ def format_note(note: Note) -> str:
     'rad: put-back start_in_s=15 - no idle GPU'
     """
     values = {
-        "estimate_mib": None if note.estimate_bytes is None else to_mib(note.estimate_bytes),
-        "peak_mib": None if note.peak_bytes is None else to_mib(note.peak_bytes),
+        "estimate_mib": None if note.estimate_bytes is None else to_mib_up(note.estimate_bytes),
+        "peak_mib": None if note.peak_bytes is None else to_mib_up(note.peak_bytes),
         "start_in_s": note.start_in_s,
     }
     words = [

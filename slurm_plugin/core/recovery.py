@@ -13,7 +13,7 @@ from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.records import Booking, Outcome, Recovery, Verdict
 from slurm_plugin.core.text import one_line
-from slurm_plugin.core.units import GIB, KIB, MIB, human, shards_for
+from slurm_plugin.core.units import GIB, human, printed_size, shards_for
 
 SHIPPED_PATTERNS = Path(__file__).with_name("oom_patterns.toml")
 
@@ -27,8 +27,6 @@ the last allocations before the end are often not seen."""
 _EVIDENCE_LIMIT = 200
 _LINE_LIMIT = 4000
 _CANCELLING_SIGNALS = (2, 9, 15)  # what scancel, a time limit and preemption send to the batch script
-_AMOUNT = re.compile(r"^([\d.,]+) ?([KMGT]?)(i?B|bytes)$")
-_UNITS = {"": 1, "K": KIB, "M": MIB, "G": GIB, "T": KIB * GIB}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +155,7 @@ def _last_match(
             match = pattern.text.search(line)
             if match is None:
                 continue
-            attempted = parse_amount(match.groupdict().get("attempted"))
+            attempted = printed_size(match.groupdict().get("attempted"))
             known = attempted if attempted is not None else (found[2] if found else None)
             found = (pattern, line, known)
             break
@@ -227,21 +225,6 @@ def _escalated(booking: Booking, outcome: Outcome, partition: PartitionConfig) -
     )
     shards = shards_for(need_bytes, partition.shard_bytes)
     return shards * partition.shard_bytes if shards < partition.shards else None
-
-
-def parse_amount(text: str | None) -> int | None:
-    """Return the bytes of a size as frameworks print it; None if there is none.
-
-    >>> parse_amount("2.50 GiB") == 2560 * MIB, parse_amount("1,024 bytes"), parse_amount("20 MB") == 20 * MIB
-    (True, 1024, True)
-    """
-    match = _AMOUNT.match(text or "")
-    if match is None:
-        return None
-    try:
-        return round(float(match.group(1).replace(",", "")) * _UNITS[match.group(2)])
-    except ValueError:
-        return None
 
 
 def _evidence(line: str) -> str:

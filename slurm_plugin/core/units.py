@@ -12,15 +12,18 @@ KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
 
-_SUFFIX = {"": 1, "K": KIB, "M": MIB, "G": GIB, "T": 1 << 40}
-_SIZE = re.compile(r"^(\d{1,9}(?:\.\d{1,3})?)\s*([KMGT]?)(?:I?B)?$", re.IGNORECASE)
+_SUFFIX = {"": 1, "K": KIB, "M": MIB, "G": GIB, "T": GIB * KIB}
+_SIZE = re.compile(
+    r"^(\d{1,15}|\d{1,3}(?:,\d{3}){1,5})(\.\d{1,6})?\s*([KMGT]?)(I?B|BYTES?)?$", re.IGNORECASE | re.ASCII
+)
+"""Thousands may be set apart by commas, as some frameworks print them."""
 
 
 def parse_size(text: str, *, default_suffix: str = "M") -> int:
-    """Return the bytes that a size such as "12G", "512M" or "12GiB" stands for.
+    """Return the bytes that a size such as "12G", "512M", "12GiB" or "1,024 bytes" stands for.
 
     Args:
-        text: Digits, at most three decimals, an optional suffix; G means GiB as in Slurm.
+        text: A number with an optional suffix; G means GiB as in Slurm.
         default_suffix: What a bare number counts; Slurm's own default is M.
 
     Raises:
@@ -32,16 +35,34 @@ def parse_size(text: str, *, default_suffix: str = "M") -> int:
     match = _SIZE.match(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a size; write it like 12G or 512M")
-    number, suffix = match.groups()
-    n_bytes = round(float(number) * _SUFFIX[suffix.upper() or default_suffix])
+    whole, decimals, suffix, unit = match.groups()
+    factor = _SUFFIX[suffix.upper() or ("" if unit else default_suffix)]
+    n_bytes = round(float(whole.replace(",", "") + (decimals or "")) * factor)
     if n_bytes <= 0:
         raise ValueError(f"{text!r} is zero; write a size like 12G or 512M")
     return n_bytes
 
 
-def to_mib(n_bytes: int) -> int:
+def printed_size(text: str | None) -> int | None:
+    """Return the bytes of a size as frameworks print it, where a bare number counts bytes; None if there is none.
+
+    >>> printed_size("2.50 GiB") == 2560 * MIB, printed_size("1,024 bytes"), printed_size("20 MB") == 20 * MIB
+    (True, 1024, True)
+    """
+    try:
+        return parse_size(text or "", default_suffix="")
+    except ValueError:
+        return None
+
+
+def to_mib_up(n_bytes: int) -> int:
     """Return bytes as whole MiB, rounded up: a booking never shrinks by rounding."""
     return -(-n_bytes // MIB)
+
+
+def to_mib_down(n_bytes: int) -> int:
+    """Return bytes as whole MiB, rounded down: what is promised must be there."""
+    return n_bytes // MIB
 
 
 def from_mib(mib: int) -> int:
@@ -60,4 +81,4 @@ def shards_for(n_bytes: int, shard_bytes: int) -> int:
 
 def human(n_bytes: int) -> str:
     """Return bytes for a person: "812 MiB", "12.3 GiB"."""
-    return f"{n_bytes / GIB:.1f} GiB" if n_bytes >= GIB else f"{to_mib(n_bytes)} MiB"
+    return f"{n_bytes / GIB:.1f} GiB" if n_bytes >= GIB else f"{to_mib_up(n_bytes)} MiB"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.records import Booking, BookingBasis, BookingKind
-from slurm_plugin.core.units import from_mib, to_mib
+from slurm_plugin.core.units import from_mib, to_mib_up
 
 COMMENT_LIMIT = 1024
 """Longest comment that Slurm keeps (slurm.h, MAX_COMMENT_LEN in effect since 22.05)."""
@@ -57,8 +57,8 @@ def stamp(booking: Booking, *, user_id: int, key: bytes) -> str:
     """Return the signed text form of a booking."""
     values = {
         "gpus": booking.gpus,
-        "mem": None if booking.memory_bytes is None else to_mib(booking.memory_bytes),
-        "est": None if booking.estimate_bytes is None else to_mib(booking.estimate_bytes),
+        "mem": None if booking.memory_bytes is None else to_mib_up(booking.memory_bytes),
+        "est": None if booking.estimate_bytes is None else to_mib_up(booking.estimate_bytes),
         "try": booking.recoveries,
         "retry": int(booking.retry),
         "key": booking.profile_key,

@@ -49,6 +49,28 @@ class Card:
         return self.memory_total_bytes - self.memory_reserved_bytes
 
 
+def cards_of(node: str, memory_bytes: Sequence[int], *, reserved_bytes: int = 0) -> tuple[Card, ...]:
+    """Return a node's cards, whose UUIDs follow from its name and stay the same.
+
+    Args:
+        node: The node's name.
+        memory_bytes: All memory of each card.
+        reserved_bytes: What the driver keeps of each.
+    """
+    from uuid import NAMESPACE_DNS, uuid5  # hooks import this module and make no cards
+
+    return tuple(
+        Card(
+            uuid=f"GPU-{uuid5(NAMESPACE_DNS, f'{index}.{node}')}",
+            index=index,
+            name="Simulated GPU",
+            memory_total_bytes=total_bytes,
+            memory_reserved_bytes=reserved_bytes,
+        )
+        for index, total_bytes in enumerate(memory_bytes)
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
     """What one process holds on one card.

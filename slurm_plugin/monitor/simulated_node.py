@@ -10,26 +10,16 @@ import argparse
 import os
 import socket
 import stat
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
 from slurm_plugin.core.units import from_mib
-from slurm_plugin.monitor.simulated import Card, SimulatedGpus
+from slurm_plugin.monitor.simulated import SimulatedGpus, cards_of
 
 ROOT = "/run/rad-gpus"
 DEVICES = "/dev/fakegpu"
 DEVICE_MAJOR = 240
 """From the range that Linux keeps for local use (admin-guide/devices.txt), so no real device is behind it."""
-
-
-def cards_of(node: str, count: int, memory_bytes: int) -> tuple[Card, ...]:
-    """Return a node's cards, whose UUIDs follow from its name."""
-    names = (uuid.uuid5(uuid.NAMESPACE_DNS, f"{index}.{node}") for index in range(count))
-    return tuple(
-        Card(uuid=f"GPU-{name}", index=index, name="Simulated GPU", memory_total_bytes=memory_bytes)
-        for index, name in enumerate(names)
-    )
 
 
 def make_devices(prefix: str, count: int) -> None:
@@ -54,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--devices", default=DEVICES, metavar="P")
     options = parser.parse_args(argv)
     make_devices(options.devices, options.count)
-    SimulatedGpus.create(options.folder, cards_of(options.folder.name, options.count, from_mib(options.mib)))
+    cards = cards_of(options.folder.name, [from_mib(options.mib)] * options.count)
+    SimulatedGpus.create(options.folder, cards)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import CommandError, MpsError
 from slurm_plugin.core.process import owner_of
 from slurm_plugin.core.shell import SYSTEM_PATH, run, spawn_daemon
-from slurm_plugin.core.units import to_mib
+from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.mps.state import Process
 
 _POLL_S = 0.02
@@ -123,7 +123,7 @@ class Daemon:
         Raises:
             MpsError: There is no server, so the GPU cannot be used through MPS.
         """
-        limit = f"0 {to_mib(limit_bytes)}M"
+        limit = f"0 {to_mib_up(limit_bytes)}M"
         self.ask(f"set_default_device_pinned_mem_limit {limit}", deadline)
         if not self.servers(deadline):
             self.ask(f"start_server -uid {self.user_id}", deadline)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from slurm_plugin.core.clock import Clock, Deadline, SystemClock
 from slurm_plugin.core.errors import MpsError
-from slurm_plugin.core.units import to_mib
+from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.mps.daemon import Daemon
 from slurm_plugin.mps.state import State, locked, read_state, write_state
 
@@ -97,7 +97,7 @@ class Mps:
             "CUDA_MPS_LOG_DIRECTORY": str(daemon.log),
         }
         if cap_bytes is not None:
-            environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={to_mib(cap_bytes)}M"
+            environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={to_mib_up(cap_bytes)}M"
         if thread_percentage:
             environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(thread_percentage)
         return environment

@@ -13,7 +13,7 @@ from slurm_plugin.core.note import Note, format_note
 from slurm_plugin.core.policy import decide, rebook
 from slurm_plugin.core.records import Booking, Claims, JobRequest, MemoryEstimate, Rewrite
 from slurm_plugin.core.request import request_from
-from slurm_plugin.core.units import to_mib
+from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.estimate import Estimator, claims_of, directives_of
 
 Reply = dict[str, Any]
@@ -148,9 +148,12 @@ def log_line(request: JobRequest, rewrite: Rewrite, estimate: MemoryEstimate | N
     booking: Booking | None = rewrite.booking
     if booking is not None:
         values |= {"kind": booking.kind, "gpus": booking.gpus}
-        values["booked_mib"] = None if booking.memory_bytes is None else to_mib(booking.memory_bytes)
+        values["booked_mib"] = None if booking.memory_bytes is None else to_mib_up(booking.memory_bytes)
     if estimate is not None:
-        values |= {"estimate_mib": to_mib(estimate.estimate_bytes), "upper_mib": to_mib(estimate.upper_bytes)}
+        values |= {
+            "estimate_mib": to_mib_up(estimate.estimate_bytes),
+            "upper_mib": to_mib_up(estimate.upper_bytes),
+        }
         values |= {"source": estimate.source, "profile": estimate.profile_key}
     return " ".join(f"{name}={value}" for name, value in values.items() if value is not None)
 

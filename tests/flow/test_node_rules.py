@@ -20,7 +20,7 @@ from slurm_plugin.core.job_folder import JobFolder
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_store import LedgerStore
 from slurm_plugin.core.records import BookingKind, Demand, Reservation
-from slurm_plugin.core.units import GIB, to_mib
+from slurm_plugin.core.units import GIB, to_mib_up
 from slurm_plugin.monitor.window import write_window
 from slurm_plugin.slurm.control import JobView
 from slurm_plugin.slurm.hook_env import HookJob
@@ -160,7 +160,7 @@ class NodeMachine(RuleBasedStateMachine):
             "SLURM_JOB_ID": str(held.job_id),
             "CUDA_VISIBLE_DEVICES": ",".join(held.gpus),
             "RAD_KIND": held.kind,
-            "RAD_BOOKED_MIB": str(to_mib(held.booked_bytes)),
+            "RAD_BOOKED_MIB": str(to_mib_up(held.booked_bytes)),
             "RAD_SEATS": ",".join(map(str, held.seats)),
             "RAD_RESTART": str(held.restart),
         }

@@ -14,7 +14,7 @@ from gpu.programs import PYTHON, Results, Training, eventually
 from slurm_plugin.core.config import Config, load_config
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.records import Claims, MemoryEstimate
-from slurm_plugin.core.units import MIB, to_mib
+from slurm_plugin.core.units import MIB, to_mib_up
 from slurm_plugin.estimate import Estimator, directives_of, profile_of
 from slurm_plugin.monitor.nvml import NvmlTelemetry
 
@@ -86,7 +86,7 @@ def test_calibrate(gpu: GpuReading, run_folder: Path, results: Results):
     # The lines as they are, at the head of a rad.toml.
     path = run_folder / "rad.toml"
     path.write_text(
-        f'{text}mode = "enforce"\n[partition.gpu]\ncollocate = true\ngpu_memory_mib = {to_mib(gpu.usable_bytes)}\n'
+        f'{text}mode = "enforce"\n[partition.gpu]\ncollocate = true\ngpu_memory_mib = {to_mib_up(gpu.usable_bytes)}\n'
     )
     calibrated, usual = resnet18(load_config(path)), resnet18(Config())
     higher = resnet18(load_config(_with_more(path, measured["conv_base_mib"] + 300)))

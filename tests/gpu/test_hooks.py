@@ -19,7 +19,7 @@ from gpu.programs import Results, eventually
 
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.records import Booking
-from slurm_plugin.core.units import GIB, to_mib
+from slurm_plugin.core.units import GIB, to_mib_up
 from slurm_plugin.core.wire import stamp
 from slurm_plugin.monitor.window import read_window
 
@@ -54,7 +54,7 @@ log = "{folder}/log"
 slurm_conf = "{folder}/slurm.conf"
 [partition.gpu]
 collocate = true
-gpu_memory_mib = {to_mib(gpu.usable_bytes) - 1}
+gpu_memory_mib = {to_mib_up(gpu.usable_bytes) - 1}
 sharing = "{sharing}"
 pin = "free"
 """

@@ -16,7 +16,6 @@ HEAVY = {
     "scipy",
     "lightgbm",
     "matplotlib",
-    "rich",
     "prometheus_client",
 }
 HOOKS = ("prolog.__main__", "prolog.task_prolog", "epilog.__main__")

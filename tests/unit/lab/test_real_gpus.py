@@ -8,7 +8,7 @@ from lab.config import shards_of
 from lab.daemons import LabError
 from lab.real_gpus import real_node
 from slurm_plugin.core.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.units import GIB, MIB, to_mib
+from slurm_plugin.core.units import GIB, MIB, to_mib_up
 
 H200 = GpuReading(
     uuid="GPU-0",
@@ -24,7 +24,7 @@ H200 = GpuReading(
 def test_all_of_a_real_card_is_divided_into_shards() -> None:
     node = real_node("n0", [H200, replace(H200, index=3)])
     assert node.devices == ("/dev/nvidia0", "/dev/nvidia3")
-    usable_mib = to_mib(H200.usable_bytes)
+    usable_mib = to_mib_up(H200.usable_bytes)
     assert [shards_of(mib) for mib in node.gpu_mib] == [(usable_mib - 1) // 1024] * 2
 
 

@@ -87,11 +87,6 @@ def test_what_misleads_is_flagged(status: GpuStatus):
     assert "No rad-monitor" in text
 
 
-def test_rich_table_has_the_same_rows(status: GpuStatus):
-    pytest.importorskip("rich")
-    assert status_view.as_table([status]).row_count == len(status_view.rows_of([status])) == 3
-
-
 @pytest.fixture
 def config(tmp_path: Path) -> str:
     SimulatedGpus.create(
