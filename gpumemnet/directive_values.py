@@ -22,8 +22,13 @@ _NO = ("no", "false", "off", "0")
 
 
 def short(value: str) -> str:
-    """Return a value as it may stand in a message."""
-    return value if len(value) <= 30 else f"{value[:27]}..."
+    r"""Return a value as it may stand in a message: short, and nothing in it that a terminal would obey.
+
+    >>> short("\x1b[2J")
+    '\\x1b[2J'
+    """
+    shown = value if len(value) <= 30 else f"{value[:27]}..."
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
 
 
 def _count(key: str, value: str, place: Place) -> int:

@@ -12,6 +12,7 @@ counts:
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.cluster import Cluster
-from slurm_plugin.core.errors import CommandError, DeviceError
+from slurm_plugin.core.errors import CommandError
+from slurm_plugin.core.process import started_ticks
 from slurm_plugin.monitor.simulated import SimulatedGpus
 
 SAMPLE_S = 0.5
@@ -161,9 +163,8 @@ class Sentinel:
         findings, present = self.findings, self._on_node
         now_s = self._cluster.clock.monotonic_s()
         orphaned: set[tuple[str, int]] = set()
-        for node, gpus in self._cards.items():
-            usable = self._usable[node]
-            for kind, words in card_faults(held_on(gpus), usable):
+        for node, usable in self._usable.items():
+            for kind, words in card_faults(held_on(self._cluster.place.gpus(node)), usable):
                 findings.add(kind, f"{node} {words}")
             try:
                 rows = self._cluster.reservations(node)
@@ -194,23 +195,24 @@ class Sentinel:
                 self.findings.add("drained", line)
 
 
-def held_on(gpus: SimulatedGpus) -> list[Held]:
-    """Return what each process holds on the cards of one node; a card that cannot be read holds nothing."""
-    try:
-        readings = gpus.read()
-    except (DeviceError, OSError):
-        return []
+def held_on(folder: Path) -> list[Held]:
+    """Return what live processes hold on the simulated cards of a folder, however broken its list of cards is."""
     found = []
-    for reading in readings:
-        for process in reading.processes:
-            job_id, restart, name = _job_of(process.pid)
+    for path in sorted((folder / "processes").glob("*.json")):
+        try:
+            row = json.loads(path.read_text())
+            alive = started_ticks(row["pid"]) == row["started_ticks"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # it ended meanwhile
+        if alive:
+            job_id, restart, name = _job_of(row["pid"])
             found.append(
                 Held(
-                    gpu=reading.uuid,
+                    gpu=row["uuid"],
                     job_id=job_id,
                     restart=restart,
                     name=name,
-                    memory_bytes=process.memory_bytes or 0,
+                    memory_bytes=row["memory_bytes"],
                 )
             )
     return found

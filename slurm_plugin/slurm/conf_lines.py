@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice, product
 from pathlib import Path
 
 _PAIR = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|\S*)")
 _INCLUDE = re.compile(r"include\s+(\S+)", re.IGNORECASE)
-_RANGE = re.compile(r"^(.*?)\[([0-9,-]+)\](.*)$")
+_RANGE = re.compile(r"\[([0-9,-]+)\]")
+_BOUNDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _RECORDS = {"nodename", "partitionname", "name"}
 _DEEPEST = 8
 _MOST_NAMES = 4096
@@ -85,20 +87,26 @@ def expand(text: str) -> tuple[str, ...]:
     >>> expand("/dev/nvidia[0-2,7]"), expand("n[08-10]"), expand("one,two")
     (('/dev/nvidia0', '/dev/nvidia1', '/dev/nvidia2', '/dev/nvidia7'), ('n08', 'n09', 'n10'), ('one', 'two'))
     """
+    names = (name for part in re.split(r",(?![^\[]*\])", text) for name in _names(part))
+    return tuple(islice(names, _MOST_NAMES))
+
+
+def _names(part: str) -> Iterator[str]:
+    """Return the names that one part stands for; a range that is none stays as it is written."""
+    pieces = _RANGE.split(part)
+    choices = [_numbers(piece) if at % 2 else [piece] for at, piece in enumerate(pieces)]
+    return ("".join(chosen) for chosen in product(*choices))
+
+
+def _numbers(ranges: str) -> list[str]:
     found: list[str] = []
-    for part in re.split(r",(?![^\[]*\])", text):
-        match = _RANGE.match(part)
+    for one in ranges.split(","):
+        match = _BOUNDS.fullmatch(one)
         if match is None:
-            found.append(part)
-            continue
-        before, ranges, after = match.groups()
-        for one in ranges.split(","):
-            first, _, last = one.partition("-")
-            numbers = range(int(first), int(last or first) + 1)[:_MOST_NAMES]
-            found += [
-                name for number in numbers for name in expand(f"{before}{number:0{len(first)}d}{after}")
-            ]
-    return tuple(found)
+            return [f"[{ranges}]"]
+        first, last = match[1], match[2] or match[1]
+        found += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)[:_MOST_NAMES]]
+    return found[:_MOST_NAMES]
 
 
 def _lines(path: Path, *, depth: int) -> Iterator[str]:

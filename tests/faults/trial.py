@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -112,6 +113,9 @@ class Trials:
         slurm_fault: Fault | None = None,
         spec: ClusterSpec | None = None,
         before: Fault | None = None,
+        after: Fault | None = None,
+        give_up_s: float = GIVE_UP_S,
+        venv: Path | None = None,
     ) -> Row:
         """Run a trial with us and, where it was not yet done, the same on Slurm alone; write the row down.
 
@@ -121,10 +125,14 @@ class Trials:
             slurm_fault: What of it would happen to Slurm alone too; None: nothing.
             spec: The cluster; None for one node with four GPUs.
             before: What is prepared before the first submission.
+            after: What is put back when the cluster has stopped.
+            give_up_s: A job that has not ended so long after the last submission is lost.
+            venv: The environment of hooks and daemons, where it is not the usual one.
         """
         spec = spec or ClusterSpec(nodes=equal_nodes(1))
-        alone = self._on_slurm_alone(slurm_fault, spec)
-        seen = self._try(fault, spec, before=before)
+        alone = self._on_slurm_alone(slurm_fault, spec, give_up_s)
+        place = replace(self._place, venv=venv or self._place.venv)
+        seen = self._try(fault, spec, place, before=before, after=after, give_up_s=give_up_s)
         row = row_of(name, self._slurm, seen, alone)
         with self._out.open("a") as file:
             file.write(json.dumps(asdict(row)) + "\n")
@@ -151,28 +159,38 @@ class Trials:
         }
         assert not any(bad.values()), f"{[word for word, is_bad in bad.items() if is_bad]}: {row}"
 
-    def _on_slurm_alone(self, fault: Fault | None, spec: ClusterSpec) -> Seen:
+    def _on_slurm_alone(self, fault: Fault | None, spec: ClusterSpec, give_up_s: float) -> Seen:
         key = f"{fault.__name__ if fault else 'nothing'} {len(spec.nodes)}"
         if key not in self._alone:
             bare = ClusterSpec(nodes=spec.nodes, ours=False)
-            self._alone[key] = self._try(fault or nothing, bare)
+            self._alone[key] = self._try(fault or nothing, bare, self._place, give_up_s=give_up_s)
         return self._alone[key]
 
-    def _try(self, fault: Fault, spec: ClusterSpec, *, before: Fault | None = None) -> Seen:
-        name = "ours" if spec.ours else "alone"
-        cluster = Cluster(replace(self._place, root=self._place.root / name))
+    def _try(
+        self,
+        fault: Fault,
+        spec: ClusterSpec,
+        place: Place,
+        *,
+        give_up_s: float,
+        before: Fault | None = None,
+        after: Fault | None = None,
+    ) -> Seen:
+        cluster = Cluster(replace(place, root=place.root / ("ours" if spec.ours else "alone")))
         try:
             cluster.up(spec)
             if before:
                 before(cluster)
             load = Load(cluster, mixed(self._jobs), ours=spec.ours)
             with Sentinel(cluster, [node.name for node in spec.nodes]) as sentinel:
-                fates = load.run(lambda: fault(cluster), after=self._jobs // 2, give_up_s=GIVE_UP_S)
+                fates = load.run(lambda: fault(cluster), after=self._jobs // 2, give_up_s=give_up_s)
                 leftovers = _left(cluster, spec)
             return Seen(fates=fates, findings=sentinel.findings, leftovers=leftovers)
         finally:
             cluster.down()
-            _keep_logs(cluster, os.environ.get("RAD_FAULTS_LOGS"))
+            if after:
+                after(cluster)
+            _keep_logs(cluster, fault.__name__)
 
 
 def nothing(cluster: Cluster) -> None:
@@ -226,14 +244,12 @@ def _left(cluster: Cluster, spec: ClusterSpec) -> int:
     return 0
 
 
-def _keep_logs(cluster: Cluster, folder: str | None) -> None:
-    """Copy the logs of a trial where somebody asked for them."""
-    if folder:
-        import shutil
-
-        target = Path(folder, cluster.place.root.name)
+def _keep_logs(cluster: Cluster, name: str) -> None:
+    """Copy the logs of a trial into the folder RAD_FAULTS_LOGS, where somebody asked for them."""
+    if folder := os.environ.get("RAD_FAULTS_LOGS"):
+        target = Path(folder, name, cluster.place.root.name)
         shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(cluster.place.log, target, dirs_exist_ok=True)
+        shutil.copytree(cluster.place.log, target)
 
 
 __all__ = ["Fault", "Job", "Row", "Trials", "nothing"]

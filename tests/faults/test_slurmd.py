@@ -1,0 +1,61 @@
+"""slurmd is killed while jobs run, and the node restarts under them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from faults.trial import Trials
+
+from lab.cluster import Cluster
+from lab.daemons import kill_leftovers
+from lab.load import equal_nodes
+from slurm_plugin.core.ledger_store import boot_id
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+AWAY_S = 5.0
+REQUEUED_S = 200.0
+"""Jobs of a node that failed wait for Slurm's own delay, 120 s, before they run again."""
+
+(NODE,) = equal_nodes(1)
+
+
+def slurmd_killed(cluster: Cluster) -> None:
+    cluster.daemons.kill("slurmd-n0")
+    cluster.clock.sleep(AWAY_S)
+    cluster.start_node(NODE)
+
+
+def rebooted(cluster: Cluster) -> None:
+    """End all that runs on the node, as a power cut does, and make its state that of an earlier boot."""
+    cluster.daemons.kill("slurmd-n0")
+    kill_leftovers(cluster.place.slurm_conf)
+    if cluster.daemons.pid("monitor-n0") is not None:
+        cluster.daemons.kill("monitor-n0")
+    age(cluster.place.run / "n0")
+    cluster.clock.sleep(AWAY_S)
+    cluster.start_node(NODE)
+    if cluster.daemons.pid("radd") is not None:
+        cluster.start_monitor(NODE)
+
+
+def age(folder: Path) -> None:
+    """Put another boot's id wherever the present one stands."""
+    new = boot_id().encode()
+    for path in folder.rglob("*"):
+        if path.is_file() and new in (data := path.read_bytes()):
+            with path.open("r+b") as file:
+                file.write(data.replace(new, b"00000000-0000-4000-8000-000000000000"))
+                os.fsync(file.fileno())
+
+
+def test_slurmd_is_killed_under_shared_jobs(trials: Trials) -> None:
+    trials.check("slurmd killed for 5 s", slurmd_killed, slurm_fault=slurmd_killed)
+
+
+def test_the_node_is_rebooted_with_a_full_ledger(trials: Trials) -> None:
+    trials.check(
+        "node rebooted, ledger full of the boot before", rebooted, slurm_fault=rebooted, give_up_s=REQUEUED_S
+    )
