@@ -123,7 +123,7 @@ class NewLines:
             return found
         older_before, self._older_inode = self._older_inode, _inode(self._older)
         missed = self._older_inode not in (*inodes, older_before)  # renamed twice since the last call
-        for path in (self._older, self._path) if inodes and missed else (self._path,):
+        for path in (self._older, self._path) if missed else (self._path,):
             if (new := _OpenFile.of(path)) is not None:
                 found += new.rest()
                 self._open.append(new)

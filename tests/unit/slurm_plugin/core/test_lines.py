@@ -77,6 +77,16 @@ def test_a_reader_gets_every_line_of_many_writers_once_although_the_file_is_rena
         assert sorted(numbers) == list(range(200)), "none lost"
 
 
+def test_a_file_that_came_and_was_renamed_between_two_reads_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    reader = NewLines(path)
+    assert reader.read() == []
+    path.write_bytes(b"one\n")
+    path.rename(path.with_name("events.jsonl.1"))
+    path.write_bytes(b"two\n")
+    assert reader.read() == [b"one", b"two"]
+
+
 def test_half_a_line_waits_for_its_rest(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     reader = NewLines(path)
