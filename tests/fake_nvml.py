@@ -29,6 +29,7 @@ class FakeCard:
     used: int = 10 * GIB
     reserved: int = 615 * MIB
     processes: tuple[tuple[int, int | None], ...] = ()
+    mps: tuple[int, ...] | None = ()
     gpm: dict[int, float] | None = field(
         default_factory=lambda: {1: 100.0, 2: 12.5, 3: 4.0, 5: 1.0, 10: 2.0, 20: 3.0}
     )
@@ -131,6 +132,9 @@ class FakeNvml:
 
     def nvmlDeviceGetComputeRunningProcesses_v2(self, card: FakeCard) -> list[Any]:
         return [SimpleNamespace(pid=pid, usedGpuMemory=memory) for pid, memory in card.processes]
+
+    def nvmlDeviceGetMPSComputeRunningProcesses(self, card: FakeCard) -> list[Any]:
+        return [SimpleNamespace(pid=pid, usedGpuMemory=None) for pid in self._or_unsupported(card.mps)]
 
     def nvmlDeviceGetUtilizationRates(self, card: FakeCard) -> Any:
         return SimpleNamespace(gpu=self._or_unsupported(card.utilisation))

@@ -19,11 +19,14 @@ class GpuProcess:
 
     Attributes:
         pid: Process id on this host.
-        memory_bytes: GPU memory it holds, context included; None where the driver does not tell.
+        memory_bytes: GPU memory it holds, context included; None where the driver does not tell. Managed memory
+            (cuMemAllocManaged) does not count here.
+        mps: Whether it reaches the GPU through an MPS server; None where the driver does not tell.
     """
 
     pid: int
     memory_bytes: int | None
+    mps: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

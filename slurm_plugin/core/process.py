@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -25,3 +29,39 @@ def owner_of(pid: int, proc: Path = PROC) -> int | None:
         return (proc / str(pid)).stat().st_uid
     except OSError:
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A process that we may end later: its pid is ours only while the start time fits too."""
+
+    pid: int
+    started_ticks: int
+
+    @classmethod
+    def running(cls, pid: int, proc: Path = PROC) -> Process | None:
+        """Return the process that has this pid now; None if none does."""
+        ticks = started_ticks(pid, proc)
+        return None if ticks is None else cls(pid=pid, started_ticks=ticks)
+
+    def runs(self, proc: Path = PROC) -> bool:
+        """Return whether it is still this very process."""
+        return started_ticks(self.pid, proc) == self.started_ticks
+
+    def kill(self) -> bool:
+        """Send SIGKILL to this very process, never to another that has its pid by now; return whether it was there.
+
+        The descriptor holds on to one process (pidfd_open(2)); its start time is looked at after it is open.
+        """
+        try:
+            handle = os.pidfd_open(self.pid)
+        except OSError:
+            return False
+        try:
+            if not self.runs():
+                return False
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            return True
+        finally:
+            os.close(handle)

@@ -9,6 +9,7 @@ What differs between cards, drivers and settings, what is done about it, and who
 | process list v3 | drivers 510 to 535.97 | elsewhere v2, told by a mismatch error | [4] |
 | process list v3 with longer rows | drivers 535.43 to 535.86 | rows with no possible pid are dropped | [4], [5] |
 | memory of a process | "not available" in some settings | memory_bytes None | [1] processes |
+| which processes are clients of MPS | drivers and bindings from 510 on | mps None | [1] processes |
 | GPM: SMACT, SMOCC, tensor, DRAM, traffic | Hopper on | DCGM (dcgm.py), else utilisation, flagged | [1] GPM |
 | GPM of a card with MIG on | only per instance | activity None: such a card is never shared | [1] GPM |
 | one GPM metric | may fail alone | that figure None | [1] GPM |
@@ -225,11 +226,24 @@ class NvmlTelemetry:
             rows = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
         except nvml.NVMLLibraryMismatchError:
             rows = nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
+        through_mps = self._mps_clients(handle)
         return tuple(
-            GpuProcess(pid=int(row.pid), memory_bytes=row.usedGpuMemory)
+            GpuProcess(
+                pid=int(row.pid),
+                memory_bytes=row.usedGpuMemory,
+                mps=None if through_mps is None else int(row.pid) in through_mps,
+            )
             for row in rows
             if row.pid not in _NO_PIDS
         )
+
+    def _mps_clients(self, handle: Device) -> frozenset[int] | None:
+        """Return the clients of any MPS server on a card; None where the driver does not tell."""
+        nvml = self._nvml
+        try:
+            return frozenset(int(row.pid) for row in nvml.nvmlDeviceGetMPSComputeRunningProcesses(handle))
+        except (nvml.NVMLError, nvml.NVMLLibraryMismatchError, AttributeError):
+            return None
 
     def _mig(self, handle: Device) -> bool:
         modes = self._asked(self._nvml.nvmlDeviceGetMigMode, handle)

@@ -14,27 +14,9 @@ from typing import Any
 
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import MpsError
-from slurm_plugin.core.process import started_ticks
+from slurm_plugin.core.process import Process
 
 _POLL_S = 0.02
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
-    """A process that we may end later: its pid is ours only while the start time fits too."""
-
-    pid: int
-    started_ticks: int
-
-    @classmethod
-    def running(cls, pid: int) -> Process | None:
-        """Return the process that has this pid now; None if none does."""
-        ticks = started_ticks(pid)
-        return None if ticks is None else cls(pid=pid, started_ticks=ticks)
-
-    def runs(self) -> bool:
-        """Return whether it is still this very process."""
-        return started_ticks(self.pid) == self.started_ticks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,14 +6,16 @@ has none yet, so absence proves nothing about a young job.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_plugin.core.process import PROC
+from slurm_plugin.core.process import PROC, Process, owner_of
 
 _TITLE = re.compile(rb"^slurmstepd: \[(\d+)[.+_]")
+_MOST_PARENTS = 256
 _CGROUP = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 
 
@@ -51,16 +53,66 @@ def living_jobs(*, slurm_conf: str | None = None, proc: Path = PROC) -> frozense
     return frozenset(found)
 
 
-def owners_of(pids: Iterable[int], *, proc: Path = PROC) -> dict[int, int]:
-    """Return the job id of each process that belongs to a job, by cgroup, else by its first environment."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belonging:
+    """Which job a process belongs to.
+
+    Attributes:
+        job_id: Slurm's job id.
+        certain: Root said so: its cgroup, or a slurmstepd among its parents. Else its environment, which its user
+            may write.
+    """
+
+    job_id: int
+    certain: bool
+
+
+def owners_of(pids: Iterable[int], *, proc: Path = PROC) -> dict[int, Belonging]:
+    """Return the job of each process that belongs to one: by cgroup, by its parents, else by its first environment."""
     found = {}
     for pid in pids:
         folder = proc / str(pid)
         match = _CGROUP.search(_read(folder / "cgroup").decode(errors="replace"))
-        text = match.group(1) if match else _environ(folder).get("SLURM_JOB_ID", "")
+        job_id = int(match.group(1)) if match else _job_of_parents(pid, proc)
+        if job_id is not None:
+            found[pid] = Belonging(job_id=job_id, certain=True)
+            continue
+        text = _environ(folder).get("SLURM_JOB_ID", "")
         if text.isdigit():
-            found[pid] = int(text)
+            found[pid] = Belonging(job_id=int(text), certain=False)
     return found
+
+
+def processes_of(job_id: int, user_id: int, *, proc: Path = PROC) -> tuple[Process, ...]:
+    """Return the processes of a job that run as its owner; root's, such as slurmstepd, are never among them."""
+    own = [int(name) for name in _names(proc) if name.isdigit() and owner_of(int(name), proc) == user_id]
+    known = [Process.running(pid, proc) for pid in own]
+    belongs = owners_of([one.pid for one in known if one is not None], proc=proc)
+    return tuple(
+        one for one in known if one is not None and one.pid in belongs and belongs[one.pid].job_id == job_id
+    )
+
+
+def _job_of_parents(pid: int, proc: Path) -> int | None:
+    """Return the job of the slurmstepd among a process' parents: nobody can choose another one's children.
+
+    A program may call itself slurmstepd, so only root's counts.
+    """
+    for _ in range(_MOST_PARENTS):
+        pid = _parent(pid, proc)
+        if pid <= 1:
+            return None
+        folder = proc / str(pid)
+        if _read(folder / "comm") == b"slurmstepd\n" and owner_of(pid, proc) == os.geteuid():
+            match = _TITLE.match(_read(folder / "cmdline"))
+            return int(match.group(1)) if match else None
+    return None
+
+
+def _parent(pid: int, proc: Path) -> int:
+    """Return a process' parent (proc(5), /proc/PID/stat, field 4); 0 if it has none."""
+    fields = _read(proc / str(pid) / "stat").rpartition(b")")[2].split()
+    return int(fields[1]) if len(fields) > 1 and fields[1].isdigit() else 0
 
 
 def placed_tasks(*, slurm_conf: str | None = None, proc: Path = PROC) -> tuple[TaskTrace, ...]:

@@ -35,6 +35,14 @@ def test_processes(processes_v3: bool):
     assert [(process.pid, process.memory_bytes) for process in reading.processes] == [(7, 3 * GIB)]
 
 
+@pytest.mark.parametrize(
+    ("told", "seen"), [((7,), [True, False]), ((), [False, False]), (None, [None, None])]
+)
+def test_clients_of_mps(told: tuple[int, ...] | None, seen: list[bool | None]):
+    card = FakeCard(processes=((7, GIB), (8, GIB)), mps=told)
+    assert [process.mps for process in read_one(card).processes] == seen
+
+
 def test_rows_of_another_length_give_no_processes_that_cannot_be():
     scrambled = ((7, 3 * GIB), (0, 16040), (2**32 - 1, 0), (2**32 - 1, None))
     assert [process.pid for process in read_one(FakeCard(processes=scrambled)).processes] == [7]

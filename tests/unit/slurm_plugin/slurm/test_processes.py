@@ -3,7 +3,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from slurm_plugin.slurm.processes import living_jobs, owners_of, placed_tasks
+import pytest
+
+from slurm_plugin.slurm.processes import living_jobs, owners_of, placed_tasks, processes_of
 
 
 def process(
@@ -34,7 +36,9 @@ def test_a_process_belongs_to_the_job_of_its_cgroup_before_that_of_its_environme
     process(tmp_path, 2, cgroup="4:memory:/slurm/uid_1000/job_42/step_batch\n")
     process(tmp_path, 3, cgroup="0::/\n", SLURM_JOB_ID="43")
     process(tmp_path, 4, cgroup="0::/\n")
-    assert owners_of([1, 2, 3, 4, 5], proc=tmp_path) == {1: 41, 2: 42, 3: 43}
+    found = owners_of([1, 2, 3, 4, 5], proc=tmp_path)
+    assert {pid: one.job_id for pid, one in found.items()} == {1: 41, 2: 42, 3: 43}
+    assert [found[pid].certain for pid in (1, 2, 3)] == [True, True, False]
 
 
 def test_running_tasks_tell_where_their_jobs_are(tmp_path: Path) -> None:
@@ -50,3 +54,35 @@ def test_running_tasks_tell_where_their_jobs_are(tmp_path: Path) -> None:
 
 def test_no_proc_is_no_jobs(tmp_path: Path) -> None:
     assert living_jobs(proc=tmp_path / "none") == frozenset()
+
+
+def child_of(proc: Path, pid: int, parent: int, **env: str) -> None:
+    process(proc, pid, **env)
+    (proc / str(pid) / "stat").write_text(f"{pid} (py) thon) S {parent} " + " ".join(["0"] * 17) + " 7")
+
+
+def test_a_job_that_clears_its_environment_is_known_by_its_parents(tmp_path: Path) -> None:
+    process(tmp_path, 10, comm="slurmstepd", title="slurmstepd: [41.batch]")
+    child_of(tmp_path, 11, 10)
+    child_of(tmp_path, 12, 11)
+    child_of(tmp_path, 13, 11, SLURM_JOB_ID="99")
+    found = owners_of([11, 12, 13], proc=tmp_path)
+    assert {pid: (one.job_id, one.certain) for pid, one in found.items()} == dict.fromkeys(
+        (11, 12, 13), (41, True)
+    )
+    assert {one.pid for one in processes_of(41, os.geteuid(), proc=tmp_path)} == {11, 12, 13}
+    assert processes_of(41, os.geteuid() + 1, proc=tmp_path) == ()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+def test_a_program_that_calls_itself_slurmstepd_has_no_jobs(tmp_path: Path) -> None:
+    process(tmp_path, 10, comm="slurmstepd", title="slurmstepd: [41.batch]")
+    os.chown(tmp_path / "10", 4711, 4711)
+    child_of(tmp_path, 11, 10)
+    assert owners_of([11], proc=tmp_path) == {}
+
+
+def test_parents_in_a_circle_end(tmp_path: Path) -> None:
+    child_of(tmp_path, 11, 12)
+    child_of(tmp_path, 12, 11)
+    assert owners_of([11], proc=tmp_path) == {}
