@@ -35,7 +35,7 @@ def main() -> int:
         refusal = folder.refusal()
         if refusal is not None:
             print(f"print RAD: this job must not start on {os.uname().nodename} now: {refusal}")
-            return Exit.EXPECTED_ERROR
+            return Exit.REFUSED
         variables = folder.environment()
         if variables:
             for name, value in task_variables(variables, os.environ).items():

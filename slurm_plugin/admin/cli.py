@@ -11,8 +11,8 @@ import click
 
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import DEFAULT_PATH, PartitionConfig, load_config
-from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.exits import Exit
+from slurm_plugin.core.program_end import plain_end
 
 WATCH_S = 2.0
 
@@ -22,15 +22,15 @@ _config_option = click.option(
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
+_CLICKS_OWN = (click.ClickException, click.Abort, click.exceptions.Exit)
+
+
 class _Command(click.Command):
-    """A command whose expected errors are one line."""
+    """A command that ends with one line and a status that says of which kind (core/program_end.py)."""
 
     def invoke(self, ctx: click.Context) -> object:
-        try:
+        with plain_end(f"rad {ctx.info_name}", passes=_CLICKS_OWN):
             return super().invoke(ctx)
-        except RadError as exc:
-            click.echo(f"rad {ctx.info_name}: {exc}", err=True)
-            sys.exit(Exit.EXPECTED_ERROR)
 
 
 class _Group(click.Group):
@@ -40,7 +40,10 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rad-slurm")
 def main() -> None:
-    """Look after RAD on this machine."""
+    """Look after RAD on this machine.
+
+    Ends with status 0 if all is well, 1 after a finding, 2 for wrong usage, 3 for a bug of ours.
+    """
 
 
 @main.command()
@@ -57,7 +60,7 @@ def doctor(config: Path, as_json: bool) -> None:
     findings = doctoring.diagnose(config, os.environ, SystemClock())
     click.echo(doctoring.as_json(findings) if as_json else doctoring.as_text(findings))
     if doctoring.failed(findings):
-        sys.exit(Exit.EXPECTED_ERROR)
+        sys.exit(Exit.FINDINGS)
 
 
 @main.command()

@@ -22,9 +22,12 @@ class Exit(IntEnum):
     """Exit statuses of the project's commands."""
 
     OK = 0
-    EXPECTED_ERROR = 1
-    """A command for people met an expected problem and said so in one line."""
-    BAD_INPUT = 2
+    FINDINGS = 1
+    """Something is wrong with the site, and a line says what; program_end.py tells the four apart."""
+    USAGE = 2
     """The caller's input is wrong; one line on stderr says file, line and fix."""
     BUG = 3
-    """An unexpected exception; its traceback went to the log."""
+    """An unexpected exception; its traceback went to a file that one line names."""
+
+    REFUSED = 1
+    """A TaskProlog that does not let its job start."""

@@ -17,11 +17,12 @@ from typing import Protocol
 
 from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.config import DEFAULT_PATH, load_config
-from slurm_plugin.core.errors import DeviceError, LedgerError, RadError
+from slurm_plugin.core.errors import DeviceError, LedgerError
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
+from slurm_plugin.core.program_end import plain_end
 from slurm_plugin.monitor.attribution import JobFinder
 from slurm_plugin.monitor.source import lasting_telemetry
 from slurm_plugin.monitor.telemetry import Telemetry
@@ -156,25 +157,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--once", action="store_true", help="take one sample, print it and end")
     parser.add_argument("--metrics", metavar="[ADDRESS:]PORT", help="serve Prometheus metrics there")
     options = parser.parse_args(argv)
-    try:
-        config = load_config(options.config)
-        clock = SystemClock()
-        run = Path(config.paths.run)
-        monitor = Monitor(
-            lasting_telemetry(config.telemetry, clock),
-            run,
-            clock=clock,
-            window_s=config.telemetry.window_s,
-            store=LedgerStore(run, clock=clock, boot_id=boot_id()),
-            exporter=_exporter(options.metrics, Path(config.paths.log)),
-        )
-        if options.once:
-            for reading in monitor.sample():
-                print(reading)
-            return Exit.OK
-    except RadError as exc:
-        print(f"rad-monitor: {exc}", file=sys.stderr)
-        return Exit.EXPECTED_ERROR
+    with plain_end("rad-monitor"):
+        _run(options)
+    return Exit.OK
+
+
+def _run(options: argparse.Namespace) -> None:
+    config = load_config(options.config)
+    clock = SystemClock()
+    run = Path(config.paths.run)
+    monitor = Monitor(
+        lasting_telemetry(config.telemetry, clock),
+        run,
+        clock=clock,
+        window_s=config.telemetry.window_s,
+        store=LedgerStore(run, clock=clock, boot_id=boot_id()),
+        exporter=_exporter(options.metrics, Path(config.paths.log)),
+    )
+    if options.once:
+        for reading in monitor.sample():
+            print(reading)
+        return
     stopped: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -183,7 +186,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     watch(monitor, clock, stopped=stopped)
-    return Exit.OK
 
 
 def watch(monitor: Monitor, clock: Clock, *, stopped: Sequence[int]) -> None:

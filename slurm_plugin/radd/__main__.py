@@ -15,7 +15,7 @@ import click
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import DEFAULT_PATH, load_config
 from slurm_plugin.core.errors import RadError
-from slurm_plugin.core.exits import Exit
+from slurm_plugin.core.program_end import plain_end
 from slurm_plugin.radd.accounts import AccountsReader
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.server import Server
@@ -40,11 +40,8 @@ def main(config: Path, slurm_user: str) -> None:
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # threads inherit this; run() alone takes them
-    try:
+    with plain_end("radd"):
         run(config, slurm_user)
-    except RadError as exc:
-        click.echo(f"radd: {exc}", err=True)
-        sys.exit(Exit.EXPECTED_ERROR)
 
 
 def run(config_path: Path, slurm_user: str) -> None:

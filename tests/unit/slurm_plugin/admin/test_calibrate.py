@@ -58,7 +58,7 @@ def test_torch_finds_the_standard_library_and_not_our_modules_of_the_same_names(
 
 def test_without_torch_the_command_says_what_it_needs():
     result = CliRunner().invoke(main, ["calibrate", "--python", "/nowhere/python"])
-    assert (result.exit_code, len(result.output.splitlines())) == (1, 1)
+    assert (result.exit_code, len(result.output.splitlines())) == (2, 1)
     assert "--python must name a Python with torch" in result.output
 
 

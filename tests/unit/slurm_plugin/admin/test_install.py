@@ -103,7 +103,7 @@ def test_again_changes_nothing_and_keeps_the_key(tmp_path: Path):
 
 def test_without_gpus_and_without_their_memory_it_asks(tmp_path: Path):
     result = CliRunner().invoke(main, ["install", "--root", str(tmp_path)])
-    assert (result.exit_code, "say --gpu-memory-mib" in result.output) == (1, True)
+    assert (result.exit_code, "say --gpu-memory-mib" in result.output) == (2, True)
 
 
 @pytest.mark.parametrize("command", ["doctor", "status", "history", "install", "calibrate"])

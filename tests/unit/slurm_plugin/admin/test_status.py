@@ -142,4 +142,4 @@ def test_history(config: str, tmp_path: Path):
 
 def test_history_elsewhere_is_one_line(config: str):
     result = CliRunner().invoke(main, ["history", "--config", config])
-    assert (result.exit_code, "run this on the controller" in result.output) == (1, True)
+    assert (result.exit_code, "run this on the controller" in result.output) == (2, True)
