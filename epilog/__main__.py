@@ -22,7 +22,7 @@ from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.records import Reservation
 from slurm_plugin.core.recovery import next_attempt
-from slurm_plugin.core.time_budget import HOOK_BUDGET_S, time_budget
+from slurm_plugin.core.time_budget import HOOK_BUDGET_S, TimeIsUp, time_budget
 from slurm_plugin.core.wire import read_key, read_stamp
 from slurm_plugin.monitor.window import forget_job, read_job
 from slurm_plugin.slurm.conf_files import find_slurm_conf, has_slurmdbd
@@ -43,7 +43,7 @@ def main() -> int:
             if config.mode != "off":
                 with time_budget(HOOK_BUDGET_S):
                     _run(job, config)
-    except Exception as exc:  # noqa: BLE001 - whatever it is, the node must not be drained for it
+    except (Exception, TimeIsUp) as exc:  # noqa: BLE001 - whatever it is, the node must not be drained for it
         print(f"rad epilog: {exc}", file=sys.stderr)
     return Exit.OK
 
@@ -80,7 +80,7 @@ def _stop_mps(run: Path, job: HookJob, clock: Clock) -> None:
 def _report(job: HookJob, config: Config, held: Reservation | None, clock: Clock, log: HookLog) -> None:
     """Say how the job ended and run it again where that helps."""
     usage = read_job(Path(config.paths.run), job.job_id)
-    outcome = outcome_of(job, config, held=held, usage=usage, deadline=Deadline(clock, TAILS_S))
+    outcome = outcome_of(job, config, held=held, usage=usage, deadline=Deadline(clock, TAILS_S), log=log)
     log.tell(ending_of(outcome))
     try:
         key = read_key(Path(config.paths.key))

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config import Config
+from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.events import Event as LoggedEvent
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.job_folder import JobFolder
+from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.note import Event, Note, format_note
+from slurm_plugin.core.oom_patterns import load_patterns
 from slurm_plugin.core.records import Booking, Outcome, Reservation
-from slurm_plugin.core.recovery import SHIPPED_PATTERNS, Ending, classify, load_patterns
+from slurm_plugin.core.recovery import Ending, classify
+from slurm_plugin.core.time_budget import TimeIsUp, time_budget
 from slurm_plugin.core.units import human
 from slurm_plugin.monitor.window import JobUsage
 from slurm_plugin.slurm.hook_env import HookJob
+
+OWN_PATTERNS_S = 0.5
+"""For all of a site's own regular expressions, which may backtrack without end."""
 
 
 def outcome_of(
@@ -27,6 +35,7 @@ def outcome_of(
     held: Reservation | None,
     usage: JobUsage | None,
     deadline: Deadline,
+    log: HookLog,
 ) -> Outcome:
     """Return how a job ended; its output is opened only if it failed."""
     ending = Ending(
@@ -46,7 +55,27 @@ def outcome_of(
         owner=Identity(user_id=job.user_id, group_id=job.group_id, user_name=job.user_name),
         deadline=deadline,
     )
-    return classify(ending, tails, load_patterns((site_patterns(config), SHIPPED_PATTERNS)))
+    return judged(ending, tails, site_patterns(config), log)
+
+
+def judged(ending: Ending, tails: Sequence[str], own: Path, log: HookLog) -> Outcome:
+    """Return why a job ended, by a site's own patterns and the shipped ones; the former may be broken, or slow.
+
+    Args:
+        ending: What is known besides the output.
+        tails: The last part of each output file.
+        own: Where a site may keep patterns of its own.
+        log: Hears why they were left out.
+    """
+    shipped = load_patterns()
+    try:
+        patterns = load_patterns((own,))
+        if patterns:
+            with time_budget(OWN_PATTERNS_S):
+                return classify(ending, tails, (*patterns, *shipped))
+    except (ConfigError, TimeIsUp) as exc:
+        log.say(EventKind.PATTERNS_LEFT_OUT, f"{own}: {exc}")
+    return classify(ending, tails, shipped)
 
 
 def ending_of(outcome: Outcome) -> LoggedEvent:

@@ -23,7 +23,7 @@ from slurm_plugin.core.hook_args import config_path
 from slurm_plugin.core.job_folder import JobFolder
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.log import HookLog
-from slurm_plugin.core.time_budget import HOOK_BUDGET_S, TimeIsUpError, time_budget
+from slurm_plugin.core.time_budget import HOOK_BUDGET_S, TimeIsUp, time_budget
 from slurm_plugin.slurm.conf_files import devices_confined, find_slurm_conf
 from slurm_plugin.slurm.hook_env import HookJob
 
@@ -59,7 +59,7 @@ def _run(job: HookJob, config: Config) -> None:
     try:
         with time_budget(HOOK_BUDGET_S):
             _start(node, job, settings, log)
-    except (LedgerError, TimeIsUpError) as exc:
+    except (LedgerError, TimeIsUp) as exc:
         _give_up(node, job, log, exc)
         from prolog.put_back import may_put_back, put_back
 
@@ -92,9 +92,9 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
         log.say(EventKind.PLACED, choice, policy=policy, gpus=gpus)
 
 
-def _give_up(node: Node, job: HookJob, log: HookLog, exc: Exception) -> None:
+def _give_up(node: Node, job: HookJob, log: HookLog, exc: BaseException) -> None:
     """Leave the job as Slurm would have run it."""
-    kind = "" if isinstance(exc, RadError | OSError) else f"{type(exc).__name__}: "
+    kind = "" if isinstance(exc, RadError | OSError | TimeIsUp) else f"{type(exc).__name__}: "
     log.say(EventKind.LEFT_ALONE, f"{kind}{exc}")
     try:
         JobFolder(node.run, job.job_id).remove()

@@ -52,6 +52,7 @@ class EventKind(StrEnum):
 
     NOT_RELEASED = "not released"
     OUT_OF_TIME = "out of time"
+    PATTERNS_LEFT_OUT = "patterns left out"
     END = "end"
     """The hook's last event: its `after_ms` is how long the hook took. It is not shown as text."""
 

@@ -122,7 +122,7 @@ class NewLines:
         if _inode(self._path) in inodes[-1:]:
             return found
         older_before, self._older_inode = self._older_inode, _inode(self._older)
-        missed = self._older_inode not in (*inodes, older_before)  # renamed twice since the last call
+        missed = self._older_inode not in (*inodes, older_before)  # made and renamed since the last call
         for path in (self._older, self._path) if missed else (self._path,):
             if (new := _OpenFile.of(path)) is not None:
                 found += new.rest()

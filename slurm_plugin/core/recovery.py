@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Literal
 
 from slurm_plugin.core.config import PartitionConfig
-from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.oom_patterns import OomPattern, last_found
 from slurm_plugin.core.records import Booking, Outcome, Recovery, Verdict
 from slurm_plugin.core.text import one_line
-from slurm_plugin.core.units import GIB, human, printed_size, shards_for
-
-SHIPPED_PATTERNS = Path(__file__).with_name("oom_patterns.toml")
+from slurm_plugin.core.units import GIB, human, shards_for
 
 ESCALATION_MARGIN_BYTES = 5 * GIB
 """What the thesis adds to observed peak and failed allocation (section 7.2)."""
@@ -25,23 +19,7 @@ CORROBORATING_SHARE = 0.8
 the last allocations before the end are often not seen."""
 
 _EVIDENCE_LIMIT = 200
-_LINE_LIMIT = 4000
 _CANCELLING_SIGNALS = (2, 9, 15)  # what scancel, a time limit and preemption send to the batch script
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OomPattern:
-    """The words of one kind of OOM.
-
-    Attributes:
-        name: Who says it.
-        kind: Whose memory ran out.
-        text: What to search for in a line.
-    """
-
-    name: str
-    kind: Literal["gpu", "host"]
-    text: re.Pattern[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,35 +43,6 @@ class Ending:
     verdict: Verdict | None = None
 
 
-def load_patterns(paths: Iterable[Path] = (SHIPPED_PATTERNS,)) -> tuple[OomPattern, ...]:
-    """Return the patterns of these files, in their order; a file that is not there counts for nothing.
-
-    Raises:
-        ConfigError: A file is no TOML of the expected form, or a pattern no regular expression.
-    """
-    found: list[OomPattern] = []
-    for path in paths:
-        try:
-            tree = tomllib.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError) as exc:
-            raise ConfigError(f"{path}: {exc}") from exc
-        found.extend(_pattern(row, path) for row in tree.get("pattern", ()))
-    return tuple(found)
-
-
-def _pattern(row: Any, path: Path) -> OomPattern:
-    try:
-        if row["kind"] not in ("gpu", "host"):
-            raise ConfigError(f"{path}: kind is {row['kind']!r}; it must be one of gpu, host")
-        return OomPattern(name=row["name"], kind=row["kind"], text=re.compile(row["text"]))
-    except (KeyError, TypeError, re.error) as exc:
-        raise ConfigError(
-            f"{path}: a pattern needs name, kind and text, a regular expression ({exc})"
-        ) from exc
-
-
 def classify(ending: Ending, tails: Sequence[str], patterns: Sequence[OomPattern]) -> Outcome:
     """Return why a job ended.
 
@@ -110,23 +59,24 @@ def classify(ending: Ending, tails: Sequence[str], patterns: Sequence[OomPattern
     judged = _judged(ending, cancelled=cancelled)
     if judged is not None:
         return judged
-    lines = [line[:_LINE_LIMIT] for tail in tails for line in tail.splitlines()]
-    gpu = _last_match(lines, [pattern for pattern in patterns if pattern.kind == "gpu"])
+    gpu = last_found(tails, [pattern for pattern in patterns if pattern.kind == "gpu"])
     if gpu is not None and not cancelled:
-        pattern, line, attempted_bytes = gpu
         return Outcome(
             kind="gpu-oom",
-            evidence=_evidence(line),
-            pattern=pattern.name,
-            attempted_bytes=attempted_bytes,
+            evidence=_evidence(gpu.line),
+            pattern=gpu.pattern.name,
+            attempted_bytes=gpu.attempted_bytes,
             peak_bytes=ending.peak_bytes,
             corroborated=_corroborated(ending),
         )
-    host = _last_match(lines, [pattern for pattern in patterns if pattern.kind == "host"])
+    host = last_found(tails, [pattern for pattern in patterns if pattern.kind == "host"])
     if host is not None:
-        pattern, line, _ = host
-        evidence = _evidence(line)
-        return Outcome(kind="host-oom", evidence=evidence, pattern=pattern.name, peak_bytes=ending.peak_bytes)
+        return Outcome(
+            kind="host-oom",
+            evidence=_evidence(host.line),
+            pattern=host.pattern.name,
+            peak_bytes=ending.peak_bytes,
+        )
     return Outcome(kind="cancelled" if cancelled else "failed", peak_bytes=ending.peak_bytes)
 
 
@@ -143,23 +93,6 @@ def _judged(ending: Ending, *, cancelled: bool) -> Outcome | None:
         culprit=verdict.culprit,
         rerun=verdict.rerun,
     )
-
-
-def _last_match(
-    lines: Sequence[str], patterns: Sequence[OomPattern]
-) -> tuple[OomPattern, str, int | None] | None:
-    """Return the last line that reports an OOM, and the size that it or an earlier one names."""
-    found = None
-    for line in lines:
-        for pattern in patterns:
-            match = pattern.text.search(line)
-            if match is None:
-                continue
-            attempted = printed_size(match.groupdict().get("attempted"))
-            known = attempted if attempted is not None else (found[2] if found else None)
-            found = (pattern, line, known)
-            break
-    return found
 
 
 def _corroborated(ending: Ending) -> bool:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.core.recovery import Ending, classify, load_patterns
+from slurm_plugin.core.oom_patterns import load_patterns
+from slurm_plugin.core.recovery import Ending, classify
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.monitor.simulated import Card, SimulatedGpus
 

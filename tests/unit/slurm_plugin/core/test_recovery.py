@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from slurm_plugin.core.config import PartitionConfig
-from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.oom_patterns import load_patterns
 from slurm_plugin.core.records import Booking, Outcome, Verdict
-from slurm_plugin.core.recovery import Ending, classify, load_patterns, next_attempt
+from slurm_plugin.core.recovery import Ending, classify, next_attempt
 from slurm_plugin.core.units import GIB, MIB
 
 PATTERNS = load_patterns()
@@ -221,30 +220,3 @@ def test_escalation_shares_once_more_and_then_takes_the_gpu() -> None:
 def test_escalation_needs_a_size_that_leaves_room_for_others(outcome: Outcome) -> None:
     recovery = next_attempt(BOOKING, outcome, replace(PARTITION, recovery="escalate"))
     assert recovery is not None and recovery.booking.kind == "whole"
-
-
-def test_a_site_adds_patterns_of_its_own(tmp_path: Path) -> None:
-    own = tmp_path / "oom_patterns.toml"
-    own.write_text('[[pattern]]\nname = "ours"\nkind = "gpu"\ntext = "card is full: (?P<attempted>.*)$"\n')
-    patterns = load_patterns((own, tmp_path / "not-there.toml"))
-    outcome = classify(FAILED, ["card is full: 3 GiB"], patterns)
-    assert (outcome.pattern, outcome.attempted_bytes) == ("ours", 3 * GIB)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[[pattern]]\nname='x'\nkind='gpu'\ntext='('",
-        "[[pattern]]\nname='x'",
-        "x",
-        "[[pattern]]\nname='x'\nkind='disk'\ntext='x'",
-    ],
-)
-def test_wrong_patterns_name_their_file(tmp_path: Path, text: str) -> None:
-    (tmp_path / "oom.toml").write_text(text)
-    with pytest.raises(ConfigError, match=r"oom\.toml"):
-        load_patterns((tmp_path / "oom.toml",))
-
-
-def test_lines_without_end_and_binary_rubbish_take_no_time() -> None:
-    assert classify(FAILED, ["\x00" * 262144, "CUDA " * 60000], PATTERNS).kind == "failed"
