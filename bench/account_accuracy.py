@@ -15,14 +15,15 @@ from collections.abc import Sequence
 
 import torch
 
-from gpumemnet import analytic
-from gpumemnet.account import profile_with_warnings
-from gpumemnet.base import gpu_named
+from gpumemnet.dataset.catalogue import workload
 from gpumemnet.dataset.config import Configuration
 from gpumemnet.dataset.store import TRAINING_ROWS, read_records
 from gpumemnet.dataset.summaries import torchinfo_text, torchsummary_text
-from gpumemnet.dataset.workload import make_inputs, workload
+from gpumemnet.dataset.workload import make_inputs
 from gpumemnet.errors import GpuMemNetError
+from gpumemnet.estimators import analytic
+from gpumemnet.gpus import gpu_named
+from gpumemnet.profile.build import profile_with_warnings
 from gpumemnet.training import TrainingSetup
 
 EVERYTHING = {"depth": 12, "col_names": ("input_size", "output_size", "num_params")}

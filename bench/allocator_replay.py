@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gpumemnet.allocator import replay
+from gpumemnet.allocator.events import replay
 from gpumemnet.dataset.store import DATA, read_records
 
 

@@ -16,10 +16,10 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
-from gpumemnet.account import account
-from gpumemnet.estimate import estimate
-from gpumemnet.parse.detect import parse_text
-from gpumemnet.profile import ModelProfile
+from gpumemnet.estimators.registry import estimate
+from gpumemnet.profile.build import build_profile
+from gpumemnet.profile.record import ModelProfile
+from gpumemnet.summary.formats.detect import parse_text
 from gpumemnet.training import TrainingSetup
 
 SETUP = TrainingSetup(batch_size=8)
@@ -82,14 +82,15 @@ def main() -> None:
     for layers in (10, 30, 100, 300, 1000, 3000, 10000):
         text = summary(layers)
         spent = best(
-            lambda text=text: account(parse_text(text, path="x"), SETUP, path="x"), 15 if layers < 3000 else 3
+            lambda text=text: build_profile(parse_text(text, path="x"), SETUP, path="x"),
+            15 if layers < 3000 else 3,
         )
         tracemalloc.start()
-        account(parse_text(text, path="x"), SETUP, path="x")
+        build_profile(parse_text(text, path="x"), SETUP, path="x")
         peak = tracemalloc.get_traced_memory()[1] / 2**20
         tracemalloc.stop()
         print(f"{layers:>6} {spent:>16.2f} {peak:>24.1f}")
-    profile, _ = account(parse_text(summary(1000), path="x"), SETUP, path="x")
+    profile, _ = build_profile(parse_text(summary(1000), path="x"), SETUP, path="x")
     words = profile.to_text()
     taken = sorted(best(lambda: estimate(ModelProfile.from_text(words)), 1) for _ in range(3000))
     print(

@@ -15,10 +15,10 @@ import random
 import re
 from pathlib import Path
 
-from gpumemnet.account import profile_with_warnings
 from gpumemnet.errors import GpuMemNetError
-from gpumemnet.estimate import estimate
-from gpumemnet.profile import ModelProfile
+from gpumemnet.estimators.registry import estimate
+from gpumemnet.profile.build import profile_with_warnings
+from gpumemnet.profile.record import ModelProfile
 from gpumemnet.training import OPTIMIZERS, PRECISIONS, TrainingSetup
 
 SUMMARIES = Path(__file__).resolve().parents[1] / "tests" / "data" / "summaries"

@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpumemnet.account import profile_with_warnings
+from gpumemnet.profile.build import profile_with_warnings
 from gpumemnet.training import TrainingSetup
 
 ROOT = Path(__file__).resolve().parents[1]

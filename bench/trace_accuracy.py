@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import gpumemnet.trace
-from gpumemnet.allocator import CachingAllocator, replay
-from gpumemnet.base import gpu_named
+from gpumemnet.allocator.caching import CachingAllocator
+from gpumemnet.allocator.events import replay
 from gpumemnet.dataset.store import HELDOUT_ROWS, TRAINING_ROWS, read_records
+from gpumemnet.gpus import gpu_named
 from gpumemnet.trace.result import doubt_bytes, margin_bytes
 from gpumemnet.units import MIB
 
@@ -44,7 +45,7 @@ def traced(job: tuple[dict[str, Any], str]) -> dict[str, Any]:
     """Trace one row, or take the cached trace, and replay it."""
     row, folder = job
     from gpumemnet.dataset.config import Configuration
-    from gpumemnet.trace.rows import trace_configuration
+    from gpumemnet.evaluate.traced import trace_configuration
 
     config = Configuration.from_json(row)
     name = hashlib.sha256(json.dumps(config.to_json(), sort_keys=True).encode()).hexdigest()[:16]

@@ -1,12 +1,10 @@
-"""The estimate: the one function that other packages call."""
+"""What a training job is expected to need."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpumemnet.base import DEFAULT_GPU, Gpu, gpu_named
-from gpumemnet.errors import SetupError
-from gpumemnet.profile import Family, ModelProfile
+from gpumemnet.profile.record import Family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,25 +31,3 @@ class Estimate:
     estimator: str
     gpu: str
     warnings: tuple[str, ...] = ()
-
-
-def estimate(profile: ModelProfile, *, gpu: str | Gpu = DEFAULT_GPU, estimator: str = "ours") -> Estimate:
-    """Estimate a job's GPU memory from its profile.
-
-    Args:
-        profile: The job.
-        gpu: Type of GPU, by name or (with a site's own base) as a record.
-        estimator: A name in `gpumemnet.estimators.ESTIMATORS`.
-
-    Returns:
-        The estimate.
-
-    Raises:
-        SetupError: GPU or estimator is unknown.
-    """
-    from gpumemnet.estimators import ESTIMATORS
-
-    if estimator not in ESTIMATORS:
-        raise SetupError(f"unknown estimator '{estimator[:40]}'; known: {', '.join(ESTIMATORS)}")
-    card = gpu_named(gpu) if isinstance(gpu, str) else gpu
-    return ESTIMATORS[estimator](profile, card)

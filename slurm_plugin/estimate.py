@@ -5,17 +5,17 @@ radd and the program on the login node share it. Nothing here opens a file but `
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from gpumemnet.base import DEFAULT_GPU, gpu_named
-from gpumemnet.directives import Directives, parse_comment, parse_script
+from gpumemnet.directives.parse import Directives, parse_comment, parse_script
 from gpumemnet.errors import GpuMemNetError
-from gpumemnet.estimate import estimate as gpumemnet_estimate
-from gpumemnet.estimators import ESTIMATORS
-from gpumemnet.history import History
-from gpumemnet.profile import ModelProfile
+from gpumemnet.estimators.registry import ESTIMATORS
+from gpumemnet.estimators.registry import estimate as gpumemnet_estimate
+from gpumemnet.gpus import DEFAULT_GPU, gpu_named
+from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import ConfigError, EstimateError
 from slurm_plugin.core.records import Claims, MemoryEstimate
@@ -24,6 +24,11 @@ from slurm_plugin.core.wire import profile_in, user_words
 
 SCRIPT_HEAD_BYTES = 1 << 16
 """How far into a job script #RAD lines are looked for."""
+MARGIN = 1.05
+"""Runs of one job differ by a few per cent: data order, fragmentation, a longer last batch."""
+LEAST_MARGIN_BYTES = from_mib(256)
+MAX_KEYS = 100_000
+"""Of more kinds of jobs the ones that ran longest ago are forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,30 +90,34 @@ class Estimator:
 
 
 class ObservedPeaks:
-    """What jobs of this site really needed, in memory."""
+    """What jobs of this site really needed, in memory: the same user training the same model in the same way."""
 
-    def __init__(self, gpu: str) -> None:
-        self._gpu = gpu or DEFAULT_GPU
-        self._history = History(None)
+    def __init__(self) -> None:
+        self._peaks: OrderedDict[tuple[int, str], int] = OrderedDict()
 
-    def add(self, user_id: int, profile_key: str, *, estimate_bytes: int, peak_bytes: int) -> None:
-        """Take in a run that ended well."""
-        self._history.record(
-            user=str(user_id),
-            profile_key=profile_key,
-            gpu=self._gpu,
-            estimate_bytes=estimate_bytes,
-            peak_bytes=peak_bytes,
-        )
+    def add(self, user_id: int, profile_key: str, *, peak_bytes: int) -> None:
+        """Take in a run that ended well.
+
+        Args:
+            user_id: Its owner.
+            profile_key: `ModelProfile.key`.
+            peak_bytes: What it held at its peak; a run cut short by lack of memory must not be taken in.
+        """
+        if peak_bytes <= 0:
+            return
+        key = (user_id, profile_key)
+        self._peaks[key] = max(peak_bytes, self._peaks.pop(key, 0))
+        if len(self._peaks) > MAX_KEYS:
+            self._peaks.popitem(last=False)
 
     def estimate(self, user_id: int, profile_key: str) -> MemoryEstimate | None:
         """Return the need of a job that this user ran before; None if it is new."""
-        seen = self._history.observed(user=str(user_id), profile_key=profile_key, gpu=self._gpu)
-        if seen is None:
+        peak_bytes = self._peaks.get((user_id, profile_key))
+        if peak_bytes is None:
             return None
         return MemoryEstimate(
-            estimate_bytes=seen.peak_bytes,
-            upper_bytes=seen.upper_bytes,
+            estimate_bytes=peak_bytes,
+            upper_bytes=max(int(peak_bytes * MARGIN), peak_bytes + LEAST_MARGIN_BYTES),
             confidence=None,  # no runs were held out to say how often a peak with its margin holds
             source="history",
             profile_key=profile_key,
@@ -155,7 +164,7 @@ def profile_of(directives: Directives, folders: tuple[Path, ...]) -> tuple[str, 
     Raises:
         EstimateError: The summary or the setup is unusable; the text names file, line and fix.
     """
-    from gpumemnet.account import profile_with_warnings
+    from gpumemnet.profile.build import profile_with_warnings
 
     if directives.model is None:
         return None

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gpumemnet.dataset.catalogue import workload
 from gpumemnet.dataset.config import Configuration
-from gpumemnet.dataset.workload import Workload, loss_of, make_inputs, make_tensor, workload
+from gpumemnet.dataset.workload import Workload, loss_of, make_inputs, make_tensor
 
 STEPS = 4
 """Optimizer states exist from the first step on, so the second has the full peak; two more show that it stays."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from gpumemnet.dataset.catalogue import workload
 from gpumemnet.dataset.config import Configuration
 from gpumemnet.dataset.generate import STATE_COPIES
 from gpumemnet.dataset.models import recurrent
-from gpumemnet.dataset.workload import Workload, loss_of, make_inputs, make_tensor, workload
+from gpumemnet.dataset.workload import Workload, loss_of, make_inputs, make_tensor
 from gpumemnet.units import GIB, MIB
 
 BASE_BYTES = 800 * MIB

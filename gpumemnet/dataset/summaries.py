@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gpumemnet.dataset.catalogue import workload
 from gpumemnet.dataset.config import Configuration
 from gpumemnet.dataset.draw import Draw
-from gpumemnet.dataset.workload import make_inputs, workload
+from gpumemnet.dataset.workload import make_inputs
 
 TORCHINFO_STYLES: tuple[tuple[dict[str, Any], float], ...] = (
     ({"depth": 3, "col_names": ("output_size", "num_params")}, 0.35),

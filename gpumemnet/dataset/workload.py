@@ -1,4 +1,4 @@
-"""From a configuration to what PyTorch needs: a model, tensors and a loss."""
+"""What PyTorch needs to train one configuration: a model, tensors and a loss."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gpumemnet.dataset.config import Configuration, TensorSpec
-from gpumemnet.dataset.generate import FAMILIES
+from gpumemnet.dataset.config import TensorSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,27 +29,6 @@ class Workload:
     target: TensorSpec | None
     loss: str
     set_checkpointing: Callable[[nn.Module], None]
-
-
-def _switch_on(model: nn.Module) -> None:
-    model.checkpointing = True  # type: ignore[assignment]
-
-
-def workload(config: Configuration) -> Workload:
-    """Return the workload of a generated or a real-world configuration."""
-    if config.family == "real":
-        # Imported late: torchvision, timm and transformers take seconds to import and are not always there.
-        from gpumemnet.dataset.realworld import real_workload
-
-        return real_workload(config)
-    module = FAMILIES[config.family]
-    return Workload(
-        build=lambda: module.build(config.style, config.arch),
-        inputs=module.inputs(config.arch),
-        target=module.target(config.arch),
-        loss=module.LOSS,
-        set_checkpointing=_switch_on,
-    )
 
 
 def make_tensor(spec: TensorSpec, batch_size: int, device: torch.device | str, dtype: torch.dtype) -> Tensor:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from gpumemnet import features, predictor
-from gpumemnet.analytic import KEYS
-from gpumemnet.base import Gpu
 from gpumemnet.estimate import Estimate
-from gpumemnet.profile import ModelProfile
+from gpumemnet.estimators import features, tree_model
+from gpumemnet.estimators.analytic import KEYS
+from gpumemnet.gpus import Gpu
+from gpumemnet.profile.record import ModelProfile
 from gpumemnet.units import MIB
 
 CONFIDENCE = 0.99
@@ -50,7 +50,7 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
     Returns:
         The estimate.
     """
-    learned = predictor.load("boosted")
+    learned = tree_model.load("boosted")
     row = features.vector(profile)
     base_bytes = gpu.conv_base_bytes if profile.convs or profile.recurrents else gpu.base_bytes
     log_need_mib = learned.trees["need"].predict(row)

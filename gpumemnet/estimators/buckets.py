@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpumemnet.analytic import KEYS
-from gpumemnet.base import Gpu
 from gpumemnet.estimate import Estimate
-from gpumemnet.profile import ModelProfile
+from gpumemnet.estimators.analytic import KEYS
+from gpumemnet.gpus import Gpu
+from gpumemnet.profile.record import ModelProfile
 from gpumemnet.training import OPTIMIZERS, PRECISIONS
 from gpumemnet.units import GIB
 

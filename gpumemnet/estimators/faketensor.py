@@ -14,10 +14,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from gpumemnet.analytic import KEYS
-from gpumemnet.base import Gpu
 from gpumemnet.errors import TraceError
 from gpumemnet.estimate import Estimate
+from gpumemnet.estimators.analytic import KEYS
+from gpumemnet.gpus import Gpu
 from gpumemnet.trace import target
 from gpumemnet.trace.inputs import parse_inputs
 from gpumemnet.trace.loss import step_for, users_step

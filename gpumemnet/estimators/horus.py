@@ -6,10 +6,10 @@ baseline. Known limitations: it counts a gradient per sample, no optimizer, and 
 
 from __future__ import annotations
 
-from gpumemnet.analytic import KEYS
-from gpumemnet.base import Gpu
 from gpumemnet.estimate import Estimate
-from gpumemnet.profile import ModelProfile
+from gpumemnet.estimators.analytic import KEYS
+from gpumemnet.gpus import Gpu
+from gpumemnet.profile.record import ModelProfile
 
 
 def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gpumemnet import predictor
-from gpumemnet.base import Gpu
 from gpumemnet.estimate import Estimate
+from gpumemnet.estimators import tree_model
 from gpumemnet.estimators.buckets import from_class, likeliest, mean_logits, network_name, scalars
-from gpumemnet.profile import ModelProfile
+from gpumemnet.gpus import Gpu
+from gpumemnet.profile.record import ModelProfile
 
 NAME = "mlp_ensemble"
 
@@ -22,5 +22,5 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
         The upper edge of the likeliest range; it is its own bound.
     """
     name = network_name(profile)
-    members = predictor.read(NAME)["networks"][name]
+    members = tree_model.read(NAME)["networks"][name]
     return from_class(likeliest(mean_logits(members, scalars(profile))), name, profile, gpu, NAME)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from gpumemnet import analytic, bound, features, predictor
-from gpumemnet.base import Gpu
 from gpumemnet.errors import ModelFileError
 from gpumemnet.estimate import Estimate
-from gpumemnet.profile import ModelProfile
+from gpumemnet.estimators import analytic, conformal, features, tree_model
+from gpumemnet.gpus import Gpu
+from gpumemnet.profile.record import ModelProfile
 from gpumemnet.units import MIB
 
 WEIGHTS = "ours"
@@ -32,7 +32,7 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
     base = parts["base"]
     account = sum(parts.values()) - base
     try:
-        learned = predictor.load(WEIGHTS)
+        learned = tree_model.load(WEIGHTS)
     except ModelFileError as exc:
         warnings.append(f"estimated without the learned correction: {exc}")
         best, upper = account, int(account * PLAIN_FACTOR) + PLAIN_HEADROOM_BYTES
@@ -40,13 +40,13 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
         row = features.vector(profile)
         smooth = learned.constants["smooth_mib"] * MIB
         correction = learned.constants["shrink"] * learned.trees["correction"].predict(row)
-        width = bound.width(learned.trees["width"].predict(row), learned.constants, profile)
+        width = conformal.width(learned.trees["width"].predict(row), learned.constants, profile)
         best = max(int((account + smooth) * math.exp(correction) - smooth), 0)
         upper = max(int((account + smooth) * math.exp(correction + width) - smooth), best)
     return Estimate(
         estimate_bytes=base + best,
         upper_bytes=base + upper,
-        confidence=bound.CONFIDENCE,
+        confidence=conformal.CONFIDENCE,
         breakdown_bytes=_spread(parts, best - account),
         family=profile.family,
         estimator="ours",

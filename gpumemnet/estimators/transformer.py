@@ -9,12 +9,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gpumemnet import kinds, predictor
-from gpumemnet.base import Gpu
 from gpumemnet.estimate import Estimate
+from gpumemnet.estimators import tree_model
 from gpumemnet.estimators.buckets import affine, from_class, likeliest, mean_logits, network_name, scalars
-from gpumemnet.profile import ModelProfile
-from gpumemnet.summary import ModelSummary
+from gpumemnet.gpus import Gpu
+from gpumemnet.profile.record import ModelProfile
+from gpumemnet.summary import kinds
+from gpumemnet.summary.records import ModelSummary
 
 NAME = "transformer"
 LENGTH = 128
@@ -60,7 +61,7 @@ def estimate_layers(summary: ModelSummary, profile: ModelProfile, gpu: Gpu) -> E
         The upper edge of the likeliest range; it is its own bound.
     """
     name = network_name(profile)
-    members = predictor.read(NAME)["networks"][name]
+    members = tree_model.read(NAME)["networks"][name]
     answer = logits(members, series(summary, profile.batch_size), scalars(profile))
     return from_class(likeliest(answer), name, profile, gpu, NAME)
 

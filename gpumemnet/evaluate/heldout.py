@@ -12,10 +12,11 @@ from gpumemnet.dataset.config import Configuration
 from gpumemnet.dataset.store import read_records
 from gpumemnet.errors import ModelFileError
 from gpumemnet.estimate import Estimate
-from gpumemnet.estimators import ESTIMATORS, transformer
+from gpumemnet.estimators import transformer
+from gpumemnet.estimators.registry import ESTIMATORS
 from gpumemnet.evaluate.scores import Scores, markdown, percent, score
-from gpumemnet.parse.detect import parse_text
-from gpumemnet.profile import FORMATS
+from gpumemnet.profile.record import FORMATS
+from gpumemnet.summary.formats.detect import parse_text
 from gpumemnet.train.rows import GPU, INPUT_GIVEN, Row, load_rows
 from gpumemnet.units import MIB
 
@@ -112,7 +113,8 @@ def fake_tensor(path: Path) -> dict[int, float]:
     """
     import torch
 
-    from gpumemnet.dataset.workload import loss_of, make_inputs, make_tensor, workload
+    from gpumemnet.dataset.catalogue import workload
+    from gpumemnet.dataset.workload import loss_of, make_inputs, make_tensor
     from gpumemnet.estimators.faketensor import peak_bytes
 
     found = {}

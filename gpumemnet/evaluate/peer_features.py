@@ -16,7 +16,7 @@ from gpumemnet.evaluate.peer_step import (
     StepPeaks,
     replay_steps,
 )
-from gpumemnet.evaluate.scores import Floats
+from gpumemnet.train.arrays import Floats
 from gpumemnet.units import MIB
 
 ARCHITECTURES = ("bottleneck", "dense", "gradual", "hourglass", "pyramid", "residual", "uniform")

@@ -12,7 +12,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpumemnet.allocator import Block, CachingAllocator
+from gpumemnet.allocator.blocks import Block
+from gpumemnet.allocator.caching import CachingAllocator
 from gpumemnet.evaluate.peer_graph import Node
 from gpumemnet.units import KIB, MIB
 

@@ -18,7 +18,8 @@ from torch import nn
 
 from gpumemnet.evaluate import peer_data
 from gpumemnet.evaluate.peer_features import account_features, paper_features, paper_sequences
-from gpumemnet.evaluate.scores import Floats, markdown
+from gpumemnet.evaluate.scores import markdown
+from gpumemnet.train.arrays import Floats
 from gpumemnet.train.networks import Fitting, Ints, MlpEnsemble, TransformerClassifier, fit, predict
 
 SEED = 42

@@ -8,8 +8,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from gpumemnet import analytic, bound, features, predictor
-from gpumemnet.estimators import ours
+from gpumemnet.estimators import analytic, conformal, features, ours, tree_model
 from gpumemnet.evaluate.heldout import MAIN_FORMAT, Answers
 from gpumemnet.train.rows import GPU, Row
 from gpumemnet.units import MIB
@@ -89,14 +88,14 @@ def _error_by_library(main: Answers, folder: Path) -> Path:
 
 
 def _calibration(main: Answers, folder: Path) -> Path:
-    stored = predictor.read(ours.WEIGHTS)["calibration"]
-    learned = predictor.load(ours.WEIGHTS)
+    stored = tree_model.read(ours.WEIGHTS)["calibration"]
+    learned = tree_model.load(ours.WEIGHTS)
     bases, smooth = np.array([_base(row) for row in main.rows]), learned.constants["smooth_mib"]
     estimated = np.log(np.array(main.estimate_mib) - bases + smooth)
     actual = np.log(np.maximum([row.peak_mib for row in main.rows] - bases, 0.0) + smooth)
     widths = np.array(
         [
-            bound.width(
+            conformal.width(
                 learned.trees["width"].predict(features.vector(row.profile)), learned.constants, row.profile
             )
             for row in main.rows

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from gpumemnet.base import Gpu, gpu_named
 from gpumemnet.errors import GpuMemNetError
 from gpumemnet.estimators import ours
 from gpumemnet.evaluate import peer_data
 from gpumemnet.evaluate.peers import CNN_BASE_MIB, MLP_BASE_MIB
 from gpumemnet.evaluate.scores import markdown
-from gpumemnet.profile import profile_summary
+from gpumemnet.gpus import Gpu, gpu_named
+from gpumemnet.profile.build import profile_summary
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpumemnet.allocator import replay
+from gpumemnet.allocator.events import replay
 from gpumemnet.errors import TraceError
 from gpumemnet.trace.result import TracedMemory, breakdown, margin_bytes
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpumemnet import plans
+from gpumemnet.cudnn import conv_workspace
 from gpumemnet.trace.request import Request
 
 
@@ -47,7 +47,7 @@ def workspace_bytes(call: Convolution) -> int:
     if call.channels_last:
         depthwise = call.x[1] == call.groups > 1 and len(call.x) == 4
         return (
-            plans.depthwise_parts(call.x, call.w, call.item_bytes)
+            conv_workspace.depthwise_parts(call.x, call.w, call.item_bytes)
             if depthwise and call.kind == "weight"
             else 0
         )
@@ -55,7 +55,7 @@ def workspace_bytes(call: Convolution) -> int:
     if call.transposed:
         # The gradient of a convolution, whose own gradient is that convolution.
         kind, x, y = {"forward": "data", "data": "forward"}.get(kind, kind), y, x
-    plan = plans.Plan(
+    plan = conv_workspace.Plan(
         kind=kind,
         x=x,
         y=y,
@@ -64,7 +64,7 @@ def workspace_bytes(call: Convolution) -> int:
         item_bytes=call.item_bytes,
         strided=max(call.stride) > 1,
     )
-    return plans.workspace_bytes(plan)
+    return conv_workspace.workspace_bytes(plan)
 
 
 def weight_first(args: Any) -> bool:

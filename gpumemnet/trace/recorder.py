@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from gpumemnet.allocator import Event
+from gpumemnet.allocator.events import Event
 from gpumemnet.trace.assume import Assumptions
 from gpumemnet.trace.device import on_cuda
 from gpumemnet.trace.request import Request

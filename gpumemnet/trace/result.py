@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpumemnet.allocator import Event, Peaks
+from gpumemnet.allocator.events import Event, Peaks
 from gpumemnet.units import MIB
 
 DOUBT_FIXED_BYTES = 16 * MIB

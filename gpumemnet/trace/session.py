@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gpumemnet.allocator import Event
+from gpumemnet.allocator.events import Event
 from gpumemnet.errors import TraceError
 from gpumemnet.trace.build import move_to_cuda, unfilled
 from gpumemnet.trace.checkpoint import switch_on

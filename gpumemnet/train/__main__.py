@@ -10,7 +10,7 @@ import numpy as np
 
 from gpumemnet.dataset.store import TRAINING_ROWS
 from gpumemnet.errors import GpuMemNetError
-from gpumemnet.predictor import WEIGHTS
+from gpumemnet.estimators.tree_model import WEIGHTS
 from gpumemnet.train import boosted, correction
 from gpumemnet.train.export import trees_of, write
 from gpumemnet.train.rows import GPU, Row, file_hash, load_rows, matrix
@@ -84,7 +84,7 @@ def _train_trees(rows: list[Row], digest: str, out: Path) -> None:
 
 def _train_classifiers(rows: list[Row], digest: str, out: Path) -> None:
     from gpumemnet.estimators.transformer import series
-    from gpumemnet.parse.detect import parse_text
+    from gpumemnet.summary.formats.detect import parse_text
     from gpumemnet.train.classifiers import mlp_ensembles, transformers
 
     found = mlp_ensembles(rows)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from gpumemnet import features
-from gpumemnet.bound import conformal_margin
+from gpumemnet.estimators import features
 from gpumemnet.estimators.boosted import columns
-from gpumemnet.evaluate.scores import Floats
-from gpumemnet.predictor import Trees
+from gpumemnet.estimators.conformal import conformal_margin
+from gpumemnet.estimators.tree_model import Trees
+from gpumemnet.train.arrays import Floats
 from gpumemnet.train.correction import SEED, Samples
 from gpumemnet.train.export import trees_of
 from gpumemnet.train.rows import folds

@@ -10,16 +10,9 @@ import torch
 from torch import nn
 
 from gpumemnet.estimators import buckets
-from gpumemnet.evaluate.scores import Floats
+from gpumemnet.train.arrays import Floats
 from gpumemnet.train.export import layers_of
-from gpumemnet.train.networks import (
-    ENCODERS,
-    Fitting,
-    Ints,
-    MlpEnsemble,
-    TransformerClassifier,
-    fit,
-)
+from gpumemnet.train.networks import ENCODERS, Fitting, Ints, MlpEnsemble, TransformerClassifier, fit
 from gpumemnet.train.rows import Row
 from gpumemnet.units import GIB, MIB
 

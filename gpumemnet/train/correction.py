@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from gpumemnet import analytic, bound
-from gpumemnet.base import Gpu
-from gpumemnet.bound import LEAST_WIDTH, conformal_margin
-from gpumemnet.evaluate.scores import Floats
+from gpumemnet.estimators import analytic, conformal
+from gpumemnet.estimators.conformal import LEAST_WIDTH, conformal_margin
+from gpumemnet.gpus import Gpu
+from gpumemnet.train.arrays import Floats
 from gpumemnet.train.rows import Row, folds
 from gpumemnet.units import MIB
 
@@ -66,7 +66,7 @@ class Samples:
             does not count less for the correction and in full for the bound.
         group: Family and style of each row.
         source: Format of each row's summary.
-        kind: As `bound.kind` names it.
+        kind: As `conformal.kind` names it.
         real: The model is a published one, not a generated one.
         telling: Whether the row can teach anything: where the size of pictures is assumed, the error is any number.
     """
@@ -131,7 +131,7 @@ def samples(rows: list[Row], features: Floats, gpu: Gpu) -> Samples:
         usual=np.array([row.usual for row in rows]),
         group=[row.group for row in rows],
         source=[row.profile.source for row in rows],
-        kind=[bound.kind(row.profile) for row in rows],
+        kind=[conformal.kind(row.profile) for row in rows],
         real=real,
         telling=np.array([not row.profile.assumed for row in rows]),
     )

@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 from torch import nn
 
-from gpumemnet import features
-from gpumemnet.predictor import VERSION, Trees
+from gpumemnet.estimators import features
+from gpumemnet.estimators.tree_model import VERSION, Trees
 from gpumemnet.train.networks import MlpEnsemble
 
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gpumemnet.evaluate.scores import Floats
+from gpumemnet.train.arrays import Floats
 
 Ints = NDArray[np.int64]
 

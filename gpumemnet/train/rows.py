@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpumemnet import features
-from gpumemnet.base import gpu_named
 from gpumemnet.dataset.config import Configuration
 from gpumemnet.dataset.store import appender, read_records
 from gpumemnet.errors import GpuMemNetError
-from gpumemnet.evaluate.scores import Floats
-from gpumemnet.profile import ModelProfile, profile_summary
+from gpumemnet.estimators import features
+from gpumemnet.gpus import gpu_named
+from gpumemnet.profile.build import profile_summary
+from gpumemnet.profile.record import ModelProfile
+from gpumemnet.train.arrays import Floats
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB
 
@@ -172,7 +173,7 @@ def _input_shape(record: dict[str, Any]) -> tuple[int, ...] | None:
     if record["family"] == "real":
         size = record["arch"]["size"]
         return (record["batch_size"], 3, size, size)
-    from gpumemnet.dataset.workload import workload
+    from gpumemnet.dataset.catalogue import workload
 
     inputs = workload(Configuration.from_json(record)).inputs
     first = inputs[0] if isinstance(inputs, tuple) else next(iter(inputs.values()))

@@ -42,12 +42,12 @@ def measure(python: str, env: Mapping[str, str], *, program: Path | None = None)
     Args:
         python: A Python that has torch, as jobs use it.
         env: Its environment.
-        program: What measures; None for gpumemnet/calibrate.py.
+        program: What measures; None for gpumemnet/calibration/measure_base.py.
 
     Raises:
         EstimateError: There is no GPU, no torch, or the driver does not tell.
     """
-    script = program or Path(gpumemnet.__file__).with_name("calibrate.py")
+    script = program or Path(gpumemnet.__file__).parent / "calibration" / "measure_base.py"
     found = []
     for kind, key in KINDS.items():
         try:

@@ -34,7 +34,7 @@ class Peaks:
         """
         self._path, self._gpu = path, gpu
         self._lock = threading.Lock()
-        self._observed = ObservedPeaks(gpu)
+        self._observed = ObservedPeaks()
         self._read_bytes = 0
         self._complaint = ""
         self._jobs: dict[int, None] = {}
@@ -60,7 +60,7 @@ class Peaks:
         with self._path.open("a+b") as file:  # made by radd, so that radd may read it later
             if file.seek(0, os.SEEK_END) < self._read_bytes:  # a new file in the old one's place
                 with self._lock:
-                    self._observed, self._read_bytes = ObservedPeaks(self._gpu), 0
+                    self._observed, self._read_bytes = ObservedPeaks(), 0
             file.seek(self._read_bytes)
             whole = file.read().rpartition(b"\n")[0]
         self._read_bytes += len(whole) + 1 if whole else 0
@@ -87,10 +87,10 @@ class Peaks:
         try:
             run = json.loads(line)
             user_id, profile_key = int(run["user"]), str(run["profile"])
-            peak_bytes, estimate_bytes = int(run["peak_bytes"]), int(run.get("estimate_bytes") or 0)
-        except (ValueError, TypeError, KeyError, AttributeError):
+            peak_bytes = int(run["peak_bytes"])
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             return  # half a line after a crash, or a run without a profile
-        self._observed.add(user_id, profile_key, estimate_bytes=estimate_bytes, peak_bytes=peak_bytes)
+        self._observed.add(user_id, profile_key, peak_bytes=peak_bytes)
         if isinstance(run.get("job"), int):
             self._jobs[run["job"]] = None
             while len(self._jobs) > JOBS_KNOWN:

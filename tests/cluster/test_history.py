@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpumemnet.history import LEAST_MARGIN_BYTES, MARGIN
 from gpumemnet.units import GIB
 from lab.cluster import Cluster
 from lab.daemons import wait_until
 from lab.jobs import Jobs, Submitted
+from slurm_plugin.estimate import LEAST_MARGIN_BYTES, MARGIN
 
 pytestmark = pytest.mark.cluster
 

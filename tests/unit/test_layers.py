@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog")
+
+_WORDS = ("gpumemnet.errors", "gpumemnet.units", "gpumemnet.training")
 
 # Which of the project's own modules a folder may import; the longest matching entry decides.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -31,7 +34,78 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "slurm_plugin.radd",
     ),
     "slurm_plugin.admin": ("slurm_plugin", "gpumemnet"),
-    "gpumemnet": ("gpumemnet",),
+    **dict.fromkeys(_WORDS, ()),
+    "gpumemnet.gpus": _WORDS,
+    "gpumemnet.directives": (*_WORDS, "gpumemnet.directives"),
+    "gpumemnet.summary": (*_WORDS, "gpumemnet.summary"),
+    "gpumemnet.shapes": (*_WORDS, "gpumemnet.summary", "gpumemnet.shapes"),
+    "gpumemnet.hidden": (*_WORDS, "gpumemnet.summary", "gpumemnet.hidden"),
+    "gpumemnet.cudnn": (*_WORDS, "gpumemnet.cudnn"),
+    "gpumemnet.allocator": (*_WORDS, "gpumemnet.allocator"),
+    "gpumemnet.graph": (
+        *_WORDS,
+        "gpumemnet.summary",
+        "gpumemnet.hidden",
+        "gpumemnet.cudnn",
+        "gpumemnet.graph",
+    ),
+    "gpumemnet.replay": (*_WORDS, "gpumemnet.graph.tape", "gpumemnet.allocator", "gpumemnet.replay"),
+    "gpumemnet.profile": (
+        *_WORDS,
+        "gpumemnet.summary",
+        "gpumemnet.shapes",
+        "gpumemnet.graph",
+        "gpumemnet.replay",
+        "gpumemnet.profile",
+    ),
+    "gpumemnet.profile.record": _WORDS,
+    "gpumemnet.estimate": ("gpumemnet.profile.record",),
+    "gpumemnet.trace": (*_WORDS, "gpumemnet.cudnn", "gpumemnet.allocator", "gpumemnet.trace"),
+    "gpumemnet.estimators": (
+        *_WORDS,
+        "gpumemnet.gpus",
+        "gpumemnet.estimate",
+        "gpumemnet.profile.record",
+        "gpumemnet.hidden.scale",
+        "gpumemnet.summary",
+        "gpumemnet.trace",
+        "gpumemnet.estimators",
+    ),
+    "gpumemnet.cli": (
+        *_WORDS,
+        "gpumemnet.gpus",
+        "gpumemnet.estimate",
+        "gpumemnet.directives",
+        "gpumemnet.summary",
+        "gpumemnet.profile",
+        "gpumemnet.estimators",
+        "gpumemnet.trace",
+        "gpumemnet.cli",
+    ),
+    "gpumemnet.calibration": (),
+    "gpumemnet.dataset": (*_WORDS, "gpumemnet.dataset"),
+    "gpumemnet.train": (
+        *_WORDS,
+        "gpumemnet.gpus",
+        "gpumemnet.summary",
+        "gpumemnet.profile",
+        "gpumemnet.estimators",
+        "gpumemnet.dataset",
+        "gpumemnet.train",
+    ),
+    "gpumemnet.evaluate": (
+        *_WORDS,
+        "gpumemnet.gpus",
+        "gpumemnet.estimate",
+        "gpumemnet.summary",
+        "gpumemnet.profile",
+        "gpumemnet.allocator",
+        "gpumemnet.estimators",
+        "gpumemnet.trace",
+        "gpumemnet.dataset",
+        "gpumemnet.train",
+        "gpumemnet.evaluate",
+    ),
     "prolog": (
         "slurm_plugin.core",
         "slurm_plugin.monitor",
@@ -54,17 +128,17 @@ SEAMS: dict[str, tuple[str, ...]] = {
         "slurm_plugin.monitor.nvml",
         "slurm_plugin.monitor.nvml_binding",
         "gpumemnet.dataset",
-        "gpumemnet.calibrate",
+        "gpumemnet.calibration",
     ),
     "pyslurm": ("slurm_plugin.slurm.pyslurm",),
-    "subprocess": ("slurm_plugin.core.shell", "gpumemnet.dataset", "gpumemnet.calibrate"),
+    "subprocess": ("slurm_plugin.core.shell", "gpumemnet.dataset", "gpumemnet.calibration"),
     "torch": (
         "gpumemnet.trace",
         "gpumemnet.dataset",
         "gpumemnet.estimators",
         "gpumemnet.train",
         "gpumemnet.evaluate",
-        "gpumemnet.calibrate",
+        "gpumemnet.calibration",
     ),
     "sklearn": ("gpumemnet.estimators", "gpumemnet.train", "gpumemnet.evaluate"),
 }
@@ -122,6 +196,48 @@ def test_imports_point_downward(path: Path) -> None:
         return
     own = {name for name in imports_of(path) if within(name, PACKAGES)}
     assert {name for name in own if not within(name, MAY_IMPORT[layer])} == set()
+
+
+ALL = [*SOURCES, *sorted((ROOT / "lab").rglob("*.py"))]
+
+
+def needs_of(module: str, path: Path, known: set[str]) -> set[str]:
+    """Return the project's modules that a file imports, inside functions and for types alone included."""
+    found = set()
+    for name in imports_of(path):
+        while name not in known and "." in name:
+            name = name.rpartition(".")[0]
+        found |= {name} & known
+    return found - {module}
+
+
+MODULES = {module_name(path): path for path in ALL}
+NEEDS = {module: needs_of(module, path, set(MODULES)) for module, path in MODULES.items()}
+
+
+def test_no_module_needs_itself_in_the_end() -> None:
+    try:
+        TopologicalSorter(NEEDS).prepare()
+    except CycleError as exc:
+        pytest.fail(" -> ".join(exc.args[1]))
+
+
+def test_no_folder_of_gpumemnet_needs_itself_in_the_end() -> None:
+    """A folder's records may be needed below it: `graph.tape` and `profile.record` count as folders of their own."""
+    apart = ("gpumemnet.graph.tape", "gpumemnet.profile.record")
+
+    def folder(module: str) -> str:
+        return module if module in apart else ".".join(module.split(".")[:2])
+
+    between: dict[str, set[str]] = {}
+    for module, needed in NEEDS.items():
+        if within(module, ("gpumemnet",)):
+            here = between.setdefault(folder(module), set())
+            here |= {folder(name) for name in needed} - {folder(module)}
+    try:
+        TopologicalSorter(between).prepare()
+    except CycleError as exc:
+        pytest.fail(" -> ".join(exc.args[1]))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)
@@ -189,10 +305,12 @@ def test_units_live_in_one_place(path: Path) -> None:
     allowed = {
         "slurm_plugin.core.wire": {1024},  # characters of a comment
         "slurm_plugin.core.config": {1024},  # MiB of a shard, a default in the unit of its name
-        "gpumemnet.report": {1024},  # likewise
-        "gpumemnet.directive_values": {1024, 1 << 30},  # most GPUs of one job; the largest count
-        "gpumemnet.cli": {1 << 30},  # likewise
-        "gpumemnet.calibrate": {1 << 20},  # a program of its own: it runs where the package is not installed
+        "gpumemnet.cli.report": {1024},  # likewise
+        "gpumemnet.directives.values": {1024, 1 << 30},  # most GPUs of one job; the largest count
+        "gpumemnet.cli.rad_estimate": {1 << 30},  # likewise
+        "gpumemnet.calibration.measure_base": {
+            1 << 20
+        },  # a program of its own: it runs where the package is not installed
     }.get(module_name(path), set())
     assert units_in(ast.parse(path.read_text(encoding="utf-8"))) <= allowed
 

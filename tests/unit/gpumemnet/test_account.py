@@ -3,12 +3,13 @@ from __future__ import annotations
 import pytest
 from paths import SUMMARIES
 
-from gpumemnet import cudnn, expand, plans, recurrent, scratch
-from gpumemnet.account import account, concrete, profile_with_warnings
-from gpumemnet.parse.detect import parse_text
-from gpumemnet.profile import ModelProfile, profile_summary
-from gpumemnet.summary import Layer
-from gpumemnet.tied import count_once
+from gpumemnet.cudnn import conv_geometry, conv_layer, conv_workspace, rnn_reserve
+from gpumemnet.hidden import expand
+from gpumemnet.profile.build import build_profile, profile_summary, profile_with_warnings, with_shapes
+from gpumemnet.profile.record import ModelProfile
+from gpumemnet.summary.formats.detect import parse_text
+from gpumemnet.summary.records import Layer
+from gpumemnet.summary.tied_weights import count_once
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB
 
@@ -105,12 +106,12 @@ def test_tied_weights_count_once() -> None:
     text = (SUMMARIES / "gpt2.repr.txt").read_text(encoding="utf-8")
     summary = count_once(parse_text(text, path="x"))
     assert sum(layer.params or 0 for layer in summary.layers) == 172032  # what PyTorch counts
-    assert account(summary, TrainingSetup(batch_size=1, seq_len=8), path="x")[0].parameters == 172032
+    assert build_profile(summary, TrainingSetup(batch_size=1, seq_len=8), path="x")[0].parameters == 172032
 
 
 def test_t5_shows_one_embedding_four_times() -> None:
     summary = parse_text((SUMMARIES / "t5.repr.txt").read_text(encoding="utf-8"), path="x")
-    found = concrete(summary, TrainingSetup(batch_size=1, seq_len=8))
+    found = with_shapes(summary, TrainingSetup(batch_size=1, seq_len=8))
     assert sum(layer.params or 0 for layer in found.layers) == pytest.approx(171264, rel=0.01)
 
 
@@ -120,14 +121,16 @@ def test_assumptions_are_told() -> None:
 
 
 def test_recurrent_structure_follows_from_the_count() -> None:
-    assert recurrent.structure("lstm", 4 * 32 * (16 + 32 + 2) + 4 * 32 * (32 + 32 + 2), 16, 32) == (2, 1)
-    assert recurrent.structure("gru", 2 * 3 * 32 * (16 + 32 + 2), 16, 64) == (1, 2)
+    assert rnn_reserve.structure("lstm", 4 * 32 * (16 + 32 + 2) + 4 * 32 * (32 + 32 + 2), 16, 32) == (2, 1)
+    assert rnn_reserve.structure("gru", 2 * 3 * 32 * (16 + 32 + 2), 16, 64) == (1, 2)
 
 
 def borrowed(kind: str, *, area: int, groups: int = 1, strided: bool = False) -> int:
     shape = (8, 64, 32, 32)
-    plan = plans.Plan(kind=kind, x=shape, y=shape, area=area, groups=groups, item_bytes=4, strided=strided)
-    return plans.workspace_bytes(plan)
+    plan = conv_workspace.Plan(
+        kind=kind, x=shape, y=shape, area=area, groups=groups, item_bytes=4, strided=strided
+    )
+    return conv_workspace.workspace_bytes(plan)
 
 
 def test_convolutions_borrow_copies_and_depthwise_ones_nothing() -> None:
@@ -135,28 +138,29 @@ def test_convolutions_borrow_copies_and_depthwise_ones_nothing() -> None:
     data = borrowed("data", area=9)
     assert data == borrowed("forward", area=9) == 4 * MIB + 64 * 64 * 9 * 4
     assert borrowed("weight", area=9) > data
-    assert (cudnn.groups_of(64 * 9, 64, 64), cudnn.groups_of(64 * 16 * 9, 64, 64)) == (64, 4)
+    assert (conv_geometry.groups_of(64 * 9, 64, 64), conv_geometry.groups_of(64 * 16 * 9, 64, 64)) == (64, 4)
 
 
 def test_a_transposed_convolution_borrows_as_the_one_that_it_is_the_gradient_of() -> None:
     small, large, count = (8, 64, 16, 16), (8, 32, 32, 32), 64 * 32 * 4
-    forward, data, weight, *_ = scratch._borrowed(small, large, count, 4, True)
-    their_forward, their_data, their_weight, *_ = scratch._borrowed(large, small, count, 4, False)
-    assert (forward, data, weight) == (their_data, their_forward, their_weight)
+    transposed = conv_layer.memory(small, large, count, 4, True)
+    plain = conv_layer.memory(large, small, count, 4, False)
+    assert transposed.forward_bytes == plain.data_bytes
+    assert (transposed.data_bytes, transposed.weight_bytes) == (plain.forward_bytes, plain.weight_bytes)
 
 
 def test_a_count_that_fits_no_kernel_is_taken_for_a_1x1_convolution() -> None:
     ins, out = (2, 7, 9, 9), (2, 3, 9, 9)
-    assert scratch._borrowed(ins, out, 5, 4, False) == scratch._borrowed(ins, out, 7 * 3, 4, False)
-    assert scratch._borrowed(ins, out, 5, 4, False) != scratch._borrowed(ins, out, 7 * 3 * 9, 4, False)
+    assert conv_layer.memory(ins, out, 5, 4, False) == conv_layer.memory(ins, out, 7 * 3, 4, False)
+    assert conv_layer.memory(ins, out, 5, 4, False) != conv_layer.memory(ins, out, 7 * 3 * 9, 4, False)
 
 
 def test_a_fourier_transform_spreads_the_weight_over_the_image() -> None:
     x, wide = (2, 64, 128, 128), (2, 64, 512, 512)
-    assert cudnn.fourier_bytes(x=x, y=x, weights=64 * 64 * 9, groups=1) == 64 * 64 * 128 * 128 * 4
-    assert cudnn.fourier_bytes(x=x, y=x, weights=64 * 64, groups=1) == 0
-    assert cudnn.fourier_bytes(x=x, y=x, weights=64 * 9, groups=64) == 0
-    assert cudnn.fourier_bytes(x=wide, y=wide, weights=64 * 64 * 9, groups=1) == 0
+    assert conv_geometry.fourier_bytes(x=x, y=x, weights=64 * 64 * 9, groups=1) == 64 * 64 * 128 * 128 * 4
+    assert conv_geometry.fourier_bytes(x=x, y=x, weights=64 * 64, groups=1) == 0
+    assert conv_geometry.fourier_bytes(x=x, y=x, weights=64 * 9, groups=64) == 0
+    assert conv_geometry.fourier_bytes(x=wide, y=wide, weights=64 * 64 * 9, groups=1) == 0
 
 
 def test_a_cut_off_block_spends_all_its_parameters() -> None:

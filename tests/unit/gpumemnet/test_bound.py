@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from paths import SUMMARIES
 
-from gpumemnet import bound
-from gpumemnet.profile import profile_summary
-from gpumemnet.repeats import repeated
-from gpumemnet.summary import Layer
+from gpumemnet.estimators import conformal
+from gpumemnet.graph.checkpoint_blocks import repeated
+from gpumemnet.profile.build import profile_summary
+from gpumemnet.summary.records import Layer
 from gpumemnet.training import TrainingSetup
 
 SHOWN = profile_summary(str(SUMMARIES / "residual.torchsummary.txt"), TrainingSetup(batch_size=8))
@@ -18,26 +18,27 @@ SHOWN = profile_summary(str(SUMMARIES / "residual.torchsummary.txt"), TrainingSe
 
 def test_the_margin_leaves_the_promised_share_below() -> None:
     excesses = [number / 1000 for number in range(1000)]
-    assert bound.conformal_margin(excesses, 0.9) == pytest.approx(0.9, abs=0.002)
-    assert bound.conformal_margin([0.5, -0.2], 0.99) == 0.5
+    assert conformal.conformal_margin(excesses, 0.9) == pytest.approx(0.9, abs=0.002)
+    assert conformal.conformal_margin([0.5, -0.2], 0.99) == 0.5
 
 
 def test_jobs_that_are_known_least_are_calibrated_apart() -> None:
-    assert bound.kind(SHOWN) == "torchsummary"
-    assert bound.kind(replace(SHOWN, recurrents=1)) == "torchsummary_recurrent"
+    assert conformal.kind(SHOWN) == "torchsummary"
+    assert conformal.kind(replace(SHOWN, recurrents=1)) == "torchsummary_recurrent"
     printed = replace(SHOWN, source="module_repr")
-    assert bound.kind(replace(printed, assumed=1)) == "module_repr_assumed"
+    assert conformal.kind(replace(printed, assumed=1)) == "module_repr_assumed"
     assert (
-        bound.kind(printed) == "module_repr_convs" and bound.kind(replace(printed, convs=0)) == "module_repr"
+        conformal.kind(printed) == "module_repr_convs"
+        and conformal.kind(replace(printed, convs=0)) == "module_repr"
     )
 
 
 def test_the_width_has_a_floor_and_falls_back_on_the_margin_of_all() -> None:
     constants = {"margin": 0.3, "margin_torchsummary": 0.1}
-    assert bound.width(0.5, constants, SHOWN) == pytest.approx(0.6)
-    assert bound.width(-2.0, constants, SHOWN) == pytest.approx(0.1)
-    assert bound.width(0.0, {"margin": -1.0}, SHOWN) == bound.LEAST_WIDTH
-    assert bound.width(0.0, constants, replace(SHOWN, source="keras")) == pytest.approx(0.3)
+    assert conformal.width(0.5, constants, SHOWN) == pytest.approx(0.6)
+    assert conformal.width(-2.0, constants, SHOWN) == pytest.approx(0.1)
+    assert conformal.width(0.0, {"margin": -1.0}, SHOWN) == conformal.LEAST_WIDTH
+    assert conformal.width(0.0, constants, replace(SHOWN, source="keras")) == pytest.approx(0.3)
 
 
 def rows(*kinds: str) -> tuple[Layer, ...]:

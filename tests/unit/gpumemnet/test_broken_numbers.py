@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpumemnet.account import profile_with_warnings
 from gpumemnet.errors import GpuMemNetError
-from gpumemnet.estimate import estimate
+from gpumemnet.estimators.registry import estimate
+from gpumemnet.profile.build import profile_with_warnings
 from gpumemnet.training import TrainingSetup
 
 

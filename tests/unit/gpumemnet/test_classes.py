@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpumemnet import bound, kinds
-from gpumemnet.account import profile_with_warnings
-from gpumemnet.parse.detect import parse_text
-from gpumemnet.profile import profile_summary
-from gpumemnet.sites import find_sites
+from gpumemnet.estimators import conformal
+from gpumemnet.graph.attention_sites import find_sites
+from gpumemnet.profile.build import profile_summary, profile_with_warnings
+from gpumemnet.summary import kinds
+from gpumemnet.summary.formats.detect import parse_text
 from gpumemnet.training import TrainingSetup
 
 RULE = "=" * 90
@@ -98,8 +98,8 @@ HIDDEN = (
 def test_a_text_that_hides_nearly_all_says_so_and_has_a_bound_of_its_own_kind() -> None:
     setup = TrainingSetup(batch_size=2)
     profile, warnings = profile_with_warnings(HIDDEN, setup)
-    assert bound.kind(profile) == "torchinfo_untold"
+    assert conformal.kind(profile) == "torchinfo_untold"
     assert any("depth=12" in warning for warning in warnings)
     told, warnings = profile_with_warnings(HIDDEN.replace("265.23", "0.10"), setup)
-    assert bound.kind(told) == "torchinfo"
+    assert conformal.kind(told) == "torchinfo"
     assert not any("depth=12" in warning for warning in warnings)

@@ -10,7 +10,7 @@ import pytest
 from golden_texts import Golden
 from paths import CHECKOUT, SUMMARIES
 
-from gpumemnet.estimators import NAMES
+from gpumemnet.estimators.registry import NAMES
 
 EXAMPLES = CHECKOUT / "examples"
 RESIDUAL = str(SUMMARIES / "residual.torchsummary.txt")

@@ -1,6 +1,6 @@
 import pytest
 
-from gpumemnet.directives import parse_comment, parse_script
+from gpumemnet.directives.parse import parse_comment, parse_script
 from gpumemnet.errors import DirectiveError
 from gpumemnet.units import GIB, MIB
 

@@ -8,7 +8,7 @@ import pytest
 from golden_texts import Golden
 from paths import MODELS
 
-from gpumemnet.profile import profile_summary
+from gpumemnet.profile.build import profile_summary
 from gpumemnet.training import TrainingSetup
 
 GOOD = sorted(path for path in MODELS.glob("*.txt") if path.name != "broken.txt")

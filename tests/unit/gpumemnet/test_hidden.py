@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 from paths import SUMMARIES
 
-from gpumemnet.account import concrete
-from gpumemnet.hidden import Hidden, enclosing_shapes
-from gpumemnet.idle import is_idle, without_idle
-from gpumemnet.parse.detect import parse_text
-from gpumemnet.profile import profile_summary
-from gpumemnet.summary import Layer, ModelSummary
+from gpumemnet.graph.build import build
+from gpumemnet.hidden.scale import Outputs, Stretch, better, enclosing_shapes
+from gpumemnet.profile.build import profile_summary, with_shapes
+from gpumemnet.summary.formats.detect import parse_text
+from gpumemnet.summary.idle_dropout import is_idle, without_idle
+from gpumemnet.summary.records import Layer, ModelSummary
 from gpumemnet.training import TrainingSetup
-from gpumemnet.wiring import wire
 
 SETUP = TrainingSetup(batch_size=8)
 
@@ -32,7 +31,7 @@ def stage(output_bytes: int | None) -> ModelSummary:
 
 
 def hidden_bytes(output_bytes: int | None) -> int:
-    return wire(stage(output_bytes), SETUP)[0].hidden_bytes
+    return build(stage(output_bytes), SETUP)[0].hidden_bytes
 
 
 def test_the_total_of_the_text_stretches_and_shrinks_what_is_hidden() -> None:
@@ -45,8 +44,8 @@ def test_the_total_of_the_text_stretches_and_shrinks_what_is_hidden() -> None:
 
 def test_a_stage_of_many_blocks_is_guessed_as_such() -> None:
     one, shown = 4 * 8 * 64 * 32 * 32, 4 * (8 * 64 * 32 * 32 + 8 * 10)
-    tape, _ = wire(stage(shown + 40 * one), SETUP)
-    assert len(tape.ops) > 3 * len(wire(stage(None), SETUP)[0].ops)
+    tape, _ = build(stage(shown + 40 * one), SETUP)
+    assert len(tape.ops) > 3 * len(build(stage(None), SETUP)[0].ops)
     assert 500 < tape.hidden_percent < 2000
 
 
@@ -57,11 +56,11 @@ def test_an_absurd_total_does_not_stretch_without_end() -> None:
 
 @pytest.mark.parametrize("counted", [True, False])
 def test_projections_of_attention_may_be_counted_or_not(counted: bool) -> None:
-    guess = Hidden(guessed=100, guessed_attention=100)
+    found = Outputs(guessed=100, guessed_attention=100)
     summary = ModelSummary(
         format="torchinfo", layers=(), batch_size=1, output_bytes=4 * (200 if counted else 100)
     )
-    assert guess.fitted(summary, 1) is None
+    assert better(Stretch(), found, summary, 1) is None
 
 
 def test_torchinfo_states_the_size_of_all_outputs() -> None:
@@ -111,7 +110,7 @@ def test_a_gated_feed_forward_part_keeps_both_halves_and_their_product() -> None
         Layer(kind="silu", name="act", output_shapes=((8, 16, 32),)),
         Layer(kind="linear", name="fc2", output_shapes=((8, 16, 32),), params=33 * 32),
     )
-    tape, _ = wire(ModelSummary(format="torchinfo", layers=layers, batch_size=8), SETUP)
+    tape, _ = build(ModelSummary(format="torchinfo", layers=layers, batch_size=8), SETUP)
     groups = [op.group for op in tape.ops]
     assert groups == ["linear", "activation", "function", "linear", "loss"]
     assert tape.ops[2].saved == (tape.ops[0].output, tape.ops[1].output)
@@ -123,7 +122,7 @@ def test_a_gated_feed_forward_part_keeps_both_halves_and_their_product() -> None
 def test_the_loss_is_taken_in_the_precision_of_the_framework(root: str, precision: str, item: int) -> None:
     head = Layer(kind="linear", name="head", path=((root, root),), output_shapes=((8, 100),), params=6500)
     setup = TrainingSetup(batch_size=8, precision=precision)  # type: ignore[arg-type]
-    tape, _ = wire(ModelSummary(format="torchinfo", layers=(head,), batch_size=8), setup)
+    tape, _ = build(ModelSummary(format="torchinfo", layers=(head,), batch_size=8), setup)
     assert tape.sizes[tape.ops[-1].output] == 8 * 100 * item
 
 
@@ -136,7 +135,7 @@ def test_what_is_not_known_is_counted() -> None:
     assert printed.assumed == 1
     given = TrainingSetup(batch_size=8, input_shape=(8, 3, 64, 64))
     assert profile_summary(str(SUMMARIES / "residual.repr.txt"), given).assumed == 0
-    loose = concrete(parse_text((SUMMARIES / "vit.repr.txt").read_text(), path="x"), SETUP)
+    loose = with_shapes(parse_text((SUMMARIES / "vit.repr.txt").read_text(), path="x"), SETUP)
     assert loose.layers
 
 

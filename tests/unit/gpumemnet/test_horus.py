@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import MODELS
 
-from gpumemnet.base import gpu_named
 from gpumemnet.estimators import horus
-from gpumemnet.profile import ModelProfile, profile_summary
+from gpumemnet.gpus import gpu_named
+from gpumemnet.profile.build import profile_summary
+from gpumemnet.profile.record import ModelProfile
 from gpumemnet.training import TrainingSetup
 
 PROFILE = profile_summary(str(MODELS / "mlp_torchinfo.txt"), TrainingSetup(batch_size=8))

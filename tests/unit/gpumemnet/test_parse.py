@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from paths import SUMMARIES
 
-from gpumemnet.account import profile_with_warnings
 from gpumemnet.errors import GpuMemNetError, SummaryError
-from gpumemnet.parse.detect import parse_text
+from gpumemnet.profile.build import profile_with_warnings
+from gpumemnet.summary.formats.detect import parse_text
 from gpumemnet.training import TrainingSetup
 
 RESIDUAL_PARAMS = 45146

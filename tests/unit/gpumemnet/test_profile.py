@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from paths import SUMMARIES
 
 from gpumemnet.errors import SetupError, SummaryError
-from gpumemnet.estimate import estimate
-from gpumemnet.estimators import ESTIMATORS
-from gpumemnet.profile import MAX_TEXT, ModelProfile, profile_summary
+from gpumemnet.estimators.registry import ESTIMATORS, estimate
+from gpumemnet.profile.build import profile_summary
+from gpumemnet.profile.record import MAX_TEXT, ModelProfile
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB
 
@@ -104,7 +104,7 @@ def test_an_open_batch_size_is_asked_for() -> None:
 
 
 def test_unknown_layers_are_named() -> None:
-    from gpumemnet.account import profile_with_warnings
+    from gpumemnet.profile.build import profile_with_warnings
 
     text = Path(RESIDUAL).read_text(encoding="utf-8").replace("Linear-", "Wombat-")
     _, warnings = profile_with_warnings(text, TrainingSetup(batch_size=8))

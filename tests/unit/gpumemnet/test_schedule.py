@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from paths import SUMMARIES
 
-from gpumemnet.account import concrete, read
-from gpumemnet.optimizers import OPTIMIZER_MEMORY
-from gpumemnet.replay import replay
-from gpumemnet.schedule import BORROW, Call, schedule
-from gpumemnet.tape import Op, Tape
+from gpumemnet.graph.build import build
+from gpumemnet.graph.tape import Op, Tape
+from gpumemnet.profile.build import with_shapes
+from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
+from gpumemnet.replay.schedule import BORROW, Call, schedule
+from gpumemnet.replay.training_step import replay
+from gpumemnet.summary.read import read
 from gpumemnet.training import TrainingSetup
-from gpumemnet.wiring import wire
 
 TWO_LAYERS = Tape(
     sizes=[100, 200, 300],
@@ -65,6 +66,6 @@ def test_without_operations_nothing_is_called() -> None:
 @pytest.mark.parametrize("path", sorted(SUMMARIES.glob("*.txt")), ids=lambda path: path.stem)
 def test_only_output_and_gradients_outlive_a_step(path: Path, checkpointing: bool) -> None:
     setup = TrainingSetup(batch_size=4, gradient_checkpointing=checkpointing)
-    tape, _ = wire(concrete(read(str(path))[0], setup), setup)
+    tape, _ = build(with_shapes(read(str(path))[0], setup), setup)
     step = schedule(tape, checkpointing=checkpointing)
     assert left(step.backward, left(step.forward, set())) == {step.output, *step.gradients}

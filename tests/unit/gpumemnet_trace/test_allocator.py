@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpumemnet.allocator import CachingAllocator, replay
-from gpumemnet.blocks import Block, address_of, runs, size_of
+from gpumemnet.allocator.blocks import Block, address_of, runs, size_of
+from gpumemnet.allocator.caching import CachingAllocator
+from gpumemnet.allocator.events import replay
 from gpumemnet.units import KIB, MIB
 
 # Sizes on both sides of every rule: below a block, small pool, shared large segments, segments of their own.

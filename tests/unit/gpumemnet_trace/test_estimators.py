@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumemnet.answer import for_module
+from gpumemnet.cli.answer import for_module
 from gpumemnet.errors import TraceError
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import KIB

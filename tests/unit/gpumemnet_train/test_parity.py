@@ -15,10 +15,9 @@ torch = pytest.importorskip("torch")
 
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from gpumemnet import features, predictor
 from gpumemnet.errors import ModelFileError
-from gpumemnet.estimators import buckets, transformer
-from gpumemnet.predictor import Trees
+from gpumemnet.estimators import buckets, features, transformer, tree_model
+from gpumemnet.estimators.tree_model import Trees
 from gpumemnet.train.classifiers import members_of
 from gpumemnet.train.export import layers_of, trees_of, write
 from gpumemnet.train.networks import Fitting, MlpEnsemble, TransformerClassifier, fit
@@ -44,14 +43,14 @@ def test_trees_survive_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     rows = RANDOM.randn(300, width)
     model = HistGradientBoostingRegressor(max_iter=5, random_state=0).fit(rows, rows[:, 0])
     write(tmp_path / "some.json.z", data_sha256="0", constants={"a": 1.5}, trees={"t": trees_of(model)})
-    monkeypatch.setattr(predictor, "WEIGHTS", tmp_path)
-    predictor.load.cache_clear()
-    learned = predictor.load("some")
+    monkeypatch.setattr(tree_model, "WEIGHTS", tmp_path)
+    tree_model.load.cache_clear()
+    learned = tree_model.load("some")
     assert learned.constants == {"a": 1.5}
     assert learned.trees["t"].predict(rows[0].tolist()) == pytest.approx(
         float(model.predict(rows[:1])[0]), abs=1e-9
     )
-    predictor.load.cache_clear()
+    tree_model.load.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -62,7 +61,7 @@ def test_trees_survive_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (zlib.compress(b"[1]"), "no usable weights|another version"),
         (zlib.compress(json.dumps({"version": 99}).encode()), "another version"),
         (
-            zlib.compress(json.dumps({"version": predictor.VERSION, "features": ["x"]}).encode()),
+            zlib.compress(json.dumps({"version": tree_model.VERSION, "features": ["x"]}).encode()),
             "other features",
         ),
     ],
@@ -72,9 +71,9 @@ def test_unusable_weights_are_one_clear_line(
 ) -> None:
     if content is not None:
         (tmp_path / "some.json.z").write_bytes(content)
-    monkeypatch.setattr(predictor, "WEIGHTS", tmp_path)
+    monkeypatch.setattr(tree_model, "WEIGHTS", tmp_path)
     with pytest.raises(ModelFileError, match=says):
-        predictor.load("some")
+        tree_model.load("some")
 
 
 def trained_on(inputs: tuple[object, ...], make: object, classes: int) -> torch.nn.Module:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpumemnet.account import profile_with_warnings
+from gpumemnet.profile.build import profile_with_warnings
 from gpumemnet.training import TrainingSetup
 
 WRAPPED = """\

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpumemnet import predictor
-from gpumemnet.base import GPUS
-from gpumemnet.estimators import boosted, ours
-from gpumemnet.profile import ModelProfile, profile_summary
+from gpumemnet.estimators import boosted, ours, tree_model
+from gpumemnet.gpus import GPUS
+from gpumemnet.profile.build import profile_summary
+from gpumemnet.profile.record import ModelProfile
 from gpumemnet.training import OPTIMIZERS, PRECISIONS, TrainingSetup
 from gpumemnet.units import MIB
 
@@ -35,7 +35,7 @@ def profile(**changes: object) -> ModelProfile:
 
 @pytest.mark.parametrize("name", ["ours", "boosted"])
 def test_weights_load_and_name_their_data(name: str) -> None:
-    learned = predictor.load(name)
+    learned = tree_model.load(name)
     assert len(learned.data_sha256) == 64
     assert all(tree.roots for tree in learned.trees.values())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from paths import MODELS
 
-from gpumemnet.profile import ModelProfile
+from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.errors import ConfigError, EstimateError
 from slurm_plugin.core.records import Claims
 from slurm_plugin.core.units import GIB
@@ -105,8 +105,8 @@ def test_a_site_learns_at_start_that_a_name_is_wrong() -> None:
 
 
 def test_observed_peaks_come_back_with_a_margin() -> None:
-    peaks = ObservedPeaks("")
-    peaks.add(1000, "ab", estimate_bytes=0, peak_bytes=10 * GIB)
+    peaks = ObservedPeaks()
+    peaks.add(1000, "ab", peak_bytes=10 * GIB)
     known = peaks.estimate(1000, "ab")
     assert known is not None and known.source == "history"
     assert 10 * GIB == known.estimate_bytes < known.upper_bytes < 11 * GIB

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpumemnet.profile import ModelProfile
+from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core import wire
 from slurm_plugin.core.config import Config, parse_config
 from slurm_plugin.stamp import answer

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpumemnet.profile import profile_summary
+from gpumemnet.profile.build import profile_summary
 from gpumemnet.training import TrainingSetup
 from slurm_plugin.core import wire
 from slurm_plugin.core.config import parse_config

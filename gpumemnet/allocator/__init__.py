@@ -1,0 +1,1 @@
+"""PyTorch's caching allocator, simulated: what calls reserve on the GPU."""

@@ -1,0 +1,60 @@
+"""A recorded sequence of allocator calls, and the peaks that it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpumemnet.allocator.blocks import Block
+from gpumemnet.allocator.caching import CachingAllocator
+
+Event = tuple[int, int | None]
+"""One call: (key, bytes) allocates, (key, None) frees what was allocated under that key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peaks:
+    """What a whole sequence of calls came to.
+
+    Attributes:
+        allocated_bytes: The highest sum of blocks in use.
+        reserved_bytes: The highest sum of segments.
+        allocated_peak_event: Index of the event at which `allocated_bytes` was first reached.
+        reserved_peak_event: Index of the event at which `reserved_bytes` was first reached.
+    """
+
+    allocated_bytes: int
+    reserved_bytes: int
+    allocated_peak_event: int
+    reserved_peak_event: int
+
+
+def replay(events: Iterable[Event], *, expandable_segments: bool = False) -> Peaks:
+    """Run a sequence of calls through the allocator.
+
+    Args:
+        events: In order; a key may be used again once it is freed. A key that is not allocated is ignored when
+            freed, as a tensor of zero bytes is.
+        expandable_segments: As for `CachingAllocator`.
+    """
+    allocator = CachingAllocator(expandable_segments=expandable_segments)
+    live: dict[int, Block] = {}
+    allocated = reserved = allocated_event = reserved_event = 0
+    for index, (key, n_bytes) in enumerate(events):
+        if n_bytes is None:
+            allocator.free(live.pop(key, None))
+            continue
+        block = allocator.malloc(n_bytes)
+        if block is None:
+            continue
+        live[key] = block
+        if allocator.allocated_bytes > allocated:
+            allocated, allocated_event = allocator.allocated_bytes, index
+        if allocator.reserved_bytes > reserved:
+            reserved, reserved_event = allocator.reserved_bytes, index
+    return Peaks(
+        allocated_bytes=allocated,
+        reserved_bytes=reserved,
+        allocated_peak_event=allocated_event,
+        reserved_peak_event=reserved_event,
+    )

@@ -1,0 +1,68 @@
+"""Measure what a PyTorch process holds on this GPU beyond its tensors.
+
+    python measure_base.py conv|dense
+
+Run as a program of its own by a Python that has torch, so it imports nothing of ours. It trains a tiny network for some
+steps, with the libraries that real ones load (cuDNN for conv, cuBLAS for dense), and prints one JSON object:
+
+    {"base_bytes": ..., "gpu": "NVIDIA H200", "torch": "2.11.0+cu130"}
+
+The base is what nvidia-smi shows for the process less what PyTorch's allocator reserves, as for the measured rows
+(dataset/runner.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+MIB = 1 << 20  # nvidia-smi counts MiB
+
+
+def main() -> None:
+    """Measure one kind and print it."""
+    import torch
+    from torch import nn
+
+    conv = sys.argv[1] == "conv"
+    model = (
+        nn.Sequential(nn.Conv2d(3, 32, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.Flatten(), nn.LazyLinear(10))
+        if conv
+        else nn.Sequential(nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 10))
+    ).cuda()
+    batch = torch.randn(16, 3, 32, 32, device="cuda") if conv else torch.randn(16, 256, device="cuda")
+    model(batch)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(5):
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+    torch.cuda.synchronize()
+    base_bytes = held_bytes() - torch.cuda.memory_reserved()
+    print(
+        json.dumps(
+            {"base_bytes": base_bytes, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+        )
+    )
+
+
+def held_bytes() -> int:
+    """Return what the driver counts for this process."""
+    rows = subprocess.run(
+        ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    ).stdout.splitlines()
+    found = dict(row.replace(" ", "").split(",")[:2] for row in rows if "," in row)
+    held = found.get(str(os.getpid()), "")
+    if not held.isdigit():
+        sys.exit("nvidia-smi does not show this process's memory (a container with its own process ids?)")
+    return int(held) * MIB
+
+
+if __name__ == "__main__":
+    main()

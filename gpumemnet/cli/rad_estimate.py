@@ -1,0 +1,148 @@
+"""rad-estimate: how much GPU memory a training job will need, before it is submitted."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from gpumemnet.cli import answer, report
+from gpumemnet.directives.parse import Directives, parse_script
+from gpumemnet.errors import GpuMemNetError, SetupError
+from gpumemnet.estimators.registry import DEFAULT, NAMES
+from gpumemnet.gpus import DEFAULT_GPU
+from gpumemnet.summary.files import read_text
+from gpumemnet.training import OPTIMIZERS, PRECISIONS, TrainingSetup
+
+_COUNT = click.IntRange(1, 1 << 30)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("summary", required=False)
+@click.option("--batch-size", type=_COUNT, help="Samples per step and GPU; default: the summary's own.")
+@click.option("--seq-len", type=_COUNT, help="Tokens per sample, for summaries that do not show it.")
+@click.option("--optimizer", type=click.Choice(OPTIMIZERS), help="Default: adam.")
+@click.option("--precision", type=click.Choice(PRECISIONS), help="Default: fp32.")
+@click.option(
+    "--gradient-checkpointing", is_flag=True, help="Blocks run again in backward instead of being kept."
+)
+@click.option("--gpu", default=DEFAULT_GPU, show_default=True, help="Type of GPU.")
+@click.option(
+    "--estimator",
+    type=click.Choice(NAMES),
+    default=DEFAULT,
+    show_default=True,
+    help="Which estimator to ask; faketensor needs --module.",
+)
+@click.option(
+    "--module", help="Trace a real model instead: pkg.mod:function or file.py:function. Needs PyTorch."
+)
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    help="An input's shape: 128x3x224x224; --module: [name=]SHAPE[:dtype].",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--explain", is_flag=True, help="Say where the memory goes and what was assumed.")
+@click.option("--sbatch", is_flag=True, help="Print the lines to add to the job script.")
+@click.version_option(package_name="rad-slurm")
+def command(**options: object) -> None:
+    """Estimate the GPU memory of a training job.
+
+    SUMMARY is the saved text of torchinfo.summary(), torchsummary.summary(), print(model) or Keras model.summary(),
+    or a job script with #RAD lines.
+    """
+    click.echo(_run(**options))  # type: ignore[arg-type]
+
+
+def main() -> None:
+    """Run the command; bad input is one line on stderr and exit code 2."""
+    try:
+        command(prog_name="rad-estimate", standalone_mode=False)
+    except GpuMemNetError as exc:
+        _fail(str(exc))
+    except click.ClickException as exc:
+        _fail(f"{exc.format_message()}; see rad-estimate --help")
+    except (click.Abort, BrokenPipeError):
+        sys.exit(1)
+    except Exception as exc:  # noqa: BLE001 - the guard of this program: a bug is one line, too
+        _fail(f"unexpected {type(exc).__name__}: {exc}; please report it")
+
+
+def _fail(line: str) -> None:
+    click.echo(f"rad-estimate: {' '.join(line.split())}", err=True)
+    sys.exit(2)
+
+
+def _run(
+    *,
+    summary: str | None,
+    batch_size: int | None,
+    seq_len: int | None,
+    optimizer: str | None,
+    precision: str | None,
+    gradient_checkpointing: bool,
+    gpu: str,
+    estimator: str,
+    module: str | None,
+    inputs: tuple[str, ...],
+    as_json: bool,
+    explain: bool,
+    sbatch: bool,
+) -> str:
+    given = {
+        "batch_size": batch_size,
+        "seq_len": seq_len,
+        "optimizer": optimizer,
+        "precision": precision,
+        "gradient_checkpointing": gradient_checkpointing or None,
+    }
+    said = _directives(summary)
+    setup = replace(said.setup, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
+    if module:
+        if str(Path.cwd()) not in sys.path:
+            sys.path.insert(0, str(Path.cwd()))
+        result = answer.for_module(module, inputs, setup, gpu=gpu, estimator=estimator)
+        warnings: tuple[str, ...] = ()
+    else:
+        if said.model is None:
+            raise SetupError("name a model summary, a job script, or --module; see --help")
+        setup = replace(setup, input_shape=_shape(inputs))
+        result, warnings = answer.for_summary(said.model, setup, gpu=gpu, estimator=estimator)
+    if as_json:
+        return report.as_json(result, warnings)
+    if explain:
+        return report.as_explanation(result, setup, warnings)
+    if sbatch:
+        return report.as_sbatch(result, replace(said, setup=setup), warnings)
+    return report.as_text(result, warnings)
+
+
+def _directives(summary: str | None) -> Directives:
+    """Return what a job script says; a summary is a script that says only where the model is."""
+    if summary is None:
+        return Directives(setup=TrainingSetup())
+    text = read_text(summary)
+    said = parse_script(text, summary)
+    if said is None:
+        if text.startswith("#!"):
+            raise SetupError(f"{summary}: it has no #RAD line; add #RAD model=FILE batch_size=N")
+        return Directives(setup=TrainingSetup(), model=summary)
+    if said.model is None:
+        raise SetupError(f"{summary}: no model= in its #RAD lines; add model=FILE")
+    beside = Path(summary).parent / said.model
+    if not Path(said.model).exists() and beside.exists():
+        return replace(said, model=str(beside))
+    return said
+
+
+def _shape(inputs: tuple[str, ...]) -> tuple[int, ...] | None:
+    if not inputs:
+        return None
+    words = inputs[0].lower().split("x")
+    if len(inputs) > 1 or not all(word.isascii() and word.isdigit() and int(word[:12]) > 0 for word in words):
+        raise SetupError(f"--input {inputs[0][:40]} is not a shape; write for example --input 128x3x224x224")
+    return tuple(int(word) for word in words)

@@ -1,0 +1,111 @@
+"""What `rad-estimate` prints: JSON, a line, an explanation, or the lines to add to a job script."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+from gpumemnet.directives.parse import Directives
+from gpumemnet.estimate import Estimate
+from gpumemnet.training import TrainingSetup
+from gpumemnet.units import MIB, to_mib, to_mib_ceil
+
+SHARD_MIB = 1024
+"""Default size of one shard; a site may configure another."""
+
+_WHAT = {
+    "base": "CUDA context, kernels and libraries",
+    "parameters": "weights and buffers",
+    "gradients": "one per trainable weight",
+    "optimizer": "states that stay between steps",
+    "activations": "kept for the backward pass, with the batch itself",
+    "workspace": "temporaries, libraries' scratch, the allocator's rounding and reserve",
+}
+
+
+def shards(upper_bytes: int) -> int:
+    """Return the number of shards that hold this many bytes."""
+    return -(-upper_bytes // (SHARD_MIB * MIB))
+
+
+def as_json(result: Estimate, warnings: tuple[str, ...]) -> str:
+    """Return the estimate as one JSON object; its keys are a stable contract."""
+    return json.dumps(
+        {
+            "version": 1,
+            "family": result.family,
+            "estimator": result.estimator,
+            "estimate_mib": to_mib(result.estimate_bytes),
+            "upper_mib": to_mib_ceil(result.upper_bytes),
+            "confidence": result.confidence,
+            "shards": shards(result.upper_bytes),
+            "shard_mib": SHARD_MIB,
+            "gpu": result.gpu,
+            "breakdown_mib": {key: to_mib(value) for key, value in result.breakdown_bytes.items()},
+            "warnings": [*warnings, *result.warnings],
+        }
+    )
+
+
+def as_text(result: Estimate, warnings: tuple[str, ...]) -> str:
+    """Return the estimate in one line, then the warnings."""
+    head = (
+        f"{to_mib(result.estimate_bytes)} MiB expected, {to_mib_ceil(result.upper_bytes)} MiB to book"
+        f" = {shards(result.upper_bytes)} shards of {SHARD_MIB} MiB ({result.family}, {result.gpu})"
+    )
+    return "\n".join([head, *(f"note: {text}" for text in (*warnings, *result.warnings))])
+
+
+def as_explanation(result: Estimate, setup: TrainingSetup, warnings: tuple[str, ...]) -> str:
+    """Return where the memory goes and what was assumed."""
+    batch = "the summary's own" if setup.batch_size is None else str(setup.batch_size)
+    lines = [
+        f"One process on {result.gpu}: batch size {batch}, optimizer {setup.optimizer}, precision {setup.precision}"
+        + (", gradient checkpointing" if setup.gradient_checkpointing else ""),
+        "",
+    ]
+    for key, value in result.breakdown_bytes.items():
+        share = value / max(result.estimate_bytes, 1)
+        lines.append(f"  {key:<12}{to_mib(value):>9} MiB {share:>5.0%}  {_WHAT.get(key, '')}")
+    lines += [
+        f"  {'expected':<12}{to_mib(result.estimate_bytes):>9} MiB        what nvidia-smi would show at the peak",
+        f"  {'to book':<12}{to_mib_ceil(result.upper_bytes):>9} MiB        {_trust(result.confidence)};"
+        f" {shards(result.upper_bytes)} shards of {SHARD_MIB} MiB",
+        "",
+        f"Estimator: {result.estimator}; network: {result.family}.",
+    ]
+    return "\n".join([*lines, *(f"note: {text}" for text in (*warnings, *result.warnings))])
+
+
+def _trust(confidence: float | None) -> str:
+    if confidence is None:
+        return "no measurement says how often it is exceeded"
+    return f"exceeded by at most {1 - confidence:.0%} of jobs"
+
+
+def as_sbatch(result: Estimate, said: Directives, warnings: tuple[str, ...]) -> str:
+    """Return the lines to put into a job script, and the same as a command."""
+    words = directive_words(said)
+    line = "#RAD " + " ".join(shlex.quote(word) if " " in word else word for word in words)
+    comment = "rad:" + ",".join(f"'{word}'" if "," in word or " " in word else word for word in words)
+    lines = [
+        "# Add these lines above the first command of the job script:",
+        "#SBATCH --gpus=1",
+        line,
+        "# or submit with:",
+        f"# sbatch --gpus=1 --comment={shlex.quote(comment)} job.sh",
+        f"# {to_mib_ceil(result.upper_bytes)} MiB will be booked: {shards(result.upper_bytes)} x {SHARD_MIB} MiB",
+    ]
+    return "\n".join([*lines, *(f"# note: {text}" for text in (*warnings, *result.warnings))])
+
+
+def directive_words(said: Directives) -> list[str]:
+    """Write directives as key=value words; what has its default is left out."""
+    setup, default = said.setup, TrainingSetup()
+    words = [f"model={said.model}"] if said.model else []
+    words += [
+        f"{key}={getattr(setup, key)}"
+        for key in ("batch_size", "seq_len", "optimizer", "precision")
+        if getattr(setup, key) != getattr(default, key)
+    ]
+    return words + (["gradient_checkpointing=yes"] if setup.gradient_checkpointing else [])

@@ -1,0 +1,1 @@
+"""What cuDNN borrows and keeps, from the shapes of a layer."""

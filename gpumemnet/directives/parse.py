@@ -1,0 +1,138 @@
+"""What a user says about a job: `#RAD key=value` lines in its script, or `rad:key=value,...` in its comment.
+
+Like `#SBATCH`, a `#RAD` line starts in the first column and stands above the first command. Values with spaces are
+quoted as in a shell. Standard library only: the submit path imports this.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+from gpumemnet.directives.values import READERS, Policy, short
+from gpumemnet.directives.words import Place, split, until_space
+from gpumemnet.training import TrainingSetup
+
+MARK = "#RAD"
+COMMENT_MARK = "rad:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directives:
+    """What the user said.
+
+    Attributes:
+        model: Path of the model summary as written, or None.
+        setup: How the model is trained; what was not said has its default.
+        gpus: Number of GPUs if stated, else None.
+        policy: How the job wants to be placed; None leaves it to the partition.
+        memory_bytes: The need stated outright; None if not.
+        retry: False if the user opted out of recovery.
+        path: Where it was said: the script's path, or "comment".
+        line: Line of `model=`, or of the first directive; None in a comment.
+    """
+
+    model: str | None = None
+    setup: TrainingSetup
+    gpus: int | None = None
+    policy: Policy | None = None
+    memory_bytes: int | None = None
+    retry: bool = True
+    path: str = "comment"
+    line: int | None = None
+
+
+def parse_script(text: str, path: str) -> Directives | None:
+    """Read the `#RAD` lines of a job script.
+
+    Args:
+        text: The script; a byte order mark and CRLF line ends do no harm.
+        path: Its name, for messages.
+
+    Returns:
+        What they say; None if there are none.
+
+    Raises:
+        DirectiveError: A line is malformed, repeated, or stands below the first command.
+    """
+    if MARK not in text:
+        return None
+    words: list[tuple[str, Place]] = []
+    command_line = 0
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
+        if line.startswith(MARK) and line[len(MARK) : len(MARK) + 1] in ("", " ", "\t"):
+            place = Place(path=path, line=number)
+            if command_line:
+                raise place.error(
+                    "#RAD below the first command is not read", f"move it above line {command_line}"
+                )
+            words.extend((word, place) for word in split(line[len(MARK) :], " \t", place))
+        elif not command_line and line.strip() and not line.lstrip().startswith("#"):
+            command_line = number
+    return _directives(words, path) if words else None
+
+
+def parse_comment(text: str) -> Directives | None:
+    """Read `rad:key=value,key=value` in a job's comment; the user's own text around it is left alone.
+
+    Args:
+        text: The comment.
+
+    Returns:
+        What it says; None if there is no `rad:` in it.
+
+    Raises:
+        DirectiveError: It is malformed.
+    """
+    place = Place(path="comment", line=None)
+    start = _comment_start(text)
+    if start is None:
+        return None
+    words = [(word, place) for word in split(until_space(text[start:]), ",", place)]
+    if not words:
+        raise place.error("nothing follows rad:", "write rad:model=FILE,batch_size=N")
+    return _directives(words, "comment")
+
+
+def _comment_start(text: str) -> int | None:
+    at = text.find(COMMENT_MARK)
+    while at > 0 and not text[at - 1].isspace():
+        at = text.find(COMMENT_MARK, at + 1)
+    return None if at < 0 else at + len(COMMENT_MARK)
+
+
+def _directives(words: list[tuple[str, Place]], path: str) -> Directives:
+    values: dict[str, Any] = {}
+    lines: dict[str, int | None] = {}
+    for word, place in words:
+        key, equals, value = word.partition("=")
+        if key not in READERS:
+            near = difflib.get_close_matches(key, READERS, n=1)
+            fix = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(READERS)}"
+            raise place.error(f"unknown key '{short(key)}'", fix)
+        if not equals or not value:
+            raise place.error(f"{key} has no value", f"write {key}=VALUE with no spaces around =")
+        if key in values:
+            before = "" if lines[key] is None else f" (line {lines[key]})"
+            raise place.error(f"{key} is given twice{before}", "keep one")
+        values[key] = READERS[key](key, value, place)
+        lines[key] = place.line
+    gpus: int | None = values.get("gpus")
+    return Directives(
+        model=values.get("model"),
+        setup=TrainingSetup(
+            batch_size=values.get("batch_size"),
+            seq_len=values.get("seq_len"),
+            optimizer=values.get("optimizer", "adam"),
+            precision=values.get("precision", "fp32"),
+            gradient_checkpointing=values.get("gradient_checkpointing", False),
+            gpus=gpus or 1,
+        ),
+        gpus=gpus,
+        policy=values.get("policy"),
+        memory_bytes=values.get("memory"),
+        retry=values.get("retry", True),
+        path=path,
+        line=lines.get("model", words[0][1].line),
+    )

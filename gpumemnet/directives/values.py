@@ -1,0 +1,85 @@
+"""What may follow each key of a directive."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any, Literal
+
+from gpumemnet.directives.words import Place
+from gpumemnet.training import OPTIMIZERS, PRECISIONS
+from gpumemnet.units import GIB, KIB, MIB
+
+Policy = Literal["exclusive", "collocate"]
+POLICIES: tuple[Policy, ...] = ("exclusive", "collocate")
+
+MAX_COUNT = 1 << 30
+MAX_GPUS = 1024
+_UNIT_BYTES = {"K": KIB, "M": MIB, "G": GIB, "T": GIB * KIB, "": MIB}
+"""Slurm's spelling: a bare number is MiB, G means GiB."""
+_YES = ("yes", "true", "on", "1")
+_NO = ("no", "false", "off", "0")
+
+
+def short(value: str) -> str:
+    r"""Return a value as it may stand in a message: short, and nothing in it that a terminal would obey.
+
+    >>> short("\x1b[2J")
+    '\\x1b[2J'
+    """
+    shown = value if len(value) <= 30 else f"{value[:27]}..."
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+
+
+def _count(key: str, value: str, place: Place) -> int:
+    limit = MAX_GPUS if key == "gpus" else MAX_COUNT
+    if value.isascii() and value.isdigit() and len(value) < 12 and 0 < int(value) <= limit:
+        return int(value)
+    raise place.error(f"{key}={short(value)} is impossible", f"give a whole number from 1 to {limit}")
+
+
+def _flag(key: str, value: str, place: Place) -> bool:
+    if value.lower() in _YES + _NO:
+        return value.lower() in _YES
+    raise place.error(f"{key}={short(value)} is neither yes nor no", f"write {key}=yes or {key}=no")
+
+
+def _one_of(names: tuple[str, ...]) -> Callable[[str, str, Place], str]:
+    def read(key: str, value: str, place: Place) -> str:
+        if value in names:
+            return value
+        near = difflib.get_close_matches(value.lower(), names, n=1)
+        fix = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(names)}"
+        raise place.error(f"unknown {key} '{short(value)}'", fix)
+
+    return read
+
+
+def _memory(key: str, value: str, place: Place) -> int:
+    number = value.upper().removesuffix("B").removesuffix("I")
+    unit = number[-1:] if number[-1:] in _UNIT_BYTES and not number[-1:].isdigit() else ""
+    digits = number.removesuffix(unit)
+    if digits.isascii() and digits.isdigit() and len(digits) < 10 and int(digits):
+        return int(digits) * _UNIT_BYTES[unit]
+    raise place.error(f"{key}={short(value)} is not an amount of memory", "write for example memory=12G")
+
+
+def _text(key: str, value: str, place: Place) -> str:
+    if "\0" in value:
+        raise place.error(f"{key} holds a zero byte", "remove it")
+    return value
+
+
+READERS: dict[str, Callable[[str, str, Place], Any]] = {
+    "model": _text,
+    "batch_size": _count,
+    "seq_len": _count,
+    "optimizer": _one_of(OPTIMIZERS),
+    "precision": _one_of(PRECISIONS),
+    "gradient_checkpointing": _flag,
+    "gpus": _count,
+    "policy": _one_of(POLICIES),
+    "memory": _memory,
+    "retry": _flag,
+}
+"""By key: turns the text into a value, or raises DirectiveError."""

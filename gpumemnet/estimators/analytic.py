@@ -1,0 +1,40 @@
+"""The analytic account of a profile: bytes by purpose, from the numbers that travelled."""
+
+from __future__ import annotations
+
+from gpumemnet.gpus import Gpu
+from gpumemnet.profile.record import ModelProfile
+from gpumemnet.units import MIB
+
+NO_CUBLAS_BYTES = 128 * MIB
+"""A network of convolutions alone never loads cuBLAS' kernels: its base was measured 128 MiB lower on an H200."""
+KEYS = ("base", "parameters", "gradients", "optimizer", "activations", "workspace")
+"""Order of the breakdown everywhere."""
+
+
+def breakdown(profile: ModelProfile, gpu: Gpu) -> dict[str, int]:
+    """Split the expected footprint by purpose.
+
+    Args:
+        profile: The job.
+        gpu: Where it runs.
+
+    Returns:
+        Bytes by the names in KEYS; their sum is the estimate of what nvidia-smi shows.
+    """
+    multiplies = profile.linears + profile.attentions + profile.recurrents > 0
+    base = gpu.conv_base_bytes if profile.convs or profile.recurrents else gpu.base_bytes
+    if not multiplies:
+        base = max(base - NO_CUBLAS_BYTES, 0)
+    cublas = gpu.cublas_bytes if multiplies else 0
+    total = profile.reserved_bytes
+    parameters = min(profile.parameter_bytes, total)
+    optimizer = min(profile.optimizer_bytes, total - parameters)
+    at_step = min(profile.gradient_bytes, total - parameters - optimizer)
+    activations = min(profile.saved_bytes + profile.input_bytes, total - parameters - optimizer)
+    if activations > at_step:  # the peak is near the end of the forward pass, before most gradients exist
+        gradients = min(at_step, total - parameters - optimizer - activations)
+    else:
+        gradients, activations = at_step, min(activations, total - parameters - optimizer - at_step)
+    workspace = total - parameters - optimizer - gradients - activations + cublas
+    return dict(zip(KEYS, (base, parameters, gradients, optimizer, activations, workspace), strict=True))

@@ -1,0 +1,50 @@
+"""A profile as the vector of numbers that the learned estimators read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+
+from gpumemnet.profile.record import FAMILIES, FORMATS, ModelProfile
+from gpumemnet.training import OPTIMIZERS, PRECISIONS
+from gpumemnet.units import MIB
+
+_WORDS: dict[str, tuple[str, ...]] = {
+    "family": FAMILIES,
+    "source": FORMATS,
+    "optimizer": OPTIMIZERS,
+    "precision": PRECISIONS,
+}
+_REFERENCE = "reserved_bytes"
+_NUMBERS = tuple(field.name for field in fields(ModelProfile) if field.name not in _WORDS)
+_SIZES = tuple(name for name in _NUMBERS if name.endswith("_bytes") and name != _REFERENCE)
+
+NAMES: tuple[str, ...] = (
+    *(f"log_{name}" for name in _NUMBERS),
+    *(f"share_{name}" for name in _SIZES),
+    *(f"{name}={word}" for name, words in _WORDS.items() for word in words),
+)
+"""Names of the numbers in `vector`, in its order. A weights file names those that it was trained on."""
+
+
+def vector(profile: ModelProfile) -> list[float]:
+    """Turn a profile into numbers.
+
+    Args:
+        profile: The job.
+
+    Returns:
+        One number per name in NAMES: logarithms (sizes in MiB), sizes as shares of the account's reserved bytes,
+        and 0 or 1 for each word.
+    """
+    reference = max(profile.reserved_bytes, 1)
+    log1p = math.log1p
+    numbers = [
+        log1p(getattr(profile, name) / MIB) if name.endswith("_bytes") else log1p(getattr(profile, name))
+        for name in _NUMBERS
+    ]
+    numbers += [getattr(profile, name) / reference for name in _SIZES]
+    for name, words in _WORDS.items():
+        value = getattr(profile, name)
+        numbers += [1.0 if value == word else 0.0 for word in words]
+    return numbers

@@ -1,0 +1,110 @@
+"""The tensors of an attention operation between its projections, fused or with its scores written out."""
+
+from __future__ import annotations
+
+from gpumemnet.graph import inputs
+from gpumemnet.graph.builder import TapeBuilder
+from gpumemnet.graph.tape import Op
+from gpumemnet.summary.kinds import KINDS
+from gpumemnet.summary.records import Layer
+
+HEAD_DIM = 64
+"""Width of one head where the text does not tell; what most published transformers use."""
+
+
+def attend(
+    builder: TapeBuilder, projected: list[int], scores: tuple[int, ...] | None, *, eager: bool, dropout: bool
+) -> int:
+    """Add an attention operation.
+
+    Args:
+        builder: The tape under construction.
+        projected: Queries, keys, values; one tensor if they are joint.
+        scores: Shape of the scores if the text shows it.
+        eager: The scores are written out: softmax and matrix products are operations of their own.
+        dropout: A dropout runs over the scores.
+
+    Returns:
+        The output tensor: one value per query.
+    """
+    first = builder.shapes[projected[0]]
+    width = first[-1] // 3 if len(projected) == 1 else first[-1]
+    out = (*first[:-1], max(width, 1))
+    tokens = first[-2] if len(first) > 2 else 1
+    rows = max(builder.elements[projected[0]] // max(first[-1], 1), 1)
+    heads = max(1, width // HEAD_DIM)
+    extra: list[int] = []
+    kept = list(projected)
+    for at, number in enumerate(projected[1:], start=1):
+        if builder.shapes[number][-1] < width:  # grouped queries: keys and values are repeated for every head
+            extra.append(builder.tensor(out, builder.items[number]))
+            kept[at] = extra[-1]
+    if not eager:
+        builder.tape.doubt_bytes += rows * heads * tokens * builder.low
+        statistics = builder.tensor((rows, heads), 4)
+        output = builder.tensor(out, builder.low)
+        builder.add(
+            Op(
+                inputs=tuple(projected), output=output, saved=(*kept, output, statistics),
+                extra=(*extra, statistics), group="attention",
+            )
+        )  # fmt: skip
+        return output
+    shape = scores or (rows, heads, tokens)
+    if scores and len(first) == 3 and scores[0] < first[0]:
+        shape = (first[0], *scores[1:])  # windows folded into the batch
+    raw = builder.tensor(shape, builder.low)
+    builder.tape.score_bytes += builder.tape.sizes[raw]
+    builder.add(
+        Op(inputs=tuple(projected), output=raw, saved=tuple(kept), extra=tuple(extra), group="attention")
+    )
+    weights = builder.operation(KINDS["softmax"], raw, shape)
+    if builder.amp:
+        weights = builder.operation(KINDS["concatenate"], weights, shape)
+    if dropout:
+        weights = builder.operation(KINDS["dropout"], weights, shape)
+    output = builder.tensor(out, builder.low)
+    read = builder.autocast(weights)
+    builder.add(
+        Op(
+            inputs=(weights,), output=output, saved=(read,), extra=() if read == weights else (read,),
+            group="attention",
+        )
+    )  # fmt: skip
+    return output
+
+
+def module(builder: TapeBuilder, layer: Layer) -> int:
+    """Add PyTorch's nn.MultiheadAttention: joint projection, attention, output projection in one row.
+
+    Args:
+        builder: The tape so far.
+        layer: The row.
+
+    Returns:
+        The output tensor; the last layer's if the row shows no shape.
+    """
+    shape = builder.scaled(layer.output_shapes[0]) if layer.output_shapes else ()
+    weights = builder.parameters(layer)
+    if not shape:
+        return builder.current
+    shape = inputs.unfolded(builder, layer, KINDS["multiheadattention"], shape)
+    width = shape[-1]
+    if not weights and not layer.params:  # torchsummary does not count its parameters
+        first = len(builder.tape.parameters)
+        builder.tape.parameters.extend(
+            n * builder.high for n in (3 * width * width, 3 * width, width * width, width)
+        )
+        weights = tuple(range(first, first + 4))
+    source = builder.current
+    if source < 0:
+        source = builder.tensor(shape, builder.high, constant=True)
+    joint = builder.operation(KINDS["linear"], source, (*shape[:-1], 3 * width), weights)
+    # Queries, keys and values are copied out of the joint projection before they are used.
+    copied = builder.operation(KINDS["concatenate"], joint, (*shape[:-1], 3 * width))
+    inside_layer = any(cls.lower().startswith(("transformer", "encoderblock")) for cls, _ in layer.path)
+    shows_weights = len(layer.output_shapes) > 1
+    eager = shows_weights or not inside_layer
+    mixed = attend(builder, [copied], None, eager=eager, dropout=True)
+    rows = builder.operation(KINDS["concatenate"], mixed, builder.shapes[mixed])
+    return builder.operation(KINDS["linear"], rows, shape)

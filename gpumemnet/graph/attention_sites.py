@@ -1,0 +1,183 @@
+"""Find attention in a list of layers: which linear layers make queries, keys and values.
+
+Between those projections and the output projection no module may run at all (fused attention), or only a dropout or
+softmax over the scores; the path of containers or the order of the rows tells where it is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gpumemnet.summary import kinds
+from gpumemnet.summary.records import Layer
+
+_ATTENTION = re.compile(r"att|mhs?a|gpsa", re.IGNORECASE)
+_ROLE = re.compile(
+    r"(?:^|[^a-z])(q|k|v|qkv|kv|query|key|value|query_key_value|in_proj|c_attn|wq|wk|wv)(?:[^a-z]|$)"
+)
+_EAGER = re.compile(
+    "gpsa|^mhsa|xlnet|disentangled|mpnet|longformer|bigbird|ctrl|transfoxl|reformer|funnel|^led|^mpt|t5attention|^aligntext|"
+    "^autoformer|^bark|^blip|^bloom|^bridgetower|^bros|^canine|^clap|^clvp|^codegen|^convbert|^cpmant|^cvt|^flava|"
+    "^falcon|^gemma2|^git|^glpn|^gptneoself|^gptneoxjapanese|^gptj|^gptoss|^groupvit|^ibert|^imagegpt|^informer|^layoutlm|"
+    "^lilt|^luke|^lxmert|^markuplm|^megatronbert|^mgpstr|^mobilevitself|^mobilevitattention|^mvp|^nllbmoe|^pegasusx|"
+    "^perceiver|^prophetnet|^pvt|^rembert|^roformer|^seggpt|^speech2text|^speecht5|^splinter|^squeezebert|^superglue|"
+    "^swin2sr|^swinv2|^switchtransformers|^tapas|^timeseries|^timesformer|^trocr|^tvp|^vilt|^visualbert|^vits|^wavlm|"
+    "^xglm"
+)
+"""Start or part of the lower-case class names of attention that writes its scores out: transformers has no fused form
+of it (`_supports_sdpa` is false in release 5.23, or was before for T5's and LayoutLM's relatives), its queries
+outnumber keys that are not repeated (Falcon), or it is timm's ConViT."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """One attention operation.
+
+    Attributes:
+        projections: Indices of the linear layers for queries, keys and values (1 if joint, else 2 or 3).
+        scores: Index of the layer that shows the scores (dropout or softmax), or None.
+        eager: The scores are known to be written out.
+        container: Class name of the attention module, "" if not shown.
+    """
+
+    projections: tuple[int, ...]
+    scores: int | None = None
+    eager: bool = False
+    container: str = ""
+
+
+def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
+    """Find the attention operations.
+
+    Args:
+        layers: In running order.
+
+    Returns:
+        Sites by the index of their last projection.
+    """
+    groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    loose: list[int] = []
+    for index, layer in enumerate(layers):
+        if not layer.runs or kinds.group_of(layer.kind) != "linear":
+            continue
+        depth = max((at for at, (cls, name) in enumerate(layer.path) if _is_attention(cls, name)), default=-1)
+        if depth >= 0:
+            groups.setdefault(layer.path[: depth + 1], []).append(index)
+        elif not layer.path:
+            loose.append(index)
+    sites = [_in_container(layers, path[-1][0], found) for path, found in groups.items()]
+    sites += _in_rows(layers, loose)
+    return {site.projections[-1]: site for site in sites if site is not None}
+
+
+def _is_attention(cls: str, name: str) -> bool:
+    return bool(_ATTENTION.search(cls) or _ATTENTION.search(name))
+
+
+def _local_name(layer: Layer) -> str:
+    inside = re.search(r"\((\w+)\)", layer.name)
+    return (inside.group(1) if inside else layer.name).lower()
+
+
+def _in_container(layers: tuple[Layer, ...], container: str, found: list[int]) -> Site | None:
+    named = [index for index in found if _ROLE.search(_role_text(layers[index]))]
+    if named:
+        projections = tuple(named[:3])
+    elif len(found) >= 3 and _same_width(layers, found[:3]):
+        projections = tuple(found[:3])
+    elif found and _ratio(layers[found[0]]) >= 1.5:
+        projections = (found[0],)
+    else:
+        return None
+    scores = _scores_after(layers, projections[-1])
+    eager = scores is not None or bool(_EAGER.search(container.lower()))
+    return Site(projections=projections, scores=scores, eager=eager, container=container)
+
+
+def _role_text(layer: Layer) -> str:
+    return re.sub(r"_(proj|lin|linear)\b", "", _local_name(layer))
+
+
+def _in_rows(layers: tuple[Layer, ...], loose: list[int]) -> list[Site]:
+    """Without containers: three linear layers on tokens in a row, or one three times as wide as the next needs."""
+    sites: list[Site] = []
+    at = 0
+    while at < len(loose):
+        index = loose[at]
+        out = _out(layers[index])
+        run = [other for other in loose[at : at + 3] if other - index < 6]
+        if (
+            len(out) >= 3
+            and len(run) == 3
+            and _same_width(layers, run)
+            and _only_idle(layers, index, run[-1])
+        ):
+            sites.append(Site(projections=tuple(run), scores=_scores_after(layers, run[-1]), eager=False))
+            at += 3
+            continue
+        following = loose[at + 1] if at + 1 < len(loose) else None
+        if (
+            len(out) >= 3
+            and following is not None
+            and (out[-1] or 0) % 3 == 0
+            and _fan_in(layers[following]) == (out[-1] or 0) // 3
+            and _only_idle(layers, index, following)
+        ):
+            sites.append(Site(projections=(index,), scores=_scores_after(layers, index), eager=False))
+        at += 1
+    return [
+        Site(projections=site.projections, scores=site.scores, eager=site.scores is not None)
+        for site in sites
+    ]
+
+
+def _only_idle(layers: tuple[Layer, ...], start: int, end: int) -> bool:
+    return all(
+        kinds.group_of(layers[at].kind) in ("linear", "dropout", "view", "layernorm")
+        or layers[at].kind == "softmax"
+        for at in range(start + 1, end)
+    )
+
+
+def _out(layer: Layer) -> tuple[int | None, ...]:
+    return layer.output_shapes[0] if layer.output_shapes else ()
+
+
+def _fan_in(layer: Layer) -> int:
+    width = _out(layer)[-1] if _out(layer) else 0
+    if not width or not layer.params:
+        return 0
+    return layer.params // width - (1 if layer.params % width == 0 and (layer.params // width) % 2 else 0)
+
+
+def _same_width(layers: tuple[Layer, ...], indices: list[int]) -> bool:
+    """Query, key and value projections: equal, or key and value equal and narrower (grouped queries)."""
+    counts = [layers[index].params or 0 for index in indices]
+    return counts[1] == counts[2] and 0 < counts[1] <= counts[0]
+
+
+def _ratio(layer: Layer) -> float:
+    """Return output width over input width, from the shapes or the parameter count."""
+    if layer.param_shapes:
+        outs, ins = layer.param_shapes[0]
+        return outs / max(ins, 1)
+    out = _out(layer)
+    if out and out[-1] and layer.params:
+        return out[-1] / max(layer.params // out[-1], 1)
+    return 0.0
+
+
+def _scores_after(layers: tuple[Layer, ...], index: int) -> int | None:
+    """Return the index of a softmax or dropout over scores that follows at once, told by its shape."""
+    for at in range(index + 1, min(index + 4, len(layers))):
+        layer = layers[at]
+        group = kinds.group_of(layer.kind)
+        if group == "linear":
+            return None
+        shape = _out(layer)
+        if layer.runs and (group == "dropout" or layer.kind == "softmax") and len(shape) >= 3:
+            wide = _out(layers[index])
+            if shape[-1] == shape[-2] and (len(shape) > len(wide) or shape[-1] != wide[-1]):
+                return at
+    return None

@@ -1,0 +1,229 @@
+"""From layers to a tape: which tensor each layer reads, and the operations that no summary shows.
+
+A summary lists modules, not the graph. The input of a layer is found, in this order: the output of the layer before,
+if the sizes agree; the latest tensor of the right shape (a branch); else a new tensor that some function must have
+made (a concatenation, a product with a gate). Residual additions add no saved tensor: the sum takes the place of one
+of its terms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from gpumemnet.cudnn import conv_layer, rnn_reserve
+from gpumemnet.graph import attention, containers, inputs, loss
+from gpumemnet.graph.attention_sites import Site, find_sites
+from gpumemnet.graph.builder import Path, TapeBuilder
+from gpumemnet.graph.tape import Tape
+from gpumemnet.hidden.scale import UNTOLD_PERCENT, Outputs, Stretch, better
+from gpumemnet.summary import kinds
+from gpumemnet.summary.idle_dropout import is_idle
+from gpumemnet.summary.kinds import Kind
+from gpumemnet.summary.records import Layer, ModelSummary
+from gpumemnet.summary.tied_weights import root_class
+from gpumemnet.training import TrainingSetup
+
+_UNKNOWN = Kind(group="unknown", saves_input=True)
+_RELU_INSIDE = ("TransformerEncoderLayer", "TransformerDecoderLayer")
+"""PyTorch's own layers call their activation as a function, so no row shows it."""
+_LISTS = ("ModuleList", "Sequential")
+
+
+def build(summary: ModelSummary, setup: TrainingSetup) -> tuple[Tape, tuple[str, ...]]:
+    """Build the tape of one training step.
+
+    Args:
+        summary: Layers with shapes.
+        setup: How it is trained.
+
+    Returns:
+        The tape, and warnings about what had to be guessed.
+    """
+    stretch = Stretch()
+    walk = _Walk(summary, setup, stretch)
+    while (next_stretch := better(stretch, walk.outputs, summary, walk.builder.batch)) is not None:
+        stretch = next_stretch
+        walk = _Walk(summary, setup, stretch)
+    tape = walk.builder.tape
+    tape.hidden_percent = stretch.percent
+    warnings = [f"unknown layer '{name}' ({n}x): counted by its shapes" for name, n in walk.unknown.items()]
+    if tape.hidden_percent >= UNTOLD_PERCENT:
+        warnings.append("the text hides nearly all layers; print it with torchinfo.summary(..., depth=12)")
+    return tape, (*summary.warnings, *warnings)
+
+
+class _Walk:
+    """One pass through the layers of a summary.
+
+    Attributes:
+        builder: The tape under construction.
+        outputs: What was counted of the outputs that torchinfo's total covers.
+        unknown: How often a layer of each unknown class came.
+    """
+
+    def __init__(self, summary: ModelSummary, setup: TrainingSetup, stretch: Stretch) -> None:
+        self.builder = TapeBuilder(setup, summary)
+        self.outputs = Outputs()
+        self.unknown: Counter[str] = Counter()
+        self._summary = summary
+        self._stretch = stretch
+        self._reading: int | None = None  # the tensor that all projections of one attention read
+        self._blocks: dict[Path, int] = {}
+        self._numbers: dict[int, int] | None = None
+        if setup.gradient_checkpointing and summary.format == "torchsummary":
+            from gpumemnet.graph import checkpoint_blocks  # few texts need it
+
+            self._numbers = checkpoint_blocks.repeated(summary.layers)
+        self._layers(summary.layers)
+        self._missing_parameters()
+        loss.cross_entropy(self.builder, root_class(summary))
+
+    def _layers(self, layers: tuple[Layer, ...]) -> None:
+        """Add these layers, one after the other."""
+        builder = self.builder
+        sites = find_sites(layers)
+        members = {index: site for site in sites.values() for index in site.projections}
+        skip: set[int] = set()
+        outputs: dict[int, int] = {}
+        for index, layer in enumerate(layers):
+            if index in skip:
+                continue
+            if self._numbers is None:
+                self._enter(layer)
+            else:
+                builder.block = self._numbers.get(index, 0)
+            if layer.is_block:
+                self._container(layer)
+                continue
+            if layer.kind == "parameter" or not layer.runs:
+                builder.parameters(layer)
+                continue
+            if layer.kind == "multiheadattention":
+                builder.current = attention.module(builder, layer)
+                continue
+            site = members.get(index)
+            if site is not None and index == site.projections[0]:
+                self._reading = None
+            self._leaf(layer, shared=site is not None)
+            if site is None:
+                continue
+            outputs[index] = builder.current
+            if index == site.projections[-1]:
+                self._attend(site, outputs, layers)
+                if site.scores is not None:
+                    skip.add(site.scores)
+
+    def _enter(self, layer: Layer) -> None:
+        """Note which repeated block runs: the outermost container in a list or sequence of containers."""
+        path = layer.path
+        if not path or self.builder.guess is not None:
+            return
+        for at in range(len(path) - 1):
+            if path[at][0] in _LISTS:
+                self.builder.block = self._blocks.setdefault(path[: at + 2], len(self._blocks) + 1)
+                return
+        self.builder.block = 0
+
+    def _container(self, layer: Layer) -> None:
+        """Add a container's inside, if the text does not show that; else end it."""
+        builder = self.builder
+        if not layer.params:
+            builder.current = containers.ended(builder, layer)
+            return
+        inside = containers.hidden_layers(builder, layer, self._summary, times=self._stretch.times)
+        if inside is None:
+            builder.parameters(layer)
+            return
+        builder.tape.guessed += len(inside)
+        with builder.guessing(self._stretch):
+            self._layers(inside)
+
+    def _leaf(self, layer: Layer, *, shared: bool = False) -> None:
+        """Add one layer; `shared` ones, the projections of one attention, read the same tensor."""
+        builder = self.builder
+        kind = self._kind(layer)
+        if not layer.output_shapes:
+            builder.parameters(layer)
+            return
+        out = inputs.unfolded(builder, layer, kind, builder.scaled(layer.output_shapes[0]))
+        source = inputs.find(builder, layer, kind, out)
+        for depth in range(len(layer.path)):
+            builder.entries.setdefault(layer.path[: depth + 1], source)
+        if shared:
+            source = self._reading = source if self._reading is None else self._reading
+        if kind.view or (kind.group == "dropout" and is_idle(layer)):
+            builder.current = source
+            builder.parameters(layer)
+            return
+        builder.current = builder.operation(
+            kind, source, out, builder.parameters(layer, _channels(kind, out))
+        )
+        if self._summary.output_bytes:
+            self.outputs.count(layer, math.prod(out), inside=builder.guess is not None)
+        if kind.group == "rnn":
+            self._recurrent(layer, source, out)
+        elif kind.group == "conv":
+            self._convolution(layer, source, out)
+        if builder.amp and kind.group in ("conv", "linear", "rnn"):
+            builder.tape.cast_bytes += (layer.params or 0) * 2
+        in_layer = kind.group == "linear" and layer.path and layer.path[-1][0] in _RELU_INSIDE
+        if in_layer and out[-1] > builder.shapes[source][-1]:
+            builder.current = builder.operation(kinds.KINDS["relu"], builder.current, out)
+
+    def _kind(self, layer: Layer) -> Kind:
+        kind = kinds.find(layer.kind)
+        if kind is None:
+            self.unknown[layer.name.split("-")[0].split(":")[0].split(" ")[0]] += 1
+            return _UNKNOWN
+        if kind.group == "activation":
+            return kinds.in_place(kind, layer.kind, layer.path[-1][0] if layer.path else "", layer.args)
+        return kind
+
+    def _convolution(self, layer: Layer, source: int, out: tuple[int, ...]) -> None:
+        """Note what cuDNN borrows for the last operation, a convolution."""
+        builder = self.builder
+        memory = conv_layer.memory(
+            builder.shapes[source],
+            out,
+            layer.params or 0,
+            builder.low,
+            layer.kind.startswith("convtranspose"),
+        )
+        op, tape = builder.tape.ops[-1], builder.tape
+        op.forward_workspace_bytes = memory.forward_bytes
+        op.data_workspace_bytes, op.weight_workspace_bytes = memory.data_bytes, memory.weight_bytes
+        tape.fourier_bytes = max(tape.fourier_bytes, memory.fourier_bytes)
+        tape.grouped += memory.grouped
+
+    def _recurrent(self, layer: Layer, source: int, out: tuple[int, ...]) -> None:
+        """Add the one buffer in which cuDNN keeps gates and cells of the last operation, a recurrent layer."""
+        builder = self.builder
+        params = layer.params or 0
+        kept = rnn_reserve.reserve_elements(layer.kind, params, builder.shapes[source][-1], out)
+        buffer = builder.tensor((kept,), builder.low)
+        op = builder.tape.ops[-1]
+        op.extra, op.saved = (*op.extra, buffer), (*op.saved, buffer)
+        # The weights are copied into cuDNN's own order for each call.
+        op.forward_workspace_bytes = op.data_workspace_bytes = params * builder.low
+
+    def _attend(self, site: Site, outputs: dict[int, int], layers: tuple[Layer, ...]) -> None:
+        builder = self.builder
+        projected = [outputs[index] for index in site.projections]
+        scores = builder.scaled(layers[site.scores].output_shapes[0]) if site.scores is not None else None
+        dropped = site.scores is not None and kinds.group_of(layers[site.scores].kind) == "dropout"
+        dropped = dropped and not is_idle(layers[site.scores or 0])
+        builder.current = attention.attend(builder, projected, scores, eager=site.eager, dropout=dropped)
+
+    def _missing_parameters(self) -> None:
+        """Add the parameters that only the text's total tells of."""
+        total = self._summary.total_params
+        counted = sum(layer.params or 0 for layer in self._summary.layers)
+        if total is not None and total > counted:
+            self.builder.tape.parameters.append((total - counted) * self.builder.high)
+
+
+def _channels(kind: Kind, out: tuple[int, ...]) -> int:
+    if kind.group in ("conv", "batchnorm"):
+        return out[1] if len(out) > 1 else 0
+    return out[-1] if out else 0

@@ -1,0 +1,74 @@
+"""Containers in the text: where one ends, and what the inside of one does that the text does not show."""
+
+from __future__ import annotations
+
+import math
+
+from gpumemnet.graph import functional_ops, inputs
+from gpumemnet.graph.builder import TapeBuilder
+from gpumemnet.graph.tape import Op
+from gpumemnet.hidden.scale import enclosing_shapes
+from gpumemnet.summary import kinds
+from gpumemnet.summary.idle_dropout import is_idle
+from gpumemnet.summary.records import Layer, ModelSummary
+
+
+def hidden_layers(
+    builder: TapeBuilder, layer: Layer, summary: ModelSummary, *, times: int
+) -> tuple[Layer, ...] | None:
+    """Return the layers that a container's row probably stands for.
+
+    Args:
+        builder: The tape so far.
+        layer: A container's row with parameters, whose inside the text does not show.
+        summary: The text around it.
+        times: How many convolution blocks the row stands for.
+
+    Returns:
+        Layers with shapes, the batch size applied; None if nothing tells a shape.
+    """
+    stated = layer.output_shapes or enclosing_shapes(summary.layers, layer)
+    if summary.format == "torchsummary" or (builder.current < 0 and not stated):
+        return None
+    from gpumemnet.hidden import expand  # few texts need it
+
+    outs = builder.scaled(stated[0]) if stated else builder.shapes[builder.current]
+    ins = builder.scaled(layer.input_shapes[0]) if layer.input_shapes else outs
+    if not layer.input_shapes and builder.current >= 0:
+        ins = builder.shapes[builder.current]
+    return expand.expand(
+        layer,
+        ins,
+        outs,
+        expand.activation_of(summary.layers, tokens=len(outs) == 3),
+        dropout=any(
+            kinds.group_of(other.kind) == "dropout" and not is_idle(other) for other in summary.layers
+        ),
+        layernorm=expand.has_layernorm(summary.layers),
+        times=times,
+    )
+
+
+def ended(builder: TapeBuilder, layer: Layer) -> int:
+    """End a container, which adds a sum that saves nothing new; it may hand on more than its last layer made.
+
+    Args:
+        builder: The tape so far.
+        layer: The container's row.
+
+    Returns:
+        The tensor that the container hands on.
+    """
+    current = builder.current
+    if current < 0 or not layer.output_shapes:
+        return current
+    out = inputs.unfolded(builder, layer, kinds.KINDS["identity"], builder.scaled(layer.output_shapes[0]))
+    same = builder.elements[current] == math.prod(out)
+    if len(out) > 2 and not same:
+        return functional_ops.gate(builder, out) or functional_ops.joined(builder, out)
+    if same and layer.args.get("own_params") in out[1:2] + out[-1:]:
+        # One parameter per channel: the output is scaled by it (LayerScale), which saves the unscaled one.
+        scaled = builder.tensor(builder.shapes[current], builder.items[current])
+        builder.add(Op(inputs=(current,), output=scaled, saved=(current,), group="function"))
+        return scaled
+    return current

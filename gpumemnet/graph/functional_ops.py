@@ -1,0 +1,87 @@
+"""What functions make that no row shows: concatenations, products with a gate, sums over branches."""
+
+from __future__ import annotations
+
+import math
+
+from gpumemnet.graph.builder import TapeBuilder
+from gpumemnet.graph.tape import Op
+
+_LOOK_BACK = 64
+"""How many tensors back a branch may start."""
+
+
+def recent(builder: TapeBuilder) -> list[int]:
+    """Numbers of the latest tensors of real values, newest first."""
+    last = len(builder.shapes) - 1
+    return [n for n in range(last, max(-1, last - _LOOK_BACK), -1) if builder.items[n] in (2, 4)]
+
+
+def joined(builder: TapeBuilder, shape: tuple[int, ...]) -> int:
+    """A tensor that a function made of what was there: a concatenation, a reshape with copy, a sum over branches.
+
+    If many vectors wait to be read and their concatenation is not what is wanted, they interact in pairs
+    (recommenders): stacked, and kept for the matrix product.
+    """
+    current = builder.current
+    waiting = sorted(n for n in builder.loose if n != current and len(builder.shapes[n]) == 2 == len(shape))
+    saved: tuple[int, ...] = ()
+    source = current
+    flat = len(builder.shapes[current]) < 2
+    if len(waiting) > 2 and not flat and sum(builder.shapes[n][1] for n in (*waiting, current)) != shape[1]:
+        source = builder.tensor(
+            (shape[0], len(waiting) + 1, builder.shapes[current][1]), builder.items[current]
+        )
+        builder.add(Op(inputs=(*waiting, current), output=source, group="function"))
+        saved, waiting = (source,), []
+    made = builder.tensor(shape, builder.items[current])
+    builder.add(Op(inputs=(*waiting, source), output=made, saved=saved, group="function"))
+    return made
+
+
+def gate(builder: TapeBuilder, want: tuple[int, ...]) -> int | None:
+    """Multiply by a gate: the last tensor holds one value per channel of the wanted one (squeeze and excitation)."""
+    last = builder.shapes[builder.current]
+    if len(want) < 3 or math.prod(last[1:]) not in (want[1], want[-1]) or not builder.tape.ops:
+        return None
+    if builder.tape.ops[-1].group not in ("activation", "linear", "conv"):
+        return None
+    for number in recent(builder):
+        if builder.shapes[number] == want:
+            made = builder.tensor(want, builder.items[number])
+            pair = (number, builder.current)
+            builder.add(Op(inputs=pair, output=made, saved=pair, group="function"))
+            return made
+    return None
+
+
+def rescaled(builder: TapeBuilder) -> int:
+    """The product of the last, one-value-per-channel tensor with the latest image of that many channels."""
+    channels = builder.shapes[builder.current][1]
+    for number in recent(builder):
+        shape = builder.shapes[number]
+        if len(shape) > 2 and shape[1] == channels and math.prod(shape[2:]) > 1:
+            return gate(builder, shape) or builder.current
+    return builder.current
+
+
+def gated_pair(builder: TapeBuilder, want: tuple[int, ...]) -> int:
+    """A gated feed-forward part multiplies two branches (SwiGLU); the other one has been read by nobody yet."""
+    current = builder.current
+    last = builder.tape.ops[-1] if builder.tape.ops else None
+    if last and last.group == "activation" and builder.shapes[last.inputs[0]] == (*want[:-1], 2 * want[-1]):
+        return _product(builder, want, last.inputs[0], current)
+    makers = {op.output: op.group for op in builder.tape.ops[-6:]}
+    for number in range(current - 1, max(-1, current - 6), -1):
+        if "activation" not in (makers.get(number), makers.get(current)):
+            continue
+        if number in builder.loose and builder.shapes[number] == want == builder.shapes[current]:
+            return _product(builder, want, number, current)
+    return current
+
+
+def _product(builder: TapeBuilder, shape: tuple[int, ...], *factors: int) -> int:
+    """Multiply tensors; all are kept."""
+    made = builder.tensor(shape, builder.items[factors[-1]])
+    builder.add(Op(inputs=factors, output=made, saved=factors, group="function"))
+    return made

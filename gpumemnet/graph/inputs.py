@@ -1,0 +1,123 @@
+"""Which tensor a layer reads, when the text shows at most its shape."""
+
+from __future__ import annotations
+
+import math
+
+from gpumemnet.graph import conv_inputs, functional_ops
+from gpumemnet.graph.builder import TapeBuilder
+from gpumemnet.summary.kinds import Kind
+from gpumemnet.summary.records import Layer
+
+_SAME_SHAPE = ("batchnorm", "layernorm", "activation", "dropout")
+
+
+def find(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -> int:
+    """Find or make the tensor that a layer reads.
+
+    Args:
+        builder: The tape so far.
+        layer: The layer.
+        kind: Its behaviour.
+        out: Its output's shape, batch size applied.
+
+    Returns:
+        The tensor's number.
+    """
+    want = _wanted(builder, layer, kind, out)
+    current = builder.current
+    if current < 0:
+        shape = want or _first_input(layer, kind, out)
+        return builder.tensor(shape, 8 if kind.group == "embedding" else builder.high, constant=True)
+    if kind.group == "embedding":
+        return builder.tensor(want or out[:-1], 8, constant=True)
+    if want is None:
+        return conv_inputs.find(builder, layer, out) if kind.group == "conv" else current
+    if kind.group == "activation" and builder.shapes[current] == (*out[:-1], 2 * out[-1]):
+        return current  # half of a gated feed-forward part's first layer; the other half is the gate
+    if builder.elements[current] == math.prod(want):
+        return functional_ops.gated_pair(builder, want) if kind.group == "linear" else current
+    gated = functional_ops.gate(builder, want)
+    if gated is not None:
+        return gated
+    return _branch(builder, layer, want)
+
+
+def _branch(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:
+    """The input of a container it belongs to, the concatenation that fits, or the latest tensor of that shape."""
+    for depth in range(len(layer.path), 0, -1):
+        entry = builder.entries.get(layer.path[:depth])
+        if entry is not None and builder.shapes[entry] == want:
+            return entry
+    last = builder.shapes[builder.current]
+    same = [number for number in functional_ops.recent(builder) if builder.shapes[number] == want]
+    if (
+        len(last) == len(want) == 4
+        and builder.current in builder.loose
+        and last[2:] == want[2:]
+        and last[1] < want[1]
+    ):
+        rest = (want[0], want[1] - last[1], *want[2:])
+        if layer.path and any(
+            builder.shapes[number] == rest
+            for number in functional_ops.recent(builder)
+            if number != builder.current
+        ):
+            return functional_ops.joined(builder, want)
+    return same[0] if same else functional_ops.joined(builder, want)
+
+
+def unfolded(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -> tuple[int, ...]:
+    """Undo what torchsummary hides: where windows are folded into the batch, it prints the batch as one dimension."""
+    if builder.format != "torchsummary" or len(out) != 3 or builder.current < 0:
+        return out
+    last = builder.shapes[builder.current]
+    if len(last) < 3:
+        return out
+    reads = _fan_in(layer, out) if kind.group == "linear" else out[-1]
+    if reads not in (last[-1], last[1] if len(last) == 4 else 0):
+        return out
+    factor, rest = divmod(builder.elements[builder.current] // max(reads, 1), max(out[0] * out[1], 1))
+    return out if rest or factor < 2 else (out[0] * factor, *out[1:])
+
+
+def _fan_in(layer: Layer, out: tuple[int, ...]) -> int:
+    count = layer.params or 0
+    if not out[-1] or not count:
+        return 0
+    per_output = count // out[-1]
+    return per_output - 1 if count % out[-1] == 0 and per_output % 2 else per_output
+
+
+def _wanted(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The input's shape, as far as the text or the kind of layer tells; None if neither does."""
+    if layer.input_shapes:
+        return builder.scaled(layer.input_shapes[0])
+    if kind.group in _SAME_SHAPE and layer.kind != "glu":
+        return out
+    if kind.group != "linear" or not layer.params or not out[-1]:
+        return None
+    fan_in = layer.params // out[-1]  # one more with a bias
+    if builder.current >= 0:
+        shape = builder.shapes[builder.current]
+        if {shape[-1], math.prod(shape) // max(math.prod(out[:-1]), 1)} & {fan_in, fan_in - 1}:
+            return shape
+        near = next(
+            (n for n in functional_ops.recent(builder) if builder.shapes[n][-1] in (fan_in, fan_in - 1)), None
+        )
+        if near is not None and math.prod(builder.shapes[near][:-1]) == math.prod(out[:-1]):
+            return builder.shapes[near]
+    has_bias = layer.params % out[-1] == 0 and fan_in % 2 == 1
+    return (*out[:-1], max(fan_in - has_bias, 1))
+
+
+def _first_input(layer: Layer, kind: Kind, out: tuple[int, ...]) -> tuple[int, ...]:
+    if kind.group == "embedding":
+        return out[:-1]
+    if kind.group == "conv" and layer.params and len(out) > 2 and out[1]:
+        # Stems read 1 or 3 channels, at the output's resolution or, with a wide kernel, with a stride.
+        dims, fan_in = len(out) - 2, layer.params // out[1]
+        side = next((s for s in (7, 3, 5, 11, 4, 16, 14, 32, 1) if fan_in // s**dims in (1, 3)), 3)
+        stride = {7: 2, 11: 4, 4: 4, 16: 16, 14: 14, 32: 32}.get(side, 1)
+        return (out[0], max(fan_in // side**dims, 1), *(dim * stride for dim in out[2:]))
+    return out

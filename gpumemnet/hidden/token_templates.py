@@ -1,0 +1,97 @@
+"""Templates of hidden blocks on tokens or vectors: attention, feed-forward parts, whole transformer layers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+from gpumemnet.hidden.layer_templates import Dims, guessed
+from gpumemnet.hidden.scale import ATTENTION
+from gpumemnet.summary.records import Layer
+
+_MOST_LAYERS = 200
+"""More transformer layers than any model stacks; a larger count comes from a broken text."""
+
+
+class TokenTemplates:
+    """The likely layers of one hidden block, in running order."""
+
+    def __init__(self, activation: str, *, dropout: bool) -> None:
+        """Take what the text shows elsewhere: the activation's kind, and whether there is dropout."""
+        self.activation = activation
+        self.dropout = dropout
+        self.attentions = 0
+
+    def block(self, name: str, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
+        """Attention, feed-forward, or one or more whole transformer layers."""
+        width = outs[-1]
+        square = width * width
+        if re.search("att|mha", name.split()[0]):
+            yield from self._attention(outs, min(count, 4 * square + 4 * width))
+        elif re.search("mlp|feed|ff|intermediate", name) or count < 3 * square:
+            hidden = max((count - width) // (ins[-1] + width + 1), 1)
+            yield from self._feed_forward(ins, (*outs[:-1], hidden), outs)
+        else:
+            cross = "decoder" in name
+            times, hidden = _stack(count, width, cross=cross)
+            for _ in range(times):
+                yield from self._transformer(outs, hidden, cross=cross)
+
+    def _transformer(self, shape: Dims, hidden: int, *, cross: bool) -> Iterator[Layer]:
+        width = shape[-1]
+        for _ in range(2 if cross else 1):
+            yield guessed("layernorm", shape, shape, 2 * width)
+            yield from self._attention(shape, 4 * width * (width + 1))
+            yield from self._dropped(shape)
+        yield guessed("layernorm", shape, shape, 2 * width)
+        yield from self._feed_forward(shape, (*shape[:-1], hidden), shape)
+
+    def _attention(self, shape: Dims, count: int) -> Iterator[Layer]:
+        width = shape[-1]
+        own = width * (width + 1)
+        others = max((count - 2 * own) // 2, width)
+        narrow = (*shape[:-1], max(min(others // (width + 1), width), 1))
+        self.attentions += 1
+        where = ((ATTENTION, f"{ATTENTION}-{self.attentions}"),)
+        yield guessed("linear", shape, shape, own, where, "(query)")
+        yield guessed("linear", shape, narrow, others, where, "(key)")
+        yield guessed("linear", shape, narrow, others, where, "(value)")
+        yield guessed("linear", shape, shape, own, where, "(out)")
+
+    def _feed_forward(self, ins: Dims, hidden: Dims, outs: Dims) -> Iterator[Layer]:
+        yield guessed("linear", ins, hidden, hidden[-1] * (ins[-1] + 1))
+        yield guessed(self.activation, hidden, hidden, 0)
+        yield guessed("linear", hidden, outs, outs[-1] * (hidden[-1] + 1))
+        yield from self._dropped(outs)
+
+    def _dropped(self, shape: Dims) -> Iterator[Layer]:
+        if self.dropout:
+            yield guessed("dropout", shape, shape, 0)
+
+    def plain(self, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
+        """Linear layers."""
+        hidden = (*outs[:-1], max(count // max(ins[-1] + outs[-1], 1), 1))
+        yield from self._feed_forward(ins, hidden, outs)
+
+
+def _stack(count: int, width: int, *, cross: bool) -> tuple[int, int]:
+    """Return how many transformer layers, and of which inner width, have this many parameters.
+
+    A layer has 4 (w + 1) w in each attention, 2 w in each norm and 2 w h + h + w in its feed-forward part; of the
+    pairs that fit exactly the one with h nearest to 4 w is taken.
+    """
+    attentions = 2 if cross else 1
+    fixed = attentions * (4 * width * (width + 1) + 2 * width) + 3 * width
+    usual = fixed + (2 * width + 1) * 4 * width
+    best = (min(max(round(count / usual), 1), _MOST_LAYERS), 4 * width)
+    best_distance = math.inf
+    for times in range(1, min(count // fixed, _MOST_LAYERS) + 1):
+        for left in (count, count - 2 * width):  # a last norm may be inside, too
+            hidden, remainder = divmod(left - times * fixed, times * (2 * width + 1))
+            distance = abs(math.log(hidden / (4 * width))) if hidden > 0 else math.inf
+            if not remainder and distance < best_distance:
+                best, best_distance = (times, hidden), distance
+    return (
+        best if best_distance < math.inf else (best[0], max((count // best[0] - fixed) // (2 * width + 1), 1))
+    )

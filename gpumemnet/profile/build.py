@@ -1,0 +1,121 @@
+"""From a summary to a profile: read the layers, build the tape, replay it, sum up what matters."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gpumemnet.errors import SetupError, SummaryError
+from gpumemnet.graph.build import build
+from gpumemnet.profile import sums
+from gpumemnet.profile.record import Family, ModelProfile
+from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
+from gpumemnet.replay.training_step import replay
+from gpumemnet.summary.formats.text import RECREATE
+from gpumemnet.summary.frozen import freeze_first
+from gpumemnet.summary.idle_dropout import without_idle
+from gpumemnet.summary.read import read
+from gpumemnet.summary.records import ModelSummary
+from gpumemnet.summary.tied_weights import count_once
+from gpumemnet.training import TrainingSetup
+
+MAX_STEP_BYTES = 1 << 44
+"""All tensors of a step together, 16 TiB: a hundred times what any GPU holds; more comes from broken numbers."""
+
+
+def profile_summary(path_or_text: str, setup: TrainingSetup) -> ModelProfile:
+    """Profile a model summary; arguments and errors as for `profile_with_warnings`."""
+    return profile_with_warnings(path_or_text, setup)[0]
+
+
+def profile_with_warnings(path_or_text: str, setup: TrainingSetup) -> tuple[ModelProfile, tuple[str, ...]]:
+    """Profile a model summary and say what had to be guessed.
+
+    Args:
+        path_or_text: A file's path, or the text itself (told by a line break in it).
+        setup: How the model is trained.
+
+    Returns:
+        The profile, and one sentence for each guess.
+
+    Raises:
+        SummaryError: The file or the text is unusable.
+        SetupError: The setup is impossible for this model.
+    """
+    summary, path = read(path_or_text)
+    return build_profile(summary, setup, path=path)
+
+
+def build_profile(
+    summary: ModelSummary, setup: TrainingSetup, *, path: str
+) -> tuple[ModelProfile, tuple[str, ...]]:
+    """Profile a parsed summary.
+
+    Args:
+        summary: The parsed text.
+        setup: How it is trained.
+        path: File, for messages.
+
+    Returns:
+        The profile and the warnings.
+
+    Raises:
+        SetupError: The batch size is open.
+        SummaryError: The numbers in the text cannot be those of a model.
+    """
+    batch_size = setup.batch_size or summary.batch_size
+    if not batch_size:
+        raise SetupError(f"{path}: the summary leaves the batch size open; add batch_size=N")
+    layers = with_shapes(summary, setup)
+    tape, warnings = build(layers, setup)
+    if not tape.ops:
+        raise SummaryError(path=path, problem="it shows no layer that runs", fix=RECREATE)
+    if not 0 < sum(tape.sizes) + sum(tape.parameters) < MAX_STEP_BYTES:
+        raise SummaryError(path=path, problem="no model is of that size", fix="check shapes and batch size")
+    optimizer = OPTIMIZER_MEMORY[setup.optimizer]
+    counts = sums.count_groups(layers, tape)
+    assumed = setup.input_shape is None and not any(layer.output_shapes for layer in summary.layers)
+    profile = ModelProfile(
+        family=family_of(counts),
+        source=summary.format,
+        optimizer=setup.optimizer,
+        precision=setup.precision,
+        gradient_checkpointing=int(setup.gradient_checkpointing),
+        gpus=setup.gpus,
+        batch_size=batch_size,
+        seq_len=setup.seq_len or 0,
+        assumed=int(assumed and counts["conv"] > 0),
+        **sums.weights(layers, tape, optimizer, setup.precision),
+        **sums.activations(tape),
+        **sums.largest(tape),
+        **sums.peaks(replay(tape, optimizer, checkpointing=setup.gradient_checkpointing)),
+        **sums.counts(layers, tape, counts),
+    )
+    return profile, warnings
+
+
+def with_shapes(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:
+    """Give the layers shapes if the text shows none, and settle what runs, what is shared and what is frozen.
+
+    Args:
+        summary: The parsed text.
+        setup: How it is trained; fills in what the text leaves open.
+
+    Raises:
+        SetupError: The text shows no shapes and the batch size is open.
+    """
+    if not any(layer.output_shapes for layer in summary.layers):
+        from gpumemnet.shapes.infer import infer  # only `print(model)` needs it
+
+        summary = infer(summary, setup)
+    return freeze_first(count_once(without_idle(summary)))
+
+
+def family_of(counts: Counter[str]) -> Family:
+    """Name the kind of network from how many layers of each group it has."""
+    if counts["conv"] and counts["conv"] * 2 >= counts["linear"] - counts["conv"]:
+        return "cnn" if not counts["attention"] else "transformer"
+    if counts["attention"] or (counts["layernorm"] and counts["linear"]):
+        return "transformer"
+    if counts["rnn"] or counts["embedding"]:
+        return "other"
+    return "mlp" if counts["linear"] else "other"

@@ -1,0 +1,207 @@
+"""The compact thing that travels: a model and its training setup as a few dozen numbers.
+
+The account of every layer is taken where the summary is, on the user's side; what is left fits in a job's comment,
+and an estimate from it takes microseconds.
+"""
+
+from __future__ import annotations
+
+import string
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from gpumemnet.errors import SummaryError
+from gpumemnet.training import OPTIMIZERS, PRECISIONS, Optimizer, Precision
+
+Family = Literal["cnn", "transformer", "mlp", "other"]
+FAMILIES: tuple[Family, ...] = get_args(Family)
+FORMATS = ("torchsummary", "torchinfo", "module_repr", "keras", "trace")
+
+VERSION = "p2"
+"""Changes with any change of fields or of their meaning: a stamp of another version is not understood."""
+MAX_TEXT = 600
+"""It shares a job's comment of at most 1,024 characters with the user's own text."""
+MAX_NUMBER = 1 << 52
+_ALPHABET = string.digits + string.ascii_lowercase
+_CODES: dict[str, tuple[str, ...]] = {
+    "family": FAMILIES,
+    "source": FORMATS,
+    "optimizer": OPTIMIZERS,
+    "precision": PRECISIONS,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelProfile:
+    """One training job, without its layers.
+
+    All byte counts are of one process (one GPU) of the job.
+    """
+
+    family: Family
+    """Kind of network."""
+    source: str
+    """Format of the summary it came from, or "trace"."""
+    optimizer: Optimizer
+    """As in TrainingSetup."""
+    precision: Precision
+    """As in TrainingSetup."""
+    gradient_checkpointing: int
+    """1 if activations are recomputed."""
+    gpus: int
+    """Processes of a data-parallel job."""
+    batch_size: int
+    """Samples per step and process."""
+    seq_len: int
+    """Tokens per sample; 0 if the model has none."""
+    parameters: int
+    """Number of parameters."""
+    parameter_bytes: int
+    """Weights and buffers."""
+    gradient_bytes: int
+    """One gradient per trainable weight."""
+    optimizer_bytes: int
+    """Optimizer states kept for good."""
+    step_bytes: int
+    """Temporaries of an optimizer step at their peak."""
+    cast_bytes: int
+    """16-bit copies of weights that autocast keeps."""
+    input_bytes: int
+    """The batch."""
+    output_bytes: int
+    """The model's output (logits)."""
+    output_sum_bytes: int
+    """Outputs of all layers (Horus' activations)."""
+    saved_bytes: int
+    """Activations kept for backward, all of them."""
+    saved_conv_bytes: int
+    """Of these, kept by convolutions."""
+    saved_linear_bytes: int
+    """By linear layers."""
+    saved_norm_bytes: int
+    """By normalisations."""
+    saved_activation_bytes: int
+    """By activation functions."""
+    saved_attention_bytes: int
+    """By attention between its projections."""
+    saved_mask_bytes: int
+    """Masks and indices."""
+    score_bytes: int
+    """Attention scores, if attention is not fused."""
+    doubt_bytes: int
+    """Attention scores more, if attention that the text does not tell of is not fused."""
+    hidden_bytes: int
+    """Tensors of layers that the text hides, as guessed."""
+    hidden_factor: int
+    """By how much that guess had to be stretched to agree with the text's totals, times 100."""
+    borrowed_bytes: int
+    """The largest workspace of one convolution."""
+    fourier_bytes: int
+    """The largest that a convolution by Fourier transform would take."""
+    loose_bytes: int
+    """Weights that no layer of the text owns, so that nobody knows what they do."""
+    largest_bytes: int
+    """The largest tensor."""
+    largest_conv_bytes: int
+    """The largest input plus output of one convolution."""
+    largest_linear_bytes: int
+    """The largest input plus output of one linear layer."""
+    largest_weight_bytes: int
+    """The largest weight."""
+    forward_end_bytes: int
+    """Allocated when the forward pass is over, from the replay."""
+    allocated_bytes: int
+    """Peak allocated, from the replay."""
+    reserved_bytes: int
+    """Peak reserved, from the replay."""
+    tensors: int
+    """Tensors made by one forward pass."""
+    weights: int
+    """Parameter tensors."""
+    convs: int
+    """Convolutions."""
+    grouped_convs: int
+    """Of these, grouped or depthwise."""
+    linears: int
+    """Linear layers."""
+    norms: int
+    """Normalisations."""
+    activations: int
+    """Activation functions."""
+    attentions: int
+    """Attention operations."""
+    embeddings: int
+    """Embeddings."""
+    recurrents: int
+    """Recurrent layers."""
+    guessed: int
+    """Operations or shapes that the text does not show."""
+    idle: int
+    """Layers that do nothing (Identity), by which published vision models differ from home-made ones."""
+    assumed: int
+    """1 if the size of the pictures is assumed."""
+    unknown: int
+    """Layers of unknown kinds."""
+
+    def to_text(self) -> str:
+        """Write the profile as at most 600 characters of [A-Za-z0-9._~-]."""
+        words = [VERSION]
+        for name in _NAMES:
+            value = getattr(self, name)
+            words.append(_base36(_CODES[name].index(value) if name in _CODES else value))
+        return ".".join(words)
+
+    @classmethod
+    def from_text(cls, text: str) -> ModelProfile:
+        """Read what `to_text` wrote.
+
+        Args:
+            text: Any text at all; it comes from a field that the user can edit.
+
+        Returns:
+            The profile.
+
+        Raises:
+            SummaryError: The text is not a profile of this version.
+        """
+        words = text.split(".") if len(text) <= MAX_TEXT and text.isascii() else []
+        if len(words) != len(_NAMES) + 1 or words[0] != VERSION:
+            raise _broken(f"it is not a profile of version {VERSION}")
+        values: dict[str, Any] = {}
+        for name, word in zip(_NAMES, words[1:], strict=True):
+            if not 0 < len(word) <= 11 or word.strip(_ALPHABET):
+                raise _broken(f"{name} is not a number")
+            number = int(word, 36)
+            if name in _CODES:
+                if number >= len(_CODES[name]):
+                    raise _broken(f"{name} is unknown")
+                values[name] = _CODES[name][number]
+            elif number > MAX_NUMBER:
+                raise _broken(f"{name} is too large")
+            else:
+                values[name] = number
+        if not values["batch_size"] or not values["gpus"] or not values["reserved_bytes"]:
+            raise _broken("it describes no training")
+        return cls(**values)
+
+    @property
+    def key(self) -> str:
+        """A short hash that is the same for the same model trained in the same way."""
+        import hashlib  # a millisecond or two that `rad-estimate` need not spend
+
+        return hashlib.sha256(self.to_text().encode()).hexdigest()[:16]
+
+
+_NAMES = tuple(field.name for field in fields(ModelProfile))
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while number > 0:
+        number, digit = divmod(number, 36)
+        digits = _ALPHABET[digit] + digits
+    return digits or "0"
+
+
+def _broken(problem: str) -> SummaryError:
+    return SummaryError(path="profile", problem=problem, fix="submit the job again")

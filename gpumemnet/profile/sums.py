@@ -1,0 +1,146 @@
+"""What a profile sums up: weights, tensors saved for backward, the largest of each, peaks, layers by group.
+
+Each function returns some of the numbers of a ModelProfile by their names there, which say what they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gpumemnet.graph.tape import Tape
+from gpumemnet.replay.optimizer_memory import OptimizerMemory
+from gpumemnet.replay.training_step import Replay
+from gpumemnet.summary import kinds
+from gpumemnet.summary.records import ModelSummary
+from gpumemnet.training import Precision
+
+Numbers = dict[str, int]
+
+
+def count_groups(summary: ModelSummary, tape: Tape) -> Counter[str]:
+    """Count the layers that run by the group of their kind; attention as operations of the tape."""
+    found = Counter[str]()
+    running = [layer.kind for layer in summary.layers if layer.runs and not layer.is_block]
+    for kind, number in Counter(running).items():
+        if kind != "parameter":
+            found[kinds.group_of(kind)] += number
+    found["attention"] = sum(op.group == "attention" for op in tape.ops)
+    return found
+
+
+def weights(summary: ModelSummary, tape: Tape, optimizer: OptimizerMemory, precision: Precision) -> Numbers:
+    """Sum up parameters, gradients, and what the optimizer holds.
+
+    Args:
+        summary: The layers.
+        tape: Their tape.
+        optimizer: What the optimizer holds.
+        precision: Decides the bytes of a parameter.
+    """
+    item_bytes = 2 if precision == "bf16" else 4
+    gradient_bytes = sum(tape.parameters)
+    held = sum(layer.params or 0 for layer in summary.layers if layer.kind == "parameter")
+    counted = sum(layer.params or 0 for layer in summary.layers)
+    return {
+        "parameters": gradient_bytes // item_bytes,
+        "parameter_bytes": gradient_bytes + sum(tape.frozen),
+        "gradient_bytes": gradient_bytes,
+        "optimizer_bytes": optimizer.state_bytes(tape.parameters),
+        "step_bytes": optimizer.step_bytes(tape.parameters),
+        "cast_bytes": tape.cast_bytes,
+        "loose_bytes": (held + max((summary.total_params or 0) - counted, 0)) * item_bytes,
+        "weights": len(tape.parameters),
+    }
+
+
+def activations(tape: Tape) -> Numbers:
+    """Sum up inputs, outputs and what is saved for backward, in bytes."""
+    saved = _saved(tape)
+    return {
+        "input_bytes": sum(tape.sizes[number] for number in tape.constants),
+        "output_bytes": tape.sizes[tape.ops[-1].output],
+        "output_sum_bytes": sum(tape.sizes[op.output] for op in tape.ops),
+        "saved_bytes": sum(saved.values()),
+        "saved_conv_bytes": saved["conv"],
+        "saved_linear_bytes": saved["linear"],
+        "saved_norm_bytes": saved["batchnorm"] + saved["layernorm"],
+        "saved_activation_bytes": saved["activation"],
+        "saved_attention_bytes": saved["attention"],
+        "saved_mask_bytes": saved["mask"],
+        "score_bytes": tape.score_bytes,
+        "doubt_bytes": tape.doubt_bytes,
+        "hidden_bytes": tape.hidden_bytes,
+        "hidden_factor": tape.hidden_percent,
+    }
+
+
+def largest(tape: Tape) -> Numbers:
+    """Find the largest tensors and workspaces, in bytes."""
+    workspaces = (max(op.data_workspace_bytes, op.weight_workspace_bytes) for op in tape.ops)
+    return {
+        "borrowed_bytes": max(workspaces, default=0),
+        "fourier_bytes": tape.fourier_bytes,
+        "largest_bytes": max(tape.sizes),
+        "largest_conv_bytes": _largest_pair(tape, "conv"),
+        "largest_linear_bytes": _largest_pair(tape, "linear"),
+        "largest_weight_bytes": max(tape.parameters, default=0),
+    }
+
+
+def peaks(result: Replay) -> Numbers:
+    """Take over what the replay found, in bytes."""
+    return {
+        "forward_end_bytes": result.forward_end_bytes,
+        "allocated_bytes": result.allocated_peak_bytes,
+        "reserved_bytes": result.reserved_bytes,
+    }
+
+
+def counts(summary: ModelSummary, tape: Tape, groups: Counter[str]) -> Numbers:
+    """Count tensors and layers.
+
+    Args:
+        summary: The layers.
+        tape: Their tape.
+        groups: As `count_groups` counts them.
+    """
+    functions = sum(op.group == "function" for op in tape.ops)
+    return {
+        "tensors": len(tape.sizes),
+        "convs": groups["conv"],
+        "grouped_convs": tape.grouped,
+        "linears": groups["linear"],
+        "norms": groups["batchnorm"] + groups["layernorm"],
+        "activations": groups["activation"],
+        "attentions": groups["attention"],
+        "embeddings": groups["embedding"],
+        "recurrents": groups["rnn"],
+        "guessed": tape.guessed + functions,
+        "idle": sum(layer.kind == "identity" for layer in summary.layers),
+        "unknown": groups["unknown"],
+    }
+
+
+def _saved(tape: Tape) -> Counter[str]:
+    """Sum the bytes saved for backward by the group of the operation that saves them; each tensor counts once."""
+    found = Counter[str]()
+    seen: set[int] = set()
+    for op in tape.ops:
+        for number in op.saved:
+            if number not in seen and number not in tape.constants:
+                seen.add(number)
+                found["mask" if number in op.extra else op.group] += tape.sizes[number]
+    return found
+
+
+def _largest_pair(tape: Tape, group: str) -> int:
+    """Return the most that one operation of a group reads and makes together, in bytes."""
+    sizes = tape.sizes
+    return max(
+        (
+            sizes[op.output] + sum(sizes[number] for number in op.inputs)
+            for op in tape.ops
+            if op.group == group
+        ),
+        default=0,
+    )

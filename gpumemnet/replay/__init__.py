@@ -1,0 +1,1 @@
+"""From a tape to peaks: lifetimes, allocator calls, optimizer."""

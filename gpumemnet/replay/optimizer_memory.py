@@ -1,0 +1,56 @@
+"""What each optimizer holds and borrows, from the code of torch.optim (2.4 to 2.13, its default implementations)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpumemnet.allocator.blocks import Run
+from gpumemnet.training import Optimizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerMemory:
+    """Memory of one optimizer.
+
+    Attributes:
+        states: Tensors of each parameter's size kept for good (momentum, second moment).
+        listed: Tensors of the size of all parameters that one step holds at once (foreach works on whole lists).
+        single: Tensors of the size of the largest parameter that one step holds (one parameter after the other).
+        factored: The second moment of a matrix is kept as one row and one column.
+    """
+
+    states: int
+    listed: int = 0
+    single: int = 0
+    factored: bool = False
+
+    def state_bytes(self, parameters: Sequence[int]) -> int:
+        """Return what the states take; a factored second moment is too small to count."""
+        return sum(parameters) * self.states
+
+    def step_bytes(self, parameters: Sequence[int]) -> int:
+        """Return what a step borrows at its peak."""
+        return sum(parameters) * self.listed + max(parameters, default=0) * self.single
+
+    def state_runs(self, parameters: Sequence[Run]) -> list[Run]:
+        """Return the states as they are allocated, parameter by parameter."""
+        return [(size, times * self.states) for size, times in parameters]
+
+    def step_runs(self, parameters: Sequence[Run]) -> list[Run]:
+        """Return what a step borrows as it is allocated."""
+        largest = max((size for size, _ in parameters), default=0)
+        return [*((size, times * self.listed) for size, times in parameters), (largest, self.single)]
+
+
+OPTIMIZER_MEMORY: dict[Optimizer, OptimizerMemory] = {
+    "sgd": OptimizerMemory(states=0),
+    "sgd-momentum": OptimizerMemory(states=1),
+    # _foreach_sqrt(exp_avg_sqs) is one list of the parameters' size.
+    "adam": OptimizerMemory(states=2, listed=1),
+    "adamw": OptimizerMemory(states=2, listed=1),
+    # _foreach_sqrt(square_avgs) likewise.
+    "rmsprop": OptimizerMemory(states=1, listed=1),
+    # Adafactor is not foreach unless asked: var_estimate and update of one parameter at a time.
+    "adafactor": OptimizerMemory(states=0, single=2, factored=True),
+}

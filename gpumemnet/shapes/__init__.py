@@ -1,0 +1,1 @@
+"""Shapes for texts that show none."""

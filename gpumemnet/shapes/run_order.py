@@ -1,0 +1,201 @@
+"""Put the modules of `print(model)` in the order in which they run: the text has them in the order of definition.
+
+Only the order inside one block matters for memory: norm, attention, norm, feed-forward. A network that normalises
+after instead of before keeps the same tensors, so one order serves both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gpumemnet.summary import kinds
+from gpumemnet.summary.records import Layer
+
+_ATTENTION = re.compile(r"att|mha", re.IGNORECASE)
+_INNER_DROPOUT = re.compile(r"att", re.IGNORECASE)
+_FOLDED = re.compile(r"BasicBlock|Bottleneck", re.IGNORECASE)
+
+Unit = tuple[str, list[Layer]]
+"""A direct child of a container: its role and its layers."""
+
+
+def arrange(layers: Sequence[Layer], depth: int = 0) -> list[Layer]:
+    """Order the layers of one container.
+
+    Args:
+        layers: Leaves inside it, in printed order.
+        depth: How many containers enclose it.
+
+    Returns:
+        The same layers in running order; activations that a block defines once and uses often are repeated.
+    """
+    units: list[Unit] = []
+    names: list[str] = []
+    at = 0
+    while at < len(layers):
+        layer = layers[at]
+        if len(layer.path) <= depth:
+            units.append((_leaf_role(layer), [layer]))
+            names.append(layer.name)
+            at += 1
+            continue
+        end = at
+        while (
+            end < len(layers)
+            and len(layers[end].path) > depth
+            and layers[end].path[depth] == layer.path[depth]
+        ):
+            end += 1
+        names.append(layer.path[depth][1])
+        units.append(
+            (_container_role(layers[at:end], *layer.path[depth]), arrange(layers[at:end], depth + 1))
+        )
+        at = end
+    if all(name.partition("#")[0].isdigit() for name in names):
+        return [layer for _, part in units for layer in part]  # nn.Sequential and its kin run as printed
+    container = layers[0].path[depth - 1] if depth and layers else ("", "")
+    return [layer for _, part in _ordered(units, container[0]) for layer in part]
+
+
+def _leaf_role(layer: Layer) -> str:
+    group = kinds.group_of(layer.kind)
+    if group == "attention":
+        return "attention"
+    if group == "layernorm" and not _is_image_norm(layer):
+        return "norm"
+    return group
+
+
+def _is_image_norm(layer: Layer) -> bool:
+    return layer.kind in ("groupnorm", "layernorm2d")
+
+
+def _container_role(layers: Sequence[Layer], cls: str, name: str) -> str:
+    groups = {kinds.group_of(layer.kind) for layer in layers}
+    if (_ATTENTION.search(cls) or _ATTENTION.search(name)) and groups & {"linear", "attention"}:
+        return "attention"
+    if "linear" in groups and "conv" not in groups and len(layers) < 9 and "attention" not in groups:
+        return "linear"
+    return "block"
+
+
+def _ordered(units: list[Unit], container: str) -> list[Unit]:
+    roles = [role for role, _ in units]
+    if _ATTENTION.search(container) and roles.count("linear") >= 2 and "attention" not in roles:
+        return _attention(units)
+    if "attention" in roles and "norm" in roles and "linear" in roles:
+        return _transformer(units)
+    if roles.count("linear") >= 2 and set(roles) <= {"linear", "activation", "dropout", "norm", "view"}:
+        return _feed_forward(units)
+    if _FOLDED.search(container) and roles.count("activation") == 1 and roles.count("batchnorm") > 1:
+        return _residual(units)
+    return units
+
+
+def _of(units: list[Unit], *roles: str) -> list[Unit]:
+    return [unit for unit in units if unit[0] in roles]
+
+
+def _attention(units: list[Unit]) -> list[Unit]:
+    """Projections of queries, keys, values; what normalises them; the output projection; its dropout."""
+    linear = _of(units, "linear")
+    first = [unit for unit in linear if not _is_output(unit[1][0])]
+    last = [unit for unit in linear if _is_output(unit[1][0])]
+    if not last and len(linear) > 3:
+        first, last = linear[:3], linear[3:]
+    # A dropout printed first belongs to the scores, which fused attention never shows.
+    dropouts = _of(units, "dropout")
+    after = [unit for unit in dropouts if not _INNER_DROPOUT.search(unit[1][0].name) and len(dropouts) > 1]
+    rest = [unit for unit in units if unit[0] not in ("linear", "dropout")]
+    return [*first, *last, *after, *rest]
+
+
+def _is_output(layer: Layer) -> bool:
+    name = layer.name.lower()
+    return name in (
+        "o",
+        "o_proj",
+        "out_proj",
+        "out_lin",
+        "dense",
+        "c_proj",
+        "proj",
+        "out",
+        "wo",
+        "output",
+        "resid_proj",
+    )
+
+
+def _transformer(units: list[Unit]) -> list[Unit]:
+    norms, attentions = _of(units, "norm"), _of(units, "attention")
+    dropouts = _of(units, "dropout")
+    linear = _of(units, "linear", "activation")
+    rest = [unit for unit in units if unit[0] not in ("norm", "attention", "dropout", "linear", "activation")]
+    inner = len([unit for unit in linear if unit[0] == "linear" and len(unit[1]) == 1])
+    ordered: list[Unit] = []
+    for number, attention in enumerate(attentions):
+        ordered += norms[number : number + 1]
+        ordered.append(attention)
+        # PyTorch's own layers define the feed-forward's dropout first; the others follow in order of use.
+        ordered += (
+            dropouts[number + 1 : number + 2]
+            if len(dropouts) > len(attentions)
+            else dropouts[number : number + 1]
+        )
+    ordered += norms[len(attentions) :]
+    feed = (
+        _feed_forward([*linear, *dropouts[:1]])
+        if inner >= 2 and len(dropouts) > len(attentions)
+        else _feed_forward(linear)
+    )
+    left = dropouts[len(attentions) + 1 :]
+    return [*ordered, *feed, *left, *rest]
+
+
+def _feed_forward(units: list[Unit]) -> list[Unit]:
+    """Widening layers, activation, narrowing layer, dropout; a second widening layer is the gated branch."""
+    linear, acts = _of(units, "linear"), _of(units, "activation")
+    dropouts, rest = _of(units, "dropout"), _of(units, "norm", "view")
+    if len(linear) == 1 or any(len(part) > 1 for _, part in linear):
+        return [*linear[:1], *acts, *linear[1:], *dropouts, *rest]
+    wide = [unit for unit in linear if _ratio(unit[1][0]) >= 1]
+    narrow = [unit for unit in linear if _ratio(unit[1][0]) < 1]
+    if not narrow or not acts:
+        return units
+    between = (
+        dropouts[:1]
+        if re.search("T5|TransformerEncoderLayer|TransformerDecoderLayer", _around(units))
+        else []
+    )
+    return [*wide[:1], *acts, *wide[1:], *between, *narrow, *dropouts[len(between) :], *rest]
+
+
+def _around(units: list[Unit]) -> str:
+    path = units[0][1][0].path if units[0][1] else ()
+    return path[-1][0] if path else ""
+
+
+def _ratio(layer: Layer) -> float:
+    if not layer.param_shapes or len(layer.param_shapes[0]) != 2:
+        return 1.0
+    outs, ins = layer.param_shapes[0]
+    return outs / max(ins, 1)
+
+
+def _residual(units: list[Unit]) -> list[Unit]:
+    """A block that defines its activation once and calls it after every norm and after the sum."""
+    activation = _of(units, "activation")[0]
+    shortcut = [unit for unit in units if unit[0] == "block"]
+    ordered: list[Unit] = []
+    norms = len(_of(units, "batchnorm"))
+    for unit in units:
+        if unit is activation or unit in shortcut:
+            continue
+        ordered.append(unit)
+        if unit[0] == "batchnorm":
+            norms -= 1
+            if norms:
+                ordered.append(activation)
+    return [*ordered, *shortcut, activation]

@@ -1,0 +1,1 @@
+"""From a text to layers: formats, kinds of layers, what rows mean."""

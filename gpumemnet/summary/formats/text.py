@@ -1,0 +1,103 @@
+"""Small pieces of summary text that every format shares: shapes, counts, totals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from gpumemnet.errors import SummaryError
+from gpumemnet.summary.records import Shape
+
+MAX_LAYERS = 20_000
+"""More rows than any model has; a longer text is refused before it costs time."""
+
+MAX_LINE = 1000
+"""Patterns are tried on each line; a bound on its length bounds their time."""
+MAX_RANK = 12
+MAX_ELEMENTS = 1 << 48
+"""Sanity limits (1 Ti elements a dimension, 256 Ti a tensor): numbers beyond come from broken text."""
+
+_LIST = re.compile(r"\[([^\[\]]*)\]")
+_TOTAL = re.compile(r"^\s*(Total|Trainable|Non-trainable)\s+params[^:]*:\s*([\d,]+)\b", re.IGNORECASE)
+
+_PASS_SIZE = re.compile(r"^\s*Forward/backward pass size \(MB\):\s*(\d{1,9}(?:\.\d{1,4})?)\s*$")
+
+
+def lines(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the numbered lines of a text, each cut to a length that no honest row reaches."""
+    for number, line in enumerate(source.splitlines(), start=1):
+        yield number, line if len(line) <= MAX_LINE else line[:MAX_LINE]
+
+
+def parse_shapes(text: str, *, path: str, line: int) -> tuple[Shape, ...]:
+    """Read every innermost bracketed list of numbers as one shape.
+
+    Args:
+        text: "[-1, 64, 8, 8]" or nested, "[[-1, 16, 64], [-1, 16]]".
+        path: File, for the error.
+        line: Line, for the error.
+
+    Returns:
+        One shape per list; -1 and None become None.
+
+    Raises:
+        SummaryError: A dimension is not a number or absurdly large.
+    """
+    try:
+        return _shapes(text)
+    except _NoShape as exc:
+        raise SummaryError(path=path, line=line, problem=str(exc), fix=RECREATE) from exc
+
+
+class _NoShape(ValueError):
+    """Why a list of numbers cannot be a shape."""
+
+
+@lru_cache(maxsize=4096)
+def _shapes(text: str) -> tuple[Shape, ...]:
+    """Read the lists of a cell; a network has many layers of few shapes."""
+    return tuple(_shape(body) for body in _LIST.findall(text) if body.strip())
+
+
+def _shape(body: str) -> Shape:
+    dims: list[int | None] = []
+    elements = 1
+    for word in body.split(","):
+        word = word.strip()
+        if word in ("-1", "None", "?"):
+            dims.append(None)
+            continue
+        if not (word.isascii() and word.isdigit()) or len(word) > 15:
+            raise _NoShape(f"'{word[:20]}' is not a dimension")
+        dim = int(word)
+        elements *= max(dim, 1)
+        dims.append(dim)
+    if len(dims) > MAX_RANK or elements > MAX_ELEMENTS:
+        raise _NoShape(f"no tensor has the shape [{body[:40]}]")
+    return tuple(dims)
+
+
+@lru_cache(maxsize=4096)
+def parse_count(text: str) -> int | None:
+    """Return "1,234", "(1,234)" as a number, "--" and "(recursive)" as None."""
+    digits = text.strip("() \u251c\u2514\u2500").replace(",", "")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 16 else None
+
+
+def parse_total(line: str) -> tuple[str, int] | None:
+    """Return ("total" | "trainable" | "non-trainable", count) if the line states one."""
+    match = _TOTAL.match(line) if ":" in line else None
+    if not match:
+        return None
+    count = parse_count(match.group(2))
+    return None if count is None else (match.group(1).lower(), count)
+
+
+def parse_pass_size(line: str) -> int | None:
+    """Return the bytes of all outputs if the line states torchinfo's size of a pass, which counts them twice."""
+    match = _PASS_SIZE.match(line)
+    return int(float(match.group(1)) * 500_000) if match else None
+
+
+RECREATE = "print the summary again and save it unchanged"

@@ -1,0 +1,208 @@
+"""Tables of the torchinfo package: a tree of modules in the order in which they ran, with any columns."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gpumemnet.errors import SummaryError
+from gpumemnet.summary import kinds
+from gpumemnet.summary.formats import text
+from gpumemnet.summary.records import Layer, ModelSummary, Shape
+
+_TREE = "│├└─|+ \t"
+_NAME = re.compile(
+    r"(?P<cls>[A-Za-z_][\w.<>]*)(?: \((?P<var>[^()]*)\))?(?:: (?P<depth>\d+)(?:-(?P<index>\d+))?)?(?=\s|$)"
+)
+_CELL = re.compile(
+    r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\(recursive\)|--|\([\d,]+\)|\d+(?:\.\d+)?%|True|False|Partial|[\d,]+"
+)
+_PARAMETER = re.compile(r"[├└]─[\d,]+(?=\s|$)|^(\d+\.[\w.]+|weight|bias)(?=\s|$)")
+"""The count, or else the name, of a single parameter (verbose=2)."""
+_COLUMNS = {
+    "Kernel Shape": "kernel",
+    "Input Shape": "input",
+    "Output Shape": "output",
+    "Param #": "params",
+    "Param %": "share",
+    "Mult-Adds": "macs",
+    "Trainable": "trainable",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One line of the table before the tree is understood."""
+
+    cls: str
+    name: str
+    depth: int
+    cells: dict[str, str]
+    line: int
+    numbered: bool
+
+
+def parse(source: str, *, path: str) -> ModelSummary:
+    """Parse a torchinfo table.
+
+    Args:
+        source: The whole text.
+        path: File, for messages.
+
+    Returns:
+        The summary; containers that the depth limit cut off have `is_block`.
+
+    Raises:
+        SummaryError: The table is malformed, empty or cut off.
+    """
+    columns: list[str] = []
+    numbered = False
+    rows: list[_Row] = []
+    totals: dict[str, int] = {}
+    output_bytes: int | None = None
+    for number, line in text.lines(source):
+        if line.lstrip().startswith("Layer (type"):
+            columns, numbered = _columns(line), "depth-idx" in line
+        elif total := text.parse_total(line):
+            totals.setdefault(*total)
+        elif totals:
+            output_bytes = output_bytes or text.parse_pass_size(line)
+        elif columns and line.strip() and set(line.strip()) != {"="}:
+            row = _row(line, columns, path=path, line=number)
+            # Rows of single parameters (verbose=2) have no number; the row of their module has the count.
+            if row is not None and (row.numbered or not numbered or not rows):
+                rows.append(row)
+        if len(rows) > text.MAX_LAYERS:
+            raise SummaryError(path=path, line=number, problem="too many rows", fix=text.RECREATE)
+    if not rows:
+        raise SummaryError(path=path, problem="the table has no layers", fix=text.RECREATE)
+    if "total" not in totals:
+        raise SummaryError(path=path, problem="the table is cut off before 'Total params'", fix=text.RECREATE)
+    return ModelSummary(
+        format="torchinfo",
+        layers=tuple(_layers(rows, path=path)),
+        batch_size=_batch_size(rows, path=path),
+        total_params=totals["total"],
+        trainable_params=totals.get("trainable"),
+        output_bytes=output_bytes,
+        warnings=() if {"input", "output"} & set(columns) else ("the table shows no shapes",),
+    )
+
+
+def _columns(header: str) -> list[str]:
+    found = [(header.index(title), key) for title, key in _COLUMNS.items() if title in header]
+    return [key for _, key in sorted(found)]
+
+
+def _row(row: str, columns: list[str], *, path: str, line: int) -> _Row | None:
+    body = row.lstrip(_TREE)
+    match = _NAME.match(body)
+    if _PARAMETER.search(body):
+        return None
+    if not match:
+        raise SummaryError(
+            path=path, line=line, problem=f"not a torchinfo row: '{row.strip()[:40]}'", fix=text.RECREATE
+        )
+    cells = _CELL.findall(body[match.end() :])
+    if match.group("depth"):
+        depth = int(match.group("depth")[:6])
+    else:
+        prefix = row[: len(row) - len(body)]
+        depth = prefix.count("│") + prefix.count("|") + any(mark in prefix for mark in "├└+")
+    return _Row(
+        cls=match.group("cls"),
+        name=match.group(0),
+        depth=depth,
+        cells=dict(zip(columns, cells, strict=False)),
+        line=line,
+        numbered=match.group("depth") is not None,
+    )
+
+
+def _layers(rows: list[_Row], *, path: str) -> list[Layer]:
+    layers: list[Layer] = []
+    deepest = max(row.depth for row in rows)
+    stack: list[_Row] = []
+    for index, row in enumerate(rows):
+        while stack and stack[-1].depth >= row.depth:
+            layers += _end(stack.pop(), tuple((each.cls, each.name) for each in stack), path=path)
+        has_children = index + 1 < len(rows) and rows[index + 1].depth > row.depth
+        kind = kinds.canonical(row.cls)
+        where = tuple((each.cls, each.name) for each in stack)
+        if not has_children or _is_layer(row):
+            cut_off = not kinds.is_known(kind) and row.depth == deepest
+            layers.append(_layer(row, kind, where, cut_off=cut_off, path=path))
+        elif own := text.parse_count(row.cells.get("params", "--")):
+            layers.append(Layer(kind="parameter", name=row.name, path=where, params=own, line=row.line))
+        if has_children:
+            stack.append(row)
+    while stack:
+        layers += _end(stack.pop(), tuple((each.cls, each.name) for each in stack), path=path)
+    return layers
+
+
+def _is_layer(row: _Row) -> bool:
+    """Tell whether a module that holds others is a layer all the same: a norm with its activation, attention.
+
+    A user's class may be called as a layer is (BasicConv2d, Conv2dNormActivation, LSTM): it has no parameters itself.
+    """
+    kind = kinds.canonical(row.cls)
+    own = text.parse_count(row.cells.get("params", "--"))
+    return kind == "multiheadattention" or (kinds.is_known(kind) and bool(own))
+
+
+def _end(row: _Row, where: tuple[tuple[str, str], ...], *, path: str) -> list[Layer]:
+    """A container that is over: its output may be more than what its last layer made (a sum, a concatenation)."""
+    outputs = text.parse_shapes(row.cells.get("output", ""), path=path, line=row.line)
+    kind = kinds.canonical(row.cls)
+    if not outputs or not where or kinds.is_container(kind) or _is_layer(row):
+        return []
+    scales = text.parse_count(row.cells.get("params", "--"))
+    args: dict[str, object] = {"own_params": scales} if scales else {}
+    return [
+        Layer(
+            kind=kind,
+            name=row.name,
+            path=where,
+            output_shapes=outputs,
+            args=args,
+            is_block=True,
+            line=row.line,
+        )
+    ]
+
+
+def _layer(row: _Row, kind: str, where: tuple[tuple[str, str], ...], *, cut_off: bool, path: str) -> Layer:
+    cells = row.cells
+    inputs = text.parse_shapes(cells.get("input", ""), path=path, line=row.line)
+    outputs = text.parse_shapes(cells.get("output", ""), path=path, line=row.line)
+    count = cells.get("params", "--")
+    args: dict[str, object] = {}
+    kernel: tuple[Shape, ...] = text.parse_shapes(cells.get("kernel", ""), path=path, line=row.line)
+    if kernel:
+        args["kernel_size"] = kernel[0]
+    elif cells.get("kernel", "").isdigit():
+        args["kernel_size"] = int(cells["kernel"][:6])
+    shown = "input" in cells or "output" in cells
+    return Layer(
+        kind=kind,
+        name=row.name,
+        path=where,
+        input_shapes=inputs,
+        output_shapes=outputs,
+        params=text.parse_count(count) or 0,
+        trainable=(count == "(recursive)" or count[0] != "(") and cells.get("trainable") != "False",
+        args=args,
+        is_block=cut_off,
+        runs=bool(inputs or outputs) or not shown,
+        line=row.line,
+    )
+
+
+def _batch_size(rows: list[_Row], *, path: str) -> int | None:
+    for row in rows:
+        for key in ("input", "output"):
+            shapes = text.parse_shapes(row.cells.get(key, ""), path=path, line=row.line)
+            if shapes and shapes[0]:
+                return shapes[0][0]
+    return None

@@ -1,0 +1,24 @@
+"""Read a summary: a file that the user names, or the text itself."""
+
+from __future__ import annotations
+
+from gpumemnet.summary.files import read_text
+from gpumemnet.summary.formats.detect import parse_text
+from gpumemnet.summary.records import ModelSummary
+
+
+def read(path_or_text: str) -> tuple[ModelSummary, str]:
+    """Parse a summary.
+
+    Args:
+        path_or_text: A file's path, or the text itself (told by a line break in it).
+
+    Returns:
+        The summary, and what to call it in messages.
+
+    Raises:
+        SummaryError: The file or the text is unusable.
+    """
+    if "\n" in path_or_text:
+        return parse_text(path_or_text, path="summary"), "summary"
+    return parse_text(read_text(path_or_text), path=path_or_text), path_or_text

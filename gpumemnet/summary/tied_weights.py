@@ -1,0 +1,61 @@
+"""Weights that two rows show and the model holds once: the word embedding of language models."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from gpumemnet.summary import kinds
+from gpumemnet.summary.records import Layer, ModelSummary
+
+_TIED = re.compile(
+    r"^(Bert|Roberta|XLMRoberta|Camembert|Electra|Albert|DistilBert|MPNet|GPT2|GPTNeo(?!X)|OPT|Bloom|T5|MT5|Bart|MBart"
+    r"|Pegasus|Marian|XLNet|XLM|Deberta|Gemma|Whisper|Blenderbot|CTRL|Longformer|BigBird|M2M"
+    r"|Falcon(?!H1|Mamba)|Mpt|ConvBert|Ernie|Flaubert|FNet|MobileBert|SqueezeBert|GPTBigCode|ProphetNet|Funnel|RoFormer"
+    r"|Nystromformer|LayoutLM|LED|Plbart|Cohere|Xglm|XGLM|Biogpt|BioGpt)"
+)
+"""Class names of models whose output layer is the word embedding unless configured otherwise."""
+_WRAPPERS = ("DataParallel", "DistributedDataParallel", "OptimizedModule")
+
+
+def count_once(summary: ModelSummary) -> ModelSummary:
+    """Take the second showing of a tied weight out of the count.
+
+    A stated total decides where the text has one that counts each weight once (annotated `print(model)`); else the
+    model's class name does.
+    """
+    root = root_class(summary)
+    total, counted = summary.total_params, sum(layer.params or 0 for layer in summary.layers)
+    exact = summary.format == "module_repr" and total is not None
+    first = next((layer for layer in summary.layers if _is_embedding(layer) and layer.params), None)
+    if first is None or not (_TIED.match(root) if not exact else counted > (total or 0)):
+        return summary
+    size = first.params or 0
+    seen = False
+    layers: list[Layer] = []
+    removed = 0
+    for layer in summary.layers:
+        count = layer.params or 0
+        if _is_embedding(layer) and count == size:
+            if seen:
+                layer, removed = replace(layer, params=0, param_shapes=()), removed + count
+            seen = True
+        elif kinds.group_of(layer.kind) == "linear" and size <= count <= size + size // 16 and seen:
+            layer, removed = replace(layer, params=count - size, param_shapes=()), removed + size
+        layers.append(layer)
+    # torchinfo's total counts a tied weight once for each row that shows it.
+    stated = total if total is None or exact else max(total - removed, 0)
+    return replace(summary, layers=tuple(layers), total_params=stated)
+
+
+def root_class(summary: ModelSummary) -> str:
+    """Return the class name of the model itself, wrappers left out."""
+    for layer in summary.layers:
+        for cls, _ in layer.path:
+            if cls not in _WRAPPERS:
+                return cls
+    return ""
+
+
+def _is_embedding(layer: Layer) -> bool:
+    return kinds.group_of(layer.kind) == "embedding"
