@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gpumemnet.directives import parse_comment, parse_script
+from gpumemnet.directives.parse import parse_comment, parse_script
 from gpumemnet.errors import GpuMemNetError
 from slurm_plugin.core import wire
 from slurm_plugin.core.clock import SystemClock
