@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import statistics
 from collections.abc import Callable, Mapping
@@ -16,7 +15,6 @@ from lab.daemons import LabError
 from lab.load import Fate, Job, Load, equal_nodes, mixed
 from lab.place import ClusterSpec, Place
 from lab.sentinel import Findings, Sentinel
-from slurm_plugin.core.shell import run
 
 Fault = Callable[[Cluster], None]
 
@@ -94,11 +92,9 @@ class Row:
 class Trials:
     """All trials of a session; what Slurm alone does is found once for each of its faults."""
 
-    def __init__(self, place: Place, *, jobs: int, out: Path) -> None:
-        self._place, self._jobs, self._out = place, jobs, out
+    def __init__(self, place: Place, *, jobs: int, out: Path, slurm: str) -> None:
+        self._place, self._jobs, self._out, self._slurm = place, jobs, out, slurm
         self._alone: dict[str, Seen] = {}
-        match = re.search(r"\d+\.\d+(\.\d+)?", run(["slurmctld", "-V"], timeout_s=10))
-        self._slurm = match[0] if match else "?"
 
     @property
     def short(self) -> bool:

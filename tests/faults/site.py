@@ -1,0 +1,52 @@
+"""Where trials run, and where their rows go."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from lab.cluster import Cluster
+from lab.install import why_no_slurm
+from lab.place import Place, home_of
+from slurm_plugin.core.shell import run
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def out_path() -> Path:
+    """Return the file that rows are added to."""
+    return Path(os.environ.get("RAD_FAULTS_OUT", home_of(CHECKOUT)[0] / "faults.jsonl"))
+
+
+@cache
+def slurm_version() -> str:
+    """Return the version of the Slurm that is tried."""
+    match = re.search(r"\d+\.\d+(\.\d+)?", run(["slurmctld", "-V"], timeout_s=10))
+    return match[0] if match else "?"
+
+
+def trial_place(name: str) -> Place:
+    """Return a fresh place for clusters of this session, after what killed sessions left is gone."""
+    reason = why_no_slurm()
+    assert reason is None, reason
+    home, _ = home_of(CHECKOUT)
+    assert (home / "venv" / "installed").exists(), "the hooks run in .rad/venv: run `make setup` first"
+    for old in home.glob("fault-*"):
+        if not Path("/proc", old.name.split("-")[1]).exists():
+            for root in (old, *old.iterdir()):
+                Cluster(Place(root=root, venv=home / "venv")).down()
+            remove(old)
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # so that what was started is stopped on the way out
+    return Place(root=home / f"fault-{os.getpid()}-{name}", venv=home / "venv")
+
+
+def remove(folder: Path) -> None:
+    """Take a folder away, however deep the trees are that a trial has left in it."""
+    subprocess.run(["rm", "-rf", "--one-file-system", str(folder)], check=False)
