@@ -54,14 +54,15 @@ class Server:
         """Listen and answer in the background.
 
         Raises:
-            ConfigError: Another radd has the socket, or its folder cannot be written.
+            RadError: Another radd has the socket.
+            ConfigError: Its folder cannot be written.
         """
         try:
             self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             self._lock_file = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
-            raise ConfigError(f"{self.path}: another radd is running; stop it first") from exc
+            raise RadError(f"{self.path}: another radd is running; stop it first") from exc
         except OSError as exc:
             raise ConfigError(f"{self.path}: {exc.strerror}; check paths.socket in rad.toml") from exc
         self.path.unlink(missing_ok=True)  # a stale one: the lock says that nobody listens

@@ -231,6 +231,6 @@ def test_what_stops_a_start_is_one_clear_line(
     spoil(radd.folder)
     argv = [sys.executable, "-m", "slurm_plugin.radd", "--config", str(radd.folder / "rad.toml")]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.count("\n") == 1 or "WARNING" in done.stderr
     assert words in done.stderr.splitlines()[-1]

@@ -130,7 +130,7 @@ def test_a_peer_of_another_user_is_not_trusted(path: Path) -> None:
 
 def test_a_stale_socket_is_replaced_and_a_live_one_is_not(path: Path, server: Server) -> None:
     second = Server(path, handler, trusted_uids=ME, clock=SystemClock())
-    with pytest.raises(ConfigError, match="another radd"):
+    with pytest.raises(RadError, match="another radd"):
         second.start()
     assert works(path)
     server.stop()
