@@ -16,7 +16,7 @@ test-train: ## the tests that need torch, in an environment of their own
 test-matrix: ## the tests on a real Slurm, on every Slurm that Debian carries
 	lab/matrix.sh $(SUITES) -- $(ARGS)
 
-lint: ## style, formatting, types
+lint: ## style, formatting, types; shell scripts and Lua
 	$(LAB) lint
 
 check: lint test-train test ## what CI runs

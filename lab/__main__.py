@@ -16,6 +16,7 @@ from lab.cluster import Cluster
 from lab.daemons import LabError
 from lab.demo import NODE_NAME, Demo
 from lab.install import TRAIN, install_package, install_slurm, why_no_slurm
+from lab.lint import checks
 from lab.place import ClusterSpec, NodeSpec, Place, home_of
 from lab.real_gpus import real_node
 from slurm_plugin.core.errors import CommandError, DeviceError, RadError
@@ -27,7 +28,6 @@ from slurm_plugin.mps.node import CONTROL
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 LOG_LINES = 40
-TYPED = ("slurm_plugin", "gpumemnet", "prolog", "epilog", "lab")
 TRAIN_TESTS = ("tests/unit/gpumemnet_trace", "tests/unit/gpumemnet_train", "tests/unit/dataset")
 OUTPUT_SHOWN = 4000
 """Characters of a failed command's output that help to see why."""
@@ -172,8 +172,7 @@ def _test_train(cluster: Cluster, options: argparse.Namespace) -> int:
 
 def _lint(cluster: Cluster, options: argparse.Namespace) -> int:
     folder = _train_environment(cluster)
-    checks = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy", *TYPED])
-    statuses = [_show([str(folder / name), *arguments]) for name, *arguments in checks]
+    statuses = [_show(argv) for argv in checks(folder, CHECKOUT, os.environ)]
     return int(any(statuses))
 
 

@@ -54,6 +54,7 @@ git -C "$checkout" ls-files -z --cached --others --exclude-standard |
 git -C "$root/srv/rad" init -q 2>/dev/null
 git -C "$root/srv/rad" add -A
 
+# shellcheck disable=SC2016 # the inner shell expands it
 exec unshare --mount --pid --uts --ipc --fork --kill-child --propagation private bash -c '
     root=$1; shift
     mount -t proc proc "$root/proc"

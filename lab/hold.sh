@@ -9,6 +9,7 @@ if [ "$3" = child ]; then token=$4; else token=${CUDA_VISIBLE_DEVICES%%,*}; fi
 mib=$1 seconds=$2 kind=$3 folder=$RAD_SIMULATED_GPUS/$SLURMD_NODENAME
 rest=${CUDA_VISIBLE_DEVICES#"$token"}
 read -r line <"/proc/$$/stat"
+# shellcheck disable=SC2086 # into words
 set -- ${line##*) } # field 3 of proc(5) comes first, so the start time, field 22, is $20
 ticks=${20}
 [ "$kind" = child ] || echo "start $SLURM_JOB_NAME $ticks $SLURM_JOB_ID ${SLURM_RESTART_COUNT:-0}" >>"$RAD_LOAD"

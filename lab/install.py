@@ -6,9 +6,9 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from configparser import ConfigParser
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lab.daemons import LabError
@@ -89,6 +89,18 @@ def install_slurm(environment: Mapping[str, str]) -> None:
         ]  # a Slurm of another origin stays
     if wanted:
         _apt_install(wanted, environment)
+
+
+def install_packages(packages: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Install packages of the distribution, as root on Debian and its kin; elsewhere, or without a network, do nothing.
+
+    Args:
+        packages: Their names in Debian.
+        environment: What apt needs of the caller's environment, such as proxies.
+    """
+    if packages and os.geteuid() == 0 and _is_debian():
+        with suppress(CommandError):
+            _apt_install(list(packages), environment)
 
 
 def _is_debian() -> bool:

@@ -19,19 +19,19 @@ grows=$(submit underestimated.sh)
 all=$first,$second,$grows
 
 deadline=$((SECONDS + 150)) shared=no
-while [ -n "$(squeue -h -j $all -t PENDING,RUNNING,COMPLETING -o %i)" ]; do
+while [ -n "$(squeue -h -j "$all" -t PENDING,RUNNING,COMPLETING -o %i)" ]; do
     running=$(squeue -h -j "$first,$second" -t RUNNING -o %i | wc -l)
     [ "$running" = 2 ] && shared=yes
-    [ "$SECONDS" -lt "$deadline" ] || { squeue -j $all >&2; echo "demo: still unfinished after 150 s" >&2; exit 1; }
+    [ "$SECONDS" -lt "$deadline" ] || { squeue -j "$all" >&2; echo "demo: still unfinished after 150 s" >&2; exit 1; }
     sleep 1 # waits until no job is left, until the deadline above
 done
 
 record() { sacct -j "$1" -S "$since" -X -n -P --duplicates -o "$2"; }
 deadline=$((SECONDS + 30))
-until [ "$(record $all State | grep -c '^COMPLETED$')" = 3 ] || [ "$SECONDS" -gt "$deadline" ]; do
+until [ "$(record "$all" State | grep -c '^COMPLETED$')" = 3 ] || [ "$SECONDS" -gt "$deadline" ]; do
     sleep 1 # slurmdbd hears of a job's end a little later
 done
-sacct -j $all -S "$since" -X --duplicates -o JobID,JobName,NodeList,AllocTRES%50,State,AdminComment%60
+sacct -j "$all" -S "$since" -X --duplicates -o JobID,JobName,NodeList,AllocTRES%50,State,AdminComment%60
 card_of() { grep -ohE 'GPU-[0-9a-f-]+' "$folder"/*-"$1".out | tail -1; }
 for job in $first $second $grows; do echo "$job on $(card_of "$job")"; done
 

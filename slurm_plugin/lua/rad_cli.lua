@@ -61,7 +61,8 @@ end
 
 -- The shell line that starts the program. It holds the site's own settings and the name of a temporary file, nothing
 -- that a user typed. With look_first, the program starts only if the script named in the file's first line is a
--- regular file with a #RAD line that names a model: `sbatch` may have read its script from a FIFO, which must not be opened again.
+-- regular file with a #RAD line that names a model: `sbatch` may have read its script from a FIFO, which must not be
+-- opened again.
 local function command(file, look_first)
   local function quoted(text)
     return "'" .. text:gsub("'", "'\\''") .. "'"

@@ -110,7 +110,7 @@ end
 
 local decode_value
 
-local function decode_members(text, at, depth, close, member)
+local function decode_members(text, at, close, member)
   at = skip_space(text, at + 1)
   if text:sub(at, at) == close then
     return at + 1
@@ -129,7 +129,7 @@ end
 
 local function decode_object(text, at, depth)
   local object = {}
-  at = decode_members(text, at, depth, "}", function(start)
+  at = decode_members(text, at, "}", function(start)
     if text:sub(start, start) ~= '"' then
       fail(start, "expected a name")
     end
@@ -146,7 +146,7 @@ end
 
 local function decode_array(text, at, depth)
   local array, count = {}, 0
-  at = decode_members(text, at, depth, "]", function(start)
+  at = decode_members(text, at, "]", function(start)
     local value, after = decode_value(text, start, depth)
     count = count + 1
     array[count] = value
@@ -182,12 +182,12 @@ end
 
 -- Decode a text. Returns the value, or nil and what is wrong with it.
 function json.decode(text)
-  local ok, value, at = pcall(function()
-    local value, at = decode_value(text, skip_space(text, 1), MAX_DEPTH)
+  local ok, value = pcall(function()
+    local decoded, at = decode_value(text, skip_space(text, 1), MAX_DEPTH)
     if skip_space(text, at) <= #text then
       fail(at, "text after the value")
     end
-    return value, at
+    return decoded
   end)
   if ok then
     return value

@@ -7,7 +7,7 @@
 # writes one JSON file for each test, and pytest's own output, into RESULTS_FOLDER. The tests with a real Slurm need
 # slurmctld, slurmd and munged: installed, or as .deb files, which are unpacked by hand where nothing can be installed.
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit 1
 results=$(mkdir -p "$1" && cd "$1" && pwd); debs=${2:-}; shift; shift
 export RAD_TORCH_PYTHON=${RAD_TORCH_PYTHON:-$(command -v python3)} RAD_GPU_RESULTS=$results PYTHONUNBUFFERED=1
 venv=${RAD_VENV:-/opt/rad/venv}

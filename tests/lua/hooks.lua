@@ -1,5 +1,5 @@
 -- Runs the hooks outside Slurm: one JSON command a line on stdin, one JSON result a line on stdout.
--- Arguments: the folder of the shims, the settings as JSON, a library to hide ("socket", "posix", "socket,posix" or "").
+-- Arguments: the folder of the shims, the settings as JSON, and what to hide ("socket", "posix", "socket,posix" or "").
 
 local folder, settings_text, hidden = arg[1], arg[2], arg[3]
 package.path = folder .. "/?.lua;" .. package.path

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.errors import ConfigError, WireError
+from slurm_plugin.core.errors import RadError, WireError
 from slurm_plugin.radd.server import REQUEST_LIMIT, THREADS, Server
 
 PATIENCE_S = 5.0
