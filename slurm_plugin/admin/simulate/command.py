@@ -1,0 +1,136 @@
+"""`rad simulate`: read a trace, run it, print what came out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from slurm_plugin.admin.simulate.engine import Cluster, Engine
+from slurm_plugin.admin.simulate.jobs import EXACT, PARTITION, Baseline, Job, Refused, make_job
+from slurm_plugin.admin.simulate.metrics import metrics
+from slurm_plugin.admin.simulate.trace import read_trace
+from slurm_plugin.admin.simulate.workloads import UNKNOWN, estimate_errors, measured
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.config import Config, PartitionConfig, load_config
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.placement import Pin
+from slurm_plugin.core.units import from_mib
+
+Estimates = Literal["measured", "oracle", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is to be simulated.
+
+    Attributes:
+        trace: The trace's file.
+        nodes: Number of nodes.
+        gpus_per_node: GPUs of each.
+        gpu_memory_mib: Usable memory of one GPU.
+        settings: How RAD treats the partition.
+        baseline: RAD, or what it is compared with.
+        estimates: Where RAD's estimates come from.
+        pin: Which GPUs of its node a job may get.
+    """
+
+    trace: Path
+    nodes: int
+    gpus_per_node: int
+    gpu_memory_mib: int
+    settings: PartitionConfig
+    baseline: Baseline = "rad"
+    estimates: Estimates = "measured"
+    pin: Pin = "slurm"
+
+
+def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -> dict[str, Any]:
+    """Run a trace and return its figures.
+
+    Args:
+        question: What is to be simulated.
+        clock: Tells how long the simulation itself took.
+        show_progress: Draw a progress bar on the error output.
+
+    Raises:
+        ConfigError: The trace cannot be read, or no job of it fits the cluster.
+    """
+    began_s = clock.monotonic_s()
+    trace = read_trace(question.trace)
+    settings = replace(question.settings, collocate=True, gpu_memory_mib=question.gpu_memory_mib)
+    config = Config(partitions={PARTITION: settings}, default_partition=PARTITION)
+    usable_bytes = from_mib(question.gpu_memory_mib)
+    known = measured()
+    errors = {"measured": estimate_errors(), "oracle": EXACT, "none": ()}[question.estimates]
+    left_out = Counter(trace.left_out)
+    jobs: list[Job] = []
+    for row in trace.jobs:
+        if row.gpus > question.gpus_per_node:
+            left_out["more GPUs than a node has"] += 1
+            continue
+        try:
+            jobs.append(
+                make_job(
+                    row,
+                    known.get(row.workload, UNKNOWN),
+                    config,
+                    baseline=question.baseline,
+                    errors=errors,
+                    usable_bytes=usable_bytes,
+                )
+            )
+        except Refused:
+            left_out["larger than a GPU"] += 1
+    if not jobs:
+        raise ConfigError(f"{question.trace}: no job fits this cluster: {dict(left_out)}")
+    cluster = Cluster(
+        nodes=question.nodes,
+        per_node=question.gpus_per_node,
+        memory_bytes=usable_bytes,
+        config=config,
+        pin=question.pin,
+        managed=question.baseline == "rad",
+    )
+    engine = Engine(cluster, jobs)
+    if show_progress:
+        import click
+
+        with click.progressbar(length=len(jobs), file=sys.stderr, label="jobs ended") as bar:
+            result = engine.run(bar.update)
+    else:
+        result = engine.run()
+    return metrics(result) | {
+        "left_out": dict(left_out),
+        "unknown_workloads": sum(job.trace.workload not in known for job in jobs),
+        "simulated_in_s": round(clock.monotonic_s() - began_s, 2),
+    }
+
+
+def settings_of(config: Path | None, partition: str | None) -> PartitionConfig:
+    """Return the settings to try: those of a partition of rad.toml, or the defaults without a file.
+
+    Raises:
+        ConfigError: The file cannot be read, or does not say which partition is meant.
+    """
+    if config is None:
+        return PartitionConfig()
+    found = load_config(config).partitions
+    name = partition or (next(iter(found)) if len(found) == 1 else None)
+    if name not in found:
+        names = ", ".join(found) or "none"
+        raise ConfigError(f"{config}: say which partition is meant with --partition; it has {names}")
+    return found[name]
+
+
+def as_text(figures: dict[str, Any]) -> str:
+    """Return the figures for people, one a line."""
+    return "\n".join(f"{name.replace('_', ' '):<20} {value}" for name, value in figures.items())
+
+
+def as_json(figures: dict[str, Any]) -> str:
+    """Return one JSON object."""
+    return json.dumps(figures)

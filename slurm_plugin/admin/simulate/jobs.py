@@ -1,0 +1,156 @@
+"""From a line of a trace to what Slurm queues: the submission, by the production `decide` or by a baseline's rule."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from slurm_plugin.admin.simulate.interference import Load
+from slurm_plugin.admin.simulate.trace import TraceJob
+from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.policy import decide
+from slurm_plugin.core.records import Booking, Claims, GresItem, JobRequest, MemoryEstimate
+from slurm_plugin.core.units import shards_for
+
+Baseline = Literal["rad", "whole", "hand"]
+PARTITION = "gpu"
+HAND_ROUNDING = 1.2
+"""Users who size by hand add this to what they have seen."""
+LIMIT_FACTOR, LEAST_LIMIT_S = 2.0, 1800.0
+"""A trace without time limits: users ask for twice the time, and for half an hour at least."""
+
+Errors = Sequence[tuple[float, float]]
+"""(estimate, bound) over the real peak, as an estimator has them."""
+EXACT: Errors = ((1.0, 1.0),)
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One job on its way through the simulation.
+
+    Attributes:
+        trace: What it is.
+        load: What it does to a GPU.
+        peak_bytes: GPU memory it really takes on each GPU.
+        limit_s: Its time limit.
+        booking: What it books; None if RAD leaves it alone.
+        shards: What Slurm counts on each GPU: all of a GPU for a whole one.
+        gpus: GPUs it asks for.
+    """
+
+    trace: TraceJob
+    load: Load
+    peak_bytes: int
+    limit_s: float
+    booking: Booking | None
+    shards: int
+    gpus: int
+    priority: int = 0
+    eligible_s: float = 0.0
+    restart: int = 0
+    held: tuple[int, ...] = ()
+    seats: tuple[int, ...] = ()
+    first_start_s: float | None = None
+    start_s: float = 0.0
+    end_s: float | None = None
+    left_s: float = 0.0
+    rate: float = 1.0
+    crashes: int = 0
+    put_backs: int = 0
+    doomed_s: float | None = None
+    lost_s: float = field(default=0.0)
+
+    @property
+    def number(self) -> int:
+        """Return its number in the trace."""
+        return self.trace.number
+
+    @property
+    def key(self) -> tuple[int, float, int]:
+        """Return what the queue is sorted by: priority, then age."""
+        return (-self.priority, self.trace.submit_s, self.trace.number)
+
+    @property
+    def whole(self) -> bool:
+        """Return whether it has GPUs of its own."""
+        return self.booking is None or self.booking.kind == "whole"
+
+
+class Refused(Exception):
+    """The submission is refused; the text is what the user reads."""
+
+
+def make_job(
+    trace: TraceJob,
+    load: Load,
+    config: Config,
+    *,
+    baseline: Baseline,
+    errors: Errors,
+    usable_bytes: int,
+) -> Job:
+    """Return a job as it enters the queue.
+
+    Args:
+        trace: What was submitted.
+        load: What it does to a GPU.
+        config: rad.toml, with the partition PARTITION.
+        baseline: "rad"; "whole": a GPU each; "hand": the user asks for shards.
+        errors: How wrong RAD's estimates are; without any it has no estimates.
+        usable_bytes: Usable memory of one GPU.
+
+    Raises:
+        Refused: It is larger than a GPU.
+    """
+    partition = config.partition(PARTITION)
+    assert partition is not None
+    peak_bytes = min(trace.memory_bytes or usable_bytes, usable_bytes)
+    limit_s = trace.limit_s or max(LEAST_LIMIT_S, LIMIT_FACTOR * trace.duration_s)
+    gpus, shards, booking = trace.gpus, partition.shards, None
+    if baseline == "hand" and gpus == 1 and trace.memory_bytes:
+        shards = min(shards, shards_for(int(peak_bytes * HAND_ROUNDING), partition.shard_bytes))
+        if shards < partition.shards:
+            booking = Booking(kind="shared", memory_bytes=shards * partition.shard_bytes)
+    if baseline == "rad":
+        estimate = _estimate(trace, errors)
+        request = JobRequest(user_id=1000, gres=(GresItem(name="gpu", count=gpus),), partition=PARTITION)
+        rewrite = decide(request, Claims(), estimate, config=config)
+        if rewrite.refusal:
+            raise Refused(rewrite.refusal)
+        booking = rewrite.booking
+        shards = booked_shards(booking, partition)
+    return Job(
+        trace=trace,
+        load=load,
+        peak_bytes=peak_bytes,
+        limit_s=limit_s,
+        booking=booking,
+        shards=shards,
+        gpus=gpus,
+        eligible_s=trace.submit_s,
+        left_s=trace.duration_s,
+    )
+
+
+def booked_shards(booking: Booking | None, partition: PartitionConfig) -> int:
+    """Return what a booking is in shards of one GPU."""
+    if booking is None or booking.memory_bytes is None:
+        return partition.shards
+    return shards_for(booking.memory_bytes, partition.shard_bytes)
+
+
+def _estimate(trace: TraceJob, errors: Errors) -> MemoryEstimate | None:
+    """Return what the estimator would say; the same program gets the same error each time."""
+    if trace.memory_bytes is None or not errors:
+        return None
+    program = zlib.crc32(trace.workload.encode())
+    guess, bound = errors[program % len(errors)]
+    return MemoryEstimate(
+        estimate_bytes=int(trace.memory_bytes * guess),
+        upper_bytes=int(trace.memory_bytes * bound),
+        confidence=None,
+        source="simulated",
+        profile_key=f"{program:08x}",
+    )

@@ -1,0 +1,104 @@
+"""Slurm's count of GPUs and shards: which seats are free, found in logarithmic time on any number of nodes."""
+
+from __future__ import annotations
+
+
+class MaxTree:
+    """A list of numbers that quickly says where the first one of at least some size is."""
+
+    def __init__(self, values: list[int]) -> None:
+        """Start with these values."""
+        self._size = 1
+        while self._size < len(values):
+            self._size *= 2
+        self._tree = [0] * self._size + values + [0] * (self._size - len(values))
+        for place in range(self._size - 1, 0, -1):
+            self._tree[place] = max(self._tree[2 * place], self._tree[2 * place + 1])
+
+    @property
+    def largest(self) -> int:
+        """Return the largest value."""
+        return self._tree[1]
+
+    def put(self, index: int, value: int) -> None:
+        """Change one value."""
+        tree, place = self._tree, index + self._size
+        tree[place] = value
+        place //= 2
+        while place:
+            left, right = tree[2 * place], tree[2 * place + 1]
+            larger = left if left >= right else right
+            if tree[place] == larger:
+                return
+            tree[place] = larger
+            place //= 2
+
+    def first(self, least: int, start: int = 0) -> int | None:
+        """Return the first index from `start` on whose value is at least `least`; None if there is none."""
+        tree, place = self._tree, start + self._size
+        if start >= self._size:
+            return None
+        while True:
+            if tree[place] >= least:
+                while place < self._size:
+                    place *= 2
+                    if tree[place] < least:
+                        place += 1
+                return place - self._size
+            # Up to the next subtree on the right.
+            while place & 1:
+                place //= 2
+            if place == 0:
+                return None
+            place += 1
+
+
+class Seats:
+    """Free shards of each GPU and idle GPUs of each node, as slurmctld counts them.
+
+    Attributes:
+        nodes: Number of nodes.
+        per_node: GPUs of each.
+        shards: Shards of one GPU.
+        free: Free shards by GPU; the GPUs of node n are n * per_node and those behind it.
+    """
+
+    def __init__(self, nodes: int, per_node: int, shards: int) -> None:
+        """Start with all free."""
+        self.nodes, self.per_node, self.shards = nodes, per_node, shards
+        self.free = [shards] * (nodes * per_node)
+        self._most = MaxTree([shards] * nodes)
+        self._idle = MaxTree([per_node] * nodes)
+
+    def gpus_of(self, node: int) -> range:
+        """Return the GPUs of a node."""
+        return range(node * self.per_node, (node + 1) * self.per_node)
+
+    def take(self, gpus: tuple[int, ...], shards: int) -> None:
+        """Give shards of each of these GPUs, all of one node, to a job."""
+        for gpu in gpus:
+            self.free[gpu] -= shards
+        self._update(gpus[0] // self.per_node)
+
+    def give_back(self, gpus: tuple[int, ...], shards: int) -> None:
+        """Take them back."""
+        self.take(gpus, -shards)
+
+    def _update(self, node: int) -> None:
+        part = self.free[node * self.per_node : (node + 1) * self.per_node]
+        self._most.put(node, max(part))
+        self._idle.put(node, part.count(self.shards))
+
+    def may_fit(self, gpus: int, shards: int) -> bool:
+        """Return whether any node has room now."""
+        return self._most.largest >= shards if gpus == 1 else self._idle.largest >= gpus
+
+    def nodes_with_room(self, gpus: int, shards: int, start: int = 0) -> int | None:
+        """Return the first node from `start` on with room; None if there is none."""
+        return self._most.first(shards, start) if gpus == 1 else self._idle.first(gpus, start)
+
+    def candidates(self, node: int, gpus: int, shards: int) -> list[int]:
+        """Return the GPUs of a node that could serve, the least loaded first (LL_SHARED_GRES)."""
+        least = shards if gpus == 1 else self.shards
+        fitting = [gpu for gpu in self.gpus_of(node) if self.free[gpu] >= least]
+        return sorted(fitting, key=lambda gpu: (-self.free[gpu], gpu)) if gpus == 1 else fitting

@@ -1,0 +1,62 @@
+"""`rad simulate` from outside: what it prints, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from slurm_plugin.admin.cli import main
+
+TRACE = "arrival_s,workload,gpus,duration_min,mem_mib\n" + "".join(
+    f"{n},vgg{n % 3},{1 + (n % 5 == 0)},{10 + n % 7},{2000 + 500 * (n % 9)}\n" for n in range(40)
+)
+PROMISED = {"makespan_s", "mean_completion_s", "mean_waiting_s", "crashes", "median_slowdown"}
+
+
+def figures(tmp_path: Path, *options: str) -> dict[str, float]:
+    trace = tmp_path / "trace.csv"
+    trace.write_text(TRACE)
+    size = ["--nodes", "1", "--gpus-per-node", "2", "--gpu-memory-mib", "80000"]
+    result = CliRunner().invoke(main, ["simulate", str(trace), *size, "--json", *options])
+    assert result.exit_code == 0, result.output
+    found: dict[str, float] = json.loads(result.output)
+    assert found.keys() >= PROMISED
+    return found
+
+
+def test_sharing_beats_a_gpu_each(tmp_path: Path) -> None:
+    whole = figures(tmp_path, "--baseline", "whole")
+    hand = figures(tmp_path, "--baseline", "hand")
+    ours = figures(tmp_path)
+    assert whole["median_slowdown"] == 1.0
+    assert ours["makespan_s"] < whole["makespan_s"]
+    assert hand["mean_waiting_s"] < whole["mean_waiting_s"]
+
+
+def test_the_policy_that_shares_nothing_is_the_baseline(tmp_path: Path) -> None:
+    """With RAD's `exclusive` and nothing known, each job has a GPU: the same as Slurm alone."""
+    ours = figures(tmp_path, "--policy", "exclusive", "--estimates", "none")
+    whole = figures(tmp_path, "--baseline", "whole")
+    assert ours["makespan_s"] == whole["makespan_s"]
+    assert ours["mean_completion_s"] == whole["mean_completion_s"]
+
+
+def test_it_is_the_same_each_time(tmp_path: Path) -> None:
+    first, second = figures(tmp_path), figures(tmp_path)
+    assert {**first, "simulated_in_s": 0} == {**second, "simulated_in_s": 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("nonsense\n", "no column"), ("arrival_s,workload,gpus,duration_min\n0,x,9,1\n", "no job fits")],
+)
+def test_bad_input_is_one_line(tmp_path: Path, text: str, words: str) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text(text)
+    result = CliRunner().invoke(main, ["simulate", str(trace), "--gpu-memory-mib", "80000"])
+    assert result.exit_code not in (0, 3)
+    assert words in result.output
+    assert len(result.output.strip().splitlines()) == 1

@@ -1,0 +1,150 @@
+"""What the simulation must never do, on random traces, and small cases that can be worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_plugin.admin.simulate.engine import Cluster, Engine, Result
+from slurm_plugin.admin.simulate.interference import Load, slowdowns, together
+from slurm_plugin.admin.simulate.jobs import EXACT, PARTITION, Baseline, Errors, Job, make_job
+from slurm_plugin.admin.simulate.metrics import metrics
+from slurm_plugin.admin.simulate.trace import TraceJob
+from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.placement import Pin
+from slurm_plugin.core.units import GIB
+
+MEMORY = 40 * GIB
+CALM = Load(smact=0.1, dram=0.05, duty=0.2)
+SETTINGS = PartitionConfig(collocate=True, gpu_memory_mib=40 * 1024)
+
+
+def run(
+    *rows: TraceJob,
+    nodes: int = 1,
+    per_node: int = 2,
+    baseline: Baseline = "rad",
+    errors: Errors = EXACT,
+    load: Load = CALM,
+    pin: Pin = "slurm",
+    partition: PartitionConfig = SETTINGS,
+) -> Result:
+    config = Config(partitions={PARTITION: partition}, default_partition=PARTITION)
+    jobs: list[Job] = [
+        make_job(row, load, config, baseline=baseline, errors=errors, usable_bytes=MEMORY) for row in rows
+    ]
+    managed = baseline == "rad"
+    cluster = Cluster(
+        nodes=nodes, per_node=per_node, memory_bytes=MEMORY, config=config, pin=pin, managed=managed
+    )
+    return Engine(cluster, jobs).run()
+
+
+def job(
+    number: int, submit_s: float = 0.0, gpus: int = 1, duration_s: float = 100.0, gib: int = 4
+) -> TraceJob:
+    return TraceJob(
+        number=number,
+        submit_s=submit_s,
+        workload=f"w{number}",
+        gpus=gpus,
+        duration_s=duration_s,
+        memory_bytes=gib * GIB,
+        limit_s=2 * duration_s,
+    )
+
+
+def test_whole_gpus_run_two_at_a_time() -> None:
+    result = run(*(job(n) for n in range(4)), baseline="whole")
+    assert metrics(result)["makespan_s"] == 200.0
+    assert metrics(result)["mean_waiting_s"] == 50.0
+    assert metrics(result)["max_slowdown"] == 1.0
+
+
+def test_small_jobs_share_and_none_waits() -> None:
+    result = run(*(job(n) for n in range(8)))
+    assert metrics(result)["makespan_s"] == 100.0
+    assert metrics(result)["mean_waiting_s"] == 0.0
+
+
+def test_a_job_above_its_cap_crashes_and_returns_with_a_gpu_of_its_own() -> None:
+    result = run(job(0, gib=8), job(1), errors=((0.4, 0.5),))
+    figures = metrics(result)
+    assert (figures["crashes"], figures["recoveries"], figures["failed"]) == (2, 2, 0)
+    assert all(one.whole for one in result.jobs)
+    assert figures["makespan_s"] > 100.0
+
+
+def test_nobody_is_run_again_where_recovery_is_off() -> None:
+    result = run(job(0, gib=8), errors=((0.4, 0.5),), partition=replace(SETTINGS, recovery="off"))
+    assert (metrics(result)["crashes"], metrics(result)["failed"]) == (1, 1)
+
+
+def test_backfill_does_not_delay_what_has_a_promised_start() -> None:
+    """A two-GPU job waits behind a long one; short jobs pass it, a long one does not."""
+    rows = (
+        job(0, duration_s=1000.0),
+        job(1, submit_s=1.0, gpus=2, duration_s=100.0),
+        job(2, submit_s=2.0, duration_s=500.0),
+        job(3, submit_s=3.0, duration_s=5000.0),
+    )
+    result = run(*rows, baseline="whole")
+    starts = {one.number: one.first_start_s for one in result.jobs}
+    assert starts[1] == 1000.0, "the first job's end, though backfill had a GPU to give away"
+    assert starts[2] is not None and starts[2] < 100.0
+    assert starts[3] is not None and starts[3] >= 1100.0
+
+
+@pytest.mark.parametrize("policy", ["exclusive", "round_robin", "magm", "lug", "mug"])
+def test_every_policy_ends_every_job(policy: str) -> None:
+    partition = replace(SETTINGS, policy=policy)  # type: ignore[arg-type]
+    result = run(*(job(n, submit_s=n) for n in range(12)), partition=partition, pin="bound")
+    assert metrics(result)["jobs"] == 12
+
+
+ROWS = st.lists(
+    st.builds(
+        lambda submit_s, gpus, duration_s, gib: (submit_s, gpus, duration_s, gib),
+        st.integers(0, 500),
+        st.sampled_from((1, 1, 1, 1, 2)),
+        st.integers(1, 400),
+        st.integers(1, 39),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    ROWS,
+    st.sampled_from(("rad", "whole", "hand")),
+    st.sampled_from(("slurm", "bound", "free")),
+    st.floats(0.5, 1.02),
+)
+def test_every_job_ends_and_no_gpu_is_overfull(
+    rows: list[tuple[int, int, int, int]], baseline: Baseline, pin: Pin, error: float
+) -> None:
+    trace = [
+        job(n, submit_s=float(s), gpus=g, duration_s=float(d), gib=m)
+        for n, (s, g, d, m) in enumerate(sorted(rows))
+    ]
+    result = run(*trace, nodes=2, baseline=baseline, pin=pin, errors=((error, error * 1.2),))
+    for one in result.jobs:
+        assert one.end_s is not None and one.first_start_s is not None
+        assert one.first_start_s >= one.trace.submit_s
+        assert one.end_s - one.start_s >= one.trace.duration_s * 0.999 or one.crashes
+    assert all(not gpu.jobs and gpu.used_bytes == 0 for gpu in result.gpus)
+    assert metrics(result)["failed"] == 0
+
+
+def test_alone_nobody_is_slowed_and_company_never_helps() -> None:
+    busy = Load(smact=0.9, dram=0.5)
+    assert slowdowns([busy]) == [1.0]
+    two, three = slowdowns([busy, busy]), slowdowns([busy, busy, CALM])
+    assert two[0] > 1.0
+    assert three[0] >= two[0]
+    assert together([busy] * 5, slowdowns([busy] * 5)) <= 1.0

@@ -1,0 +1,38 @@
+"""Slurm's count of seats agrees with plain lists."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_plugin.admin.simulate.seats import MaxTree, Seats
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=20),
+    st.lists(st.tuples(st.integers(0, 19), st.integers(0, 9)), max_size=10),
+    st.integers(1, 9),
+    st.integers(0, 21),
+)
+def test_the_first_place_that_is_large_enough(
+    values: list[int], changes: list[tuple[int, int]], least: int, start: int
+) -> None:
+    tree = MaxTree(list(values))
+    for place, value in changes:
+        if place < len(values):
+            values[place] = value
+            tree.put(place, value)
+    expected = next((i for i, v in enumerate(values) if i >= start and v >= least), None)
+    assert tree.first(least, start) == expected
+    assert tree.largest == max(values)
+
+
+def test_whole_gpus_and_shards_are_kept_apart() -> None:
+    seats = Seats(nodes=2, per_node=2, shards=8)
+    seats.take((0,), 3)
+    assert seats.nodes_with_room(2, 8) == 1
+    assert seats.candidates(0, 1, 5) == [1, 0]
+    seats.take((2, 3), 8)
+    assert not seats.may_fit(2, 8)
+    seats.give_back((0,), 3)
+    assert seats.nodes_with_room(2, 8) == 0

@@ -1,0 +1,58 @@
+"""Both forms of a trace are read; what is wrong with a file is said in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.admin.simulate.trace import SACCT_FIELDS, read_trace
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.units import GIB, MIB
+
+SACCT = f"""{SACCT_FIELDS.replace(",", "|")}
+7|train|ann|gpu|2026-10-01T10:00:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|1|COMPLETED|cpu=4,gres/gpu=1|
+7.batch|batch|||2026-10-01T10:05:00|2026-10-01T10:05:00|2026-10-01T11:05:00||1|COMPLETED|cpu=4|gres/gpumem=12G,gres/gpuutil=40
+8|cpu|ann|cpu|2026-10-01T10:01:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|1|COMPLETED|cpu=4|
+9|wide|bob|gpu|2026-10-01T10:02:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|2|COMPLETED|cpu=4,gres/gpu:a100=8|
+10|waits|bob|gpu|2026-10-01T10:03:00|Unknown|Unknown|UNLIMITED|1|PENDING|gres/gpu=1|
+11|big|bob|gpu|2026-10-01T09:59:00|2026-10-01T10:05:00|2026-10-01T10:06:00|UNLIMITED|1|FAILED|gres/gpu:a100=4|
+"""
+
+
+def test_sacct(tmp_path: Path) -> None:
+    (tmp_path / "jobs.txt").write_text(SACCT)
+    trace = read_trace(tmp_path / "jobs.txt")
+    first, second = trace.jobs
+    assert (first.workload, first.gpus, first.submit_s, first.duration_s) == ("bob/big", 4, 0.0, 60.0)
+    assert (first.limit_s, first.memory_bytes) == (None, None)
+    assert (second.submit_s, second.duration_s, second.limit_s) == (60.0, 3600.0, 7200.0)
+    assert second.memory_bytes == 12 * GIB, "a step's peak belongs to its job"
+    assert trace.left_out == {"without GPUs": 1, "on several nodes": 1, "not ended": 1}
+
+
+def test_csv(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(
+        "job,arrival_s,workload,gpus,epochs,duration_min,mem_mib_a100\n1,5,vgg,1,1,2.0,300.0\n"
+    )
+    (job,) = read_trace(tmp_path / "t.csv").jobs
+    assert (job.submit_s, job.duration_s, job.memory_bytes, job.limit_s) == (0.0, 120.0, 300 * MIB, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b\n1,2\n", "no column arrival_s"),
+        ("arrival_s,workload,gpus,duration_min\n0,x,0,5\n", "line 2: gpus is 0"),
+        ("arrival_s,workload,gpus,duration_min\n0,x,1,5\n1,x,one,5\n", "line 3"),
+        ("arrival_s,workload,gpus,duration_min\n0,x,1,inf\n", "line 2: duration_min"),
+        ("arrival_s,workload,gpus,duration_min\n0,x,1\n", "line 2"),
+        ("arrival_s,workload,gpus,duration_min\n", "no job in it"),
+        ("", "no column"),
+    ],
+)
+def test_what_is_wrong_is_one_line(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(ConfigError, match=words) as caught:
+        read_trace(tmp_path / "t.csv")
+    assert "\n" not in str(caught.value)
