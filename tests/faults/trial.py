@@ -22,7 +22,7 @@ SHORT = "short"
 JOBS = {SHORT: 10, "long": 30}
 """Jobs of one trial: few where every push waits for the suite, more where figures are made."""
 
-GIVE_UP_S = 100.0
+GIVE_UP_S = 60.0
 """A job that has not ended so long after the last submission is lost."""
 
 LEFTOVER_S = 60.0
