@@ -16,7 +16,9 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "precision": PRECISIONS,
 }
 _REFERENCE = "reserved_bytes"
-_NUMBERS = tuple(field.name for field in fields(ModelProfile) if field.name not in _WORDS)
+_ABOUT_TIME = ("mega_mult_adds",)
+"""Numbers of a profile that say nothing of memory."""
+_NUMBERS = tuple(field.name for field in fields(ModelProfile) if field.name not in (*_WORDS, *_ABOUT_TIME))
 _SIZES = tuple(name for name in _NUMBERS if name.endswith("_bytes") and name != _REFERENCE)
 
 NAMES: tuple[str, ...] = (

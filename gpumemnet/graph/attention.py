@@ -33,6 +33,8 @@ def attend(
     tokens = first[-2] if len(first) > 2 else 1
     rows = max(builder.elements[projected[0]] // max(first[-1], 1), 1)
     heads = max(1, width // HEAD_DIM)
+    keys = builder.shapes[projected[-2 if len(projected) > 1 else 0]]
+    builder.count(2 * rows * width * (keys[-2] if len(keys) > 2 else 1))
     extra: list[int] = []
     kept = list(projected)
     for at, number in enumerate(projected[1:], start=1):

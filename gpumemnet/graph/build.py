@@ -159,6 +159,7 @@ class _Walk:
         builder.current = builder.operation(
             kind, source, out, builder.parameters(layer, _channels(kind, out))
         )
+        builder.count(_mult_adds(kind, layer, builder.elements[source], math.prod(out), out))
         if self._summary.output_bytes:
             self.outputs.count(layer, math.prod(out), inside=builder.guess is not None)
         if kind.group == "rnn":
@@ -221,6 +222,33 @@ class _Walk:
         counted = sum(layer.params or 0 for layer in self._summary.layers)
         if total is not None and total > counted:
             self.builder.tape.parameters.append((total - counted) * self.builder.high)
+
+
+def _mult_adds(kind: Kind, layer: Layer, read: int, made: int, out: tuple[int, ...]) -> int:
+    """Return the multiply-adds of a layer whose every weight meets every position once.
+
+    Args:
+        kind: Its kind.
+        layer: The row.
+        read: Elements of its input.
+        made: Elements of its output.
+        out: Shape of its output.
+    """
+    if kind.group not in ("conv", "linear", "rnn") or not layer.params:
+        return 0
+    if layer.kind.startswith("convtranspose"):
+        # Each position of the input meets the weights, which the output's channels share out among them.
+        return read * layer.params // max(_in_channels(layer, read, made, out), 1)
+    return made * layer.params // max(_channels(kind, out), 1)
+
+
+def _in_channels(layer: Layer, read: int, made: int, out: tuple[int, ...]) -> int:
+    shape = layer.input_shapes[0] if layer.input_shapes else ()
+    known = shape[1] if len(shape) > 1 else None
+    if known:
+        return known
+    given = layer.args.get("in_channels")
+    return given if isinstance(given, int) else max(out[1] if len(out) > 1 else 1, 1)
 
 
 def _channels(kind: Kind, out: tuple[int, ...]) -> int:

@@ -108,6 +108,10 @@ class TapeBuilder:
         self.loose.add(output)
         self.loose.difference_update(inputs)
 
+    def count(self, mult_adds: int) -> None:
+        """Add multiply-adds of the forward pass; those of hidden layers are stretched as their tensors are."""
+        self.tape.mult_adds += mult_adds if self.guess is None else self.guess.scaled(mult_adds)
+
     def operation(self, kind: Kind, source: int, out: tuple[int, ...], weights: tuple[int, ...] = ()) -> int:
         """Add an operation with one input; return its output."""
         compute = kind.compute

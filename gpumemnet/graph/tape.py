@@ -52,6 +52,7 @@ class Tape:
         hidden_bytes: Tensors of layers that the text hides.
         hidden_percent: By how much their guess was stretched to agree with the text's totals.
         fourier_bytes: What the most demanding convolution would take by Fourier transform.
+        mult_adds: Multiply-adds of convolutions, linear and recurrent layers and attention.
         cast_bytes: 16-bit copies of weights that autocast keeps until the step's backward is over.
     """
 
@@ -68,4 +69,5 @@ class Tape:
     hidden_bytes: int = 0
     hidden_percent: int = 100
     fourier_bytes: int = 0
+    mult_adds: int = 0
     cast_bytes: int = 0

@@ -17,7 +17,7 @@ Family = Literal["cnn", "transformer", "mlp", "other"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 FORMATS = ("torchsummary", "torchinfo", "module_repr", "keras", "trace")
 
-VERSION = "p2"
+VERSION = "p3"
 """Changes with any change of fields or of their meaning: a stamp of another version is not understood."""
 MAX_TEXT = 600
 """It shares a job's comment of at most 1,024 characters with the user's own text."""
@@ -142,6 +142,8 @@ class ModelProfile:
     """1 if the size of the pictures is assumed."""
     unknown: int
     """Layers of unknown kinds."""
+    mega_mult_adds: int
+    """Millions of multiply-adds in one forward pass: convolutions, linear and recurrent layers, attention."""
 
     def to_text(self) -> str:
         """Write the profile as at most 600 characters of [A-Za-z0-9._~-]."""

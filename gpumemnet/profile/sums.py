@@ -118,6 +118,7 @@ def counts(summary: ModelSummary, tape: Tape, groups: Counter[str]) -> Numbers:
         "guessed": tape.guessed + functions,
         "idle": sum(layer.kind == "identity" for layer in summary.layers),
         "unknown": groups["unknown"],
+        "mega_mult_adds": -(-tape.mult_adds // 10**6),
     }
 
 

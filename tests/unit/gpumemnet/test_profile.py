@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import SUMMARIES
+from paths import MODELS, SUMMARIES
 
 from gpumemnet.errors import SetupError, SummaryError
 from gpumemnet.estimators.registry import ESTIMATORS, estimate
@@ -96,6 +96,29 @@ def test_formats_of_one_model_agree() -> None:
     }
     assert len(peaks) == 9
     assert max(peaks.values()) <= 1.06 * min(peaks.values()), peaks
+
+
+@pytest.mark.parametrize(
+    ("example", "batch_size", "giga"),
+    [("resnet18", 32, 58.05), ("resnet50", 64, 261.71), ("resnet152", 64, 736.88)],
+)
+def test_multiply_adds_are_those_that_torchinfo_counts(example: str, batch_size: int, giga: float) -> None:
+    path = MODELS / f"{example}_torchinfo.txt"
+    assert f"mult-adds (Units.GIGABYTES): {giga}" in path.read_text()
+    one = profile_summary(str(path), TrainingSetup(batch_size=batch_size))
+    two = profile_summary(str(path), TrainingSetup(batch_size=2 * batch_size))
+    assert one.mega_mult_adds == pytest.approx(giga * 1000, rel=0.005)
+    assert two.mega_mult_adds == pytest.approx(2 * one.mega_mult_adds, rel=0.001)
+
+
+def test_attention_grows_with_the_square_of_its_tokens() -> None:
+    """Layers of BERT count once a token; what is above that is attention, two products of its scores."""
+    text = str(SUMMARIES / "bert.repr.txt")
+    found = [
+        profile_summary(text, TrainingSetup(batch_size=4096, seq_len=n)).mega_mult_adds
+        for n in (64, 128, 256)
+    ]
+    assert found[2] - 2 * found[1] == pytest.approx(4 * (found[1] - 2 * found[0]), rel=0.05)
 
 
 def test_an_open_batch_size_is_asked_for() -> None:
