@@ -22,13 +22,14 @@ from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.records import Reservation
 from slurm_plugin.core.recovery import next_attempt
-from slurm_plugin.core.time_budget import HOOK_BUDGET_S, TimeIsUp, time_budget
+from slurm_plugin.core.supervise import LIMITS, hook_started_s, supervised
 from slurm_plugin.core.wire import read_key, read_stamp
 from slurm_plugin.monitor.window import forget_job, read_job
 from slurm_plugin.slurm.conf_files import find_slurm_conf, has_slurmdbd
 from slurm_plugin.slurm.hook_env import HookJob
 
 LOCK_S = 2.0
+RESCUE_LOCK_S = 0.5
 TAILS_S = 1.5
 SLURM_ANSWER_S = 2.0
 """Parts of the hook's five seconds; each normally takes milliseconds."""
@@ -36,38 +37,74 @@ SLURM_ANSWER_S = 2.0
 
 def main() -> int:
     """Run the hook."""
+    started_s = hook_started_s()
     try:
         job = HookJob.from_env(os.environ)
         if job.seats:
-            config = load_config(config_path(sys.argv))
-            if config.mode != "off":
-                with time_budget(HOOK_BUDGET_S):
-                    _run(job, config)
-    except (Exception, TimeIsUp) as exc:  # noqa: BLE001 - whatever it is, the node must not be drained for it
+            supervised(
+                lambda: _work(job, started_s),
+                lambda why: _rescue(job, why, started_s),
+                started_s=started_s,
+                limits=LIMITS,
+            )
+    except Exception as exc:  # noqa: BLE001 - whatever it is, the node must not be drained for it
         print(f"rad epilog: {exc}", file=sys.stderr)
     return Exit.OK
 
 
-def _run(job: HookJob, config: Config) -> None:
+def _work(job: HookJob, started_s: float) -> int:
+    """Release what the job holds, then say how it ended and run it again where that helps."""
+    config = load_config(config_path(sys.argv))
+    if config.mode == "off":
+        return Exit.OK
     clock, run = SystemClock(), Path(config.paths.run)
-    log = HookLog(config.paths.log, "epilog", job_id=job.job_id, restart=job.restart, clock=clock)
-    folder = JobFolder(run, job.job_id)
-    held: Reservation | None = None
-    try:
-        store = LedgerStore(run, clock=clock, boot_id=boot_id())
-        held = store.release(job.job_id, restart=job.restart, deadline=Deadline(clock, LOCK_S))
-    except RadError as exc:
-        log.say(EventKind.NOT_RELEASED, str(exc))
+    log = _log(job, config, started_s)
+    held = _release(job, run, clock, log, LOCK_S)
     try:
         _stop_mps(run, job, clock)
-        if folder.refusal() is None:
+        if JobFolder(run, job.job_id).refusal() is None:
             _report(job, config, held, clock, log)
     except (RadError, OSError) as exc:
         log.say(EventKind.NOT_REPORTED, str(exc))
     finally:
         forget_job(run, job.job_id)
-        folder.remove()
-        log.say(EventKind.END)
+        JobFolder(run, job.job_id).remove()
+    log.say(EventKind.END)
+    return Exit.OK
+
+
+def _rescue(job: HookJob, why: str, started_s: float) -> int:
+    """Release what the job holds, and no more: the work did not end in its time."""
+    config = load_config(config_path(sys.argv))
+    clock, run = SystemClock(), Path(config.paths.run)
+    log = _log(job, config, started_s)
+    log.say(EventKind.OUT_OF_TIME, why)
+    _release(job, run, clock, log, RESCUE_LOCK_S)
+    forget_job(run, job.job_id)
+    JobFolder(run, job.job_id).remove()
+    log.say(EventKind.END)
+    return Exit.OK
+
+
+def _log(job: HookJob, config: Config, started_s: float) -> HookLog:
+    return HookLog(
+        config.paths.log,
+        "epilog",
+        job_id=job.job_id,
+        restart=job.restart,
+        clock=SystemClock(),
+        start_s=started_s,
+    )
+
+
+def _release(job: HookJob, run: Path, clock: Clock, log: HookLog, lock_s: float) -> Reservation | None:
+    """Give back what the job holds and return it; a lock that is not free in time leaves a note instead."""
+    try:
+        store = LedgerStore(run, clock=clock, boot_id=boot_id())
+        return store.release(job.job_id, restart=job.restart, deadline=Deadline(clock, lock_s))
+    except RadError as exc:
+        log.say(EventKind.NOT_RELEASED, str(exc))
+        return None
 
 
 def _stop_mps(run: Path, job: HookJob, clock: Clock) -> None:

@@ -23,7 +23,7 @@ from slurm_plugin.core.hook_args import config_path
 from slurm_plugin.core.job_folder import JobFolder
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.log import HookLog
-from slurm_plugin.core.time_budget import HOOK_BUDGET_S, TimeIsUp, time_budget
+from slurm_plugin.core.supervise import LIMITS, hook_started_s, supervised
 from slurm_plugin.slurm.conf_files import devices_confined, find_slurm_conf
 from slurm_plugin.slurm.hook_env import HookJob
 
@@ -41,33 +41,68 @@ RELEASE_S = 0.5
 
 def main() -> int:
     """Run the hook."""
+    started_s = hook_started_s()
     try:
         job = HookJob.from_env(os.environ)
         if job.seats:
-            config = load_config(config_path(sys.argv))
-            if config.mode != "off" and config.features.placement:
-                _run(job, config)
+            supervised(
+                lambda: _work(job, started_s),
+                lambda why: _rescue(job, why, started_s),
+                started_s=started_s,
+                limits=LIMITS,
+            )
     except Exception as exc:  # noqa: BLE001 - whatever it is, the node must not be drained for it
         print(f"rad prolog: {exc}", file=sys.stderr)
     return Exit.OK
 
 
-def _run(job: HookJob, config: Config) -> None:
-    node = _node(config)
-    log = HookLog(config.paths.log, "prolog", job_id=job.job_id, restart=job.restart, clock=node.clock)
+def _work(job: HookJob, started_s: float) -> int:
+    """Start the job's run on this node; a fault of ours leaves the job alone, or puts it back."""
+    config = load_config(config_path(sys.argv))
+    if config.mode == "off" or not config.features.placement:
+        return Exit.OK
+    node, log = _node(config), _log(job, config, started_s)
     settings = config.partition(job.partition) or config.partition_defaults
     try:
-        with time_budget(HOOK_BUDGET_S):
-            _start(node, job, settings, log)
-    except (LedgerError, TimeIsUp) as exc:
-        _give_up(node, job, log, exc)
-        from prolog.put_back import may_put_back, put_back
-
-        if config.mode == "enforce" and may_put_back(job):
-            log.tell(put_back(node, job, f"its GPU could not be reserved ({exc})", refuse=False))
+        _start(node, job, settings, log)
+    except LedgerError as exc:
+        _give_up(node, job, log, str(exc))
+        _put_back(node, job, log, str(exc))
     except Exception as exc:  # noqa: BLE001 - a bug of ours must not keep the job from running
-        _give_up(node, job, log, exc)
+        _give_up(node, job, log, str(exc) if isinstance(exc, RadError | OSError) else repr(exc))
     log.say(EventKind.END)
+    return Exit.OK
+
+
+def _rescue(job: HookJob, why: str, started_s: float) -> int:
+    """Take back what was begun: the work did not end in its time."""
+    config = load_config(config_path(sys.argv))
+    if config.mode == "off" or not config.features.placement:
+        return Exit.OK
+    node, log = _node(config), _log(job, config, started_s)
+    log.say(EventKind.OUT_OF_TIME, why)
+    _give_up(node, job, log, why)
+    _put_back(node, job, log, why)
+    log.say(EventKind.END)
+    return Exit.OK
+
+
+def _log(job: HookJob, config: Config, started_s: float) -> HookLog:
+    return HookLog(
+        config.paths.log,
+        "prolog",
+        job_id=job.job_id,
+        restart=job.restart,
+        clock=SystemClock(),
+        start_s=started_s,
+    )
+
+
+def _put_back(node: Node, job: HookJob, log: HookLog, why: str) -> None:
+    from prolog.put_back import may_put_back, put_back
+
+    if node.config.mode == "enforce" and may_put_back(job):
+        log.tell(put_back(node, job, f"its GPU could not be reserved ({why})", refuse=False))
 
 
 def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) -> None:
@@ -92,10 +127,9 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
         log.say(EventKind.PLACED, choice, policy=policy, gpus=gpus)
 
 
-def _give_up(node: Node, job: HookJob, log: HookLog, exc: BaseException) -> None:
+def _give_up(node: Node, job: HookJob, log: HookLog, why: str) -> None:
     """Leave the job as Slurm would have run it."""
-    kind = "" if isinstance(exc, RadError | OSError | TimeIsUp) else f"{type(exc).__name__}: "
-    log.say(EventKind.LEFT_ALONE, f"{kind}{exc}")
+    log.say(EventKind.LEFT_ALONE, why)
     try:
         JobFolder(node.run, job.job_id).remove()
         node.store.release(job.job_id, restart=job.restart, deadline=Deadline(node.clock, RELEASE_S))

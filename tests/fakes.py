@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from dataclasses import replace
+from typing import NoReturn
 
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.slurm.control import JobChange, JobView, NodeView
@@ -85,3 +88,10 @@ class FakeSlurm:
             raise SlurmError("slurmctld does not answer")
         if not self.answers:
             raise SlurmError("Unable to contact slurm controller")
+
+
+def hangs_for_good() -> NoReturn:
+    """Hang as in a call that no signal interrupts but SIGKILL."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    while True:
+        time.sleep(60)

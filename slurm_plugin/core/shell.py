@@ -85,6 +85,9 @@ def run(
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(KILLED_WAIT_S)
         raise CommandError(command, None, f"stopped after {timeout_s:g} s") from exc
+    except BaseException:  # our own time is up: nobody waits for the program any more
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
     if process.returncode != 0:
         raise CommandError(command, process.returncode, (stderr or stdout)[-OUTPUT_LIMIT:])
     return stdout[:OUTPUT_LIMIT]

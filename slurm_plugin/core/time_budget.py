@@ -11,9 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-HOOK_BUDGET_S = 5.0
-"""slurmctld calls a Prolog hung near MessageTimeout, 10 s by default."""
-
 _SOON_S = 0.001
 
 

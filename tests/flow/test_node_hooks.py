@@ -54,7 +54,11 @@ shards_per_gpu = 10
 
     def run(self, module: str, job_id: int = 7, *, config: str | None = None, **env: str) -> str:
         argv = [sys.executable, "-I", "-m", module, "--config", config or f"{self.folder}/rad.toml"]
-        slurm = {
+        return run(argv, timeout_s=20, env={**self.slurm(job_id), **env})
+
+    def slurm(self, job_id: int) -> dict[str, str]:
+        """Return what slurmd tells its hooks of a job."""
+        return {
             "SLURM_JOB_ID": str(job_id),
             "SLURM_JOB_UID": str(os.geteuid()),
             "SLURM_JOB_GID": str(os.getegid()),
@@ -65,7 +69,11 @@ shards_per_gpu = 10
             "SLURM_JOB_COMMENT": stamp(SHARED, user_id=os.geteuid(), key=KEY),
             "SLURMD_NODENAME": "n0",
         }
-        return run(argv, timeout_s=20, env={**slurm, **env})
+
+    @property
+    def whole(self) -> str:
+        """Return the comment of a job that has a GPU for itself."""
+        return stamp(Booking(kind="whole"), user_id=os.geteuid(), key=KEY)
 
     def log(self, name: str) -> str:
         path = self.folder / "log" / f"{name}.log"
