@@ -13,7 +13,7 @@ import shutil
 import string
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,6 +89,34 @@ def mutate(text: str, rng: random.Random, *, others: tuple[str, ...] = ()) -> st
             piece = rng.choice(CHARACTERS) * rng.choice((1, 1, 1, 2, 300))
             text = text[:at] + piece + text[at + rng.randrange(3) :]
     return text[:200_000]
+
+
+def mutate_tree(tree: Any, rng: random.Random) -> Any:
+    """Return a JSON tree with one to three of its values replaced, taken away, or joined by others."""
+    tree = json.loads(json.dumps(tree))
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        places = list(_places(tree))
+        holder, key = rng.choice(places)
+        kind = rng.randrange(4)
+        if kind == 0:
+            del holder[key]
+            if not list(_places(tree)):
+                return tree
+        elif kind == 1:
+            other, name = rng.choice(places)
+            holder[key] = json.loads(json.dumps(other[name]))
+        elif kind == 2 and isinstance(holder, list):
+            holder.append(json.loads(json.dumps(holder[key])))
+        else:
+            holder[key] = rng.choice(_VALUES)
+    return tree
+
+
+def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
+    keys = list(tree) if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ()
+    for key in keys:
+        yield tree, key
+        yield from _places(tree[key])
 
 
 def one_line(error: Exception) -> str:
@@ -320,7 +348,10 @@ def _ledger() -> Target:
 
     def make(rng: random.Random) -> tuple[str, bytes]:
         which = rng.randrange(2)
-        text = mutate(texts[which], rng, others=texts)
+        if rng.random() < 0.7:
+            text = json.dumps(mutate_tree(json.loads(texts[which]), rng))
+        else:
+            text = mutate(texts[which], rng, others=texts)
         return ("ledger.json", "jobs/3/reservation.json")[which], text.encode("latin-1", errors="replace")
 
     def judge(made: tuple[str, bytes], rng: random.Random) -> str:

@@ -77,7 +77,7 @@ class HookJob:
                 node=env.get("SLURMD_NODENAME", ""),
             )
         except (KeyError, ValueError) as exc:
-            raise SlurmError(f"not the environment of a Slurm hook: {exc!r}") from exc
+            raise SlurmError(f"not the environment of a Slurm hook: {exc!r:.200}") from exc
 
 
 def parse_indices(text: str) -> tuple[int, ...]:

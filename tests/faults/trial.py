@@ -110,6 +110,7 @@ class Trials:
         spec: ClusterSpec | None = None,
         before: Fault | None = None,
         after: Fault | None = None,
+        share: float = 0.5,
         give_up_s: float = GIVE_UP_S,
         venv: Path | None = None,
     ) -> Row:
@@ -122,13 +123,14 @@ class Trials:
             spec: The cluster; None for one node with four GPUs.
             before: What is prepared before the first submission.
             after: What is put back when the cluster has stopped.
+            share: How much of the load has been submitted when it happens.
             give_up_s: A job that has not ended so long after the last submission is lost.
             venv: The environment of hooks and daemons, where it is not the usual one.
         """
         spec = spec or ClusterSpec(nodes=equal_nodes(1))
-        alone = self._on_slurm_alone(slurm_fault, spec, give_up_s)
+        alone = self._on_slurm_alone(slurm_fault, spec, share, give_up_s)
         place = replace(self._place, venv=venv or self._place.venv)
-        seen = self._try(fault, spec, place, before=before, after=after, give_up_s=give_up_s)
+        seen = self._try(fault, spec, place, before=before, after=after, share=share, give_up_s=give_up_s)
         row = row_of(name, self._slurm, seen, alone)
         with self._out.open("a") as file:
             file.write(json.dumps(asdict(row)) + "\n")
@@ -155,11 +157,13 @@ class Trials:
         }
         assert not any(bad.values()), f"{[word for word, is_bad in bad.items() if is_bad]}: {row}"
 
-    def _on_slurm_alone(self, fault: Fault | None, spec: ClusterSpec, give_up_s: float) -> Seen:
+    def _on_slurm_alone(self, fault: Fault | None, spec: ClusterSpec, share: float, give_up_s: float) -> Seen:
         key = f"{fault.__name__ if fault else 'nothing'} {len(spec.nodes)}"
         if key not in self._alone:
             bare = ClusterSpec(nodes=spec.nodes, ours=False)
-            self._alone[key] = self._try(fault or nothing, bare, self._place, give_up_s=give_up_s)
+            self._alone[key] = self._try(
+                fault or nothing, bare, self._place, share=share, give_up_s=give_up_s
+            )
         return self._alone[key]
 
     def _try(
@@ -168,6 +172,7 @@ class Trials:
         spec: ClusterSpec,
         place: Place,
         *,
+        share: float,
         give_up_s: float,
         before: Fault | None = None,
         after: Fault | None = None,
@@ -179,7 +184,7 @@ class Trials:
                 before(cluster)
             load = Load(cluster, mixed(self._jobs), ours=spec.ours)
             with Sentinel(cluster, [node.name for node in spec.nodes]) as sentinel:
-                fates = load.run(lambda: fault(cluster), after=self._jobs // 2, give_up_s=give_up_s)
+                fates = load.run(lambda: fault(cluster), after=int(self._jobs * share), give_up_s=give_up_s)
                 leftovers = _left(cluster, spec)
             return Seen(fates=fates, findings=sentinel.findings, leftovers=leftovers)
         finally:

@@ -105,3 +105,12 @@ def test_quotes_inside_quotes_are_escaped_as_in_a_shell() -> None:
     assert comment is not None and (comment.model, comment.setup.batch_size) == ('a " b.txt', 2)
     single = parse_script("#RAD model='a\\b.txt'\n", "job.sh")
     assert single is not None and single.model == "a\\b.txt"
+
+
+@pytest.mark.parametrize(
+    "script", ["#RAD m\x1b[2Jodel=x\n", "#RAD batch_size=\x1b]0;x\x07\n", "#RAD policy=\x7f\u202e\n"]
+)
+def test_what_the_fuzzer_found_no_message_moves_the_terminal(script) -> None:
+    with pytest.raises(DirectiveError) as caught:
+        parse_script(script, "job.sh")
+    assert str(caught.value).isprintable()

@@ -27,3 +27,17 @@ def test_slurms_files_are_read_as_slurm_does(tmp_path: Path) -> None:
 )
 def test_short_names(text: str, names: int) -> None:
     assert len(expand(text)) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("n[1-2]" * 60, 4096),  # took 2^60 steps
+        ("n[-]", 1),
+        ("n[3-]", 1),
+        ("n[1-2", 1),
+        ("n[" + "9" * 40 + "]", 1),
+    ],
+)
+def test_short_names_that_the_fuzzer_found_end_soon(text: str, names: int) -> None:
+    assert len(expand(text)) == names
