@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from epilog.report import ending_of, outcome_of, spool_peak, tell_peak
+from epilog.report import ending_of, outcome_of, spool_peak, tell_peak, tell_why
 from slurm_plugin.core.clock import Clock, Deadline, SystemClock
 from slurm_plugin.core.config import Config, load_config
 from slurm_plugin.core.errors import ConfigError, RadError
@@ -61,12 +61,12 @@ def _work(job: HookJob, started_s: float) -> int:
     log = _log(job, config, started_s)
     held = _release(job, run, clock, log, LOCK_S)
     try:
-        _stop_mps(run, job, clock)
         if JobFolder(run, job.job_id).refusal() is None:
             _report(job, config, held, clock, log)
     except (RadError, OSError) as exc:
         log.say(EventKind.NOT_REPORTED, str(exc))
     finally:
+        _stop_mps(run, job, clock, log)  # after the report: its log says who ended whom
         forget_job(run, job.job_id)
         JobFolder(run, job.job_id).remove()
     log.say(EventKind.END)
@@ -107,17 +107,22 @@ def _release(job: HookJob, run: Path, clock: Clock, log: HookLog, lock_s: float)
         return None
 
 
-def _stop_mps(run: Path, job: HookJob, clock: Clock) -> None:
+def _stop_mps(run: Path, job: HookJob, clock: Clock, log: HookLog) -> None:
     if (run / "mps").is_dir():
         from slurm_plugin.mps import Mps
 
-        Mps(run, clock=clock).release(job.job_id)
+        try:
+            Mps(run, clock=clock).release(job.job_id)
+        except RadError as exc:
+            log.say(EventKind.NOT_RELEASED, str(exc))
 
 
 def _report(job: HookJob, config: Config, held: Reservation | None, clock: Clock, log: HookLog) -> None:
     """Say how the job ended and run it again where that helps."""
     usage = read_job(Path(config.paths.run), job.job_id)
-    outcome = outcome_of(job, config, held=held, usage=usage, deadline=Deadline(clock, TAILS_S), log=log)
+    outcome = outcome_of(
+        job, config, held=held, usage=usage, deadline=Deadline(clock, TAILS_S), log=log, clock=clock
+    )
     log.tell(ending_of(outcome))
     try:
         key = read_key(Path(config.paths.key))
@@ -133,7 +138,9 @@ def _report(job: HookJob, config: Config, held: Reservation | None, clock: Clock
     recovery = next_attempt(booking, outcome, settings) if config.features.recovery else None
     slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
     if recovery is None:
-        if config.features.accounting and config.mode == "enforce" and has_slurmdbd(slurm_conf):
+        if outcome.kind == "overrun" and config.mode == "enforce":
+            tell_why(job, booking, outcome, slurm_conf=slurm_conf, timeout_s=SLURM_ANSWER_S)
+        elif config.features.accounting and config.mode == "enforce" and has_slurmdbd(slurm_conf):
             tell_peak(job, booking, outcome, slurm_conf=slurm_conf, log=Path(config.paths.log))
         return
     if config.mode == "observe":

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from slurm_plugin.core.clock import Deadline
+from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.events import Event as LoggedEvent
@@ -36,8 +37,9 @@ def outcome_of(
     usage: JobUsage | None,
     deadline: Deadline,
     log: HookLog,
+    clock: Clock,
 ) -> Outcome:
-    """Return how a job ended; its output is opened only if it failed."""
+    """Return how a job ended; its output is opened, and the monitor's record read, only if it failed."""
     ending = Ending(
         exit_status=job.exit_status,
         derived_exit=job.derived_exit,
@@ -55,7 +57,16 @@ def outcome_of(
         owner=Identity(user_id=job.user_id, group_id=job.group_id, user_name=job.user_name),
         deadline=deadline,
     )
-    return judged(ending, tails, site_patterns(config), log)
+    outcome = judged(ending, tails, site_patterns(config), log)
+    if held is None:
+        return outcome
+    from epilog.verdict import verdict_on
+
+    verdict = verdict_on(held, outcome, config, clock)
+    if verdict is None:
+        return outcome
+    told = classify(replace(ending, verdict=verdict, user_id=job.user_id), (), ())
+    return replace(told, attempted_bytes=outcome.attempted_bytes)
 
 
 def judged(ending: Ending, tails: Sequence[str], own: Path, log: HookLog) -> Outcome:
@@ -134,6 +145,27 @@ def spool_peak(
         os.write(handle, json.dumps(row).encode() + b"\n")
     finally:
         os.close(handle)
+
+
+def tell_why(
+    job: HookJob, booking: Booking, outcome: Outcome, *, slurm_conf: Path | None, timeout_s: float
+) -> None:
+    """Write into the job's AdminComment why it was stopped.
+
+    Raises:
+        SlurmError: Slurm refused or did not answer.
+    """
+    from slurm_plugin.slurm.commands import SlurmCommands
+    from slurm_plugin.slurm.control import JobChange
+
+    note = Note(
+        event="failed",
+        estimate_bytes=booking.estimate_bytes,
+        peak_bytes=outcome.peak_bytes,
+        detail=f"stopped: {outcome.evidence}",
+    )
+    control = SlurmCommands(slurm_conf=str(slurm_conf or ""), timeout_s=timeout_s)
+    control.update(job.job_id, JobChange(admin_comment=format_note(note)))
 
 
 def tell_peak(

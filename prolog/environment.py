@@ -58,7 +58,6 @@ def _mps(
         return Mps(node.run, clock=node.clock).acquire(
             gpu=held.gpus[0],
             user_id=job.user_id,
-            group_id=job.group_id,
             job_id=job.job_id,
             cap_bytes=cap_bytes,
             gpu_bytes=placed.reading.usable_bytes,

@@ -50,6 +50,9 @@ class EventKind(StrEnum):
     NO_RECOVERY = "no recovery"
     NOT_REPORTED = "not reported"
 
+    STRANGER = "stranger"
+    """A process that holds nothing is on a GPU that a job holds as a whole."""
+
     NOT_RELEASED = "not released"
     OUT_OF_TIME = "out of time"
     PATTERNS_LEFT_OUT = "patterns left out"

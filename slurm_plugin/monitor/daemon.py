@@ -16,14 +16,14 @@ from types import FrameType
 from typing import Protocol
 
 from slurm_plugin.core.clock import Clock, SystemClock
-from slurm_plugin.core.config import DEFAULT_PATH, load_config
+from slurm_plugin.core.config import DEFAULT_PATH, Config, load_config
 from slurm_plugin.core.errors import DeviceError, LedgerError
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.program_end import plain_end
-from slurm_plugin.monitor.attribution import JobFinder
+from slurm_plugin.monitor.attribution import JobFinder, Traced
 from slurm_plugin.monitor.source import lasting_telemetry
 from slurm_plugin.monitor.telemetry import Telemetry
 from slurm_plugin.monitor.usage import add_readings
@@ -57,6 +57,14 @@ class Exporter(Protocol):
         ...
 
 
+class Watcher(Protocol):
+    """Something that judges what was seen (guard/watch.py)."""
+
+    def look(self, readings: Sequence[GpuReading], ledger: Ledger, traced: Mapping[int, Traced]) -> None:
+        """Judge one sample; raises OSError where something cannot be written down."""
+        ...
+
+
 class Monitor:
     """The state between two samples."""
 
@@ -70,6 +78,7 @@ class Monitor:
         finder: JobFinder | None = None,
         store: LedgerStore | None = None,
         exporter: Exporter | None = None,
+        guard: Watcher | None = None,
     ) -> None:
         """Take up the records that an earlier monitor left.
 
@@ -81,6 +90,7 @@ class Monitor:
             finder: Finds the jobs of processes.
             store: The node's ledger, which knows the owners of jobs; None believes every process.
             exporter: Shows metrics, if anybody wants them.
+            guard: Judges who takes what he did not book; it needs the ledger.
         """
         self._telemetry = telemetry
         self._run = run
@@ -89,6 +99,7 @@ class Monitor:
         self._finder = finder or JobFinder()
         self._store = store
         self._exporter = exporter
+        self._guard = guard
         self._ring: dict[str, deque[tuple[float, float]]] = {}
         self._energy_j: dict[str, float] = {}
         found = (read_job(run, job_id) for job_id in recorded_jobs(run))
@@ -107,9 +118,13 @@ class Monitor:
         readings = self._telemetry.read()
         now_s = self._clock.now_s()
         averaged = tuple(self._averaged(reading, now_s) for reading in readings)
-        ledger = self._store.read().ledger if self._store is not None else None
+        found = self._store.read() if self._store is not None else None
+        ledger = None if found is None else found.ledger
         users = None if ledger is None else {held.job_id: held.user_id for held in ledger.reservations}
-        owners = self._finder.owners(readings, users=users)
+        traced = self._finder.trace(readings, users=users)
+        owners = {pid: one.job_id for pid, one in traced.items() if one.job_id is not None}
+        if self._guard is not None and found is not None and not found.rebuilt:
+            self._judge(self._guard, readings, found.ledger, traced)
         self._forget(now_s)
         seen = add_readings(
             self._usages, readings, owners, energy_j=self._energy_since(readings), now_s=now_s
@@ -122,6 +137,19 @@ class Monitor:
             write_job(self._run, usage)
             self._written.add(usage.job_id)
         return averaged
+
+    def _judge(
+        self,
+        guard: Watcher,
+        readings: Sequence[GpuReading],
+        ledger: Ledger,
+        traced: Mapping[int, Traced],
+    ) -> None:
+        """Have a sample judged before the window tells that it was taken: an Epilog may wait for that."""
+        try:
+            guard.look(readings, ledger, traced)
+        except OSError as exc:
+            print(f"rad-monitor: what the guard saw is not written down: {exc}", file=sys.stderr, flush=True)
 
     def _averaged(self, reading: GpuReading, now_s: float) -> GpuReading:
         ring = self._ring.setdefault(reading.uuid, deque())
@@ -173,6 +201,7 @@ def _run(options: argparse.Namespace) -> None:
         window_s=config.telemetry.window_s,
         store=LedgerStore(run, clock=clock, boot_id=boot_id()),
         exporter=_exporter(options.metrics, Path(config.paths.log)),
+        guard=None if options.once else _guard(config, clock),
     )
     if options.once:
         for reading in monitor.sample():
@@ -203,6 +232,15 @@ def watch(monitor: Monitor, clock: Clock, *, stopped: Sequence[int]) -> None:
             trouble = said
         next_s = max(next_s + INTERVAL_S, clock.monotonic_s())
         clock.sleep(max(0.0, next_s - clock.monotonic_s()))
+
+
+def _guard(config: Config, clock: Clock) -> Watcher | None:
+    if config.mode == "off":
+        return None
+    from slurm_plugin.guard.stop import Stopper
+    from slurm_plugin.guard.watch import Guard
+
+    return Guard(config, clock=clock, stopper=Stopper(clock))
 
 
 def _exporter(address: str | None, log: Path) -> Exporter | None:

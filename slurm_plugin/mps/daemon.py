@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,9 @@ from slurm_plugin.core.errors import CommandError, MpsError
 from slurm_plugin.core.process import Process, owner_of
 from slurm_plugin.core.shell import SYSTEM_PATH, run, spawn_daemon
 from slurm_plugin.core.units import to_mib_up
+
+LOG = "daemon.log"
+"""What daemon and server print; with `-f` that is all of their log. mps/log.py reads it and keeps it short."""
 
 _POLL_S = 0.02
 _ANSWER_S = 2.0
@@ -25,11 +28,12 @@ _LONGEST_SOCKET_NAME = "/control_privileged"
 class Daemon:
     """How to reach one user's daemon on one GPU, whether it runs or not.
 
+    It is root's, so the user can neither lift a limit nor end it, and only this user's processes reach its pipe.
+
     Attributes:
         place: RUN/mps/<GPU>/<user id>.
         gpu: UUID of the GPU, the only one it sees.
-        user_id: The user that daemon and server run as.
-        group_id: The user's primary group.
+        user_id: The user that it serves.
         control: The control program, by name or absolute path.
         clock: Time.
     """
@@ -37,7 +41,6 @@ class Daemon:
     place: Path
     gpu: str
     user_id: int
-    group_id: int
     control: str
     clock: Clock
 
@@ -61,15 +64,18 @@ class Daemon:
             raise MpsError(f"{self.pipe}: too long for a unix socket; set paths.run to a shorter folder")
         self.remove_folders()
         try:
+            self.place.mkdir(parents=True, exist_ok=True)
+            self.place.chmod(0o711)
             for folder in (self.pipe, self.log):
-                folder.mkdir(parents=True, mode=0o700)
-                os.chown(folder, self.user_id, self.group_id)
+                folder.mkdir(mode=0o700)
+            let_in(self.pipe, self.user_id)
+            (self.place / LOG).touch(mode=0o600)
             pid = spawn_daemon(
-                [self.control, "-f"],
+                [self.control, "-f", "-multiuser-server"],
                 env={**self._environment(), "CUDA_VISIBLE_DEVICES": self.gpu},
-                log_path=self.place / "daemon.log",
-                uid=self.user_id,
-                gid=self.group_id,
+                log_path=self.place / LOG,
+                uid=os.geteuid(),
+                gid=os.getegid(),
             )
         except (OSError, CommandError) as exc:
             raise MpsError(f"MPS on {self.gpu} did not start: {exc}") from exc
@@ -84,7 +90,7 @@ class Daemon:
                 self.clock.sleep(_POLL_S)
             else:
                 return process
-        raise MpsError(f"MPS on {self.gpu} ended at once; see {self.place / 'daemon.log'}")
+        raise MpsError(f"MPS on {self.gpu} ended at once; see {self.place / LOG}")
 
     def ask(self, command: str, deadline: Deadline) -> str:
         """Send the daemon a command and return its answer.
@@ -98,8 +104,6 @@ class Daemon:
                 timeout_s=max(_POLL_S, min(_ANSWER_S, deadline.remaining_s())),
                 env=self._environment(),
                 stdin=f"{command}\n",
-                uid=self.user_id,
-                gid=self.group_id,
             )
         except CommandError as exc:
             raise MpsError(str(exc)) from exc
@@ -125,7 +129,7 @@ class Daemon:
         limit = f"0 {to_mib_up(limit_bytes)}M"
         self.ask(f"set_default_device_pinned_mem_limit {limit}", deadline)
         if not self.servers(deadline):
-            self.ask(f"start_server -uid {self.user_id}", deadline)
+            self.ask(f"start_server -uid {os.geteuid()}", deadline)
         while True:
             processes = [Process.running(pid) for pid in self.servers(deadline)]
             server = next((process for process in processes if process is not None), None)
@@ -147,12 +151,9 @@ class Daemon:
         self.kill(process)
 
     def kill(self, process: Process | None) -> None:
-        """End a process of this user's MPS, if it is still the same one."""
-        if process is not None and process.runs() and owner_of(process.pid) == self.user_id:
-            try:
-                os.kill(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                return
+        """End a process of this MPS, if it is still the same one; that of an older version runs as the user."""
+        if process is not None and owner_of(process.pid) in (os.geteuid(), self.user_id):
+            process.kill()
 
     def remove_folders(self) -> None:
         """Remove what clients could mistake for a running daemon."""
@@ -165,3 +166,27 @@ class Daemon:
             "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe),
             "CUDA_MPS_LOG_DIRECTORY": str(self.log),
         }
+
+
+def let_in(folder: Path, user_id: int) -> None:
+    """Let one user, and root, into a folder of root's: to read and to pass, not to write.
+
+    A group would not do, because many users may have the same. The list is written as the kernel keeps it
+    (linux/posix_acl_xattr.h): each entry a tag, its permissions and an id.
+
+    Raises:
+        OSError: The file system has no access control lists.
+    """
+    nobody = 0xFFFFFFFF
+    entries = (
+        (_USER_OBJ, 7, nobody),
+        (_USER, 5, user_id),
+        (_GROUP_OBJ, 0, nobody),
+        (_MASK, 5, nobody),
+        (_OTHER, 0, nobody),
+    )
+    rows = b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    os.setxattr(folder, "system.posix_acl_access", struct.pack("<I", 2) + rows)
+
+
+_USER_OBJ, _USER, _GROUP_OBJ, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x10, 0x20

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from slurm_plugin.core.clock import Clock, Deadline, SystemClock
 from slurm_plugin.core.errors import MpsError
+from slurm_plugin.core.process import Process
 from slurm_plugin.core.units import to_mib_up
-from slurm_plugin.mps.daemon import Daemon
+from slurm_plugin.mps.daemon import LOG, Daemon
 from slurm_plugin.mps.state import State, locked, read_state, write_state
 
 CONTROL = "nvidia-cuda-mps-control"
@@ -54,7 +55,6 @@ class Mps:
         *,
         gpu: str,
         user_id: int,
-        group_id: int,
         job_id: int,
         cap_bytes: int | None,
         gpu_bytes: int,
@@ -64,8 +64,7 @@ class Mps:
 
         Args:
             gpu: UUID of the GPU.
-            user_id: The job's owner; daemon and server run as this user.
-            group_id: Its primary group.
+            user_id: The job's owner, who alone may use the daemon.
             job_id: Slurm's job id.
             cap_bytes: What the job may allocate on the GPU, context included; None for no limit.
             gpu_bytes: Usable memory of the GPU: the server's limit as long as a job without a cap is on it.
@@ -78,7 +77,7 @@ class Mps:
             MpsError: No daemon answered in time. The job is not counted in and must run without these variables: a
                 wrong pipe directory makes every CUDA call fail.
         """
-        daemon = self._daemon(self._folder / gpu / str(user_id), group_id=group_id)
+        daemon = self._daemon(self._folder / gpu / str(user_id))
         deadline = Deadline(self._clock, self._start_budget_s)
         with locked(daemon.place, self._clock, deadline):
             before = read_state(daemon.place)
@@ -124,6 +123,26 @@ class Mps:
         for place in self._places():
             found.setdefault(place.parent.name, set()).update(read_state(place).jobs)
         return found
+
+    def caps(self) -> dict[tuple[str, int], int | None]:
+        """Return the cap of each job that was given a server, by GPU and job; None for a job without a cap."""
+        return {
+            (place.parent.name, job): cap
+            for place in self._places()
+            for job, cap in read_state(place).jobs.items()
+        }
+
+    def servers(self) -> dict[Process, tuple[str, frozenset[int]]]:
+        """Return the servers that were started here, each with its GPU and the jobs that were given it."""
+        states = [(place.parent.name, read_state(place)) for place in self._places()]
+        return {
+            state.server: (gpu, frozenset(state.jobs)) for gpu, state in states if state.server is not None
+        }
+
+    def processes(self) -> frozenset[Process]:
+        """Return the daemons and servers that were started here."""
+        states = [read_state(place) for place in self._places()]
+        return frozenset(one for state in states for one in (state.daemon, state.server) if one is not None)
 
     def _serving(
         self, daemon: Daemon, state: State, *, alone: bool, limit_bytes: int, deadline: Deadline
@@ -172,9 +191,8 @@ class Mps:
         with locked(place, self._clock, Deadline(self._clock, STOP_BUDGET_S)):
             state = read_state(place)
             jobs = {job: cap for job, cap in state.jobs.items() if wanted(job)}
-            if jobs:
-                write_state(place, dataclasses.replace(state, jobs=jobs))
-            else:
+            write_state(place, dataclasses.replace(state, jobs=jobs))  # before it stops: no job is on it then
+            if not jobs:
                 self._stop(self._daemon(place), state)
 
     def _stop(self, daemon: Daemon, state: State) -> None:
@@ -186,19 +204,17 @@ class Mps:
         daemon.remove_folders()
         with contextlib.suppress(OSError):
             (daemon.place / "state.json").unlink(missing_ok=True)
-            (daemon.place / "daemon.log").unlink(missing_ok=True)
+            (daemon.place / LOG).unlink(missing_ok=True)
             daemon.place.rmdir()
 
     def _places(self) -> Iterator[Path]:
         return (path for path in sorted(self._folder.glob("*/*")) if path.is_dir() and path.name.isdigit())
 
-    def _daemon(self, place: Path, *, group_id: int | None = None) -> Daemon:
-        user_id = int(place.name)
+    def _daemon(self, place: Path) -> Daemon:
         return Daemon(
             place=place,
             gpu=place.parent.name,
-            user_id=user_id,
-            group_id=user_id if group_id is None else group_id,
+            user_id=int(place.name),
             control=self._control,
             clock=self._clock,
         )

@@ -38,7 +38,6 @@ class Node:
         variables = Mps(self.run).acquire(
             gpu=self.gpu.uuid,
             user_id=user,
-            group_id=user,
             job_id=job_id,
             cap_bytes=cap,
             gpu_bytes=self.gpu.usable_bytes,
@@ -58,9 +57,7 @@ class Node:
 
     def daemon(self, user: int = USER) -> Daemon:
         place = self.place(user)
-        return Daemon(
-            place=place, gpu=self.gpu.uuid, user_id=user, group_id=user, control=CONTROL, clock=SystemClock()
-        )
+        return Daemon(place=place, gpu=self.gpu.uuid, user_id=user, control=CONTROL, clock=SystemClock())
 
     def listed(self, user: int = USER) -> set[int]:
         """Return the clients that the server knows of."""

@@ -52,7 +52,7 @@ def test_sharing(gpu: GpuReading, run_folder: Path, results: Results):
     started_s = time.monotonic()
     for job_id in range(1, COUNT + 2):
         caps = mps.acquire(
-            gpu=gpu.uuid, user_id=0, group_id=0, job_id=job_id, cap_bytes=6 * GIB, gpu_bytes=gpu.usable_bytes
+            gpu=gpu.uuid, user_id=0, job_id=job_id, cap_bytes=6 * GIB, gpu_bytes=gpu.usable_bytes
         )
         if job_id == 1:
             results.add(mps_first_start_s=time.monotonic() - started_s)

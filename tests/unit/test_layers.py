@@ -23,6 +23,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "slurm_plugin.monitor",
         "slurm_plugin.slurm.processes",
     ),
+    "slurm_plugin.monitor.daemon": ("slurm_plugin.core", "slurm_plugin.monitor", "slurm_plugin.guard"),
+    "slurm_plugin.guard": (
+        "slurm_plugin.core",
+        "slurm_plugin.monitor",
+        "slurm_plugin.slurm",
+        "slurm_plugin.mps",
+        "slurm_plugin.guard",
+    ),
     "slurm_plugin.slurm": ("slurm_plugin.core", "slurm_plugin.slurm"),
     "slurm_plugin.mps": ("slurm_plugin.core", "slurm_plugin.mps"),
     "slurm_plugin.estimate": ("slurm_plugin.core", "gpumemnet"),
@@ -118,6 +126,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "slurm_plugin.monitor",
         "slurm_plugin.slurm",
         "slurm_plugin.mps",
+        "slurm_plugin.guard",
         "epilog",
     ),
 }

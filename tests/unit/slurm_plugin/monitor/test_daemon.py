@@ -7,16 +7,19 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from fakes import FakeClock
 
+from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.monitor.attribution import JobFinder
+from slurm_plugin.core.ledger_store import LedgerStore
+from slurm_plugin.core.process import Process
+from slurm_plugin.monitor.attribution import JobFinder, Traced
 from slurm_plugin.monitor.daemon import Monitor, watch
 from slurm_plugin.monitor.window import (
     JobUsage,
@@ -51,11 +54,14 @@ class Owners(JobFinder):
     def __init__(self, jobs: dict[int, int]) -> None:
         self.jobs = jobs
 
-    def owners(
-        self, readings: Sequence[GpuReading], *, users: Mapping[int, int] | None = None
-    ) -> dict[int, int]:
+    def trace(
+        self, readings: Iterable[GpuReading], *, users: Mapping[int, int] | None = None
+    ) -> dict[int, Traced]:
         pids = {process.pid for reading in readings for process in reading.processes}
-        return {pid: job for pid, job in self.jobs.items() if pid in pids}
+        return {
+            pid: Traced(process=Process(pid=pid, started_ticks=5), user_id=1000, job_id=self.jobs.get(pid))
+            for pid in pids
+        }
 
 
 class Bench:
@@ -242,6 +248,50 @@ def test_exporter_gets_every_sample(bench: Bench):
     bench.sample(gpu(0.5, {11: GIB}))
     ((readings, usages, owners, ledger),) = shown
     assert (len(readings), list(usages), owners, ledger) == (1, [1], {11: 1}, Ledger())
+
+
+class Recorder:
+    """A guard that keeps what it is shown."""
+
+    def __init__(self, run: Path, *, fails: bool = False) -> None:
+        self.run, self.fails = run, fails
+        self.shown: list[tuple[Ledger, Mapping[int, Traced]]] = []
+        self.window_before: bool | None = None
+
+    def look(self, readings: Sequence[GpuReading], ledger: Ledger, traced: Mapping[int, Traced]) -> None:
+        self.shown.append((ledger, traced))
+        self.window_before = window_path(self.run).exists()
+        if self.fails:
+            raise OSError("No space left on device")
+
+
+def guarded(bench: Bench, guard: Recorder, *, ledger: bool) -> None:
+    store = LedgerStore(bench.run, clock=bench.clock, boot_id="b")
+    if ledger:
+        with store.locked(Deadline(bench.clock, 1.0)):
+            store.write(Ledger())
+    bench.monitor = Monitor(
+        bench.script, bench.run, clock=bench.clock, finder=bench.finder, store=store, guard=guard
+    )
+    bench.sample(gpu(0.5, {11: GIB}))
+
+
+def test_the_guard_judges_before_the_window_is_told(bench: Bench):
+    guard = Recorder(bench.run)
+    guarded(bench, guard, ledger=True)
+    ((ledger, traced),) = guard.shown
+    assert (ledger, traced[11].job_id, guard.window_before) == (Ledger(), 1, False)
+
+
+def test_a_ledger_that_is_guessed_judges_nobody(bench: Bench):
+    guard = Recorder(bench.run)
+    guarded(bench, guard, ledger=False)
+    assert guard.shown == []
+
+
+def test_a_guard_that_cannot_write_stops_no_monitor(bench: Bench):
+    guarded(bench, Recorder(bench.run, fails=True), ledger=True)
+    assert read_window(bench.run, now_s=bench.clock.now_s()) is not None
 
 
 class TestJobFinder:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -51,7 +53,7 @@ class Setup:
         self, job_id: int, *, gpu: str = GPU, user_id: int = 0, cap: int | None = 4 * GIB
     ) -> dict[str, str]:
         return self.again().acquire(
-            gpu=gpu, user_id=user_id, group_id=user_id, job_id=job_id, cap_bytes=cap, gpu_bytes=140 * GIB
+            gpu=gpu, user_id=user_id, job_id=job_id, cap_bytes=cap, gpu_bytes=140 * GIB
         )
 
     def place(self, *, gpu: str = GPU, user_id: int = 0) -> Path:
@@ -88,7 +90,14 @@ def runs(pid: int) -> bool:
     return started_ticks(pid) is not None
 
 
-def test_the_first_job_starts_a_daemon_as_its_user(setup: Setup):
+def as_user(user_id: int, *argv: str) -> int:
+    """Return the status of a command that another user runs."""
+    return subprocess.run(
+        argv, user=user_id, group=user_id, extra_groups=[], check=False, capture_output=True
+    ).returncode
+
+
+def test_the_first_job_starts_a_daemon_of_roots_for_its_user_alone(setup: Setup):
     variables = setup.acquire(1, user_id=4711)
     place = setup.place(user_id=4711)
     assert variables == {
@@ -96,9 +105,28 @@ def test_the_first_job_starts_a_daemon_as_its_user(setup: Setup):
         "CUDA_MPS_LOG_DIRECTORY": f"{place}/log",
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=4096M",
     }
-    assert (place / "pipe").stat().st_uid == 4711
-    assert (place / "pipe").stat().st_mode & 0o777 == 0o700
-    assert all(line.startswith(f"{GPU} 4711 ") for line in setup.commands())
+    assert all(line.startswith(f"{GPU} 0 ") for line in setup.commands())
+    daemon, server = setup.pids(place)
+    assert [Path(f"/proc/{pid}").stat().st_uid for pid in (daemon, server)] == [0, 0]
+    assert "-multiuser-server" in Path(f"/proc/{daemon}/cmdline").read_bytes().decode()
+    control = str(place / "pipe" / "control")
+    assert as_user(4711, "test", "-S", control) == 0
+    assert as_user(4712, "test", "-S", control) != 0
+    assert [str(path) for path in setup.run.rglob("*") if path.stat().st_uid] == []
+    for path in ("pipe/new", "log/new", "daemon.log", "state.json", "new", "../new", "../1000.lock"):
+        assert as_user(4711, "sh", "-c", 'echo x >> "$0"', str(place / path)) != 0, path
+    for argv in (["rm", control], ["mv", f"{place}/pipe", f"{place}/p"], ["chmod", "777", f"{place}/pipe"]):
+        assert as_user(4711, *argv) != 0, argv
+
+
+def test_without_access_control_lists_the_job_runs_without_mps(setup: Setup, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*args: object) -> None:
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr("os.setxattr", refuse)
+    with pytest.raises(MpsError, match="Operation not supported"):
+        setup.acquire(1, user_id=4711)
+    assert not setup.place(user_id=4711).exists()
 
 
 def test_limits_are_set_before_the_job_starts(setup: Setup):
@@ -247,7 +275,7 @@ def test_no_control_program_is_one_line(setup: Setup):
 def test_a_run_folder_too_deep_for_a_socket_is_said(setup: Setup):
     deep = Mps(setup.run / ("d" * 60), control=str(setup.control))
     with pytest.raises(MpsError, match=r"set paths\.run to a shorter folder"):
-        deep.acquire(gpu=GPU, user_id=0, group_id=0, job_id=1, cap_bytes=None, gpu_bytes=GIB)
+        deep.acquire(gpu=GPU, user_id=0, job_id=1, cap_bytes=None, gpu_bytes=GIB)
 
 
 def test_many_hooks_at_once(setup: Setup):
@@ -262,6 +290,6 @@ def test_many_hooks_at_once(setup: Setup):
 
 def test_thread_percentage(setup: Setup):
     variables = setup.again().acquire(
-        gpu=GPU, user_id=0, group_id=0, job_id=1, cap_bytes=None, gpu_bytes=GIB, thread_percentage=30
+        gpu=GPU, user_id=0, job_id=1, cap_bytes=None, gpu_bytes=GIB, thread_percentage=30
     )
     assert variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "30"

@@ -1,0 +1,48 @@
+"""What rad-monitor saw of a job that ended badly: whether it was stopped, or ended for a neighbour's fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slurm_plugin.core.clock import Clock, Deadline
+from slurm_plugin.core.config import Config
+from slurm_plugin.core.records import Outcome, Reservation, Verdict
+from slurm_plugin.guard.incidents import Ended, read_incidents, verdict_of
+from slurm_plugin.monitor.window import read_window
+
+NEXT_SAMPLE_S = 1.4
+"""The monitor samples once a second; what ended the job may not be in its last sample."""
+
+_POLL_S = 0.05
+
+
+def verdict_on(held: Reservation, outcome: Outcome, config: Config, clock: Clock) -> Verdict | None:
+    """Return what the monitor's record says of a job; None if the end was its own, or nobody watched.
+
+    Args:
+        held: What the job held.
+        outcome: Why it ended, by its own output.
+        config: rad.toml.
+        clock: Time.
+    """
+    run = Path(config.paths.run)
+    if outcome.kind in ("gpu-oom", "failed"):
+        await_sample(run, clock)
+    ended = Ended(
+        job_id=held.job_id,
+        restart=held.restart,
+        gpus=held.gpus,
+        limit_bytes=held.booked_bytes,
+        outcome=outcome,
+    )
+    return verdict_of(ended, read_incidents(run), now_s=clock.now_s())
+
+
+def await_sample(run: Path, clock: Clock) -> None:
+    """Return once the monitor took a sample that began after now; at once if there is no monitor."""
+    start_s, deadline = clock.now_s(), Deadline(clock, NEXT_SAMPLE_S)
+    while not deadline.passed():
+        readings = read_window(run, now_s=clock.now_s())
+        if readings is None or all(reading.time_s > start_s for reading in readings):
+            return
+        clock.sleep(_POLL_S)

@@ -1,0 +1,252 @@
+"""What is wrong on the GPUs of a node in one sample: a pure function of readings, ledger and configuration.
+
+Only jobs of partitions that rad.toml names are judged, and a process that belongs to no job is only named. What an
+honest job cannot help never counts: a process older than its job's reservation, memory that the driver does not tell,
+an MPS server of ours, a difference below TOLERANCE_BYTES. An H200 (driver 580.159) showed 1,940 MiB for a client that a
+cap of 2,048 MiB had stopped, showed an allocation 0.6 ms after it, and counts memory opened by IPC with its exporter
+alone, so a client that its cap stopped never looks like one that went past it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.placement import memory_use
+from slurm_plugin.core.process import Process
+from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.units import MIB, human
+from slurm_plugin.monitor.attribution import Traced
+
+TOLERANCE_BYTES = 512 * MIB
+"""What a job may hold beyond its booking: one more CUDA context (532 MiB on an H200) is no theft."""
+
+STRANGER_BYTES = 64 * MIB
+"""A stranger with less is no news: tools that look at a GPU hold some."""
+
+Kind = Literal["memory", "foreign-gpu", "outside-mps", "stranger"]
+Response = Literal["warn", "requeue", "end"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong now.
+
+    Attributes:
+        kind: "memory": a shared job holds more than it booked. "foreign-gpu": a job uses a GPU that others hold.
+            "outside-mps": a job uses its GPU past the MPS server it was given. "stranger": a process without a
+            reservation is on a GPU that a job holds as a whole.
+        gpu: UUID of the GPU.
+        job_id: Whose doing it is; None if no job's.
+        user_id: Who runs it; None if unknown.
+        restart: Restart count of the job's run.
+        held_bytes: What it holds on that GPU.
+        limit_bytes: What it may hold there.
+        free_bytes: What is left on the GPU.
+        processes: Those that hold it.
+        response: What is to be done, by rad.toml and by whether it can hurt anybody.
+    """
+
+    kind: Kind
+    gpu: str
+    job_id: int | None
+    user_id: int | None
+    held_bytes: int
+    limit_bytes: int
+    free_bytes: int
+    processes: tuple[Process, ...]
+    restart: int = 0
+    response: Response = "warn"
+
+    @property
+    def excess_bytes(self) -> int:
+        """Return what it holds and may not."""
+        return self.held_bytes - self.limit_bytes
+
+    def sentence(self) -> str:
+        """Return what is wrong, for people."""
+        held, pids = human(self.held_bytes), ", ".join(str(one.pid) for one in self.processes)
+        match self.kind:
+            case "memory":
+                return f"holds {held} on {self.gpu} and booked {human(self.limit_bytes)} (pid {pids})"
+            case "foreign-gpu":
+                return f"holds {held} on {self.gpu}, which another job holds (pid {pids})"
+            case "outside-mps":
+                return f"uses {self.gpu} past its MPS server (pid {pids}, {held})"
+            case "stranger":
+                who = "nobody's job" if self.job_id is None else f"job {self.job_id}"
+                return f"{who} holds {held} on {self.gpu}, which a job holds as a whole (pid {pids})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mine:
+    """What of MPS is ours on this node.
+
+    Attributes:
+        servers: Our MPS servers and daemons; they hold a little memory for all.
+        clients: (GPU, job id) of each job that was given a server.
+        capped: Those of them that were given a memory cap.
+    """
+
+    servers: Collection[Process] = ()
+    clients: Collection[tuple[str, int]] = ()
+    capped: Collection[tuple[str, int]] = ()
+
+
+def findings(
+    readings: Sequence[GpuReading],
+    ledger: Ledger,
+    traced: Mapping[int, Traced],
+    config: Config,
+    mine: Mine,
+    *,
+    ages_s: Mapping[Process, float],
+    now_s: float,
+) -> tuple[Finding, ...]:
+    """Return everything that is wrong in one sample.
+
+    Args:
+        readings: All GPUs, with their processes.
+        ledger: Who holds what, read after the GPUs were.
+        traced: Whose each GPU process is, by pid.
+        config: rad.toml.
+        mine: Our MPS servers and their jobs.
+        ages_s: Seconds since each process started.
+        now_s: Seconds since the epoch.
+    """
+    found: list[Finding] = []
+    for reading in readings:
+        if reading.healthy and not reading.mig:
+            found += _on_gpu(reading, ledger, traced, config, mine, ages_s=ages_s, now_s=now_s)
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What one job holds on one GPU."""
+
+    held: Reservation
+    settings: PartitionConfig
+    rows: tuple[tuple[GpuProcess, Process], ...]
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(row.memory_bytes or 0 for row, _ in self.rows)
+
+
+def _on_gpu(
+    reading: GpuReading,
+    ledger: Ledger,
+    traced: Mapping[int, Traced],
+    config: Config,
+    mine: Mine,
+    *,
+    ages_s: Mapping[Process, float],
+    now_s: float,
+) -> Iterator[Finding]:
+    rows: dict[int, list[tuple[GpuProcess, Process]]] = {}
+    strangers: list[tuple[GpuProcess, Traced]] = []
+    for row in reading.processes:
+        one = traced.get(row.pid)
+        if one is None or one.process in mine.servers:
+            continue
+        held = None if one.job_id is None else ledger.of_job(one.job_id)
+        if held is None:
+            strangers.append((row, one))
+        elif ages_s.get(one.process, 0.0) <= now_s - held.created_s + _SLACK_S:
+            rows.setdefault(held.job_id, []).append((row, one.process))
+    shares = []
+    for held in ledger.reservations:
+        settings = config.partitions.get(held.partition)
+        if held.job_id in rows and settings is not None:
+            shares.append(_Share(held, settings, tuple(rows[held.job_id])))
+    yield from _memory(reading, ledger, shares, traced, mine)
+    for share in shares:
+        others = [one for one in ledger.on(reading.uuid) if one.job_id != share.held.job_id]
+        if reading.uuid not in share.held.gpus and others:
+            yield _finding("foreign-gpu", reading, share, 0, share.rows, share.settings.on_overrun)
+        past = tuple(row for row in share.rows if row[0].mps is False)
+        if past and (reading.uuid, share.held.job_id) in mine.clients:
+            limit = share.held.booked_bytes
+            yield _finding("outside-mps", reading, share, limit, past, share.settings.on_outside_mps)
+    yield from _strangers(reading, ledger, strangers)
+
+
+_SLACK_S = 5.0
+"""Between a reservation and the first process of its job clocks may be set."""
+
+
+def _memory(
+    reading: GpuReading,
+    ledger: Ledger,
+    shares: Sequence[_Share],
+    traced: Mapping[int, Traced],
+    mine: Mine,
+) -> Iterator[Finding]:
+    """Tell of jobs with more than they booked.
+
+    A job with a cap can only have gone past it. One without (no MPS here) may honestly need more than anybody thought:
+    it is stopped only where neighbours could not get what they booked, and then the one furthest above its booking.
+    """
+    over = [
+        share
+        for share in shares
+        if share.held.kind == "shared"
+        and reading.uuid in share.held.gpus
+        and share.total_bytes > share.held.booked_bytes + TOLERANCE_BYTES
+    ]
+    owners = {pid: one.job_id for pid, one in traced.items() if one.job_id is not None}
+    use = memory_use(reading, ledger.on(reading.uuid), owners)
+    short = reading.free_bytes < use.untouched_bytes
+    uncapped = [share for share in over if (reading.uuid, share.held.job_id) not in mine.capped]
+    worst = max(uncapped, key=lambda share: share.total_bytes - share.held.booked_bytes, default=None)
+    for share in over:
+        stops = share not in uncapped or (short and share is worst)
+        response = share.settings.on_overrun if stops else "warn"
+        yield _finding("memory", reading, share, share.held.booked_bytes, share.rows, response)
+
+
+def _finding(
+    kind: Kind,
+    reading: GpuReading,
+    share: _Share,
+    limit_bytes: int,
+    rows: tuple[tuple[GpuProcess, Process], ...],
+    response: Response,
+) -> Finding:
+    return Finding(
+        kind=kind,
+        gpu=reading.uuid,
+        job_id=share.held.job_id,
+        user_id=share.held.user_id,
+        restart=share.held.restart,
+        held_bytes=sum(row.memory_bytes or 0 for row, _ in rows),
+        limit_bytes=limit_bytes,
+        free_bytes=reading.free_bytes,
+        processes=tuple(process for _, process in rows),
+        response=response,
+    )
+
+
+def _strangers(
+    reading: GpuReading, ledger: Ledger, strangers: Sequence[tuple[GpuProcess, Traced]]
+) -> Iterator[Finding]:
+    """Tell of processes without a reservation on a GPU that one job holds as a whole."""
+    if not any(held.kind == "whole" for held in ledger.on(reading.uuid)):
+        return
+    for row, one in strangers:
+        if (row.memory_bytes or 0) >= STRANGER_BYTES:
+            yield Finding(
+                kind="stranger",
+                gpu=reading.uuid,
+                job_id=one.job_id,
+                user_id=one.user_id,
+                held_bytes=row.memory_bytes or 0,
+                limit_bytes=0,
+                free_bytes=reading.free_bytes,
+                processes=(one.process,),
+            )

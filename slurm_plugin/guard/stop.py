@@ -1,0 +1,64 @@
+"""End a job's processes on this node as root, with no question to Slurm: it works while slurmctld is away.
+
+The job's batch script ends with them, so Slurm sees the job fail, and its Epilog says why and runs it again if it may.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.process import PROC, Process
+from slurm_plugin.guard.findings import Finding
+from slurm_plugin.slurm.processes import processes_of
+
+ROUNDS = 20
+PAUSE_S = 0.1
+"""A job that starts processes as fast as they end is followed for so long; the next sample goes on."""
+
+
+class Stopper:
+    """Ends jobs; the GPU's processes at once, the others in a thread of its own."""
+
+    def __init__(self, clock: Clock, *, proc: Path = PROC) -> None:
+        self._clock = clock
+        self._proc = proc
+
+    def stop(self, finding: Finding) -> None:
+        """End the job of a finding."""
+        for process in finding.processes:
+            process.kill()
+        if finding.job_id is not None and finding.user_id:  # never root's
+            threading.Thread(
+                target=end_job,
+                args=(finding.job_id, finding.user_id, self._clock),
+                kwargs={"processes": self._processes},
+                name=f"stop-{finding.job_id}",
+                daemon=True,
+            ).start()
+
+    def _processes(self, job_id: int, user_id: int) -> tuple[Process, ...]:
+        return processes_of(job_id, user_id, proc=self._proc)
+
+
+def end_job(
+    job_id: int, user_id: int, clock: Clock, *, processes: Callable[[int, int], tuple[Process, ...]]
+) -> bool:
+    """End all processes of a job that run as its owner, and return whether none is left.
+
+    Args:
+        job_id: The job.
+        user_id: Its owner.
+        clock: Time.
+        processes: Finds them.
+    """
+    for _ in range(ROUNDS):
+        left = processes(job_id, user_id)
+        if not left:
+            return True
+        for process in left:
+            process.kill()
+        clock.sleep(PAUSE_S)
+    return False

@@ -1,0 +1,200 @@
+"""The guard between two samples of rad-monitor: looks, counts, writes down, and has stopped what must be."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.config import Config
+from slurm_plugin.core.events import EventKind
+from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.log import HookLog
+from slurm_plugin.core.process import PROC, Process
+from slurm_plugin.guard.findings import Finding, Mine, findings
+from slurm_plugin.guard.incidents import (
+    Incident,
+    incident_of,
+    read_incidents,
+    with_incidents,
+    write_incidents,
+)
+from slurm_plugin.guard.strikes import Key, Strike, confirmed
+from slurm_plugin.monitor.attribution import Traced
+from slurm_plugin.mps import Mps
+from slurm_plugin.mps.log import LogWatch
+
+PIDS_KEPT_S = 120.0
+"""A process that an MPS server ended is gone when its log is read: its job is remembered for so long."""
+
+
+class Stops(Protocol):
+    """Something that ends a job."""
+
+    def stop(self, finding: Finding) -> None:
+        """End the job of a finding, and return at once."""
+        ...
+
+
+class Guard:
+    """What rad-monitor asks at every sample."""
+
+    def __init__(self, config: Config, *, clock: Clock, stopper: Stops, proc: Path = PROC) -> None:
+        """Go on from what an earlier monitor wrote down.
+
+        Args:
+            config: rad.toml.
+            clock: Time.
+            stopper: Ends jobs.
+            proc: Where /proc is.
+        """
+        self._config, self._clock, self._stopper, self._proc = config, clock, stopper, proc
+        self._run = Path(config.paths.run)
+        self._mps = Mps(self._run, clock=clock)
+        self._log = LogWatch(self._run)
+        self._strikes: dict[Key, Strike] = {}
+        self._incidents = read_incidents(self._run)
+        self._jobs_of: dict[int, tuple[float, int, int | None]] = {}
+
+    def look(self, readings: Sequence[GpuReading], ledger: Ledger, traced: Mapping[int, Traced]) -> None:
+        """Judge one sample.
+
+        Args:
+            readings: All GPUs, with their processes.
+            ledger: Who holds what, read after the GPUs were, and not rebuilt from guesses.
+            traced: Whose each GPU process is, by pid.
+
+        Raises:
+            OSError: What was seen cannot be written down; what must be stopped was stopped.
+        """
+        now_s, monotonic_s = self._clock.now_s(), self._clock.monotonic_s()
+        self._remember(traced, monotonic_s)
+        found = findings(
+            readings,
+            ledger,
+            traced,
+            self._config,
+            self._mine(ledger),
+            ages_s=self._ages_s([one.process for one in traced.values()]),
+            now_s=now_s,
+        )
+        if self._config.mode != "enforce" or not self._config.features.guard:
+            found = tuple(dataclasses.replace(one, response="warn") for one in found)
+        self._strikes, sure = confirmed(found, self._strikes, now_s=monotonic_s)
+        new = [incident_of(one, now_s=now_s) for one in found]
+        new += [incident_of(one, now_s=now_s, stopped=one.response != "warn") for one in sure]
+        new += self._mps_incidents(now_s)
+        after = with_incidents(self._incidents, new, now_s=now_s)
+        changed, self._incidents = after != self._incidents, after
+        try:
+            if changed:
+                write_incidents(self._run, after)  # before the job ends: its Epilog reads it
+        finally:
+            for one in sure:
+                self._act(one)
+
+    def _act(self, finding: Finding) -> None:
+        stops = finding.response != "warn"
+        kind = EventKind.STRANGER if finding.kind == "stranger" else EventKind.OVERRUN
+        log = HookLog(
+            self._config.paths.log,
+            "monitor",
+            job_id=finding.job_id or 0,
+            restart=finding.restart,
+            clock=self._clock,
+        )
+        log.say(
+            kind,
+            finding.sentence() + (", stopped" if stops else ""),
+            what=finding.kind,
+            gpu=finding.gpu,
+            user_id=finding.user_id,
+            held_bytes=finding.held_bytes,
+            limit_bytes=finding.limit_bytes,
+            response=finding.response,
+        )
+        if stops:
+            self._stopper.stop(finding)
+
+    def _mine(self, ledger: Ledger) -> Mine:
+        if self._config.telemetry.source == "simulated":
+            return self._simulated(ledger)
+        caps = self._mps.caps()
+        return Mine(
+            servers=self._mps.processes(),
+            clients=frozenset(caps),
+            capped=frozenset(key for key, cap in caps.items() if cap is not None),
+        )
+
+    def _simulated(self, ledger: Ledger) -> Mine:
+        """Return what of MPS there would be: simulated cards have caps and no servers."""
+        keys = frozenset(
+            (gpu, held.job_id)
+            for held in ledger.reservations
+            for gpu in held.gpus
+            if held.kind == "shared" and self._caps(held.partition)
+        )
+        return Mine(clients=keys, capped=keys)
+
+    def _caps(self, partition: str) -> bool:
+        settings = self._config.partitions.get(partition)
+        return settings is not None and settings.sharing == "mps" and settings.memory_cap
+
+    def _remember(self, traced: Mapping[int, Traced], monotonic_s: float) -> None:
+        self._jobs_of = {
+            pid: row for pid, row in self._jobs_of.items() if monotonic_s - row[0] <= PIDS_KEPT_S
+        } | {
+            pid: (monotonic_s, one.job_id, one.user_id)
+            for pid, one in traced.items()
+            if one.job_id is not None
+        }
+
+    def _mps_incidents(self, now_s: float) -> list[Incident]:
+        """Return the faults that MPS servers told of, and the servers that are gone while jobs were on them."""
+        if self._config.telemetry.source == "simulated":
+            return []
+        found = []
+        for gpu, faults in self._log.faults().items():
+            for fault in faults:
+                _, culprit, user_id = self._jobs_of.get(fault.culprit, (0.0, None, None))
+                ended = {self._jobs_of[pid][1] for pid in fault.ended if pid in self._jobs_of}
+                who = "a process of no job" if culprit is None else f"job {culprit}"
+                found.append(
+                    Incident(
+                        kind="fault",
+                        gpu=gpu,
+                        first_s=now_s,
+                        last_s=now_s,
+                        culprit=culprit,
+                        culprit_user_id=user_id,
+                        victims=tuple(sorted(ended - {culprit})),
+                        detail=f"{who} (pid {fault.culprit}) wrote where it must not, which ended all clients of its "
+                        f"MPS server on {gpu}",
+                    )
+                )
+        for server, (gpu, jobs) in self._mps.servers().items():
+            if jobs and not server.runs(self._proc):
+                found.append(
+                    Incident(
+                        kind="server",
+                        gpu=gpu,
+                        first_s=now_s,
+                        last_s=now_s,
+                        victims=tuple(sorted(jobs)),
+                        detail=f"the MPS server on {gpu} (pid {server.pid}) ended while jobs were on it",
+                    )
+                )
+        return found
+
+    def _ages_s(self, processes: Sequence[Process]) -> dict[Process, float]:
+        """Return for how long each process has run (proc(5): /proc/uptime, and field 22 of /proc/PID/stat)."""
+        try:
+            uptime_s = float((self._proc / "uptime").read_text().split()[0])
+        except (OSError, ValueError, IndexError):
+            return {}
+        ticks_per_s = os.sysconf("SC_CLK_TCK")
+        return {one: uptime_s - one.started_ticks / ticks_per_s for one in processes}

@@ -1,0 +1,67 @@
+r"""What an MPS server's log says of a fault: who wrote where he must not, and whose processes ended with his.
+
+Recorded on an H200 (driver 580.159, CUDA 13.0), one client (1385) writing to an impossible address:
+
+    [2026-11-22 04:42:39.767 Server  1122] Client {PID: 1385, Context: 1} encountered a fatal GPU error.
+    [2026-11-22 04:42:39.767 Server  1122] The following client process have a sticky error set:
+    [2026-11-22 04:42:39.767 Server  1122] 1385
+    [2026-11-22 04:42:39.767 Server  1122] 1387
+
+The log is root's: no client can write into it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_LINE = re.compile(r"^\[[^\]]{1,40} Server +(\d{1,10})\] (.{0,200})")
+_CULPRIT = re.compile(r"^Client \{PID: (\d{1,10}), Context(?: ID)?: \d+\} encountered a fatal GPU error")
+_LIST = "The following client process have a sticky error set"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault.
+
+    Attributes:
+        server: Pid of the MPS server.
+        culprit: Pid of the client that made it.
+        ended: Pids of all clients that ended with it, the culprit's among them.
+    """
+
+    server: int
+    culprit: int
+    ended: tuple[int, ...]
+
+
+def faults_in(lines: Iterable[str]) -> tuple[Fault, ...]:
+    """Return the faults that these lines of a control daemon's log tell of."""
+    found: list[Fault] = []
+    culprits: dict[int, int] = {}
+    lists: dict[int, list[int]] = {}
+    for line in lines:
+        match = _LINE.match(line)
+        if match is None:
+            continue
+        server, text = int(match[1]), match[2].strip()
+        culprit = _CULPRIT.match(text)
+        if culprit:
+            culprits.setdefault(server, int(culprit[1]))
+        elif text.startswith(_LIST):
+            lists[server] = []
+        elif server in lists and text.isdigit() and len(text) <= 10:
+            lists[server].append(int(text))
+        elif server in lists:
+            _close(server, culprits, lists, found)
+    for server in list(lists):
+        _close(server, culprits, lists, found)
+    return tuple(found)
+
+
+def _close(server: int, culprits: dict[int, int], lists: dict[int, list[int]], found: list[Fault]) -> None:
+    ended = lists.pop(server)
+    culprit = culprits.pop(server, None)
+    if culprit is not None:
+        found.append(Fault(server=server, culprit=culprit, ended=tuple(ended)))

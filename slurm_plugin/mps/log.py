@@ -1,0 +1,64 @@
+"""The logs of all MPS daemons of a node: read as they grow, and cut before they fill paths.run.
+
+Every connection adds some 300 bytes, and a user may connect in a loop.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from slurm_plugin.core.units import KIB, MIB
+from slurm_plugin.mps.daemon import LOG
+from slurm_plugin.mps.faults import Fault, faults_in
+
+MOST_BYTES = MIB
+"""Of one log; a daemon appends, so what is cut off makes room."""
+
+READ_BYTES = 256 * KIB
+"""Of one log in one turn, its end: a fault is told in some 3 KiB."""
+
+
+class LogWatch:
+    """Reads what daemons said since the last turn."""
+
+    def __init__(self, run_folder: Path) -> None:
+        """Begin at the logs' present beginning.
+
+        Args:
+            run_folder: paths.run.
+        """
+        self._folder = run_folder / "mps"
+        self._offsets: dict[Path, int] = {}
+        self._last: dict[Path, list[str]] = {}
+
+    def faults(self) -> dict[str, tuple[Fault, ...]]:
+        """Return the faults since the last turn, by GPU; one may be told twice, when its lines came in two turns."""
+        found: dict[str, tuple[Fault, ...]] = {}
+        paths = set(self._folder.glob(f"*/*/{LOG}"))
+        self._offsets = {path: offset for path, offset in self._offsets.items() if path in paths}
+        self._last = {path: lines for path, lines in self._last.items() if path in paths}
+        for path in sorted(paths):
+            try:
+                lines = self._new_lines(path)
+            except OSError:
+                continue
+            before, self._last[path] = self._last.get(path, []), lines
+            faults = faults_in([*before, *lines]) if lines else ()
+            gpu = path.parent.parent.name
+            found[gpu] = (*found.get(gpu, ()), *faults)
+        return {gpu: faults for gpu, faults in found.items() if faults}
+
+    def _new_lines(self, path: Path) -> list[str]:
+        with path.open("rb+") as file:
+            size = os.fstat(file.fileno()).st_size
+            offset = self._offsets.get(path, 0)
+            begin = max(0 if size < offset else offset, size - READ_BYTES)
+            file.seek(begin)
+            text = file.read(READ_BYTES)
+            whole = text[: text.rfind(b"\n") + 1]
+            self._offsets[path] = begin + len(whole)
+            if size > MOST_BYTES:
+                file.truncate(0)
+                self._offsets[path] = 0
+        return whole.decode(errors="replace").splitlines()

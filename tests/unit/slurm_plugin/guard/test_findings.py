@@ -1,0 +1,197 @@
+"""What is wrong in one sample, and what must never seem so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.process import Process
+from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.units import GIB, MIB
+from slurm_plugin.guard.findings import TOLERANCE_BYTES, Finding, Mine, findings
+from slurm_plugin.monitor.attribution import Traced
+
+NOW_S = 1_000_000.0
+CONFIG = Config(partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=40)})
+ALICE, BOB = 1001, 1002
+OURS = Process(pid=900, started_ticks=1)
+
+
+def held(job_id: int, gib: float = 4, *, gpu: str = "GPU-a", **more: object) -> Reservation:
+    values: dict[str, object] = {
+        "user_id": ALICE,
+        "kind": "shared",
+        "seats": (0,),
+        "created_s": NOW_S - 60,
+        "partition": "gpu",
+    }
+    return Reservation(job_id=job_id, gpus=(gpu,), booked_bytes=int(gib * GIB), **{**values, **more})  # type: ignore[arg-type]
+
+
+def reading(
+    *rows: tuple[int, float | None], gpu: str = "GPU-a", mps: bool | None = True, total: int = 40
+) -> GpuReading:
+    sizes = [(pid, None if gib is None else int(gib * GIB)) for pid, gib in rows]
+    return GpuReading(
+        uuid=gpu,
+        index=0,
+        name="card",
+        memory_total_bytes=total * GIB,
+        memory_used_bytes=sum(size or 0 for _, size in sizes),
+        time_s=NOW_S,
+        processes=tuple(GpuProcess(pid=pid, memory_bytes=size, mps=mps) for pid, size in sizes),
+    )
+
+
+def found(
+    *readings: GpuReading,
+    ledger: tuple[Reservation, ...],
+    jobs: dict[int, int],
+    mine: Mine | None = None,
+    config: Config = CONFIG,
+    ages_s: float = 10.0,
+) -> list[Finding]:
+    pids = {row.pid for one in readings for row in one.processes}
+    users = {one.job_id: one.user_id for one in ledger}
+    traced = {
+        pid: Traced(
+            process=Process(pid=pid, started_ticks=1),
+            job_id=jobs.get(pid),
+            user_id=users.get(jobs.get(pid, 0), 77),
+        )
+        for pid in pids
+    }
+    capped = frozenset((gpu, one.job_id) for one in ledger for gpu in one.gpus if one.kind == "shared")
+    return list(
+        findings(
+            readings,
+            Ledger(reservations=ledger),
+            traced,
+            config,
+            mine or Mine(servers={OURS}, clients=capped, capped=capped),
+            ages_s={one.process: ages_s for one in traced.values()},
+            now_s=NOW_S,
+        )
+    )
+
+
+def told(rows: list[Finding]) -> list[tuple[str, int | None, str]]:
+    return [(one.kind, one.job_id, one.response) for one in rows]
+
+
+def test_a_job_beyond_its_booking():
+    (one,) = found(reading((11, 40)), ledger=(held(1),), jobs={11: 1})
+    assert (one.kind, one.job_id, one.response) == ("memory", 1, "requeue")
+    assert (one.held_bytes, one.limit_bytes, one.excess_bytes) == (40 * GIB, 4 * GIB, 36 * GIB)
+    assert [process.pid for process in one.processes] == [11]
+    assert "booked 4.0 GiB" in one.sentence()
+
+
+def test_all_processes_of_a_job_count():
+    assert told(found(reading((11, 3), (12, 3)), ledger=(held(1),), jobs={11: 1, 12: 1})) == [
+        ("memory", 1, "requeue")
+    ]
+
+
+@pytest.mark.parametrize("response", ["warn", "requeue", "end"])
+def test_the_site_says_what_is_done(response: str):
+    settings = replace(CONFIG.partitions["gpu"], on_overrun=response)  # type: ignore[arg-type]
+    config = replace(CONFIG, partitions={"gpu": settings})
+    assert told(found(reading((11, 9)), ledger=(held(1),), jobs={11: 1}, config=config)) == [
+        ("memory", 1, response)
+    ]
+
+
+@pytest.mark.parametrize("partition", ["other", ""])
+def test_what_nobody_configured_is_left_alone(partition: str):
+    assert found(reading((11, 40)), ledger=(held(1, partition=partition),), jobs={11: 1}) == []
+
+
+def test_what_an_honest_job_cannot_help():
+    within = 4 + TOLERANCE_BYTES / GIB
+    assert found(reading((11, within)), ledger=(held(1),), jobs={11: 1}) == []
+    assert found(reading((11, None)), ledger=(held(1),), jobs={11: 1}) == []
+    assert found(reading((OURS.pid, 9)), ledger=(held(1, kind="whole"),), jobs={}) == []
+    assert found(reading((11, 40)), ledger=(held(1),), jobs={11: 1}, ages_s=3600.0) == []  # of an earlier run
+    assert found(replace(reading((11, 40)), healthy=False), ledger=(held(1),), jobs={11: 1}) == []
+
+
+def test_a_process_that_has_gone_meanwhile_is_nobodys():
+    rows = findings(
+        (reading((11, 40)),), Ledger(reservations=(held(1),)), {}, CONFIG, Mine(), ages_s={}, now_s=NOW_S
+    )
+    assert rows == ()
+
+
+def test_a_job_that_the_ledger_does_not_know_is_left_alone():
+    assert found(reading((11, 40)), ledger=(held(2),), jobs={11: 1}) == []
+
+
+def test_without_a_cap_a_job_is_stopped_only_where_neighbours_lack_what_they_booked():
+    mine = Mine()
+    ledger = (held(1), held(2, 10, user_id=BOB))
+    assert told(found(reading((11, 9), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}, mine=mine)) == [
+        ("memory", 1, "warn")
+    ]
+    assert told(found(reading((11, 35), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}, mine=mine)) == [
+        ("memory", 1, "requeue")
+    ]
+
+
+def test_without_caps_the_one_furthest_above_its_booking_goes():
+    ledger = (held(1), held(2), held(3, 10, user_id=BOB))
+    rows = found(reading((11, 14), (21, 18), (31, 1)), ledger=ledger, jobs={11: 1, 21: 2, 31: 3}, mine=Mine())
+    assert told(rows) == [("memory", 1, "warn"), ("memory", 2, "requeue")]
+
+
+def test_a_gpu_that_another_job_holds():
+    ledger = (held(1), held(2, gpu="GPU-b", user_id=BOB))
+    rows = found(reading((11, 1)), reading((12, 1), gpu="GPU-b"), ledger=ledger, jobs={11: 1, 12: 1})
+    assert told(rows) == [("foreign-gpu", 1, "requeue")]
+    assert found(reading((12, 1), gpu="GPU-c"), ledger=ledger, jobs={12: 1}) == []  # nobody's
+
+
+def test_a_whole_job_has_its_gpu_to_itself_but_no_other():
+    ledger = (held(1, 40, kind="whole"), held(2, gpu="GPU-b", user_id=BOB))
+    assert found(reading((11, 39)), ledger=ledger, jobs={11: 1}) == []
+    assert told(found(reading((11, 9), gpu="GPU-b"), ledger=ledger, jobs={11: 1})) == [
+        ("foreign-gpu", 1, "requeue")
+    ]
+
+
+def test_past_its_mps_server():
+    ledger = (held(1),)
+    assert told(found(reading((11, 1), mps=False), ledger=ledger, jobs={11: 1})) == [
+        ("outside-mps", 1, "warn")
+    ]
+    for mps in (True, None):
+        assert found(reading((11, 1), mps=mps), ledger=ledger, jobs={11: 1}) == []
+    assert found(reading((11, 1), mps=False), ledger=ledger, jobs={11: 1}, mine=Mine()) == []  # it has none
+
+
+def test_a_stranger_on_a_whole_gpu_is_named_and_never_stopped():
+    whole = held(1, 40, kind="whole")
+    (one,) = found(reading((11, 9), (66, 20)), ledger=(whole,), jobs={11: 1})
+    assert (one.kind, one.job_id, one.response, one.processes[0].pid) == ("stranger", None, "warn", 66)
+    assert found(reading((11, 9), (66, 0.01)), ledger=(whole,), jobs={11: 1}) == []
+    assert found(reading((11, 2), (66, 20)), ledger=(held(1),), jobs={11: 1}) == []
+
+
+@given(
+    sizes=st.lists(st.integers(0, 4096), min_size=1, max_size=6),
+    booked=st.integers(1, 4096),
+    age_s=st.floats(0, 100),
+)
+def test_who_stays_within_his_booking_is_never_found(sizes: list[int], booked: int, age_s: float):
+    """However its processes share it, and whatever the neighbour does."""
+    fair = [size * MIB * booked // max(1, sum(sizes)) for size in sizes]
+    ledger = (held(1, booked / 1024), held(2, 1, user_id=BOB))
+    rows = reading(*((11 + i, size / GIB) for i, size in enumerate(fair)), (90, 30))
+    jobs = {11 + i: 1 for i in range(len(fair))} | {90: 2}
+    assert 1 not in [one.job_id for one in found(rows, ledger=ledger, jobs=jobs, ages_s=age_s)]

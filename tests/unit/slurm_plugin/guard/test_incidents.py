@@ -1,0 +1,134 @@
+"""Who is a victim, who is not, and what is remembered of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.core.records import Outcome, Verdict
+from slurm_plugin.core.units import GIB, MIB
+from slurm_plugin.guard.incidents import (
+    KEPT_S,
+    MOST,
+    Ended,
+    Incident,
+    incidents_path,
+    read_incidents,
+    verdict_of,
+    with_incidents,
+    write_incidents,
+)
+
+NOW_S = 1_000_000.0
+ALICE, BOB = 1001, 1002
+THEFT = Incident(
+    kind="memory",
+    gpu="GPU-a",
+    first_s=NOW_S - 3,
+    last_s=NOW_S - 1,
+    culprit=1,
+    culprit_user_id=ALICE,
+    least_free_bytes=100 * MIB,
+    detail="holds 30.0 GiB on GPU-a and booked 4.0 GiB",
+)
+OOM = Outcome(kind="gpu-oom", pattern="pytorch", attempted_bytes=GIB, peak_bytes=2 * GIB)
+LOST = Ended(job_id=2, restart=0, gpus=("GPU-a",), limit_bytes=4 * GIB, outcome=OOM)
+
+
+def test_who_ran_out_of_memory_beside_a_thief_is_a_victim():
+    assert verdict_of(LOST, (THEFT,), now_s=NOW_S) == Verdict(
+        kind="victim", culprit=1, culprit_user_id=ALICE, detail=THEFT.detail
+    )
+
+
+@pytest.mark.parametrize(
+    ("incident", "ended"),
+    [
+        (replace(THEFT, gpu="GPU-b"), LOST),
+        (replace(THEFT, last_s=NOW_S - 60), LOST),
+        (replace(THEFT, least_free_bytes=20 * GIB), LOST),
+        (replace(THEFT, culprit=2), LOST),
+        (replace(THEFT, kind="outside-mps"), LOST),
+        (THEFT, replace(LOST, outcome=replace(OOM, attempted_bytes=3 * GIB))),
+        (THEFT, replace(LOST, outcome=replace(OOM, peak_bytes=4 * GIB, attempted_bytes=None))),
+        (THEFT, replace(LOST, outcome=replace(OOM, kind="failed"))),
+        (THEFT, replace(LOST, outcome=replace(OOM, kind="host-oom"))),
+    ],
+    ids=[
+        "another GPU",
+        "long ago",
+        "enough was left",
+        "by itself",
+        "nothing was taken",
+        "it asked for more than it booked",
+        "it had all that it booked",
+        "it said nothing of memory",
+        "host memory",
+    ],
+)
+def test_who_is_none(incident: Incident, ended: Ended):
+    assert verdict_of(ended, (incident,), now_s=NOW_S) is None
+
+
+def test_a_whole_gpu_that_a_stranger_sat_on():
+    stranger = replace(THEFT, kind="stranger", culprit=None, culprit_user_id=BOB)
+    whole = replace(
+        LOST, limit_bytes=140 * GIB, outcome=replace(OOM, peak_bytes=100 * GIB, attempted_bytes=20 * GIB)
+    )
+    verdict = verdict_of(whole, (stranger,), now_s=NOW_S)
+    assert verdict is not None
+    assert (verdict.kind, verdict.culprit, verdict.culprit_user_id) == ("victim", None, BOB)
+
+
+@pytest.mark.parametrize("kind", ["fault", "server"])
+def test_only_whom_roots_log_names_is_a_victim_of_a_fault(kind: str):
+    fault = replace(THEFT, kind=kind, victims=(2, 3))
+    failed = replace(LOST, outcome=Outcome(kind="failed"))
+    verdict = verdict_of(failed, (fault,), now_s=NOW_S)
+    assert verdict is not None and verdict.kind == "victim"
+    assert verdict_of(replace(failed, job_id=4), (fault,), now_s=NOW_S) is None
+    assert verdict_of(replace(failed, job_id=1), (fault,), now_s=NOW_S) is None
+    assert verdict_of(failed, (replace(fault, last_s=NOW_S - 120),), now_s=NOW_S) is None
+
+
+@pytest.mark.parametrize("rerun", [True, False])
+def test_who_was_stopped_is_told_so_and_is_no_victim(rerun: bool):
+    stopped = replace(THEFT, stopped=True, rerun=rerun)
+    other = replace(THEFT, culprit=9, gpu="GPU-a")
+    ended = replace(LOST, job_id=1)
+    verdict = verdict_of(ended, (stopped, other), now_s=NOW_S)
+    assert verdict is not None
+    assert (verdict.kind, verdict.rerun, verdict.culprit_user_id) == ("overrun", rerun, ALICE)
+    assert verdict_of(replace(ended, restart=1), (stopped,), now_s=NOW_S) is None
+
+
+def test_samples_of_one_thing_are_one_incident():
+    later = replace(THEFT, first_s=NOW_S, last_s=NOW_S, least_free_bytes=GIB)
+    (one,) = with_incidents((replace(THEFT, stopped=True),), (later,), now_s=NOW_S)
+    assert (one.first_s, one.last_s, one.least_free_bytes, one.stopped) == (
+        NOW_S - 3,
+        NOW_S,
+        100 * MIB,
+        True,
+    )
+    assert len(with_incidents((THEFT,), (replace(later, culprit=5),), now_s=NOW_S)) == 2
+    assert with_incidents((THEFT,), (), now_s=NOW_S + KEPT_S + 2) == ()
+
+
+def test_what_is_kept_is_bounded():
+    many = [replace(THEFT, culprit=n, last_s=NOW_S + n) for n in range(3 * MOST)]
+    kept = with_incidents((), many, now_s=NOW_S + 3 * MOST)
+    assert len(kept) == MOST and kept[-1].culprit == 3 * MOST - 1
+
+
+def test_the_file(tmp_path: Path):
+    assert read_incidents(tmp_path) == ()
+    fault = replace(THEFT, kind="fault", victims=(2, 3))
+    write_incidents(tmp_path, (THEFT, fault))
+    assert read_incidents(tmp_path) == (THEFT, fault)
+    assert incidents_path(tmp_path).stat().st_mode & 0o777 == 0o600
+    for broken in ("", "{", '[{"kind": "memory"}]', "[1]", '{"a": 1}'):
+        incidents_path(tmp_path).write_text(broken)
+        assert read_incidents(tmp_path) == ()

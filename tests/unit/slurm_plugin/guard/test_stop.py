@@ -1,0 +1,57 @@
+"""A job ends with all its processes, and nobody else's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from fakes import FakeClock
+
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.process import Process
+from slurm_plugin.guard.stop import ROUNDS, end_job
+from slurm_plugin.slurm.processes import processes_of
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as other users")
+
+USER, OTHER = 4711, 4712
+SCRIPT = "trap '' TERM; while true; do sleep 100; done"
+
+
+def job(job_id: int, user: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        ["/bin/sh", "-c", f"echo; {SCRIPT}"],
+        env={"SLURM_JOB_ID": str(job_id), "PATH": "/bin:/usr/bin"},
+        user=user,
+        group=user,
+        extra_groups=[],
+        stdout=subprocess.PIPE,
+    )
+
+
+@pytest.fixture
+def jobs() -> Iterator[list[subprocess.Popen[bytes]]]:
+    found = [job(987001, USER), job(987002, USER), job(987001, OTHER)]
+    for one in found:
+        assert one.stdout is not None and one.stdout.readline() == b"\n"
+    yield found
+    for one in found:
+        one.kill()
+        one.wait()
+
+
+def test_a_job_that_starts_what_ends_is_ended_whole(jobs: list[subprocess.Popen[bytes]]) -> None:
+    def processes(job_id: int, user_id: int) -> tuple[Process, ...]:
+        return processes_of(job_id, user_id)
+
+    assert end_job(987001, USER, SystemClock(), processes=processes)
+    assert jobs[0].wait(5) == -9
+    assert [one.poll() for one in jobs[1:]] == [None, None]
+
+
+def test_a_job_that_does_not_end_is_given_up_in_time() -> None:
+    clock = FakeClock()
+    assert not end_job(1, USER, clock, processes=lambda *_: (Process(pid=2**22 - 1, started_ticks=1),))
+    assert len(clock.slept) == ROUNDS

@@ -1,0 +1,60 @@
+"""A finding is acted on when two samples agree, and not over and over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slurm_plugin.core.process import Process
+from slurm_plugin.core.units import GIB
+from slurm_plugin.guard.findings import Finding
+from slurm_plugin.guard.strikes import Key, Strike, confirmed
+
+OVER = Finding(
+    kind="memory",
+    gpu="GPU-a",
+    job_id=1,
+    user_id=1001,
+    held_bytes=9 * GIB,
+    limit_bytes=4 * GIB,
+    free_bytes=GIB,
+    processes=(Process(pid=11, started_ticks=1),),
+    response="requeue",
+)
+
+
+def play(*samples: tuple[float, tuple[Finding, ...]]) -> list[int]:
+    """Return how many findings are handed on at each sample."""
+    strikes: dict[Key, Strike] = {}
+    handed = []
+    for now_s, found in samples:
+        strikes, sure = confirmed(found, strikes, now_s=now_s)
+        handed.append(len(sure))
+    return handed
+
+
+def test_the_second_sample_decides():
+    assert play((0, (OVER,)), (1, (OVER,)), (2, (OVER,))) == [0, 1, 0]
+
+
+def test_taking_and_giving_back_in_turns_helps_nobody():
+    assert play((0, (OVER,)), (1, ()), (2, (OVER,))) == [0, 0, 1]
+
+
+def test_two_samples_far_apart_are_no_agreement():
+    assert play((0, (OVER,)), (60, (OVER,))) == [0, 0]
+
+
+def test_another_run_begins_anew():
+    assert play((0, (OVER,)), (1, (replace(OVER, restart=1),))) == [0, 0]
+
+
+def test_who_does_not_go_is_told_again_but_a_warning_is_said_once():
+    assert play((0, (OVER,)), (1, (OVER,)), (3, (OVER,)), (6, (OVER,))) == [0, 1, 0, 1]
+    warned = replace(OVER, response="warn")
+    assert play((0, (warned,)), (1, (warned,)), (6, (warned,)), (12, (warned,))) == [0, 1, 0, 0]
+
+
+def test_strangers_are_told_apart():
+    one = replace(OVER, kind="stranger", job_id=None, response="warn")
+    other = replace(one, processes=(Process(pid=12, started_ticks=1),))
+    assert play((0, (one, other)), (1, (one, other))) == [0, 2]

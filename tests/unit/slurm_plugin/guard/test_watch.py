@@ -1,0 +1,194 @@
+"""The guard over several samples: what it writes down, whom it has stopped, what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes import FakeClock
+
+from slurm_plugin.core.config import Config, Features, PartitionConfig, Paths, TelemetryConfig
+from slurm_plugin.core.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.process import Process
+from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.units import GIB
+from slurm_plugin.guard.findings import Finding
+from slurm_plugin.guard.incidents import read_incidents
+from slurm_plugin.guard.watch import Guard
+from slurm_plugin.monitor.attribution import Traced
+from slurm_plugin.mps.daemon import LOG
+from slurm_plugin.mps.state import State, write_state
+
+ALICE, BOB = 1001, 1002
+ME = Process.running(os.getpid())
+GONE = Process(pid=2**22 - 1, started_ticks=1)
+assert ME is not None
+
+
+class Stops:
+    """Remembers whom it was to stop, and what was written down by then."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        self.told: list[tuple[int | None, bool]] = []
+
+    def stop(self, finding: Finding) -> None:
+        self.told.append((finding.job_id, any(one.stopped for one in read_incidents(self.run))))
+
+
+class Bench:
+    """A node with one GPU, two jobs and a clock of its own."""
+
+    def __init__(self, folder: Path, *, source: str = "simulated", **more: object) -> None:
+        self.run, self.clock = folder / "run", FakeClock()
+        self.config = Config(
+            paths=Paths(run=str(self.run), log=str(folder / "log")),
+            telemetry=TelemetryConfig(source=source),  # type: ignore[arg-type]
+            partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=40)},
+            **more,  # type: ignore[arg-type]
+        )
+        self.stops = Stops(self.run)
+        self.guard = self.again()
+
+    def again(self) -> Guard:
+        return Guard(self.config, clock=self.clock, stopper=self.stops)
+
+    def look(self, alice_gib: int, bob_gib: int = 1) -> None:
+        rows = ((11, 1, ALICE, alice_gib), (21, 2, BOB, bob_gib))
+        reading = GpuReading(
+            uuid="GPU-a",
+            index=0,
+            name="card",
+            memory_total_bytes=40 * GIB,
+            memory_used_bytes=(alice_gib + bob_gib) * GIB,
+            time_s=self.clock.now_s(),
+            processes=tuple(GpuProcess(pid=pid, memory_bytes=gib * GIB) for pid, _, _, gib in rows),
+        )
+        ledger = Ledger(
+            reservations=tuple(
+                Reservation(
+                    job_id=job_id,
+                    user_id=user,
+                    kind="shared",
+                    gpus=("GPU-a",),
+                    seats=(0,),
+                    booked_bytes=4 * GIB,
+                    created_s=self.clock.now_s() - 60,
+                    partition="gpu",
+                )
+                for _, job_id, user, _ in rows
+            )
+        )
+        traced = {
+            pid: Traced(process=replace(ME, pid=pid), job_id=job_id, user_id=user)
+            for pid, job_id, user, _ in rows
+        }
+        self.guard.look((reading,), ledger, traced)
+        self.clock.sleep(1.0)
+
+    def events(self) -> list[dict[str, object]]:
+        path = Path(self.config.paths.log) / "events.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_a_thief_is_stopped_at_the_second_sample(bench: Bench):
+    bench.look(30)
+    assert bench.stops.told == []
+    bench.look(30)
+    assert bench.stops.told == [(1, True)]  # its Epilog finds written down why
+    (one,) = read_incidents(bench.run)
+    assert (one.kind, one.culprit, one.culprit_user_id, one.stopped, one.rerun) == (
+        "memory",
+        1,
+        ALICE,
+        True,
+        True,
+    )
+    (event,) = bench.events()
+    assert (event["hook"], event["event"], event["job"], event["response"]) == (
+        "monitor",
+        "overrun",
+        1,
+        "requeue",
+    )
+
+
+def test_honest_jobs_leave_no_trace(bench: Bench):
+    for gib in (1, 4, 4, 2):
+        bench.look(gib)
+    assert (bench.stops.told, bench.events(), read_incidents(bench.run)) == ([], [], ())
+
+
+@pytest.mark.parametrize("more", [{"mode": "observe"}, {"features": Features(guard=False)}])
+def test_switched_off_it_only_says(tmp_path: Path, more: dict[str, object]):
+    bench = Bench(tmp_path, **more)
+    bench.look(30)
+    bench.look(30)
+    assert bench.stops.told == []
+    assert [event["response"] for event in bench.events()] == ["warn"]
+
+
+def test_a_restarted_monitor_goes_on(bench: Bench):
+    bench.look(30)
+    bench.guard = bench.again()
+    bench.look(30)
+    bench.look(30)
+    assert bench.stops.told == [(1, True)]
+    assert len(read_incidents(bench.run)) == 1
+
+
+def test_what_cannot_be_written_down_is_stopped_all_the_same(bench: Bench):
+    bench.look(4)
+    bench.run.mkdir()
+    (bench.run / "monitor").write_text("no folder")
+    with pytest.raises(OSError, match=r"File exists|Not a directory"):
+        bench.look(30)
+    with pytest.raises(OSError, match=r"File exists|Not a directory"):
+        bench.look(30)
+    assert [job for job, _ in bench.stops.told] == [1]
+
+
+def test_a_fault_that_an_mps_server_told_of(tmp_path: Path):
+    bench = Bench(tmp_path, source="nvml")
+    place = bench.run / "mps" / "GPU-a" / str(ALICE)
+    write_state(place, State(daemon=ME, server=ME, jobs={1: 4 * GIB, 2: 4 * GIB}))
+    bench.look(1)
+    (place / LOG).write_text(
+        "[2026-11-22 04:42:39.767 Server  1122] Client {PID: 11, Context: 1} encountered a fatal GPU error.\n"
+        "[2026-11-22 04:42:39.767 Server  1122] The following client process have a sticky error set:\n"
+        "[2026-11-22 04:42:39.767 Server  1122] 11\n"
+        "[2026-11-22 04:42:39.767 Server  1122] 21\n"
+    )
+    bench.look(1)
+    (one,) = read_incidents(bench.run)
+    assert (one.kind, one.gpu, one.culprit, one.culprit_user_id, one.victims) == (
+        "fault",
+        "GPU-a",
+        1,
+        ALICE,
+        (2,),
+    )
+
+
+def test_a_server_that_died_with_jobs_on_it(tmp_path: Path):
+    bench = Bench(tmp_path, source="nvml")
+    place = bench.run / "mps" / "GPU-a" / str(ALICE)
+    write_state(place, State(daemon=ME, server=ME, jobs={1: 4 * GIB}))
+    bench.look(1)
+    assert read_incidents(bench.run) == ()
+    write_state(place, State(daemon=ME, server=GONE, jobs={}))
+    bench.look(1)
+    assert read_incidents(bench.run) == ()  # it was stopped: nobody was on it
+    write_state(place, State(daemon=ME, server=GONE, jobs={1: 4 * GIB}))
+    bench.look(1)
+    (one,) = read_incidents(bench.run)
+    assert (one.kind, one.culprit, one.victims) == ("server", None, (1,))
