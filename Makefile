@@ -2,7 +2,7 @@
 PYTHON ?= python3
 LAB = $(PYTHON) -m lab
 
-.PHONY: demo test test-cluster test-train test-matrix lint check setup lab-up lab-down clean
+.PHONY: demo test test-cluster test-train test-matrix lint check setup lab-up lab-down clean test-faults
 
 demo: ## four simulated GPUs, a real Slurm, jobs that share, run out of memory and recover
 	$(LAB) --name demo demo
@@ -29,6 +29,9 @@ lab-up: setup ## a private Slurm to play with; see `python3 -m lab --help`
 
 test-cluster: ## only the tests on a real Slurm
 	$(LAB) test -- tests/cluster $(ARGS)
+
+test-faults: ## faults on a running cluster, the short form; all with RAD_FAULTS=long
+	$(LAB) test -- tests/faults $(ARGS)
 
 lab-down: ## stop it
 	$(LAB) down
