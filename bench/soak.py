@@ -4,8 +4,8 @@
     .rad/venv/bin/python -m bench.soak --jobs 5000 --nodes 16 --alone --out soak-alone.json    # Slurm alone
     python -m bench.soak --plot soak.json soak-alone.json          # needs matplotlib; draws docs/img/soak.png
 
-The trainings sleep (lab/hold.sh) and so cost next to no processor time. Each job is an sbatch of its own; the arrival
-rate follows the machine: so many jobs wait that the nodes are never idle, and never more.
+The trainings sleep (lab/hold.sh) and so cost next to no processor time. Each job is an sbatch of its own; --rate is
+what the machine bears: each job starts a dozen processes, and two cores that other work shares took 4 jobs/s, all late.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ from slurm_plugin.monitor.simulated import SimulatedGpus  # noqa: E402
 CHUNK = 10
 """Submissions in a row, by one user."""
 KINDS = (
-    Job(name="share-4g", mib=4000, seconds=6),
-    Job(name="share-9g", mib=9000, seconds=4),
-    Job(name="share-14g", mib=14_000, seconds=5),
-    Job(name="alone", mib=12_000, seconds=4),
+    Job(name="share-4g", mib=4000, seconds=24),
+    Job(name="share-9g", mib=9000, seconds=16),
+    Job(name="share-14g", mib=14_000, seconds=20),
+    Job(name="alone", mib=12_000, seconds=16),
 )
 SHARES = (0, 1, 0, 2, 0, 1, 3, 0)
 """The order of kinds: one chunk in eight has each job's GPU alone."""
+MOST_WAITING = 200
+"""More jobs than this in the queue, and the arrival waits: the machine is too slow for the rate."""
 SAMPLE_S = 10.0
 MIB = 1 << 20
 
@@ -49,17 +51,17 @@ MIB = 1 << 20
 class Soak:
     """One run."""
 
-    def __init__(self, cluster: Cluster, *, jobs: int, nodes: int, queue: int, ours: bool) -> None:
+    def __init__(self, cluster: Cluster, *, jobs: int, nodes: int, rate: float, ours: bool) -> None:
         """Prepare.
 
         Args:
             cluster: It runs.
             jobs: How many jobs in all.
             nodes: Nodes of the cluster.
-            queue: Jobs that wait at most before more are submitted.
+            rate: Submissions a second at most.
             ours: Whether it is a cluster with us.
         """
-        self.cluster, self.jobs, self.nodes, self.queue, self.ours = cluster, jobs, nodes, queue, ours
+        self.cluster, self.jobs, self.nodes, self.rate, self.ours = cluster, jobs, nodes, rate, ours
         self.folder = cluster.place.root / "load"
         self.samples: list[dict[str, Any]] = []
         self.submitted = 0
@@ -83,7 +85,8 @@ class Soak:
         while time.monotonic() - began_s < limit_s:
             counts = self.counts()
             if counts is not None:
-                if self.submitted < self.jobs and counts["PENDING"] < self.queue:
+                due = self.rate * (time.monotonic() - began_s)
+                if self.submitted < self.jobs and self.submitted <= due and counts["PENDING"] < MOST_WAITING:
                     self._submit(KINDS[SHARES[turn % len(SHARES)]], turn)
                     turn += 1
                 elif self.submitted >= self.jobs and not sum(counts.values()):
@@ -205,7 +208,7 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, default=300)
     parser.add_argument("--nodes", type=int, default=16)
-    parser.add_argument("--queue", type=int, default=60, help="jobs that wait at most")
+    parser.add_argument("--rate", type=float, default=2.0, help="submissions a second")
     parser.add_argument("--limit-s", type=float, default=3000.0)
     parser.add_argument("--alone", action="store_true", help="Slurm without us")
     parser.add_argument("--out", type=Path, default=Path("soak.json"))
@@ -229,7 +232,7 @@ def soak(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
     """Run one soak and return its figures."""
     nodes = equal_nodes(options.nodes)
     cluster.up(ClusterSpec(nodes=nodes, ours=not options.alone))
-    run = Soak(cluster, jobs=options.jobs, nodes=options.nodes, queue=options.queue, ours=not options.alone)
+    run = Soak(cluster, jobs=options.jobs, nodes=options.nodes, rate=options.rate, ours=not options.alone)
     with Sentinel(cluster, [node.name for node in nodes]) as sentinel:
         run.run(options.limit_s)
         cluster.clock.sleep(5)
