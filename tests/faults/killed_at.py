@@ -1,8 +1,8 @@
 """Run a hook that is killed (-9) at a step: python -I killed_at.py MODULE [ARGUMENTS].
 
 A step is each thing that the hook does to the outside: a file opened for writing, a folder made, a rename, a program
-started (Python's audit events, PEP 578). Job N is killed at its step N modulo STEPS, every third job not at all, so
-that a load of jobs meets every step.
+started (Python's audit events, PEP 578). Where a child does it, its parent is killed first. Job N is killed at its step
+N modulo STEPS, every third job not at all, so that a load of jobs meets every step.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 def main() -> None:
     """Run the module with the fuse lit."""
+    hook = os.getpid()
     job = int(os.environ.get("SLURM_JOB_ID", "0"))
     left = job % STEPS + 1 if job % 3 else 0
 
@@ -29,6 +30,7 @@ def main() -> None:
         if left and (opens or event in _DOES):
             left -= 1
             if not left:
+                os.kill(hook, signal.SIGKILL)
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(step)
