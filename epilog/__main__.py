@@ -12,12 +12,13 @@ from pathlib import Path
 
 from epilog.report import ending_of, outcome_of, spool_peak, tell_peak, tell_why
 from slurm_plugin.core.clock import Clock, Deadline, SystemClock
-from slurm_plugin.core.config import Config, load_config
+from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import ConfigError, RadError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.hook_args import config_path
 from slurm_plugin.core.job_folder import JobFolder
+from slurm_plugin.core.last_good import InForce, config_in_force
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.records import Reservation
@@ -54,14 +55,17 @@ def main() -> int:
 
 def _work(job: HookJob, started_s: float) -> int:
     """Release what the job holds, then say how it ended and run it again where that helps."""
-    config = load_config(config_path(sys.argv))
-    if config.mode == "off":
-        return Exit.OK
+    found = _settings()
+    config = found.config
     clock, run = SystemClock(), Path(config.paths.run)
     log = _log(job, config, started_s)
+    if config.mode == "off" and not run.is_dir():
+        return Exit.OK  # nothing was ever begun here
     held = _release(job, run, clock, log, LOCK_S)
+    if found.trouble:
+        log.say(EventKind.LAST_GOOD_SETTINGS, found.trouble)
     try:
-        if JobFolder(run, job.job_id).refusal() is None:
+        if config.mode != "off" and JobFolder(run, job.job_id).refusal() is None:
             _report(job, config, held, clock, log)
     except (RadError, OSError) as exc:
         log.say(EventKind.NOT_REPORTED, str(exc))
@@ -75,15 +79,24 @@ def _work(job: HookJob, started_s: float) -> int:
 
 def _rescue(job: HookJob, why: str, started_s: float) -> int:
     """Release what the job holds, and no more: the work did not end in its time."""
-    config = load_config(config_path(sys.argv))
+    config = _settings().config
     clock, run = SystemClock(), Path(config.paths.run)
     log = _log(job, config, started_s)
-    log.say(EventKind.OUT_OF_TIME, why)
     _release(job, run, clock, log, RESCUE_LOCK_S)
     forget_job(run, job.job_id)
     JobFolder(run, job.job_id).remove()
+    log.say(EventKind.OUT_OF_TIME, why)
+    _stop_mps(run, job, clock, log)
     log.say(EventKind.END)
     return Exit.OK
+
+
+def _settings() -> InForce:
+    """Return the settings; a release must not depend on them, so at the worst these are the defaults."""
+    try:
+        return config_in_force(config_path(sys.argv))
+    except ConfigError as exc:
+        return InForce(config=Config(mode="off"), trouble=str(exc))
 
 
 def _log(job: HookJob, config: Config, started_s: float) -> HookLog:

@@ -15,12 +15,13 @@ from prolog.demand import wanted_by
 from prolog.environment import environment_of
 from prolog.place import Node, place
 from slurm_plugin.core.clock import Deadline, SystemClock
-from slurm_plugin.core.config import Config, PartitionConfig, load_config
+from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.errors import LedgerError, RadError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.hook_args import config_path
 from slurm_plugin.core.job_folder import JobFolder
+from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.supervise import LIMITS, hook_started_s, supervised
@@ -58,10 +59,13 @@ def main() -> int:
 
 def _work(job: HookJob, started_s: float) -> int:
     """Start the job's run on this node; a fault of ours leaves the job alone, or puts it back."""
-    config = load_config(config_path(sys.argv))
+    found = config_in_force(config_path(sys.argv))
+    config = found.config
     if config.mode == "off" or not config.features.placement:
         return Exit.OK
     node, log = _node(config), _log(job, config, started_s)
+    if found.trouble:
+        log.say(EventKind.LAST_GOOD_SETTINGS, found.trouble)
     settings = config.partition(job.partition) or config.partition_defaults
     try:
         _start(node, job, settings, log)
@@ -76,12 +80,12 @@ def _work(job: HookJob, started_s: float) -> int:
 
 def _rescue(job: HookJob, why: str, started_s: float) -> int:
     """Take back what was begun: the work did not end in its time."""
-    config = load_config(config_path(sys.argv))
+    config = config_in_force(config_path(sys.argv)).config
     if config.mode == "off" or not config.features.placement:
         return Exit.OK
     node, log = _node(config), _log(job, config, started_s)
-    log.say(EventKind.OUT_OF_TIME, why)
     _give_up(node, job, log, why)
+    log.say(EventKind.OUT_OF_TIME, why)
     _put_back(node, job, log, why)
     log.say(EventKind.END)
     return Exit.OK
@@ -128,13 +132,16 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
 
 
 def _give_up(node: Node, job: HookJob, log: HookLog, why: str) -> None:
-    """Leave the job as Slurm would have run it."""
-    log.say(EventKind.LEFT_ALONE, why)
+    """Leave the job as Slurm would have run it; what it holds goes first, and then the log hears of it."""
+    problem = ""
     try:
-        JobFolder(node.run, job.job_id).remove()
         node.store.release(job.job_id, restart=job.restart, deadline=Deadline(node.clock, RELEASE_S))
-    except (RadError, OSError) as second:
-        log.say(EventKind.NOT_RELEASED, str(second))
+        JobFolder(node.run, job.job_id).remove()
+    except (RadError, OSError) as exc:
+        problem = str(exc)
+    log.say(EventKind.LEFT_ALONE, why)
+    if problem:
+        log.say(EventKind.NOT_RELEASED, problem)
 
 
 def _node(config: Config) -> Node:

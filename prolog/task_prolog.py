@@ -11,11 +11,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from slurm_plugin.core.config import load_config
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.gres import GPU_ENVIRONMENT
 from slurm_plugin.core.hook_args import config_path
 from slurm_plugin.core.job_folder import JobFolder
+from slurm_plugin.core.last_good import config_in_force
+from slurm_plugin.core.supervise import hook_started_s, supervised
 
 PATTERNS = {"x": "SLURM_JOB_NAME", "A": "SLURM_ARRAY_JOB_ID", "a": "SLURM_ARRAY_TASK_ID"}
 """Patterns of output paths and the variables that hold what they stand for (sbatch(1), "filename pattern")."""
@@ -31,7 +32,15 @@ def main() -> int:
             "SLURM_JOB_GPUS", os.environ.get("CUDA_VISIBLE_DEVICES")
         ):
             return Exit.OK
-        folder = JobFolder(Path(load_config(config_path(sys.argv)).paths.run), int(job_id))
+        return supervised(lambda: _work(int(job_id)), None, started_s=hook_started_s())
+    except Exception:  # noqa: BLE001 - the task must start whatever happens here
+        return Exit.OK
+
+
+def _work(job_id: int) -> int:
+    """Print what the Prolog left for the tasks of a job."""
+    try:
+        folder = JobFolder(Path(config_in_force(config_path(sys.argv)).config.paths.run), job_id)
         refusal = folder.refusal()
         if refusal is not None:
             print(f"print RAD: this job must not start on {os.uname().nodename} now: {refusal}")

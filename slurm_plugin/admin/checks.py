@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from slurm_plugin.admin.checks_gpu import check_gpus, check_gres, check_mps, check_nodes
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, fail, ok, unseen, warn
+from slurm_plugin.core.last_good import copy_of
 from slurm_plugin.slurm.versions import NEWEST, OLDEST, known, traits
 
 _HOOK_MODULES = {"prolog": "prolog", "taskprolog": "prolog.task_prolog", "epilog": "epilog"}
@@ -31,6 +32,9 @@ def check_config(facts: Facts) -> Iterator[Finding]:
     sharing = [name for name, partition in facts.config.partitions.items() if partition.collocate]
     if facts.config.mode != "enforce":
         yield warn(subject, f"mode is {facts.config.mode!r}: nothing is changed", 'set mode = "enforce"')
+    if not facts.config_copied:
+        text = f"no copy of it is kept at {copy_of(facts.config_path)}, for when it is broken"
+        yield warn(subject, text, "run rad doctor as root; a GPU node's hooks keep one with each job")
     if not sharing:
         yield warn(subject, "no partition shares GPUs", "add [partition.NAME] with collocate = true")
     else:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slurm_plugin.core.clock import Clock
-from slurm_plugin.core.config import Config, load_config
+from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import CommandError, ConfigError, DeviceError
 from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.last_good import config_in_force, copied_at_s
 from slurm_plugin.core.shell import find_program, run
 from slurm_plugin.core.wire import read_key
 from slurm_plugin.monitor.source import timely_telemetry
@@ -44,7 +45,8 @@ class Facts:
     Attributes:
         config_path: rad.toml.
         config: Its content.
-        config_error: Why it cannot be used.
+        config_error: Why it cannot be used, and whether there is a last good copy.
+        config_copied: Whether hooks have kept a copy of it, for when it is broken.
         slurm_conf_path: slurm.conf.
         slurm: Its content.
         gres: gres.conf beside it.
@@ -68,6 +70,7 @@ class Facts:
     config_path: Path
     config: Config | None = None
     config_error: str = ""
+    config_copied: bool = True
     slurm_conf_path: Path | None = None
     slurm: ConfFile | None = None
     gres: ConfFile | None = None
@@ -102,6 +105,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         config_path=config_path,
         config=config,
         config_error=config_error,
+        config_copied=copied_at_s(config_path) is not None,
         slurm_conf_path=slurm_conf,
         slurm=slurm,
         gres=None if slurm_conf is None else read_conf(slurm_conf.with_name("gres.conf")),
@@ -135,9 +139,10 @@ def _is_controller(settings: Mapping[str, str]) -> bool:
 
 def _config(path: Path) -> tuple[Config | None, str]:
     try:
-        return load_config(path), ""
+        found = config_in_force(path)
     except ConfigError as exc:
         return None, str(exc)
+    return (None, found.trouble) if found.trouble else (found.config, "")
 
 
 def _readings(config: Config, clock: Clock) -> tuple[tuple[GpuReading, ...] | None, str]:

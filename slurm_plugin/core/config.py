@@ -220,12 +220,13 @@ def load_config(path: Path) -> Config:
     return parse_config(tree, origin=str(path))
 
 
-def parse_config(tree: dict[str, Any], *, origin: str) -> Config:
+def parse_config(tree: dict[str, Any], *, origin: str, strict: bool = True) -> Config:
     """Build the configuration from parsed TOML.
 
     Args:
         tree: The file as tomllib gives it.
         origin: File name for messages.
+        strict: Whether an unknown key is an error; what another version wrote may have keys that this one lacks.
 
     Raises:
         ConfigError: A key is unknown (the nearest valid one is named) or a value is of the wrong kind.
@@ -234,9 +235,11 @@ def parse_config(tree: dict[str, Any], *, origin: str) -> Config:
     tables = rest.pop("partition", {})
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise ConfigError(f"{origin}: partition must be tables, as in [partition.NAME]")
-    config = _build(Config(), rest, origin=origin, where="")
+    config = _build(Config(), rest, origin=origin, where="", strict=strict)
     partitions = {
-        name: _build(config.partition_defaults, table, origin=origin, where=f"partition.{name}.")
+        name: _build(
+            config.partition_defaults, table, origin=origin, where=f"partition.{name}.", strict=strict
+        )
         for name, table in tables.items()
     }
     for name, partition in partitions.items():
@@ -263,12 +266,14 @@ def _check_mig(name: str, partition: PartitionConfig, origin: str) -> None:
         )
 
 
-def _build(base: T, values: dict[str, Any], *, origin: str, where: str) -> T:
+def _build(base: T, values: dict[str, Any], *, origin: str, where: str, strict: bool) -> T:
     """Return base with values put in, each checked against the field's type."""
     hints = get_type_hints(type(base))
     known = [f.name for f in dataclasses.fields(base) if f.name != "partitions"]  # type: ignore[arg-type]
     changes: dict[str, Any] = {}
     for name, value in values.items():
+        if name not in known and not strict:
+            continue
         if name not in known:
             import difflib  # not at the top: hooks load this file with every job
 
@@ -278,7 +283,7 @@ def _build(base: T, values: dict[str, Any], *, origin: str, where: str) -> T:
         if dataclasses.is_dataclass(current):
             if not isinstance(value, dict):
                 raise ConfigError(f"{origin}: {where}{name} must be a table, as in [{where}{name}]")
-            changes[name] = _build(current, value, origin=origin, where=f"{where}{name}.")
+            changes[name] = _build(current, value, origin=origin, where=f"{where}{name}.", strict=strict)
         else:
             changes[name] = _checked(value, hints[name], origin=origin, key=f"{where}{name}")
     return dataclasses.replace(base, **changes)  # type: ignore[type-var]

@@ -55,6 +55,7 @@ class EventKind(StrEnum):
 
     NOT_RELEASED = "not released"
     OUT_OF_TIME = "out of time"
+    LAST_GOOD_SETTINGS = "last good settings"
     PATTERNS_LEFT_OUT = "patterns left out"
     END = "end"
     """The hook's last event: its `after_ms` is how long the hook took. It is not shown as text."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import signal
 import sys
 from collections import deque
@@ -16,10 +17,11 @@ from types import FrameType
 from typing import Protocol
 
 from slurm_plugin.core.clock import Clock, SystemClock
-from slurm_plugin.core.config import DEFAULT_PATH, Config, load_config
-from slurm_plugin.core.errors import DeviceError, LedgerError
+from slurm_plugin.core.config import DEFAULT_PATH, Config
+from slurm_plugin.core.errors import ConfigError, DeviceError, LedgerError
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.program_end import plain_end
@@ -191,7 +193,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    config = load_config(options.config)
+    found = config_in_force(options.config)
+    config = found.config
+    if found.trouble:
+        print(f"rad-monitor: {found.trouble}", file=sys.stderr, flush=True)
     clock = SystemClock()
     run = Path(config.paths.run)
     monitor = Monitor(
@@ -212,9 +217,30 @@ def _run(options: argparse.Namespace) -> None:
     def stop(number: int, frame: FrameType | None) -> None:
         stopped.append(number)
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    watch(monitor, clock, stopped=stopped)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, stop)
+    while True:
+        watch(monitor, clock, stopped=stopped)
+        if signal.SIGTERM in stopped or signal.SIGINT in stopped:
+            return
+        stopped.clear()
+        _begin_anew(options.config)
+
+
+def _begin_anew(path: Path) -> None:
+    """Start this program again with the settings of now, which costs nothing: all its memory lies in files.
+
+    It returns if the settings are wrong: then those of before stay in force.
+    """
+    try:
+        found = config_in_force(path)
+        trouble = found.trouble
+    except ConfigError as exc:
+        trouble = str(exc)
+    if trouble:
+        print(f"rad-monitor: not taken over: {trouble}", file=sys.stderr, flush=True)
+        return
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def watch(monitor: Monitor, clock: Clock, *, stopped: Sequence[int]) -> None:

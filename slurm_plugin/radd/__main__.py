@@ -13,8 +13,9 @@ from pathlib import Path
 import click
 
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import DEFAULT_PATH, load_config
+from slurm_plugin.core.config import DEFAULT_PATH
 from slurm_plugin.core.errors import RadError
+from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.program_end import plain_end
 from slurm_plugin.radd.accounts import AccountsReader
 from slurm_plugin.radd.recover import Recoverer
@@ -51,7 +52,7 @@ def run(config_path: Path, slurm_user: str) -> None:
         RadError: radd cannot start.
     """
     clock = SystemClock()
-    slurm = open_control(load_config(config_path), clock)
+    slurm = open_control(config_in_force(config_path).config, clock)
     recoverer = Recoverer(slurm, clock)
     service = Service(config_path, slurm, recoverer)
     server = Server(

@@ -11,8 +11,9 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from slurm_plugin.core import wire
-from slurm_plugin.core.config import Config, load_config
-from slurm_plugin.core.errors import SlurmError, WireError
+from slurm_plugin.core.config import Config
+from slurm_plugin.core.errors import ConfigError, SlurmError, WireError
+from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.note import format_note, read_note
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.history import Peaks
@@ -41,7 +42,10 @@ class Service:
         self._config_path = config_path
         self._recoverer = recoverer
         self._version = _version_of(slurm)
-        config = load_config(config_path)
+        found = config_in_force(config_path)
+        config = found.config
+        if found.trouble:
+            log.error("%s", found.trouble)
         self._peaks = Peaks(Path(config.paths.state, "peaks.jsonl"), config.gpu)
         self._peaks.refresh()
         self._submission = self._prepared(config)
@@ -65,7 +69,10 @@ class Service:
         Raises:
             ConfigError: It is wrong; what was in force stays in force.
         """
-        self._submission = self._prepared(load_config(self._config_path))
+        found = config_in_force(self._config_path)
+        if found.trouble:
+            raise ConfigError(found.trouble)
+        self._submission = self._prepared(found.config)
         log.info("rad.toml read again: mode %s", self.config.mode)
 
     def stop(self) -> None:

@@ -20,7 +20,7 @@ SLACK_S = 1.5
 
 AT_ONCE = 8
 
-CANNOT_RELEASE = ("core/ledger_store.py", "core/spare_files.py", "core/child.py", "core/config.py")
+CANNOT_RELEASE = ("core/ledger_store.py", "core/spare_files.py", "core/child.py")
 """What keeps the reservations and starts the children: where these hang, this hook can release nothing."""
 
 

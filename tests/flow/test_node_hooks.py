@@ -165,6 +165,38 @@ def test_observe_says_what_it_would_do(tmp_path: Path) -> None:
     assert hooks.run("prolog.task_prolog") == ""
 
 
+@pytest.mark.parametrize("broken", ["mode = 7", "", None, "folder", "fifo"])
+def test_a_broken_rad_toml_neither_uncaps_a_job_nor_keeps_what_it_held(
+    hooks: Hooks, broken: str | None
+) -> None:
+    hooks.run("prolog", 6)
+    path = hooks.folder / "rad.toml"
+    path.unlink()
+    if broken == "folder":
+        path.mkdir()
+    elif broken == "fifo":
+        os.mkfifo(path)
+    elif broken is not None:
+        path.write_text(broken)
+    hooks.run("prolog", 7)
+    assert hooks.reserved == [6, 7]
+    assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=4096M" in hooks.run("prolog.task_prolog", 7)
+    for job in (6, 7):
+        hooks.run("epilog", job, SLURM_JOB_EXIT_CODE="0")
+    assert hooks.reserved == []
+    assert hooks.log("prolog").count("last good settings: ") == 1
+    assert hooks.log("epilog").count("last good settings: ") == 2
+
+
+def test_a_job_gives_back_what_it_holds_although_all_was_switched_off_meanwhile(hooks: Hooks) -> None:
+    hooks.run("prolog")
+    assert hooks.reserved == [7]
+    path = hooks.folder / "rad.toml"
+    path.write_text('mode = "off"\n' + path.read_text())
+    hooks.run("epilog", SLURM_JOB_EXIT_CODE="0")
+    assert hooks.reserved == []
+
+
 def kind_of(exports: str) -> str:
     """Return what a job may use by what its TaskProlog prints: "" where it is left as Slurm started it."""
     names = dict(line.removeprefix("export ").split("=", 1) for line in exports.splitlines())

@@ -215,10 +215,23 @@ def test_others_may_ask_how_it_is_but_not_submit(radd: Radd) -> None:
     os.close(folder)
 
 
+def no_good_settings(folder: Path) -> None:
+    """Leave a wrong rad.toml, and no copy of the one before."""
+    (folder / "rad.toml").write_text("moed = 1")
+    (folder / "rad.toml.good").unlink()
+
+
+def test_radd_starts_with_the_last_good_rad_toml_where_the_present_one_is_broken(radd: Radd) -> None:
+    radd.stop()
+    (radd.folder / "rad.toml").write_text("moed = 1")
+    radd.start()
+    assert "the last good copy is in force" in radd.log()
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda folder: (folder / "rad.toml").write_text("moed = 1"), "did you mean mode"),
+        (no_good_settings, "did you mean mode"),
         (lambda folder: (folder / "key").unlink(), "rad install --key"),
         (lambda folder: (folder / "key").chmod(0o644), "chmod 600"),
     ],

@@ -108,7 +108,7 @@ def test_rad_monitor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: Path)
     assert run("--no-such-option") == 2
     assert run("--config", "/nowhere/rad.toml", "--once") == 2
     assert run("--config", f"{tmp_path}/rad.toml", "--once") == 1
-    monkeypatch.setattr(daemon, "load_config", lambda path: 1 / 0)
+    monkeypatch.setattr(daemon, "config_in_force", lambda path: 1 / 0)
     assert run("--once") == 3
     assert "ZeroDivisionError" in log.read_text()
 
@@ -117,7 +117,7 @@ def test_radd(monkeypatch: pytest.MonkeyPatch, log: Path) -> None:
     run = CliRunner().invoke
     assert run(radd.main, ["--no-such-option"]).exit_code == 2
     assert run(radd.main, ["--config", "/nowhere/rad.toml"]).exit_code == 2
-    monkeypatch.setattr(radd, "load_config", lambda path: 1 / 0)
+    monkeypatch.setattr(radd, "config_in_force", lambda path: 1 / 0)
     assert run(radd.main, []).exit_code == 3
     assert "ZeroDivisionError" in log.read_text()
 
