@@ -28,7 +28,10 @@ from slurm_plugin.mps.node import CONTROL
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 LOG_LINES = 40
-TRAIN_TESTS = ("tests/unit/gpumemnet_trace", "tests/unit/gpumemnet_train", "tests/unit/dataset")
+TRAIN_TESTS = (
+    *("tests/unit/gpumemnet_trace", "tests/unit/gpumemnet_train", "tests/unit/dataset"),
+    "tests/unit/gpumemnet/test_cli.py",  # every estimator has its weights there
+)
 OUTPUT_SHOWN = 4000
 """Characters of a failed command's output that help to see why."""
 

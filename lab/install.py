@@ -7,11 +7,11 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from configparser import ConfigParser
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lab.daemons import LabError
+from lab.stage import TRAIN_FOLDER, fallback_version, fingerprint, stage_node, stage_train
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.shell import find_program, run
 
@@ -40,10 +40,10 @@ DEBIAN_PACKAGES = (
 )
 
 RUN = ("monitor,test", ())
-"""Extras of the environment that hooks, jobs and most tests run in: no torch, as on a compute node."""
-TRAIN = ("monitor,test,train", ("torch==2.13.0",))
+"""Extras of the environment that hooks, jobs and most tests run in: no torch and no training code, as on a node."""
+TRAIN = ("monitor,test,trace", ("torch==2.13.0",))
 """Extras of the environment for what trains and traces models, and the releases to install first: the one that the
-recorded answers in tests/ come from."""
+recorded answers in tests/ come from. It gets the second distribution too."""
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 OLDEST_PYTHON = (3, 11)
 _INSTALL_S = 900.0
@@ -162,7 +162,7 @@ def install_package(
         CommandError: pip failed.
     """
     extras, first = kind
-    sources, needs = _fingerprints(checkout, extras)
+    sources, needs = fingerprint(checkout), _needs(checkout, extras)
     stamp = venv / "installed"
     old_sources, old_needs = stamp.read_text().split() if stamp.exists() else ("", "")
     if (old_sources, old_needs) == (sources, needs):
@@ -174,15 +174,19 @@ def install_package(
     pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     if old_needs != needs:
         print("installing the package and what it needs", flush=True)
-        run([*pip, "setuptools>=68", "wheel", *first], timeout_s=_INSTALL_S, env=environment)
-    build = venv.parent / "build"
-    _copy_sources(checkout, build)
+        tools = ["setuptools>=68", "setuptools-scm>=8", "wheel"]
+        run([*pip, *tools, *first], timeout_s=_INSTALL_S, env=environment)
+    builds = [str(stage_node(checkout, venv.parent / "build"))]
+    if kind == TRAIN:
+        version = fallback_version(checkout)
+        builds.append(str(stage_train(checkout, venv.parent / "build-train", version=version)))
     if old_needs != needs:
-        run([*pip, "--no-build-isolation", f"{build}[{extras}]"], timeout_s=_INSTALL_S, env=environment)
+        wanted = [f"{builds[0]}[{extras}]", *builds[1:]]
+        run([*pip, "--no-build-isolation", *wanted], timeout_s=_INSTALL_S, env=environment)
     # The version stays the same while the sources change. The wheel is built first and swapped in a moment, so that a
     # cluster that runs meanwhile hardly misses its hooks.
     options = ["--no-build-isolation", "--no-deps", "--force-reinstall", "--no-warn-script-location"]
-    run([*pip, *options, str(build)], timeout_s=_INSTALL_S, env=environment)
+    run([*pip, *options, *builds], timeout_s=_INSTALL_S, env=environment)
     stamp.write_text(f"{sources} {needs}\n")
 
 
@@ -212,38 +216,7 @@ def _version_of(python: Path) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _installed_folders(checkout: Path) -> list[str]:
-    """Return the folders of the checkout that setup.cfg takes files from."""
-    setup = ConfigParser()
-    setup.read(checkout / "setup.cfg")
-    packages = {name.partition(".")[0] for name in setup["options"]["packages"].split()}
-    data = {
-        name.partition("/")[0] for names in setup["options.data_files"].values() for name in names.split()
-    }
-    return sorted(packages | data)
-
-
-def _fingerprints(checkout: Path, extras: str) -> tuple[str, str]:
-    """Return a hash of all that is installed, and one of all that decides what it needs."""
-    needs = hashlib.sha256((checkout / "setup.cfg").read_bytes() + extras.encode()).hexdigest()
-    sources = hashlib.sha256()
-    for path in _sources(checkout):
-        sources.update(f"{path.relative_to(checkout)}\0".encode())
-        sources.update(path.read_bytes())
-    return sources.hexdigest(), needs
-
-
-def _sources(checkout: Path) -> list[Path]:
-    files = [checkout / name for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")]
-    for name in _installed_folders(checkout):
-        files += [p for p in (checkout / name).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
-    return sorted(files)
-
-
-def _copy_sources(checkout: Path, build: Path) -> None:
-    """Copy what goes into the wheel, so that the checkout stays clean and no file of an older build is swept in."""
-    shutil.rmtree(build, ignore_errors=True)
-    for path in _sources(checkout):
-        target = build / path.relative_to(checkout)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target)
+def _needs(checkout: Path, extras: str) -> str:
+    """Return a hash of all that decides what else is installed."""
+    texts = [path.read_bytes() for path in (checkout / "setup.cfg", checkout / TRAIN_FOLDER / "setup.cfg")]
+    return hashlib.sha256(b"".join([*texts, extras.encode()])).hexdigest()

@@ -113,6 +113,10 @@ def read(name: str) -> dict[str, Any]:
         ModelFileError: It is missing, damaged or of another version.
     """
     path = _path(name)
+    if not path.exists():
+        raise ModelFileError(
+            f"{path}: not installed; the weights of {name} come with: pip install rad-slurm-train"
+        )
     try:
         values: dict[str, Any] = json.loads(zlib.decompress(path.read_bytes()))
     except (OSError, ValueError, zlib.error) as exc:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pwd
 import socket
 
+from slurm_plugin.admin.templates import templates_folder
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Paths, TelemetryConfig
 from slurm_plugin.core.errors import ConfigError, DeviceError
@@ -60,6 +61,7 @@ def install_values(
     values = {
         "prefix": prefix,
         "python": f"{prefix}/bin/python",
+        "templates": str(templates_folder()),
         "etc": etc,
         "config": f"{etc}/rad.toml",
         "run": paths.run,

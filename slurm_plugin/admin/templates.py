@@ -7,8 +7,8 @@ GPU. Comment lines are copied as they are.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 
 from slurm_plugin.core.errors import ConfigError
@@ -17,17 +17,16 @@ _NAME = re.compile(r"\{\{(\w+)\}\}")
 
 
 def templates_folder() -> Path:
-    """Return the folder gres_conf/: of the installation, or of the checkout that this file lies in.
+    """Return the folder gres_conf/: of the installed package, or of the checkout that this file lies in.
 
     Raises:
         ConfigError: Neither is there.
     """
-    checkout = Path(__file__).resolve().parents[2] / "gres_conf"
-    installed = Path(sys.prefix) / "share" / "rad" / "gres_conf"
-    for folder in (checkout, installed):
+    package = Path(str(resources.files("slurm_plugin")))
+    for folder in (package / "gres_conf", package.parent / "gres_conf"):
         if (folder / "rad.toml").is_file():
             return folder
-    raise ConfigError(f"{installed}: the templates are missing; install the package again")
+    raise ConfigError(f"{package}: the templates are missing; install the package again")
 
 
 def lua_folder() -> Path:

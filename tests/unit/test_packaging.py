@@ -1,73 +1,130 @@
-"""The wheel holds the four packages and their data, and nothing else."""
+"""What each distribution holds: rad-slurm for nodes, small; rad-slurm-train beside it; an sdist with everything."""
 
 from __future__ import annotations
 
 import configparser
+import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
+from paths import CHECKOUT
 
-ROOT = Path(__file__).resolve().parents[2]
+from lab.stage import fallback_version, stage_node, stage_train
+
+PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog")
+MOST_BYTES = 1_000_000
+"""Of the wheel that every node gets."""
+
+
+def run(*argv: object, cwd: Path = CHECKOUT) -> str:
+    env = {
+        **os.environ,
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "safe.directory",
+        "GIT_CONFIG_VALUE_0": "*",
+    }
+    done = subprocess.run(
+        [str(word) for word in argv],
+        cwd=cwd,
+        env=env,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def tracked(*folders: str) -> set[str]:
+    return set(run("git", "ls-files", *folders).splitlines())
+
+
+def build_wheel(source: Path, out: Path) -> Path:
+    options = ("-q", "--no-deps", "--no-build-isolation", "-w", out)
+    run(sys.executable, "-m", "pip", "wheel", *options, source, cwd=out)
+    (wheel,) = out.glob("*.whl")
+    return wheel
 
 
 @pytest.fixture(scope="module")
-def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    out = tmp_path_factory.mktemp("wheel")
-    source = tmp_path_factory.mktemp("source")
-    # A copy: building in the checkout would leave build/ behind, and an old build/ would sneak into the wheel.
-    subprocess.run(
-        ["git", "-c", f"safe.directory={ROOT}", "checkout-index", "-a", f"--prefix={source}/"],
-        cwd=ROOT,
-        check=True,
-        timeout=60,
-    )
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", out, source],
-        check=True,
-        timeout=300,
-        capture_output=True,
-    )
-    (wheel,) = out.glob("*.whl")
-    return set(zipfile.ZipFile(wheel).namelist())
+def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("node")
+    return build_wheel(stage_node(CHECKOUT, folder / "source"), folder)
 
 
-def test_top_levels(wheel_names: set[str]) -> None:
-    tops = {name.partition("/")[0] for name in wheel_names}
-    assert {top for top in tops if not top.endswith((".dist-info", ".data"))} == {
-        "slurm_plugin",
-        "gpumemnet",
-        "prolog",
-        "epilog",
-    }
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("train")
+    version = fallback_version(CHECKOUT)
+    return build_wheel(stage_train(CHECKOUT, folder / "source", version=version), folder)
 
 
-def test_every_source_file_is_in_the_wheel(wheel_names: set[str]) -> None:
-    tracked = subprocess.run(
-        ["git", "-c", f"safe.directory={ROOT}", "ls-files", "slurm_plugin", "gpumemnet", "prolog", "epilog"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    ).stdout.splitlines()
-    shipped = {name for name in tracked if name.endswith((".py", ".lua", ".toml")) or "/weights/" in name}
-    assert shipped - wheel_names == set()
+def names_in(wheel: Path) -> set[str]:
+    return {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
 
-def test_every_package_says_that_it_is_typed(wheel_names: set[str]) -> None:
-    assert {f"{name}/py.typed" for name in ("slurm_plugin", "gpumemnet", "prolog", "epilog")} <= wheel_names
+def metadata_of(wheel: Path) -> str:
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    return archive.read(name).decode()
 
 
-def test_packages_are_listed_by_hand() -> None:
-    setup = configparser.ConfigParser()
-    setup.read(ROOT / "setup.cfg")
-    listed = set(setup["options"]["packages"].split())
+def test_top_levels(node: Path, train: Path) -> None:
+    assert {name.partition("/")[0] for name in names_in(node)} == set(PACKAGES)
+    assert {name.partition("/")[0] for name in names_in(train)} == {"gpumemnet"}
+
+
+def test_a_node_gets_less_than_a_megabyte_and_nothing_to_train_with(node: Path) -> None:
+    assert node.stat().st_size < MOST_BYTES
+    training = ("gpumemnet/data", "gpumemnet/dataset/", "gpumemnet/train/", "gpumemnet/evaluate/")
+    assert [name for name in names_in(node) if name.startswith(training)] == []
+
+
+def test_both_together_hold_every_file_once(node: Path, train: Path) -> None:
+    installed, beside = names_in(node), names_in(train)
+    assert installed & beside == set()
+    templates = {f"slurm_plugin/{name}" for name in tracked("gres_conf")}
+    assert (tracked(*PACKAGES) | templates) - (installed | beside) == set()
+
+
+def test_the_second_needs_the_first_in_the_same_version(node: Path, train: Path) -> None:
+    version = fallback_version(CHECKOUT)
+    assert f"\nVersion: {version}\n" in metadata_of(node)
+    assert f"\nRequires-Dist: rad-slurm=={version}\n" in metadata_of(train)
+
+
+def test_every_package_says_that_it_is_typed(node: Path) -> None:
+    assert {f"{name}/py.typed" for name in PACKAGES} <= names_in(node)
+
+
+def test_an_sdist_holds_the_repository(tmp_path: Path) -> None:
+    """Tests, manual, examples, change log: what a distribution's packager needs."""
+    pytest.importorskip("setuptools_scm")
+    source = tmp_path / "source"
+    run("git", "clone", "-q", "--no-hardlinks", CHECKOUT, source)
+    code = f"from setuptools.build_meta import build_sdist; build_sdist({str(tmp_path)!r})"
+    run(sys.executable, "-c", code, cwd=source)
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert set(run("git", "ls-files", cwd=source).splitlines()) - names == set()
+
+
+def test_packages_are_listed_by_hand_in_one_of_both() -> None:
+    listed: list[str] = []
+    for path in (CHECKOUT / "setup.cfg", CHECKOUT / "distributions" / "train" / "setup.cfg"):
+        setup = configparser.ConfigParser()
+        setup.read(path)
+        listed += setup["options"]["packages"].split()
+    without_code = {"slurm_plugin.gres_conf", "gpumemnet.data", "gpumemnet.weights"}
     folders = {
-        ".".join(path.parent.relative_to(ROOT).parts)
-        for package in ("slurm_plugin", "gpumemnet", "prolog", "epilog")
-        for path in (ROOT / package).rglob("__init__.py")
+        ".".join(path.parent.relative_to(CHECKOUT).parts)
+        for package in PACKAGES
+        for path in (CHECKOUT / package).rglob("__init__.py")
     }
-    assert listed == folders
+    assert sorted(listed) == sorted(folders | without_code)

@@ -14,6 +14,7 @@ from slurm_plugin.admin.templates import render, templates_folder
 ANALYZE = shutil.which("systemd-analyze")
 VALUES = {
     "prefix": "/usr",
+    "templates": "/usr/share/rad",
     "config": "/etc/rad/rad.toml",
     "slurm_user": "slurm",
     "run": "/run/rad",

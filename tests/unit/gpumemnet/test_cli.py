@@ -8,17 +8,26 @@ from pathlib import Path
 
 import pytest
 from golden_texts import Golden
+from installed import TEXT_ESTIMATORS
 from paths import CHECKOUT, SUMMARIES
 
-from gpumemnet.estimators.registry import NAMES
+from gpumemnet.errors import ModelFileError
+from gpumemnet.estimators import tree_model
+from gpumemnet.estimators.tree_model import WEIGHTS
 
 EXAMPLES = CHECKOUT / "examples"
 RESIDUAL = str(SUMMARIES / "residual.torchsummary.txt")
 
 
+def python(code: str, *args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run code with the package that this process imported, installed or a checkout."""
+    env = {**os.environ, "PYTHONPATH": str(WEIGHTS.parents[1])}
+    argv = [sys.executable, "-P", "-c", code, *args]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=cwd, env=env, check=False)
+
+
 def run(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-c", "from gpumemnet.cli import main; main()", *args]
-    return subprocess.run(program, capture_output=True, text=True, timeout=60, cwd=cwd, check=False)
+    return python("from gpumemnet.cli import main; main()", *args, cwd=cwd)
 
 
 def test_json_is_the_contract() -> None:
@@ -39,7 +48,7 @@ def test_json_is_the_contract() -> None:
     assert abs(sum(answer["breakdown_mib"].values()) - answer["estimate_mib"]) <= 4
 
 
-@pytest.mark.parametrize("estimator", [name for name in NAMES if name != "faketensor"])
+@pytest.mark.parametrize("estimator", TEXT_ESTIMATORS)
 def test_every_estimator_of_texts_can_be_asked(estimator: str) -> None:
     done = run(RESIDUAL, "--batch-size", "64", "--estimator", estimator, "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -53,13 +62,21 @@ def test_every_estimator_of_texts_can_be_asked(estimator: str) -> None:
 def test_the_estimators_are_evaluated_without_torch() -> None:
     code = (
         "import sys; from gpumemnet.cli import command\n"
-        "for name in ('ours', 'boosted', 'horus', 'mlp_ensemble', 'transformer'):\n"
+        f"for name in {TEXT_ESTIMATORS!r}:\n"
         f"    sys.argv = ['rad-estimate', {RESIDUAL!r}, '--batch-size', '8', '--estimator', name]\n"
         "    command(standalone_mode=False)\n"
         "assert not {'torch', 'numpy', 'sklearn'} & set(sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = python(code)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_weights_that_are_not_installed_say_where_they_come_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tree_model, "WEIGHTS", tmp_path)
+    with pytest.raises(ModelFileError, match="pip install rad-slurm-train"):
+        tree_model.read("transformer")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from installed import TEXT_ESTIMATORS
 from paths import MODELS, SUMMARIES
 
 from gpumemnet.errors import SetupError, SummaryError
@@ -51,7 +52,7 @@ def test_a_forged_profile_gives_a_sane_estimate_or_an_error(data: st.DataObject)
     assert all(value >= 0 for value in result.breakdown_bytes.values())
 
 
-@pytest.mark.parametrize("estimator", sorted(ESTIMATORS))
+@pytest.mark.parametrize("estimator", sorted({*ESTIMATORS} & {*TEXT_ESTIMATORS}))
 def test_every_estimator_answers_with_the_six_parts(estimator: str) -> None:
     result = estimate(profile(), estimator=estimator)
     assert list(result.breakdown_bytes) == [

@@ -36,6 +36,7 @@ SITE = {
     **VALUES,
     "prefix": "/opt/rad/venv",
     "python": "/opt/rad/venv/bin/python",
+    "templates": "/opt/rad/venv/lib/python3.11/site-packages/slurm_plugin/gres_conf",
     "etc": "/etc/rad",
     "config": "/etc/rad/rad.toml",
     "slurm_user": "slurm",
