@@ -1,0 +1,67 @@
+"""The sentinel sees what must never be, and is silent about what may."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from lab.sentinel import Held, card_faults, held_on, ledger_faults
+from slurm_plugin.core.process import started_ticks
+
+USABLE = {"G": 100, "H": 100}
+
+
+def held(job: int | None, name: str = "share-1", *, gpu: str = "G", size: int = 10, restart: int = 0) -> Held:
+    return Held(gpu=gpu, job_id=job, restart=restart, name=name, memory_bytes=size)
+
+
+@pytest.mark.parametrize(
+    ("processes", "faults"),
+    [
+        ([held(1), held(2)], []),
+        ([held(1, "alone-1")], []),
+        ([held(1, "alone-1"), held(1, "alone-1")], []),  # two processes of one job
+        ([held(1, "alone-1"), held(2)], ["double-booked"]),
+        ([held(1, "alone-1"), held(2, gpu="H")], []),
+        ([held(1, "alone-1"), held(None, "")], []),  # a stranger is in no job
+        ([held(1), held(1, restart=1)], ["double-booked"]),
+        ([held(1, size=60), held(2, size=60)], ["overfull"]),
+        ([held(None, "", size=101)], ["overfull"]),
+    ],
+)
+def test_cards(processes: list[Held], faults: list[str]) -> None:
+    assert [kind for kind, _ in card_faults(processes, USABLE)] == faults
+
+
+def row(job: int, booked: int, kind: str = "shared", gpu: str = "G") -> dict[str, object]:
+    return {"job_id": job, "kind": kind, "gpus": [gpu], "booked_bytes": booked}
+
+
+@pytest.mark.parametrize(
+    ("rows", "count"),
+    [
+        ([row(1, 50), row(2, 50)], 0),
+        ([row(1, 50), row(2, 51)], 1),
+        ([row(1, 100, "whole")], 0),
+        ([row(1, 100, "whole"), row(2, 0)], 1),
+        ([row(1, 100, "whole"), row(2, 100, "whole", "H")], 0),
+    ],
+)
+def test_ledgers(rows: list[dict[str, object]], count: int) -> None:
+    assert len(ledger_faults(rows, USABLE)) == count
+
+
+def test_only_live_processes_hold_memory(tmp_path: Path) -> None:
+    folder = tmp_path / "processes"
+    folder.mkdir()
+    pid = os.getpid()
+    mine = {"pid": pid, "started_ticks": started_ticks(pid), "uuid": "G", "memory_bytes": 7, "smact": 0}
+    (folder / "a.json").write_text(json.dumps(mine))
+    (folder / "b.json").write_text(
+        json.dumps({**mine, "started_ticks": 1})
+    )  # the pid of another process by now
+    (folder / "c.json").write_text("half a fi")
+    assert [one.memory_bytes for one in held_on(tmp_path)] == [7]
