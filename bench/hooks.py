@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from lab.cluster import Cluster  # noqa: E402
 from lab.place import ClusterSpec, Place, home_of  # noqa: E402
+from slurm_plugin.core.binding import partition_mark  # noqa: E402
 from slurm_plugin.core.records import Booking  # noqa: E402
 from slurm_plugin.core.units import GIB, KIB, MIB  # noqa: E402
 from slurm_plugin.core.wire import read_key, stamp  # noqa: E402
@@ -75,7 +76,12 @@ def measured(cluster: Cluster, count: int) -> dict[str, list[Cost]]:
     python = f"{cluster.place.venv}/bin/python"
     key = read_key(etc / "key")
     booking = Booking(
-        kind="shared", gpus=1, memory_bytes=4 * GIB, estimate_bytes=3 * GIB, profile_key="0" * 16
+        kind="shared",
+        memory_bytes=4 * GIB,
+        estimate_bytes=3 * GIB,
+        profile_key="0" * 16,
+        shards=4,
+        partitions=(partition_mark("gpu"),),
     )
     costs: dict[str, list[Cost]] = {}
     for number in range(count):

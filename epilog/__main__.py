@@ -22,7 +22,7 @@ from slurm_plugin.core.last_good import InForce, config_in_force
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.records import Reservation
-from slurm_plugin.core.recovery import next_attempt
+from slurm_plugin.core.recovery import as_held, next_attempt
 from slurm_plugin.core.supervise import LIMITS, hook_started_s, supervised
 from slurm_plugin.core.wire import read_key, read_stamp
 from slurm_plugin.monitor.window import forget_job, read_job
@@ -146,6 +146,7 @@ def _report(job: HookJob, config: Config, held: Reservation | None, clock: Clock
     settings = config.partition(job.partition)
     if booking is None or settings is None:
         return
+    booking = as_held(booking, held)
     if config.features.history:
         spool_peak(config, job, booking, outcome, usage, now_s=clock.now_s())
     recovery = next_attempt(booking, outcome, settings) if config.features.recovery else None

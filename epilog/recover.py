@@ -7,6 +7,8 @@ two minutes; radd, which hears of the update, clears that.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.events import Event, EventKind
 from slurm_plugin.core.note import Note, format_note
@@ -77,7 +79,7 @@ def _change(
     delay_s: int,
     key: bytes,
 ) -> JobChange:
-    booking = recovery.booking
+    booking = replace(recovery.booking, changed=True)  # Slurm may take the stamp and refuse the request
     if booking.memory_bytes is None:
         gres = whole_gpu_request(settings, version)
     else:

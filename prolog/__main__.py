@@ -117,7 +117,8 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
         return
     placed = place(node, job, wanted.demand, settings)
     demand, gpus = wanted.demand, placed.placement.gpus
-    choice = f"{wanted.source} {demand.kind}: {' '.join(gpus)} {placed.placement.reason}"
+    source = f"{wanted.source} ({wanted.doubt})" if wanted.doubt else wanted.source
+    choice = f"{source} {demand.kind}: {' '.join(gpus)} {placed.placement.reason}"
     policy = settings.policy if demand.kind == "shared" else "idle"
     if node.config.mode == "observe":
         log.say(EventKind.WOULD_PLACE, choice, policy=policy, gpus=gpus)
@@ -127,6 +128,8 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
         log.tell(put_back(node, job, placed.placement.reason, refuse=True))
     else:
         variables = environment_of(node, job, placed, settings, log)
+        if wanted.shards is not None:
+            variables["RAD_SHARDS"] = str(wanted.shards)
         JobFolder(node.run, job.job_id).write_environment(variables)
         log.say(EventKind.PLACED, choice, policy=policy, gpus=gpus)
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slurm_plugin.core.binding import doubt_about
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.errors import ConfigError, SlurmError
 from slurm_plugin.core.gres import count_of, is_mig, parse_gres
-from slurm_plugin.core.records import Booking, Demand
+from slurm_plugin.core.records import Booking, Demand, GresItem
 from slurm_plugin.core.wire import read_key, read_stamp
 from slurm_plugin.slurm.hook_env import HookJob
 
@@ -25,12 +26,16 @@ class Wanted:
     Attributes:
         demand: What the placement is asked for; None if the job is to be left alone (MIG).
         source: "stamp", "slurm" or "assumed", for the log.
+        doubt: Why a verified booking did not count; "" if it did, or if there was none.
         recoveries: How often the job was requeued after running out of memory.
+        shards: What a stamp says that Slurm gave, for TaskProlog to compare; None if Slurm itself was asked.
     """
 
     demand: Demand | None
     source: str
+    doubt: str = ""
     recoveries: int = 0
+    shards: int | None = None
 
 
 def wanted_by(
@@ -38,27 +43,44 @@ def wanted_by(
 ) -> Wanted:
     """Return what a job with GPUs may use.
 
-    Slurm is asked only about a job without a valid stamp; if it does not answer, the job gets whole GPUs, because
-    what is unknown must not share.
+    An ordinary job costs slurmctld nothing: its booking is verified here, and agrees with what the Prolog is told
+    anyway. Of any other, Slurm is asked what it gave, and that counts; if it does not answer, the job gets whole
+    GPUs, because what is unknown must not share.
     """
     booking = signed_booking(job, config)
-    if booking is not None:
-        return Wanted(demand=_from_booking(job, booking), source="stamp", recoveries=booking.recoveries)
+    if booking is None:
+        return _as_given(job, settings, slurm)
+    doubt = doubt_about(booking, partition=job.partition, seats=len(job.seats))
+    if doubt is None:
+        size = _whole(job) if booking.kind == "whole" else _shared(job, booking.memory_bytes)
+        wanted = Wanted(demand=size, source="stamp", shards=booking.shards)
+    else:
+        wanted = replace(_as_given(job, settings, slurm), doubt=doubt)
+    if wanted.demand is None:
+        return wanted
+    demand = replace(wanted.demand, estimate_bytes=booking.estimate_bytes, profile_key=booking.profile_key)
+    return replace(wanted, demand=demand, recoveries=booking.recoveries)
+
+
+def _as_given(job: HookJob, settings: PartitionConfig, slurm: Callable[[], SlurmControl]) -> Wanted:
+    """Return what a job may use by what Slurm says that it gave."""
     try:
-        view = slurm().job(job.job_id)
+        items = parse_gres(slurm().given(job.job_id))
     except SlurmError:
-        view = None
-    if view is None:
-        return Wanted(demand=_whole(job), source="assumed")
-    items = parse_gres(view.gres)
+        items = ()
     if any(is_mig(item) for item in items):
         return Wanted(demand=None, source="slurm")
+    return Wanted(demand=_given(job, items, settings), source="slurm" if items else "assumed")
+
+
+def _given(job: HookJob, items: tuple[GresItem, ...], settings: PartitionConfig) -> Demand:
+    """Return the demand of a job by what Slurm gave it."""
     shards = count_of(items, "shard")
-    if shards and not count_of(items, "gpu") and shards < settings.shards:
-        return Wanted(demand=_shared(job, shards * settings.shard_bytes), source="slurm")
-    if shards and not settings.shards:
-        return Wanted(demand=_shared(job, None), source="slurm")
-    return Wanted(demand=_whole(job), source="slurm")
+    if not shards or count_of(items, "gpu"):
+        return _whole(job)
+    if not settings.shards:
+        return _shared(job, None)
+    return _shared(job, shards * settings.shard_bytes) if shards < settings.shards else _whole(job)
 
 
 def signed_booking(job: HookJob, config: Config) -> Booking | None:
@@ -68,11 +90,6 @@ def signed_booking(job: HookJob, config: Config) -> Booking | None:
     except ConfigError:
         return None
     return read_stamp(job.comment, user_id=job.user_id, key=key)
-
-
-def _from_booking(job: HookJob, booking: Booking) -> Demand:
-    demand = _whole(job) if booking.kind == "whole" else _shared(job, booking.memory_bytes)
-    return replace(demand, estimate_bytes=booking.estimate_bytes, profile_key=booking.profile_key)
 
 
 def _whole(job: HookJob) -> Demand:

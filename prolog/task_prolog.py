@@ -1,7 +1,8 @@
 """TaskProlog: `python -I -m prolog.task_prolog --config /etc/rad/rad.toml`, as the job's user, before each task.
 
 Slurm reads what it prints: `export NAME=value` sets a variable of the task, `print TEXT` goes to the task's output.
-A non-zero status cancels the task; that happens only if the Prolog put the job back. Any fault of ours is silent.
+A non-zero status cancels the task; that happens only if the Prolog put the job back, or if Slurm gave the job other
+shards than it booked. Any fault of ours is silent.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ def _work(job_id: int) -> int:
             print(f"print RAD: this job must not start on {os.uname().nodename} now: {refusal}")
             return Exit.REFUSED
         variables = folder.environment()
+        problem = mismatch(os.environ, variables.get("RAD_SHARDS", ""))
+        if problem is not None:
+            print(f"print RAD: {problem}")
+            return Exit.REFUSED
         if variables:
             for name, value in task_variables(variables, os.environ).items():
                 print(f"export {name}={value}")
@@ -74,6 +79,25 @@ def task_variables(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str,
         return dict(job)
     chosen = [gpu for seat, gpu in zip(seats, gpus, strict=True) if seat in own]
     return {**job, "CUDA_VISIBLE_DEVICES": ",".join(chosen)}
+
+
+def mismatch(task: Mapping[str, str], booked: str) -> str | None:
+    """Return why a job's tasks must not start with its booking; None if nothing speaks against it.
+
+    Args:
+        task: The batch script's environment. Slurm 22.05.6 and later tell there how many shards the job has; what
+            they tell an srun is about its step alone, which may have fewer.
+        booked: How many shards the job's stamp says; "" if the Prolog asked Slurm itself.
+
+    >>> mismatch({"SLURM_SHARDS_ON_NODE": "1"}, "39")
+    'Slurm gave this job 1 shards and it booked 39; cancel it and submit it again'
+    >>> mismatch({"SLURM_SHARDS_ON_NODE": "1", "SLURM_STEP_ID": "0"}, "39"), mismatch({}, "39")
+    (None, None)
+    """
+    given = task.get("SLURM_SHARDS_ON_NODE", "")
+    if not given or not booked or "SLURM_STEP_ID" in task or given == booked:
+        return None
+    return f"Slurm gave this job {given} shards and it booked {booked}; cancel it and submit it again"
 
 
 def blank_variables(task: Mapping[str, str]) -> tuple[str, ...]:

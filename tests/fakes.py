@@ -69,6 +69,13 @@ class FakeSlurm:
             if (not states or view.state in states) and (not view.node or node in (None, view.node))
         )
 
+    def given(self, job_id: int) -> str:
+        self._answer()
+        view = self.views.get(job_id)
+        if view is None:
+            raise SlurmError("Invalid job id specified")
+        return view.gres
+
     def requeue(self, job_id: int) -> None:
         self._answer()
         view = self.views.get(job_id)

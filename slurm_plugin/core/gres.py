@@ -29,7 +29,8 @@ them; srun takes that for "not given" except with the CPUS, MEM and BIND ones, s
 _PREFIX = re.compile(r"^gres[:/]")
 _SUFFIX = {"K": KIB, "M": MIB, "G": GIB}
 _COUNT = re.compile(r"^(\d{1,9})([KMG]?)$", re.IGNORECASE)
-_INDEX = re.compile(r"\((?:IDX|S):[^)]*\)")
+_INDEX = re.compile(r"\([^)]*\)")
+"""Which devices, and since 23.11 how much of each: `gpu:2(IDX:0-1)`, `shard:3(0/39,3/39)`."""
 _LONGEST = 4096
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from slurm_plugin.core.binding import bound
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.gres import count_of, is_mig
 from slurm_plugin.core.mig import parse_profiles, smallest_profile
@@ -63,26 +64,10 @@ def decide(
         rewrite = _mig_instance(request, claims, estimate, partition)
     else:
         rewrite = _decide(request, claims, estimate, partition, whole_as_gpu)
+        rewrite = bound(rewrite, request, config.default_partition)
     if config.mode == "observe":
         return Rewrite(reason=f"observe: {rewrite.refusal or rewrite.fields.get('gres') or rewrite.reason}")
     return rewrite
-
-
-def rebook(booking: Booking, request: JobRequest, config: Config) -> Booking | None:
-    """Return the booking of a job whose GPU request was changed while it waits; None if it stays as it is.
-
-    Args:
-        booking: What the job booked so far.
-        request: The changed request.
-        config: rad.toml.
-    """
-    partition = config.partition(request.partition)
-    gpus, shards = _gpus(request), count_of((*request.gres, *request.gres_per_job), "shard")
-    if partition is None or (not gpus and not shards):
-        return None
-    if gpus or shards >= partition.shards:
-        return replace(booking, kind="whole", gpus=gpus or 1, memory_bytes=None)
-    return replace(booking, kind="shared", gpus=1, memory_bytes=shards * partition.shard_bytes)
 
 
 def _decide(

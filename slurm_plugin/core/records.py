@@ -130,6 +130,9 @@ class Booking:
         profile_key: Hash under which the observed peak is remembered; None if there is no profile.
         basis: Who is answerable for the size: "estimate" (ours), "history" (earlier runs of the same user and model),
             or "asked": the user stated it or gave us nothing to go by.
+        shards: Shards that it asks Slurm for on each node; 0 if it asks for GPUs.
+        partitions: Marks of the partitions that it may start in (binding.py).
+        changed: Whether only Slurm knows what it gives: the request was changed since, or is spelled in several ways.
     """
 
     kind: BookingKind
@@ -140,6 +143,9 @@ class Booking:
     retry: bool = True
     profile_key: str | None = None
     basis: BookingBasis = "asked"
+    shards: int = 0
+    partitions: tuple[str, ...] = ()
+    changed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.oom_patterns import OomPattern, last_found
-from slurm_plugin.core.records import Booking, Outcome, Recovery, Verdict
+from slurm_plugin.core.records import Booking, Outcome, Recovery, Reservation, Verdict
 from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import GIB, human, shards_for
 
@@ -99,6 +99,14 @@ def _corroborated(ending: Ending) -> bool:
     if ending.peak_bytes is None or ending.limit_bytes is None:
         return False
     return ending.peak_bytes >= CORROBORATING_SHARE * ending.limit_bytes
+
+
+def as_held(booking: Booking, held: Reservation | None) -> Booking:
+    """Return a booking with the size that its job really held; a change of the request may have made it another."""
+    if held is None:
+        return booking
+    memory_bytes = None if held.kind == "whole" else held.booked_bytes
+    return replace(booking, kind=held.kind, memory_bytes=memory_bytes)
 
 
 def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig) -> Recovery | None:

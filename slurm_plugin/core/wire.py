@@ -1,9 +1,10 @@
 """The booking in the job's comment: the one channel from submission to the node that every Slurm has.
 
 A comment is the user's to edit, so the booking carries a message authentication code under the cluster's key, over
-the booking and the job's owner. A stamp that does not verify is no stamp. The user's own text is kept in front:
+the job's owner and the booking, which names the request (`ask`) and the partitions (`part`) that it is for. A stamp
+that does not verify is no stamp. The user's own text is kept in front:
 
-    my own words rad1:shared:gpus=1:mem=12288:est=10432:try=0:retry=1:key=ab12cd34ef56:5d1c0a9b8e7f6a5b
+    my own words rad2:shared:gpus=1:mem=12288:est=10432:try=0:retry=1:src=e:ask=12:part=aacd834e:5d1c0a9b8e7f6a5b
 
 Before the rewrite, the same comment may carry what the login node read of the model (`rad.profile:...`).
 """
@@ -24,9 +25,11 @@ COMMENT_LIMIT = 1024
 
 KEY_BYTES = 32
 _MAC_HEX = 16  # 64 bits: a forger gets one try a submission, and slurmctld takes some hundred a second
-_STAMP = re.compile(r"(?:^| )rad1:(shared|whole):([A-Za-z0-9=:]{1,160}):([0-9a-f]{16})(?= |$)")
+_STAMP = re.compile(r"(?:^| )rad2:(shared|whole):([A-Za-z0-9=:.]{1,240}):([0-9a-f]{16})(?= |$)")
+_OLD_STAMP = re.compile(r"(?:^| )rad1:(?:shared|whole):[A-Za-z0-9=:]{1,160}(?= |$)")
+"""Of an older release: bound to no request, so it counts for nothing."""
 _PROFILE = re.compile(r"(?:^| )rad\.profile:([A-Za-z0-9._~-]{1,700})(?= |$)")
-_FIELDS = ("gpus", "mem", "est", "try", "retry", "key", "src")
+_FIELDS = ("gpus", "mem", "est", "try", "retry", "key", "src", "ask", "part", "changed")
 _BASES: dict[str, BookingBasis] = {"e": "estimate", "h": "history"}
 """Who is answerable for the size; without one it was the user."""
 
@@ -63,9 +66,12 @@ def stamp(booking: Booking, *, user_id: int, key: bytes) -> str:
         "retry": int(booking.retry),
         "key": booking.profile_key,
         "src": next((letter for letter, basis in _BASES.items() if basis == booking.basis), None),
+        "ask": booking.shards or None,
+        "part": ".".join(booking.partitions) or None,
+        "changed": 1 if booking.changed else None,
     }
     body = ":".join(f"{name}={value}" for name, value in values.items() if value is not None)
-    return f"rad1:{booking.kind}:{body}:{_mac(booking.kind, body, user_id, key)}"
+    return f"rad2:{booking.kind}:{body}:{_mac(booking.kind, body, user_id, key)}"
 
 
 def read_stamp(comment: str, *, user_id: int, key: bytes) -> Booking | None:
@@ -89,6 +95,9 @@ def read_stamp(comment: str, *, user_id: int, key: bytes) -> Booking | None:
         retry=values.get("retry", "1") == "1",
         profile_key=values.get("key"),
         basis=_BASES.get(values.get("src", ""), "asked"),
+        shards=int(values.get("ask", "0")),
+        partitions=tuple(filter(None, values.get("part", "").split("."))),
+        changed="changed" in values,
     )
 
 
@@ -106,7 +115,7 @@ def with_stamp(comment: str, stamp_text: str) -> str:
 
 def user_words(comment: str) -> str:
     """Return a comment without our stamps: what the user wrote."""
-    return _PROFILE.sub("", _STAMP.sub("", comment)).strip()
+    return _PROFILE.sub("", _OLD_STAMP.sub("", _STAMP.sub("", comment))).strip()
 
 
 def profile_in(comment: str) -> str | None:
@@ -127,5 +136,5 @@ def _size(text: str) -> int:
 
 
 def _mac(kind: str, body: str, user_id: int, key: bytes) -> str:
-    message = f"rad1|{user_id}|{kind}|{body}".encode()
+    message = f"rad2|{user_id}|{kind}|{body}".encode()
     return hmac.new(key, message, hashlib.sha256).hexdigest()[:_MAC_HEX]

@@ -15,12 +15,21 @@ rad.settings = {
 local PROTOCOL = 1
 local SCRIPT_HEAD = 65536
 local COMMENT_LIMIT = 1023 -- Slurm keeps comments of up to 1,024 bytes, the closing zero byte included
-local STAMP = "rad1:%a+:[%w=:]+"
+local STAMP = "rad%d:%a+:[%w=:.]+"
+local LONGEST = { comment = 2048 } -- what is longer is no request that Slurm would take
+local LONGEST_OTHER = 1024
+local NO_COMMENT = " " -- "" would leave a job's comment as it is
 
 -- What radd hears of a submission: job_desc fields under their own names.
 local TOLD = {
   "partition", "gres", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_bind", "tres_freq",
   "cpus_per_tres", "mem_per_tres", "ntasks_per_gpu", "min_nodes", "num_tasks", "comment",
+}
+
+-- What a change must not touch without the booking being looked at again.
+local REQUEST = {
+  "gres", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_bind", "tres_freq", "cpus_per_tres", "mem_per_tres",
+  "partition", "min_nodes", "max_nodes", "num_tasks", "ntasks_per_node", "ntasks_per_gpu",
 }
 
 -- What radd may change. Anything else in a reply is a fault, and the reply is ignored.
@@ -63,7 +72,7 @@ local function head_of_script(job_desc)
   end
   local head = script:sub(1, SCRIPT_HEAD)
   if head:find("#RAD", 1, true) then
-    return head
+    return (head:gsub("[%z\1-\8\11\12\14-\31\127]", "?")) -- escaped, each of them would be six bytes
   end
   return nil
 end
@@ -72,14 +81,18 @@ local function script_name(job_desc)
   local ok, name = pcall(function()
     return job_desc.argv[0]
   end)
-  return ok and name or nil
+  return ok and type(name) == "string" and name:sub(-LONGEST_OTHER):gsub("%c", "?") or nil
 end
 
 local function describe(job_desc, submit_uid)
   local message = { v = PROTOCOL, op = "submit" }
   message.user_id = field(job_desc, "user_id") or submit_uid -- root may submit for somebody else
   for _, name in ipairs(TOLD) do
-    message[name] = field(job_desc, name)
+    local value = field(job_desc, name)
+    if type(value) == "string" and #value > (LONGEST[name] or LONGEST_OTHER) then
+      error(string.format("its %s has %d bytes", name, #value), 0)
+    end
+    message[name] = value
   end
   local offset = field(job_desc, "het_job_offset")
   message.heterogeneous = type(offset) == "number" and offset < 0xFFFFFFFE
@@ -104,7 +117,7 @@ local function concerns_us(message)
 end
 
 local function ask(message)
-  local line, problem = link.ask(rad.settings, json.encode(message) .. "\n")
+  local line, problem = link.ask(rad.settings, json.encode(message) .. "\n", message.user_id)
   if not line then
     return nil, problem
   end
@@ -171,13 +184,13 @@ local function apply(job_desc, reply)
 end
 
 local function without_stamps(comment)
-  return (comment:gsub("%s*" .. STAMP, ""):gsub("^%s+", ""))
+  return (comment:gsub("%s*" .. STAMP, ""):gsub("^%s+", ""):gsub("rad(%d):", "rad-%1:"))
 end
 
 -- A booking that the user brings along is another job's: take it away before anyone believes it.
 local function drop_stamps(job_desc)
   local comment = field(job_desc, "comment")
-  if type(comment) == "string" and comment:find("rad1:", 1, true) then
+  if type(comment) == "string" and comment:find("rad%d:") then
     job_desc.comment = without_stamps(comment)
   end
 end
@@ -215,35 +228,51 @@ local function keep_stamp(job_desc, job_rec)
   job_desc.comment = (words .. " " .. stamp):gsub("^%s+", ""):gsub("%s+$", "")
 end
 
--- Ask radd about a change; the comment it hears is the one that the job will have.
-local function ask_about(operation, job_desc, job_rec)
-  local message = {
-    v = PROTOCOL, op = operation, user_id = field(job_rec, "user_id"), job_id = field(job_rec, "job_id"),
-    partition = field(job_desc, "partition") or field(job_rec, "partition"),
-    comment = field(job_desc, "comment") or field(job_rec, "comment"),
-    admin_comment = field(job_desc, "admin_comment"),
-    gres = field(job_desc, "gres"), tres_per_job = field(job_desc, "tres_per_job"),
-  }
-  local reply, problem = ask(message)
-  if problem then
-    log("radd did not hear of a change: " .. problem)
-  end
-  return reply or {}
-end
-
 -- A note of our hooks: radd may not ask slurmctld for it while that waits for us.
 local function is_note(job_desc)
   local text = field(job_desc, "admin_comment")
   return type(text) == "string" and text:sub(1, 4) == "rad:"
 end
 
--- A waiting job that now asks for other GPUs or shards needs another booking.
-local function rebook(job_desc, job_rec)
-  local asks = field(job_desc, "gres") or field(job_desc, "tres_per_job")
-  local comment = field(job_desc, "comment") or field(job_rec, "comment") or ""
-  if asks and comment:find(STAMP) then
-    set_fields(job_desc, ask_about("change", job_desc, job_rec).set or {})
+local function tell_note(job_desc, job_rec)
+  local _, problem = ask({
+    v = PROTOCOL, op = "modify", user_id = field(job_rec, "user_id"), job_id = field(job_rec, "job_id"),
+    comment = field(job_desc, "comment") or field(job_rec, "comment"),
+    admin_comment = field(job_desc, "admin_comment"),
+  })
+  if problem then
+    log("radd did not hear of a change: " .. problem)
   end
+end
+
+-- Whether a change touches what Slurm will give. "" in a text takes a part of the request away, so field() would not
+-- do; the largest numbers of a type mean "not given".
+local function touches_request(job_desc)
+  for _, name in ipairs(REQUEST) do
+    local value = job_desc[name]
+    if value ~= nil and not (type(value) == "number" and value >= 65534) then
+      return true
+    end
+  end
+  return false
+end
+
+-- A booking holds for the request that it was made for. One whose request changes is marked by radd, or dropped where
+-- radd is away; the Prolog then asks Slurm what the job was given.
+local function mark_booking(job_desc, job_rec)
+  local comment = job_desc.comment or field(job_rec, "comment") or ""
+  if not comment:find(STAMP) or not touches_request(job_desc) then
+    return
+  end
+  local reply, problem = ask({ v = PROTOCOL, op = "change", user_id = field(job_rec, "user_id"), comment = comment })
+  local marked = reply and reply.set and reply.set.comment
+  if type(marked) == "string" and marked ~= "" then
+    job_desc.comment = marked
+    return
+  end
+  log("a changed job's booking is dropped" .. (problem and ": " .. problem or ""))
+  local words = without_stamps(comment)
+  job_desc.comment = words ~= "" and words or NO_COMMENT
 end
 
 -- For slurm_job_modify. Returns what that function must return.
@@ -251,15 +280,16 @@ function rad.modify(job_desc, job_rec, part_list, modify_uid)
   local ok, problem = pcall(function()
     local trusted = rad.settings.trusted_uids[modify_uid]
     if trusted and is_note(job_desc) then
-      ask_about("modify", job_desc, job_rec)
+      tell_note(job_desc, job_rec)
       return
     elseif not trusted then
       keep_stamp(job_desc, job_rec)
     end
-    rebook(job_desc, job_rec)
+    mark_booking(job_desc, job_rec)
   end)
   if not ok then
-    log("change left as it is: " .. tostring(problem))
+    log("change refused: " .. tostring(problem)) -- rather than a booking that no longer holds
+    return slurm.ERROR
   end
   return slurm.SUCCESS
 end

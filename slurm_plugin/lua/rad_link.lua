@@ -1,13 +1,46 @@
 -- Ask radd: one line each way over a unix socket, within a deadline, through luasocket or lua-posix.
--- slurmctld holds its locks meanwhile, so a radd that does not answer is soon asked no more.
+-- slurmctld holds its locks meanwhile, so a radd that does not answer is soon asked no more. A radd that is not there
+-- is so for everybody; one that takes a request and does not answer may be busy with that request, so it is asked no
+-- more for that user alone, unless it answers nobody.
 
 local link = {}
 
+local REQUEST_LIMIT = 262144 -- as in radd/server.py
 local REPLY_LIMIT = 65536
 local FAILURES_IN_A_ROW = 3
+local USERS_IN_A_ROW = 2 -- so many users without an answer between them: it is not their requests
 local PAUSE_S = 30
 
-local failures, paused_s = 0, 0
+-- Failures in a row: of each user's requests by uid, and of radd itself; and who failed since radd last answered.
+local of_user, of_all = {}, { failures = 0, paused_s = 0 }
+local since_answer, users_since_answer = {}, 0
+
+local function open(breaker, now_s)
+  return breaker ~= nil and breaker.failures >= FAILURES_IN_A_ROW and math.abs(now_s - breaker.paused_s) < PAUSE_S
+end
+
+local function failed(breaker, now_s)
+  breaker.failures = breaker.failures + 1
+  breaker.paused_s = now_s
+end
+
+local function note_failure(who, connected, now_s)
+  of_user[who] = of_user[who] or { failures = 0, paused_s = 0 }
+  failed(of_user[who], now_s)
+  if not since_answer[who] then
+    since_answer[who] = true
+    users_since_answer = users_since_answer + 1
+  end
+  if not connected or users_since_answer >= USERS_IN_A_ROW then
+    failed(of_all, now_s)
+  end
+end
+
+local function note_answer(who)
+  of_user[who] = nil
+  of_all.failures = 0
+  since_answer, users_since_answer = {}, 0
+end
 
 -- Seconds until a point in time, never more than the whole span: the clock may be set back meanwhile.
 local function left_s(now_s, end_s, span_s)
@@ -33,7 +66,9 @@ local function luasocket()
         return connection[method](connection, ...)
       end
       local reply, problem, partial
+      local connected
       reply, problem = step("connect", path)
+      connected = reply ~= nil
       if reply then
         reply, problem = step("send", line)
       end
@@ -47,7 +82,7 @@ local function luasocket()
         end
       end
       connection:close()
-      return reply, problem
+      return reply, problem, connected
     end,
   }
 end
@@ -72,14 +107,14 @@ local function luaposix()
     limit(socket.SO_SNDTIMEO)
     local ok, problem = socket.connect(connection, { family = socket.AF_UNIX, path = path })
     if not ok then
-      return nil, problem
+      return nil, problem, false
     end
     local sent = 0
     while sent < #line do
       limit(socket.SO_SNDTIMEO)
       local count, why = socket.send(connection, line:sub(sent + 1))
       if not count then
-        return nil, why
+        return nil, why, true
       end
       sent = sent + count
     end
@@ -88,57 +123,57 @@ local function luaposix()
       limit(socket.SO_RCVTIMEO)
       local part, why = socket.recv(connection, REPLY_LIMIT)
       if not part then
-        return nil, why
+        return nil, why, true
       elseif part == "" then
-        return table.concat(parts)
+        return table.concat(parts), nil, true
       elseif now_s() > end_s then
-        return nil, "timeout"
+        return nil, "timeout", true
       end
       parts[#parts + 1] = part
       size = size + #part
     end
-    return nil, "reply too long"
+    return nil, "reply too long", true
   end
   return {
     now_s = now_s,
     exchange = function(path, line, budget_s)
       local connection = assert(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0))
-      local ok, reply, problem = pcall(talk, connection, path, line, budget_s)
+      local ok, reply, problem, connected = pcall(talk, connection, path, line, budget_s)
       unistd.close(connection)
       if not ok then
-        return nil, reply
+        return nil, reply, true
       end
-      return reply, problem
+      return reply, problem, connected
     end,
   }
 end
 
 local transport
 
--- Send a line and return radd's line, or nil and why there is none. Never raises.
-function link.ask(settings, line)
+-- Send a line for a user and return radd's line, or nil and why there is none. Never raises.
+function link.ask(settings, line, who)
   transport = transport or luasocket() or luaposix()
+  who = who or 0
   if not transport then
     return nil, "neither luasocket nor lua-posix is installed"
+  elseif #line > REQUEST_LIMIT then
+    return nil, string.format("a request of %d bytes", #line)
   end
   local now_s = transport.now_s()
-  if failures >= FAILURES_IN_A_ROW and math.abs(now_s - paused_s) < PAUSE_S then
+  if open(of_all, now_s) or open(of_user[who], now_s) then
     return nil, "radd did not answer lately"
   end
-  local ok, reply, problem = pcall(transport.exchange, settings.socket, line, settings.deadline_s)
+  local ok, reply, problem, connected = pcall(transport.exchange, settings.socket, line, settings.deadline_s)
   if not ok then
-    reply, problem = nil, reply
+    reply, problem, connected = nil, reply, true
   elseif reply and reply:sub(-1) ~= "\n" then
     reply, problem = nil, "half a line"
   end
   if reply then
-    failures = 0
+    note_answer(who)
     return reply
   end
-  failures = failures + 1
-  if failures >= FAILURES_IN_A_ROW then
-    paused_s = now_s
-  end
+  note_failure(who, connected, now_s)
   return nil, string.format("%s: %s", settings.socket, tostring(problem))
 end
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from slurm_plugin.core import wire
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import EstimateError, WireError
 from slurm_plugin.core.note import Note, format_note
-from slurm_plugin.core.policy import decide, rebook
+from slurm_plugin.core.policy import decide
 from slurm_plugin.core.records import Booking, Claims, JobRequest, MemoryEstimate, Rewrite
 from slurm_plugin.core.request import request_from
 from slurm_plugin.core.units import to_mib_up
@@ -79,14 +79,17 @@ class Submission:
         return reply
 
     def answer_change(self, message: Mapping[str, Any]) -> Reply:
-        """Return the reply to `op = change`: a waiting job now asks for other GPUs or shards than it booked.
+        """Return the reply to `op = change`: the request of a waiting job was changed since it was booked.
+
+        What Slurm makes of the change is not known here: it may refuse parts of it after we have answered. So the
+        booking is only marked, and the Prolog asks what was given.
 
         Raises:
             WireError: The message is not one of job_submit.lua's.
         """
         request = request_from(message)
         booked = wire.read_stamp(request.comment, user_id=request.user_id, key=self.key)
-        changed = None if booked is None else rebook(booked, request, self.config)
+        changed = None if booked is None else replace(booked, changed=True)
         return _reply(request, Rewrite(booking=changed, reason="changed"), None, messages=(), key=self.key)
 
     def _claims(self, request: JobRequest, script_name: str) -> tuple[Claims, tuple[str, ...]]:

@@ -11,7 +11,9 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
+from slurm_plugin.core.binding import least_given
 from slurm_plugin.core.errors import CommandError, SlurmError
+from slurm_plugin.core.gres import parse_gres
 from slurm_plugin.core.shell import SYSTEM_PATH, run
 from slurm_plugin.slurm.columns import cut
 from slurm_plugin.slurm.control import JobChange, JobView, NodeView
@@ -37,6 +39,7 @@ _JOB_COLUMNS = (
 _TEXT_COLUMNS = (("Comment", 1100), ("admin_comment", 1100))  # Slurm keeps at most 1,024 characters of each
 _NODE_COLUMNS = (("NodeList", 256), ("StateLong", 64), ("Gres", 512), ("Partition", 256), ("Reason", 512))
 _NOTHING = ("", "N/A", "n/a", "(null)", "None", "none")
+_LAYOUT = re.compile(r"(?m)^ +Nodes=\S+ CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
 _UNKNOWN_JOB = "Invalid job id"
 _ALREADY_PENDING = "pending"
 
@@ -78,6 +81,10 @@ class SlurmCommands:
         """Return jobs, of one node and in some states if asked; their comments are left empty."""
         chosen = ["-t", ",".join(states) if states else "all", *(["-w", node] if node else [])]
         return parse_jobs(self._run("squeue", "-h", "-a", *chosen, "-O", _format(_JOB_COLUMNS)), _JOB_COLUMNS)
+
+    def given(self, job_id: int) -> str:
+        """Return the GRES that a job really has on each of its nodes."""
+        return parse_given(self._run("scontrol", "-d", "show", "job", str(job_id)))
 
     def nodes(self) -> tuple[NodeView, ...]:
         """Return all nodes."""
@@ -166,6 +173,20 @@ def parse_nodes(text: str) -> tuple[NodeView, ...]:
             reason=_known(row["Reason"]),
         )
     return tuple(found.values())
+
+
+def parse_given(text: str) -> str:
+    r"""Return the smallest GRES of all allocation lines that `scontrol -d show job` prints; "" if there is none.
+
+    No other command tells it on 22.05. A job's name or comment may hold lines that look the same, and the tasks of
+    an array come together; whoever forges a line makes the answer smaller or leaves it as it is.
+
+    >>> parse_given("   NumNodes=1\n     Nodes=n0 CPU_IDs=0 Mem=100 GRES=shard:3(IDX:0)\n")
+    'shard:3'
+    """
+    layouts = tuple(parse_gres(match[1]) for match in _LAYOUT.finditer(text))
+    parts = ((item.name, item.type, str(item.count)) for item in least_given(layouts))
+    return ",".join(":".join(filter(None, part)) for part in parts)
 
 
 def parse_config(text: str) -> dict[str, str]:

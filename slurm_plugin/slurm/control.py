@@ -102,6 +102,14 @@ class SlurmControl(Protocol):
         """Return jobs, of one node and in some states if asked."""
         ...
 
+    def given(self, job_id: int) -> str:
+        """Return the GRES that a job really has on each of its nodes, e.g. "shard:3"; "" if it has none now.
+
+        On 22.05 that may be less than what the job is shown to ask for. Where the answer is not certain, it is the
+        least of what it may be.
+        """
+        ...
+
     def nodes(self) -> tuple[NodeView, ...]:
         """Return all nodes."""
         ...

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.control import JobChange, JobView, NodeView
 
 T = TypeVar("T")
@@ -51,6 +52,7 @@ class PyslurmControl:
         except ImportError as exc:
             raise SlurmError(f"pyslurm cannot be imported ({exc}); Slurm's own commands can be used") from exc
         self._pyslurm: Any = pyslurm
+        self._commands = SlurmCommands(slurm_conf=str(conf))
         self._clock = clock
 
     def version(self) -> tuple[int, int, int]:
@@ -75,6 +77,10 @@ class PyslurmControl:
             jobs = [job for job in jobs if node in self._hosts(job)]
         views = (_job_view(job) for job in jobs)
         return tuple(view for view in views if not states or view.state in states)
+
+    def given(self, job_id: int) -> str:
+        """Return the GRES that a job really has; by Slurm's command, because pyslurm's call ends the process."""
+        return self._commands.given(job_id)
 
     def nodes(self) -> tuple[NodeView, ...]:
         """Return all nodes."""

@@ -124,7 +124,7 @@ def test_names_with_spaces_and_quotes_work(jobs: Jobs) -> None:
     quoted = name.replace("\\", "\\\\").replace('"', '\\"')
     path = script(jobs, f'{SCRIPT}#RAD model="{quoted}" batch_size=32\ntrue\n', name="a job's script.sh")
     fields, messages = submit(jobs, path)
-    assert "rad1:shared:" in fields["Comment"], messages
+    assert "rad2:shared:" in fields["Comment"], messages
 
 
 def test_percent_signs_and_newlines_in_what_the_user_writes_do_no_harm(jobs: Jobs) -> None:

@@ -39,7 +39,7 @@ def test_the_users_words_stay_in_the_comment(jobs: Jobs) -> None:
     job = jobs.submit("-H", "--gpus=1", f"--comment=my own words {MODEL}", "--wrap", "true")
     assert job.job_id is not None, job.messages
     comment = jobs.fields(job.job_id)["Comment"]
-    assert comment.startswith("my own words") and " rad1:shared:" in comment
+    assert comment.startswith("my own words") and " rad2:shared:" in comment
 
 
 def test_direct_srun_and_salloc_get_shards_too(jobs: Jobs) -> None:

@@ -152,8 +152,8 @@ def test_each_partition_has_its_own_bound(jobs: Jobs, name: str, most_mib: int) 
 def test_a_partition_that_leaves_jobs_leaves_them_and_others_give_them_a_gpu(jobs: Jobs) -> None:
     left = jobs.fields(submit(jobs, "-H", "-p", "large", "--gres=gpu:1", "--wrap", "true"))
     given = jobs.fields(submit(jobs, "-H", "-p", "spread", "--gres=gpu:1", "--wrap", "true"))
-    assert "rad1:" not in left.get("Comment", "")
-    assert "rad1:whole:" in given["Comment"]
+    assert "rad2:" not in left.get("Comment", "")
+    assert "rad2:whole:" in given["Comment"]
 
 
 @pytest.mark.parametrize(("name", "together"), [("packed", True), ("spread", False)])
@@ -188,7 +188,7 @@ def test_a_login_node_without_key_or_socket_is_enough_to_submit(jobs: Jobs, site
     assert answer.job_id is not None, answer.messages
     assert "RAD: books" in answer.messages
     done = jobs.wait(answer.job_id, "COMPLETED", timeout_s=60)
-    assert "shard:" in done["TresPerNode"] and " rad1:shared:" in f" {done['Comment']}"
+    assert "shard:" in done["TresPerNode"] and " rad2:shared:" in f" {done['Comment']}"
     shell = f"cd '{jobs.folder}' && srun --gpus=1 --comment=rad:memory=5G env"
     text = site.slurm("runuser", "-u", "nobody", "--", "sh", "-c", shell, env=env, timeout_s=40)
     assert "SLURM_SHARDS_ON_NODE=5" in text

@@ -33,7 +33,7 @@ def test_observing_changes_nothing(jobs: Jobs, settings: Cluster, mode: str) -> 
     job = jobs.submit("-H", "--gpus=1", "--comment=rad:memory=4G", "--wrap", "true")
     assert job.job_id is not None
     held = jobs.fields(job.job_id)
-    assert "shard" not in held.get("TresPerNode", "") and "rad1:" not in held["Comment"]
+    assert "shard" not in held.get("TresPerNode", "") and "rad2:" not in held["Comment"]
     done, output = run(jobs, TRAIN)
     assert done["JobState"] == "COMPLETED"
     assert "CUDA_VISIBLE_DEVICES=GPU-" not in output

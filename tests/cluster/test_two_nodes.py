@@ -19,7 +19,7 @@ def test_heterogeneous_jobs_are_left_alone(wide_jobs: Jobs) -> None:
     assert job.job_id is not None, job.messages
     done = wide_jobs.wait(job.job_id, timeout_s=60)
     assert (done["JobState"], done["TresPerNode"].rpartition(":")[2]) == ("COMPLETED", "1")
-    assert "rad1:" not in done.get("Comment", "")
+    assert "rad2:" not in done.get("Comment", "")
 
 
 def test_multi_node_jobs_get_what_they_asked_for(wide_jobs: Jobs) -> None:

@@ -113,7 +113,7 @@ def runs_as_typed(jobs: Jobs) -> bool:
     shell = f"cd '{jobs.folder}' && srun {' '.join(ASKS)} {TRAIN}"
     text = jobs.cluster.slurm("runuser", "-u", "nobody", "--", "sh", "-c", f"{shell} 2>&1", timeout_s=40)
     assert "phase 1 of 1 done" in text, text
-    return "shard" not in done["TresPerNode"] and "rad1:" not in done.get("Comment", "")
+    return "shard" not in done["TresPerNode"] and "rad2:" not in done.get("Comment", "")
 
 
 def test_a_right_site_has_nothing_to_mend_and_its_jobs_get_shards(jobs: Jobs, own: Cluster) -> None:

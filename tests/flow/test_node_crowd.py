@@ -11,6 +11,7 @@ import pytest
 
 import epilog.__main__
 import prolog.__main__
+from slurm_plugin.core.binding import partition_mark
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.job_folder import JobFolder
 from slurm_plugin.core.ledger import Ledger
@@ -57,8 +58,13 @@ pin = "free"
 def booking_of(job_id: int) -> Booking:
     """Every tenth job wants a GPU of its own; the others 3 to 9 GiB."""
     if job_id % 10 == 0:
-        return Booking(kind="whole")
-    return Booking(kind="shared", memory_bytes=(3 + job_id % 7) * GIB)
+        return Booking(kind="whole", partitions=(partition_mark("gpu"),))
+    return Booking(
+        kind="shared",
+        memory_bytes=(3 + job_id % 7) * GIB,
+        shards=3 + job_id % 7,
+        partitions=(partition_mark("gpu"),),
+    )
 
 
 def environment(job_id: int, **more: str) -> dict[str, str]:

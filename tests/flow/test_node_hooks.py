@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from slurm_plugin.core.binding import partition_mark
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.events import EventKind, as_text, from_line
 from slurm_plugin.core.job_folder import JobFolder
@@ -19,7 +20,14 @@ from slurm_plugin.core.wire import stamp
 from slurm_plugin.monitor.simulated import Card, SimulatedGpus
 
 KEY = b"h" * 32
-SHARED = Booking(kind="shared", memory_bytes=4 * GIB, estimate_bytes=3 * GIB, profile_key="ab12")
+SHARED = Booking(
+    kind="shared",
+    memory_bytes=4 * GIB,
+    estimate_bytes=3 * GIB,
+    profile_key="ab12",
+    shards=4,
+    partitions=(partition_mark("gpu"),),
+)
 
 
 class Hooks:
@@ -122,12 +130,12 @@ def test_a_job_without_gpus_costs_nothing(hooks: Hooks) -> None:
 
 
 def test_a_job_of_unknown_need_gets_a_gpu_of_its_own_when_slurm_is_silent(hooks: Hooks) -> None:
-    hooks.run("prolog", SLURM_JOB_COMMENT="rad1:shared:gpus=1:mem=1:try=0:retry=1:0123456789abcdef")
+    hooks.run("prolog", SLURM_JOB_COMMENT="rad2:shared:gpus=1:mem=1:try=0:retry=1:ask=1:0123456789abcdef")
     assert JobFolder(hooks.folder / "run", 7).environment()["RAD_KIND"] == "whole"
 
 
 def test_a_job_that_must_not_start_is_refused_by_its_task_prolog(hooks: Hooks) -> None:
-    whole = stamp(Booking(kind="whole"), user_id=os.geteuid(), key=KEY)
+    whole = stamp(Booking(kind="whole", partitions=(partition_mark("gpu"),)), user_id=os.geteuid(), key=KEY)
     for number in (1, 2):
         hooks.run("prolog", number, SLURM_JOB_COMMENT=whole)
     hooks.run("prolog", 3)
@@ -255,7 +263,7 @@ def test_a_fault_of_ours_neither_fails_a_hook_nor_holds_anything(hooks: Hooks, f
         ({"SLURM_JOB_GPUS": "a-b"}, ""),
         ({"SLURM_JOB_RESTART_COUNT": "-"}, ""),
         ({"SLURM_JOB_EXIT_CODE": "?"}, ""),
-        ({"SLURM_JOB_COMMENT": "rad1:" + "9" * 5000}, "whole"),
+        ({"SLURM_JOB_COMMENT": "rad2:" + "9" * 5000}, "whole"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else value,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from fakes import FakeClock, FakeSlurm
 
 from prolog.demand import wanted_by
 from prolog.place import YOUNG_S, Node, Placed, place
+from slurm_plugin.core.binding import partition_mark
 from slurm_plugin.core.config import Config, parse_config
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.gpu import GpuReading
@@ -221,7 +223,14 @@ def wanted(
 
 
 def test_a_valid_stamp_is_believed_and_slurm_is_not_asked(bench: Bench) -> None:
-    booking = Booking(kind="shared", memory_bytes=4 * GIB, estimate_bytes=3 * GIB, profile_key="ab")
+    booking = Booking(
+        kind="shared",
+        memory_bytes=4 * GIB,
+        estimate_bytes=3 * GIB,
+        profile_key="ab",
+        shards=4,
+        partitions=(partition_mark("gpu"),),
+    )
     source, demand = wanted(bench, with_stamp("my words", stamp(booking, user_id=os.geteuid(), key=KEY)))
     assert source == "stamp" and demand is not None
     assert (demand.kind, demand.booked_bytes, demand.estimate_bytes) == ("shared", 4 * GIB, 3 * GIB)
@@ -232,7 +241,7 @@ def test_a_valid_stamp_is_believed_and_slurm_is_not_asked(bench: Bench) -> None:
     "comment",
     [
         "",
-        "rad1:shared:gpus=1:mem=1:try=0:retry=1:0123456789abcdef",
+        "rad2:shared:gpus=1:mem=1:try=0:retry=1:ask=1:0123456789abcdef",
         stamp(Booking(kind="shared", memory_bytes=GIB), user_id=4242, key=KEY),
         stamp(Booking(kind="shared", memory_bytes=GIB), user_id=os.geteuid(), key=b"x" * 32),
     ],
@@ -244,7 +253,7 @@ def test_without_a_valid_stamp_slurm_says_what_the_job_asked_for(bench: Bench, c
     assert (demand.kind, demand.booked_bytes) == ("shared", 3 * GIB)
 
 
-@pytest.mark.parametrize("gres", ["gres:shard:10", "gres:gpu:1", "gres/gpu:a100:1", ""])
+@pytest.mark.parametrize("gres", ["gres:shard:10", "gres:gpu:1", "gres/gpu:a100:1"])
 def test_an_unknown_job_gets_whole_gpus(bench: Bench, gres: str) -> None:
     source, demand = wanted(bench, "", gres)
     assert source == "slurm" and demand is not None and (demand.kind, demand.gpus) == ("whole", 1)
@@ -252,8 +261,40 @@ def test_an_unknown_job_gets_whole_gpus(bench: Bench, gres: str) -> None:
 
 def test_a_job_that_slurm_does_not_tell_of_gets_whole_gpus(bench: Bench) -> None:
     bench.slurm.answers = False
+    assert wanted(bench, "", "")[0] == "assumed"
     source, demand = wanted(bench, "", seats=(0, 1))
     assert source == "assumed" and demand is not None and (demand.kind, demand.gpus) == ("whole", 2)
+
+
+BOUND = Booking(kind="whole", shards=10, partitions=(partition_mark("gpu"),), estimate_bytes=GIB)
+
+
+@pytest.mark.parametrize(
+    ("booking", "given", "expected"),
+    [
+        (replace(BOUND, changed=True), "shard:1", ("shared", GIB)),
+        (replace(BOUND, partitions=(partition_mark("other"),)), "shard:2", ("shared", 2 * GIB)),
+        (replace(BOUND, kind="shared", memory_bytes=9 * GIB, changed=True), "shard:3", ("shared", 3 * GIB)),
+        (replace(BOUND, kind="shared", memory_bytes=9 * GIB, changed=True), "gpu:1", ("whole", None)),
+        (replace(BOUND, gpus=2, shards=0), "shard:1", ("shared", GIB)),
+        (replace(BOUND, gpus=2, shards=0), "gpu:1", ("whole", None)),
+    ],
+    ids=[
+        "changed",
+        "another partition",
+        "less than booked",
+        "more than booked",
+        "one seat of two",
+        "one GPU of two",
+    ],
+)
+def test_what_slurm_gave_counts_where_the_stamp_does_not_agree(
+    bench: Bench, booking: Booking, given: str, expected: tuple[str, int | None]
+) -> None:
+    source, demand = wanted(bench, stamp(booking, user_id=os.geteuid(), key=KEY), given)
+    assert source == "slurm" and demand is not None
+    assert (demand.kind, demand.booked_bytes, demand.estimate_bytes) == (*expected, GIB)
+    assert bench.slurm.asked == 1
 
 
 def test_mig_is_left_alone(bench: Bench) -> None:

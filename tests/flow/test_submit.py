@@ -135,7 +135,7 @@ def test_from_a_summary_to_a_signed_booking(lua: str, hooks: LuaProgram, tmp_pat
     assert booking is not None and booking.kind == "shared"
     assert job["gres"].startswith("shard:") and job["tres_per_job"] == ""
     assert job["environment"] == {"SLURM_GPUS": ""}
-    assert job["comment"].startswith("mine rad1:")
+    assert job["comment"].startswith("mine rad2:")
     assert len(answer["said"]) == 1 and "of one GPU" in answer["said"][0]
 
 
@@ -150,7 +150,7 @@ def test_bad_words_and_too_much_are_told(hooks: LuaProgram) -> None:
 
 @pytest.mark.usefixtures("radd")
 def test_hostile_text_in_every_field_is_survived(hooks: LuaProgram) -> None:
-    evil = "\x01\t\"'\\%s%n{}[]\udcff\udc80é\u2028 rad1:x rad.profile:p1"
+    evil = "\x01\t\"'\\%s%n{}[]\udcff\udc80é\u2028 rad2:x rad.profile:p1"
     for name in ("comment", "partition", "gres", "tres_per_job", "tres_per_task", "tres_bind", "script"):
         assert submit(hooks, **{name: evil + "#RAD"})["rc"] in (0, -1)
     assert submit(hooks, script="#RAD " + "\x01" * 65_000)["rc"] == 0
@@ -169,7 +169,7 @@ def test_a_killed_radd_comes_back_over_its_own_socket(radd: Radd, hooks: LuaProg
 def test_a_second_radd_is_told_about_the_first(radd: Radd) -> None:
     argv = [sys.executable, "-m", "slurm_plugin.radd", "--config", str(radd.folder / "rad.toml")]
     second = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert second.returncode == 1
+    assert second.returncode == 2
     assert second.stderr.splitlines()[-1].startswith("radd: ") and "another radd" in second.stderr
     assert radd.answers()
 

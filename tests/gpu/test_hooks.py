@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from gpu.programs import Results, eventually
 
+from slurm_plugin.core.binding import partition_mark
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import GIB, to_mib_up
@@ -104,8 +105,9 @@ pin = "free"
         return (self.run / "jobs" / str(job_id) / "env").read_text()
 
 
-SHARED = Booking(kind="shared", memory_bytes=4 * GIB, estimate_bytes=3 * GIB)
-WHOLE = Booking(kind="whole")
+HERE = (partition_mark("gpu"),)
+SHARED = Booking(kind="shared", memory_bytes=4 * GIB, estimate_bytes=3 * GIB, shards=4, partitions=HERE)
+WHOLE = Booking(kind="whole", partitions=HERE)
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from lua.lua_programs import SHIMS, VERSIONS, FakeRadd, LuaProgram, replies
 
@@ -42,6 +44,14 @@ def hooks(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LuaProgram
     program.close()
 
 
+@pytest.fixture(scope="module")
+def shared_hooks() -> Iterator[LuaProgram]:
+    """The hooks without any radd, for many calls."""
+    program = LuaProgram(VERSIONS[0], "hooks.lua", json.dumps({"socket": "/nonexistent"}), "")
+    yield program
+    program.close()
+
+
 @pytest.fixture
 def radd(tmp_path: Path) -> Iterator[Callable[..., FakeRadd]]:
     started: list[FakeRadd] = []
@@ -56,8 +66,10 @@ def radd(tmp_path: Path) -> Iterator[Callable[..., FakeRadd]]:
         each.close()
 
 
-def submit(hooks: LuaProgram, job: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    fields = {"gres": "gres:gpu:1", "user_id": 1000} if job is None else job
+def submit(
+    hooks: LuaProgram, job: dict[str, Any] | None = None, user_id: int = 1000, **more: Any
+) -> dict[str, Any]:
+    fields = {"gres": "gres:gpu:1", "user_id": user_id} if job is None else job
     answer = hooks.call({"op": "submit", "uid": 1000, "job": fields, **more})
     assert answer["ok"] is True, "the hook raised: later Slurm versions would refuse the job"
     return answer
@@ -204,6 +216,43 @@ def test_a_hung_radd_costs_the_deadline_and_is_then_left_in_peace(
     assert len(fake.asked) <= 3, "the breaker did not open"
 
 
+def test_one_users_requests_do_not_open_the_breaker_for_others(hooks: LuaProgram, radd: Any) -> None:
+    """Whatever makes radd fail over a user's own request costs that user alone the next half minute."""
+
+    def refuse_one(connection: socket.socket, line: bytes) -> None:
+        if json.loads(line)["user_id"] != 666:
+            connection.sendall(json.dumps(reply(set={"gres": "shard:2"})).encode() + b"\n")
+
+    fake = radd(refuse_one)
+    for _ in range(10):
+        assert submit(hooks, user_id=666)["job"]["gres"] == "gres:gpu:1"
+    assert len(fake.asked) == 3
+    assert submit(hooks, user_id=1000)["job"]["gres"] == "shard:2"
+    assert submit(hooks, user_id=666)["job"]["gres"] == "gres:gpu:1"
+    assert len(fake.asked) == 4
+
+
+def test_a_radd_that_answers_nobody_is_left_in_peace_by_all(hooks: LuaProgram, radd: Any) -> None:
+    fake = radd(lambda connection, line: None)
+    for user_id in range(1000, 1020):
+        submit(hooks, user_id=user_id)
+    assert len(fake.asked) <= 4
+
+
+@pytest.mark.parametrize("name", ["gres", "partition", "tres_per_job", "comment"])
+def test_no_request_is_longer_than_radd_reads(hooks: LuaProgram, radd: Any, name: str) -> None:
+    """Found by a hostile user: 65,000 control bytes grow sixfold, are cut off, and count as radd's failure."""
+    fake = radd(replies(reply(set={"gres": "shard:2"})))
+    evil = "gpu\x01" * 30_000
+    job = {"user_id": 666, "gres": "gres:gpu:1", "script": "#RAD " + '\x01\x7f\n"\\' * 30_000, name: evil}
+    for _ in range(3):
+        assert submit(hooks, job)["rc"] == 0
+    assert fake.asked == []
+    submit(hooks, {**job, name: "gpu", "argv0": "/" + "\x01" * 5000, "comment": "\x01" * 2048})
+    assert len(json.dumps(fake.asked[0])) < 262_144
+    assert submit(hooks)["job"]["gres"] == "shard:2"
+
+
 def test_a_radd_that_accepts_nobody_costs_the_deadline(hooks: LuaProgram, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "radd.sock"))
@@ -235,13 +284,23 @@ def test_a_field_that_slurm_refuses_takes_the_others_back(hooks: LuaProgram, rad
     assert (answer["job"]["tres_per_job"], answer["job"]["comment"]) == ("gres:gpu:1", "mine")
 
 
-STAMP = "rad1:shared:gpus=1:mem=12288:try=0:retry=1:0123456789abcdef"
-OTHER = "rad1:whole:gpus=1:try=0:retry=1:fedcba9876543210"
+STAMP = "rad2:shared:gpus=1:mem=12288:try=0:retry=1:ask=12:part=aacd834e:0123456789abcdef"
+OTHER = "rad2:whole:gpus=1:try=0:retry=1:part=aacd834e.0123abcd:fedcba9876543210"
+OLD = "rad1:whole:gpus=1:try=0:retry=1:fedcba9876543210"
 
 
 def test_a_stamp_brought_along_is_dropped_even_without_radd(hooks: LuaProgram) -> None:
     answer = submit(hooks, {"user_id": 1, "comment": f"mine {STAMP} too {OTHER}"})
     assert answer["job"]["comment"] == "mine too"
+    assert submit(hooks, {"user_id": 1, "comment": f"mine {OLD}"})["job"]["comment"] == "mine"
+    for hidden in (
+        f"ra{STAMP}d2:whole:gpus=1:x",
+        f"rad2:{STAMP}",
+        f"rad2:whole{STAMP}:gpus=1:x",
+        f"RAD2:{STAMP}rad2:",
+    ):
+        left = submit(hooks, {"user_id": 1, "comment": hidden})["job"]["comment"]
+        assert "rad2:" not in left, left
 
 
 @pytest.mark.parametrize(
@@ -282,16 +341,79 @@ def test_root_and_slurm_may_set_any_comment_and_radd_hears_their_notes(
     assert len(fake.asked) == 1
 
 
+REQUEST = [
+    {"gres": "gres:gpu:1"},
+    {"gres": ""},
+    {"tres_per_task": "gres:shard:1"},
+    {"tres_per_job": "gres/shard:1", "min_nodes": 1},
+    {"tres_per_socket": ""},
+    {"partition": "70000"},
+    {"num_tasks": 3},
+    {"max_nodes": 2},
+]
+UNSET = {"min_nodes": 4294967294, "num_tasks": 4294967295, "ntasks_per_gpu": 65534, "ntasks_per_node": 65535}
+
+
 @pytest.mark.parametrize("uid", [0, 1000])
-def test_a_changed_request_gets_a_changed_booking(hooks: LuaProgram, radd: Any, uid: int) -> None:
+@pytest.mark.parametrize("change", REQUEST, ids=str)
+def test_a_changed_request_marks_the_booking(
+    hooks: LuaProgram, radd: Any, uid: int, change: dict[str, Any]
+) -> None:
+    """Found by a hostile user: TresPerTask=gres:shard:1, then TresPerNode=, on a whole-GPU job."""
     fake = radd(replies(reply(set={"comment": f"mine {OTHER}"})))
     rec = {"comment": f"mine {STAMP}", "user_id": 1000, "job_id": 7, "partition": "gpu"}
-    changed = modify(hooks, {"gres": "gres:gpu:1"}, rec, uid)
-    assert changed == {"gres": "gres:gpu:1", "comment": f"mine {OTHER}"}
-    assert (fake.asked[0]["op"], fake.asked[0]["gres"]) == ("change", "gres:gpu:1")
-    assert fake.asked[0]["comment"] == f"mine {STAMP}"
-    assert modify(hooks, {"gres": "gres:gpu:1"}, {"comment": "mine"}, uid) == {"gres": "gres:gpu:1"}
+    assert modify(hooks, {**UNSET, **change}, rec, uid) == {**UNSET, **change, "comment": f"mine {OTHER}"}
+    assert fake.asked == [{"v": 1, "op": "change", "user_id": 1000, "comment": f"mine {STAMP}"}]
+    assert modify(hooks, change, {"comment": "mine"}, uid) == change
+    assert modify(hooks, {**UNSET, "time_limit": 5}, rec, uid) == {**UNSET, "time_limit": 5}
     assert len(fake.asked) == 1
+
+
+@pytest.mark.parametrize("uid", [0, 1000])
+@pytest.mark.parametrize("change", REQUEST, ids=str)
+def test_without_radd_a_changed_request_drops_the_booking(
+    hooks: LuaProgram, uid: int, change: dict[str, Any]
+) -> None:
+    assert modify(hooks, change, {"comment": f"mine {STAMP}"}, uid) == {**change, "comment": "mine"}
+    # An empty comment would be no change of it, and leave the booking where it is.
+    assert modify(hooks, change, {"comment": STAMP}, uid) == {**change, "comment": " "}
+
+
+def test_a_change_whose_booking_cannot_be_marked_is_refused(hooks: LuaProgram) -> None:
+    answer = hooks.call(
+        {"op": "modify", "uid": 1000, "job": {"gres": ""}, "rec": {"comment": STAMP}, "refused": "comment"}
+    )
+    assert (answer["ok"], answer["rc"]) == (True, -1)
+
+
+VALUES = st.sampled_from(["", "gres:gpu:1", "gres:shard:1", "gpu", "x" * 50, 0, 1, 7, 65534, 4294967294])
+
+
+@given(
+    change=st.dictionaries(
+        st.sampled_from([*sorted({n for one in REQUEST for n in one}), "comment", "nice"]), VALUES
+    ),
+    uid=st.sampled_from([0, 1000]),
+    words=st.text(alphabet="ab rd2:=.", max_size=30),
+)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_change_leaves_a_booking_that_looks_untouched(
+    shared_hooks: LuaProgram, change: dict[str, Any], uid: int, words: str
+) -> None:
+    """The binding: after any change a stamp is there only if nothing of the request was touched."""
+    change = {name: value for name, value in change.items() if name != "comment" or isinstance(value, str)}
+    if uid == 0:
+        change.pop("comment", None)  # root writes comments as they are
+    rec = {"comment": f"{words} {STAMP}"}
+    after = shared_hooks.call({"op": "modify", "uid": uid, "job": dict(change), "rec": rec})
+    comment = after["job"].get("comment", rec["comment"])
+    touched = any(
+        not (isinstance(value, int) and value >= 65534)
+        for name, value in change.items()
+        if name not in ("comment", "nice")
+    )
+    assert (STAMP in comment) == (not touched)
+    assert "rad2:" not in comment.replace(STAMP, "")
 
 
 def test_a_note_does_not_need_radd(hooks: LuaProgram) -> None:

@@ -24,7 +24,7 @@ RECOVERY = Recovery(booking=Booking(kind="whole", recoveries=1), lend_priority=T
 
 def completing(version: tuple[int, int, int] = (22, 5, 8), **more: object) -> FakeSlurm:
     """Return a Slurm with the job, which is COMPLETING unless said otherwise."""
-    view = JobView(job_id=7, user_id=1000, state="COMPLETING", comment="my words rad1:old")
+    view = JobView(job_id=7, user_id=1000, state="COMPLETING", comment="my words rad2:old")
     return FakeSlurm(replace(view, **more), version=version, AuthInfo="cred_expire=15")  # type: ignore[arg-type]
 
 
@@ -40,7 +40,7 @@ def test_requeue_first_and_then_one_update_with_everything() -> None:
     assert isinstance(change, JobChange)
     assert (change.gres, change.priority) == ("shard:40", 4242)
     booking = read_stamp(change.comment or "", user_id=1000, key=KEY)
-    assert booking == RECOVERY.booking
+    assert booking == replace(RECOVERY.booking, changed=True)
     assert user_words(change.comment or "").startswith("my words")
     note = read_note(change.admin_comment or "")
     assert note is not None and (note.event, note.peak_bytes) == ("recovered", 3 * GIB)

@@ -82,7 +82,7 @@ def test_every_key_becomes_a_claim() -> None:
 
 
 def test_our_own_marks_in_the_comment_are_no_words_of_the_user() -> None:
-    comment = "rad:memory=4G rad.profile:p1.0 rad1:whole:gpus=1:try=0:retry=1:0123456789abcdef"
+    comment = "rad:memory=4G rad.profile:p1.0 rad2:whole:gpus=1:try=0:retry=1:0123456789abcdef"
     directives = directives_of(None, "job.sh", comment)
     assert directives is not None and directives.memory_bytes == 4 * GIB
 

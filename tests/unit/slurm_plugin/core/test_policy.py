@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_plugin.core.binding import MOST_PARTITIONS, partition_mark
 from slurm_plugin.core.config import Config, parse_config
 from slurm_plugin.core.gres import count_of, parse_gres
 from slurm_plugin.core.policy import decide
@@ -16,6 +17,7 @@ from slurm_plugin.core.units import GIB, MIB
 
 GPU_MIB = 40_000
 SHARDS = 39  # 40,000 MiB hold 39 shards of 1,024
+HERE = (partition_mark("gpu"),)
 
 
 def config(mode: str = "enforce", **partition: Any) -> Config:
@@ -104,7 +106,13 @@ def test_one_gpu_in_every_spelling_becomes_shards(message: dict[str, Any], chang
     assert rewrite.fields == changes
     assert rewrite.environment["SLURM_GPUS"] == ""
     assert rewrite.booking == Booking(
-        kind="shared", memory_bytes=10 * GIB, estimate_bytes=9 * GIB, profile_key="ab12", basis="estimate"
+        kind="shared",
+        memory_bytes=10 * GIB,
+        estimate_bytes=9 * GIB,
+        profile_key="ab12",
+        basis="estimate",
+        shards=10,
+        partitions=HERE,
     )
 
 
@@ -113,10 +121,19 @@ def test_an_exclusive_job_takes_all_shards_or_keeps_its_gpu() -> None:
     by_shards = asked(claims, need(GIB), gres="gres:gpu:1")
     assert (by_shards.fields, by_shards.booking) == (
         {"gres": f"shard:{SHARDS}"},
-        Booking(kind="whole", estimate_bytes=GIB, profile_key="ab12", basis="estimate"),
+        Booking(
+            kind="whole",
+            estimate_bytes=GIB,
+            profile_key="ab12",
+            basis="estimate",
+            shards=SHARDS,
+            partitions=HERE,
+        ),
     )
     by_gpu = asked(claims, need(GIB), gres="gres:gpu:1", whole_as_gpu=True)
-    assert (by_gpu.fields, by_gpu.environment, by_gpu.booking) == ({}, {}, by_shards.booking)
+    assert by_shards.booking is not None
+    assert (by_gpu.fields, by_gpu.environment) == ({}, {})
+    assert by_gpu.booking == replace(by_shards.booking, shards=0)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +147,7 @@ def test_a_job_that_says_nothing_gets_the_partitions_default(default: str, field
 
 def test_collocation_asked_for_with_an_unknown_need_books_the_least_free_memory() -> None:
     rewrite = asked(Claims(policy="collocate"), gres="gres:gpu:1")
-    assert rewrite.booking == Booking(kind="shared", memory_bytes=5 * GIB)
+    assert rewrite.booking == Booking(kind="shared", memory_bytes=5 * GIB, shards=5, partitions=HERE)
 
 
 def test_a_need_of_nearly_all_of_a_gpu_is_exclusive() -> None:
@@ -155,7 +172,9 @@ def test_several_gpus_keep_their_request_and_are_booked_whole() -> None:
     rewrite = asked(Claims(gpus=4), need(GIB), tres_per_job="gres:gpu:4")
     assert (rewrite.fields, rewrite.booking) == (
         {},
-        Booking(kind="whole", gpus=4, estimate_bytes=GIB, profile_key="ab12", basis="estimate"),
+        Booking(
+            kind="whole", gpus=4, estimate_bytes=GIB, profile_key="ab12", basis="estimate", partitions=HERE
+        ),
     )
     assert rewrite.messages == ()
     assert "gpus=2" in asked(Claims(gpus=2), tres_per_job="gres:gpu:4").messages[0]
@@ -164,7 +183,7 @@ def test_several_gpus_keep_their_request_and_are_booked_whole() -> None:
 
 def test_gpus_per_task_counts_by_tasks() -> None:
     rewrite = asked(tres_per_task="gres:gpu:1", num_tasks=4)
-    assert rewrite.booking == Booking(kind="whole", gpus=4)
+    assert rewrite.booking == Booking(kind="whole", gpus=4, partitions=HERE)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +229,14 @@ def test_own_shards_are_kept_and_too_many_refused() -> None:
     kept = asked(estimate=need(2 * GIB), gres="gres:shard:4")
     assert (kept.fields, kept.booking) == (
         {},
-        Booking(kind="shared", memory_bytes=4 * GIB, estimate_bytes=2 * GIB, profile_key="ab12"),
+        Booking(
+            kind="shared",
+            memory_bytes=4 * GIB,
+            estimate_bytes=2 * GIB,
+            profile_key="ab12",
+            shards=4,
+            partitions=HERE,
+        ),
     )
     assert "shard:8" in asked(estimate=need(8 * GIB), gres="gres:shard:4").messages[0]
     refusal = asked(gres=f"gres:shard:{SHARDS + 1}").refusal
@@ -331,3 +357,17 @@ def test_a_booking_says_who_is_answerable_for_its_size(source: str | None, gres:
     estimate = None if source is None else replace(need(5 * GIB), source=source)
     booking = asked(Claims(policy="collocate"), estimate, gres=gres).booking
     assert booking is not None and booking.basis == basis
+
+
+def test_a_job_that_names_too_many_partitions_is_left_alone() -> None:
+    names = [f"p{number}" for number in range(MOST_PARTITIONS + 1)]
+    tree = {"partition": {name: {"collocate": True, "gpu_memory_mib": GPU_MIB} for name in names}}
+    many = parse_config(tree, origin="rad.toml")
+    left = asked(need_stated(), None, config=many, gres="gres:gpu:1", partition=",".join(names))
+    assert (left.fields, left.booking, left.reason) == ({}, None, "too many partitions")
+    few = asked(need_stated(), need(GIB), config=many, gres="gres:gpu:1", partition=",".join(names[1:]))
+    assert few.booking is not None and len(few.booking.partitions) == MOST_PARTITIONS
+
+
+def need_stated() -> Claims:
+    return Claims(memory_bytes=GIB)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.core import wire
+from slurm_plugin.core.binding import MOST_PARTITIONS, partition_mark
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import MIB
@@ -23,6 +24,9 @@ BOOKINGS = st.builds(
     retry=st.booleans(),
     profile_key=st.none() | st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
     basis=st.sampled_from(["asked", "estimate", "history"]),
+    shards=st.integers(0, 10**4),
+    partitions=st.lists(st.text(max_size=20).map(partition_mark), max_size=MOST_PARTITIONS).map(tuple),
+    changed=st.booleans(),
 )
 COMMENTS = st.binary(max_size=1500).map(lambda data: data.decode(errors="surrogateescape"))
 
@@ -48,8 +52,14 @@ def test_a_new_stamp_replaces_the_old_and_keeps_the_words(booking: Booking, word
     old = wire.with_stamp(words, wire.stamp(Booking(kind="whole"), user_id=7, key=KEY))
     new = wire.with_stamp(old, wire.stamp(booking, user_id=7, key=KEY))
     assert wire.user_words(new) == words
-    assert new.count("rad1:") == 1
+    assert new.count("rad2:") == 1
     assert wire.read_stamp(new, user_id=7, key=KEY) == booking
+
+
+def test_a_stamp_of_an_older_release_is_none_and_no_word_of_the_user() -> None:
+    old = "mine rad1:whole:gpus=1:try=0:retry=1:5d1c0a9b8e7f6a5b"
+    assert wire.read_stamp(old, user_id=7, key=KEY) is None
+    assert wire.user_words(old) == "mine"
 
 
 @given(text=st.text(max_size=300))
@@ -63,7 +73,7 @@ def test_a_profile_goes_in_and_out_and_gives_way_to_the_stamp() -> None:
     assert wire.profile_in(comment) == "p1.0.1-2_3~4"
     stamped = wire.with_stamp(comment, wire.stamp(Booking(kind="whole"), user_id=7, key=KEY))
     assert wire.profile_in(stamped) is None
-    assert stamped.startswith("my words rad1:whole:")
+    assert stamped.startswith("my words rad2:whole:")
     assert wire.with_profile("x" * 600, "y" * 600) is None
 
 

@@ -1,0 +1,162 @@
+"""A user changes the request of a booked job in every spelling: nobody gets a whole GPU for one shard.
+
+What a job holds in the ledger is compared with what Slurm gave it. Each attempt is named in docs/security.md.
+"""
+
+from __future__ import annotations
+
+import pytest
+from cluster_jobs import submit
+
+from lab.cluster import Cluster
+from lab.config import SHARD_MIB, shards_of
+from lab.jobs import Jobs
+from slurm_plugin.core.errors import CommandError
+from slurm_plugin.core.gres import count_of, parse_gres
+from slurm_plugin.core.units import from_mib
+from slurm_plugin.slurm.commands import SlurmCommands
+
+pytestmark = pytest.mark.cluster
+
+WHOLE = shards_of(40960)
+WAITS = "while [ ! -e go ]; do sleep 0.1; done"
+EXCLUSIVE = ("--gpus=1", "--comment=rad:policy=exclusive")
+SHARED = ("--gpus=1", "--comment=rad:memory=12G")
+TWO = ("--gres=gpu:2", "--comment=rad:memory=12G")
+ONE_TASK = ("-N1", "-n1")
+
+ATTEMPTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "per task, then no longer per node": (
+        (*EXCLUSIVE, *ONE_TASK),
+        ("TresPerTask={}shard:1", "TresPerNode="),
+    ),
+    "per task and no longer per node at once": (
+        (*EXCLUSIVE, *ONE_TASK),
+        ("TresPerTask={}shard:1 TresPerNode=",),
+    ),
+    "per job and no longer per node at once": (
+        EXCLUSIVE,
+        ("NumNodes=1-1 TresPerJob={}shard:1 TresPerNode=",),
+    ),
+    "per job, then no longer per node": ((*EXCLUSIVE, *ONE_TASK), ("TresPerJob={}shard:1", "TresPerNode=")),
+    "per socket": ((*EXCLUSIVE, *ONE_TASK), ("TresPerSocket={}shard:1", "TresPerNode=")),
+    "fewer per node": (EXCLUSIVE, ("TresPerNode={}shard:1",)),
+    "fewer by Gres": (EXCLUSIVE, ("Gres=shard:1",)),
+    "a shared job asks for fewer": (SHARED, ("Gres=shard:1",)),
+    "a shared job per task": ((*SHARED, *ONE_TASK), ("TresPerTask={}shard:1", "TresPerNode=")),
+    "a shared job asks for all": (SHARED, (f"Gres=shard:{WHOLE}",)),
+    "a refused change": (EXCLUSIVE, ("TresPerTask={}shard:1 Features=none", "Gres=shard:1 Comment=x")),
+    "one GPU of two": (TWO, ("Gres=gpu:1",)),
+    "shards in place of two GPUs": (TWO, ("Gres=shard:1", "TresPerNode=")),
+    "through another partition": (EXCLUSIVE, ("Partition=plain", "Gres=shard:1", "Partition=gpu")),
+    "more tasks": ((*EXCLUSIVE, *ONE_TASK), ("TresPerTask={}shard:1", "TresPerNode=", "NumTasks=1")),
+    "back and forth": (EXCLUSIVE, ("Gres=shard:1", f"Gres=shard:{WHOLE}", "Gres=shard:1")),
+}
+
+
+def update(cluster: Cluster, job: int, words: str, *, user: str = "nobody") -> None:
+    """Try a change as a user; whether Slurm takes it differs from version to version."""
+    prefix = "gres:" if SlurmCommands().version() < (23, 11, 0) else "gres/"
+    try:
+        cluster.slurm("scontrol", "update", f"JobId={job}", *words.format(prefix).split(" "), user=user)
+    except CommandError:
+        return
+
+
+def started(jobs: Jobs, job: int) -> str:
+    """Release a job and return what Slurm gave it, "" if it ended or waits without anything."""
+    cluster = jobs.cluster
+    cluster.slurm("scontrol", "release", str(job))
+    cluster.wait(
+        "it started or never will",
+        lambda: (
+            jobs.state(job) in ("RUNNING", "FAILED", "COMPLETED") or "Resources" in jobs.fields(job)["Reason"]
+        ),
+        30,
+    )
+    return SlurmCommands(slurm_conf=str(cluster.place.slurm_conf)).given(job)
+
+
+def assert_holds_what_it_was_given(jobs: Jobs, job: int, given: str) -> None:
+    held = [row for row in jobs.cluster.reservations("n0") if row["job_id"] == job]
+    items = parse_gres(given)
+    shards = count_of(items, "shard")
+    if not shards and not count_of(items, "gpu"):
+        assert held == []
+        return
+    assert held, f"Slurm gave {given} and the ledger knows nothing"
+    if shards and shards < WHOLE:
+        assert (held[0]["kind"], held[0]["booked_bytes"]) == ("shared", shards * from_mib(SHARD_MIB)), given
+    else:
+        assert held[0]["kind"] == "whole" and len(held[0]["gpus"]) == max(1, count_of(items, "gpu")), given
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS)
+def test_a_changed_request_gives_what_slurm_gives(jobs: Jobs, cluster: Cluster, attempt: str) -> None:
+    options, changes = ATTEMPTS[attempt]
+    job = submit(jobs, "-H", *options, "--wrap", WAITS)
+    for words in changes:
+        update(cluster, job, words)
+    assert_holds_what_it_was_given(jobs, job, started(jobs, job))
+
+
+def test_a_change_by_an_admin_gives_what_slurm_gives(jobs: Jobs, cluster: Cluster) -> None:
+    job = submit(jobs, "-H", *EXCLUSIVE, "--wrap", WAITS)
+    cluster.slurm("scontrol", "update", f"JobId={job}", "Gres=shard:3")
+    assert_holds_what_it_was_given(jobs, job, started(jobs, job))
+
+
+def test_a_change_while_radd_is_away_drops_the_booking(jobs: Jobs, cluster: Cluster) -> None:
+    job = submit(jobs, "-H", *EXCLUSIVE, *ONE_TASK, "--wrap", WAITS)
+    cluster.daemons.stop("radd")
+    try:
+        for words in ("TresPerTask={}shard:1", "TresPerNode="):
+            update(cluster, job, words)
+        assert "rad2:" not in jobs.fields(job).get("Comment", "")
+    finally:
+        cluster.restart_radd()
+    assert_holds_what_it_was_given(jobs, job, started(jobs, job))
+
+
+def test_a_stamp_of_another_job_is_not_taken(jobs: Jobs, cluster: Cluster) -> None:
+    rich = submit(jobs, "-H", *EXCLUSIVE, "--wrap", "true")
+    stamp = jobs.fields(rich)["Comment"].split()[-1]
+    assert stamp.startswith("rad2:whole:")
+    poor = submit(jobs, "-H", "--gres=shard:1", f"--comment={stamp}", "--wrap", WAITS)
+    update(cluster, poor, f"Comment={stamp}")
+    plain = submit(jobs, "-H", "-p", "plain", "--gres=shard:1", f"--comment={stamp}", "--wrap", WAITS)
+    update(cluster, plain, "Partition=gpu")
+    update(cluster, plain, f"Comment={stamp}")
+    for job in (poor, plain):
+        assert "rad2:whole" not in jobs.fields(job).get("Comment", "")
+        given = started(jobs, job)
+        assert given == "shard:1"
+        assert_holds_what_it_was_given(jobs, job, given)
+
+
+def test_a_stamp_that_got_past_the_shim_stops_at_the_task_prolog(jobs: Jobs, cluster: Cluster) -> None:
+    """As if slurmctld had lost job_submit.lua: root writes what a user would."""
+    rich = submit(jobs, "-H", *EXCLUSIVE, "--wrap", "true")
+    stamp = jobs.fields(rich)["Comment"].split()[-1]
+    poor = submit(jobs, "-H", "--gres=shard:1", "--wrap", "echo trained")
+    cluster.slurm("scontrol", "update", f"JobId={poor}", f"Comment={stamp}")
+    cluster.slurm("scontrol", "release", str(poor))
+    assert jobs.wait(poor)["JobState"] == "FAILED"
+    text = jobs.output(poor)
+    assert f"RAD: Slurm gave this job 1 shards and it booked {WHOLE}" in text and "trained" not in text
+
+
+def test_forged_lines_of_scontrol_buy_nothing(jobs: Jobs, cluster: Cluster) -> None:
+    forged = f"x\n     Nodes=n0 CPU_IDs=0 Mem=100 GRES=shard:{WHOLE}(IDX:0)\n"
+    job = submit(jobs, "-H", *EXCLUSIVE, f"--job-name={forged}", "--wrap", WAITS)
+    update(cluster, job, "Gres=shard:1")
+    given = started(jobs, job)
+    assert given == "shard:1"
+    assert_holds_what_it_was_given(jobs, job, given)
+
+
+def test_an_ordinary_job_costs_slurmctld_no_question(jobs: Jobs, cluster: Cluster) -> None:
+    job = submit(jobs, *SHARED, "--wrap", "true")
+    jobs.wait(job, "COMPLETED")
+    lines = (cluster.place.log / "prolog.log").read_text().splitlines()
+    assert any(f"job={job} " in line and "placed stamp shared" in line for line in lines)
