@@ -420,7 +420,7 @@ _PLENTY = 100_000
 
 
 def _slurm() -> Target:
-    with_text = (*commands._JOB_COLUMNS, *commands._TEXT_COLUMNS)
+    with_text = (*commands._JOB_COLUMNS, *commands._MORE_COLUMNS)
     readers: tuple[tuple[tuple[str, ...], Callable[[str], object]], ...] = (
         (_recorded("squeue_jobs.*"), lambda text: commands.parse_jobs(text, commands._JOB_COLUMNS)),
         (_recorded("squeue_job_with_comment.*"), lambda text: commands.parse_jobs(text, with_text)),

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.events import Event, EventKind
-from slurm_plugin.core.note import Note, format_note
+from slurm_plugin.core.note import Fault, Note, format_note
 from slurm_plugin.core.records import Outcome, Recovery
 from slurm_plugin.core.units import shards_for
 from slurm_plugin.core.wire import stamp, with_stamp
@@ -79,22 +79,27 @@ def _change(
     delay_s: int,
     key: bytes,
 ) -> JobChange:
+    victim = outcome.kind == "victim"
+    fault: Fault = "victim" if victim else "estimate"
+    note = Note(
+        event="recovered",
+        start_in_s=delay_s,
+        estimate_bytes=recovery.booking.estimate_bytes,
+        peak_bytes=outcome.peak_bytes,
+        fault=fault if recovery.lend_priority else None,
+        detail=f"{recovery.reason}: {outcome.evidence}",
+    )
+    start_in_s = max(START_IN_S, delay_s)
+    if victim:
+        return JobChange(admin_comment=format_note(note), start_in_s=start_in_s)  # it runs again as it was
     booking = replace(recovery.booking, changed=True)  # Slurm may take the stamp and refuse the request
     if booking.memory_bytes is None:
         gres = whole_gpu_request(settings, version)
     else:
         gres = f"shard:{shards_for(booking.memory_bytes, settings.shard_bytes)}"
-    note = Note(
-        event="recovered",
-        start_in_s=delay_s,
-        estimate_bytes=booking.estimate_bytes,
-        peak_bytes=outcome.peak_bytes,
-        detail=f"{recovery.reason}: {outcome.evidence}",
-    )
     return JobChange(
         gres=gres,
         comment=with_stamp(view.comment, stamp(booking, user_id=view.user_id, key=key)),
         admin_comment=format_note(note),
-        priority=settings.recovery_priority if recovery.lend_priority else None,
-        start_in_s=max(START_IN_S, delay_s),
+        start_in_s=start_in_s,
     )

@@ -116,8 +116,12 @@ class PartitionConfig:
         recovery: After running out of memory: "exclusive" takes a whole GPU at once; "escalate" first tries the
             observed peak plus the failed allocation plus 5 GiB (thesis section 7.2); "off" leaves the job failed.
         max_recoveries: Reruns of one job at most.
-        recovery_priority: Priority of a rerun. Slurm's range is 0 to 4294967294; the default lies above 4294901760,
-            from which priority/basic, the default of older versions, counts down (slurm.h, TOP_PRIORITY).
+        recovery_boost: By how much the priority of a rerun rises from its requeue until it starts, if its end was our
+            estimate's fault or a neighbour's; 0 lends nothing. With priority/multifactor take PriorityWeightAge: what
+            the longest wait earns.
+        recovery_priority: No rerun is raised above this. The default is where priority/basic begins to count down
+            (slurm.h, TOP_PRIORITY); what an admin sets by hand above it stays first.
+        boosts_per_day: Reruns of one user in 24 hours that are lent priority.
     """
 
     collocate: bool = False
@@ -143,7 +147,9 @@ class PartitionConfig:
     mig_profiles: str = ""
     recovery: Literal["exclusive", "escalate", "off"] = "exclusive"
     max_recoveries: int = 2
-    recovery_priority: int = 4_294_960_000
+    recovery_boost: int = 1000
+    recovery_priority: int = 4_294_901_760
+    boosts_per_day: int = 5
 
     @property
     def ours(self) -> bool:

@@ -17,7 +17,9 @@ from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import from_mib, to_mib_up
 
 Event = Literal["booked", "recovered", "put-back", "ended", "failed"]
+Fault = Literal["estimate", "victim"]
 _EVENTS: tuple[Event, ...] = get_args(Event)
+_FAULTS: tuple[Fault, ...] = get_args(Fault)
 _NOTE = re.compile(r"^rad: ([a-z-]+)((?: [a-z_]+=\d{1,12})*)(?: - (.*))?$", re.DOTALL)
 _DETAIL_LIMIT = 300
 """Slurm keeps 1,024 characters; a line of an error message needs no more than this."""
@@ -33,6 +35,8 @@ class Note:
         start_in_s: Seconds that the job is to wait in the queue; None where it does not return there.
         estimate_bytes: The best guess before the run; None if there was none.
         peak_bytes: Highest GPU memory that the monitor saw; None without a monitor.
+        fault: Whose fault a recovered job's end was, if not its owner's: our "estimate", or it was a "victim"; then
+            radd may lend it priority. None if it asks for none.
         detail: A sentence for people.
     """
 
@@ -40,6 +44,7 @@ class Note:
     start_in_s: int | None = None
     estimate_bytes: int | None = None
     peak_bytes: int | None = None
+    fault: Fault | None = None
     detail: str = ""
 
 
@@ -53,6 +58,7 @@ def format_note(note: Note) -> str:
         "estimate_mib": None if note.estimate_bytes is None else to_mib_up(note.estimate_bytes),
         "peak_mib": None if note.peak_bytes is None else to_mib_up(note.peak_bytes),
         "start_in_s": note.start_in_s,
+        "fault": None if note.fault is None else _FAULTS.index(note.fault) + 1,
     }
     words = [
         f"rad: {note.event}",
@@ -75,5 +81,6 @@ def read_note(text: str) -> Note | None:
         start_in_s=values.get("start_in_s"),
         estimate_bytes=None if estimate_mib is None else from_mib(estimate_mib),
         peak_bytes=None if peak_mib is None else from_mib(peak_mib),
+        fault=dict(enumerate(_FAULTS, start=1)).get(values.get("fault", 0)),
         detail=match[3] or "",
     )

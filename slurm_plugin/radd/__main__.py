@@ -18,6 +18,7 @@ from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.program_end import plain_end
 from slurm_plugin.radd.accounts import AccountsReader
+from slurm_plugin.radd.lending import Lender
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.server import Server
 from slurm_plugin.radd.service import Service
@@ -52,8 +53,10 @@ def run(config_path: Path, slurm_user: str) -> None:
         RadError: radd cannot start.
     """
     clock = SystemClock()
-    slurm = open_control(config_in_force(config_path).config, clock)
-    recoverer = Recoverer(slurm, clock)
+    config = config_in_force(config_path).config
+    slurm = open_control(config, clock)
+    lender = Lender(Path(config.paths.state, "loans.json"), slurm, clock, lambda: service.config)
+    recoverer = Recoverer(slurm, clock, lender)
     service = Service(config_path, slurm, recoverer)
     server = Server(
         Path(service.config.paths.socket),

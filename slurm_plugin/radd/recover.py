@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.note import Note, read_note
+from slurm_plugin.radd.lending import Claim, Lender
 from slurm_plugin.slurm.control import JobChange, SlurmControl
 
 log = logging.getLogger("radd")
@@ -23,6 +24,8 @@ YOUNG_S = 30.0
 """Most requeues are through by then: until then we look often, and a job that still runs may yet be requeued."""
 POLL_YOUNG_S = 0.5
 POLL_OLD_S = 5.0
+POLL_LENT_S = 2.0
+"""What was lent is put back so soon after the rerun starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +33,36 @@ class _Errand:
     start_in_s: int
     young: Deadline
     deadline: Deadline
+    claim: Claim | None = None
 
 
 class Recoverer:
     """A thread of its own, because a request must never wait for Slurm."""
 
-    def __init__(self, slurm: SlurmControl, clock: Clock) -> None:
+    def __init__(self, slurm: SlurmControl, clock: Clock, lender: Lender | None = None) -> None:
         self._slurm = slurm
+        self._lender = lender
         self._clock = clock
         self._errands: dict[int, _Errand] = {}
         self._changed = threading.Condition()
         self._stopping = False
 
-    def hear(self, job_id: int, note: Note) -> None:
-        """Take an errand; one of the same job replaces it."""
+    def hear(self, job_id: int, note: Note, *, profile_key: str | None = None) -> None:
+        """Take an errand; one of the same job replaces it.
+
+        Args:
+            job_id: The job.
+            note: What a hook wrote about it.
+            profile_key: The job's model, as its booking says; None if unknown.
+        """
         if note.start_in_s is None or note.event == "ended":
             return
+        if note.event == "put-back" and self._lender is not None:
+            self._lender.put_back(job_id)
+        claim = None if note.fault is None else Claim(fault=note.fault, profile_key=profile_key)
         with self._changed:
             self._errands[job_id] = _Errand(
-                note.start_in_s, Deadline(self._clock, YOUNG_S), Deadline(self._clock, PATIENCE_S)
+                note.start_in_s, Deadline(self._clock, YOUNG_S), Deadline(self._clock, PATIENCE_S), claim
             )
             self._changed.notify()
 
@@ -93,9 +107,13 @@ class Recoverer:
                 return True
             if job.state != "PENDING":
                 return False  # still completing
-            change = (
-                JobChange(start_in_s=errand.start_in_s) if errand.start_in_s else JobChange(start_now=True)
-            )
+            lent = None
+            if errand.claim is not None and self._lender is not None:
+                lent = self._lender.lend(job, errand.claim)
+            if errand.start_in_s:
+                change = JobChange(start_in_s=errand.start_in_s, nice=lent)
+            else:
+                change = JobChange(start_now=True, nice=lent)
             self._slurm.update(job_id, change)
         except SlurmError as exc:
             log.warning("job %d: start time not set yet: %s", job_id, exc)
@@ -107,16 +125,23 @@ class Recoverer:
         swept = self._swept()
         while not self._stopping:
             with self._changed:
-                if swept and not self._errands:
+                if swept and not self._errands and not self._lent():
                     self._changed.wait_for(lambda: self._stopping or self._errands)
                 else:
                     self._changed.wait_for(lambda: self._stopping, timeout=self._pause_s())
             swept = swept or self._swept()
             self.run_errands()
+            if self._lender is not None:
+                self._lender.collect()
+
+    def _lent(self) -> bool:
+        return self._lender is not None and self._lender.outstanding
 
     def _pause_s(self) -> float:
         young = any(not errand.young.passed() for errand in self._errands.values())
-        return POLL_YOUNG_S if young else POLL_OLD_S
+        if young:
+            return POLL_YOUNG_S
+        return POLL_LENT_S if self._lent() else POLL_OLD_S
 
     def _swept(self) -> bool:
         try:

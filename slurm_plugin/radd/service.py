@@ -156,11 +156,12 @@ class Service:
         if note is None:
             return
         log.info("job %d: %s", job_id, format_note(note))
-        if self.config.features.recovery:
-            self._recoverer.hear(job_id, note)
         booking = wire.read_stamp(
             str(message.get("comment") or ""), user_id=user_id, key=self._submission.key
         )
+        if self.config.features.recovery:
+            profile_key = None if booking is None else booking.profile_key
+            self._recoverer.hear(job_id, note, profile_key=profile_key)
         learned = note.event == "ended" and note.peak_bytes and booking and booking.profile_key
         if learned and self.config.features.history:
             assert note.peak_bytes is not None and booking is not None and booking.profile_key is not None

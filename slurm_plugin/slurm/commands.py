@@ -36,7 +36,8 @@ _JOB_COLUMNS = (
     ("tres-per-socket", 256),
     ("tres-per-task", 256),
 )
-_TEXT_COLUMNS = (("Comment", 1100), ("admin_comment", 1100))  # Slurm keeps at most 1,024 characters of each
+_MORE_COLUMNS = (("Nice", 16), ("Comment", 1100), ("admin_comment", 1100))
+"""Asked of one job alone. Slurm keeps at most 1,024 characters of each text."""
 _NODE_COLUMNS = (("NodeList", 256), ("StateLong", 64), ("Gres", 512), ("Partition", 256), ("Reason", 512))
 _NOTHING = ("", "N/A", "n/a", "(null)", "None", "none")
 _LAYOUT = re.compile(r"(?m)^ +Nodes=\S+ CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
@@ -67,7 +68,7 @@ class SlurmCommands:
 
     def job(self, job_id: int) -> JobView | None:
         """Return a job with its comments, or None if Slurm no longer knows it."""
-        columns = (*_JOB_COLUMNS, *_TEXT_COLUMNS)
+        columns = (*_JOB_COLUMNS, *_MORE_COLUMNS)
         try:
             text = self._run("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", _format(columns))
         except SlurmError as exc:
@@ -118,8 +119,8 @@ class SlurmCommands:
 def update_words(change: JobChange, *, gres_prefix: str) -> tuple[str, ...]:
     """Return the words of `scontrol update` for a change.
 
-    >>> update_words(JobChange(gres="shard:40", priority=7), gres_prefix="gres:")
-    ('TresPerNode=gres:shard:40', 'Priority=7')
+    >>> update_words(JobChange(gres="shard:40", nice=-7), gres_prefix="gres:")
+    ('TresPerNode=gres:shard:40', 'Nice=-7')
     """
     start = "now" if change.start_now else None
     if change.start_in_s is not None:
@@ -128,7 +129,7 @@ def update_words(change: JobChange, *, gres_prefix: str) -> tuple[str, ...]:
         "AdminComment": change.admin_comment,
         "Comment": change.comment,
         "TresPerNode": None if change.gres is None else f"{gres_prefix}{change.gres}",
-        "Priority": change.priority,
+        "Nice": change.nice,
         "StartTime": start,
     }
     return tuple(f"{name}={value}" for name, value in values.items() if value is not None)
@@ -214,6 +215,7 @@ def _job_view(row: dict[str, str]) -> JobView:
             comment=_known(row.get("Comment", "")),
             admin_comment=_known(row.get("admin_comment", "")),
             priority=int(row["PriorityLong"]),
+            nice=int(row.get("Nice", "0")),
             requeue=row["Requeue"] != "0",
             restarts=int(row["RestartCnt"]),
             batch=row["BatchFlag"] != "0",

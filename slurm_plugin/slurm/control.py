@@ -24,7 +24,8 @@ class JobView:
         node: Name of the first allocated node, or "".
         comment: The job's comment.
         admin_comment: The job's AdminComment.
-        priority: Current priority.
+        priority: Current priority; 0 for a held job.
+        nice: What its owner or an operator takes off the priority; 0 in lists of jobs.
         requeue: Whether the job may be requeued.
         restarts: How often it was requeued.
         batch: Whether it has a batch script.
@@ -41,6 +42,7 @@ class JobView:
     comment: str = ""
     admin_comment: str = ""
     priority: int = 0
+    nice: int = 0
     requeue: bool = True
     restarts: int = 0
     batch: bool = True
@@ -74,7 +76,7 @@ class JobChange:
         gres: New per-node request, e.g. "shard:40", without a version's prefix.
         comment: New comment.
         admin_comment: New AdminComment.
-        priority: New priority.
+        nice: New nice value; a negative one raises the priority.
         start_now: Clear a start time in the future, such as the delay after a requeue.
         start_in_s: Start no earlier than in so many seconds.
     """
@@ -82,7 +84,7 @@ class JobChange:
     gres: str | None = None
     comment: str | None = None
     admin_comment: str | None = None
-    priority: int | None = None
+    nice: int | None = None
     start_now: bool = False
     start_in_s: int | None = None
 

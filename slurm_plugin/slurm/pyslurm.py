@@ -114,7 +114,7 @@ class PyslurmControl:
             "gres_per_node": change.gres,
             "comment": change.comment,
             "admin_comment": change.admin_comment,
-            "priority": change.priority,
+            "nice": change.nice,
         }
         if change.start_now or change.start_in_s is not None:
             wanted["begin_time"] = int(self._clock.now_s()) + (change.start_in_s or 0)
@@ -146,6 +146,7 @@ def _job_view(job: Any) -> JobView:
         comment=job.comment or "",
         admin_comment=job.admin_comment or "",
         priority=job.priority or 0,
+        nice=getattr(job, "nice", None) or 0,
         requeue=bool(job.is_requeueable),
         restarts=job.requeue_count or 0,
         batch=bool(job.is_batch_job),

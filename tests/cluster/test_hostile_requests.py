@@ -5,6 +5,9 @@ What a job holds in the ledger is compared with what Slurm gave it. Each attempt
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 from cluster_jobs import submit
 
@@ -15,6 +18,7 @@ from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.gres import count_of, parse_gres
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.versions import traits
 
 pytestmark = pytest.mark.cluster
 
@@ -54,9 +58,13 @@ ATTEMPTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
+def slurm(cluster: Cluster) -> SlurmCommands:
+    return SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10)
+
+
 def update(cluster: Cluster, job: int, words: str, *, user: str = "nobody") -> None:
     """Try a change as a user; whether Slurm takes it differs from version to version."""
-    prefix = "gres:" if SlurmCommands().version() < (23, 11, 0) else "gres/"
+    prefix = traits(slurm(cluster).version()).gres_prefix
     try:
         cluster.slurm("scontrol", "update", f"JobId={job}", *words.format(prefix).split(" "), user=user)
     except CommandError:
@@ -74,17 +82,20 @@ def started(jobs: Jobs, job: int) -> str:
         ),
         30,
     )
-    return SlurmCommands(slurm_conf=str(cluster.place.slurm_conf)).given(job)
+    return slurm(cluster).given(job)
 
 
 def assert_holds_what_it_was_given(jobs: Jobs, job: int, given: str) -> None:
-    held = [row for row in jobs.cluster.reservations("n0") if row["job_id"] == job]
+    def held_rows() -> list[dict[str, Any]]:
+        return [row for row in jobs.cluster.reservations("n0") if row["job_id"] == job]
+
     items = parse_gres(given)
     shards = count_of(items, "shard")
     if not shards and not count_of(items, "gpu"):
-        assert held == []
+        assert held_rows() == []
         return
-    assert held, f"Slurm gave {given} and the ledger knows nothing"
+    jobs.cluster.wait(f"the Prolog has reserved {given}", held_rows, 20)
+    held = held_rows()
     if shards and shards < WHOLE:
         assert (held[0]["kind"], held[0]["booked_bytes"]) == ("shared", shards * from_mib(SHARD_MIB)), given
     else:
@@ -158,5 +169,5 @@ def test_forged_lines_of_scontrol_buy_nothing(jobs: Jobs, cluster: Cluster) -> N
 def test_an_ordinary_job_costs_slurmctld_no_question(jobs: Jobs, cluster: Cluster) -> None:
     job = submit(jobs, *SHARED, "--wrap", "true")
     jobs.wait(job, "COMPLETED")
-    lines = (cluster.place.log / "prolog.log").read_text().splitlines()
-    assert any(f"job={job} " in line and "placed stamp shared" in line for line in lines)
+    log = (cluster.place.log / "prolog.log").read_text()
+    assert re.search(rf"job={job} .* stamp shared: ", log), log

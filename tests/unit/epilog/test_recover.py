@@ -17,7 +17,7 @@ from slurm_plugin.slurm.hook_env import HookJob
 
 KEY = b"k" * 32
 JOB = HookJob(job_id=7, user_id=1000, group_id=1000, partition="gpu", seats=(0,))
-PARTITION = PartitionConfig(collocate=True, shards_per_gpu=40, recovery_priority=4242)
+PARTITION = PartitionConfig(collocate=True, shards_per_gpu=40)
 OUTCOME = Outcome(kind="gpu-oom", pattern="pytorch", evidence="CUDA out of memory", peak_bytes=3 * GIB)
 RECOVERY = Recovery(booking=Booking(kind="whole", recoveries=1), lend_priority=True, reason="why")
 
@@ -38,12 +38,13 @@ def test_requeue_first_and_then_one_update_with_everything() -> None:
     assert slurm.told[0] == (7, "requeue") and len(slurm.told) == 2
     _, change = slurm.told[1]
     assert isinstance(change, JobChange)
-    assert (change.gres, change.priority) == ("shard:40", 4242)
+    assert (change.gres, change.nice) == ("shard:40", None), "priority is radd's to lend"
     booking = read_stamp(change.comment or "", user_id=1000, key=KEY)
     assert booking == replace(RECOVERY.booking, changed=True)
     assert user_words(change.comment or "").startswith("my words")
     note = read_note(change.admin_comment or "")
-    assert note is not None and (note.event, note.peak_bytes) == ("recovered", 3 * GIB)
+    assert note is not None
+    assert (note.event, note.peak_bytes, note.fault) == ("recovered", 3 * GIB, "estimate")
     assert change.start_in_s is not None and change.start_in_s >= 5
 
 
@@ -85,4 +86,15 @@ def test_an_escalated_rerun_asks_for_more_shards_and_no_priority() -> None:
     booking = Booking(kind="shared", memory_bytes=17 * GIB, recoveries=1)
     apply(slurm, Recovery(booking=booking, lend_priority=False, reason="why"))
     _, change = slurm.told[1]
-    assert isinstance(change, JobChange) and (change.gres, change.priority) == ("shard:17", None)
+    assert isinstance(change, JobChange) and (change.gres, change.nice) == ("shard:17", None)
+
+
+def test_a_victim_runs_again_as_it_was() -> None:
+    slurm = completing()
+    booking = Booking(kind="whole", gpus=2)
+    recovery = Recovery(booking=booking, lend_priority=True, reason="lost")
+    recover(JOB, recovery, Outcome(kind="victim", culprit=8), PARTITION, slurm, restart=0, key=KEY)
+    _, change = slurm.told[1]
+    assert isinstance(change, JobChange) and (change.gres, change.comment) == (None, None)
+    note = read_note(change.admin_comment or "")
+    assert note is not None and (note.event, note.fault) == ("recovered", "victim")

@@ -48,7 +48,7 @@ class Heard(Recoverer):
         super().__init__(FixedVersion(None), FakeClock())
         self.notes: list[tuple[int, Note]] = []
 
-    def hear(self, job_id: int, note: Note) -> None:
+    def hear(self, job_id: int, note: Note, *, profile_key: str | None = None) -> None:
         self.notes.append((job_id, note))
 
 

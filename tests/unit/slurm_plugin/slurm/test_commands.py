@@ -7,7 +7,7 @@ import pytest
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.slurm.commands import (
     _JOB_COLUMNS,
-    _TEXT_COLUMNS,
+    _MORE_COLUMNS,
     SlurmCommands,
     parse_config,
     parse_jobs,
@@ -39,7 +39,7 @@ def test_jobs_are_read_from_columns() -> None:
 
 def test_line_ends_in_a_comment_forge_nothing() -> None:
     text = recorded("squeue_job_with_comment.22.05.txt")
-    (view,) = parse_jobs(text, (*_JOB_COLUMNS, *_TEXT_COLUMNS))
+    (view,) = parse_jobs(text, (*_JOB_COLUMNS, *_MORE_COLUMNS))
     assert (view.job_id, view.user_id, view.state) == (10, 0, "RUNNING")
     assert view.comment == "häl lo\n JobState=X | x"
     assert view.admin_comment == ""
@@ -80,12 +80,12 @@ def test_configuration_is_read_line_by_line() -> None:
 def test_a_change_is_one_request_in_the_version_s_spelling(
     version: tuple[int, int, int], prefix: str
 ) -> None:
-    change = JobChange(gres="shard:40", comment="a b", admin_comment="rad: x", priority=7, start_in_s=5)
+    change = JobChange(gres="shard:40", comment="a b", admin_comment="rad: x", nice=-7, start_in_s=5)
     assert update_words(change, gres_prefix=traits(version).gres_prefix) == (
         "AdminComment=rad: x",
         "Comment=a b",
         f"TresPerNode={prefix}shard:40",
-        "Priority=7",
+        "Nice=-7",
         "StartTime=now+5",
     )
     assert update_words(JobChange(start_now=True), gres_prefix="") == ("StartTime=now",)

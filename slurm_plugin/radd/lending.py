@@ -1,0 +1,204 @@
+"""Priority is lent: to a rerun that somebody else's fault asks for, until that rerun starts.
+
+It is lent by the job's nice value, which adds to the priority under every PriorityType and can be taken back exactly;
+`scontrol update Priority=` would stop priority/multifactor from managing the job for good. What is lent stands in a
+file under paths.state before Slurm is told, so that a radd that was restarted takes it back all the same. A job whose
+priority an admin set by hand is not moved: Slurm ignores its nice value.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.ledger_store import replace_file
+from slurm_plugin.core.note import Fault
+from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl
+
+log = logging.getLogger("radd")
+
+DAY_S = 86_400.0
+_WAITING = ("PENDING", "COMPLETING", "REQUEUED", "CONFIGURING")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A rerun that asks for priority.
+
+    Attributes:
+        fault: Whose fault its last end was.
+        profile_key: The model whose estimate failed; None if unknown.
+    """
+
+    fault: Fault
+    profile_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loan:
+    """One loan, kept for a day.
+
+    Attributes:
+        job_id: Slurm's job id.
+        user_id: The owner.
+        time_s: When it was lent, seconds since the epoch.
+        restarts: Restart count of the rerun that it is for.
+        nice_before: The job's nice value without it.
+        nice_lent: The job's nice value with it.
+        profile_key: The model whose estimate failed; None for a victim.
+        returned: Whether it was taken back.
+    """
+
+    job_id: int
+    user_id: int
+    time_s: float
+    restarts: int
+    nice_before: int
+    nice_lent: int
+    profile_key: str | None = None
+    returned: bool = False
+
+
+def loan_for(
+    job: JobView, claim: Claim, settings: PartitionConfig, loans: tuple[Loan, ...], *, now_s: float
+) -> Loan | None:
+    """Return what a waiting rerun is lent, or None.
+
+    One model of one user is lent for once a day: the next submission is booked by what was seen of it.
+
+    Args:
+        job: The rerun, pending.
+        claim: Why it asks.
+        settings: Its partition's settings.
+        loans: Every loan that is remembered.
+        now_s: Seconds since the epoch.
+    """
+    lately = [loan for loan in loans if loan.user_id == job.user_id and now_s - loan.time_s < DAY_S]
+    known = claim.profile_key is not None and claim.profile_key in {loan.profile_key for loan in lately}
+    has_one = any(loan.job_id == job.job_id and not loan.returned for loan in loans)
+    boost = min(settings.recovery_boost, settings.recovery_priority - job.priority)
+    if known or has_one or job.priority == 0 or boost <= 0 or len(lately) >= settings.boosts_per_day:
+        return None
+    return Loan(
+        job_id=job.job_id,
+        user_id=job.user_id,
+        time_s=now_s,
+        restarts=job.restarts,
+        nice_before=job.nice,
+        nice_lent=job.nice - boost,
+        profile_key=claim.profile_key if claim.fault == "estimate" else None,
+    )
+
+
+def is_due(loan: Loan, job: JobView) -> bool:
+    """Return whether a loan ends: its rerun has started, or was requeued by somebody else."""
+    return job.state not in _WAITING or job.restarts > loan.restarts
+
+
+class Lender:
+    """The loans of this cluster. Safe to use from several threads."""
+
+    def __init__(self, path: Path, slurm: SlurmControl, clock: Clock, config: Callable[[], Config]) -> None:
+        """Take over what a radd before this one lent.
+
+        Args:
+            path: The file of loans.
+            slurm: Slurm.
+            clock: Time.
+            config: Tells rad.toml as it is in force.
+        """
+        self._path, self._slurm, self._clock, self._config = path, slurm, clock, config
+        self._lock = threading.Lock()
+        self._loans = _read(path)
+
+    @property
+    def outstanding(self) -> bool:
+        """Return whether anything is to be taken back."""
+        with self._lock:
+            return any(not loan.returned for loan in self._loans)
+
+    def lend(self, job: JobView, claim: Claim) -> int | None:
+        """Return the nice value that a waiting rerun gets now; None if it keeps its own."""
+        config = self._config()
+        settings = config.partition(job.partition)
+        if settings is None or config.mode != "enforce":
+            return None
+        with self._lock:
+            for loan in self._loans:  # Slurm did not answer when it was told
+                if not loan.returned and (loan.job_id, loan.restarts) == (job.job_id, job.restarts):
+                    return loan.nice_lent if job.nice == loan.nice_before else None
+            new = loan_for(job, claim, settings, self._loans, now_s=self._clock.now_s())
+            if new is None or not self._write((*self._loans, new)):
+                return None
+        log.info("job %d: priority raised by %d until it starts", job.job_id, new.nice_before - new.nice_lent)
+        return new.nice_lent
+
+    def put_back(self, job_id: int) -> None:
+        """Let a loan stand for one more start: the Prolog put the rerun back, so that it did not run."""
+        with self._lock:
+            self._write(
+                tuple(
+                    replace(loan, restarts=loan.restarts + 1)
+                    if loan.job_id == job_id and not loan.returned
+                    else loan
+                    for loan in self._loans
+                )
+            )
+
+    def collect(self) -> None:
+        """Take back every loan whose rerun has started; what Slurm does not answer is tried again next time."""
+        with self._lock:
+            open_loans = [loan for loan in self._loans if not loan.returned]
+        for loan in open_loans:
+            try:
+                job = self._slurm.job(loan.job_id)
+                if job is not None and not is_due(loan, job):
+                    continue
+                if job is not None and job.nice == loan.nice_lent:
+                    self._slurm.update(loan.job_id, JobChange(nice=loan.nice_before))
+            except SlurmError as exc:
+                log.warning("job %d: its priority is not put back yet: %s", loan.job_id, exc)
+                continue
+            log.info("job %d: priority put back", loan.job_id)
+            self._forget(loan)
+
+    def _forget(self, ended: Loan) -> None:
+        with self._lock:
+            self._write(
+                tuple(
+                    replace(loan, returned=True)
+                    if (loan.job_id, loan.time_s) == (ended.job_id, ended.time_s)
+                    else loan
+                    for loan in self._loans
+                )
+            )
+
+    def _write(self, loans: tuple[Loan, ...]) -> bool:
+        """Keep loans, without those that are both old and returned; call it under the lock."""
+        now_s = self._clock.now_s()
+        kept = tuple(loan for loan in loans if not loan.returned or now_s - loan.time_s < DAY_S)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(self._path, json.dumps([asdict(loan) for loan in kept]).encode(), mode=0o600)
+        except OSError as exc:
+            log.warning("%s: %s; no priority is lent", self._path, exc.strerror)
+            return False
+        self._loans = kept
+        return True
+
+
+def _read(path: Path) -> tuple[Loan, ...]:
+    try:
+        return tuple(Loan(**row) for row in json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError, TypeError) as exc:
+        log.warning("%s: %s; what was lent before is not known", path, exc)
+        return ()

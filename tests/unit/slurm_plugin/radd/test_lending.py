@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes import FakeClock, FakeSlurm
+
+from slurm_plugin.core.config import Config, PartitionConfig, parse_config
+from slurm_plugin.core.note import Note
+from slurm_plugin.radd.lending import DAY_S, Claim, Lender, Loan, is_due, loan_for
+from slurm_plugin.radd.recover import Recoverer
+from slurm_plugin.slurm.control import JobChange, JobView
+
+OURS = Claim(fault="estimate", profile_key="ab12")
+VICTIM = Claim(fault="victim")
+WAITING = JobView(
+    job_id=7, user_id=1000, state="PENDING", partition="gpu", priority=5000, nice=100, restarts=1
+)
+SETTINGS = PartitionConfig(recovery_boost=1000, recovery_priority=10_000, boosts_per_day=3)
+LOAN = Loan(
+    job_id=7, user_id=1000, time_s=0.0, restarts=1, nice_before=100, nice_lent=-900, profile_key="ab12"
+)
+
+
+def config() -> Config:
+    partition = {"collocate": True, "shards_per_gpu": 40, "recovery_boost": 1000}
+    return parse_config({"partition": {"gpu": partition}}, origin="rad.toml")
+
+
+def lender(folder: Path, slurm: FakeSlurm, clock: FakeClock | None = None) -> Lender:
+    return Lender(folder / "loans.json", slurm, clock or FakeClock(), config)
+
+
+@pytest.mark.parametrize(
+    ("job", "claim", "settings", "loans", "nice"),
+    [
+        (WAITING, OURS, SETTINGS, (), -900),
+        (WAITING, VICTIM, SETTINGS, (), -900),
+        (replace(WAITING, priority=9600), OURS, SETTINGS, (), -300),
+        (replace(WAITING, priority=10_000), OURS, SETTINGS, (), None),
+        (replace(WAITING, priority=4_294_950_000), OURS, SETTINGS, (), None),
+        (replace(WAITING, priority=0), OURS, SETTINGS, (), None),
+        (WAITING, OURS, replace(SETTINGS, recovery_boost=0), (), None),
+        (WAITING, OURS, SETTINGS, (replace(LOAN, job_id=8),), None),
+        (WAITING, OURS, SETTINGS, (replace(LOAN, job_id=8, returned=True, profile_key="cd"),) * 3, None),
+        (WAITING, VICTIM, SETTINGS, (replace(LOAN, job_id=8, returned=True),) * 3, None),
+        (WAITING, OURS, SETTINGS, (replace(LOAN, job_id=8, user_id=1001),) * 3, -900),
+        (WAITING, OURS, SETTINGS, (replace(LOAN, job_id=8, time_s=-DAY_S),) * 3, -900),
+        (WAITING, VICTIM, SETTINGS, (LOAN,), None),
+    ],
+    ids=[
+        "our estimate",
+        "a victim",
+        "up to the ceiling",
+        "at the ceiling",
+        "set by an admin",
+        "held",
+        "turned off",
+        "the same model twice",
+        "too often",
+        "a victim too often",
+        "others' loans",
+        "yesterday's loans",
+        "it has one",
+    ],
+)
+def test_what_a_rerun_is_lent(
+    job: JobView, claim: Claim, settings: PartitionConfig, loans: tuple[Loan, ...], nice: int | None
+) -> None:
+    loan = loan_for(job, claim, settings, loans, now_s=10.0)
+    assert (loan and loan.nice_lent) == nice
+    assert loan is None or loan.nice_before == 100
+
+
+@pytest.mark.parametrize(
+    ("job", "due"),
+    [
+        (WAITING, False),
+        (replace(WAITING, state="CONFIGURING"), False),
+        (replace(WAITING, state="RUNNING"), True),
+        (replace(WAITING, state="FAILED"), True),
+        (replace(WAITING, restarts=2), True),
+    ],
+)
+def test_a_loan_ends_when_its_rerun_starts_or_is_requeued(job: JobView, due: bool) -> None:
+    assert is_due(LOAN, job) == due
+
+
+def test_priority_is_put_back_by_whichever_radd_is_there(tmp_path: Path) -> None:
+    slurm = FakeSlurm(WAITING)
+    first = lender(tmp_path, slurm)
+    assert first.lend(WAITING, OURS) == -900
+    slurm.views[7] = replace(WAITING, nice=-900)
+    second = lender(tmp_path, slurm)
+    assert second.outstanding
+    second.collect()
+    assert slurm.told == []
+    slurm.views[7] = replace(WAITING, nice=-900, state="RUNNING")
+    slurm.failing = 1
+    second.collect()
+    assert second.outstanding
+    second.collect()
+    second.collect()
+    assert slurm.told == [(7, JobChange(nice=100))]
+    assert not second.outstanding and not lender(tmp_path, slurm).outstanding
+    assert second.lend(replace(WAITING, job_id=8), OURS) is None, "the same model on the same day"
+
+
+def test_a_user_who_requeues_the_rerun_keeps_nothing(tmp_path: Path) -> None:
+    slurm = FakeSlurm(WAITING)
+    made = lender(tmp_path, slurm)
+    made.lend(WAITING, OURS)
+    slurm.views[7] = replace(WAITING, nice=-900, restarts=2)  # it ran and was requeued between two looks
+    made.collect()
+    assert slurm.told == [(7, JobChange(nice=100))]
+
+
+def test_a_rerun_that_the_prolog_puts_back_keeps_its_loan(tmp_path: Path) -> None:
+    slurm = FakeSlurm(WAITING)
+    made = lender(tmp_path, slurm)
+    made.lend(WAITING, OURS)
+    made.put_back(7)
+    slurm.views[7] = replace(WAITING, nice=-900, restarts=2)
+    made.collect()
+    assert made.outstanding and slurm.told == []
+
+
+def test_a_nice_value_that_somebody_changed_is_left(tmp_path: Path) -> None:
+    slurm = FakeSlurm(WAITING)
+    made = lender(tmp_path, slurm)
+    made.lend(WAITING, OURS)
+    slurm.views[7] = replace(WAITING, nice=500, state="RUNNING")
+    made.collect()
+    assert slurm.told == [] and not made.outstanding
+
+
+def test_what_cannot_be_written_down_is_not_lent(tmp_path: Path) -> None:
+    (tmp_path / "loans.json").mkdir()
+    assert lender(tmp_path, FakeSlurm(WAITING)).lend(WAITING, OURS) is None
+
+
+def test_an_errand_lends_with_the_start_time_and_again_after_a_refusal(tmp_path: Path) -> None:
+    slurm, clock = FakeSlurm(WAITING), FakeClock()
+    worker = Recoverer(slurm, clock, lender(tmp_path, slurm, clock))
+    worker.hear(7, Note(event="recovered", start_in_s=0, fault="estimate"), profile_key="ab12")
+    tell, slurm.update = slurm.update, refuse_once(slurm)  # type: ignore[method-assign]
+    worker.run_errands()
+    slurm.update = tell  # type: ignore[method-assign]
+    worker.run_errands()
+    assert slurm.told == [(7, JobChange(start_now=True, nice=-900))]
+
+
+def refuse_once(slurm: FakeSlurm) -> object:
+    from slurm_plugin.core.errors import SlurmError
+
+    def update(job_id: int, change: JobChange) -> None:
+        raise SlurmError("slurmctld does not answer")
+
+    return update
+
+
+def test_a_recovery_that_is_the_users_own_fault_is_lent_nothing(tmp_path: Path) -> None:
+    slurm, clock = FakeSlurm(WAITING), FakeClock()
+    worker = Recoverer(slurm, clock, lender(tmp_path, slurm, clock))
+    worker.hear(7, Note(event="recovered", start_in_s=0))
+    worker.run_errands()
+    assert slurm.told == [(7, JobChange(start_now=True))]
