@@ -47,6 +47,7 @@ class Demo:
         self._waited: dict[int, list[float]] = {}
         self._returns: dict[int, dict[int, str]] = {}
         self._highest_priority = 0
+        self._rerun_priority: dict[int, int] = {}
 
     def run(self) -> bool:
         """Start, submit, watch, stop; return whether all went as it must."""
@@ -115,6 +116,7 @@ class Demo:
                 estimate_bytes=self._estimate(last.get(job_id or 0, {})),
                 returns=list(self._returns.get(job_id or 0, {}).values()),
                 submitted_priority=self._highest_priority,
+                rerun_priority=self._rerun_priority.get(job_id or 0, 0),
             )
             for example, job_id, messages in submitted
         ]
@@ -128,8 +130,11 @@ class Demo:
     def _note(self, name: str, job_id: int, fields: dict[str, str]) -> None:
         """Tell a change of state, and keep what each run asked for and how long it waited."""
         state, restarts = fields.get("JobState", ""), int(fields.get("Restarts", "0"))
+        priority = int(fields.get("Priority", "0"))
         if not restarts:
-            self._highest_priority = max(self._highest_priority, int(fields.get("Priority", "0")))
+            self._highest_priority = max(self._highest_priority, priority)
+        elif state == "PENDING":
+            self._rerun_priority[job_id] = max(self._rerun_priority.get(job_id, 0), priority)
         mark = f"{state}{restarts}"
         if restarts and (note := read_note(fields.get("AdminComment", ""))) is not None:
             self._returns.setdefault(job_id, {})[restarts] = note.event

@@ -69,6 +69,7 @@ class Row:
         estimate_bytes: What was expected of it; None if nothing was.
         returns: Why it returned to the queue, each time: "recovered" or "put-back".
         submitted_priority: The highest priority that a job of the demo got from Slurm.
+        rerun_priority: The highest priority of its rerun while that waited; 0 if there was none.
     """
 
     example: Example
@@ -80,6 +81,7 @@ class Row:
     estimate_bytes: int | None
     returns: list[str]
     submitted_priority: int
+    rerun_priority: int = 0
 
     def cells(self) -> tuple[str, ...]:
         """Return the row's text."""
@@ -118,10 +120,10 @@ class Row:
         ]
         if example.tells is not None and not re.search(example.tells, self.messages):
             found.append(f"{example.name}: its user was told {self.messages!r}")
-        if example.recovers and int(self.fields.get("Priority", "0")) <= self.submitted_priority:
-            found.append(
-                f"{example.name} has priority {self.fields.get('Priority')}, as it had from the start"
-            )
+        if example.recovers and self.rerun_priority <= self.submitted_priority:
+            found.append(f"{example.name} waited for its rerun at priority {self.rerun_priority}")
+        if int(self.fields.get("Priority", "0")) > self.submitted_priority:
+            found.append(f"{example.name} kept priority {self.fields.get('Priority')}")
         return found
 
     def _shards_fit(self, whole_shards: int) -> bool:

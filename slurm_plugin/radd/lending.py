@@ -25,7 +25,7 @@ from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl
 log = logging.getLogger("radd")
 
 DAY_S = 86_400.0
-_WAITING = ("PENDING", "COMPLETING", "REQUEUED", "CONFIGURING")
+_CHANGEABLE = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +98,12 @@ def loan_for(
 
 
 def is_due(loan: Loan, job: JobView) -> bool:
-    """Return whether a loan ends: its rerun has started, or was requeued by somebody else."""
-    return job.state not in _WAITING or job.restarts > loan.restarts
+    """Return whether a loan can be taken back: its rerun has started, or was requeued by somebody else.
+
+    Slurm changes no job that has ended. One that ended too soon is looked at until Slurm forgets it, as its owner may
+    requeue it.
+    """
+    return job.state in _CHANGEABLE and (job.state == "RUNNING" or job.restarts > loan.restarts)
 
 
 class Lender:

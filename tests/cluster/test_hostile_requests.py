@@ -75,13 +75,8 @@ def started(jobs: Jobs, job: int) -> str:
     """Release a job and return what Slurm gave it, "" if it ended or waits without anything."""
     cluster = jobs.cluster
     cluster.slurm("scontrol", "release", str(job))
-    cluster.wait(
-        "it started or never will",
-        lambda: (
-            jobs.state(job) in ("RUNNING", "FAILED", "COMPLETED") or "Resources" in jobs.fields(job)["Reason"]
-        ),
-        30,
-    )
+    ended = ("RUNNING", "FAILED", "COMPLETED")
+    cluster.wait("it started", lambda: getattr(slurm(cluster).job(job), "state", "") in ended, 30)
     return slurm(cluster).given(job)
 
 

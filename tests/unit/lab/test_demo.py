@@ -24,7 +24,8 @@ SHARED = Row(
 RECOVERED = replace(
     SHARED,
     example=replace(SHARED.example, recovers=True),
-    fields=SHARED.fields | {"Restarts": "1", "Priority": "8"},
+    fields=SHARED.fields | {"Restarts": "1"},
+    rerun_priority=8,
     runs=[*SHARED.runs, Run(gpus={("n0", 3)}, peak_bytes=30 * GIB)],
     shards=[4, WHOLE],
     returns=["recovered"],
@@ -60,7 +61,8 @@ def test_a_put_back_is_no_fault_but_a_recovery_that_nobody_expected_is() -> None
         (replace(RECOVERED, shards=[4, 4]), "asked for [4, 4]"),
         (replace(RECOVERED, runs=RECOVERED.runs[:1]), "ran 1 times"),
         (replace(RECOVERED, runs=[SHARED.runs[0], replace(SHARED.runs[0])]), "neighbours [2]"),
-        (replace(RECOVERED, fields=RECOVERED.fields | {"Priority": "7"}), "priority 7"),
+        (replace(RECOVERED, rerun_priority=7), "at priority 7"),
+        (replace(RECOVERED, fields=RECOVERED.fields | {"Priority": "8"}), "kept priority 8"),
     ],
 )
 def test_every_difference_is_told(row: Row, word: str) -> None:

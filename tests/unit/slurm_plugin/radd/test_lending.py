@@ -79,7 +79,8 @@ def test_what_a_rerun_is_lent(
         (WAITING, False),
         (replace(WAITING, state="CONFIGURING"), False),
         (replace(WAITING, state="RUNNING"), True),
-        (replace(WAITING, state="FAILED"), True),
+        (replace(WAITING, state="FAILED"), False),
+        (replace(WAITING, state="COMPLETING", restarts=2), False),
         (replace(WAITING, restarts=2), True),
     ],
 )

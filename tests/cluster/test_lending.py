@@ -1,0 +1,114 @@
+"""Priority is lent to a rerun where our estimate was at fault, and nobody keeps it or gets it by trying."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from cluster_jobs import submit
+
+from lab.cluster import Cluster
+from lab.jobs import Jobs
+from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.control import JobView
+
+pytestmark = pytest.mark.cluster
+
+TOP = 4_294_901_760
+"""Where priority/basic begins to count down; ordinary jobs have less."""
+PATIENCE_S = 90
+WORDS = "echo torch.OutOfMemoryError: CUDA out of memory. >&2"
+MODEL = "model=models/resnet18_cifar_torchsummary.txt,batch_size=128,optimizer=sgd"
+GROWS = "1G,1.2G,1.5G,1.8G,2.2G,2.7G,3.3G,4G,38G"
+
+
+@pytest.fixture(autouse=True)
+def _a_fresh_day(cluster: Cluster) -> Iterator[None]:
+    """Let no loan of another test count against this one's user."""
+    (cluster.place.root / "state" / "loans.json").unlink(missing_ok=True)
+    cluster.restart_radd()
+    yield
+
+
+def seen(jobs: Jobs, job: int, until: str) -> list[JobView]:
+    """Follow a job until a rerun of it is in a state, and return every view on the way."""
+    control = SlurmCommands(slurm_conf=str(jobs.cluster.place.slurm_conf), timeout_s=10)
+    views: list[JobView] = []
+
+    def there() -> bool:
+        view = control.job(job)
+        if view is not None:
+            views.append(view)
+        return view is not None and view.restarts > 0 and view.state == until
+
+    jobs.cluster.wait(f"the rerun is {until}", there, PATIENCE_S)
+    return views
+
+
+def underestimated(jobs: Jobs, seconds: float = 10) -> int:
+    """Submit a training whose summary hides what it needs: it fills its share and asks for more."""
+    train = f"python3 fake_train.py --memory {GROWS} --seconds {seconds}"
+    return submit(jobs, "--gpus=1", f"--comment=rad:{MODEL}", "--open-mode=append", "--wrap", train)
+
+
+def test_an_estimate_of_ours_that_failed_is_lent_priority_until_the_rerun_starts(
+    jobs: Jobs, cluster: Cluster
+) -> None:
+    job = underestimated(jobs)
+    waiting = [view for view in seen(jobs, job, "RUNNING") if view.restarts == 1 and view.state == "PENDING"]
+    first = max(view.priority for view in waiting)
+    control = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10)
+    assert min(view.nice for view in waiting) < 0, "nothing was lent"
+    assert first <= TOP
+
+    def put_back() -> bool:
+        view = control.job(job)
+        return view is not None and view.nice == 0 and view.state == "RUNNING"
+
+    cluster.wait("priority is put back while the rerun runs", put_back, 10)
+    cluster.slurm("scontrol", "requeue", str(job), user="nobody")
+    again = seen(jobs, job, "PENDING")[-1]
+    assert (again.nice, again.restarts) == (0, 2)
+    assert again.priority < first
+
+
+def test_a_rerun_that_its_user_requeues_before_radd_looks_keeps_nothing(jobs: Jobs, cluster: Cluster) -> None:
+    job = underestimated(jobs)
+    views = seen(jobs, job, "RUNNING")
+    assert min(view.nice for view in views) < 0
+    cluster.daemons.stop("radd")
+    cluster.slurm("scontrol", "requeue", str(job), user="nobody")
+    cluster.restart_radd()
+    control = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10)
+    cluster.wait("radd takes it back", lambda: (view := control.job(job)) is not None and view.nice == 0, 20)
+
+
+@pytest.mark.parametrize(
+    ("rad", "wrap"),
+    [
+        ("memory=1M", f"python3 fake_train.py --memory 0.9G --seconds 1.5; {WORDS}; exit 1"),
+        ("memory=4G", "python3 fake_train.py --memory 3.8G,30G --seconds 3"),
+        (
+            MODEL,
+            f"python3 fake_train.py --memory 0.5G --seconds 1.5; {WORDS}; exit 1",
+        ),
+    ],
+    ids=["memory=1M and the words", "a stated size", "never near our estimate"],
+)
+def test_what_the_user_chose_buys_no_priority(jobs: Jobs, rad: str, wrap: str) -> None:
+    job = submit(jobs, "--gpus=1", f"--comment=rad:{rad}", "--open-mode=append", "--wrap", wrap)
+    views = seen(jobs, job, "RUNNING")
+    assert {view.nice for view in views} == {0}
+    assert max(view.priority for view in views) < TOP
+
+
+def test_by_hand_sized_shards_buy_no_priority(jobs: Jobs) -> None:
+    wrap = "python3 fake_train.py --memory 3.8G,30G --seconds 3"
+    job = submit(jobs, "--gres=shard:4", "--open-mode=append", "--wrap", wrap)
+    assert {view.nice for view in seen(jobs, job, "RUNNING")} == {0}
+
+
+def test_a_user_lowers_nice_only_as_slurm_allows(jobs: Jobs, cluster: Cluster) -> None:
+    job = submit(jobs, "-H", "--gpus=1", "--comment=rad:memory=4G", "--wrap", "true")
+    with pytest.raises(Exception, match=r"(?i)denied|permission"):
+        cluster.slurm("scontrol", "update", f"JobId={job}", "Nice=-1000", user="nobody")
