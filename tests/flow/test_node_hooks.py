@@ -81,7 +81,9 @@ shards_per_gpu = 10
     @property
     def whole(self) -> str:
         """Return the comment of a job that has a GPU for itself."""
-        return stamp(Booking(kind="whole"), user_id=os.geteuid(), key=KEY)
+        return stamp(
+            Booking(kind="whole", partitions=(partition_mark("gpu"),)), user_id=os.geteuid(), key=KEY
+        )
 
     def log(self, name: str) -> str:
         path = self.folder / "log" / f"{name}.log"
