@@ -17,9 +17,10 @@ from pathlib import Path
 
 from gpumemnet.errors import GpuMemNetError
 from gpumemnet.estimators.registry import estimate
+from gpumemnet.names import OPTIMIZERS, PRECISIONS
 from gpumemnet.profile.build import profile_with_warnings
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.training import OPTIMIZERS, PRECISIONS, TrainingSetup
+from gpumemnet.training import TrainingSetup
 
 SUMMARIES = Path(__file__).resolve().parents[1] / "tests" / "data" / "summaries"
 TEXTS = [path.read_text(encoding="utf-8") for path in sorted(SUMMARIES.glob("*.txt"))]

@@ -168,8 +168,8 @@ def numbers(result: Any) -> list[Any]:
     return [result.estimate_bytes, result.upper_bytes, result.confidence, result.breakdown_bytes]
 
 
-def directives() -> Iterator[tuple[str, Any]]:
-    """Yield what every directive of the repository says, and variations of them."""
+def directive_texts() -> tuple[list[str], list[str]]:
+    """Return every `#RAD` line and every `rad:` comment of the repository, and variations of them."""
     listed = subprocess.run(
         ["git", "ls-files", "*.py", "*.sh", "*.md", "*.toml", "*.lua"],
         cwd=CHECKOUT, check=True, stdout=subprocess.PIPE, text=True,
@@ -185,8 +185,13 @@ def directives() -> Iterator[tuple[str, Any]]:
     amounts = ("12", "12G", "1T", "7KiB", "0", "12.5G", "9" * 12)
     lines |= {f"#RAD model=m.txt memory={value}" for value in amounts}
     comments |= {f"rad:{line[5:].replace(' ', ',')}" for line in lines}
-    for kind, found in (("parse_script", lines), ("parse_comment", comments)):
-        for line in sorted(found):
+    return sorted(lines), sorted(comments)
+
+
+def directives() -> Iterator[tuple[str, Any]]:
+    """Yield what every directive says."""
+    for kind, found in zip(("parse_script", "parse_comment"), directive_texts(), strict=True):
+        for line in found:
             try:
                 said = entry(kind)(line, "job.sh") if kind == "parse_script" else entry(kind)(line)
                 yield f"{kind} {line}", None if said is None else asdict(said)
@@ -285,8 +290,8 @@ def kept(revision: str, every: int) -> Path:
         ["git", "rev-parse", "--short=12", revision],
         cwd=CHECKOUT, check=True, stdout=subprocess.PIPE, text=True,
     ).stdout.strip()  # fmt: skip
-    asked = Path(__file__).read_bytes() + "".join(text for _, text in committed()).encode()
-    mine = hashlib.sha256(asked).hexdigest()[:8]
+    asked = [Path(__file__).read_text(encoding="utf-8"), list(committed()), directive_texts()]
+    mine = hashlib.sha256(repr(asked).encode()).hexdigest()[:8]
     torch = "torch" if importlib.util.find_spec("torch") else "plain"
     path = KEPT / f"{commit}-{every}-{torch}-{mine}.jsonl"
     if not path.exists():
@@ -305,11 +310,11 @@ def bare(answer: Any) -> Any:
 def compare(before: Path, after: Path, *, words: bool) -> tuple[int, int]:
     """Print the first answers that differ; return how many do, and how many there are."""
     was, now = (dict(json.loads(line) for line in path.open(encoding="utf-8")) for path in (before, after))
-    names = sorted(was.keys() | now.keys()) if words else sorted(was.keys() & now.keys())
+    names = sorted(was.keys() | now.keys())
     differ = [
         name
         for name in names
-        if (was.get(name) != now.get(name) if words else bare(was[name]) != bare(now[name]))
+        if (was.get(name) != now.get(name) if words else bare(was.get(name)) != bare(now.get(name)))
     ]
     for name in differ[:SHOWN]:
         print(f"{name}\n- {str(was.get(name))[:600]}\n+ {str(now.get(name))[:600]}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpumemnet.profile.record import Family
+from gpumemnet.names import Family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

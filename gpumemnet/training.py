@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-Optimizer = Literal["sgd", "sgd-momentum", "adam", "adamw", "rmsprop", "adafactor"]
-Precision = Literal["fp32", "tf32", "amp", "bf16"]
-
-OPTIMIZERS: tuple[Optimizer, ...] = ("sgd", "sgd-momentum", "adam", "adamw", "rmsprop", "adafactor")
-PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "amp", "bf16")
+from gpumemnet.errors import SetupError
+from gpumemnet.names import Optimizer, Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,17 +16,27 @@ class TrainingSetup:
         batch_size: Samples per step and process; None if the user left it to the summary's own shapes.
         seq_len: Tokens per sample, for models whose summary does not show it; None otherwise.
         optimizer: As named by `--optimizer`.
-        precision: fp32 and tf32 keep 4-byte tensors; amp is autocast to 16 bits with 4-byte weights; bf16 is a
-            model whose parameters are themselves bfloat16.
+        precision: As named by `--precision`.
         gradient_checkpointing: Activations of repeated blocks are recomputed in backward, not saved.
         input_shape: Shape of the model's input, batch first, for a text that shows no shapes; None otherwise.
         gpus: Processes of a data-parallel job; each holds a whole copy (DDP).
+
+    Raises:
+        SetupError: Optimizer or precision is unknown.
     """
 
     batch_size: int | None = None
     seq_len: int | None = None
-    optimizer: Optimizer = "adam"
-    precision: Precision = "fp32"
+    optimizer: Optimizer = Optimizer.ADAM
+    precision: Precision = Precision.FP32
     gradient_checkpointing: bool = False
     gpus: int = 1
     input_shape: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Take plain names, too, as they come from files and the command line."""
+        try:
+            object.__setattr__(self, "optimizer", Optimizer(self.optimizer))
+            object.__setattr__(self, "precision", Precision(self.precision))
+        except ValueError as exc:
+            raise SetupError(f"{exc}; known: {', '.join((*Optimizer, *Precision))}") from exc

@@ -9,12 +9,14 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from gpumemnet.directives.parse import Directives, parse_comment, parse_script
 from gpumemnet.errors import GpuMemNetError
 from gpumemnet.estimators.registry import ESTIMATORS
 from gpumemnet.estimators.registry import estimate as gpumemnet_estimate
 from gpumemnet.gpus import DEFAULT_GPU, gpu_named
+from gpumemnet.names import Policy
 from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import ConfigError, EstimateError
@@ -24,6 +26,10 @@ from slurm_plugin.core.wire import profile_in, user_words
 
 SCRIPT_HEAD_BYTES = 1 << 16
 """How far into a job script #RAD lines are looked for."""
+_POLICIES: dict[Policy, Literal["exclusive", "collocate"]] = {
+    Policy.EXCLUSIVE: "exclusive",
+    Policy.COLLOCATE: "collocate",
+}
 MARGIN = 1.05
 """Runs of one job differ by a few per cent: data order, fragmentation, a longer last batch."""
 LEAST_MARGIN_BYTES = from_mib(256)
@@ -145,7 +151,7 @@ def claims_of(directives: Directives | None, comment: str) -> Claims:
     return Claims(
         profile=profile,
         memory_bytes=directives.memory_bytes,
-        policy=directives.policy,
+        policy=None if directives.policy is None else _POLICIES[directives.policy],
         retry=directives.retry,
         gpus=directives.gpus,
     )

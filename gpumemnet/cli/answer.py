@@ -80,7 +80,7 @@ def for_module(
         upper_bytes=total + found.margin_bytes,
         confidence=None,  # the margin was set by looking at runs; no run was held out to say how often it holds
         breakdown_bytes={"base": base, **found.breakdown_bytes},
-        family=found.family,  # type: ignore[arg-type]
+        family=found.family,
         estimator="trace",
         gpu=card.name,
         warnings=found.warnings,

@@ -13,8 +13,9 @@ from gpumemnet.directives.parse import Directives, parse_script
 from gpumemnet.errors import GpuMemNetError, SetupError
 from gpumemnet.estimators.registry import DEFAULT, NAMES
 from gpumemnet.gpus import DEFAULT_GPU
+from gpumemnet.names import OPTIMIZERS, PRECISIONS
 from gpumemnet.summary.files import read_text
-from gpumemnet.training import OPTIMIZERS, PRECISIONS, TrainingSetup
+from gpumemnet.training import TrainingSetup
 
 _COUNT = click.IntRange(1, 1 << 30)
 
@@ -23,8 +24,8 @@ _COUNT = click.IntRange(1, 1 << 30)
 @click.argument("summary", required=False)
 @click.option("--batch-size", type=_COUNT, help="Samples per step and GPU; default: the summary's own.")
 @click.option("--seq-len", type=_COUNT, help="Tokens per sample, for summaries that do not show it.")
-@click.option("--optimizer", type=click.Choice(OPTIMIZERS), help="Default: adam.")
-@click.option("--precision", type=click.Choice(PRECISIONS), help="Default: fp32.")
+@click.option("--optimizer", type=click.Choice([name.value for name in OPTIMIZERS]), help="Default: adam.")
+@click.option("--precision", type=click.Choice([name.value for name in PRECISIONS]), help="Default: fp32.")
 @click.option(
     "--gradient-checkpointing", is_flag=True, help="Blocks run again in backward instead of being kept."
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-from gpumemnet.training import Optimizer, Precision
+from gpumemnet.names import Optimizer, Precision
 
 Implementation = Literal["default", "foreach", "fused", "forloop"]
 """How the optimizer walks the parameters; "default" leaves the choice to PyTorch (foreach on a GPU)."""
@@ -54,10 +54,15 @@ class Configuration:
     batch_size: int
     variant: int = 0
     seq_len: int | None = None
-    optimizer: Optimizer = "adam"
+    optimizer: Optimizer = Optimizer.ADAM
     implementation: Implementation = "default"
-    precision: Precision = "fp32"
+    precision: Precision = Precision.FP32
     gradient_checkpointing: bool = False
+
+    def __post_init__(self) -> None:
+        """Take plain names, too, as they come from files."""
+        object.__setattr__(self, "optimizer", Optimizer(self.optimizer))
+        object.__setattr__(self, "precision", Precision(self.precision))
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as plain JSON values."""

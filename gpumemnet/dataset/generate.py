@@ -7,7 +7,7 @@ from types import ModuleType
 from gpumemnet.dataset.config import Configuration, Implementation
 from gpumemnet.dataset.draw import Draw
 from gpumemnet.dataset.models import cnn, mixer, mlp, recommender, recurrent, staged_cnn, transformer, unet
-from gpumemnet.training import Optimizer, Precision
+from gpumemnet.names import Optimizer, Precision
 
 FAMILIES: dict[str, ModuleType] = {
     "mlp": mlp,
@@ -32,23 +32,32 @@ SHARES: tuple[tuple[str, float], ...] = (
     ("recommender", 0.03),
 )
 OPTIMIZER_SHARES: tuple[tuple[Optimizer, float], ...] = (
-    ("adam", 0.25),
-    ("adamw", 0.25),
-    ("sgd-momentum", 0.2),
-    ("sgd", 0.12),
-    ("rmsprop", 0.09),
-    ("adafactor", 0.09),
+    (Optimizer.ADAM, 0.25),
+    (Optimizer.ADAMW, 0.25),
+    (Optimizer.SGD_MOMENTUM, 0.2),
+    (Optimizer.SGD, 0.12),
+    (Optimizer.RMSPROP, 0.09),
+    (Optimizer.ADAFACTOR, 0.09),
 )
 PRECISION_SHARES: tuple[tuple[Precision, float], ...] = (
-    ("fp32", 0.4),
-    ("tf32", 0.1),
-    ("amp", 0.3),
-    ("bf16", 0.2),
+    (Precision.FP32, 0.4),
+    (Precision.TF32, 0.1),
+    (Precision.AMP, 0.3),
+    (Precision.BF16, 0.2),
 )
-FUSABLE = ("sgd", "sgd-momentum", "adam", "adamw")
+FUSABLE = (Optimizer.SGD, Optimizer.SGD_MOMENTUM, Optimizer.ADAM, Optimizer.ADAMW)
 
 # Bytes per parameter beside the weight itself: gradient, states, and one foreach temporary.
-STATE_COPIES = {"sgd": 1, "sgd-momentum": 2, "adam": 4, "adamw": 4, "rmsprop": 3, "adafactor": 1}
+STATE_COPIES = {
+    Optimizer.SGD: 1,
+    Optimizer.SGD_MOMENTUM: 2,
+    Optimizer.ADAM: 4,
+    Optimizer.ADAMW: 4,
+    Optimizer.RMSPROP: 3,
+    Optimizer.ADAFACTOR: 1,
+}
+ELEMENT_BYTES = {Precision.FP32: 4.0, Precision.TF32: 4.0, Precision.AMP: 2.6, Precision.BF16: 2.0}
+"""Of a saved activation, on average."""
 MAX_PARAMS = 4.0e9
 
 
@@ -65,9 +74,9 @@ def generate(seed: int, index: int, variant: int = 0) -> Configuration:
     optimizer = d.weighted(OPTIMIZER_SHARES)
     precision = d.weighted(PRECISION_SHARES)
     checkpointing = drawn.checkpointable and d.chance(0.15)
-    element_bytes = {"fp32": 4.0, "tf32": 4.0, "amp": 2.6, "bf16": 2.0}[precision]
+    element_bytes = ELEMENT_BYTES[precision]
     kept = drawn.elements_per_sample * (0.25 if checkpointing else 1.0)
-    weight_bytes = 2 if precision == "bf16" else 4
+    weight_bytes = 2 if precision is Precision.BF16 else 4
     fixed = drawn.params * weight_bytes * (1 + STATE_COPIES[optimizer])
     return Configuration(
         seed=seed,

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from gpumemnet.dataset.catalogue import workload
 from gpumemnet.dataset.config import Configuration
 from gpumemnet.dataset.workload import Workload, loss_of, make_inputs, make_tensor
+from gpumemnet.names import Optimizer, Precision
 
 STEPS = 4
 """Optimizer states exist from the first step on, so the second has the full peak; two more show that it stays."""
@@ -49,22 +50,22 @@ def make_optimizer(config: Configuration, model: nn.Module) -> torch.optim.Optim
     }[config.implementation]
     rate = 1e-4
     params = model.parameters()
-    if config.optimizer == "sgd":
+    if config.optimizer is Optimizer.SGD:
         return torch.optim.SGD(params, lr=rate, **how)
-    if config.optimizer == "sgd-momentum":
+    if config.optimizer is Optimizer.SGD_MOMENTUM:
         return torch.optim.SGD(params, lr=rate, momentum=0.9, **how)
-    if config.optimizer == "adam":
+    if config.optimizer is Optimizer.ADAM:
         return torch.optim.Adam(params, lr=rate, **how)
-    if config.optimizer == "adamw":
+    if config.optimizer is Optimizer.ADAMW:
         return torch.optim.AdamW(params, lr=rate, **how)
-    if config.optimizer == "rmsprop":
+    if config.optimizer is Optimizer.RMSPROP:
         return torch.optim.RMSprop(params, lr=rate, **how)
     return torch.optim.Adafactor(params, lr=rate, **how)
 
 
 def build_model(config: Configuration, work: Workload, device: torch.device, on_cpu: bool) -> nn.Module:
     """Return the model on the device, its parameters in the dtype that the precision asks for."""
-    dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
+    dtype = torch.bfloat16 if config.precision is Precision.BF16 else torch.float32
     if on_cpu:
         model = work.build().to(device=device, dtype=dtype)
     else:
@@ -97,18 +98,18 @@ def train(
         on_steady: Called when that time begins.
     """
     cuda = device.type == "cuda"
-    torch.backends.cuda.matmul.allow_tf32 = config.precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = config.precision is Precision.TF32
     torch.manual_seed(config.seed * 1_000_003 + config.index)
     work = workload(config)
     on_cpu = params <= SMALL_MODEL_PARAMS if build_on_cpu is None else build_on_cpu
     peaks = PhasePeaks()
     model = build_model(config, work, device, on_cpu)
     after_build = torch.cuda.memory_allocated() if cuda else None
-    dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
+    dtype = torch.bfloat16 if config.precision is Precision.BF16 else torch.float32
     args, kwargs = make_inputs(work, config.batch_size, device, dtype)
     target = None if work.target is None else make_tensor(work.target, config.batch_size, device, dtype)
     optimizer = make_optimizer(config, model)
-    amp = config.precision == "amp"
+    amp = config.precision is Precision.AMP
     # A small first scale: no step is skipped for overflow, so the optimizer's states exist after the first.
     scaler = torch.amp.GradScaler(device.type, init_scale=64.0, enabled=amp)
     if cuda:

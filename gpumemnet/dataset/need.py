@@ -12,6 +12,7 @@ from gpumemnet.dataset.config import Configuration
 from gpumemnet.dataset.generate import STATE_COPIES
 from gpumemnet.dataset.models import recurrent
 from gpumemnet.dataset.workload import Workload, loss_of, make_inputs, make_tensor
+from gpumemnet.names import Precision
 from gpumemnet.units import GIB, MIB
 
 BASE_BYTES = 800 * MIB
@@ -53,7 +54,7 @@ def estimate_need(config: Configuration) -> Need:
 
 def _traced_need(config: Configuration) -> Need:
     work = workload(config)
-    dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
+    dtype = torch.bfloat16 if config.precision is Precision.BF16 else torch.float32
     previous = torch.get_default_dtype()
     try:
         torch.set_default_dtype(dtype)
@@ -68,12 +69,12 @@ def _traced_need(config: Configuration) -> Need:
         largest = saved // 3
     else:
         saved, largest = _saved_bytes(config, work, model, dtype)
-    if config.precision == "amp":
+    if config.precision is Precision.AMP:
         saved, largest = int(saved * 0.65), int(largest * 0.8)
     if config.gradient_checkpointing:
         blocks = max(1, sum(1 for _ in _blocks(model)))
         saved = int(saved * min(1.0, 0.15 + 1.3 / blocks))
-    amp_copy = 2 if config.precision == "amp" else 0
+    amp_copy = 2 if config.precision is Precision.AMP else 0
     weights = params * (dtype.itemsize * (1 + STATE_COPIES[config.optimizer]) + amp_copy)
     return Need(total_bytes=int(BASE_BYTES + weights + saved * 1.1 + largest * 2), params=params)
 

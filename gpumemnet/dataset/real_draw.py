@@ -12,7 +12,7 @@ from typing import Any
 from gpumemnet.dataset import real_names as names
 from gpumemnet.dataset.config import Configuration
 from gpumemnet.dataset.draw import Draw
-from gpumemnet.training import OPTIMIZERS, PRECISIONS
+from gpumemnet.names import OPTIMIZERS, PRECISIONS
 
 HELDOUT_SEED, TRAINED_SEED = 2026, 2027
 HELDOUT_RUNS = 3

@@ -6,12 +6,12 @@ quoted as in a shell. Standard library only: the submit path imports this.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Any
 
-from gpumemnet.directives.values import READERS, Policy, short
+from gpumemnet.directives.values import READERS, short
 from gpumemnet.directives.words import Place, split, until_space
+from gpumemnet.names import Optimizer, Policy, Precision
 from gpumemnet.training import TrainingSetup
 
 MARK = "#RAD"
@@ -108,6 +108,8 @@ def _directives(words: list[tuple[str, Place]], path: str) -> Directives:
     for word, place in words:
         key, equals, value = word.partition("=")
         if key not in READERS:
+            import difflib  # only a mistake needs it
+
             near = difflib.get_close_matches(key, READERS, n=1)
             fix = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(READERS)}"
             raise place.error(f"unknown key '{short(key)}'", fix)
@@ -124,8 +126,8 @@ def _directives(words: list[tuple[str, Place]], path: str) -> Directives:
         setup=TrainingSetup(
             batch_size=values.get("batch_size"),
             seq_len=values.get("seq_len"),
-            optimizer=values.get("optimizer", "adam"),
-            precision=values.get("precision", "fp32"),
+            optimizer=values.get("optimizer", Optimizer.ADAM),
+            precision=values.get("precision", Precision.FP32),
             gradient_checkpointing=values.get("gradient_checkpointing", False),
             gpus=gpus or 1,
         ),

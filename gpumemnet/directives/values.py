@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
-from typing import Any, Literal
+from enum import StrEnum
+from typing import Any
 
 from gpumemnet.directives.words import Place
-from gpumemnet.training import OPTIMIZERS, PRECISIONS
+from gpumemnet.names import Optimizer, Policy, Precision
 from gpumemnet.units import GIB, KIB, MIB
-
-Policy = Literal["exclusive", "collocate"]
-POLICIES: tuple[Policy, ...] = ("exclusive", "collocate")
 
 MAX_COUNT = 1 << 30
 MAX_GPUS = 1024
@@ -44,10 +41,12 @@ def _flag(key: str, value: str, place: Place) -> bool:
     raise place.error(f"{key}={short(value)} is neither yes nor no", f"write {key}=yes or {key}=no")
 
 
-def _one_of(names: tuple[str, ...]) -> Callable[[str, str, Place], str]:
-    def read(key: str, value: str, place: Place) -> str:
-        if value in names:
-            return value
+def _one_of(names: type[StrEnum]) -> Callable[[str, str, Place], StrEnum]:
+    def read(key: str, value: str, place: Place) -> StrEnum:
+        if value in tuple(names):
+            return names(value)
+        import difflib  # only a mistake needs it
+
         near = difflib.get_close_matches(value.lower(), names, n=1)
         fix = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(names)}"
         raise place.error(f"unknown {key} '{short(value)}'", fix)
@@ -74,11 +73,11 @@ READERS: dict[str, Callable[[str, str, Place], Any]] = {
     "model": _text,
     "batch_size": _count,
     "seq_len": _count,
-    "optimizer": _one_of(OPTIMIZERS),
-    "precision": _one_of(PRECISIONS),
+    "optimizer": _one_of(Optimizer),
+    "precision": _one_of(Precision),
     "gradient_checkpointing": _flag,
     "gpus": _count,
-    "policy": _one_of(POLICIES),
+    "policy": _one_of(Policy),
     "memory": _memory,
     "retry": _flag,
 }

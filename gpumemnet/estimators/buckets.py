@@ -8,25 +8,26 @@ from typing import Any
 from gpumemnet.estimate import Estimate
 from gpumemnet.estimators.analytic import KEYS
 from gpumemnet.gpus import Gpu
+from gpumemnet.names import OPTIMIZERS, PRECISIONS, Family
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.training import OPTIMIZERS, PRECISIONS
 from gpumemnet.units import GIB
 
 Layer = dict[str, Any]
 NARROW_GIB, WIDE_GIB = 1, 8
 """Widths of the ranges: 1 GiB for MLPs, 8 GiB for everything else (thesis section 5.4.4)."""
-FAMILY_OF = {"mlp": "mlp", "cnn": "cnn", "transformer": "transformer"}
-"""The thesis trains one classifier per family; other networks get one of our own, trained on all of them."""
 
 
 def network_name(profile: ModelProfile) -> str:
-    """Return which of the classifiers answers for a job."""
-    return FAMILY_OF.get(profile.family, "other")
+    """Return which of the classifiers answers for a job.
+
+    The thesis trains one per family; other networks get one of our own, trained on all of them.
+    """
+    return profile.family.value
 
 
 def width_gib(name: str) -> int:
     """Return the width of the ranges of a classifier."""
-    return NARROW_GIB if name == "mlp" else WIDE_GIB
+    return NARROW_GIB if name == Family.MLP else WIDE_GIB
 
 
 def scalars(profile: ModelProfile) -> list[float]:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from gpumemnet.hidden.scale import UNTOLD_PERCENT
+from gpumemnet.names import Source
 from gpumemnet.profile.record import ModelProfile
 
 CONFIDENCE = 0.99
@@ -35,7 +36,7 @@ def kind(profile: ModelProfile) -> str:
     elif profile.hidden_factor >= UNTOLD_PERCENT:
         apart = "_untold"
     else:
-        apart = "_convs" if profile.source == "module_repr" and profile.convs else ""
+        apart = "_convs" if profile.source == Source.MODULE_REPR and profile.convs else ""
     return profile.source + apart
 
 

@@ -18,6 +18,7 @@ from gpumemnet.errors import TraceError
 from gpumemnet.estimate import Estimate
 from gpumemnet.estimators.analytic import KEYS
 from gpumemnet.gpus import Gpu
+from gpumemnet.names import Precision
 from gpumemnet.trace import target
 from gpumemnet.trace.inputs import parse_inputs
 from gpumemnet.trace.loss import step_for, users_step
@@ -47,7 +48,7 @@ def estimate_module(spec: str, inputs: Sequence[str], setup: TrainingSetup, gpu:
     found = target.find(spec)
     made: list[target.Target] = []
     warnings: list[str] = []
-    real = torch.bfloat16 if setup.precision == "bf16" else torch.float32
+    real = torch.bfloat16 if setup.precision is Precision.BF16 else torch.float32
 
     def build() -> torch.nn.Module:
         made.append(target.build(found, spec))
@@ -77,7 +78,7 @@ def estimate_module(spec: str, inputs: Sequence[str], setup: TrainingSetup, gpu:
         upper_bytes=total,
         confidence=None,
         breakdown_bytes=dict.fromkeys(KEYS, 0) | {"activations": total},
-        family=family_of(made[0].model),  # type: ignore[arg-type]
+        family=family_of(made[0].model),
         estimator=NAME,
         gpu=gpu.name,
         warnings=tuple(warnings),

@@ -5,26 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 
-from gpumemnet.profile.record import FAMILIES, FORMATS, ModelProfile
-from gpumemnet.training import OPTIMIZERS, PRECISIONS
+from gpumemnet.profile.record import WORDS, ModelProfile
 from gpumemnet.units import MIB
 
-_WORDS: dict[str, tuple[str, ...]] = {
-    "family": FAMILIES,
-    "source": FORMATS,
-    "optimizer": OPTIMIZERS,
-    "precision": PRECISIONS,
-}
 _REFERENCE = "reserved_bytes"
 _ABOUT_TIME = ("mega_mult_adds",)
 """Numbers of a profile that say nothing of memory."""
-_NUMBERS = tuple(field.name for field in fields(ModelProfile) if field.name not in (*_WORDS, *_ABOUT_TIME))
+_NUMBERS = tuple(field.name for field in fields(ModelProfile) if field.name not in (*WORDS, *_ABOUT_TIME))
 _SIZES = tuple(name for name in _NUMBERS if name.endswith("_bytes") and name != _REFERENCE)
 
 NAMES: tuple[str, ...] = (
     *(f"log_{name}" for name in _NUMBERS),
     *(f"share_{name}" for name in _SIZES),
-    *(f"{name}={word}" for name, words in _WORDS.items() for word in words),
+    *(f"{name}={word}" for name, words in WORDS.items() for word in words),
 )
 """Names of the numbers in `vector`, in its order. A weights file names those that it was trained on."""
 
@@ -46,7 +39,7 @@ def vector(profile: ModelProfile) -> list[float]:
         for name in _NUMBERS
     ]
     numbers += [getattr(profile, name) / reference for name in _SIZES]
-    for name, words in _WORDS.items():
+    for name, words in WORDS.items():
         value = getattr(profile, name)
         numbers += [1.0 if value == word else 0.0 for word in words]
     return numbers

@@ -9,6 +9,7 @@ from __future__ import annotations
 from gpumemnet.estimate import Estimate
 from gpumemnet.estimators.analytic import KEYS
 from gpumemnet.gpus import Gpu
+from gpumemnet.names import Precision
 from gpumemnet.profile.record import ModelProfile
 
 
@@ -22,7 +23,7 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
     Returns:
         The estimate.
     """
-    item = 2 if profile.precision == "bf16" else 4
+    item = 2 if profile.precision == Precision.BF16 else 4
     parameters = profile.parameters * item
     gradients = profile.batch_size * profile.parameters * item
     activations = profile.output_sum_bytes

@@ -15,7 +15,7 @@ from gpumemnet.estimate import Estimate
 from gpumemnet.estimators import transformer
 from gpumemnet.estimators.registry import ESTIMATORS
 from gpumemnet.evaluate.scores import Scores, markdown, percent, score
-from gpumemnet.profile.record import FORMATS
+from gpumemnet.names import SOURCES, Precision
 from gpumemnet.summary.formats.detect import parse_text
 from gpumemnet.train.rows import GPU, INPUT_GIVEN, Row, load_rows
 from gpumemnet.units import MIB
@@ -60,7 +60,7 @@ def all_answers(rows: list[Row], path: Path) -> list[Answers]:
     """
     found = [
         ask("ours", [row for row in rows if row.text_format == name], ESTIMATORS["ours"], note=f", {name}")
-        for name in (*FORMATS, f"module_repr{INPUT_GIVEN}")
+        for name in (*SOURCES, f"module_repr{INPUT_GIVEN}")
         if any(row.text_format == name for row in rows)
     ]
     main = [row for row in rows if row.text_format == MAIN_FORMAT]
@@ -121,7 +121,7 @@ def fake_tensor(path: Path) -> dict[int, float]:
     records = [record for record in read_records(path) if record.get("outcome") == "ok"]
     for run, record in enumerate(records):
         config = Configuration.from_json(record)
-        dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
+        dtype = torch.bfloat16 if config.precision is Precision.BF16 else torch.float32
         try:
             work = workload(config)
             args, kwargs = make_inputs(work, config.batch_size, "meta", dtype)

@@ -15,6 +15,7 @@ from gpumemnet.evaluate import peer_data
 from gpumemnet.evaluate.peers import CNN_BASE_MIB, MLP_BASE_MIB
 from gpumemnet.evaluate.scores import markdown
 from gpumemnet.gpus import Gpu, gpu_named
+from gpumemnet.names import Optimizer
 from gpumemnet.profile.build import profile_summary
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB
@@ -59,7 +60,9 @@ def table(folder: Path) -> str:
             continue
         transformer = name.split("_")[0] in ("BERT", "xlnet", "gpt2")
         setup = TrainingSetup(
-            batch_size=batch // GPUS.get(name, 1), optimizer="adam", seq_len=SEQ_LEN if transformer else None
+            batch_size=batch // GPUS.get(name, 1),
+            optimizer=Optimizer.ADAM,
+            seq_len=SEQ_LEN if transformer else None,
         )
         answer = ours.estimate(profile_summary(text, setup), site())
         estimate, upper, actual = (

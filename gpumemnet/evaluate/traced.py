@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from gpumemnet.dataset.catalogue import workload
 from gpumemnet.dataset.config import Configuration, TensorSpec
 from gpumemnet.dataset.workload import Workload, loss_of
+from gpumemnet.names import Precision
 from gpumemnet.trace.inputs import InputSpec
 from gpumemnet.trace.loss import TARGET
 from gpumemnet.trace.session import Trace, record
@@ -42,7 +43,7 @@ def trace_configuration(config: Configuration) -> Trace:
             work.set_checkpointing(model)
         return Target(model=model, optimizer=optimizer_of(setup, **HOW[config.implementation]))
 
-    torch.backends.cuda.matmul.allow_tf32 = config.precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = config.precision is Precision.TF32
     return record(make, _specs(work, config.batch_size), setup, step=_step(work))
 
 

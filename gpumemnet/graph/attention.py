@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpumemnet.graph import inputs
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.graph.tape import Op
+from gpumemnet.names import Group
 from gpumemnet.summary.kinds import KINDS
 from gpumemnet.summary.records import Layer
 
@@ -48,7 +49,7 @@ def attend(
         builder.add(
             Op(
                 inputs=tuple(projected), output=output, saved=(*kept, output, statistics),
-                extra=(*extra, statistics), group="attention",
+                extra=(*extra, statistics), group=Group.ATTENTION,
             )
         )  # fmt: skip
         return output
@@ -58,7 +59,7 @@ def attend(
     raw = builder.tensor(shape, builder.low)
     builder.tape.score_bytes += builder.tape.sizes[raw]
     builder.add(
-        Op(inputs=tuple(projected), output=raw, saved=tuple(kept), extra=tuple(extra), group="attention")
+        Op(inputs=tuple(projected), output=raw, saved=tuple(kept), extra=tuple(extra), group=Group.ATTENTION)
     )
     weights = builder.operation(KINDS["softmax"], raw, shape)
     if builder.amp:
@@ -70,7 +71,7 @@ def attend(
     builder.add(
         Op(
             inputs=(weights,), output=output, saved=(read,), extra=() if read == weights else (read,),
-            group="attention",
+            group=Group.ATTENTION,
         )
     )  # fmt: skip
     return output

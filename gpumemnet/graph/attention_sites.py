@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gpumemnet.names import Group
 from gpumemnet.summary import kinds
 from gpumemnet.summary.records import Layer
+from gpumemnet.summary.widths import fan_in, widening
 
 _ATTENTION = re.compile(r"att|mhs?a|gpsa", re.IGNORECASE)
 _ROLE = re.compile(
@@ -59,7 +61,7 @@ def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
     groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
     loose: list[int] = []
     for index, layer in enumerate(layers):
-        if not layer.runs or kinds.group_of(layer.kind) != "linear":
+        if not layer.runs or kinds.group_of(layer.kind) is not Group.LINEAR:
             continue
         depth = max((at for at, (cls, name) in enumerate(layer.path) if _is_attention(cls, name)), default=-1)
         if depth >= 0:
@@ -86,7 +88,7 @@ def _in_container(layers: tuple[Layer, ...], container: str, found: list[int]) -
         projections = tuple(named[:3])
     elif len(found) >= 3 and _same_width(layers, found[:3]):
         projections = tuple(found[:3])
-    elif found and _ratio(layers[found[0]]) >= 1.5:
+    elif found and (widening(layers[found[0]]) or 0.0) >= 1.5:
         projections = (found[0],)
     else:
         return None
@@ -121,7 +123,7 @@ def _in_rows(layers: tuple[Layer, ...], loose: list[int]) -> list[Site]:
             len(out) >= 3
             and following is not None
             and (out[-1] or 0) % 3 == 0
-            and _fan_in(layers[following]) == (out[-1] or 0) // 3
+            and _reads(layers[following]) == (out[-1] or 0) // 3
             and _only_idle(layers, index, following)
         ):
             sites.append(Site(projections=(index,), scores=_scores_after(layers, index), eager=False))
@@ -134,7 +136,7 @@ def _in_rows(layers: tuple[Layer, ...], loose: list[int]) -> list[Site]:
 
 def _only_idle(layers: tuple[Layer, ...], start: int, end: int) -> bool:
     return all(
-        kinds.group_of(layers[at].kind) in ("linear", "dropout", "view", "layernorm")
+        kinds.group_of(layers[at].kind) in (Group.LINEAR, Group.DROPOUT, Group.VIEW, Group.LAYERNORM)
         or layers[at].kind == "softmax"
         for at in range(start + 1, end)
     )
@@ -144,11 +146,9 @@ def _out(layer: Layer) -> tuple[int | None, ...]:
     return layer.output_shapes[0] if layer.output_shapes else ()
 
 
-def _fan_in(layer: Layer) -> int:
-    width = _out(layer)[-1] if _out(layer) else 0
-    if not width or not layer.params:
-        return 0
-    return layer.params // width - (1 if layer.params % width == 0 and (layer.params // width) % 2 else 0)
+def _reads(layer: Layer) -> int:
+    out = _out(layer)
+    return fan_in(layer.params, out[-1]) if out else 0
 
 
 def _same_width(layers: tuple[Layer, ...], indices: list[int]) -> bool:
@@ -157,26 +157,15 @@ def _same_width(layers: tuple[Layer, ...], indices: list[int]) -> bool:
     return counts[1] == counts[2] and 0 < counts[1] <= counts[0]
 
 
-def _ratio(layer: Layer) -> float:
-    """Return output width over input width, from the shapes or the parameter count."""
-    if layer.param_shapes:
-        outs, ins = layer.param_shapes[0]
-        return outs / max(ins, 1)
-    out = _out(layer)
-    if out and out[-1] and layer.params:
-        return out[-1] / max(layer.params // out[-1], 1)
-    return 0.0
-
-
 def _scores_after(layers: tuple[Layer, ...], index: int) -> int | None:
     """Return the index of a softmax or dropout over scores that follows at once, told by its shape."""
     for at in range(index + 1, min(index + 4, len(layers))):
         layer = layers[at]
         group = kinds.group_of(layer.kind)
-        if group == "linear":
+        if group is Group.LINEAR:
             return None
         shape = _out(layer)
-        if layer.runs and (group == "dropout" or layer.kind == "softmax") and len(shape) >= 3:
+        if layer.runs and (group is Group.DROPOUT or layer.kind == "softmax") and len(shape) >= 3:
             wide = _out(layers[index])
             if shape[-1] == shape[-2] and (len(shape) > len(wide) or shape[-1] != wide[-1]):
                 return at

@@ -17,6 +17,7 @@ from gpumemnet.graph.attention_sites import Site, find_sites
 from gpumemnet.graph.builder import Path, TapeBuilder
 from gpumemnet.graph.tape import Tape
 from gpumemnet.hidden.scale import UNTOLD_PERCENT, Outputs, Stretch, better
+from gpumemnet.names import Group, Source
 from gpumemnet.summary import kinds
 from gpumemnet.summary.idle_dropout import is_idle
 from gpumemnet.summary.kinds import Kind
@@ -24,7 +25,7 @@ from gpumemnet.summary.records import Layer, ModelSummary
 from gpumemnet.summary.tied_weights import root_class
 from gpumemnet.training import TrainingSetup
 
-_UNKNOWN = Kind(group="unknown", saves_input=True)
+_UNKNOWN = Kind(group=Group.UNKNOWN, saves_input=True)
 _RELU_INSIDE = ("TransformerEncoderLayer", "TransformerDecoderLayer")
 """PyTorch's own layers call their activation as a function, so no row shows it."""
 _LISTS = ("ModuleList", "Sequential")
@@ -71,7 +72,7 @@ class _Walk:
         self._reading: int | None = None  # the tensor that all projections of one attention read
         self._blocks: dict[Path, int] = {}
         self._numbers: dict[int, int] | None = None
-        if setup.gradient_checkpointing and summary.format == "torchsummary":
+        if setup.gradient_checkpointing and summary.format == Source.TORCHSUMMARY:
             from gpumemnet.graph import checkpoint_blocks  # few texts need it
 
             self._numbers = checkpoint_blocks.repeated(summary.layers)
@@ -152,7 +153,7 @@ class _Walk:
             builder.entries.setdefault(layer.path[: depth + 1], source)
         if shared:
             source = self._reading = source if self._reading is None else self._reading
-        if kind.view or (kind.group == "dropout" and is_idle(layer)):
+        if kind.view or (kind.group is Group.DROPOUT and is_idle(layer)):
             builder.current = source
             builder.parameters(layer)
             return
@@ -162,13 +163,13 @@ class _Walk:
         builder.count(_mult_adds(kind, layer, builder.elements[source], math.prod(out), out))
         if self._summary.output_bytes:
             self.outputs.count(layer, math.prod(out), inside=builder.guess is not None)
-        if kind.group == "rnn":
+        if kind.group is Group.RNN:
             self._recurrent(layer, source, out)
-        elif kind.group == "conv":
+        elif kind.group is Group.CONV:
             self._convolution(layer, source, out)
-        if builder.amp and kind.group in ("conv", "linear", "rnn"):
+        if builder.amp and kind.group in (Group.CONV, Group.LINEAR, Group.RNN):
             builder.tape.cast_bytes += (layer.params or 0) * 2
-        in_layer = kind.group == "linear" and layer.path and layer.path[-1][0] in _RELU_INSIDE
+        in_layer = kind.group is Group.LINEAR and layer.path and layer.path[-1][0] in _RELU_INSIDE
         if in_layer and out[-1] > builder.shapes[source][-1]:
             builder.current = builder.operation(kinds.KINDS["relu"], builder.current, out)
 
@@ -177,7 +178,7 @@ class _Walk:
         if kind is None:
             self.unknown[layer.name.split("-")[0].split(":")[0].split(" ")[0]] += 1
             return _UNKNOWN
-        if kind.group == "activation":
+        if kind.group is Group.ACTIVATION:
             return kinds.in_place(kind, layer.kind, layer.path[-1][0] if layer.path else "", layer.args)
         return kind
 
@@ -212,7 +213,7 @@ class _Walk:
         builder = self.builder
         projected = [outputs[index] for index in site.projections]
         scores = builder.scaled(layers[site.scores].output_shapes[0]) if site.scores is not None else None
-        dropped = site.scores is not None and kinds.group_of(layers[site.scores].kind) == "dropout"
+        dropped = site.scores is not None and kinds.group_of(layers[site.scores].kind) is Group.DROPOUT
         dropped = dropped and not is_idle(layers[site.scores or 0])
         builder.current = attention.attend(builder, projected, scores, eager=site.eager, dropout=dropped)
 
@@ -252,6 +253,6 @@ def _in_channels(layer: Layer, read: int, made: int, out: tuple[int, ...]) -> in
 
 
 def _channels(kind: Kind, out: tuple[int, ...]) -> int:
-    if kind.group in ("conv", "batchnorm"):
+    if kind.group in (Group.CONV, Group.BATCHNORM):
         return out[1] if len(out) > 1 else 0
     return out[-1] if out else 0

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from gpumemnet.graph.tape import Op, Tape
 from gpumemnet.hidden.scale import Stretch
+from gpumemnet.names import Group, Precision
 from gpumemnet.summary import kinds
 from gpumemnet.summary.kinds import Compute, Kind
 from gpumemnet.summary.records import Layer, ModelSummary, Shape
@@ -18,7 +19,7 @@ Path = tuple[tuple[str, str], ...]
 """Containers around a layer, from the outside in, as (class name, local name)."""
 
 _TINY_BYTES = 64 * KIB
-_CAST_ITEMS = {"low": 2, "high": 4}
+_CAST_ITEMS = {Compute.LOW: 2, Compute.HIGH: 4}
 
 
 class TapeBuilder:
@@ -53,9 +54,9 @@ class TapeBuilder:
         self.loose: set[int] = set()
         self.batch = setup.batch_size or summary.batch_size or 1
         self.printed = summary.batch_size
-        self.low = 2 if setup.precision in ("amp", "bf16") else 4
-        self.high = 2 if setup.precision == "bf16" else 4
-        self.amp = setup.precision == "amp"
+        self.low = 2 if setup.precision in (Precision.AMP, Precision.BF16) else 4
+        self.high = 2 if setup.precision is Precision.BF16 else 4
+        self.amp = setup.precision is Precision.AMP
         self.block = 0
         self.guess: Stretch | None = None
         self.current = -1
@@ -116,12 +117,14 @@ class TapeBuilder:
         """Add an operation with one input; return its output."""
         compute = kind.compute
         read = self.autocast(source, compute) if self.amp else source
-        item = self.items[source] if compute == "keep" else self.low if compute == "low" else self.high
+        item = self.low if compute is Compute.LOW else self.high
+        if compute is Compute.KEEP:
+            item = self.items[source]
         output = self.tensor(out, item)
         saved: tuple[int, ...] = ()
         extra: tuple[int, ...] = () if read == source else (read,)
         # A mean over all positions keeps nothing: its gradient is a constant.
-        global_mean = kind.group == "pool" and not kind.mask_bytes and math.prod(out[2:]) == 1
+        global_mean = kind.group is Group.POOL and not kind.mask_bytes and math.prod(out[2:]) == 1
         if kind.saves_input and not global_mean:
             saved = (read,)
         if kind.saves_output:
@@ -135,7 +138,7 @@ class TapeBuilder:
         )
         return output
 
-    def autocast(self, source: int, compute: Compute = "low") -> int:
+    def autocast(self, source: int, compute: Compute = Compute.LOW) -> int:
         """Return the tensor an operation really reads: autocast makes a copy where the type does not fit.
 
         Each operation has a copy of its own: PyTorch remembers those of parameters only.
@@ -162,10 +165,10 @@ class TapeBuilder:
         elif layer.param_shapes and sum(map(math.prod, layer.param_shapes)) == count:
             sizes = [math.prod(shape) * high for shape in layer.param_shapes]
         else:
-            matrix = group in ("conv", "linear", "batchnorm", "layernorm")
+            matrix = group in (Group.CONV, Group.LINEAR, Group.BATCHNORM, Group.LAYERNORM)
             bias = out_features if matrix and 0 < out_features < count and count % out_features == 0 else 0
             sizes = [(count - bias) * high, bias * high] if bias else [count * high]
-        if group == "batchnorm":
+        if group is Group.BATCHNORM:
             tape.frozen.append(count * high + 8)
         if not layer.trainable:
             tape.frozen += sizes

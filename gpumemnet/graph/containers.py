@@ -8,6 +8,7 @@ from gpumemnet.graph import functional_ops, inputs
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.graph.tape import Op
 from gpumemnet.hidden.scale import enclosing_shapes
+from gpumemnet.names import Group, Source
 from gpumemnet.summary import kinds
 from gpumemnet.summary.idle_dropout import is_idle
 from gpumemnet.summary.records import Layer, ModelSummary
@@ -28,7 +29,7 @@ def hidden_layers(
         Layers with shapes, the batch size applied; None if nothing tells a shape.
     """
     stated = layer.output_shapes or enclosing_shapes(summary.layers, layer)
-    if summary.format == "torchsummary" or (builder.current < 0 and not stated):
+    if summary.format == Source.TORCHSUMMARY or (builder.current < 0 and not stated):
         return None
     from gpumemnet.hidden import expand  # few texts need it
 
@@ -42,7 +43,7 @@ def hidden_layers(
         outs,
         expand.activation_of(summary.layers, tokens=len(outs) == 3),
         dropout=any(
-            kinds.group_of(other.kind) == "dropout" and not is_idle(other) for other in summary.layers
+            kinds.group_of(other.kind) is Group.DROPOUT and not is_idle(other) for other in summary.layers
         ),
         layernorm=expand.has_layernorm(summary.layers),
         times=times,
@@ -69,6 +70,6 @@ def ended(builder: TapeBuilder, layer: Layer) -> int:
     if same and layer.args.get("own_params") in out[1:2] + out[-1:]:
         # One parameter per channel: the output is scaled by it (LayerScale), which saves the unscaled one.
         scaled = builder.tensor(builder.shapes[current], builder.items[current])
-        builder.add(Op(inputs=(current,), output=scaled, saved=(current,), group="function"))
+        builder.add(Op(inputs=(current,), output=scaled, saved=(current,), group=Group.FUNCTION))
         return scaled
     return current

@@ -6,6 +6,7 @@ import math
 
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.graph.tape import Op
+from gpumemnet.names import Group
 
 _LOOK_BACK = 64
 """How many tensors back a branch may start."""
@@ -32,10 +33,10 @@ def joined(builder: TapeBuilder, shape: tuple[int, ...]) -> int:
         source = builder.tensor(
             (shape[0], len(waiting) + 1, builder.shapes[current][1]), builder.items[current]
         )
-        builder.add(Op(inputs=(*waiting, current), output=source, group="function"))
+        builder.add(Op(inputs=(*waiting, current), output=source, group=Group.FUNCTION))
         saved, waiting = (source,), []
     made = builder.tensor(shape, builder.items[current])
-    builder.add(Op(inputs=(*waiting, source), output=made, saved=saved, group="function"))
+    builder.add(Op(inputs=(*waiting, source), output=made, saved=saved, group=Group.FUNCTION))
     return made
 
 
@@ -44,13 +45,13 @@ def gate(builder: TapeBuilder, want: tuple[int, ...]) -> int | None:
     last = builder.shapes[builder.current]
     if len(want) < 3 or math.prod(last[1:]) not in (want[1], want[-1]) or not builder.tape.ops:
         return None
-    if builder.tape.ops[-1].group not in ("activation", "linear", "conv"):
+    if builder.tape.ops[-1].group not in (Group.ACTIVATION, Group.LINEAR, Group.CONV):
         return None
     for number in recent(builder):
         if builder.shapes[number] == want:
             made = builder.tensor(want, builder.items[number])
             pair = (number, builder.current)
-            builder.add(Op(inputs=pair, output=made, saved=pair, group="function"))
+            builder.add(Op(inputs=pair, output=made, saved=pair, group=Group.FUNCTION))
             return made
     return None
 
@@ -69,11 +70,15 @@ def gated_pair(builder: TapeBuilder, want: tuple[int, ...]) -> int:
     """A gated feed-forward part multiplies two branches (SwiGLU); the other one has been read by nobody yet."""
     current = builder.current
     last = builder.tape.ops[-1] if builder.tape.ops else None
-    if last and last.group == "activation" and builder.shapes[last.inputs[0]] == (*want[:-1], 2 * want[-1]):
+    if (
+        last
+        and last.group is Group.ACTIVATION
+        and builder.shapes[last.inputs[0]] == (*want[:-1], 2 * want[-1])
+    ):
         return _product(builder, want, last.inputs[0], current)
     makers = {op.output: op.group for op in builder.tape.ops[-6:]}
     for number in range(current - 1, max(-1, current - 6), -1):
-        if "activation" not in (makers.get(number), makers.get(current)):
+        if Group.ACTIVATION not in (makers.get(number), makers.get(current)):
             continue
         if number in builder.loose and builder.shapes[number] == want == builder.shapes[current]:
             return _product(builder, want, number, current)
@@ -83,5 +88,5 @@ def gated_pair(builder: TapeBuilder, want: tuple[int, ...]) -> int:
 def _product(builder: TapeBuilder, shape: tuple[int, ...], *factors: int) -> int:
     """Multiply tensors; all are kept."""
     made = builder.tensor(shape, builder.items[factors[-1]])
-    builder.add(Op(inputs=factors, output=made, saved=factors, group="function"))
+    builder.add(Op(inputs=factors, output=made, saved=factors, group=Group.FUNCTION))
     return made

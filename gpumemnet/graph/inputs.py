@@ -6,10 +6,12 @@ import math
 
 from gpumemnet.graph import conv_inputs, functional_ops
 from gpumemnet.graph.builder import TapeBuilder
+from gpumemnet.names import Group, Source
 from gpumemnet.summary.kinds import Kind
 from gpumemnet.summary.records import Layer
+from gpumemnet.summary.widths import fan_in
 
-_SAME_SHAPE = ("batchnorm", "layernorm", "activation", "dropout")
+_SAME_SHAPE = (Group.BATCHNORM, Group.LAYERNORM, Group.ACTIVATION, Group.DROPOUT)
 
 
 def find(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -> int:
@@ -28,15 +30,15 @@ def find(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -
     current = builder.current
     if current < 0:
         shape = want or _first_input(layer, kind, out)
-        return builder.tensor(shape, 8 if kind.group == "embedding" else builder.high, constant=True)
-    if kind.group == "embedding":
+        return builder.tensor(shape, 8 if kind.group is Group.EMBEDDING else builder.high, constant=True)
+    if kind.group is Group.EMBEDDING:
         return builder.tensor(want or out[:-1], 8, constant=True)
     if want is None:
-        return conv_inputs.find(builder, layer, out) if kind.group == "conv" else current
-    if kind.group == "activation" and builder.shapes[current] == (*out[:-1], 2 * out[-1]):
+        return conv_inputs.find(builder, layer, out) if kind.group is Group.CONV else current
+    if kind.group is Group.ACTIVATION and builder.shapes[current] == (*out[:-1], 2 * out[-1]):
         return current  # half of a gated feed-forward part's first layer; the other half is the gate
     if builder.elements[current] == math.prod(want):
-        return functional_ops.gated_pair(builder, want) if kind.group == "linear" else current
+        return functional_ops.gated_pair(builder, want) if kind.group is Group.LINEAR else current
     gated = functional_ops.gate(builder, want)
     if gated is not None:
         return gated
@@ -69,24 +71,16 @@ def _branch(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:
 
 def unfolded(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -> tuple[int, ...]:
     """Undo what torchsummary hides: where windows are folded into the batch, it prints the batch as one dimension."""
-    if builder.format != "torchsummary" or len(out) != 3 or builder.current < 0:
+    if builder.format != Source.TORCHSUMMARY or len(out) != 3 or builder.current < 0:
         return out
     last = builder.shapes[builder.current]
     if len(last) < 3:
         return out
-    reads = _fan_in(layer, out) if kind.group == "linear" else out[-1]
+    reads = fan_in(layer.params, out[-1]) if kind.group is Group.LINEAR else out[-1]
     if reads not in (last[-1], last[1] if len(last) == 4 else 0):
         return out
     factor, rest = divmod(builder.elements[builder.current] // max(reads, 1), max(out[0] * out[1], 1))
     return out if rest or factor < 2 else (out[0] * factor, *out[1:])
-
-
-def _fan_in(layer: Layer, out: tuple[int, ...]) -> int:
-    count = layer.params or 0
-    if not out[-1] or not count:
-        return 0
-    per_output = count // out[-1]
-    return per_output - 1 if count % out[-1] == 0 and per_output % 2 else per_output
 
 
 def _wanted(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -95,29 +89,28 @@ def _wanted(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]
         return builder.scaled(layer.input_shapes[0])
     if kind.group in _SAME_SHAPE and layer.kind != "glu":
         return out
-    if kind.group != "linear" or not layer.params or not out[-1]:
+    if kind.group is not Group.LINEAR or not layer.params or not out[-1]:
         return None
-    fan_in = layer.params // out[-1]  # one more with a bias
+    each = layer.params // out[-1]  # features, and one more with a bias
     if builder.current >= 0:
         shape = builder.shapes[builder.current]
-        if {shape[-1], math.prod(shape) // max(math.prod(out[:-1]), 1)} & {fan_in, fan_in - 1}:
+        if {shape[-1], math.prod(shape) // max(math.prod(out[:-1]), 1)} & {each, each - 1}:
             return shape
         near = next(
-            (n for n in functional_ops.recent(builder) if builder.shapes[n][-1] in (fan_in, fan_in - 1)), None
+            (n for n in functional_ops.recent(builder) if builder.shapes[n][-1] in (each, each - 1)), None
         )
         if near is not None and math.prod(builder.shapes[near][:-1]) == math.prod(out[:-1]):
             return builder.shapes[near]
-    has_bias = layer.params % out[-1] == 0 and fan_in % 2 == 1
-    return (*out[:-1], max(fan_in - has_bias, 1))
+    return (*out[:-1], max(fan_in(layer.params, out[-1]), 1))
 
 
 def _first_input(layer: Layer, kind: Kind, out: tuple[int, ...]) -> tuple[int, ...]:
-    if kind.group == "embedding":
+    if kind.group is Group.EMBEDDING:
         return out[:-1]
-    if kind.group == "conv" and layer.params and len(out) > 2 and out[1]:
+    if kind.group is Group.CONV and layer.params and len(out) > 2 and out[1]:
         # Stems read 1 or 3 channels, at the output's resolution or, with a wide kernel, with a stride.
-        dims, fan_in = len(out) - 2, layer.params // out[1]
-        side = next((s for s in (7, 3, 5, 11, 4, 16, 14, 32, 1) if fan_in // s**dims in (1, 3)), 3)
+        dims, each = len(out) - 2, layer.params // out[1]
+        side = next((s for s in (7, 3, 5, 11, 4, 16, 14, 32, 1) if each // s**dims in (1, 3)), 3)
         stride = {7: 2, 11: 4, 4: 4, 16: 16, 14: 14, 32: 32}.get(side, 1)
-        return (out[0], max(fan_in // side**dims, 1), *(dim * stride for dim in out[2:]))
+        return (out[0], max(each // side**dims, 1), *(dim * stride for dim in out[2:]))
     return out

@@ -6,6 +6,7 @@ import re
 
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.graph.tape import Op
+from gpumemnet.names import Group
 
 _FLOAT_LOSS = re.compile(r"ForCausalLM$|LMHeadModel$")
 """transformers' language models take the loss of `logits.float()`."""
@@ -24,6 +25,6 @@ def cross_entropy(builder: TapeBuilder, root: str) -> None:
     wide = 4 if builder.amp or _FLOAT_LOSS.search(root) else builder.high
     if builder.items[logits] != wide:
         logits = builder.tensor(shape, wide)
-        builder.add(Op(inputs=(builder.current,), output=logits, group="loss"))
+        builder.add(Op(inputs=(builder.current,), output=logits, group=Group.LOSS))
     probabilities = builder.tensor(shape, wide)
-    builder.add(Op(inputs=(logits,), output=probabilities, saved=(probabilities,), group="loss"))
+    builder.add(Op(inputs=(logits,), output=probabilities, saved=(probabilities,), group=Group.LOSS))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gpumemnet.names import Group
+
 
 @dataclass(slots=True, kw_only=True)
 class Op:
@@ -30,7 +32,7 @@ class Op:
     forward_workspace_bytes: int = 0
     data_workspace_bytes: int = 0
     weight_workspace_bytes: int = 0
-    group: str = "plain"
+    group: Group = Group.PLAIN
     block: int = 0
 
 

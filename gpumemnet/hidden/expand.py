@@ -14,6 +14,7 @@ from collections import Counter
 from gpumemnet.hidden.image_templates import ImageTemplates
 from gpumemnet.hidden.layer_templates import Dims
 from gpumemnet.hidden.token_templates import TokenTemplates
+from gpumemnet.names import Group
 from gpumemnet.summary import kinds
 from gpumemnet.summary.records import Layer
 
@@ -23,7 +24,7 @@ def activation_of(layers: tuple[Layer, ...], *, tokens: bool) -> str:
     seen = Counter(
         layer.kind
         for layer in layers
-        if kinds.group_of(layer.kind) == "activation" and layer.kind != "sigmoid"
+        if kinds.group_of(layer.kind) is Group.ACTIVATION and layer.kind != "sigmoid"
     )
     return seen.most_common(1)[0][0] if seen else "gelu" if tokens else "relu"
 
@@ -31,7 +32,7 @@ def activation_of(layers: tuple[Layer, ...], *, tokens: bool) -> str:
 def has_layernorm(layers: tuple[Layer, ...]) -> bool:
     """Tell whether the text shows more layer norms than batch norms."""
     groups = Counter(kinds.group_of(layer.kind) for layer in layers)
-    return groups["layernorm"] > groups["batchnorm"]
+    return groups[Group.LAYERNORM] > groups[Group.BATCHNORM]
 
 
 def expand(

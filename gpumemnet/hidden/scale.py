@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gpumemnet.names import Group
 from gpumemnet.summary import kinds
 from gpumemnet.summary.records import Layer, ModelSummary, Shape
 
@@ -17,7 +18,7 @@ ATTENTION = "Attention"
 FLOAT_BYTES = 4
 _WITH_INSIDE = ("batchnormact2d", "layernormact2d", "groupnormact")
 """timm's norms hold their activation as a layer of its own."""
-_TIED = ("conv", "linear", "embedding")
+_TIED = (Group.CONV, Group.LINEAR, Group.EMBEDDING)
 """Layers whose parameters are never none, though tied ones have been taken out of the count."""
 MOST = 64.0
 """A guess further off than this tells that the text was misread."""
@@ -85,9 +86,9 @@ class Outputs:
             return
         elif not inside:
             self.shown += elements
-        elif group == "batchnorm":
+        elif group is Group.BATCHNORM:
             self.guessed_norms += elements
-        elif group == "linear" and layer.path and layer.path[-1][0] == ATTENTION:
+        elif group is Group.LINEAR and layer.path and layer.path[-1][0] == ATTENTION:
             self.guessed_attention += elements
         else:
             self.guessed += elements

@@ -6,8 +6,9 @@ from collections import Counter
 
 from gpumemnet.errors import SetupError, SummaryError
 from gpumemnet.graph.build import build
+from gpumemnet.names import Family, Group
 from gpumemnet.profile import sums
-from gpumemnet.profile.record import Family, ModelProfile
+from gpumemnet.profile.record import ModelProfile
 from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
 from gpumemnet.replay.training_step import replay
 from gpumemnet.summary.formats.text import RECREATE
@@ -83,7 +84,7 @@ def build_profile(
         gpus=setup.gpus,
         batch_size=batch_size,
         seq_len=setup.seq_len or 0,
-        assumed=int(assumed and counts["conv"] > 0),
+        assumed=int(assumed and counts[Group.CONV] > 0),
         **sums.weights(layers, tape, optimizer, setup.precision),
         **sums.activations(tape),
         **sums.largest(tape),
@@ -112,10 +113,10 @@ def with_shapes(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:
 
 def family_of(counts: Counter[str]) -> Family:
     """Name the kind of network from how many layers of each group it has."""
-    if counts["conv"] and counts["conv"] * 2 >= counts["linear"] - counts["conv"]:
-        return "cnn" if not counts["attention"] else "transformer"
-    if counts["attention"] or (counts["layernorm"] and counts["linear"]):
-        return "transformer"
-    if counts["rnn"] or counts["embedding"]:
-        return "other"
-    return "mlp" if counts["linear"] else "other"
+    if counts[Group.CONV] and counts[Group.CONV] * 2 >= counts[Group.LINEAR] - counts[Group.CONV]:
+        return Family.CNN if not counts[Group.ATTENTION] else Family.TRANSFORMER
+    if counts[Group.ATTENTION] or (counts[Group.LAYERNORM] and counts[Group.LINEAR]):
+        return Family.TRANSFORMER
+    if counts[Group.RNN] or counts[Group.EMBEDDING]:
+        return Family.OTHER
+    return Family.MLP if counts[Group.LINEAR] else Family.OTHER

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import string
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from enum import StrEnum
+from typing import Any
 
 from gpumemnet.errors import SummaryError
-from gpumemnet.training import OPTIMIZERS, PRECISIONS, Optimizer, Precision
-
-Family = Literal["cnn", "transformer", "mlp", "other"]
-FAMILIES: tuple[Family, ...] = get_args(Family)
-FORMATS = ("torchsummary", "torchinfo", "module_repr", "keras", "trace")
+from gpumemnet.names import FAMILIES, OPTIMIZERS, PRECISIONS, SOURCES, Family, Optimizer, Precision, Source
 
 VERSION = "p3"
 """Changes with any change of fields or of their meaning: a stamp of another version is not understood."""
@@ -23,12 +20,13 @@ MAX_TEXT = 600
 """It shares a job's comment of at most 1,024 characters with the user's own text."""
 MAX_NUMBER = 1 << 52
 _ALPHABET = string.digits + string.ascii_lowercase
-_CODES: dict[str, tuple[str, ...]] = {
+WORDS: dict[str, tuple[StrEnum, ...]] = {
     "family": FAMILIES,
-    "source": FORMATS,
+    "source": SOURCES,
     "optimizer": OPTIMIZERS,
     "precision": PRECISIONS,
 }
+"""The fields that are names, each with all its names, in the order of their codes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +38,7 @@ class ModelProfile:
 
     family: Family
     """Kind of network."""
-    source: str
+    source: Source
     """Format of the summary it came from, or "trace"."""
     optimizer: Optimizer
     """As in TrainingSetup."""
@@ -150,7 +148,7 @@ class ModelProfile:
         words = [VERSION]
         for name in _NAMES:
             value = getattr(self, name)
-            words.append(_base36(_CODES[name].index(value) if name in _CODES else value))
+            words.append(_base36(WORDS[name].index(value) if name in WORDS else value))
         return ".".join(words)
 
     @classmethod
@@ -174,10 +172,10 @@ class ModelProfile:
             if not 0 < len(word) <= 11 or word.strip(_ALPHABET):
                 raise _broken(f"{name} is not a number")
             number = int(word, 36)
-            if name in _CODES:
-                if number >= len(_CODES[name]):
+            if name in WORDS:
+                if number >= len(WORDS[name]):
                     raise _broken(f"{name} is unknown")
-                values[name] = _CODES[name][number]
+                values[name] = WORDS[name][number]
             elif number > MAX_NUMBER:
                 raise _broken(f"{name} is too large")
             else:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 
 from gpumemnet.graph.tape import Tape
+from gpumemnet.names import Group, Precision
 from gpumemnet.replay.optimizer_memory import OptimizerMemory
 from gpumemnet.replay.training_step import Replay
 from gpumemnet.summary import kinds
 from gpumemnet.summary.records import ModelSummary
-from gpumemnet.training import Precision
 
 Numbers = dict[str, int]
 
@@ -24,7 +24,7 @@ def count_groups(summary: ModelSummary, tape: Tape) -> Counter[str]:
     for kind, number in Counter(running).items():
         if kind != "parameter":
             found[kinds.group_of(kind)] += number
-    found["attention"] = sum(op.group == "attention" for op in tape.ops)
+    found[Group.ATTENTION] = sum(op.group is Group.ATTENTION for op in tape.ops)
     return found
 
 
@@ -37,7 +37,7 @@ def weights(summary: ModelSummary, tape: Tape, optimizer: OptimizerMemory, preci
         optimizer: What the optimizer holds.
         precision: Decides the bytes of a parameter.
     """
-    item_bytes = 2 if precision == "bf16" else 4
+    item_bytes = 2 if precision is Precision.BF16 else 4
     gradient_bytes = sum(tape.parameters)
     held = sum(layer.params or 0 for layer in summary.layers if layer.kind == "parameter")
     counted = sum(layer.params or 0 for layer in summary.layers)
@@ -61,11 +61,11 @@ def activations(tape: Tape) -> Numbers:
         "output_bytes": tape.sizes[tape.ops[-1].output],
         "output_sum_bytes": sum(tape.sizes[op.output] for op in tape.ops),
         "saved_bytes": sum(saved.values()),
-        "saved_conv_bytes": saved["conv"],
-        "saved_linear_bytes": saved["linear"],
-        "saved_norm_bytes": saved["batchnorm"] + saved["layernorm"],
-        "saved_activation_bytes": saved["activation"],
-        "saved_attention_bytes": saved["attention"],
+        "saved_conv_bytes": saved[Group.CONV],
+        "saved_linear_bytes": saved[Group.LINEAR],
+        "saved_norm_bytes": saved[Group.BATCHNORM] + saved[Group.LAYERNORM],
+        "saved_activation_bytes": saved[Group.ACTIVATION],
+        "saved_attention_bytes": saved[Group.ATTENTION],
         "saved_mask_bytes": saved["mask"],
         "score_bytes": tape.score_bytes,
         "doubt_bytes": tape.doubt_bytes,
@@ -81,8 +81,8 @@ def largest(tape: Tape) -> Numbers:
         "borrowed_bytes": max(workspaces, default=0),
         "fourier_bytes": tape.fourier_bytes,
         "largest_bytes": max(tape.sizes),
-        "largest_conv_bytes": _largest_pair(tape, "conv"),
-        "largest_linear_bytes": _largest_pair(tape, "linear"),
+        "largest_conv_bytes": _largest_pair(tape, Group.CONV),
+        "largest_linear_bytes": _largest_pair(tape, Group.LINEAR),
         "largest_weight_bytes": max(tape.parameters, default=0),
     }
 
@@ -104,20 +104,20 @@ def counts(summary: ModelSummary, tape: Tape, groups: Counter[str]) -> Numbers:
         tape: Their tape.
         groups: As `count_groups` counts them.
     """
-    functions = sum(op.group == "function" for op in tape.ops)
+    functions = sum(op.group is Group.FUNCTION for op in tape.ops)
     return {
         "tensors": len(tape.sizes),
-        "convs": groups["conv"],
+        "convs": groups[Group.CONV],
         "grouped_convs": tape.grouped,
-        "linears": groups["linear"],
-        "norms": groups["batchnorm"] + groups["layernorm"],
-        "activations": groups["activation"],
-        "attentions": groups["attention"],
-        "embeddings": groups["embedding"],
-        "recurrents": groups["rnn"],
+        "linears": groups[Group.LINEAR],
+        "norms": groups[Group.BATCHNORM] + groups[Group.LAYERNORM],
+        "activations": groups[Group.ACTIVATION],
+        "attentions": groups[Group.ATTENTION],
+        "embeddings": groups[Group.EMBEDDING],
+        "recurrents": groups[Group.RNN],
         "guessed": tape.guessed + functions,
         "idle": sum(layer.kind == "identity" for layer in summary.layers),
-        "unknown": groups["unknown"],
+        "unknown": groups[Group.UNKNOWN],
         "mega_mult_adds": -(-tape.mult_adds // 10**6),
     }
 

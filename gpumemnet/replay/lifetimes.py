@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpumemnet.graph.tape import Tape
+from gpumemnet.names import Group
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +52,7 @@ def lifetimes(tape: Tape, *, checkpointing: bool) -> Lifetimes:
         checkpointing: Whether its blocks run again in backward.
     """
     ops = tape.ops
-    output = next((op.output for op in reversed(ops) if op.group != "loss"), -1)
+    output = next((op.output for op in reversed(ops) if op.group is not Group.LOSS), -1)
     last_use: dict[int, int] = {}
     keepers: dict[int, int] = {}
     repeats: dict[int, Repeat] = {}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpumemnet.allocator.blocks import Run
-from gpumemnet.training import Optimizer
+from gpumemnet.names import Optimizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +44,13 @@ class OptimizerMemory:
 
 
 OPTIMIZER_MEMORY: dict[Optimizer, OptimizerMemory] = {
-    "sgd": OptimizerMemory(states=0),
-    "sgd-momentum": OptimizerMemory(states=1),
+    Optimizer.SGD: OptimizerMemory(states=0),
+    Optimizer.SGD_MOMENTUM: OptimizerMemory(states=1),
     # _foreach_sqrt(exp_avg_sqs) is one list of the parameters' size.
-    "adam": OptimizerMemory(states=2, listed=1),
-    "adamw": OptimizerMemory(states=2, listed=1),
+    Optimizer.ADAM: OptimizerMemory(states=2, listed=1),
+    Optimizer.ADAMW: OptimizerMemory(states=2, listed=1),
     # _foreach_sqrt(square_avgs) likewise.
-    "rmsprop": OptimizerMemory(states=1, listed=1),
+    Optimizer.RMSPROP: OptimizerMemory(states=1, listed=1),
     # Adafactor is not foreach unless asked: var_estimate and update of one parameter at a time.
-    "adafactor": OptimizerMemory(states=0, single=2, factored=True),
+    Optimizer.ADAFACTOR: OptimizerMemory(states=0, single=2, factored=True),
 }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gpumemnet.errors import SetupError
+from gpumemnet.names import Group
 from gpumemnet.shapes import image, token
 from gpumemnet.shapes.run_order import arrange
 from gpumemnet.shapes.walk import Step, Walk
@@ -14,15 +15,15 @@ from gpumemnet.summary.records import Layer, ModelSummary
 from gpumemnet.training import TrainingSetup
 
 _STEPS: dict[str, Callable[[Walk, Layer], Step]] = {
-    "conv": image.conv,
-    "pool": image.pool,
-    "plain": image.plain,
-    "batchnorm": image.batchnorm,
-    "layernorm": token.layernorm,
-    "embedding": token.embedding,
-    "linear": token.linear,
-    "attention": token.attention,
-    "rnn": token.rnn,
+    Group.CONV: image.conv,
+    Group.POOL: image.pool,
+    Group.PLAIN: image.plain,
+    Group.BATCHNORM: image.batchnorm,
+    Group.LAYERNORM: token.layernorm,
+    Group.EMBEDDING: token.embedding,
+    Group.LINEAR: token.linear,
+    Group.ATTENTION: token.attention,
+    Group.RNN: token.rnn,
 }
 """By group of kinds; the others change no shape."""
 
@@ -58,7 +59,7 @@ def _shaped(walk: Walk, layer: Layer) -> Layer:
     ins, outs, params = step(walk, layer) if step else walk.same()
     if not outs:
         return layer if params is None else replace(layer, params=params, param_shapes=())
-    if not (group == "embedding" and outs[0] == 1 and walk.current):  # positions are added to the words
+    if not (group is Group.EMBEDDING and outs[0] == 1 and walk.current):  # positions are added to the words
         walk.go_on(outs)
     found = replace(layer, input_shapes=(ins,), output_shapes=(outs,))
     return found if params is None else replace(found, params=params, param_shapes=())

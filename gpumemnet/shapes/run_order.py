@@ -8,16 +8,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from enum import StrEnum
 
+from gpumemnet.names import Group
 from gpumemnet.summary import kinds
 from gpumemnet.summary.records import Layer
+from gpumemnet.summary.widths import widening
 
 _ATTENTION = re.compile(r"att|mha", re.IGNORECASE)
 _INNER_DROPOUT = re.compile(r"att", re.IGNORECASE)
 _FOLDED = re.compile(r"BasicBlock|Bottleneck", re.IGNORECASE)
 
-Unit = tuple[str, list[Layer]]
+
+class Role(StrEnum):
+    """What a direct child of a container does there."""
+
+    NORM = "norm"
+    ATTENTION = "attention"
+    LINEAR = "linear"
+    ACTIVATION = "activation"
+    DROPOUT = "dropout"
+    VIEW = "view"
+    BATCHNORM = "batchnorm"
+    BLOCK = "block"
+    OTHER = "other"
+
+
+Unit = tuple[Role, list[Layer]]
 """A direct child of a container: its role and its layers."""
+
+_ROLES = {
+    Group.ATTENTION: Role.ATTENTION,
+    Group.LAYERNORM: Role.NORM,
+    Group.LINEAR: Role.LINEAR,
+    Group.ACTIVATION: Role.ACTIVATION,
+    Group.DROPOUT: Role.DROPOUT,
+    Group.VIEW: Role.VIEW,
+    Group.BATCHNORM: Role.BATCHNORM,
+}
+_IMAGE_NORMS = ("groupnorm", "layernorm2d")
+_FEED_FORWARD = {Role.LINEAR, Role.ACTIVATION, Role.DROPOUT, Role.NORM, Role.VIEW}
 
 
 def arrange(layers: Sequence[Layer], depth: int = 0) -> list[Layer]:
@@ -58,56 +88,49 @@ def arrange(layers: Sequence[Layer], depth: int = 0) -> list[Layer]:
     return [layer for _, part in _ordered(units, container[0]) for layer in part]
 
 
-def _leaf_role(layer: Layer) -> str:
-    group = kinds.group_of(layer.kind)
-    if group == "attention":
-        return "attention"
-    if group == "layernorm" and not _is_image_norm(layer):
-        return "norm"
-    return group
+def _leaf_role(layer: Layer) -> Role:
+    if layer.kind in _IMAGE_NORMS:
+        return Role.OTHER
+    return _ROLES.get(kinds.group_of(layer.kind), Role.OTHER)
 
 
-def _is_image_norm(layer: Layer) -> bool:
-    return layer.kind in ("groupnorm", "layernorm2d")
-
-
-def _container_role(layers: Sequence[Layer], cls: str, name: str) -> str:
+def _container_role(layers: Sequence[Layer], cls: str, name: str) -> Role:
     groups = {kinds.group_of(layer.kind) for layer in layers}
-    if (_ATTENTION.search(cls) or _ATTENTION.search(name)) and groups & {"linear", "attention"}:
-        return "attention"
-    if "linear" in groups and "conv" not in groups and len(layers) < 9 and "attention" not in groups:
-        return "linear"
-    return "block"
+    if (_ATTENTION.search(cls) or _ATTENTION.search(name)) and groups & {Group.LINEAR, Group.ATTENTION}:
+        return Role.ATTENTION
+    if Group.LINEAR in groups and not groups & {Group.CONV, Group.ATTENTION} and len(layers) < 9:
+        return Role.LINEAR
+    return Role.BLOCK
 
 
 def _ordered(units: list[Unit], container: str) -> list[Unit]:
     roles = [role for role, _ in units]
-    if _ATTENTION.search(container) and roles.count("linear") >= 2 and "attention" not in roles:
+    if _ATTENTION.search(container) and roles.count(Role.LINEAR) >= 2 and Role.ATTENTION not in roles:
         return _attention(units)
-    if "attention" in roles and "norm" in roles and "linear" in roles:
+    if Role.ATTENTION in roles and Role.NORM in roles and Role.LINEAR in roles:
         return _transformer(units)
-    if roles.count("linear") >= 2 and set(roles) <= {"linear", "activation", "dropout", "norm", "view"}:
+    if roles.count(Role.LINEAR) >= 2 and set(roles) <= _FEED_FORWARD:
         return _feed_forward(units)
-    if _FOLDED.search(container) and roles.count("activation") == 1 and roles.count("batchnorm") > 1:
+    if _FOLDED.search(container) and roles.count(Role.ACTIVATION) == 1 and roles.count(Role.BATCHNORM) > 1:
         return _residual(units)
     return units
 
 
-def _of(units: list[Unit], *roles: str) -> list[Unit]:
+def _of(units: list[Unit], *roles: Role) -> list[Unit]:
     return [unit for unit in units if unit[0] in roles]
 
 
 def _attention(units: list[Unit]) -> list[Unit]:
     """Projections of queries, keys, values; what normalises them; the output projection; its dropout."""
-    linear = _of(units, "linear")
+    linear = _of(units, Role.LINEAR)
     first = [unit for unit in linear if not _is_output(unit[1][0])]
     last = [unit for unit in linear if _is_output(unit[1][0])]
     if not last and len(linear) > 3:
         first, last = linear[:3], linear[3:]
     # A dropout printed first belongs to the scores, which fused attention never shows.
-    dropouts = _of(units, "dropout")
+    dropouts = _of(units, Role.DROPOUT)
     after = [unit for unit in dropouts if not _INNER_DROPOUT.search(unit[1][0].name) and len(dropouts) > 1]
-    rest = [unit for unit in units if unit[0] not in ("linear", "dropout")]
+    rest = [unit for unit in units if unit[0] not in (Role.LINEAR, Role.DROPOUT)]
     return [*first, *last, *after, *rest]
 
 
@@ -129,11 +152,15 @@ def _is_output(layer: Layer) -> bool:
 
 
 def _transformer(units: list[Unit]) -> list[Unit]:
-    norms, attentions = _of(units, "norm"), _of(units, "attention")
-    dropouts = _of(units, "dropout")
-    linear = _of(units, "linear", "activation")
-    rest = [unit for unit in units if unit[0] not in ("norm", "attention", "dropout", "linear", "activation")]
-    inner = len([unit for unit in linear if unit[0] == "linear" and len(unit[1]) == 1])
+    norms, attentions = _of(units, Role.NORM), _of(units, Role.ATTENTION)
+    dropouts = _of(units, Role.DROPOUT)
+    linear = _of(units, Role.LINEAR, Role.ACTIVATION)
+    rest = [
+        unit
+        for unit in units
+        if unit[0] not in (Role.NORM, Role.ATTENTION, Role.DROPOUT, Role.LINEAR, Role.ACTIVATION)
+    ]
+    inner = len([unit for unit in linear if unit[0] is Role.LINEAR and len(unit[1]) == 1])
     ordered: list[Unit] = []
     for number, attention in enumerate(attentions):
         ordered += norms[number : number + 1]
@@ -156,12 +183,12 @@ def _transformer(units: list[Unit]) -> list[Unit]:
 
 def _feed_forward(units: list[Unit]) -> list[Unit]:
     """Widening layers, activation, narrowing layer, dropout; a second widening layer is the gated branch."""
-    linear, acts = _of(units, "linear"), _of(units, "activation")
-    dropouts, rest = _of(units, "dropout"), _of(units, "norm", "view")
+    linear, acts = _of(units, Role.LINEAR), _of(units, Role.ACTIVATION)
+    dropouts, rest = _of(units, Role.DROPOUT), _of(units, Role.NORM, Role.VIEW)
     if len(linear) == 1 or any(len(part) > 1 for _, part in linear):
         return [*linear[:1], *acts, *linear[1:], *dropouts, *rest]
-    wide = [unit for unit in linear if _ratio(unit[1][0]) >= 1]
-    narrow = [unit for unit in linear if _ratio(unit[1][0]) < 1]
+    wide = [unit for unit in linear if (widening(unit[1][0]) or 1.0) >= 1]
+    narrow = [unit for unit in linear if unit not in wide]
     if not narrow or not acts:
         return units
     between = (
@@ -177,24 +204,17 @@ def _around(units: list[Unit]) -> str:
     return path[-1][0] if path else ""
 
 
-def _ratio(layer: Layer) -> float:
-    if not layer.param_shapes or len(layer.param_shapes[0]) != 2:
-        return 1.0
-    outs, ins = layer.param_shapes[0]
-    return outs / max(ins, 1)
-
-
 def _residual(units: list[Unit]) -> list[Unit]:
     """A block that defines its activation once and calls it after every norm and after the sum."""
-    activation = _of(units, "activation")[0]
-    shortcut = [unit for unit in units if unit[0] == "block"]
+    activation = _of(units, Role.ACTIVATION)[0]
+    shortcut = [unit for unit in units if unit[0] is Role.BLOCK]
     ordered: list[Unit] = []
-    norms = len(_of(units, "batchnorm"))
+    norms = len(_of(units, Role.BATCHNORM))
     for unit in units:
         if unit is activation or unit in shortcut:
             continue
         ordered.append(unit)
-        if unit[0] == "batchnorm":
+        if unit[0] is Role.BATCHNORM:
             norms -= 1
             if norms:
                 ordered.append(activation)

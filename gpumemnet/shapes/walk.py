@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gpumemnet.names import Group
 from gpumemnet.summary import kinds
 from gpumemnet.summary.arguments import integer
 from gpumemnet.summary.records import ModelSummary
@@ -16,6 +17,8 @@ POSITIONS = re.compile(r"pos|wpe", re.IGNORECASE)
 """Name of an embedding of positions."""
 LOOK_BACK = 40
 """How many layers back a branch may start."""
+
+_ON_SEQUENCES = {Group.ATTENTION, Group.RNN, Group.LAYERNORM, Group.CONV}
 
 Dims = tuple[int, ...]
 """A tensor shape, batch first, with the batch size applied."""
@@ -52,10 +55,10 @@ class Walk:
         self.embedding: tuple[int, int] | None = None
         self.seq_len = setup.seq_len or self._sequence(summary)
         groups = {kinds.group_of(layer.kind) for layer in summary.layers}
-        self.categories = setup.seq_len is None and not {"attention", "rnn", "layernorm", "conv"} & groups
+        self.categories = setup.seq_len is None and not _ON_SEQUENCES & groups
 
     def _sequence(self, summary: ModelSummary) -> int:
-        embeddings = [layer for layer in summary.layers if kinds.group_of(layer.kind) == "embedding"]
+        embeddings = [layer for layer in summary.layers if kinds.group_of(layer.kind) is Group.EMBEDDING]
         positions = next((layer for layer in embeddings if POSITIONS.search(layer.name)), None)
         length = MAX_TOKENS
         if positions is not None:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 import re
 
+from gpumemnet.names import Group
+
 _PIECE = re.compile(
     r"\s*(?:(?P<key>[A-Za-z_]\w*)\s*=\s*)?"
     r"(?P<value>\((?:[^()]|\([^()]*\))*\)|'[^']*'|\"[^\"]*\"|[A-Za-z_][\w.]*\([^()]*\)|[^,()]+)"
 )
 MAX_VALUE = 1 << 40
 _GATES = {"lstm": 4, "gru": 3, "rnn": 1, "lstmcell": 4, "grucell": 3, "rnncell": 1}
-_POSITIONS: dict[str, tuple[str, ...]] = {
-    "conv": ("in_channels", "out_channels"),
-    "linear": ("in_features", "out_features"),
-    "embedding": ("num_embeddings", "embedding_dim"),
-    "norm": ("num_features",),
-    "groupnorm": ("num_groups", "num_features"),
-    "rnn": ("input_size", "hidden_size"),
+_POSITIONS: dict[Group, tuple[str, ...]] = {
+    Group.CONV: ("in_channels", "out_channels"),
+    Group.LINEAR: ("in_features", "out_features"),
+    Group.EMBEDDING: ("num_embeddings", "embedding_dim"),
+    Group.RNN: ("input_size", "hidden_size"),
 }
+_GROUPNORM = ("num_groups", "num_features")
 
 
 def parse_arguments(text: str) -> dict[str, object]:
@@ -73,32 +74,38 @@ def sides(args: dict[str, object], key: str, dims: int, default: int) -> tuple[i
     return (integer(args, key, default=default),) * dims
 
 
-def name_positions(group: str, args: dict[str, object]) -> dict[str, object]:
-    """Give positional arguments the names that their group uses."""
-    names = _POSITIONS.get(group, ())
+def name_positions(kind: str, group: Group, args: dict[str, object]) -> dict[str, object]:
+    """Give positional arguments the names that the constructors of their group use.
+
+    Args:
+        kind: The layer's kind.
+        group: Its group.
+        args: As `parse_arguments` returns them.
+    """
+    names = _GROUPNORM if kind == "groupnorm" else _POSITIONS.get(group, ())
     return {names[int(key)] if key.isdigit() and int(key) < len(names) else key: v for key, v in args.items()}
 
 
-def parameter_shapes(kind: str, group: str, args: dict[str, object]) -> tuple[tuple[int, ...], ...]:
+def parameter_shapes(kind: str, group: Group, args: dict[str, object]) -> tuple[tuple[int, ...], ...]:
     """Return the shapes of a layer's parameters, from its named arguments; empty if it has none or they are unknown.
 
     Source: the constructors in torch.nn.
     """
-    if group == "conv":
+    if group is Group.CONV:
         dims = next((int(letter) for letter in kind if letter.isdigit()), 2)
         ins, outs = integer(args, "in_channels"), integer(args, "out_channels")
         groups = max(integer(args, "groups", default=1), 1)
         kernel = sides(args, "kernel_size", dims, 1)
         weight = (ins, outs // groups, *kernel) if "transpose" in kind else (outs, ins // groups, *kernel)
         return (weight,) if args.get("bias") is False else (weight, (outs,))
-    if group == "linear":
+    if group is Group.LINEAR:
         ins = integer(args, "in_features", "nx")
         outs = integer(args, "out_features", "nf")
         weight = (outs, ins)
         return (weight,) if args.get("bias") is False else (weight, (outs,))
-    if group == "embedding":
+    if group is Group.EMBEDDING:
         return ((integer(args, "num_embeddings"), integer(args, "embedding_dim")),)
-    if group in ("batchnorm", "layernorm", "groupnorm"):
+    if group in (Group.BATCHNORM, Group.LAYERNORM, "groupnorm"):
         if args.get("affine", args.get("elementwise_affine", True)) is False or kind.startswith(
             "instancenorm"
         ):
@@ -108,7 +115,7 @@ def parameter_shapes(kind: str, group: str, args: dict[str, object]) -> tuple[tu
         if not isinstance(count, int):
             return ()
         return ((count,),) if "rms" in kind or "t5" in kind else ((count,), (count,))
-    if group == "rnn":
+    if group is Group.RNN:
         return _recurrent(kind, args)
     return ((integer(args, "num_parameters", default=1),),) if kind == "prelu" else ()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpumemnet.names import Source
 from gpumemnet.summary.records import ModelSummary
 
 
@@ -11,7 +12,7 @@ def freeze_first(summary: ModelSummary) -> ModelSummary:
     """Mark the first layers as frozen, as in fine-tuning, up to the number of frozen parameters that is stated."""
     total, trainable = summary.total_params, summary.trainable_params
     marked = any(not layer.trainable for layer in summary.layers)
-    if total is None or trainable is None or marked or summary.format == "keras":
+    if total is None or trainable is None or marked or summary.format == Source.KERAS:
         return summary
     frozen, layers = total - trainable, list(summary.layers)
     for index, layer in enumerate(layers):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpumemnet.names import Group
 from gpumemnet.summary import kinds
 from gpumemnet.summary.records import Layer, ModelSummary
 
@@ -24,10 +25,10 @@ def without_idle(summary: ModelSummary) -> ModelSummary:
 
 def is_idle(layer: Layer) -> bool:
     """Tell whether a layer is a dropout of rate 0."""
-    return kinds.group_of(layer.kind) == "dropout" and layer.args.get("p") == 0.0
+    return kinds.group_of(layer.kind) is Group.DROPOUT and layer.args.get("p") == 0.0
 
 
 def _idle(layer: Layer, beside: set[tuple[tuple[str, str], ...]]) -> bool:
-    if kinds.group_of(layer.kind) != "dropout" or "p" in layer.args:
+    if kinds.group_of(layer.kind) is not Group.DROPOUT or "p" in layer.args:
         return False
     return layer.path in beside and bool(layer.path)

@@ -8,12 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
-from typing import Literal
 
-Compute = Literal["low", "keep", "high", "promote"]
-"""Type of the result under autocast: 16 bits, that of the input, or 32 bits, for which autocast casts the input;
-"promote": 32 bits, since an operand is a 32-bit parameter, without a cast."""
+from gpumemnet.names import Group
+
+
+class Compute(StrEnum):
+    """Type of the result under autocast.
+
+    LOW is 16 bits, KEEP that of the input, HIGH 32 bits, for which autocast casts the input; PROMOTE is 32 bits, since
+    an operand is a 32-bit parameter, without a cast.
+    """
+
+    LOW = "low"
+    KEEP = "keep"
+    HIGH = "high"
+    PROMOTE = "promote"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,38 +41,38 @@ class Kind:
         view: The output shares the input's memory.
     """
 
-    group: str
+    group: Group
     saves_input: bool = False
     saves_output: bool = False
     mask_bytes: int = 0
     copies: int = 0
-    compute: Compute = "keep"
+    compute: Compute = Compute.KEEP
     view: bool = False
 
 
-_VIEW = Kind(group="view", view=True)
-_CONV = Kind(group="conv", saves_input=True, compute="low")
-_LINEAR = Kind(group="linear", saves_input=True, compute="low")
-_BATCHNORM = Kind(group="batchnorm", saves_input=True)
-_LAYERNORM = Kind(group="layernorm", saves_input=True, compute="high")
+_VIEW = Kind(group=Group.VIEW, view=True)
+_CONV = Kind(group=Group.CONV, saves_input=True, compute=Compute.LOW)
+_LINEAR = Kind(group=Group.LINEAR, saves_input=True, compute=Compute.LOW)
+_BATCHNORM = Kind(group=Group.BATCHNORM, saves_input=True)
+_LAYERNORM = Kind(group=Group.LAYERNORM, saves_input=True, compute=Compute.HIGH)
 # x.float(), times rsqrt(mean of squares), back, times weight: the product's factors are kept too.
-_RMSNORM = Kind(group="layernorm", saves_input=True, copies=1)
-_ACT_OUT = Kind(group="activation", saves_output=True)
-_ACT_IN = Kind(group="activation", saves_input=True)
+_RMSNORM = Kind(group=Group.LAYERNORM, saves_input=True, copies=1)
+_ACT_OUT = Kind(group=Group.ACTIVATION, saves_output=True)
+_ACT_IN = Kind(group=Group.ACTIVATION, saves_input=True)
 # 0.5 * x * (1 + tanh(0.79 * (x + 0.04 * x^3))) in single operations keeps seven intermediates beside x.
-_ACT_SPELT_OUT = Kind(group="activation", saves_input=True, copies=4)
+_ACT_SPELT_OUT = Kind(group=Group.ACTIVATION, saves_input=True, copies=4)
 # scale * relu(x)**2 + bias: what relu hands on and its square are kept; autocast squares in 32 bits.
-_STAR_RELU = Kind(group="activation", copies=2, compute="high")
-_SQUARED_RELU = Kind(group="activation", copies=1, compute="high")
+_STAR_RELU = Kind(group=Group.ACTIVATION, copies=2, compute=Compute.HIGH)
+_SQUARED_RELU = Kind(group=Group.ACTIVATION, copies=1, compute=Compute.HIGH)
 # A factor for each channel, learned in 32 bits.
-_SCALE = Kind(group="plain", saves_input=True, compute="promote")
-_DROPOUT = Kind(group="dropout", mask_bytes=1)
-_MAXPOOL = Kind(group="pool", saves_input=True, mask_bytes=8)
-_AVGPOOL = Kind(group="pool", saves_input=True)
-_EMBEDDING = Kind(group="embedding", saves_input=True, compute="high")
-_RNN = Kind(group="rnn", saves_input=True, saves_output=True, compute="low")
-_PLAIN = Kind(group="plain")
-_ATTENTION = Kind(group="attention", saves_input=True, compute="low")
+_SCALE = Kind(group=Group.PLAIN, saves_input=True, compute=Compute.PROMOTE)
+_DROPOUT = Kind(group=Group.DROPOUT, mask_bytes=1)
+_MAXPOOL = Kind(group=Group.POOL, saves_input=True, mask_bytes=8)
+_AVGPOOL = Kind(group=Group.POOL, saves_input=True)
+_EMBEDDING = Kind(group=Group.EMBEDDING, saves_input=True, compute=Compute.HIGH)
+_RNN = Kind(group=Group.RNN, saves_input=True, saves_output=True, compute=Compute.LOW)
+_PLAIN = Kind(group=Group.PLAIN)
+_ATTENTION = Kind(group=Group.ATTENTION, saves_input=True, compute=Compute.LOW)
 
 KINDS: dict[str, Kind] = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _CONV),
@@ -193,10 +204,10 @@ def in_place(kind: Kind, name: str, holder: str, args: Mapping[str, object]) -> 
 
 
 @lru_cache(maxsize=4096)
-def group_of(kind: str) -> str:
-    """Return the group of a kind; "unknown" if the table does not have it."""
+def group_of(kind: str) -> Group:
+    """Return the group of a kind; UNKNOWN if the table does not have it."""
     found = find(kind)
-    return found.group if found else "unknown"
+    return found.group if found else Group.UNKNOWN
 
 
 def is_known(kind: str) -> bool:

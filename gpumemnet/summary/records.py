@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gpumemnet.names import Source
+
 Shape = tuple[int | None, ...]
 """A tensor shape as printed; None stands for the batch dimension where the text leaves it open (-1, None)."""
 
@@ -50,7 +52,7 @@ class ModelSummary:
     """A parsed model summary.
 
     Attributes:
-        format: "torchsummary", "torchinfo", "module_repr" or "keras".
+        format: In which the text was printed.
         layers: Leaf layers in the order in which they run (or are printed).
         batch_size: The batch size that the shapes were printed with; None if the shapes leave it open.
         total_params: Total number of parameters the text states; None if it states none.
@@ -60,7 +62,7 @@ class ModelSummary:
         warnings: One sentence for each thing that could not be understood, naming the line.
     """
 
-    format: str
+    format: Source
     layers: tuple[Layer, ...]
     batch_size: int | None = None
     total_params: int | None = None

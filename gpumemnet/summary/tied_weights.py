@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from gpumemnet.names import Group, Source
 from gpumemnet.summary import kinds
 from gpumemnet.summary.records import Layer, ModelSummary
 
@@ -26,7 +27,7 @@ def count_once(summary: ModelSummary) -> ModelSummary:
     """
     root = root_class(summary)
     total, counted = summary.total_params, sum(layer.params or 0 for layer in summary.layers)
-    exact = summary.format == "module_repr" and total is not None
+    exact = summary.format == Source.MODULE_REPR and total is not None
     first = next((layer for layer in summary.layers if _is_embedding(layer) and layer.params), None)
     if first is None or not (_TIED.match(root) if not exact else counted > (total or 0)):
         return summary
@@ -40,7 +41,7 @@ def count_once(summary: ModelSummary) -> ModelSummary:
             if seen:
                 layer, removed = replace(layer, params=0, param_shapes=()), removed + count
             seen = True
-        elif kinds.group_of(layer.kind) == "linear" and size <= count <= size + size // 16 and seen:
+        elif kinds.group_of(layer.kind) is Group.LINEAR and size <= count <= size + size // 16 and seen:
             layer, removed = replace(layer, params=count - size, param_shapes=()), removed + size
         layers.append(layer)
     # torchinfo's total counts a tied weight once for each row that shows it.
@@ -58,4 +59,4 @@ def root_class(summary: ModelSummary) -> str:
 
 
 def _is_embedding(layer: Layer) -> bool:
-    return kinds.group_of(layer.kind) == "embedding"
+    return kinds.group_of(layer.kind) is Group.EMBEDDING

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpumemnet.allocator.events import Event, Peaks
+from gpumemnet.names import Family
 from gpumemnet.units import MIB
 
 DOUBT_FIXED_BYTES = 16 * MIB
@@ -30,7 +31,7 @@ class TracedMemory:
         parameters: Number of parameters (elements).
         margin_bytes: What the calibrated bound adds to base + reserved_peak_bytes: exceeded by at most 1 % of jobs.
         uses_cudnn: Whether convolutions run, whose library adds to the process' base.
-        family: "cnn", "transformer", "mlp" or "other", from the modules that ran.
+        family: Kind of network, from the modules that ran.
         warnings: One sentence for each thing that was assumed.
     """
 
@@ -40,7 +41,7 @@ class TracedMemory:
     parameters: int
     margin_bytes: int
     uses_cudnn: bool
-    family: str
+    family: Family
     warnings: tuple[str, ...] = field(default=())
 
 

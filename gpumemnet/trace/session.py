@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from gpumemnet.allocator.events import Event
 from gpumemnet.errors import TraceError
+from gpumemnet.names import Family, Precision
 from gpumemnet.trace.build import move_to_cuda, unfilled
 from gpumemnet.trace.checkpoint import switch_on
 from gpumemnet.trace.convolution import Convolution
@@ -34,7 +35,7 @@ class Trace:
         phase_starts: (number of events then, phase) where inputs, forward, backward and optimizer begin.
         borrowed: What each workspace key was for, for those who study a trace.
         parameters: Number of parameters.
-        family: "cnn", "transformer", "mlp" or "other".
+        family: Kind of network.
         warnings: What was assumed.
     """
 
@@ -43,7 +44,7 @@ class Trace:
     phase_starts: tuple[tuple[int, str], ...]
     borrowed: dict[int, Any]
     parameters: int
-    family: str
+    family: Family
     warnings: tuple[str, ...]
 
     def uses_cudnn(self) -> bool:
@@ -88,7 +89,7 @@ def record(
         said = switch_on(target.model)
         if said is not None:
             warn(said, None)
-    half = torch.bfloat16 if setup.precision == "bf16" else None
+    half = torch.bfloat16 if setup.precision is Precision.BF16 else None
     family = family_of(target.model)
     try:
         with pretended_cuda(), recorder:
@@ -131,13 +132,13 @@ def _tensor(spec: InputSpec, half: torch.dtype | None) -> Tensor:
     return torch.empty(spec.shape, dtype=dtype, device=CUDA)
 
 
-def family_of(model: nn.Module) -> str:
+def family_of(model: nn.Module) -> Family:
     """Tell the kind of network from its modules."""
     kinds = {type(module).__name__.lower() for module in model.modules()}
     if any("attention" in kind or "attn" in kind for kind in kinds):
-        return "transformer"
+        return Family.TRANSFORMER
     if any(isinstance(module, nn.modules.conv._ConvNd) for module in model.modules()):
-        return "cnn"
+        return Family.CNN
     if any(isinstance(module, nn.RNNBase | nn.EmbeddingBag) for module in model.modules()):
-        return "other"
-    return "mlp" if any(isinstance(module, nn.Linear) for module in model.modules()) else "other"
+        return Family.OTHER
+    return Family.MLP if any(isinstance(module, nn.Linear) for module in model.modules()) else Family.OTHER

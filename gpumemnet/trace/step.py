@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gpumemnet.names import Optimizer, Precision
 from gpumemnet.trace.recorder import Recorder
 from gpumemnet.training import TrainingSetup
 
@@ -58,12 +59,12 @@ def optimizer_of(setup: TrainingSetup, **how: Any) -> OptimizerFactory:
     """Return PyTorch's optimizer of that name with its defaults, or with `how` as well."""
     rate = 1e-4
     makers: dict[str, OptimizerFactory] = {
-        "sgd": lambda p: torch.optim.SGD(p, lr=rate, **how),
-        "sgd-momentum": lambda p: torch.optim.SGD(p, lr=rate, momentum=0.9, **how),
-        "adam": lambda p: torch.optim.Adam(p, lr=rate, **how),
-        "adamw": lambda p: torch.optim.AdamW(p, lr=rate, **how),
-        "rmsprop": lambda p: torch.optim.RMSprop(p, lr=rate, **how),
-        "adafactor": lambda p: torch.optim.Adafactor(p, lr=rate, **how),
+        Optimizer.SGD: lambda p: torch.optim.SGD(p, lr=rate, **how),
+        Optimizer.SGD_MOMENTUM: lambda p: torch.optim.SGD(p, lr=rate, momentum=0.9, **how),
+        Optimizer.ADAM: lambda p: torch.optim.Adam(p, lr=rate, **how),
+        Optimizer.ADAMW: lambda p: torch.optim.AdamW(p, lr=rate, **how),
+        Optimizer.RMSPROP: lambda p: torch.optim.RMSprop(p, lr=rate, **how),
+        Optimizer.ADAFACTOR: lambda p: torch.optim.Adafactor(p, lr=rate, **how),
     }
     return makers[setup.optimizer]
 
@@ -74,7 +75,7 @@ def run(training: Training, recorder: Recorder, *, steps: int = STEPS) -> None:
     The output and the loss of one step live until the next step replaces them, which is when they meet its
     activations, as in the loops of PyTorch's tutorials.
     """
-    model, amp = training.model, training.setup.precision == "amp"
+    model, amp = training.model, training.setup.precision is Precision.AMP
     optimizer = training.optimizer(model.parameters())
     scaler = torch.amp.GradScaler("cuda", enabled=amp)
     script = Script()

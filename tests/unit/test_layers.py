@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog")
 
-_WORDS = ("gpumemnet.errors", "gpumemnet.units", "gpumemnet.training")
+_WORDS = ("gpumemnet.errors", "gpumemnet.names", "gpumemnet.units", "gpumemnet.training")
 
 # Which of the project's own modules a folder may import; the longest matching entry decides.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "slurm_plugin.radd",
     ),
     "slurm_plugin.admin": ("slurm_plugin", "gpumemnet"),
-    **dict.fromkeys(_WORDS, ()),
+    **dict.fromkeys(_WORDS, ("gpumemnet.errors", "gpumemnet.names")),
     "gpumemnet.gpus": _WORDS,
     "gpumemnet.directives": (*_WORDS, "gpumemnet.directives"),
     "gpumemnet.summary": (*_WORDS, "gpumemnet.summary"),
@@ -67,7 +67,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "gpumemnet.profile",
     ),
     "gpumemnet.profile.record": _WORDS,
-    "gpumemnet.estimate": ("gpumemnet.profile.record",),
+    "gpumemnet.estimate": _WORDS,
     "gpumemnet.trace": (*_WORDS, "gpumemnet.cudnn", "gpumemnet.allocator", "gpumemnet.trace"),
     "gpumemnet.estimators": (
         *_WORDS,

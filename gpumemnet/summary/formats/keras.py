@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from gpumemnet.errors import SummaryError
+from gpumemnet.names import Source
 from gpumemnet.summary import kinds
 from gpumemnet.summary.formats import text
 from gpumemnet.summary.records import Layer, ModelSummary, Shape
@@ -103,7 +104,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
     )
     first = next((shape for layer in layers for shape in layer.output_shapes), ())
     return ModelSummary(
-        format="keras",
+        format=Source.KERAS,
         layers=layers,
         batch_size=first[0] if first else None,
         total_params=totals["total"],

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from gpumemnet.errors import SummaryError
+from gpumemnet.names import Group, Source
 from gpumemnet.summary import arguments, kinds
 from gpumemnet.summary.formats import text
 from gpumemnet.summary.records import Layer, ModelSummary
@@ -115,7 +116,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
     if root_count is not None and totals.get("total", 0) > root_count:
         totals = {}  # printed through a wrapper (DataParallel) that counts what it holds once per level
     return ModelSummary(
-        format="module_repr",
+        format=Source.MODULE_REPR,
         layers=tuple(done),
         total_params=totals.get("total", root_count),
         trainable_params=totals.get("trainable"),
@@ -188,7 +189,7 @@ def _read(kind: str, inside: str) -> tuple[dict[str, object], tuple[tuple[int, .
     """Read a layer's arguments, and the shapes of its parameters that follow; many layers of a network are alike."""
     group = kinds.group_of(kind)
     shown = arguments.parse_arguments(inside)
-    args = arguments.name_positions("groupnorm" if kind == "groupnorm" else group, shown)
+    args = arguments.name_positions(kind, group, shown)
     return args, arguments.parameter_shapes(kind, group, args)
 
 
@@ -196,7 +197,7 @@ def _attention(
     leaves: list[Layer], name: str, around: tuple[tuple[str, str], ...], count: int | None, line: int
 ) -> Layer:
     """nn.MultiheadAttention prints only its output projection; the input projections follow from its width."""
-    out = next((leaf for leaf in leaves if kinds.group_of(leaf.kind) == "linear"), None)
+    out = next((leaf for leaf in leaves if kinds.group_of(leaf.kind) is Group.LINEAR), None)
     width = arguments.integer(out.args, "out_features") if out else 0
     bias = out is None or out.args.get("bias") is not False
     shapes = (

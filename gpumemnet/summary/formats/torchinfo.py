@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from gpumemnet.errors import SummaryError
+from gpumemnet.names import Source
 from gpumemnet.summary import kinds
 from gpumemnet.summary.formats import text
 from gpumemnet.summary.records import Layer, ModelSummary, Shape
@@ -79,7 +80,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
     if "total" not in totals:
         raise SummaryError(path=path, problem="the table is cut off before 'Total params'", fix=text.RECREATE)
     return ModelSummary(
-        format="torchinfo",
+        format=Source.TORCHINFO,
         layers=tuple(_layers(rows, path=path)),
         batch_size=_batch_size(rows, path=path),
         total_params=totals["total"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gpumemnet.errors import SummaryError
+from gpumemnet.names import Source
 from gpumemnet.summary import kinds
 from gpumemnet.summary.formats import text
 from gpumemnet.summary.records import Layer, ModelSummary
@@ -47,7 +48,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
         raise SummaryError(path=path, problem="the table is cut off before 'Total params'", fix=text.RECREATE)
     first = next((shape for layer in layers for shape in layer.output_shapes), ())
     return ModelSummary(
-        format="torchsummary",
+        format=Source.TORCHSUMMARY,
         layers=tuple(layers),
         batch_size=first[0] if first else None,
         total_params=totals["total"],

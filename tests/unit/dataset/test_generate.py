@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 
 from gpumemnet.dataset.config import Configuration
 from gpumemnet.dataset.generate import FAMILIES, generate
-from gpumemnet.training import OPTIMIZERS, PRECISIONS
+from gpumemnet.names import OPTIMIZERS, PRECISIONS
 
 
 def test_a_configuration_depends_on_its_numbers_alone() -> None:

@@ -6,9 +6,10 @@ import pytest
 
 from gpumemnet.estimators import boosted, ours, tree_model
 from gpumemnet.gpus import GPUS
+from gpumemnet.names import OPTIMIZERS, PRECISIONS
 from gpumemnet.profile.build import profile_summary
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.training import OPTIMIZERS, PRECISIONS, TrainingSetup
+from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB
 
 TEXT = """\

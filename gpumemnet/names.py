@@ -1,0 +1,85 @@
+"""The closed sets of names that records, files and the command line share: a typo fails where it is made.
+
+Members are their own text, so that JSON, messages and profiles hold plain words.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Optimizer(StrEnum):
+    """As named by `--optimizer`."""
+
+    SGD = "sgd"
+    SGD_MOMENTUM = "sgd-momentum"
+    ADAM = "adam"
+    ADAMW = "adamw"
+    RMSPROP = "rmsprop"
+    ADAFACTOR = "adafactor"
+
+
+class Precision(StrEnum):
+    """As named by `--precision`.
+
+    FP32 and TF32 keep 4-byte tensors; AMP is autocast to 16 bits with 4-byte weights; BF16 is a model whose parameters
+    are themselves bfloat16.
+    """
+
+    FP32 = "fp32"
+    TF32 = "tf32"
+    AMP = "amp"
+    BF16 = "bf16"
+
+
+class Family(StrEnum):
+    """Kind of network."""
+
+    CNN = "cnn"
+    TRANSFORMER = "transformer"
+    MLP = "mlp"
+    OTHER = "other"
+
+
+class Source(StrEnum):
+    """What a profile was made from: the format of a summary, or a trace."""
+
+    TORCHSUMMARY = "torchsummary"
+    TORCHINFO = "torchinfo"
+    MODULE_REPR = "module_repr"
+    KERAS = "keras"
+    TRACE = "trace"
+
+
+class Policy(StrEnum):
+    """How a job wants to be placed."""
+
+    EXCLUSIVE = "exclusive"
+    COLLOCATE = "collocate"
+
+
+class Group(StrEnum):
+    """Family of kinds of layers that are treated alike; FUNCTION and LOSS are operations that no row shows."""
+
+    CONV = "conv"
+    LINEAR = "linear"
+    BATCHNORM = "batchnorm"
+    LAYERNORM = "layernorm"
+    ACTIVATION = "activation"
+    DROPOUT = "dropout"
+    POOL = "pool"
+    EMBEDDING = "embedding"
+    RNN = "rnn"
+    ATTENTION = "attention"
+    VIEW = "view"
+    PLAIN = "plain"
+    UNKNOWN = "unknown"
+    FUNCTION = "function"
+    LOSS = "loss"
+
+
+OPTIMIZERS = tuple(Optimizer)
+PRECISIONS = tuple(Precision)
+FAMILIES = tuple(Family)
+SOURCES = tuple(Source)
+POLICIES = tuple(Policy)

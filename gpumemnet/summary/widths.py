@@ -1,0 +1,32 @@
+"""Widths of a linear layer, from its weight's shape or from what its row shows."""
+
+from __future__ import annotations
+
+from gpumemnet.summary.records import Layer
+
+
+def fan_in(params: int | None, width: int | None) -> int:
+    """Return how many features a linear layer reads.
+
+    Args:
+        params: Elements of weight and bias; None or 0 if the text does not say.
+        width: Features that it makes; None or 0 likewise.
+
+    Returns:
+        The features; 0 if nothing tells them. An odd quotient counts a bias, since widths are even.
+    """
+    if not width or not params:
+        return 0
+    each, rest = divmod(params, width)
+    return each - 1 if not rest and each % 2 else each
+
+
+def widening(layer: Layer) -> float | None:
+    """Return a linear layer's output width over its input width; None if nothing tells it."""
+    if layer.param_shapes and len(layer.param_shapes[0]) == 2:
+        outs, ins = layer.param_shapes[0]
+        return outs / max(ins, 1)
+    out = layer.output_shapes[0] if layer.output_shapes else ()
+    if out and out[-1] and layer.params:
+        return out[-1] / max(layer.params // out[-1], 1)
+    return None
