@@ -88,7 +88,7 @@ def _in_container(layers: tuple[Layer, ...], container: str, found: list[int]) -
         projections = tuple(named[:3])
     elif len(found) >= 3 and _same_width(layers, found[:3]):
         projections = tuple(found[:3])
-    elif found and (widening(layers[found[0]]) or 0.0) >= 1.5:
+    elif found and widening(layers[found[0]], unknown=0.0) >= 1.5:
         projections = (found[0],)
     else:
         return None

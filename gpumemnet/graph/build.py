@@ -22,7 +22,6 @@ from gpumemnet.summary import kinds
 from gpumemnet.summary.idle_dropout import is_idle
 from gpumemnet.summary.kinds import Kind
 from gpumemnet.summary.records import Layer, ModelSummary
-from gpumemnet.summary.tied_weights import root_class
 from gpumemnet.training import TrainingSetup
 
 _UNKNOWN = Kind(group=Group.UNKNOWN, saves_input=True)
@@ -78,7 +77,7 @@ class _Walk:
             self._numbers = checkpoint_blocks.repeated(summary.layers)
         self._layers(summary.layers)
         self._missing_parameters()
-        loss.cross_entropy(self.builder, root_class(summary))
+        loss.cross_entropy(self.builder, summary.root)
 
     def _layers(self, layers: tuple[Layer, ...]) -> None:
         """Add these layers, one after the other."""

@@ -12,11 +12,9 @@ from gpumemnet.profile.record import ModelProfile
 from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
 from gpumemnet.replay.training_step import replay
 from gpumemnet.summary.formats.text import RECREATE
-from gpumemnet.summary.frozen import freeze_first
-from gpumemnet.summary.idle_dropout import without_idle
 from gpumemnet.summary.read import read
 from gpumemnet.summary.records import ModelSummary
-from gpumemnet.summary.tied_weights import count_once
+from gpumemnet.summary.settle import settle
 from gpumemnet.training import TrainingSetup
 
 MAX_STEP_BYTES = 1 << 44
@@ -72,7 +70,7 @@ def build_profile(
         raise SummaryError(path=path, problem="it shows no layer that runs", fix=RECREATE)
     if not 0 < sum(tape.sizes) + sum(tape.parameters) < MAX_STEP_BYTES:
         raise SummaryError(path=path, problem="no model is of that size", fix="check shapes and batch size")
-    optimizer = OPTIMIZER_MEMORY[setup.optimizer]
+    result = replay(tape, OPTIMIZER_MEMORY[setup.optimizer], checkpointing=setup.gradient_checkpointing)
     counts = sums.count_groups(layers, tape)
     assumed = setup.input_shape is None and not any(layer.output_shapes for layer in summary.layers)
     profile = ModelProfile(
@@ -85,10 +83,10 @@ def build_profile(
         batch_size=batch_size,
         seq_len=setup.seq_len or 0,
         assumed=int(assumed and counts[Group.CONV] > 0),
-        **sums.weights(layers, tape, optimizer, setup.precision),
+        **sums.weights(layers, tape, setup.precision),
         **sums.activations(tape),
         **sums.largest(tape),
-        **sums.peaks(replay(tape, optimizer, checkpointing=setup.gradient_checkpointing)),
+        **sums.peaks(result),
         **sums.counts(layers, tape, counts),
     )
     return profile, warnings
@@ -108,7 +106,7 @@ def with_shapes(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:
         from gpumemnet.shapes.infer import infer  # only `print(model)` needs it
 
         summary = infer(summary, setup)
-    return freeze_first(count_once(without_idle(summary)))
+    return settle(summary)
 
 
 def family_of(counts: Counter[str]) -> Family:

@@ -9,7 +9,6 @@ from collections import Counter
 
 from gpumemnet.graph.tape import Tape
 from gpumemnet.names import Group, Precision
-from gpumemnet.replay.optimizer_memory import OptimizerMemory
 from gpumemnet.replay.training_step import Replay
 from gpumemnet.summary import kinds
 from gpumemnet.summary.records import ModelSummary
@@ -28,13 +27,12 @@ def count_groups(summary: ModelSummary, tape: Tape) -> Counter[str]:
     return found
 
 
-def weights(summary: ModelSummary, tape: Tape, optimizer: OptimizerMemory, precision: Precision) -> Numbers:
-    """Sum up parameters, gradients, and what the optimizer holds.
+def weights(summary: ModelSummary, tape: Tape, precision: Precision) -> Numbers:
+    """Sum up parameters and gradients.
 
     Args:
         summary: The layers.
         tape: Their tape.
-        optimizer: What the optimizer holds.
         precision: Decides the bytes of a parameter.
     """
     item_bytes = 2 if precision is Precision.BF16 else 4
@@ -45,8 +43,6 @@ def weights(summary: ModelSummary, tape: Tape, optimizer: OptimizerMemory, preci
         "parameters": gradient_bytes // item_bytes,
         "parameter_bytes": gradient_bytes + sum(tape.frozen),
         "gradient_bytes": gradient_bytes,
-        "optimizer_bytes": optimizer.state_bytes(tape.parameters),
-        "step_bytes": optimizer.step_bytes(tape.parameters),
         "cast_bytes": tape.cast_bytes,
         "loose_bytes": (held + max((summary.total_params or 0) - counted, 0)) * item_bytes,
         "weights": len(tape.parameters),
@@ -90,6 +86,8 @@ def largest(tape: Tape) -> Numbers:
 def peaks(result: Replay) -> Numbers:
     """Take over what the replay found, in bytes."""
     return {
+        "optimizer_bytes": result.optimizer_bytes,
+        "step_bytes": result.step_bytes,
         "forward_end_bytes": result.forward_end_bytes,
         "allocated_bytes": result.allocated_peak_bytes,
         "reserved_bytes": result.reserved_bytes,

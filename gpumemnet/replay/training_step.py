@@ -20,11 +20,15 @@ class Replay:
         allocated_peak_bytes: PyTorch's max_memory_allocated.
         reserved_bytes: PyTorch's max_memory_reserved.
         forward_end_bytes: Allocated when the forward pass is over (steady state).
+        optimizer_bytes: Optimizer states kept for good.
+        step_bytes: Temporaries of an optimizer step at their peak.
     """
 
     allocated_peak_bytes: int
     reserved_bytes: int
     forward_end_bytes: int
+    optimizer_bytes: int
+    step_bytes: int
 
 
 def replay(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool = False, steps: int = 2) -> Replay:
@@ -64,6 +68,8 @@ def replay(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool = Fals
         allocated_peak_bytes=allocator.allocated_peak_bytes,
         reserved_bytes=allocator.reserved_peak_bytes,
         forward_end_bytes=forward_end,
+        optimizer_bytes=optimizer.state_bytes(tape.parameters),
+        step_bytes=optimizer.step_bytes(tape.parameters),
     )
 
 

@@ -187,8 +187,8 @@ def _feed_forward(units: list[Unit]) -> list[Unit]:
     dropouts, rest = _of(units, Role.DROPOUT), _of(units, Role.NORM, Role.VIEW)
     if len(linear) == 1 or any(len(part) > 1 for _, part in linear):
         return [*linear[:1], *acts, *linear[1:], *dropouts, *rest]
-    wide = [unit for unit in linear if (widening(unit[1][0]) or 1.0) >= 1]
-    narrow = [unit for unit in linear if unit not in wide]
+    wide = [unit for unit in linear if widening(unit[1][0], unknown=1.0) >= 1]
+    narrow = [unit for unit in linear if widening(unit[1][0], unknown=1.0) < 1]
     if not narrow or not acts:
         return units
     between = (

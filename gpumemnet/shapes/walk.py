@@ -8,7 +8,6 @@ from gpumemnet.names import Group
 from gpumemnet.summary import kinds
 from gpumemnet.summary.arguments import integer
 from gpumemnet.summary.records import ModelSummary
-from gpumemnet.summary.tied_weights import root_class
 from gpumemnet.training import TrainingSetup
 
 MAX_TOKENS = 512
@@ -47,7 +46,7 @@ class Walk:
         assert setup.batch_size
         self.batch = setup.batch_size
         self.warnings: list[str] = []
-        self.root = root_class(summary)
+        self.root = summary.root
         self.current: Dims = ()
         self.recent: list[Dims] = []
         self.image: Dims = ()

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from gpumemnet.names import Source
 
+WRAPPERS = ("DataParallel", "DistributedDataParallel", "OptimizedModule")
+"""Classes that hold a model and add nothing of their own."""
 Shape = tuple[int | None, ...]
 """A tensor shape as printed; None stands for the batch dimension where the text leaves it open (-1, None)."""
 
@@ -69,3 +71,9 @@ class ModelSummary:
     trainable_params: int | None = None
     output_bytes: int | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def root(self) -> str:
+        """Class name of the model itself, wrappers left out; empty if the text shows no containers."""
+        classes = (cls for layer in self.layers for cls, _ in layer.path)
+        return next((cls for cls in classes if cls not in WRAPPERS), "")

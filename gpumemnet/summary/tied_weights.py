@@ -16,7 +16,6 @@ _TIED = re.compile(
     r"|Nystromformer|LayoutLM|LED|Plbart|Cohere|Xglm|XGLM|Biogpt|BioGpt)"
 )
 """Class names of models whose output layer is the word embedding unless configured otherwise."""
-_WRAPPERS = ("DataParallel", "DistributedDataParallel", "OptimizedModule")
 
 
 def count_once(summary: ModelSummary) -> ModelSummary:
@@ -25,7 +24,7 @@ def count_once(summary: ModelSummary) -> ModelSummary:
     A stated total decides where the text has one that counts each weight once (annotated `print(model)`); else the
     model's class name does.
     """
-    root = root_class(summary)
+    root = summary.root
     total, counted = summary.total_params, sum(layer.params or 0 for layer in summary.layers)
     exact = summary.format == Source.MODULE_REPR and total is not None
     first = next((layer for layer in summary.layers if _is_embedding(layer) and layer.params), None)
@@ -47,15 +46,6 @@ def count_once(summary: ModelSummary) -> ModelSummary:
     # torchinfo's total counts a tied weight once for each row that shows it.
     stated = total if total is None or exact else max(total - removed, 0)
     return replace(summary, layers=tuple(layers), total_params=stated)
-
-
-def root_class(summary: ModelSummary) -> str:
-    """Return the class name of the model itself, wrappers left out."""
-    for layer in summary.layers:
-        for cls, _ in layer.path:
-            if cls not in _WRAPPERS:
-                return cls
-    return ""
 
 
 def _is_embedding(layer: Layer) -> bool:

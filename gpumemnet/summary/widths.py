@@ -21,12 +21,17 @@ def fan_in(params: int | None, width: int | None) -> int:
     return each - 1 if not rest and each % 2 else each
 
 
-def widening(layer: Layer) -> float | None:
-    """Return a linear layer's output width over its input width; None if nothing tells it."""
+def widening(layer: Layer, unknown: float) -> float:
+    """Return a linear layer's output width over its input width.
+
+    Args:
+        layer: The layer.
+        unknown: What to return if nothing tells it.
+    """
     if layer.param_shapes and len(layer.param_shapes[0]) == 2:
         outs, ins = layer.param_shapes[0]
         return outs / max(ins, 1)
     out = layer.output_shapes[0] if layer.output_shapes else ()
     if out and out[-1] and layer.params:
         return out[-1] / max(layer.params // out[-1], 1)
-    return None
+    return unknown
