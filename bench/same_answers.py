@@ -5,12 +5,12 @@
     python bench/same_answers.py --write FILE        # only write the answers; --read FILE compares with such a file
     python bench/same_answers.py --cost              # import and speed of both, measured in turn
 
-For changes that must not change a number: profile, estimate, bound, breakdown and the kind and line of errors for the
-texts in tests/data/summaries and examples/models, seeded random variations of them, and the texts of measured runs in
-gpumemnet/data; what every `#RAD` line and `rad:` comment of the repository and variations of them say; and, where
-torch is installed, the traces of generated models. Each text is asked with its own run's setup, where it has one, and
-with others in turn. By default one measured run's text in EVERY is taken; --every 1 takes all. --words compares the
-wording of messages, too. Exits 1 and names the first few answers that differ.
+For changes that must not change a number: profile (fields that both have), estimate, bound, breakdown and the kind and
+line of errors for the texts in tests/data/summaries and examples/models, seeded random variations of them, and the
+texts of measured runs in gpumemnet/data; what every `#RAD` line and `rad:` comment of the repository and variations of
+them say; and, where torch is installed, the traces of generated models. Each text is asked with its own run's setup,
+where it has one, and with others in turn. By default one measured run's text in EVERY is taken; --every 1 takes all.
+--words compares the wording of messages, too. Exits 1 and names the first few answers that differ.
 
 The other commit is checked out into a temporary worktree and answers in a process of its own. Its answers are kept in
 .rad/same_answers/, by commit and by the hash of this file and the texts.
@@ -156,7 +156,7 @@ def of_text(text: str, setup: dict[str, Any], *, thorough: bool) -> dict[str, An
     except entry("GpuMemNetError") as exc:
         return of_error(exc)
     estimate = entry("estimate")
-    said = {"profile": profile.to_text(), "words": list(warnings), "warnings": len(warnings)}
+    said = {"profile": asdict(profile), "words": list(warnings), "warnings": len(warnings)}
     for estimator in ("ours", "boosted", "horus", "mlp_ensemble") if thorough else ("ours",):
         for gpu in GPUS if thorough else GPUS[:1]:
             said[f"{estimator} {gpu}"] = numbers(estimate(profile, gpu=gpu, estimator=estimator))
@@ -302,9 +302,14 @@ def kept(revision: str, every: int) -> Path:
     return path
 
 
-def bare(answer: Any) -> Any:
-    """Return an answer without the wording of its messages."""
-    return {k: v for k, v in answer.items() if k != "words"} if isinstance(answer, dict) else answer
+def bare(answer: Any, other: Any, *, words: bool) -> Any:
+    """Return an answer without fields of a profile that the other has not, and without wording unless asked for."""
+    if not isinstance(answer, dict) or not isinstance(other, dict):
+        return answer
+    kept = {key: value for key, value in answer.items() if words or key != "words"}
+    if "profile" in answer and "profile" in other:
+        kept["profile"] = {key: value for key, value in answer["profile"].items() if key in other["profile"]}
+    return kept
 
 
 def compare(before: Path, after: Path, *, words: bool) -> tuple[int, int]:
@@ -314,7 +319,7 @@ def compare(before: Path, after: Path, *, words: bool) -> tuple[int, int]:
     differ = [
         name
         for name in names
-        if (was.get(name) != now.get(name) if words else bare(was.get(name)) != bare(now.get(name)))
+        if bare(was.get(name), now.get(name), words=words) != bare(now.get(name), was.get(name), words=words)
     ]
     for name in differ[:SHOWN]:
         print(f"{name}\n- {str(was.get(name))[:600]}\n+ {str(now.get(name))[:600]}")

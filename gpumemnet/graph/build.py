@@ -28,6 +28,8 @@ _UNKNOWN = Kind(group=Group.UNKNOWN, saves_input=True)
 _RELU_INSIDE = ("TransformerEncoderLayer", "TransformerDecoderLayer")
 """PyTorch's own layers call their activation as a function, so no row shows it."""
 _LISTS = ("ModuleList", "Sequential")
+_WEIGHTED = (Group.CONV, Group.LINEAR, Group.RNN)
+"""Groups that multiply by weights, in 16 bits under autocast."""
 
 
 def build(summary: ModelSummary, setup: TrainingSetup) -> tuple[Tape, tuple[str, ...]]:
@@ -166,7 +168,7 @@ class _Walk:
             self._recurrent(layer, source, out)
         elif kind.group is Group.CONV:
             self._convolution(layer, source, out)
-        if builder.amp and kind.group in (Group.CONV, Group.LINEAR, Group.RNN):
+        if builder.amp and kind.group in _WEIGHTED:
             builder.tape.cast_bytes += (layer.params or 0) * 2
         in_layer = kind.group is Group.LINEAR and layer.path and layer.path[-1][0] in _RELU_INSIDE
         if in_layer and out[-1] > builder.shapes[source][-1]:
@@ -234,7 +236,7 @@ def _mult_adds(kind: Kind, layer: Layer, read: int, made: int, out: tuple[int, .
         made: Elements of its output.
         out: Shape of its output.
     """
-    if kind.group not in ("conv", "linear", "rnn") or not layer.params:
+    if kind.group not in _WEIGHTED or not layer.params:
         return 0
     if layer.kind.startswith("convtranspose"):
         # Each position of the input meets the weights, which the output's channels share out among them.
