@@ -103,7 +103,8 @@ def spawn_daemon(argv: Sequence[str], *, env: Mapping[str, str], log_path: Path,
     """
     command = (find_program(argv[0]), *argv[1:])
     try:
-        with log_path.open("ab") as log:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(log_path, flags, 0o640), "ab") as log:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -117,4 +118,9 @@ def spawn_daemon(argv: Sequence[str], *, env: Mapping[str, str], log_path: Path,
             )
     except OSError as exc:
         raise CommandError(command, 127, str(exc)) from exc
+    if (
+        os.getpriority(os.PRIO_PROCESS, 0) < 0
+    ):  # a hook comes first for the moment that it lasts; this one stays
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, process.pid, 0)
     return process.pid
