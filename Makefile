@@ -2,7 +2,7 @@
 PYTHON ?= python3
 LAB = $(PYTHON) -m lab
 
-.PHONY: demo test test-cluster test-train test-matrix lint check setup lab-up lab-down clean test-faults
+.PHONY: demo test test-cluster test-train test-matrix lint release check setup lab-up lab-down clean test-faults
 
 demo: ## four simulated GPUs, a real Slurm, jobs that share, run out of memory and recover
 	$(LAB) --name demo demo
@@ -18,6 +18,9 @@ test-matrix: ## the tests on a real Slurm, on every Slurm that Debian carries
 
 lint: ## style, formatting, types; shell scripts and Lua
 	$(LAB) lint
+
+release: ## wheels, sdists and a bill of materials in dist/, tried on every Python that is here
+	$(LAB) release
 
 check: lint test-train test ## what CI runs
 

@@ -19,8 +19,9 @@ from lab.install import TRAIN, install_package, install_slurm, why_no_slurm
 from lab.lint import checks
 from lab.place import ClusterSpec, NodeSpec, Place, home_of
 from lab.real_gpus import real_node
+from lab.release import bill_of_materials, build, pythons, try_install
 from slurm_plugin.core.errors import CommandError, DeviceError, RadError
-from slurm_plugin.core.shell import find_program
+from slurm_plugin.core.shell import find_program, run
 from slurm_plugin.monitor.nvml import NvmlTelemetry
 from slurm_plugin.monitor.simulated import SimulatedGpus
 from slurm_plugin.monitor.telemetry import Telemetry
@@ -90,6 +91,10 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("lint", help="set up, then check style, formatting and types").set_defaults(
         command=_lint
     )
+    commands.add_parser(
+        "release",
+        help="build both distributions, try them on every Python that is here, tell what they bring",
+    ).set_defaults(command=_release)
     commands.add_parser("clean", help="stop what runs and remove all that was made").set_defaults(
         command=_clean
     )
@@ -177,6 +182,29 @@ def _lint(cluster: Cluster, options: argparse.Namespace) -> int:
     folder = _train_environment(cluster)
     statuses = [_show(argv) for argv in checks(folder, CHECKOUT, os.environ)]
     return int(any(statuses))
+
+
+def _release(cluster: Cluster, options: argparse.Namespace) -> int:
+    home, python = cluster.place.root.parent, cluster.place.venv / "bin" / "python"
+    install_package(CHECKOUT, cluster.place.venv, environment=os.environ)
+    files = build(CHECKOUT, home / "release", CHECKOUT / "dist", python=python, environment=os.environ)
+    for file in files:
+        print(f"{file.stat().st_size / 1e6:6.2f} MB  {file.relative_to(CHECKOUT)}", flush=True)
+    tried = None
+    for version, path in pythons(os.environ):
+        if path is None:
+            print(f"Python {version}: not here, so not tried", flush=True)
+            continue
+        tried = home / f"release-{version}"
+        said = try_install(files[:2], tried, CHECKOUT, python=path, environment=os.environ)
+        print(f"Python {version}: wheel and sdist installed; {said}", flush=True)
+    if tried is not None:
+        tools = home / "release-tools"
+        run([sys.executable, "-m", "venv", str(tools)], timeout_s=120)
+        out = CHECKOUT / "dist" / "sbom.cdx.json"
+        bill_of_materials(tried, tools / "bin" / "python", out, environment=os.environ)
+        print(f"what it brings: {out.relative_to(CHECKOUT)}")
+    return 0
 
 
 def _train_environment(cluster: Cluster) -> Path:

@@ -53,6 +53,7 @@ git -C "$checkout" ls-files -z --cached --others --exclude-standard |
     (cd "$checkout" && xargs -0 -r stat --printf '%n\0' 2>/dev/null | tar --null -T - -c) | tar -C "$root/srv/rad" -x
 git -C "$root/srv/rad" init -q 2>/dev/null
 git -C "$root/srv/rad" add -A
+git -C "$root/srv/rad" -c user.name=rad -c user.email=rad@localhost commit -q -m 'The checkout as it stands' || true # no change
 
 # shellcheck disable=SC2016 # the inner shell expands it
 exec unshare --mount --pid --uts --ipc --fork --kill-child --propagation private bash -c '

@@ -36,8 +36,8 @@ number_of() { grep -oE "[0-9]+ $1" <<<"$result" | cut -d' ' -f1 || echo 0; }
 
 for suite in "${suites[@]}"; do
     began=$SECONDS
-    setup='make setup'
-    [ "$suite" = sid ] && setup='make setup && lab/build_pyslurm.sh .rad/venv'
+    setup='make setup && make release' # on this Debian's own Python
+    [ "$suite" = sid ] && setup="$setup && lab/build_pyslurm.sh .rad/venv"
     if ! on "$suite" bash -c "$setup && slurmctld -V"; then
         tail -40 "$log"
         failed=$((failed + 1))
