@@ -235,11 +235,13 @@ def _wire() -> Target:
             assert trusted or message.get("op") in ("ping", "status"), "answered a stranger"
             encoded = server._encode(reply)
         except RadError as exc:
-            return one_line(exc)
+            told = server.one_line(str(exc), server.LONGEST_REFUSAL)  # as the server answers
+            assert told.isprintable() and len(told) <= server.LONGEST_REFUSAL
+            return f"error: {type(exc).__name__}"
         assert encoded.count(b"\n") == 1, "more than a line"
-        told = json.loads(encoded.decode(errors="surrogateescape"))
-        for text in [*told.get("say", ()), told.get("refuse") or ""]:
-            assert len(text) <= LONGEST_ERROR and "\x1b" not in text, "words for the user"
+        reply = json.loads(encoded.decode(errors="surrogateescape"))
+        for words in [*reply.get("say", ()), reply.get("refuse") or ""]:
+            assert len(words) <= LONGEST_ERROR and "\x1b" not in words, "words for the user"
         return f"answer to {str(message.get('op'))[:8]}"
 
     return Target(_wire_make, judge)

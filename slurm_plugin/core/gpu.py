@@ -99,7 +99,7 @@ class GpuReading:
     @property
     def usable_bytes(self) -> int:
         """Return what processes can have in all."""
-        return self.memory_total_bytes - (self.memory_reserved_bytes or 0)
+        return max(0, self.memory_total_bytes - (self.memory_reserved_bytes or 0))
 
     @property
     def free_bytes(self) -> int:

@@ -5,11 +5,12 @@ Source: https://docs.nvidia.com/deploy/nvml-api/, "GPM Functions". On an H200 (d
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from slurm_plugin.core.units import MIB
 from slurm_plugin.monitor.nvml_binding import Nvml
-from slurm_plugin.monitor.telemetry import Activity
+from slurm_plugin.monitor.telemetry import Activity, share
 
 if TYPE_CHECKING:
     from slurm_plugin.monitor.nvml_binding import Device
@@ -71,11 +72,10 @@ class Gpm:
             for slot, (attribute, (_, factor)) in zip(question.metrics, METRICS.items(), strict=False)
             if slot.nvmlReturn == nvml.NVML_SUCCESS
         }
-        return Activity(
-            **{name: min(1.0, v) if METRICS[name][1] == _PERCENT else v for name, v in told.items()}
-        )
+        return Activity(**{name: share(v) if METRICS[name][1] == _PERCENT else v for name, v in told.items()})
 
     def close(self) -> None:
         """Give the samples' memory back."""
         for sample in (self._last, self._next):
-            self._nvml.nvmlGpmSampleFree(sample)
+            with suppress(self._nvml.NVMLError):  # the card is lost, and its samples with it
+                self._nvml.nvmlGpmSampleFree(sample)

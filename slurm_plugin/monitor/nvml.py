@@ -48,7 +48,7 @@ from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading, Source
 from slurm_plugin.monitor.gpm import Gpm
 from slurm_plugin.monitor.nvml_binding import Nvml
-from slurm_plugin.monitor.telemetry import Activity
+from slurm_plugin.monitor.telemetry import Activity, share
 
 if TYPE_CHECKING:
     from slurm_plugin.monitor.nvml_binding import Device, Events
@@ -257,8 +257,8 @@ class NvmlTelemetry:
         rates = self._asked(self._nvml.nvmlDeviceGetUtilizationRates, card.handle)
         if rates is None:
             return Activity(), None
-        share = rates.gpu * _PERCENT
-        return Activity(smact=share, graphics=share), "nvml-utilisation"
+        busy = share(rates.gpu * _PERCENT)
+        return Activity(smact=busy, graphics=busy), None if busy is None else "nvml-utilisation"
 
     def _counters(self, card: _Card, activity: Activity) -> GpuCounters:
         nvml = self._nvml

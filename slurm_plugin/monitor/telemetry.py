@@ -7,7 +7,10 @@ from typing import Protocol
 
 from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading, Source
 
-__all__ = ["Activity", "GpuCounters", "GpuProcess", "GpuReading", "Source", "Telemetry"]
+__all__ = ["Activity", "GpuCounters", "GpuProcess", "GpuReading", "Source", "Telemetry", "share"]
+
+_ROUNDING = 1.1
+"""A counter may say a little more than all; more than this is no share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +26,15 @@ class Activity:
     pcie_rx_bytes_s: float | None = None
     nvlink_tx_bytes_s: float | None = None
     nvlink_rx_bytes_s: float | None = None
+
+
+def share(value: float) -> float | None:
+    """Return a share between 0 and 1; None where a driver told what is none.
+
+    >>> share(0.5), share(1.003), share(-0.01), share(float("nan")), share(42949672.95)
+    (0.5, 1.0, None, None, None)
+    """
+    return min(value, 1.0) if 0.0 <= value <= _ROUNDING else None
 
 
 class Telemetry(Protocol):

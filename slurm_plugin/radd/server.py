@@ -19,6 +19,7 @@ from typing import Any
 
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import ConfigError, RadError, WireError
+from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import KIB
 
 log = logging.getLogger("radd")
@@ -27,6 +28,8 @@ REQUEST_LIMIT = 256 * KIB
 """Longest request: a script's head of 64 KiB grows at most fourfold when its control characters are escaped."""
 REPLY_LIMIT = 64 * KIB
 """Longest reply that the shim reads."""
+LONGEST_REFUSAL = 300
+"""Characters of a refusal, in the reply and in the log."""
 DEADLINE_S = 1.0
 """A peer that takes longer to send or to read is cut off; the shim itself gives up after 0.1 s."""
 THREADS = 8
@@ -112,7 +115,7 @@ class Server:
                 finally:
                     self._others.release()
         except (OSError, WireError) as exc:
-            log.warning("request dropped: %s", exc)
+            log.warning("request dropped: %s", one_line(str(exc), LONGEST_REFUSAL))
         except Exception:  # a thread that dies would be missed only when all have died
             log.exception("a bug while answering; the job goes on as it was submitted")
 
@@ -122,8 +125,9 @@ class Server:
         try:
             reply = self._handler(_message(line), trusted)
         except RadError as exc:
-            log.warning("request refused: %s", exc)
-            reply = {"error": str(exc)}
+            why = one_line(str(exc), LONGEST_REFUSAL)  # it may quote what the peer sent
+            log.warning("request refused: %s", why)
+            reply = {"error": why}
         connection.settimeout(max(deadline.remaining_s(), 0.001))
         connection.sendall(_encode(reply))
 

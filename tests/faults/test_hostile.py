@@ -178,7 +178,7 @@ def test_a_stamp_of_another_user(jobs: Jobs) -> None:
 
 def test_a_stamp_that_is_made_up(jobs: Jobs) -> None:
     small = submit(jobs, "-H", rad="memory=1G")
-    forged = "rad1:whole:gpus=1:try=0:retry=1:0123456789abcdef"
+    forged = "rad2:whole:gpus=1:try=0:retry=1:0123456789abcdef"
     as_user("scontrol", "update", f"JobId={small}", f"Comment={forged}", cluster=jobs.cluster)
     booked_beyond_request(jobs, small)
 
@@ -322,7 +322,7 @@ def test_radd_answers_a_users_own_submission(jobs: Jobs) -> None:
         "import socket, sys\n"
         "s = socket.socket(socket.AF_UNIX); s.settimeout(3); s.connect(sys.argv[1])\n"
         's.sendall(b\'{"v":1,"op":"submit","user_id":5,"partition":"gpu","gres":"gpu:1"}\\n\')\n'
-        "sys.exit(b'rad1:' not in s.recv(65536))\n"
+        "sys.exit(b'rad2:' not in s.recv(65536))\n"
     )
     (jobs.folder / "ask.py").write_text(ask)
     argv = ("python3", str(jobs.folder / "ask.py"), str(jobs.cluster.place.run / "radd.sock"))

@@ -105,3 +105,12 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     path.write_bytes(KEY[:10])
     with pytest.raises(ConfigError, match="shorter"):
         wire.read_key(path)
+
+
+@pytest.mark.parametrize("end", ["\t", " ", "\n", ""])
+def test_a_dead_stamp_among_the_users_words_does_not_hide_ours(end: str) -> None:
+    booking = Booking(kind="shared", memory_bytes=5 * MIB)
+    good = wire.stamp(booking, user_id=7, key=KEY)
+    dead = good[:-1] + ("0" if good[-1] != "0" else "1")
+    for comment in (wire.with_stamp(f"{dead}{end}", good), f"{dead} {good}"):
+        assert wire.read_stamp(comment, user_id=7, key=KEY) == booking

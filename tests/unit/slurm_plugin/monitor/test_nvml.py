@@ -167,3 +167,32 @@ def test_driver_version():
 def test_the_real_binding_without_a_driver():
     with pytest.raises(DeviceError):
         NvmlTelemetry().read()
+
+
+@pytest.mark.parametrize("told", [-1.0, float("nan"), 4294967295.0])
+def test_a_share_that_is_none_is_not_told(told: float):
+    assert read_one(FakeCard(gpm={1: 50.0, 2: told})).smact is None
+
+
+def test_utilisation_that_is_none_is_not_told():
+    reading = read_one(FakeCard(gpm=None, utilisation=4294967295))
+    assert (reading.smact, reading.smact_source) == (None, None)
+
+
+def test_a_reserve_beyond_the_card_leaves_nothing():
+    reading = read_one(FakeCard(total=GIB, reserved=2 * GIB))
+    assert (reading.usable_bytes, reading.free_bytes) == (0, 0)
+
+
+def test_samples_that_cannot_be_given_back_are_no_fault():
+    card = FakeCard()
+    driver = FakeNvml(card)
+    telemetry = NvmlTelemetry(driver, clock=FakeClock())
+    telemetry.read()
+
+    def lost(sample: object) -> None:
+        raise driver.NVMLError(driver.NVML_ERROR_GPU_IS_LOST)
+
+    driver.nvmlGpmSampleFree = lost  # type: ignore[method-assign]
+    telemetry.close()
+    assert driver.opened == 0

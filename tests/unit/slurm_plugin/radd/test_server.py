@@ -20,7 +20,7 @@ ME = frozenset({os.getuid()})
 
 def handler(message: Mapping[str, Any], trusted: bool) -> Mapping[str, Any]:
     if message.get("op") == "refuse":
-        raise WireError("no")
+        raise WireError(str(message.get("why", "no")))
     if message.get("op") == "bug":
         raise KeyError("bug")
     return {"echo": message, "trusted": trusted}
@@ -158,3 +158,13 @@ def test_many_at_once_all_get_their_own_answer(path: Path) -> None:
     assert {number: json.loads(text)["echo"]["n"] for number, text in answers.items()} == {
         n: n for n in range(50)
     }
+
+
+@pytest.mark.usefixtures("server")
+def test_a_refusal_quotes_little_and_nothing_that_a_terminal_obeys(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    loud = json.dumps({"op": "refuse", "why": "\x1b[2J" + "x" * 70_000}).encode()
+    told = json.loads(ask(path, loud + b"\n"))["error"]
+    assert told.isprintable() and len(told) <= 300
+    assert all(len(record.getMessage()) < 400 for record in caplog.records)
