@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from slurm_plugin.admin.checks_gpu import check_gpus, check_gres, check_mps, check_nodes
+from slurm_plugin.admin.checks_gpu import check_gpus, check_gres, check_guard, check_mps, check_nodes
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, fail, ok, unseen, warn
 from slurm_plugin.core.last_good import copy_of
@@ -191,4 +191,5 @@ _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_gres,
     check_gpus,
     check_mps,
+    check_guard,
 )

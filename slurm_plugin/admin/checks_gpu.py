@@ -160,6 +160,35 @@ def check_mps(facts: Facts) -> Iterator[Finding]:
         yield warn("MPS", text, 'install it with the driver, or set sharing = "streams"')
     else:
         yield ok("MPS", facts.mps_control)
+    yield from _check_pipes(facts)
+
+
+def check_guard(facts: Facts) -> Iterator[Finding]:
+    """What a job takes and did not book can be ended only where its processes can be told."""
+    if facts.config is None or not _sharing(facts) or not facts.gpu_node:
+        return
+    for name, partition in _sharing(facts):
+        if not facts.config.features.guard or partition.on_overrun == "warn":
+            text = (
+                f"jobs of partition {name} that take more GPU memory than they booked are named, not stopped"
+            )
+            yield warn("guard", text, 'set on_overrun = "requeue" and [features] guard = true')
+    tracking = "" if facts.slurm is None else facts.slurm.settings.get("proctracktype", "")
+    if tracking and "cgroup" not in tracking.lower():
+        text = f"ProctrackType={tracking}: a process that leaves its job's tree is nobody's, for Slurm and for us"
+        yield warn("guard", text, "ProctrackType=proctrack/cgroup")
+    exclusive = [index for index, mode in facts.compute_modes.items() if mode == "Exclusive_Process"]
+    if exclusive and any(partition.sharing == "streams" for _, partition in _sharing(facts)):
+        gpus = ", ".join(str(index) for index in exclusive)
+        text = f"GPU {gpus} takes one process at a time, and jobs are to share in time slices"
+        yield fail("guard", text, 'sharing = "mps", or nvidia-smi -c DEFAULT')
+
+
+def _check_pipes(facts: Facts) -> Iterator[Finding]:
+    """Where MPS pipes lie, one user can be let in and others kept out."""
+    if facts.acls is False:
+        text = "the file system of paths.run has no access control lists: shared jobs run without MPS, without caps"
+        yield fail("MPS", text, "put paths.run on a tmpfs, such as /run/rad")
 
 
 def _sharing(facts: Facts) -> list[tuple[str, PartitionConfig]]:

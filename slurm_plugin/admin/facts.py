@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pwd
@@ -65,6 +66,8 @@ class Facts:
         readings_error: Why they cannot be read.
         monitored: Whether the monitor's window is fresh.
         mps_control: Path of NVIDIA's control program.
+        acls: Whether paths.run lies on a file system with POSIX access control lists.
+        compute_modes: GPU index -> "Default", "Exclusive_Process", ... as nvidia-smi says.
     """
 
     config_path: Path
@@ -89,6 +92,8 @@ class Facts:
     readings_error: str = ""
     monitored: bool = False
     mps_control: str | None = None
+    acls: bool | None = None
+    compute_modes: Mapping[int, str] = field(default_factory=dict)
 
 
 def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
@@ -129,7 +134,30 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         readings_error=readings_error if gpu_node else "",
         monitored=read_window(Path(used.paths.run), now_s=clock.now_s()) is not None,
         mps_control=_program(CONTROL),
+        acls=_acls(Path(used.paths.run)),
+        compute_modes=_compute_modes() if gpu_node and used.telemetry.source != "simulated" else {},
     )
+
+
+def _acls(folder: Path) -> bool | None:
+    """Return whether a folder's file system keeps POSIX access control lists; None if it cannot be asked (acl(5))."""
+    try:
+        os.getxattr(folder, "system.posix_acl_access")
+    except OSError as exc:
+        known = {errno.ENODATA: True, errno.ENOTSUP: False}
+        return known.get(exc.errno or 0)
+    return True
+
+
+def _compute_modes() -> dict[int, str]:
+    try:
+        text = run(
+            ["nvidia-smi", "--query-gpu=index,compute_mode", "--format=csv,noheader"], timeout_s=_COMMAND_S
+        )
+    except CommandError:
+        return {}
+    rows = (line.partition(",") for line in text.splitlines())
+    return {int(index): mode.strip() for index, _, mode in rows if index.strip().isdigit()}
 
 
 def _is_controller(settings: Mapping[str, str]) -> bool:

@@ -96,6 +96,7 @@ class PartitionConfig:
         pin: "slurm" keeps jobs on the GPU that Slurm booked. "free" lets the policy choose among all GPUs of the
             node; jobs that want a whole GPU then often find none idle and go back to the queue. "auto" is "slurm"
             where cgroups confine devices; elsewhere the policy chooses whenever no job sits on the booked GPU yet.
+        one_user_per_gpu: Whether only jobs of one user share a GPU. Partitions whose jobs meet on a GPU should agree.
         smact_max: A GPU at or above this SM activity takes no further job.
         free_min_mib: Free memory that a job of unknown need must find.
         margin_mib: Added to the need on a GPU where somebody holds memory that nobody booked.
@@ -133,6 +134,7 @@ class PartitionConfig:
     exclusive_form: Literal["auto", "shards", "gpu"] = "auto"
     policy: PolicyName = "magm"
     pin: Literal["auto", "slurm", "free"] = "auto"
+    one_user_per_gpu: bool = False
     smact_max: float = 0.80
     free_min_mib: int = 5120
     margin_mib: int = 512

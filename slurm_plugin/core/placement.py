@@ -188,7 +188,7 @@ def _shared(
     rooms: Sequence[Room], ledger: Ledger, demand: Demand, settings: PartitionConfig, *, pin: Pin
 ) -> Placement:
     """Take a part of one GPU: filter by memory, seats and compute, then let the policy choose."""
-    open_rooms = [room for room in rooms if all(held.kind == "shared" for held in room.jobs)]
+    open_rooms = [room for room in rooms if all(_may_join(held, demand, settings) for held in room.jobs)]
     fitting = [room for room in open_rooms if _fits(room, demand, settings)]
     if not fitting:
         most = max((room.free_bytes for room in open_rooms), default=0)
@@ -209,6 +209,11 @@ def _shared(
         gpus=(room.uuid,),
         reason=f"{settings.policy}: {human(room.free_bytes)} free, SMACT {activity}, {len(room.jobs)} neighbours{note}",
     )
+
+
+def _may_join(held: Reservation, demand: Demand, settings: PartitionConfig) -> bool:
+    """Return whether a job may share a GPU with the holder of a part of it."""
+    return held.kind == "shared" and (held.user_id == demand.user_id or not settings.one_user_per_gpu)
 
 
 def _fits(room: Room, demand: Demand, settings: PartitionConfig) -> bool:

@@ -40,19 +40,37 @@ class Stops(Protocol):
         ...
 
 
+class Tells(Protocol):
+    """Something that writes a warning into a job's AdminComment."""
+
+    def tell(self, finding: Finding) -> None:
+        """Write down a warning, and return at once."""
+        ...
+
+
 class Guard:
     """What rad-monitor asks at every sample."""
 
-    def __init__(self, config: Config, *, clock: Clock, stopper: Stops, proc: Path = PROC) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        clock: Clock,
+        stopper: Stops,
+        teller: Tells | None = None,
+        proc: Path = PROC,
+    ) -> None:
         """Go on from what an earlier monitor wrote down.
 
         Args:
             config: rad.toml.
             clock: Time.
             stopper: Ends jobs.
+            teller: Writes warnings into jobs' AdminComment; None leaves them in the log.
             proc: Where /proc is.
         """
-        self._config, self._clock, self._stopper, self._proc = config, clock, stopper, proc
+        self._config, self._clock, self._proc = config, clock, proc
+        self._stopper, self._teller = stopper, teller
         self._run = Path(config.paths.run)
         self._mps = Mps(self._run, clock=clock)
         self._log = LogWatch(self._run)
@@ -119,6 +137,8 @@ class Guard:
         )
         if stops:
             self._stopper.stop(finding)
+        elif self._teller is not None and self._config.mode == "enforce" and finding.kind != "stranger":
+            self._teller.tell(finding)
 
     def _mine(self, ledger: Ledger) -> Mine:
         if self._config.telemetry.source == "simulated":

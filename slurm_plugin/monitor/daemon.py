@@ -264,9 +264,10 @@ def _guard(config: Config, clock: Clock) -> Watcher | None:
     if config.mode == "off":
         return None
     from slurm_plugin.guard.stop import Stopper
+    from slurm_plugin.guard.tell import Teller
     from slurm_plugin.guard.watch import Guard
 
-    return Guard(config, clock=clock, stopper=Stopper(clock))
+    return Guard(config, clock=clock, stopper=Stopper(clock), teller=Teller(config))
 
 
 def _exporter(address: str | None, log: Path) -> Exporter | None:

@@ -64,6 +64,10 @@ def reading(index: int, **changes: Any) -> GpuReading:
     return dataclasses.replace(made, **changes)
 
 
+def sharing(**settings: Any) -> Config:
+    return Config(partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=139, **settings)})
+
+
 GOOD = Facts(
     config_path=Path("/etc/rad/rad.toml"),
     config=Config(partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=139)}),
@@ -201,6 +205,25 @@ def gres(*lines: dict[str, str]) -> dict[str, Any]:
         ({"gpu_node": False, "readings": None}, "unseen", "GPU node", ""),
         ({"monitored": False}, "warn", "two samples", "rad-monitor"),
         ({"mps_control": None}, "warn", "time slices", "streams"),
+        ({"acls": False}, "fail", "access control lists", "tmpfs"),
+        (
+            {"config": sharing(on_overrun="warn")},
+            "warn",
+            "named, not stopped",
+            "on_overrun",
+        ),
+        (
+            {"config": sharing(sharing="streams"), "compute_modes": {0: "Exclusive_Process", 1: "Default"}},
+            "fail",
+            "GPU 0 takes one process at a time",
+            "nvidia-smi -c DEFAULT",
+        ),
+        (
+            {"slurm": ConfFile(settings={**SLURM, "proctracktype": "proctrack/linuxproc"}, lines=NODES)},
+            "warn",
+            "leaves its job's tree",
+            "proctrack/cgroup",
+        ),
         ({"slurm": None, "slurm_conf_path": None}, "unseen", "not found here", ""),
     ],
 )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from slurm_plugin.core.config import PartitionConfig
@@ -232,3 +234,12 @@ def test_what_the_job_itself_held_before_does_not_count() -> None:
 
 def test_without_gpus_the_job_is_put_back() -> None:
     assert choose([]).put_back
+
+
+def test_one_user_to_a_gpu_where_the_site_wants_it() -> None:
+    readings = [gpu(0), gpu(1)]
+    other = replace(held(1, 0), user_id=2000)
+    assert choose(readings, other, one_user_per_gpu=True).gpus == ("GPU-1",)
+    assert choose(readings, held(1, 0), held(2, 1, 35), one_user_per_gpu=True).gpus == ("GPU-0",)
+    assert choose([gpu(0)], other, one_user_per_gpu=True).put_back
+    assert choose([gpu(0)], other).gpus == ("GPU-0",)

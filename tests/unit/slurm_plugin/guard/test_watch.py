@@ -29,6 +29,16 @@ GONE = Process(pid=2**22 - 1, started_ticks=1)
 assert ME is not None
 
 
+class Tells:
+    """Remembers who was warned."""
+
+    def __init__(self) -> None:
+        self.told: list[int | None] = []
+
+    def tell(self, finding: Finding) -> None:
+        self.told.append(finding.job_id)
+
+
 class Stops:
     """Remembers whom it was to stop, and what was written down by then."""
 
@@ -51,11 +61,11 @@ class Bench:
             partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=40)},
             **more,  # type: ignore[arg-type]
         )
-        self.stops = Stops(self.run)
+        self.stops, self.tells = Stops(self.run), Tells()
         self.guard = self.again()
 
     def again(self) -> Guard:
-        return Guard(self.config, clock=self.clock, stopper=self.stops)
+        return Guard(self.config, clock=self.clock, stopper=self.stops, teller=self.tells)
 
     def look(self, alice_gib: int, bob_gib: int = 1) -> None:
         rows = ((11, 1, ALICE, alice_gib), (21, 2, BOB, bob_gib))
@@ -135,6 +145,7 @@ def test_switched_off_it_only_says(tmp_path: Path, more: dict[str, object]):
     bench.look(30)
     assert bench.stops.told == []
     assert [event["response"] for event in bench.events()] == ["warn"]
+    assert bench.tells.told == ([] if more.get("mode") == "observe" else [1])
 
 
 def test_a_restarted_monitor_goes_on(bench: Bench):
