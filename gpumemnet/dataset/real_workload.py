@@ -16,7 +16,9 @@ def real_workload(config: Configuration) -> Workload:
     """Return the workload of a configuration of the family "real"."""
     source, name = config.arch["source"], config.arch["name"]
     if source == "transformers":
-        return _transformers_workload(name, config.arch["task"], config.arch["size"])
+        return _transformers_workload(
+            name, config.arch["task"], config.arch["size"], config.arch.get("config", {})
+        )
     image = TensorSpec(kind="float", shape=(3, config.arch["size"], config.arch["size"]))
     return Workload(
         build=lambda: _timm(name) if source == "timm" else _torchvision(name),
@@ -43,8 +45,10 @@ def _timm(name: str) -> nn.Module:
     return model
 
 
-def _transformers_workload(name: str, task: str, size: int) -> Workload:
+def _transformers_workload(name: str, task: str, size: int, changes: dict[str, Any]) -> Workload:
     config = _transformers_config(name, task)
+    for key, value in changes.items():
+        setattr(config, key, value)
     if task == "ImageClassification":
         inputs = {
             "pixel_values": TensorSpec(kind="float", shape=(3, size, size)),

@@ -13,7 +13,7 @@ from slurm_plugin.admin.simulate.engine import Cluster, Engine
 from slurm_plugin.admin.simulate.jobs import EXACT, PARTITION, Baseline, Job, Refused, make_job
 from slurm_plugin.admin.simulate.metrics import metrics
 from slurm_plugin.admin.simulate.trace import read_trace
-from slurm_plugin.admin.simulate.workloads import UNKNOWN, estimate_errors, measured
+from slurm_plugin.admin.simulate.workloads import estimate_errors, load_of, measured
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Config, PartitionConfig, load_config
 from slurm_plugin.core.errors import ConfigError
@@ -76,7 +76,7 @@ def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -
             jobs.append(
                 make_job(
                     row,
-                    known.get(row.workload, UNKNOWN),
+                    load_of(row, known),
                     config,
                     baseline=question.baseline,
                     errors=errors,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from slurm_plugin.admin.simulate.engine import Result
+from slurm_plugin.admin.simulate.interference import BUSY_W, power_w
 
 
 def quantile(values: Sequence[float], share: float) -> float:
@@ -49,6 +50,7 @@ def metrics(result: Result) -> dict[str, Any]:
             round(result.booked_byte_s / result.used_byte_s, 3) if result.used_byte_s else None
         ),
         "gpu_held_share": round(held_s / span_s / len(result.gpus), 4),
+        "energy_j": round(sum(power_w(0.0) * span_s + BUSY_W * gpu.busy_s for gpu in result.gpus)),
         "gpu_smact_mean": round(busy_s / span_s / len(result.gpus), 4),
     }
 

@@ -34,6 +34,7 @@ class TraceJob:
         duration_s: How long it runs alone.
         limit_s: Its time limit; None if the trace has none.
         memory_bytes: Its peak on each GPU; None if the trace does not tell.
+        epochs: Times through its data set; None if the trace does not tell.
     """
 
     number: int
@@ -43,6 +44,7 @@ class TraceJob:
     duration_s: float
     limit_s: float | None = None
     memory_bytes: int | None = None
+    epochs: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,7 @@ def _csv_job(row: Mapping[str, str], number: int) -> TraceJob:
         duration_s=_least(float(row["duration_min"]) * 60, 0.001, "duration_min"),
         limit_s=float(limit) * 60 if limit else None,
         memory_bytes=round(float(memory) * MIB) if memory else None,
+        epochs=int(row["epochs"]) if row.get("epochs") else None,
     )
 
 

@@ -18,7 +18,7 @@ from slurm_plugin.core.placement import Pin
 from slurm_plugin.core.units import GIB
 
 MEMORY = 40 * GIB
-CALM = Load(smact=0.1, dram=0.05, duty=0.2)
+CALM = Load(smact=0.02, busy=0.04, duty=0.2)
 SETTINGS = PartitionConfig(collocate=True, gpu_memory_mib=40 * 1024)
 
 
@@ -142,7 +142,7 @@ def test_every_job_ends_and_no_gpu_is_overfull(
 
 
 def test_alone_nobody_is_slowed_and_company_never_helps() -> None:
-    busy = Load(smact=0.9, dram=0.5)
+    busy = Load(smact=0.9, busy=0.99)
     assert slowdowns([busy]) == [1.0]
     two, three = slowdowns([busy, busy]), slowdowns([busy, busy, CALM])
     assert two[0] > 1.0
