@@ -52,6 +52,11 @@ def build(summary: ModelSummary, setup: TrainingSetup) -> tuple[Tape, tuple[str,
     warnings = [f"unknown layer '{name}' ({n}x): counted by its shapes" for name, n in walk.unknown.items()]
     if tape.hidden_percent >= UNTOLD_PERCENT:
         warnings.append("the text hides nearly all layers; print it with torchinfo.summary(..., depth=12)")
+    elif hidden := sum(layer.is_block and bool(layer.params) for layer in summary.layers):
+        what = "what a block is" if hidden == 1 else f"what {hidden} blocks are"
+        warnings.append(
+            f"the text hides {what} made of; torchinfo.summary(..., depth=12) gives a closer bound"
+        )
     return tape, (*summary.warnings, *warnings)
 
 

@@ -11,6 +11,7 @@ from gpumemnet.profile import sums
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
 from gpumemnet.replay.training_step import replay
+from gpumemnet.summary import contradictions
 from gpumemnet.summary.formats.text import RECREATE
 from gpumemnet.summary.read import read
 from gpumemnet.summary.records import ModelSummary
@@ -58,12 +59,13 @@ def build_profile(
         The profile and the warnings.
 
     Raises:
-        SetupError: The batch size is open.
+        SetupError: The batch size is open, or the text contradicts the setup.
         SummaryError: The numbers in the text cannot be those of a model.
     """
     batch_size = setup.batch_size or summary.batch_size
     if not batch_size:
         raise SetupError(f"{path}: the summary leaves the batch size open; add batch_size=N")
+    contradictions.check(summary, setup, path=path)
     layers = with_shapes(summary, setup)
     tape, warnings = build(layers, setup)
     if not tape.ops:

@@ -6,8 +6,10 @@ import re
 from itertools import islice
 
 from gpumemnet.errors import SummaryError
+from gpumemnet.summary.clean import clean
 from gpumemnet.summary.formats import text
 from gpumemnet.summary.records import ModelSummary
+from gpumemnet.summary.single import only_one
 
 _INDEXED_ROW = re.compile(r"^\s*\S.{0,200}?-\d+ +\[.{0,400}\] +[\d,]+\s*$")
 _ROWS_LOOKED_AT = 50
@@ -30,13 +32,14 @@ def parse_text(source: str, *, path: str) -> ModelSummary:
     """
     if not source.strip():
         raise SummaryError(path=path, problem="the file is empty", fix="print the model's summary into it")
+    source = only_one(clean(source), path=path)
     shown = text.lines(source)
     head = above = ""
     for _, line in shown:
         if "Layer (type" in line[:40]:
             head = line
             break
-        above = line.strip()
+        above = line.strip() or above
     if head:
         rows = [line for _, line in islice(shown, _ROWS_LOOKED_AT)]
         if "Layer (type)" in head and any(map(_INDEXED_ROW.match, rows)):

@@ -69,6 +69,8 @@ def parse(source: str, *, path: str) -> ModelSummary:
     totals: dict[str, int] = {}
     root_count: int | None = None
     for number, raw in text.lines(source):
+        if not raw.strip():
+            continue
         if total := text.parse_total(raw):
             totals.setdefault(*total)
             continue

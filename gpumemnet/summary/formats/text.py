@@ -21,6 +21,11 @@ MAX_ELEMENTS = 1 << 48
 _LIST = re.compile(r"\[([^\[\]]*)\]")
 _TOTAL = re.compile(r"^\s*(Total|Trainable|Non-trainable)\s+params[^:]*:\s*([\d,]+)\b", re.IGNORECASE)
 
+_LOG = re.compile(
+    r"^\s*(?:\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|\[?(?:DEBUG|INFO|WARN(?:ING)?|ERROR|rank ?\d+)\b|\S{1,200}\.py:\d+:"
+    r"|\w*Warning:|Epoch\b|[Ss]tep\b|\s*\d{1,3}%\|)"
+)
+"""A line that a logger, a warning or a progress bar printed between two rows."""
 _PASS_SIZE = re.compile(r"^\s*Forward/backward pass size \(MB\):\s*(\d{1,9}(?:\.\d{1,4})?)\s*$")
 
 
@@ -92,6 +97,19 @@ def parse_total(line: str) -> tuple[str, int] | None:
         return None
     count = parse_count(match.group(2))
     return None if count is None else (match.group(1).lower(), count)
+
+
+def is_foreign(line: str, marks: str) -> bool:
+    """Return whether a line inside a table is a program's other output: it looks like it and has no mark of a row."""
+    return _LOG.match(line) is not None and not any(mark in line for mark in marks)
+
+
+def left_out(numbers: list[int]) -> tuple[str, ...]:
+    """Return the warning about lines inside a table that are no part of it."""
+    if not numbers:
+        return ()
+    shown = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
+    return (f"left out what is no part of the summary: line{'s' * (len(numbers) > 1)} {shown}",)
 
 
 def parse_pass_size(line: str) -> int | None:

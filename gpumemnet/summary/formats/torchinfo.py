@@ -59,6 +59,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
     columns: list[str] = []
     numbered = False
     rows: list[_Row] = []
+    foreign: list[int] = []
     totals: dict[str, int] = {}
     output_bytes: int | None = None
     for number, line in text.lines(source):
@@ -69,6 +70,9 @@ def parse(source: str, *, path: str) -> ModelSummary:
         elif totals:
             output_bytes = output_bytes or text.parse_pass_size(line)
         elif columns and line.strip() and set(line.strip()) != {"="}:
+            if rows and text.is_foreign(line, _TREE.strip()):
+                foreign.append(number)
+                continue
             row = _row(line, columns, path=path, line=number)
             # Rows of single parameters (verbose=2) have no number; the row of their module has the count.
             if row is not None and (row.numbered or not numbered or not rows):
@@ -86,7 +90,10 @@ def parse(source: str, *, path: str) -> ModelSummary:
         total_params=totals["total"],
         trainable_params=totals.get("trainable"),
         output_bytes=output_bytes,
-        warnings=() if {"input", "output"} & set(columns) else ("the table shows no shapes",),
+        warnings=(
+            *(() if {"input", "output"} & set(columns) else ("the table shows no shapes",)),
+            *text.left_out(foreign),
+        ),
     )
 
 

@@ -28,6 +28,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
     """
     layers: list[Layer] = []
     totals: dict[str, int] = {}
+    foreign: list[int] = []
     in_table = False
     for number, line in text.lines(source):
         if in_table and (match := _ROW.match(line)):
@@ -37,6 +38,8 @@ def parse(source: str, *, path: str) -> ModelSummary:
         elif total := text.parse_total(line):
             totals.setdefault(*total)
             in_table = False
+        elif in_table and layers and text.is_foreign(line, "[]"):
+            foreign.append(number)
         elif in_table and line.strip().strip("=-_"):
             problem = f"not a torchsummary row: '{line.strip()[:40]}'"
             raise SummaryError(path=path, line=number, problem=problem, fix=text.RECREATE)
@@ -53,6 +56,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
         batch_size=first[0] if first else None,
         total_params=totals["total"],
         trainable_params=totals.get("trainable"),
+        warnings=text.left_out(foreign),
     )
 
 

@@ -1,0 +1,134 @@
+"""Summaries as people save them: coloured, quoted, logged, wrapped, twice in a file, or at odds with what they say."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+from paths import SUMMARIES
+
+from gpumemnet.errors import SetupError, SummaryError
+from gpumemnet.profile.build import profile_with_warnings
+from gpumemnet.summary.clean import clean
+from gpumemnet.summary.formats.detect import parse_text
+from gpumemnet.summary.records import ModelSummary
+from gpumemnet.training import TrainingSetup
+
+NAMES = sorted(path.name for path in SUMMARIES.glob("*.txt"))
+TABLES = [name for name in NAMES if name.endswith(("torchinfo.txt", "torchsummary.txt"))]
+TREES = [name for name in NAMES if name.endswith("repr.txt") and name != "parametrized.repr.txt"]
+
+
+def text_of(name: str) -> str:
+    return (SUMMARIES / name).read_text(encoding="utf-8")
+
+
+def each_line(mark: str) -> Callable[[str], str]:
+    return lambda text: "\n".join(mark + line for line in text.splitlines())
+
+
+def two_ranks(mark: str) -> Callable[[str], str]:
+    return lambda text: "\n".join(mark.format(rank) + line for line in text.splitlines() for rank in (0, 1))
+
+
+def wrapped(width: int) -> Callable[[str], str]:
+    def wrap(text: str) -> str:
+        parts = (
+            [line[at : at + width] for at in range(0, max(len(line), 1), width)] for line in text.splitlines()
+        )
+        return "\n".join("\n".join(part) for part in parts)
+
+    return wrap
+
+
+SAVED: dict[str, Callable[[str], str]] = {
+    "colours": lambda text: "\n".join(f"\x1b[1;32m{line}\x1b[0m" for line in text.splitlines()),
+    "a window title": lambda text: f"\x1b]0;train\x07{text}",
+    "a quoted mail": each_line("> "),
+    "torchrun": two_ranks("[rank{}]: "),
+    "srun --label": two_ranks("{}: "),
+    "mpirun": two_ranks("[1,{}]<stdout>:"),
+    "Ray": each_line("(train_fn pid=4711) "),
+    "a log of each line": each_line("2026-01-02 10:11:12,123 - INFO - "),
+    "a log around it": lambda text: f"2026-01-02 10:11:12,123 - INFO - go\n{text}\nEpoch 1 loss 3.2\n",
+    "a log before its first line": lambda text: f"2026-01-02 10:11:12,123 INFO train: model is {text}",
+    "an interactive session": lambda text: f">>> print(model)\n{text}\n>>> ",
+    "80 columns": wrapped(80),
+    "100 columns": wrapped(100),
+    "two processes": lambda text: f"{text.rstrip()}\n{text}",
+}
+
+
+def said(summary: ModelSummary) -> tuple[object, ...]:
+    """What a summary says, but for the line in which it says it."""
+    layers = [dataclasses.replace(layer, line=0) for layer in summary.layers]
+    return summary.format, layers, summary.total_params, summary.batch_size, summary.output_bytes
+
+
+@pytest.mark.parametrize("how", SAVED)
+@pytest.mark.parametrize("name", TABLES + TREES)
+def test_a_text_is_read_however_it_was_saved(name: str, how: str) -> None:
+    text = text_of(name)
+    assert said(parse_text(SAVED[how](text), path=name)) == said(parse_text(text, path=name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_clean_text_stays_as_it_is(name: str) -> None:
+    text = text_of(name)
+    assert clean(text) == "\n".join(text.splitlines())
+
+
+@pytest.mark.parametrize("how", SAVED)
+def test_messages_name_the_line_of_the_file(how: str) -> None:
+    text = SAVED[how](text_of("bert.repr.txt"))
+    assert len(clean(text).split("\n")) == len(text.splitlines())
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_log_lines_between_rows_are_left_out_and_named(name: str) -> None:
+    lines = text_of(name).splitlines()
+    at = next(number for number, line in enumerate(lines) if "Layer (type" in line) + 5
+    noise = ["2026-01-02 10:11:12 INFO data ready", "/opt/x/net.py:33: UserWarning: deprecated"]
+    found = parse_text("\n".join(lines[:at] + noise + lines[at:]), path=name)
+    assert said(found) == said(parse_text("\n".join(lines), path=name))
+    assert f"left out what is no part of the summary: lines {at + 1}, {at + 2}" in found.warnings
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("residual.torchinfo.txt", "bert.torchinfo.txt"), ("gpt2.repr.txt", "vit.repr.txt")],
+)
+def test_two_models_in_one_file_are_refused(first: str, second: str) -> None:
+    text = f"{text_of(first).rstrip()}\n\n{text_of(second)}"
+    with pytest.raises(SummaryError, match=r"m\.txt:\d+: a second summary begins here; the first is in line"):
+        parse_text(text, path="m.txt")
+
+
+def test_other_tokens_than_the_shapes_show_are_refused() -> None:
+    path = str(SUMMARIES / "bert.torchinfo.txt")
+    assert profile_with_warnings(path, TrainingSetup(seq_len=16))
+    with pytest.raises(
+        SetupError, match="it shows 16 tokens and seq_len=512 was given; print it with inputs of 512"
+    ):
+        profile_with_warnings(path, TrainingSetup(seq_len=512))
+
+
+def test_a_batch_in_the_second_dimension_is_not_scaled_as_if_it_were_the_first() -> None:
+    path = str(SUMMARIES / "lstm.torchinfo.txt")  # shapes [4, 10, width]
+    for batch_size in (None, 4, 64):
+        assert profile_with_warnings(path, TrainingSetup(batch_size=batch_size))
+    with pytest.raises(
+        SetupError, match=r"batch_size=10 is the second dimension of its shapes, as in \[4, 10, 16\]"
+    ):
+        profile_with_warnings(path, TrainingSetup(batch_size=10))
+
+
+def test_a_text_of_limited_depth_names_the_call_that_shows_all() -> None:
+    _, warnings = profile_with_warnings(str(SUMMARIES / "residual_depth2.torchinfo.txt"), TrainingSetup())
+    assert (
+        "the text hides what 4 blocks are made of; torchinfo.summary(..., depth=12) gives a closer bound"
+        in warnings
+    )
+    _, warnings = profile_with_warnings(str(SUMMARIES / "bert.torchinfo.txt"), TrainingSetup())
+    assert not any("depth=12" in warning for warning in warnings)
