@@ -206,7 +206,7 @@ _VALUES: tuple[Any, ...] = (
 )
 
 
-def _wire_make(rng: random.Random) -> tuple[bytes, bool]:
+def _wire_make(rng: random.Random) -> bytes:
     message = dict(rng.choice(_MESSAGES))
     for _ in range(rng.choice((0, 1, 1, 2, 4))):
         key = rng.choice((*message, *rng.choice(_MESSAGES), "x" * rng.randrange(3)))
@@ -221,18 +221,16 @@ def _wire_make(rng: random.Random) -> tuple[bytes, bool]:
     if rng.random() < 0.3:
         text = mutate(text, rng)
     line = text.encode(errors="surrogatepass" if rng.random() < 0.5 else "replace")
-    return line[: server.REQUEST_LIMIT], rng.random() < 0.8
+    return line[: server.REQUEST_LIMIT]
 
 
 def _wire() -> Target:
     service = _service()
 
-    def judge(made: tuple[bytes, bool], rng: random.Random) -> str:
-        line, trusted = made
+    def judge(line: bytes, rng: random.Random) -> str:
         try:
             message = server._message(line)
-            reply = service.handle(message, trusted)
-            assert trusted or message.get("op") in ("ping", "status"), "answered a stranger"
+            reply = service.handle(message)
             encoded = server._encode(reply)
         except RadError as exc:
             told = server.one_line(str(exc), server.LONGEST_REFUSAL)  # as the server answers
@@ -412,7 +410,7 @@ _HOOK_ENV = "\x01".join(
         "SLURM_JOB_GID": "1000",
         "SLURM_JOB_GPUS": "0,2-3",
         "SLURM_JOB_PARTITION": "gpu",
-        "SLURM_JOB_COMMENT": "x rad1:shared:gpus=1:mem=1:ab",
+        "SLURM_JOB_COMMENT": "x rad2:shared:gpus=1:mem=1:ab",
         "SLURM_JOB_RESTART_COUNT": "1",
         "SLURM_JOB_EXIT_CODE": "256",
         "SLURMD_NODENAME": "n0",

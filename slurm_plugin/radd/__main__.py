@@ -58,11 +58,13 @@ def run(config_path: Path, slurm_user: str) -> None:
     lender = Lender(Path(config.paths.state, "loans.json"), slurm, clock, lambda: service.config)
     recoverer = Recoverer(slurm, clock, lender)
     service = Service(config_path, slurm, recoverer)
+    slurm_uids = _uid_of(slurm_user)
     server = Server(
         Path(service.config.paths.socket),
         service.handle,
-        trusted_uids=frozenset({0, os.geteuid(), *_uid_of(slurm_user)}),
+        trusted_uids=frozenset({0, os.geteuid(), *slurm_uids}),
         clock=clock,
+        owner_uid=next(iter(slurm_uids), None),
     )
     server.start()
     recoverer.start()

@@ -1,7 +1,7 @@
 """radd's socket: one JSON line in, one out, within a time limit, whatever the other side does.
 
-A fixed number of threads accept connections. Programs of other users can ask `ping` and `status`, but hold no more
-than a part of the threads, so that nobody can keep slurmctld waiting by connecting slowly.
+Only root and SlurmUser can connect: the socket's mode keeps everybody else out (unix(7)), so that nobody can keep
+slurmctld waiting by connecting, in however many loops.
 """
 
 from __future__ import annotations
@@ -33,21 +33,37 @@ LONGEST_REFUSAL = 300
 DEADLINE_S = 1.0
 """A peer that takes longer to send or to read is cut off; the shim itself gives up after 0.1 s."""
 THREADS = 8
-THREADS_FOR_OTHERS = 2
 
-Handler = Callable[[Mapping[str, Any], bool], Mapping[str, Any]]
-"""Takes a message and whether the peer is trusted; returns the reply. It may raise RadError."""
+Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Takes a message and returns the reply. It may raise RadError."""
 
 
 class Server:
     """The listening socket and its threads."""
 
-    def __init__(self, path: Path, handler: Handler, *, trusted_uids: frozenset[int], clock: Clock) -> None:
+    def __init__(
+        self,
+        path: Path,
+        handler: Handler,
+        *,
+        trusted_uids: frozenset[int],
+        clock: Clock,
+        owner_uid: int | None = None,
+    ) -> None:
+        """Prepare a socket.
+
+        Args:
+            path: Where.
+            handler: Answers.
+            trusted_uids: Who is answered, whatever becomes of the socket's mode.
+            clock: Time.
+            owner_uid: The user that slurmctld runs as, where radd is root; None leaves the socket to radd's own.
+        """
         self.path = path
+        self._owner_uid = owner_uid
         self._handler = handler
         self._trusted_uids = trusted_uids
         self._clock = clock
-        self._others = threading.BoundedSemaphore(THREADS_FOR_OTHERS)
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
         self._listener: socket.socket | None = None
@@ -70,8 +86,13 @@ class Server:
             raise ConfigError(f"{self.path}: {exc.strerror}; check paths.socket in rad.toml") from exc
         self.path.unlink(missing_ok=True)  # a stale one: the lock says that nobody listens
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(str(self.path))
-        self.path.chmod(0o666)  # who may ask what is decided by the peer's uid
+        before = os.umask(0o177)
+        try:
+            self._listener.bind(str(self.path))
+        finally:
+            os.umask(before)
+        if self._owner_uid is not None and os.geteuid() == 0:
+            os.chown(self.path, self._owner_uid, -1)
         self._listener.listen(128)
         for number in range(THREADS):
             thread = threading.Thread(
@@ -106,30 +127,29 @@ class Server:
 
     def _answer(self, connection: socket.socket) -> None:
         try:
-            trusted = _peer_uid(connection) in self._trusted_uids
-            if trusted:
-                self._exchange(connection, trusted=True)
-            elif self._others.acquire(blocking=False):
-                try:
-                    self._exchange(connection, trusted=False)
-                finally:
-                    self._others.release()
-        except (OSError, WireError) as exc:
-            log.warning("request dropped: %s", one_line(str(exc), LONGEST_REFUSAL))
+            if _peer_uid(connection) in self._trusted_uids:
+                self._exchange(connection)
+        except OSError as exc:
+            log.warning("request dropped: %s", exc)
         except Exception:  # a thread that dies would be missed only when all have died
             log.exception("a bug while answering; the job goes on as it was submitted")
 
-    def _exchange(self, connection: socket.socket, *, trusted: bool) -> None:
+    def _exchange(self, connection: socket.socket) -> None:
+        """Read a line and answer it; what one request is at fault for must not look like a radd that is away."""
         deadline = Deadline(self._clock, DEADLINE_S)
-        line = _read_line(connection, deadline)
         try:
-            reply = self._handler(_message(line), trusted)
+            reply = _encode(self._handler(_message(_read_line(connection, deadline))))
         except RadError as exc:
             why = one_line(str(exc), LONGEST_REFUSAL)  # it may quote what the peer sent
             log.warning("request refused: %s", why)
-            reply = {"error": why}
+            reply = _encode({"error": why})
+        except OSError:
+            raise
+        except Exception:
+            log.exception("a bug while answering; the job goes on as it was submitted")
+            reply = _encode({"error": "a bug; radd's log tells more"})
         connection.settimeout(max(deadline.remaining_s(), 0.001))
-        connection.sendall(_encode(reply))
+        connection.sendall(reply)
 
 
 def _peer_uid(connection: socket.socket) -> int:

@@ -193,26 +193,67 @@ def test_sigterm_ends_it_cleanly(radd: Radd) -> None:
     assert "Traceback" not in radd.log()
 
 
-def test_others_may_ask_how_it_is_but_not_submit(radd: Radd) -> None:
+HOSTILE_LOOP = """
+import os, socket, sys
+os.setuid(65534)
+folder, refused = int(sys.argv[1]), 0
+print("loops", flush=True)
+while True:
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(0.5)
+    try:
+        s.connect(f"/proc/self/fd/{folder}/radd.sock")
+        s.send(b"{")
+        print("won", flush=True)
+    except PermissionError:
+        refused += 1
+        if refused == 1:
+            print("refused", flush=True)
+"""
+
+
+def test_other_users_cannot_connect_and_a_loop_of_theirs_starves_nobody(
+    radd: Radd, hooks: LuaProgram
+) -> None:
+    """A hostile loop against a real radd, over a path that is open to everybody."""
     if os.getuid() != 0:
         pytest.skip("becoming another user needs root")
     radd.folder.chmod(0o755)
     folder = os.open(radd.folder, os.O_PATH)  # the way to it is closed to others
+    loops = [
+        subprocess.Popen(
+            [sys.executable, "-c", HOSTILE_LOOP, str(folder)],
+            stdout=subprocess.PIPE,
+            text=True,
+            pass_fds=[folder],
+        )
+        for _ in range(3)
+    ]
+    try:
+        for each in loops:
+            assert each.stdout is not None
+            assert [each.stdout.readline(), each.stdout.readline()] == ["loops\n", "refused\n"]
+        for _ in range(50):
+            assert submit(hooks, comment="rad:memory=4G")["job"]["gres"] == "shard:4"
+    finally:
+        for each in loops:
+            each.kill()
+            rest, _ = each.communicate()
+            assert "won" not in rest
+        os.close(folder)
 
-    def reply(message: str) -> dict[str, Any]:
-        with socket.socket(socket.AF_UNIX) as connection:
-            os.seteuid(65534)
-            try:
-                connection.connect(f"/proc/self/fd/{folder}/radd.sock")
-            finally:
-                os.seteuid(0)
-            connection.sendall(message.encode() + b"\n")
-            answer: dict[str, Any] = json.loads(connection.recv(1000))
-            return answer
 
-    assert reply('{"op":"status"}')["partitions"] == ["gpu"]
-    assert "only root" in reply('{"v":1,"op":"submit","user_id":0}')["error"]
-    os.close(folder)
+@pytest.mark.usefixtures("radd")
+def test_one_users_input_does_not_close_the_door_for_another(hooks: LuaProgram) -> None:
+    """65,000 control bytes in a #RAD line, in the comment and in the request, and text that grows when escaped."""
+    evil = "\x01" * 65_000
+    for _ in range(5):
+        for name in ("script", "comment", "gres", "partition"):
+            job = {"user_id": 666, name: f"gpu #RAD rad:{evil}"}
+            assert submit(hooks, **job)["rc"] == 0
+        assert submit(hooks, user_id=666, script="#RAD " + '"' * 65_000)["rc"] == 0
+        assert submit(hooks, user_id=666, comment='rad:memory=1G,model="' + "\\" * 900)["rc"] == 0
+    assert submit(hooks, comment="rad:memory=4G")["job"]["gres"] == "shard:4"
 
 
 def no_good_settings(folder: Path) -> None:

@@ -18,12 +18,12 @@ PATIENCE_S = 5.0
 ME = frozenset({os.getuid()})
 
 
-def handler(message: Mapping[str, Any], trusted: bool) -> Mapping[str, Any]:
+def handler(message: Mapping[str, Any]) -> Mapping[str, Any]:
     if message.get("op") == "refuse":
         raise WireError(str(message.get("why", "no")))
     if message.get("op") == "bug":
         raise KeyError("bug")
-    return {"echo": message, "trusted": trusted}
+    return {"echo": message}
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def ask(path: Path, data: bytes) -> bytes:
 
 def works(path: Path) -> bool:
     answer: object = json.loads(ask(path, b'{"op":"x"}\n'))
-    return answer == {"echo": {"op": "x"}, "trusted": True}
+    return answer == {"echo": {"op": "x"}}
 
 
 @pytest.mark.usefixtures("server")
@@ -76,7 +76,7 @@ def test_what_is_no_request_gets_an_error_or_nothing(path: Path, data: bytes) ->
 @pytest.mark.usefixtures("server")
 def test_a_bug_costs_one_answer_and_no_thread(path: Path) -> None:
     for _ in range(2 * THREADS):
-        assert ask(path, b'{"op":"bug"}\n') == b""
+        assert "a bug" in json.loads(ask(path, b'{"op":"bug"}\n'))["error"]
     assert works(path)
 
 
@@ -85,11 +85,11 @@ def test_half_lines_and_endless_lines_are_dropped(path: Path) -> None:
     with connect(path) as half:
         half.sendall(b'{"op"')
         half.shutdown(socket.SHUT_WR)
-        assert half.recv(10) == b""
+        assert "half a line" in json.loads(half.recv(1000))["error"]
     with connect(path) as endless:
         try:
             endless.sendall(b"x" * (2 * REQUEST_LIMIT))
-            assert endless.recv(10) == b""
+            assert b"error" in endless.recv(1000)
         except (BrokenPipeError, ConnectionResetError):
             pass
     assert works(path)
@@ -100,31 +100,26 @@ def test_silent_clients_are_cut_off_and_others_answered_meanwhile(path: Path) ->
     silent = [connect(path) for _ in range(THREADS - 1)]
     assert works(path)
     for each in silent:
-        assert each.recv(10) == b"", "it was not cut off"
+        assert b"no whole line" in each.recv(1000), "it was not cut off"
         each.close()
 
 
-def test_other_users_hold_only_a_part_of_the_threads(path: Path) -> None:
+def test_a_peer_that_is_not_trusted_is_not_heard(path: Path) -> None:
     server = Server(path, handler, trusted_uids=frozenset({os.getuid() + 1}), clock=SystemClock())
     server.start()
-    silent = [connect(path) for _ in range(THREADS)]
-    dropped = 0
-    for each in silent:
-        each.settimeout(0.3)
-        try:
-            dropped += each.recv(10) == b""
-        except TimeoutError:
-            continue
-    assert 0 < dropped <= THREADS - 2
-    for each in silent:
-        each.close()
+    with connect(path) as connection:
+        assert connection.recv(10) == b"", "closed before a word is read"
     server.stop()
 
 
-def test_a_peer_of_another_user_is_not_trusted(path: Path) -> None:
-    server = Server(path, handler, trusted_uids=frozenset({os.getuid() + 1}), clock=SystemClock())
+@pytest.mark.parametrize("owner_uid", [None, 4711])
+def test_nobody_else_can_connect(path: Path, owner_uid: int | None) -> None:
+    server = Server(path, handler, trusted_uids=ME, clock=SystemClock(), owner_uid=owner_uid)
     server.start()
-    assert json.loads(ask(path, b"{}\n")) == {"echo": {}, "trusted": False}
+    status = path.stat()
+    assert status.st_mode & 0o777 == 0o600
+    if os.getuid() == 0:
+        assert status.st_uid == (owner_uid or 0)
     server.stop()
 
 

@@ -79,7 +79,7 @@ def test_the_form_of_a_whole_gpu_follows_the_version(
     tmp_path: Path, version: tuple[int, int, int] | None, gres: str | None
 ) -> None:
     made, _ = service(tmp_path, version)
-    assert made.handle(SUBMIT, True)["set"].get("gres") == gres
+    assert made.handle(SUBMIT)["set"].get("gres") == gres
     made.stop()
 
 
@@ -99,7 +99,7 @@ def test_where_slurm_has_no_shards_every_job_is_left_as_it_is_and_the_log_says_w
 ) -> None:
     (tmp_path / "slurm.conf").write_text(slurm_conf)
     made, _ = service(tmp_path, version)
-    reply = made.handle({**SUBMIT, "comment": "rad:memory=4G"}, True)
+    reply = made.handle({**SUBMIT, "comment": "rad:memory=4G"})
     made.stop()
     assert (reply["set"], reply["env"], reply["say"], reply["refuse"]) == ({}, {}, [], None)
     assert [words in record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
@@ -111,7 +111,7 @@ def test_a_slurm_newer_than_the_table_is_told_and_served(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made, _ = service(tmp_path, (27, 5, 1))
-    reply = made.handle({**SUBMIT, "comment": "rad:memory=4G"}, True)
+    reply = made.handle({**SUBMIT, "comment": "rad:memory=4G"})
     made.stop()
     assert reply["set"]["gres"] == "shard:4"
     assert [r.getMessage() for r in caplog.records if r.levelname == "ERROR"] == [
@@ -119,14 +119,11 @@ def test_a_slurm_newer_than_the_table_is_told_and_served(
     ]
 
 
-def test_others_may_ask_how_it_is_and_nothing_else(tmp_path: Path) -> None:
+def test_it_says_how_it_is(tmp_path: Path) -> None:
     made, _ = service(tmp_path)
-    assert made.handle({"op": "ping"}, False)["pong"] is True
-    status = made.handle({"op": "status"}, False)
+    assert made.handle({"op": "ping"})["pong"] is True
+    status = made.handle({"op": "status"})
     assert (status["mode"], status["partitions"], status["slurm"]) == ("enforce", ["gpu"], "22.5.8")
-    for message in (SUBMIT, {"v": 1, "op": "modify"}):
-        with pytest.raises(WireError, match="only root and SlurmUser"):
-            made.handle(message, False)
     made.stop()
 
 
@@ -134,7 +131,7 @@ def test_others_may_ask_how_it_is_and_nothing_else(tmp_path: Path) -> None:
 def test_other_versions_and_operations_are_refused(tmp_path: Path, message: dict[str, Any]) -> None:
     made, _ = service(tmp_path)
     with pytest.raises(WireError):
-        made.handle(message, True)
+        made.handle(message)
     made.stop()
 
 
@@ -146,7 +143,7 @@ def test_a_broken_file_keeps_the_old_one_in_force(tmp_path: Path) -> None:
     assert made.config.mode == "enforce"
     write(tmp_path, 'mode = "observe"\n' + TOML)
     made.reload()
-    assert made.handle(SUBMIT, True)["set"] == {}
+    assert made.handle(SUBMIT)["set"] == {}
     made.stop()
 
 
@@ -177,12 +174,12 @@ def test_notes_reach_the_recoverer_and_peaks_the_history(tmp_path: Path) -> None
     comment = wire.with_stamp("mine", wire.stamp(booking, user_id=1000, key=KEY))
     recovered = Note(event="recovered", start_in_s=0, peak_bytes=30 * GIB)
     ended = Note(event="ended", peak_bytes=10 * GIB)
-    made.handle(modified(recovered, comment), True)
-    made.handle(modified(ended, comment), True)
-    made.handle(modified(ended, comment, user_id=1001), True)  # a stamp of another owner is none
-    made.handle(modified(ended, "no stamp"), True)
-    made.handle({"v": 1, "op": "modify", "job_id": None, "user_id": 3, "admin_comment": "rad: ended"}, True)
-    made.handle({"v": 1, "op": "modify", "admin_comment": "an admin's own"}, True)
+    made.handle(modified(recovered, comment))
+    made.handle(modified(ended, comment))
+    made.handle(modified(ended, comment, user_id=1001))  # a stamp of another owner is none
+    made.handle(modified(ended, "no stamp"))
+    made.handle({"v": 1, "op": "modify", "job_id": None, "user_id": 3, "admin_comment": "rad: ended"})
+    made.handle({"v": 1, "op": "modify", "admin_comment": "an admin's own"})
     made.stop()
     assert heard.notes == [(7, recovered), (7, ended), (7, ended), (7, ended)]
     lines = (tmp_path / "state" / "peaks.jsonl").read_text().splitlines()
