@@ -4,7 +4,7 @@ Twice a second it looks at the simulated cards (which process holds what), at ea
 counts:
 
 - a *double-booked* sample: a job that was to have its GPUs alone shared one, or two runs of one job ran at once;
-- an *overfull* sample: more memory held on a card than it has;
+- an *overfull* sample: jobs hold more memory of a card than it has;
 - an *overbooked* sample: a ledger that books more than a card has, or anything beside a whole GPU;
 - an *orphan*: a reservation whose job Slurm has not had on the node for a minute;
 - a *drained* node.
@@ -91,7 +91,7 @@ def card_faults(held: Sequence[Held], usable_bytes: Mapping[str, int]) -> list[t
             found.append(("double-booked", f"{gpu}: {jobs}"))
         if len(runs) > len(jobs):
             found.append(("double-booked", f"{gpu}: two runs of one job at once: {sorted(map(str, runs))}"))
-        used = sum(one.memory_bytes for one in here)
+        used = sum(one.memory_bytes for one in here if one.job_id is not None)
         if used > usable:
             found.append(("overfull", f"{gpu}: {used} of {usable} bytes: {jobs}"))
     return found

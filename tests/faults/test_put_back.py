@@ -9,6 +9,7 @@ import json
 import subprocess
 
 import pytest
+from faults.test_slurmctld import saved
 from faults.trial import Trials
 
 from lab.cluster import Cluster
@@ -52,6 +53,7 @@ def killed_after_a_put_back(cluster: Cluster) -> None:
     def times() -> int:
         return log.read_text().count("put back") if log.exists() else 0
 
+    saved(cluster)
     seen = times()
     cluster.wait("a job is put back", lambda: times() > seen, 60)
     cluster.daemons.kill("slurmctld")
@@ -62,6 +64,7 @@ def killed_after_a_put_back(cluster: Cluster) -> None:
 
 def killed_now(cluster: Cluster) -> None:
     """The same on Slurm alone, which puts nothing back."""
+    saved(cluster)
     cluster.daemons.kill("slurmctld")
     cluster.clock.sleep(AWAY_S)
     cluster.start_slurmctld()

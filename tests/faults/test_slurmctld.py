@@ -12,11 +12,18 @@ pytestmark = pytest.mark.cluster
 AWAY_S = 4.0
 
 
+def saved(cluster: Cluster) -> None:
+    """Wait until slurmctld saves its state: what it takes in between saves, Slurm alone forgets too.
+
+    Two of its jobs may then have one id, for which slurmd drains the node.
+    """
+    state = cluster.place.root / "spool" / "slurmctld" / "job_state"
+    seen_s = state.stat().st_mtime if state.exists() else 0.0
+    cluster.wait("slurmctld saves its state", lambda: state.exists() and state.stat().st_mtime > seen_s, 30)
+
+
 def slurmctld_killed(cluster: Cluster) -> None:
-    """Kill it just after it saved its state: what it takes in between saves, Slurm alone forgets too."""
-    saved = cluster.place.root / "spool" / "slurmctld" / "job_state"
-    seen_s = saved.stat().st_mtime if saved.exists() else 0.0
-    cluster.wait("slurmctld saves its state", lambda: saved.exists() and saved.stat().st_mtime > seen_s, 30)
+    saved(cluster)
     cluster.daemons.kill("slurmctld")
     cluster.clock.sleep(AWAY_S)
     cluster.start_slurmctld()
