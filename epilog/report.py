@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,6 +16,7 @@ from slurm_plugin.core.job_folder import JobFolder
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.note import Event, Note, format_note
 from slurm_plugin.core.oom_patterns import load_patterns
+from slurm_plugin.core.peaks import Run, peaks_path, record
 from slurm_plugin.core.records import Booking, Outcome, Reservation
 from slurm_plugin.core.recovery import Ending, classify
 from slurm_plugin.core.time_budget import TimeIsUp, time_budget
@@ -117,34 +116,27 @@ def spool_peak(
     *,
     now_s: float,
 ) -> None:
-    """Append a line about a job to STATE/peaks.jsonl, the form that radd/history.py reads; asks nobody.
+    """Keep what a job really needed, for radd to learn from; asks nobody.
 
     Raises:
         OSError: It cannot be written.
     """
     learned = outcome.kind == "ok" and outcome.peak_bytes is not None and booking.profile_key is not None
-    row = {
-        "time_s": round(now_s, 3),
-        "job": job.job_id,
-        "restart": job.restart,
-        "user": job.user_id,
-        "partition": job.partition,
-        "outcome": outcome.kind,
-        "estimate_bytes": booking.estimate_bytes,
-        "booked_bytes": booking.memory_bytes,
-        "peak_bytes": outcome.peak_bytes,
-        "mean_smact": usage.mean_smact if usage else None,
-        "gpus": list(usage.gpus) if usage else [],
-        **({"profile": booking.profile_key} if learned else {}),  # a run cut short tells no need
-    }
-    path = Path(config.paths.state) / "peaks.jsonl"
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(path, flags, 0o640)
-    try:
-        os.write(handle, json.dumps(row).encode() + b"\n")
-    finally:
-        os.close(handle)
+    run = Run(
+        user_id=job.user_id,
+        peak_bytes=outcome.peak_bytes,
+        profile_key=booking.profile_key if learned else None,  # a run cut short tells no need
+        job_id=job.job_id,
+        restart=job.restart,
+        time_s=round(now_s, 3),
+        partition=job.partition,
+        outcome=outcome.kind,
+        estimate_bytes=booking.estimate_bytes,
+        booked_bytes=booking.memory_bytes,
+        mean_smact=usage.mean_smact if usage else None,
+        gpus=usage.gpus if usage else (),
+    )
+    record(peaks_path(Path(config.paths.state)), run)
 
 
 def tell_why(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from slurm_plugin.admin.table import as_table
 from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.lines import NewLines
+from slurm_plugin.core.peaks import from_line, peaks_path
 from slurm_plugin.core.units import to_mib_up
 
 HEADINGS = ("user", "profile", "runs", "highest MiB", "last MiB")
@@ -44,14 +43,16 @@ def peaks(state: Path, *, user_id: int | None = None) -> list[Peak]:
     Raises:
         ConfigError: Nothing can be read there.
     """
-    path = state / "peaks.jsonl"
+    path = peaks_path(state)
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        path.stat()
+        lines = NewLines(path).read()
     except OSError as exc:
         raise ConfigError(f"{path}: {exc.strerror}; run this on the controller, as root") from exc
     found: dict[tuple[int, str], Peak] = {}
-    for user, key, peak_bytes in _rows(lines):
-        if user_id not in (None, user):
+    for run in filter(None, map(from_line, lines)):
+        user, key, peak_bytes = run.user_id, run.profile_key, run.peak_bytes
+        if key is None or peak_bytes is None or user_id not in (None, user):
             continue
         before = found.pop((user, key), None)
         found[user, key] = Peak(
@@ -77,12 +78,3 @@ def as_text(rows: list[Peak]) -> str:
         for row in rows
     ]
     return as_table(HEADINGS, cells, left=(1,))
-
-
-def _rows(lines: list[str]) -> Iterator[tuple[int, str, int]]:
-    for line in lines:
-        try:
-            row: Any = json.loads(line)
-            yield int(row["user"]), str(row["profile"]), int(row["peak_bytes"])
-        except (ValueError, TypeError, KeyError):
-            continue

@@ -50,6 +50,15 @@ def append_line(path: Path, line: bytes, *, mode: int = ADMINS, most_bytes: int 
         os.close(handle)
 
 
+def make_file(path: Path, mode: int) -> None:
+    """Make such a file where there is none, and mend the mode of one that others may read.
+
+    Raises:
+        OSError: It cannot be opened for writing.
+    """
+    os.close(_opened(path, mode))
+
+
 def _opened(path: Path, mode: int) -> int:
     try:
         handle = os.open(path, _OPENED, mode)

@@ -15,6 +15,7 @@ from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import ConfigError, SlurmError, WireError
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.note import format_note, read_note
+from slurm_plugin.core.peaks import peaks_path
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.history import Peaks
 from slurm_plugin.radd.recover import Recoverer
@@ -46,7 +47,7 @@ class Service:
         config = found.config
         if found.trouble:
             log.error("%s", found.trouble)
-        self._peaks = Peaks(Path(config.paths.state, "peaks.jsonl"), config.gpu)
+        self._peaks = Peaks(peaks_path(Path(config.paths.state)), config.gpu)
         self._peaks.refresh()
         self._submission = self._prepared(config)
         self._changes: SimpleQueue[Mapping[str, Any] | None] = SimpleQueue()

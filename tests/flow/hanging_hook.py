@@ -55,7 +55,7 @@ def site_of(frame: FrameType, call: Any) -> str | None:
         ours = ours.f_back
     caller = ours or frame
     where = "/".join(caller.f_code.co_filename.rsplit("/", 2)[-2:])
-    return f"{module or owner}.{call.__name__} {where}:{caller.f_lineno}"
+    return f"{module or owner}.{call.__name__} {where}:{caller.f_lineno} {caller.f_code.co_name}"
 
 
 def main() -> None:
@@ -79,7 +79,9 @@ def main() -> None:
             while True:
                 time.sleep(60)
 
-    from slurm_plugin.core import supervise
+    from slurm_plugin.core import last_good, supervise
+
+    last_good.READ_S = 0.3
 
     supervise.LIMITS = supervise.Limits(work_s=1.2, end_s=2.2, least_s=0.8)
     sys.setprofile(watch)

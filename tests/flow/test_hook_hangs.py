@@ -15,13 +15,14 @@ PROGRAM = Path(__file__).with_name("hanging_hook.py")
 END_S = 2.2 + 0.8
 """The limits that hanging_hook.py sets, and what a second child gets in any case."""
 
-SLACK_S = 1.5
+SLACK_S = 3.0
 """For the interpreter's start and a busy machine; a hook without limits never ends."""
 
 AT_ONCE = 8
 
-CANNOT_RELEASE = ("core/ledger_store.py", "core/spare_files.py", "core/child.py")
-"""What keeps the reservations and starts the children: where these hang, this hook can release nothing."""
+CANNOT_RELEASE = ("core/ledger_store.py", "core/spare_files.py", "core/child.py", " _read_copy", " _keep")
+"""What keeps the reservations and starts the children, and the copy of rad.toml on this machine's own disk: where these
+hang, this hook can release nothing, and rad-monitor's sweep does."""
 
 
 class Node(Hooks):

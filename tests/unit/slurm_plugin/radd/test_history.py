@@ -71,12 +71,24 @@ def test_what_epilogs_append_is_taken_in_once_its_line_is_whole(tmp_path: Path) 
     assert peaks.estimate(1, "ab") is not None
 
 
-def test_a_file_that_was_rotated_is_read_from_its_start(tmp_path: Path) -> None:
+def test_a_file_that_was_renamed_is_read_on_and_nothing_is_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "peaks.jsonl"
     peaks = Peaks(path, "")
     for _ in range(3):
         record(peaks, 1, "ab", GIB)
-    path.write_text('{"user": 1, "profile": "cd", "peak_bytes": 5}\n')
-    peaks.refresh()
-    assert peaks.estimate(1, "ab") is None
-    assert peaks.estimate(1, "cd") is not None
+    path.rename(tmp_path / "peaks.jsonl.1")
+    record(peaks, 1, "cd", GIB)
+    again = Peaks(path, "")
+    again.refresh()
+    for each in (peaks, again):
+        assert each.estimate(1, "ab") is not None
+        assert each.estimate(1, "cd") is not None
+
+
+def test_nobody_else_reads_who_ran_what(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "peaks.jsonl"
+    record(Peaks(path, ""), 1, "ab", GIB)
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o644)
+    Peaks(path, "").refresh()
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -183,4 +183,4 @@ def test_notes_reach_the_recoverer_and_peaks_the_history(tmp_path: Path) -> None
     made.stop()
     assert heard.notes == [(7, recovered), (7, ended), (7, ended), (7, ended)]
     lines = (tmp_path / "state" / "peaks.jsonl").read_text().splitlines()
-    assert lines == ['{"user": 1000, "profile": "ab12", "peak_bytes": 10737418240}']
+    assert lines == ['{"user":1000,"peak_bytes":10737418240,"profile":"ab12"}']

@@ -1,0 +1,102 @@
+"""What runs really needed: one line of JSON each in STATE/peaks.jsonl. Everybody who writes or reads it does so here.
+
+    {"time_s":1.5,"job":7,"restart":0,"user":1000,"partition":"gpu","outcome":"ok","estimate_bytes":3221225472,
+     "booked_bytes":4294967296,"peak_bytes":2147483648,"mean_smact":0.4,"gpus":["GPU-..."],"profile":"ab12"}
+
+Only `user` is in every line. `profile` is there if the run tells what its model needs: it ended well, and was watched.
+The file is for root and SlurmUser alone, because it tells who ran what.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slurm_plugin.core.lines import PRIVATE, append_line
+from slurm_plugin.core.units import MIB
+
+MOST_BYTES = 64 * MIB
+"""Some 200,000 runs, and as many in the older file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of a job on one node; None means not known.
+
+    Attributes:
+        user_id: The owner.
+        peak_bytes: Highest GPU memory that the monitor saw.
+        profile_key: Hash of model and training setup, where the run tells what these need.
+        job_id: Slurm's job id.
+        restart: How often the job was requeued before.
+        time_s: When it ended, seconds since the epoch.
+        partition: Partition name.
+        outcome: How it ended, as in Outcome.kind.
+        estimate_bytes: The best guess before it.
+        booked_bytes: What it booked; None for a whole GPU.
+        mean_smact: Its mean SM activity.
+        gpus: UUIDs of the GPUs it was seen on.
+    """
+
+    user_id: int
+    peak_bytes: int | None = None
+    profile_key: str | None = None
+    job_id: int | None = None
+    restart: int | None = None
+    time_s: float | None = None
+    partition: str | None = None
+    outcome: str | None = None
+    estimate_bytes: int | None = None
+    booked_bytes: int | None = None
+    mean_smact: float | None = None
+    gpus: tuple[str, ...] = ()
+
+
+_NAMES = {"user_id": "user", "profile_key": "profile", "job_id": "job"}
+"""Fields whose name in the file is another one."""
+
+_KINDS: dict[str, type] = {
+    **dict.fromkeys(("user_id", "peak_bytes", "job_id", "restart", "estimate_bytes", "booked_bytes"), int),
+    **dict.fromkeys(("profile_key", "partition", "outcome"), str),
+    **dict.fromkeys(("time_s", "mean_smact"), float),
+}
+
+
+def peaks_path(state: Path) -> Path:
+    """Return where the file lies; `state` is paths.state."""
+    return state / "peaks.jsonl"
+
+
+def record(path: Path, run: Run) -> None:
+    """Append a run.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    append_line(path, to_line(run), mode=PRIVATE, most_bytes=MOST_BYTES)
+
+
+def to_line(run: Run) -> bytes:
+    """Return the line of a run, without its end."""
+    row: dict[str, Any] = {
+        _NAMES.get(name, name): getattr(run, name) for name in _KINDS if getattr(run, name) is not None
+    }
+    if run.gpus:
+        row["gpus"] = run.gpus
+    return json.dumps(row, separators=(",", ":")).encode("ascii")
+
+
+def from_line(line: bytes) -> Run | None:
+    """Return the run of a line; None if it is damaged, as half a line is after a crash."""
+    try:
+        row = json.loads(line)
+        told = {
+            name: kind(row[key])
+            for name, kind in _KINDS.items()
+            if row.get(key := _NAMES.get(name, name)) is not None
+        }
+        return Run(**told, gpus=tuple(map(str, row.get("gpus") or ())))
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return None
