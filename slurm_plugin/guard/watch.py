@@ -174,14 +174,18 @@ class Guard:
         }
 
     def _mps_incidents(self, now_s: float) -> list[Incident]:
-        """Return the faults that MPS servers told of, and the servers that are gone while jobs were on them."""
+        """Return the faults that MPS servers told of, and the servers that are gone while jobs were on them.
+
+        A server serves one user. Should its log name others, somebody put the words there, and they count for nothing.
+        """
         if self._config.telemetry.source == "simulated":
             return []
         found = []
-        for gpu, faults in self._log.faults().items():
+        for (gpu, user_id), faults in self._log.faults().items():
+            jobs_of = {pid: job for pid, (_, job, user) in self._jobs_of.items() if user == user_id}
             for fault in faults:
-                _, culprit, user_id = self._jobs_of.get(fault.culprit, (0.0, None, None))
-                ended = {self._jobs_of[pid][1] for pid in fault.ended if pid in self._jobs_of}
+                culprit = jobs_of.get(fault.culprit)
+                ended = {jobs_of[pid] for pid in fault.ended if pid in jobs_of}
                 who = "a process of no job" if culprit is None else f"job {culprit}"
                 found.append(
                     Incident(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +90,7 @@ class Daemon:
                     raise MpsError(f"MPS on {self.gpu} started but does not answer: {exc}") from exc
                 self.clock.sleep(_POLL_S)
             else:
+                close_files(self.pipe)
                 return process
         raise MpsError(f"MPS on {self.gpu} ended at once; see {self.place / LOG}")
 
@@ -166,6 +168,16 @@ class Daemon:
             "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe),
             "CUDA_MPS_LOG_DIRECTORY": str(self.log),
         }
+
+
+def close_files(folder: Path) -> None:
+    """Take from users the files that the daemon opens to all (0666): they could fill paths.run.
+
+    Clients need its sockets and its FIFO, as was tried on an H200 (driver 580.159).
+    """
+    for path in folder.iterdir():
+        if stat.S_ISREG(path.lstat().st_mode):
+            path.chmod(0o600)
 
 
 def let_in(folder: Path, user_id: int) -> None:

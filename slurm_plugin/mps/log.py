@@ -32,9 +32,12 @@ class LogWatch:
         self._offsets: dict[Path, int] = {}
         self._last: dict[Path, list[str]] = {}
 
-    def faults(self) -> dict[str, tuple[Fault, ...]]:
-        """Return the faults since the last turn, by GPU; one may be told twice, when its lines came in two turns."""
-        found: dict[str, tuple[Fault, ...]] = {}
+    def faults(self) -> dict[tuple[str, int], tuple[Fault, ...]]:
+        """Return the faults since the last turn, by GPU and the user whom the server serves.
+
+        One may be told twice, when its lines came in two turns.
+        """
+        found: dict[tuple[str, int], tuple[Fault, ...]] = {}
         paths = set(self._folder.glob(f"*/*/{LOG}"))
         self._offsets = {path: offset for path, offset in self._offsets.items() if path in paths}
         self._last = {path: lines for path, lines in self._last.items() if path in paths}
@@ -45,9 +48,9 @@ class LogWatch:
                 continue
             before, self._last[path] = self._last.get(path, []), lines
             faults = faults_in([*before, *lines]) if lines else ()
-            gpu = path.parent.parent.name
-            found[gpu] = (*found.get(gpu, ()), *faults)
-        return {gpu: faults for gpu, faults in found.items() if faults}
+            if faults:
+                found[path.parent.parent.name, int(path.parent.name)] = faults
+        return found
 
     def _new_lines(self, path: Path) -> list[str]:
         with path.open("rb+") as file:

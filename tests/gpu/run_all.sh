@@ -6,6 +6,7 @@
 # It needs a Python that has torch, torchvision, pytest, click and nvidia-ml-py (RAD_TORCH_PYTHON, else python3), and
 # writes one JSON file for each test, and pytest's own output, into RESULTS_FOLDER. The tests with a real Slurm need
 # slurmctld, slurmd and munged: installed, or as .deb files, which are unpacked by hand where nothing can be installed.
+# RAD_GPU_TESTS names the files to run instead of all.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 results=$(mkdir -p "$1" && cd "$1" && pwd); debs=${2:-}; shift; shift
@@ -50,9 +51,8 @@ fi
     "$RAD_TORCH_PYTHON" -c 'import torch; print("torch", torch.__version__, "CUDA", torch.version.cuda)'
     slurmctld -V 2>&1; uname -r; nproc
 } | tee "$results/machine.txt"
-"$venv/bin/python" -m pytest -m gpu -v -rA --durations=0 -p no:cacheprovider \
-    tests/gpu/test_activity.py tests/gpu/test_window.py tests/gpu/test_mps_real.py tests/gpu/test_hooks.py \
-    tests/gpu/test_calibrate.py tests/gpu/test_slurm_chain.py tests/gpu/test_demo.py tests/gpu/test_two_gpus.py \
-    tests/gpu/test_sharing.py tests/gpu/test_overhead.py "$@" 2>&1 |
+all=$(printf 'tests/gpu/test_%s.py ' activity window mps_real guard_real hooks calibrate slurm_chain demo two_gpus sharing overhead)
+# shellcheck disable=SC2086  # a list of files
+"$venv/bin/python" -m pytest -m gpu -v -rA --durations=0 -p no:cacheprovider ${RAD_GPU_TESTS:-$all} "$@" 2>&1 |
     tee "$results/pytest.txt"
 exit "${PIPESTATUS[0]}"

@@ -53,7 +53,15 @@ class Stops:
 class Bench:
     """A node with one GPU, two jobs and a clock of its own."""
 
-    def __init__(self, folder: Path, *, source: str = "simulated", **more: object) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        source: str = "simulated",
+        users: tuple[int, int] = (ALICE, BOB),
+        **more: object,
+    ) -> None:
+        self.users = users
         self.run, self.clock = folder / "run", FakeClock()
         self.config = Config(
             paths=Paths(run=str(self.run), log=str(folder / "log")),
@@ -68,7 +76,7 @@ class Bench:
         return Guard(self.config, clock=self.clock, stopper=self.stops, teller=self.tells)
 
     def look(self, alice_gib: int, bob_gib: int = 1) -> None:
-        rows = ((11, 1, ALICE, alice_gib), (21, 2, BOB, bob_gib))
+        rows = ((11, 1, self.users[0], alice_gib), (21, 2, self.users[1], bob_gib))
         reading = GpuReading(
             uuid="GPU-a",
             index=0,
@@ -168,17 +176,22 @@ def test_what_cannot_be_written_down_is_stopped_all_the_same(bench: Bench):
     assert [job for job, _ in bench.stops.told] == [1]
 
 
+def tell_fault(bench: Bench, culprit: int, *ended: int, user: int = ALICE) -> None:
+    place = bench.run / "mps" / "GPU-a" / str(user)
+    write_state(place, State(daemon=ME, server=ME, jobs={1: 4 * GIB}))
+    lines = [
+        f"Client {{PID: {culprit}, Context: 1}} encountered a fatal GPU error.",
+        "The following client process have a sticky error set:",
+        *map(str, ended),
+    ]
+    text = "".join(f"[2026-11-22 04:42:39.767 Server  1122] {line}\n" for line in lines)
+    (place / LOG).write_text(text)
+
+
 def test_a_fault_that_an_mps_server_told_of(tmp_path: Path):
-    bench = Bench(tmp_path, source="nvml")
-    place = bench.run / "mps" / "GPU-a" / str(ALICE)
-    write_state(place, State(daemon=ME, server=ME, jobs={1: 4 * GIB, 2: 4 * GIB}))
+    bench = Bench(tmp_path, source="nvml", users=(ALICE, ALICE))
     bench.look(1)
-    (place / LOG).write_text(
-        "[2026-11-22 04:42:39.767 Server  1122] Client {PID: 11, Context: 1} encountered a fatal GPU error.\n"
-        "[2026-11-22 04:42:39.767 Server  1122] The following client process have a sticky error set:\n"
-        "[2026-11-22 04:42:39.767 Server  1122] 11\n"
-        "[2026-11-22 04:42:39.767 Server  1122] 21\n"
-    )
+    tell_fault(bench, 11, 11, 21)
     bench.look(1)
     (one,) = read_incidents(bench.run)
     assert (one.kind, one.gpu, one.culprit, one.culprit_user_id, one.victims) == (
@@ -188,6 +201,16 @@ def test_a_fault_that_an_mps_server_told_of(tmp_path: Path):
         ALICE,
         (2,),
     )
+
+
+def test_a_log_that_names_another_users_processes_blames_nobody_of_them(tmp_path: Path):
+    """Whoever gets words into the log of his own server makes himself no victim of another user."""
+    bench = Bench(tmp_path, source="nvml", users=(BOB, ALICE))
+    bench.look(1)
+    tell_fault(bench, 11, 11, 21)
+    bench.look(1)
+    (one,) = read_incidents(bench.run)
+    assert (one.culprit, one.culprit_user_id, one.victims) == (None, ALICE, (2,))
 
 
 def test_a_server_that_died_with_jobs_on_it(tmp_path: Path):

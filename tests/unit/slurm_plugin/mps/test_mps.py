@@ -113,7 +113,16 @@ def test_the_first_job_starts_a_daemon_of_roots_for_its_user_alone(setup: Setup)
     assert as_user(4711, "test", "-S", control) == 0
     assert as_user(4712, "test", "-S", control) != 0
     assert [str(path) for path in setup.run.rglob("*") if path.stat().st_uid] == []
-    for path in ("pipe/new", "log/new", "daemon.log", "state.json", "new", "../new", "../1000.lock"):
+    for path in (
+        "pipe/open",
+        "pipe/new",
+        "log/new",
+        "daemon.log",
+        "state.json",
+        "new",
+        "../new",
+        "../1000.lock",
+    ):
         assert as_user(4711, "sh", "-c", 'echo x >> "$0"', str(place / path)) != 0, path
     for argv in (["rm", control], ["mv", f"{place}/pipe", f"{place}/p"], ["chmod", "777", f"{place}/pipe"]):
         assert as_user(4711, *argv) != 0, argv

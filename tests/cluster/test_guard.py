@@ -1,0 +1,72 @@
+"""A job that takes what it did not book is stopped; whom it cost runs again as it was, and says whose fault it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.cluster import Cluster
+from lab.config import shards_of
+from lab.jobs import Jobs
+
+pytestmark = pytest.mark.cluster
+
+HERE = Path(__file__).resolve().parent
+STOPPED_S = 5.0
+"""Two samples, the process that starts, and a busy machine."""
+
+RERUN_S = 60
+"""Below Slurm's own delay of two minutes."""
+
+
+def submit(jobs: Jobs, program: str, memory: str, *, user: str) -> int:
+    job = jobs.submit(
+        "--gpus=1",
+        f"--comment=rad:memory={memory}",
+        "--open-mode=append",
+        "--wrap",
+        f"exec python3 {HERE / program} {jobs.folder}",
+        user=user,
+    )
+    assert job.job_id is not None, job.messages
+    return job.job_id
+
+
+def test_a_thief_is_stopped_and_its_victim_runs_again(jobs: Jobs, cluster: Cluster) -> None:
+    victim = submit(jobs, "victim.py", "8G", user="nobody")
+    thief = submit(jobs, "thief.py", "4G", user="games")
+    cluster.wait("the theft", lambda: (jobs.folder / "stolen").exists(), 60)
+    stolen_s = cluster.clock.monotonic_s()
+    cluster.wait(
+        "the thief is stopped",
+        lambda: jobs.state(thief) != "RUNNING" or int(jobs.fields(thief)["Restarts"]) > 0,
+        30,
+    )
+    assert cluster.clock.monotonic_s() - stolen_s < STOPPED_S
+
+    lost = jobs.wait(victim, "COMPLETED", timeout_s=RERUN_S)
+    assert lost["Restarts"] == "1"
+    assert lost["TresPerNode"].endswith("shard:8")  # as it was, and nothing counted against it
+    assert f"job {thief}" in lost["AdminComment"]
+    text = jobs.output(victim)
+    assert "torch.OutOfMemoryError" in text and "6 GiB, as booked" in text
+
+    stopped = jobs.wait(thief, "COMPLETED", timeout_s=RERUN_S)
+    assert stopped["Restarts"] == "1"
+    assert stopped["TresPerNode"].rpartition(":")[2] in {str(shards_of(40960)), "1"}
+    assert "held more GPU memory than it booked" in stopped["AdminComment"]
+    text = jobs.output(thief)
+    assert "stole" in text and "was not stopped" not in text and "30 GiB of my own" in text
+
+
+def test_an_honest_job_is_not_touched(jobs: Jobs) -> None:
+    """It holds its booking to the last MiB, in two processes, over many samples."""
+    wrap = (
+        "python3 fake_train.py --memory 2G --seconds 6 & python3 fake_train.py --memory 2G --seconds 6 & wait"
+    )
+    job = jobs.submit("--gpus=1", "--comment=rad:memory=4G", "--wrap", wrap)
+    assert job.job_id is not None
+    done = jobs.wait(job.job_id, "COMPLETED", timeout_s=40)
+    assert done["Restarts"] == "0"
+    assert "overrun" not in done.get("AdminComment", "")
