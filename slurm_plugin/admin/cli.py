@@ -68,6 +68,21 @@ def doctor(config: Path, as_json: bool) -> None:
 
 @main.command()
 @_config_option
+def reload(config: Path) -> None:
+    """Let radd and rad-monitor read rad.toml again; a wrong one is refused, and nobody is told of it.
+
+    Hooks read rad.toml with each job, so they need no telling.
+    """
+    from slurm_plugin.admin.reload import reload_units
+
+    lines, good = reload_units(config)
+    click.echo("\n".join(lines))
+    if not good:
+        sys.exit(Exit.FINDINGS)
+
+
+@main.command()
+@_config_option
 @_json_option
 @click.option("--watch", is_flag=True, help=f"Show it again every {WATCH_S:g} s, until Ctrl-C.")
 def status(config: Path, as_json: bool, watch: bool) -> None:

@@ -15,8 +15,9 @@ PROGRAM = Path(__file__).with_name("hanging_hook.py")
 END_S = 2.2 + 0.8
 """The limits that hanging_hook.py sets, and what a second child gets in any case."""
 
-SLACK_S = 3.0
-"""For the interpreter's start and a busy machine; a hook without limits never ends."""
+SLACK_S = 10.0
+"""For the interpreter's start on a busy machine, where eight such hooks start at once; tests/unit has the exact limits.
+A hook without a limit would take forever."""
 
 AT_ONCE = 8
 

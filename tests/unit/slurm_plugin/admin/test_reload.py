@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin.admin import reload as reloading
+from slurm_plugin.core.errors import CommandError, ConfigError
+
+
+class FakeSystemd:
+    def __init__(self, *active: str, broken: str = "") -> None:
+        self.active, self.broken, self.told = active, broken, []
+
+    def run(self, argv: list[str], *, timeout_s: float) -> str:
+        unit = argv[-1]
+        if unit not in self.active or (argv[1] == "reload" and unit == self.broken):
+            raise CommandError(tuple(argv), 3, "failed")
+        if argv[1] == "reload":
+            self.told.append(unit)
+        return ""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "rad.toml"
+    path.write_text('mode = "observe"\n')
+    return path
+
+
+def reload(path: Path, systemd: FakeSystemd, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], bool]:
+    monkeypatch.setattr(reloading, "run", systemd.run)
+    return reloading.reload_units(path)
+
+
+def test_what_runs_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    systemd = FakeSystemd("radd", "rad-monitor")
+    assert reload(path, systemd, monkeypatch)[1]
+    assert systemd.told == ["radd", "rad-monitor"]
+
+
+def test_what_does_not_run_is_no_fault_and_what_fails_is_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, good = reload(path, FakeSystemd("rad-monitor"), monkeypatch)
+    assert good and "radd: does not run here" in lines[0]
+    assert not reload(path, FakeSystemd("radd", broken="radd"), monkeypatch)[1]
+
+
+def test_of_a_wrong_rad_toml_nobody_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_text("moed = 1\n")
+    systemd = FakeSystemd("radd", "rad-monitor")
+    with pytest.raises(ConfigError, match="did you mean mode"):
+        reload(path, systemd, monkeypatch)
+    assert systemd.told == []
