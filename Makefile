@@ -2,16 +2,19 @@
 PYTHON ?= python3
 LAB = $(PYTHON) -m lab
 
-.PHONY: demo test test-cluster test-train test-matrix lint release check setup lab-up lab-down clean test-faults
+.PHONY: demo test test-cluster test-train test-matrix lint coverage release check setup lab-up lab-down clean test-faults
 
 demo: ## four simulated GPUs, a real Slurm, jobs that share, run out of memory and recover
 	$(LAB) --name demo demo
 
 test: ## all test tiers that this machine can run
-	$(LAB) test $(ARGS)
+	$(LAB) test $(if $(COVERAGE),--coverage) $(ARGS)
 
 test-train: ## the tests that need torch, in an environment of their own
-	$(LAB) test-train -- $(ARGS)
+	$(LAB) test-train $(if $(COVERAGE),--coverage) -- $(ARGS)
+
+coverage: ## what `make test COVERAGE=1` and `make test-train COVERAGE=1` measured, against a floor
+	$(LAB) coverage
 
 test-matrix: ## the tests on a real Slurm, on every Slurm that Debian carries
 	lab/matrix.sh $(SUITES) -- $(ARGS)

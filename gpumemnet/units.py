@@ -7,15 +7,15 @@ MIB = 1 << 20
 GIB = 1 << 30
 
 
-def to_mib_ceil(n_bytes: float) -> int:
+def to_mib_up(n_bytes: float) -> int:
     """Return bytes as whole MiB, rounded up, as a bound must be.
 
-    >>> to_mib_ceil(1), to_mib_ceil(MIB), to_mib_ceil(MIB + 1)
+    >>> to_mib_up(1), to_mib_up(MIB), to_mib_up(MIB + 1)
     (1, 1, 2)
     """
     return -int(-n_bytes // MIB)
 
 
-def to_mib(n_bytes: float) -> int:
+def to_mib_nearest(n_bytes: float) -> int:
     """Return bytes as the nearest whole MiB."""
     return round(n_bytes / MIB)

@@ -33,6 +33,8 @@ TRAIN_TESTS = (
     *("tests/unit/gpumemnet_trace", "tests/unit/gpumemnet_train", "tests/unit/dataset"),
     "tests/unit/gpumemnet/test_cli.py",  # every estimator has its weights there
 )
+FLOOR_PERCENT = 80
+"""Of lines and branches, in both tiers together: a little below what they reach."""
 OUTPUT_SHOWN = 4000
 """Characters of a failed command's output that help to see why."""
 
@@ -84,10 +86,15 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("demo", help="set up, then run the demo").set_defaults(command=_demo)
     test = commands.add_parser("test", help="set up, then run every test tier that this machine can run")
     test.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
+    test.add_argument("--coverage", action="store_true", help="measure it, for `make coverage`")
     test.set_defaults(command=_test)
     train = commands.add_parser("test-train", help="set up with torch, then run the tests that need it")
     train.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
+    train.add_argument("--coverage", action="store_true", help="measure it, for `make coverage`")
     train.set_defaults(command=_test_train)
+    commands.add_parser(
+        "coverage", help="add up what was measured, and hold it against the floor"
+    ).set_defaults(command=_coverage)
     commands.add_parser("lint", help="set up, then check style, formatting and types").set_defaults(
         command=_lint
     )
@@ -170,12 +177,39 @@ def _test(cluster: Cluster, options: argparse.Namespace) -> int:
     _setup(cluster, options)
     tiers = "not gpu" if why_no_slurm() is None else "not gpu and not cluster"
     python = str(cluster.place.venv / "bin" / "python")
-    return _show([python, "-Im", "pytest", "--ignore=tests/gpu", "-m", tiers, *options.pytest])
+    measured = _measured(cluster, "test") if options.coverage else []
+    return _show([python, "-Im", "pytest", "--ignore=tests/gpu", "-m", tiers, *measured, *options.pytest])
 
 
 def _test_train(cluster: Cluster, options: argparse.Namespace) -> int:
     folder = _train_environment(cluster)
-    return _show([str(folder / "python"), "-Im", "pytest", *TRAIN_TESTS, *options.pytest])
+    measured = _measured(cluster, "train") if options.coverage else []
+    return _show([str(folder / "python"), "-Im", "pytest", *TRAIN_TESTS, *measured, *options.pytest])
+
+
+def _measured(cluster: Cluster, tier: str) -> list[str]:
+    """Return pytest's options that measure coverage, and say where its data goes."""
+    os.environ["COVERAGE_FILE"] = str(_coverage_folder(cluster) / tier)
+    return ["--cov", "--cov-report="]
+
+
+def _coverage_folder(cluster: Cluster) -> Path:
+    folder = cluster.place.root.parent / "coverage"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _coverage(cluster: Cluster, options: argparse.Namespace) -> int:
+    folder = _coverage_folder(cluster)
+    found = [str(path) for path in (folder / "test", folder / "train") if path.exists()]
+    if not found:
+        raise LabError("nothing was measured; run: make test COVERAGE=1")
+    os.environ["COVERAGE_FILE"] = str(folder / "all")
+    coverage = [str(cluster.place.venv / "bin" / "coverage")]
+    if status := _show([*coverage, "combine", "-q", "--keep", *found]):
+        return status
+    floor = [f"--fail-under={FLOOR_PERCENT}"] if len(found) == 2 else []
+    return _show([*coverage, "report", "--skip-covered", "--sort=cover", *floor])
 
 
 def _lint(cluster: Cluster, options: argparse.Namespace) -> int:

@@ -20,6 +20,13 @@ from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.shell import SYSTEM_PATH, find_program, run
 
+STATE = (
+    ("sinfo", "-N", "-o", "%N %T %G %E"),
+    ("squeue", "-o", "%i %u %P %T %r %b %R"),
+    ("scontrol", "show", "node"),
+)
+"""What a reader of a failure asks Slurm first."""
+
 
 class Cluster:
     """One private cluster."""
@@ -230,6 +237,18 @@ class Cluster:
             for path, text in before.items():
                 path.write_text(text)
             self.restart_radd()
+
+    def state(self) -> str:
+        """Return what Slurm says of itself now, for the report of a failure; what does not answer says so."""
+        parts = []
+        for argv in STATE:
+            parts.append(f"==> {' '.join(argv)} <==")
+            try:
+                parts.append(self.slurm(*argv).rstrip())
+            except CommandError as exc:
+                parts.append(f"no answer: {exc}")
+                break  # nor would the others answer, each after as long a wait
+        return "\n".join(parts)
 
     def logs(self, lines: int) -> str:
         """Return the last lines of every log."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from gpumemnet.cli import answer, report
+from gpumemnet.cli.bug_log import keep_traceback
 from gpumemnet.directives.parse import Directives, parse_script
 from gpumemnet.errors import GpuMemNetError, SetupError
 from gpumemnet.estimators.registry import DEFAULT, NAMES
@@ -60,7 +61,7 @@ def command(**options: object) -> None:
 
 
 def main() -> None:
-    """Run the command; bad input is one line on stderr and exit code 2."""
+    """Run the command; bad input is one line on stderr and status 2, a bug of ours one line and status 3."""
     try:
         command(prog_name="rad-estimate", standalone_mode=False)
     except GpuMemNetError as exc:
@@ -70,12 +71,13 @@ def main() -> None:
     except (click.Abort, BrokenPipeError):
         sys.exit(1)
     except Exception as exc:  # noqa: BLE001 - the guard of this program: a bug is one line, too
-        _fail(f"unexpected {type(exc).__name__}: {exc}; please report it")
+        line = f"a bug of ours, please report it: {type(exc).__name__}: {exc}; {keep_traceback(exc)}"
+        _fail(line, status=3)
 
 
-def _fail(line: str) -> None:
+def _fail(line: str, *, status: int = 2) -> None:
     click.echo(f"rad-estimate: {' '.join(line.split())}", err=True)
-    sys.exit(2)
+    sys.exit(status)
 
 
 def _run(

@@ -8,7 +8,7 @@ import shlex
 from gpumemnet.directives.parse import Directives
 from gpumemnet.estimate import Estimate
 from gpumemnet.training import TrainingSetup
-from gpumemnet.units import MIB, to_mib, to_mib_ceil
+from gpumemnet.units import MIB, to_mib_nearest, to_mib_up
 
 SHARD_MIB = 1024
 """Default size of one shard; a site may configure another."""
@@ -35,13 +35,13 @@ def as_json(result: Estimate, warnings: tuple[str, ...]) -> str:
             "version": 1,
             "family": result.family,
             "estimator": result.estimator,
-            "estimate_mib": to_mib(result.estimate_bytes),
-            "upper_mib": to_mib_ceil(result.upper_bytes),
+            "estimate_mib": to_mib_nearest(result.estimate_bytes),
+            "upper_mib": to_mib_up(result.upper_bytes),
             "confidence": result.confidence,
             "shards": shards(result.upper_bytes),
             "shard_mib": SHARD_MIB,
             "gpu": result.gpu,
-            "breakdown_mib": {key: to_mib(value) for key, value in result.breakdown_bytes.items()},
+            "breakdown_mib": {key: to_mib_nearest(value) for key, value in result.breakdown_bytes.items()},
             "warnings": [*warnings, *result.warnings],
         }
     )
@@ -50,7 +50,7 @@ def as_json(result: Estimate, warnings: tuple[str, ...]) -> str:
 def as_text(result: Estimate, warnings: tuple[str, ...]) -> str:
     """Return the estimate in one line, then the warnings."""
     head = (
-        f"{to_mib(result.estimate_bytes)} MiB expected, {to_mib_ceil(result.upper_bytes)} MiB to book"
+        f"{to_mib_nearest(result.estimate_bytes)} MiB expected, {to_mib_up(result.upper_bytes)} MiB to book"
         f" = {shards(result.upper_bytes)} shards of {SHARD_MIB} MiB ({result.family}, {result.gpu})"
     )
     return "\n".join([head, *(f"note: {text}" for text in (*warnings, *result.warnings))])
@@ -66,10 +66,11 @@ def as_explanation(result: Estimate, setup: TrainingSetup, warnings: tuple[str, 
     ]
     for key, value in result.breakdown_bytes.items():
         share = value / max(result.estimate_bytes, 1)
-        lines.append(f"  {key:<12}{to_mib(value):>9} MiB {share:>5.0%}  {_WHAT.get(key, '')}")
+        lines.append(f"  {key:<12}{to_mib_nearest(value):>9} MiB {share:>5.0%}  {_WHAT.get(key, '')}")
     lines += [
-        f"  {'expected':<12}{to_mib(result.estimate_bytes):>9} MiB        what nvidia-smi would show at the peak",
-        f"  {'to book':<12}{to_mib_ceil(result.upper_bytes):>9} MiB        {_trust(result.confidence)};"
+        f"  {'expected':<12}{to_mib_nearest(result.estimate_bytes):>9} MiB"
+        "        what nvidia-smi would show at the peak",
+        f"  {'to book':<12}{to_mib_up(result.upper_bytes):>9} MiB        {_trust(result.confidence)};"
         f" {shards(result.upper_bytes)} shards of {SHARD_MIB} MiB",
         "",
         f"Estimator: {result.estimator}; network: {result.family}.",
@@ -94,7 +95,7 @@ def as_sbatch(result: Estimate, said: Directives, warnings: tuple[str, ...]) -> 
         line,
         "# or submit with:",
         f"# sbatch --gpus=1 --comment={shlex.quote(comment)} job.sh",
-        f"# {to_mib_ceil(result.upper_bytes)} MiB will be booked: {shards(result.upper_bytes)} x {SHARD_MIB} MiB",
+        f"# {to_mib_up(result.upper_bytes)} MiB will be booked: {shards(result.upper_bytes)} x {SHARD_MIB} MiB",
     ]
     return "\n".join([*lines, *(f"# note: {text}" for text in (*warnings, *result.warnings))])
 

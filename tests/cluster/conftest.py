@@ -88,15 +88,21 @@ def jobs_on(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Show Slurm's side of a failure as it was in that moment: its state, and the end of every log."""
     outcome = yield
-    if outcome.get_result().failed:  # type: ignore[attr-defined]
-        item.config.stash[_FAILED] = True
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if not report.failed:
+        return
+    item.config.stash[_FAILED] = True
+    for cluster in _clusters_of(item):
+        report.sections.append((f"state of {cluster.place.root.name}", cluster.state()))
+        report.sections.append((f"logs of {cluster.place.root.name}", cluster.logs(LOG_LINES)))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Show Slurm's side of a failure where a reader of the report needs it."""
-    home, _ = home_of(CHECKOUT)
-    root = home / f"test-{os.getpid()}"
-    if config.stash.get(_FAILED, False) and root.exists():
-        terminalreporter.section("logs of the private Slurm")
-        terminalreporter.write_line(Cluster(Place(root=root, venv=home / "venv")).logs(LOG_LINES))
+def _clusters_of(item: pytest.Item) -> list[Cluster]:
+    """Return the clusters that a test was given, by itself or with its jobs."""
+    given = getattr(item, "funcargs", {}).values()
+    found = [
+        one.cluster if isinstance(one, Jobs) else one for one in given if isinstance(one, (Jobs, Cluster))
+    ]
+    return list({id(cluster): cluster for cluster in found}.values())

@@ -19,9 +19,9 @@ EXAMPLES = CHECKOUT / "examples"
 RESIDUAL = str(SUMMARIES / "residual.torchsummary.txt")
 
 
-def python(code: str, *args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def python(code: str, *args: str, cwd: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
     """Run code with the package that this process imported, installed or a checkout."""
-    env = {**os.environ, "PYTHONPATH": str(WEIGHTS.parents[1])}
+    env = {**os.environ, "PYTHONPATH": str(WEIGHTS.parents[1]), **more}
     argv = [sys.executable, "-P", "-c", code, *args]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=cwd, env=env, check=False)
 
@@ -95,6 +95,20 @@ def test_weights_that_are_not_installed_say_where_they_come_from(
 def test_an_estimator_that_cannot_answer_says_what_it_needs(args: tuple[str, ...], line: str) -> None:
     done = run(*args)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"rad-estimate: {line}\n")
+
+
+def test_a_bug_of_ours_is_one_line_with_status_3_and_its_traceback_in_a_file(tmp_path: Path) -> None:
+    code = (
+        "from gpumemnet.cli import main, rad_estimate\n"
+        "def broken(**options): raise KeyError('x')\n"
+        "rad_estimate._run = broken\nmain()"
+    )
+    for state in (tmp_path, tmp_path / "a file"):
+        (tmp_path / "a file").touch()
+        done = python(code, RESIDUAL, XDG_STATE_HOME=str(state))
+        assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)
+        assert done.stderr.startswith("rad-estimate: a bug of ours, please report it: KeyError: 'x'; ")
+    assert "Traceback (most recent call last)" in (tmp_path / "rad" / "bugs.log").read_text()
 
 
 def test_a_job_script_is_read(tmp_path: Path) -> None:
