@@ -18,6 +18,7 @@ local COMMENT_LIMIT = 1023 -- Slurm keeps comments of up to 1,024 bytes, the clo
 local STAMP = "rad%d:%a+:[%w=:.]+"
 local LONGEST = { comment = 2048 } -- what is longer is no request that Slurm would take
 local LONGEST_OTHER = 1024
+local LONGEST_FILE = 65536
 local NO_COMMENT = " " -- "" would leave a job's comment as it is
 
 -- What radd hears of a submission: job_desc fields under their own names.
@@ -195,6 +196,63 @@ local function drop_stamps(job_desc)
   end
 end
 
+-- What radd left for the time that it is away (radd/fallback.py); nil if it left nothing, or too long ago.
+local function fallback_settings()
+  local file = io.open((rad.settings.socket:gsub("[^/]*$", "")) .. "radd.fallback.json", "r")
+  local left = file and json.decode(file:read(LONGEST_FILE) or "")
+  if file then
+    file:close()
+  end
+  if type(left) == "table" and left.v == 1 and os.time() < left.until_s then
+    return left
+  end
+  return nil
+end
+
+-- Whether a request is for one GPU and nothing else: "gres:gpu", "gres/gpu:1", "gpu:a100:1" of the partition's type.
+local function is_one_gpu(text, gpu_type)
+  local rest = text:gsub("^gres[:/]", ""):match("^gpu(.*)$")
+  if gpu_type ~= "" and rest and rest:sub(1, #gpu_type + 1) == ":" .. gpu_type then
+    rest = rest:sub(#gpu_type + 2)
+  end
+  return rest == "" or rest == ":1" or rest == "=1"
+end
+
+-- Without radd, a job that asks for one GPU gets it as all shards of a GPU, where Slurm needs that to keep it from
+-- jobs that share. Nothing is signed: the Prolog asks Slurm. Any other request goes on as it was submitted.
+local function fall_back(job_desc, message)
+  local left = fallback_settings()
+  local partition = left and left.partitions[message.partition or left.default_partition]
+  local per_node, per_job = message.gres, message.tres_per_job
+  if not partition or message.heterogeneous or message.interactive or (per_node and per_job) then
+    return
+  end
+  for _, name in ipairs({ "tres_per_task", "tres_per_socket", "tres_bind", "tres_freq", "cpus_per_tres", "mem_per_tres" }) do
+    if message[name] then
+      return
+    end
+  end
+  local nodes, per_gpu = message.min_nodes or 1, message.ntasks_per_gpu or 0
+  local one_node = nodes == 1 or nodes >= 65534
+  if not one_node or (per_gpu > 0 and per_gpu < 65534) or not is_one_gpu(per_node or per_job or "", partition.gpu_type) then
+    return
+  end
+  local changes = { gres = "shard:" .. string.format("%d", partition.shards) }
+  if per_job then
+    changes.tres_per_job, changes.min_nodes, changes.max_nodes = "", "1", "1"
+  end
+  local blank = {}
+  for _, name in ipairs(left.environment) do
+    blank[name] = ""
+  end
+  set_fields(job_desc, changes)
+  set_environment(job_desc, blank)
+  log("without radd: one GPU becomes " .. changes.gres)
+  if message.script or (message.comment or ""):find("rad:", 1, true) then
+    say("RAD: radd is away for a moment; the job books one GPU for itself")
+  end
+end
+
 -- For slurm_job_submit. Returns what that function must return.
 function rad.submit(job_desc, part_list, submit_uid)
   local ok, result = pcall(function()
@@ -205,7 +263,8 @@ function rad.submit(job_desc, part_list, submit_uid)
     end
     local reply, problem = ask(message)
     if not reply then
-      log("job left as it is: " .. problem)
+      log("not decided by radd: " .. problem)
+      fall_back(job_desc, message)
       return slurm.SUCCESS
     end
     return apply(job_desc, reply)

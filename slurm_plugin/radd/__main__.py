@@ -67,6 +67,7 @@ def run(config_path: Path, slurm_user: str) -> None:
         owner_uid=next(iter(slurm_uids), None),
     )
     server.start()
+    service.leave_fallback()
     recoverer.start()
     accounts = _accounts_of(service)
     if accounts is not None:

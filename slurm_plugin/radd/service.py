@@ -11,12 +11,14 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from slurm_plugin.core import wire
+from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import ConfigError, SlurmError, WireError
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.note import format_note, read_note
 from slurm_plugin.core.peaks import peaks_path
 from slurm_plugin.estimate import Estimator
+from slurm_plugin.radd.fallback import EVERY_S, fallback_of, write_fallback
 from slurm_plugin.radd.history import Peaks
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.submit import VERSION, Submission, checked_version
@@ -34,7 +36,9 @@ REFRESH_S = 5.0
 class Service:
     """radd without its socket."""
 
-    def __init__(self, config_path: Path, slurm: SlurmControl, recoverer: Recoverer) -> None:
+    def __init__(
+        self, config_path: Path, slurm: SlurmControl, recoverer: Recoverer, clock: Clock | None = None
+    ) -> None:
         """Read the configuration.
 
         Raises:
@@ -42,6 +46,7 @@ class Service:
         """
         self._config_path = config_path
         self._recoverer = recoverer
+        self._clock = clock or SystemClock()
         self._version = _version_of(slurm)
         found = config_in_force(config_path)
         config = found.config
@@ -50,6 +55,7 @@ class Service:
         self._peaks = Peaks(peaks_path(Path(config.paths.state)), config.gpu)
         self._peaks.refresh()
         self._submission = self._prepared(config)
+        self._wrote_s = 0.0
         self._changes: SimpleQueue[Mapping[str, Any] | None] = SimpleQueue()
         self._learner = threading.Thread(target=self._learn, name="radd-learn", daemon=True)
         self._learner.start()
@@ -74,7 +80,15 @@ class Service:
         if found.trouble:
             raise ConfigError(found.trouble)
         self._submission = self._prepared(found.config)
+        self.leave_fallback()
         log.info("rad.toml read again: mode %s", self.config.mode)
+
+    def leave_fallback(self) -> None:
+        """Tell the shim what to do should radd not answer."""
+        made, now_s = self._submission, self._clock.now_s()
+        fallback = fallback_of(made.config, made.whole_as_gpu, leave_jobs=bool(made.leave_jobs), now_s=now_s)
+        write_fallback(Path(made.config.paths.socket), fallback)
+        self._wrote_s = now_s
 
     def stop(self) -> None:
         """Finish what was heard."""
@@ -141,6 +155,8 @@ class Service:
                 message = self._changes.get(timeout=REFRESH_S)
             except Empty:
                 self._peaks.refresh()
+                if not 0 <= self._clock.now_s() - self._wrote_s < EVERY_S:
+                    self.leave_fallback()
                 continue
             if message is None:
                 return

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from lab.cluster import Cluster
+from lab.config import shards_of
 from lab.jobs import Jobs
 
 pytestmark = pytest.mark.cluster
@@ -27,12 +28,15 @@ def radd_back(cluster: Cluster) -> Iterator[None]:
 
 
 def submitted_unchanged(jobs: Jobs) -> bool:
+    """Return whether a job was taken as one GPU, unsigned; where Slurm needs it, as all shards of a GPU."""
     started_s = jobs.cluster.clock.monotonic_s()
     job = jobs.submit(*SUBMIT)
     took_s = jobs.cluster.clock.monotonic_s() - started_s
     assert job.job_id is not None, job.messages
     assert took_s < A_USER_WAITS_S
-    return "shard" not in jobs.fields(job.job_id).get("TresPerNode", "")
+    fields = jobs.fields(job.job_id)
+    gres = fields.get("TresPerNode", fields.get("TresPerJob", "")).rpartition(":")[2]
+    return "rad2:" not in fields["Comment"] and gres in ("1", str(shards_of(40960)))
 
 
 @pytest.mark.usefixtures("radd_back")

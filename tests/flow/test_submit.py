@@ -161,7 +161,11 @@ def test_a_killed_radd_comes_back_over_its_own_socket(radd: Radd, hooks: LuaProg
     radd.process.kill()
     radd.process.wait()
     assert radd.socket.exists()
-    assert submit(hooks, comment="rad:memory=4G")["job"]["gres"] == "gres:gpu:1"
+    away = submit(hooks, comment="rad:memory=4G", environment={"SLURM_GPUS": "1"})
+    assert (away["job"]["gres"], away["job"]["comment"]) == ("shard:39", "rad:memory=4G"), (
+        "a GPU of its own, unsigned"
+    )
+    assert away["job"]["environment"] == {"SLURM_GPUS": ""} and "radd is away" in away["said"][0]
     radd.start()
     assert submit(hooks, comment="rad:memory=4G")["job"]["gres"] == "shard:4"
 
@@ -182,6 +186,8 @@ def test_sighup_takes_a_good_file_and_keeps_the_old_one_from_a_bad_one(radd: Rad
     radd.configure("observe")
     radd.signal(signal.SIGHUP)
     wait_until(lambda: "read again: mode observe" in radd.log())
+    fallback = json.loads((radd.folder / "radd.fallback.json").read_text())
+    assert fallback["partitions"] == {}, "without radd, observe changes nothing either"
     observed = submit(hooks, comment="rad:memory=4G")
     assert (observed["job"]["gres"], observed["job"]["comment"]) == ("gres:gpu:1", "rad:memory=4G")
     assert "observe:-shard:4" in radd.log()

@@ -253,6 +253,65 @@ def test_no_request_is_longer_than_radd_reads(hooks: LuaProgram, radd: Any, name
     assert submit(hooks)["job"]["gres"] == "shard:2"
 
 
+def leave_fallback(folder: Path, *, until_s: float = 2**33, **partition: Any) -> None:
+    left = {
+        "v": 1,
+        "until_s": until_s,
+        "default_partition": "gpu",
+        "partitions": {"gpu": {"shards": 39, "gpu_type": "", **partition}},
+        "environment": ["SLURM_GPUS"],
+    }
+    (folder / "radd.fallback.json").write_text(json.dumps(left))
+
+
+@pytest.mark.parametrize(
+    ("job", "gres"),
+    [
+        ({"gres": "gres:gpu:1"}, "shard:39"),
+        ({"gres": "gres/gpu"}, "shard:39"),
+        ({"gres": "gpu=1", "min_nodes": 4294967294, "ntasks_per_gpu": 65534}, "shard:39"),
+        ({"tres_per_job": "gres:gpu:1"}, "shard:39"),
+        ({"gres": "gres:gpu:a100:1"}, "shard:39"),
+        ({"gres": "gres:gpu:a100:1", "partition": "other"}, "gres:gpu:a100:1"),
+        ({"gres": "gres:gpu:h100:1"}, "gres:gpu:h100:1"),
+        ({"gres": "gres:gpu:2"}, "gres:gpu:2"),
+        ({"gres": "gres:gpu:10"}, "gres:gpu:10"),
+        ({"gres": "gres:gpu:1,gres:nvme:1"}, "gres:gpu:1,gres:nvme:1"),
+        ({"gres": "gres:shard:4"}, "gres:shard:4"),
+        ({"gres": "gres:gpu:1", "min_nodes": 2}, "gres:gpu:1"),
+        ({"gres": "gres:gpu:1", "mem_per_tres": "gres:gpu:4096"}, "gres:gpu:1"),
+        ({"gres": "gres:gpu:1", "ntasks_per_gpu": 2}, "gres:gpu:1"),
+        ({"gres": "gres:gpu:1", "het_job_offset": 0}, "gres:gpu:1"),
+        ({"gres": "gres:gpu:1", "script": ""}, "gres:gpu:1"),
+    ],
+    ids=str,
+)
+def test_without_radd_one_gpu_becomes_all_shards_of_one(
+    hooks: LuaProgram, tmp_path: Path, job: dict[str, Any], gres: str
+) -> None:
+    leave_fallback(tmp_path, gpu_type="a100")
+    asked = {"user_id": 1000, "script": "#!/bin/sh\n", "environment": {"SLURM_GPUS": "1"}, **job}
+    done = submit(hooks, asked)["job"]
+    assert done["gres"] == gres
+    if gres == "shard:39":
+        assert done.get("tres_per_job", "") == "" and done["environment"] == {"SLURM_GPUS": ""}
+    else:
+        assert done["environment"] == {"SLURM_GPUS": "1"}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"v":1}', '{"v":2,"until_s":9}', '{"v":1,"until_s":9e9}', "\0" * 99]
+)
+def test_a_mad_fallback_changes_nothing(hooks: LuaProgram, tmp_path: Path, text: str) -> None:
+    (tmp_path / "radd.fallback.json").write_text(text)
+    assert submit(hooks, {"gres": "gres:gpu:1", "user_id": 1, "script": "x"})["job"]["gres"] == "gres:gpu:1"
+
+
+def test_a_fallback_of_long_ago_changes_nothing(hooks: LuaProgram, tmp_path: Path) -> None:
+    leave_fallback(tmp_path, until_s=time.time() - 1)
+    assert submit(hooks, {"gres": "gres:gpu:1", "user_id": 1, "script": "x"})["job"]["gres"] == "gres:gpu:1"
+
+
 def test_a_radd_that_accepts_nobody_costs_the_deadline(hooks: LuaProgram, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "radd.sock"))
