@@ -299,7 +299,10 @@ def plot(results: list[dict[str, Any]], path: Path) -> None:
                 if any(values):
                     axis.plot(at_min, values, style, label=label + suffix)
         axis.set(title=title, xlabel="minutes")
-        axis.set_ylim(bottom=0)
+        if title.startswith("files"):
+            axis.set_yscale("log")
+        else:
+            axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
         axis.legend(fontsize=8)
     figure.savefig(path, dpi=110)

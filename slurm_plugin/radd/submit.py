@@ -13,11 +13,14 @@ from slurm_plugin.core.note import Note, format_note
 from slurm_plugin.core.policy import decide
 from slurm_plugin.core.records import Booking, Claims, JobRequest, MemoryEstimate, Rewrite
 from slurm_plugin.core.request import request_from
+from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.estimate import Estimator, claims_of, directives_of
 
 Reply = dict[str, Any]
 VERSION = 1
+LONGEST_MESSAGE = 500
+"""Characters of a line for the user; it may quote what the user wrote."""
 
 
 class Peaks(Protocol):
@@ -133,8 +136,8 @@ def _reply(
         "v": VERSION,
         "set": fields,
         "env": rewrite.environment,
-        "say": [*messages, *rewrite.messages],
-        "refuse": rewrite.refusal,
+        "say": [one_line(text, LONGEST_MESSAGE) for text in (*messages, *rewrite.messages)],
+        "refuse": None if rewrite.refusal is None else one_line(rewrite.refusal, LONGEST_MESSAGE),
         "log": log_line(request, rewrite, estimate),
     }
 

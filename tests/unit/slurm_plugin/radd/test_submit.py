@@ -169,3 +169,12 @@ def test_a_forged_booking_is_not_signed() -> None:
     comment = "rad2:shared:gpus=1:mem=1024:try=0:retry=1:0123456789abcdef"
     message = {"user_id": 1000, "partition": "gpu", "gres": "gres:shard:9", "comment": comment}
     assert submission().answer_change(message)["set"] == {}
+
+
+@pytest.mark.parametrize(
+    "gres", ["gres:gpu:1\x1b[2J", "gres:gpu:\u202ea100:1", "gres:gpu:" + "x" * 3000 + ":1"]
+)
+def test_no_line_for_the_user_moves_a_terminal_or_fills_it(gres: str) -> None:
+    reply = answer(gres=gres, comment="rad:memory=4G")
+    told = [*reply["say"], reply["refuse"] or ""]
+    assert any(told) and all(line.isprintable() and len(line) <= 500 for line in told)
