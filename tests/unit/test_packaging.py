@@ -102,6 +102,17 @@ def test_every_package_says_that_it_is_typed(node: Path) -> None:
     assert {f"{name}/py.typed" for name in PACKAGES} <= names_in(node)
 
 
+def test_what_a_node_needs_is_pinned_by_hash() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(CHECKOUT / "setup.cfg")
+    needs = setup["options"]["install_requires"] + setup["options.extras_require"]["monitor"]
+    lines = (CHECKOUT / "requirements" / "node.txt").read_text().splitlines()
+    pinned = {line.partition("==")[0]: number for number, line in enumerate(lines) if "==" in line}
+    wanted = {line.strip().partition(">")[0] for line in needs.splitlines() if line.strip()}
+    assert wanted <= set(pinned)
+    assert [name for name, number in pinned.items() if "--hash=sha256:" not in lines[number + 1]] == []
+
+
 def test_an_sdist_holds_the_repository(tmp_path: Path) -> None:
     """Tests, manual, examples, change log: what a distribution's packager needs."""
     pytest.importorskip("setuptools_scm")
