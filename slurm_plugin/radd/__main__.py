@@ -7,13 +7,13 @@ import logging
 import os
 import pwd
 import signal
-import sys
 from pathlib import Path
 
 import click
 
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import DEFAULT_PATH
+from slurm_plugin.core.daemon_log import log_to_stderr
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.program_end import plain_end
@@ -38,9 +38,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 @click.version_option(package_name="rad-slurm")
 def main(config: Path, slurm_user: str) -> None:
     """Decide what each submission books. Reads rad.toml again at SIGHUP; ends at SIGTERM."""
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    log_to_stderr()
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # threads inherit this; run() alone takes them
     with plain_end("radd"):
         run(config, slurm_user)
