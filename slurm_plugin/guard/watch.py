@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Config
+from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
@@ -30,6 +32,10 @@ from slurm_plugin.mps.log import LogWatch
 
 PIDS_KEPT_S = 120.0
 """A process that an MPS server ended is gone when its log is read: its job is remembered for so long."""
+
+
+ORPHANED_S = 120.0
+"""A job that an MPS daemon counts and the ledger has not known for so long has lost its Epilog."""
 
 
 class Stops(Protocol):
@@ -76,6 +82,7 @@ class Guard:
         self._log = LogWatch(self._run)
         self._strikes: dict[Key, Strike] = {}
         self._incidents = read_incidents(self._run)
+        self._lost: dict[int, float] = {}
         self._jobs_of: dict[int, tuple[float, int, int | None]] = {}
 
     def look(self, readings: Sequence[GpuReading], ledger: Ledger, traced: Mapping[int, Traced]) -> None:
@@ -91,6 +98,7 @@ class Guard:
         """
         now_s, monotonic_s = self._clock.now_s(), self._clock.monotonic_s()
         self._remember(traced, monotonic_s)
+        self._release_orphans(ledger, monotonic_s)
         found = findings(
             readings,
             ledger,
@@ -213,6 +221,18 @@ class Guard:
                     )
                 )
         return found
+
+    def _release_orphans(self, ledger: Ledger, monotonic_s: float) -> None:
+        """Count out of MPS the jobs whose Epilog never did: else their daemons would run for ever."""
+        counted = {job for _, job in self._mps.caps()}
+        lost = counted - {held.job_id for held in ledger.reservations}
+        self._lost = {job: self._lost.get(job, monotonic_s) for job in lost}
+        for job, since_s in self._lost.items():
+            if monotonic_s - since_s > ORPHANED_S:
+                try:
+                    self._mps.release(job)
+                except MpsError as exc:
+                    print(f"rad-monitor: job {job} not released from MPS: {exc}", file=sys.stderr, flush=True)
 
     def _ages_s(self, processes: Sequence[Process]) -> dict[Process, float]:
         """Return for how long each process has run (proc(5): /proc/uptime, and field 22 of /proc/PID/stat)."""

@@ -226,3 +226,16 @@ def test_a_server_that_died_with_jobs_on_it(tmp_path: Path):
     bench.look(1)
     (one,) = read_incidents(bench.run)
     assert (one.kind, one.culprit, one.victims) == ("server", None, (1,))
+
+
+def test_a_daemon_whose_jobs_lost_their_epilog_is_given_back(tmp_path: Path):
+    bench = Bench(tmp_path, source="nvml")
+    own, orphan = bench.run / "mps" / "GPU-a" / str(ALICE), bench.run / "mps" / "GPU-a" / str(BOB)
+    write_state(own, State(jobs={1: 4 * GIB}))
+    write_state(orphan, State(jobs={99: 4 * GIB}))
+    for _ in range(121):
+        bench.look(1)
+    assert orphan.exists()
+    bench.look(1)
+    bench.look(1)
+    assert (own.exists(), orphan.exists()) == (True, False)
