@@ -1,30 +1,34 @@
-"""Where the traceback of a bug goes, so that a user sees one line and we see all of it."""
+"""Where the traceback of a bug of ours goes: a file of the user's own, so that the screen keeps one line."""
 
 from __future__ import annotations
 
 import os
-import sys
-import traceback
+import time
 from pathlib import Path
 
+NAME = "bugs.log"
 
-def keep_traceback(error: BaseException) -> str:
-    """Append an error's traceback to ~/.local/state/rad/bugs.log, and say where it is.
+
+def keep(program: str, arguments: list[str], error: BaseException) -> str:
+    """Append an error's traceback to `$XDG_STATE_HOME/rad/bugs.log`.
 
     Args:
+        program: Who failed.
+        arguments: What it was called with.
         error: What was not expected.
 
     Returns:
-        A few words with the file's path, or with the traceback where no file can be written.
+        Where the traceback is; the traceback itself if no file can be written.
     """
-    text = f"rad-estimate {' '.join(sys.argv[1:])}\n{''.join(traceback.format_exception(error))}\n"
-    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "rad"
-    path = folder / "bugs.log"
+    import traceback  # only a bug needs it
+
+    text = "".join(traceback.format_exception(error))
+    path = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "rad" / NAME
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError:
-        return f"no log could be written, so here it is: {text}"
+        return f"no log could be written, so here it is:\n{text}"
     with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(text)
+        file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {program} {' '.join(arguments)}\n{text}\n")
     return f"its traceback is in {path}"

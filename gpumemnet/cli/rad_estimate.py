@@ -1,24 +1,44 @@
-"""rad-estimate: how much GPU memory a training job will need, before it is submitted."""
+"""rad-estimate: how much GPU memory a training job will need, before it is submitted.
+
+| exit status | means |
+|---|---|
+| 0 | fine |
+| 1 | a finding: the job does not fit on one GPU of that type |
+| 2 | usage: an option or a file is wrong; one line names it and the fix |
+| 3 | a bug of ours: its traceback is in the file that the line names |
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
+from enum import IntEnum
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
-from gpumemnet.cli import answer, report
-from gpumemnet.cli.bug_log import keep_traceback
+from gpumemnet.cli import answer, bug_log, report
 from gpumemnet.directives.parse import Directives, parse_script
 from gpumemnet.errors import GpuMemNetError, SetupError
 from gpumemnet.estimators.registry import DEFAULT, NAMES
-from gpumemnet.gpus import DEFAULT_GPU
+from gpumemnet.gpus import DEFAULT_GPU, gpu_named
 from gpumemnet.names import OPTIMIZERS, PRECISIONS
 from gpumemnet.summary.files import read_text
 from gpumemnet.training import TrainingSetup
+from gpumemnet.units import to_mib, to_mib_ceil
 
+PROGRAM = "rad-estimate"
 _COUNT = click.IntRange(1, 1 << 30)
+
+
+class Exit(IntEnum):
+    """Exit statuses; the table above says what they mean."""
+
+    FINDINGS = 1
+    USAGE = 2
+    BUG = 3
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -57,26 +77,33 @@ def command(**options: object) -> None:
     SUMMARY is the saved text of torchinfo.summary(), torchsummary.summary(), print(model) or Keras model.summary(),
     or a job script with #RAD lines.
     """
-    click.echo(_run(**options))  # type: ignore[arg-type]
+    finding = _run(**options)  # type: ignore[arg-type]
+    if finding is not None:
+        _fail(Exit.FINDINGS, finding)
 
 
 def main() -> None:
-    """Run the command; bad input is one line on stderr and status 2, a bug of ours one line and status 3."""
+    """Run the command; whatever goes wrong is one line on stderr and an exit status of the table above."""
     try:
-        command(prog_name="rad-estimate", standalone_mode=False)
+        command(prog_name=PROGRAM, standalone_mode=False)
     except GpuMemNetError as exc:
-        _fail(str(exc))
+        _fail(Exit.USAGE, str(exc))
     except click.ClickException as exc:
-        _fail(f"{exc.format_message()}; see rad-estimate --help")
-    except (click.Abort, BrokenPipeError):
-        sys.exit(1)
+        _fail(Exit.USAGE, f"{exc.format_message()}; see {PROGRAM} --help")
+    except click.Abort:
+        sys.exit(Exit.FINDINGS)
+    except BrokenPipeError:  # whoever read our output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(Exit.FINDINGS)
     except Exception as exc:  # noqa: BLE001 - the guard of this program: a bug is one line, too
-        line = f"a bug of ours, please report it: {type(exc).__name__}: {exc}; {keep_traceback(exc)}"
-        _fail(line, status=3)
+        where = bug_log.keep(PROGRAM, sys.argv[1:], exc)
+        line = " ".join(f"{type(exc).__name__}: {exc}".split())
+        click.echo(f"{PROGRAM}: a bug of ours, please report it: {line}; {where}", err=True)
+        sys.exit(Exit.BUG)
 
 
-def _fail(line: str, *, status: int = 2) -> None:
-    click.echo(f"rad-estimate: {' '.join(line.split())}", err=True)
+def _fail(status: Exit, line: str) -> NoReturn:
+    click.echo(f"{PROGRAM}: {' '.join(line.split())}", err=True)
     sys.exit(status)
 
 
@@ -95,7 +122,8 @@ def _run(
     as_json: bool,
     explain: bool,
     sbatch: bool,
-) -> str:
+) -> str | None:
+    """Print the answer; return what is wrong with it, or None."""
     given = {
         "batch_size": batch_size,
         "seq_len": seq_len,
@@ -116,12 +144,21 @@ def _run(
         setup = replace(setup, input_shape=_shape(inputs))
         result, warnings = answer.for_summary(said.model, setup, gpu=gpu, estimator=estimator)
     if as_json:
-        return report.as_json(result, warnings)
-    if explain:
-        return report.as_explanation(result, setup, warnings)
-    if sbatch:
-        return report.as_sbatch(result, replace(said, setup=setup), warnings)
-    return report.as_text(result, warnings)
+        text = report.as_json(result, warnings)
+    elif explain:
+        text = report.as_explanation(result, setup, warnings)
+    elif sbatch:
+        text = report.as_sbatch(result, replace(said, setup=setup), warnings)
+    else:
+        text = report.as_text(result, warnings)
+    click.echo(text)
+    card = gpu_named(gpu)
+    if result.upper_bytes <= card.memory_bytes:
+        return None
+    return (
+        f"{to_mib_ceil(result.upper_bytes)} MiB do not fit on one {card.name} of {to_mib(card.memory_bytes)} MiB; "
+        "try a smaller batch size, gradient checkpointing or another precision"
+    )
 
 
 def _directives(summary: str | None) -> Directives:
