@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from gpumemnet.errors import SetupError
-from gpumemnet.units import GIB, MIB
+from gpumemnet.rules import numbers
+from gpumemnet.rules.numbers import Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,60 +34,28 @@ class Gpu:
 
 
 _ASSUMED = "assumed: not measured; run `rad calibrate` on this GPU"
-
-GPUS: dict[str, Gpu] = {
-    gpu.name: gpu
-    for gpu in (
-        # cuBLAS takes 32 MiB on Hopper and 2 * 4 MiB + 8 * 16 KiB elsewhere (aten/src/ATen/cuda/CublasHandlePool.cpp),
-        # once per thread that multiplies: the script's own and autograd's. 64 to 65 MiB were measured on the H200.
-        Gpu(
-            name="h200",
-            memory_bytes=141 * GIB,
-            conv_base_bytes=760 * MIB,
-            base_bytes=742 * MIB,
-            cublas_bytes=64 * MIB,
-            measured=True,
-            note="measured with PyTorch 2.11, CUDA 13",
-        ),
-        Gpu(
-            name="h100",
-            memory_bytes=80 * GIB,
-            conv_base_bytes=760 * MIB,
-            base_bytes=742 * MIB,
-            cublas_bytes=64 * MIB,
-            measured=True,
-            note="measured with PyTorch 2.11, CUDA 13",
-        ),
-        Gpu(
-            name="a100",
-            memory_bytes=40 * GIB,
-            conv_base_bytes=720 * MIB,
-            base_bytes=560 * MIB,
-            cublas_bytes=16 * MIB,
-            measured=False,
-            note=_ASSUMED,
-        ),
-        Gpu(
-            name="l40s",
-            memory_bytes=48 * GIB,
-            conv_base_bytes=680 * MIB,
-            base_bytes=520 * MIB,
-            cublas_bytes=16 * MIB,
-            measured=False,
-            note=_ASSUMED,
-        ),
-        Gpu(
-            name="v100",
-            memory_bytes=32 * GIB,
-            conv_base_bytes=600 * MIB,
-            base_bytes=450 * MIB,
-            cublas_bytes=16 * MIB,
-            measured=False,
-            note=_ASSUMED,
-        ),
-    )
-}
+NAMES = ("h200", "h100", "a100", "l40s", "v100")
 DEFAULT_GPU = "h200"
+
+
+@lru_cache(maxsize=1)
+def gpus() -> dict[str, Gpu]:
+    """Return the known types of GPUs by name, from the table of rules."""
+    known = {}
+    for name in NAMES:
+        process, cublas = numbers.of("process", name), numbers.of("cublas", name)
+        base = next(rule for rule in numbers.rules() if (rule.gpu, rule.name) == (name, "base"))
+        measured = base.status is Status.MEASURED
+        known[name] = Gpu(
+            name=name,
+            memory_bytes=process["memory"],
+            conv_base_bytes=process["conv_base"],
+            base_bytes=process["base"],
+            cublas_bytes=cublas["workspaces"],
+            measured=measured,
+            note=f"measured with {base.release}" if measured else _ASSUMED,
+        )
+    return known
 
 
 def gpu_named(name: str, *, base_bytes: int | None = None) -> Gpu:
@@ -102,9 +72,9 @@ def gpu_named(name: str, *, base_bytes: int | None = None) -> Gpu:
         SetupError: No known name is in it.
     """
     wanted = name.lower()
-    found = next((gpu for key, gpu in GPUS.items() if key in wanted), None)
+    found = next((gpu for key, gpu in gpus().items() if key in wanted), None)
     if found is None:
-        raise SetupError(f"unknown GPU '{name[:40]}'; known: {', '.join(GPUS)}")
+        raise SetupError(f"unknown GPU '{name[:40]}'; known: {', '.join(NAMES)}")
     if base_bytes is None:
         return found
     return replace(

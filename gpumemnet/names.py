@@ -78,6 +78,14 @@ class Group(StrEnum):
     LOSS = "loss"
 
 
+class ConvPass(StrEnum):
+    """Which pass of a convolution: forward, the gradient of its input, that of its weight."""
+
+    FORWARD = "forward"
+    DATA = "data"
+    WEIGHT = "weight"
+
+
 OPTIMIZERS = tuple(Optimizer)
 PRECISIONS = tuple(Precision)
 FAMILIES = tuple(Family)

@@ -3,7 +3,7 @@
 nvidia-smi shows what the allocator has reserved, not what tensors use. The difference comes from rounding, segment
 sizes, splitting and fragmentation, all of which follow from fixed rules and the order of the calls. The rules are
 those of c10/cuda/CUDACachingAllocator.cpp, held against runs of PyTorch 2.11, with `roundup_power2_divisions` and
-`max_split_size` off, as by default, and one stream. Standard library only.
+`max_split_size` off, as by default, and one stream; sizes are in rules/rules.csv. Standard library only.
 """
 
 from __future__ import annotations
@@ -24,18 +24,7 @@ from gpumemnet.allocator.blocks import (
     size_of,
     units,
 )
-from gpumemnet.units import MIB
-
-SMALL_BYTES = 1 * MIB
-"""kSmallSize: up to here the small pool serves; also the least remainder for which a large block is split."""
-SMALL_SEGMENT_BYTES = 2 * MIB
-"""kSmallBuffer: the segment asked of the driver for a small block."""
-LARGE_SEGMENT_BYTES = 20 * MIB
-"""kLargeBuffer: the segment asked of the driver for a block of less than LARGE_DIRECT_BYTES."""
-LARGE_DIRECT_BYTES = 10 * MIB
-"""kMinLargeAlloc: from here on a block gets a segment of its own size."""
-LARGE_ROUND_BYTES = 2 * MIB
-"""kRoundLarge: a segment of a block's own size is rounded up to a multiple of it."""
+from gpumemnet.rules import numbers
 
 
 class CachingAllocator:
@@ -52,18 +41,23 @@ class CachingAllocator:
         Args:
             expandable_segments: One growing segment per pool, as `expandable_segments:True` makes it.
         """
+        rule = numbers.of("allocator")
+        self._small_bytes = rule["small"]
+        self._large_direct, self._large_round = units(rule["large_direct"]), units(rule["large_round"])
         self.expandable_segments = expandable_segments
         self.reserved_bytes = self.reserved_peak_bytes = 0
         self._allocated = self._allocated_peak = 0
         # should_split: an expandable segment keeps any remainder, a plain large one only those above 1 MiB.
-        large_remainder = 1 if expandable_segments else units(SMALL_BYTES) + 1
+        large_remainder = 1 if expandable_segments else units(rule["small"]) + 1
         # An expandable segment grows upwards; plain ones come at ever lower addresses, as the driver gives them, which
         # decides between free blocks of one size: the lowest address is taken, so that of the latest segment.
         small_end, large_end = LARGE_POOL_ADDRESS, 1 << ADDRESS_BITS
         if expandable_segments:
             small_end, large_end = 0, LARGE_POOL_ADDRESS
-        self._small = Pool(segment=units(SMALL_SEGMENT_BYTES), least_remainder=1, end=small_end)
-        self._large = Pool(segment=units(LARGE_SEGMENT_BYTES), least_remainder=large_remainder, end=large_end)
+        self._small = Pool(segment=units(rule["small_segment"]), least_remainder=1, end=small_end)
+        self._large = Pool(
+            segment=units(rule["large_segment"]), least_remainder=large_remainder, end=large_end
+        )
         # The free block that begins, or ends, at an address: what a freed neighbour merges with.
         self._beginning: dict[int, Block] = {}
         self._ending: dict[int, Block] = {}
@@ -88,7 +82,7 @@ class CachingAllocator:
         if n_bytes <= 0:
             return None
         size = -(-n_bytes // MIN_BLOCK_BYTES)
-        pool = self._small if n_bytes <= SMALL_BYTES else self._large
+        pool = self._small if n_bytes <= self._small_bytes else self._large
         free = pool.free
         want = size << ADDRESS_BITS
         at = 0 if free and free[0] >= want else bisect_left(free, want)  # the smallest one will often do
@@ -162,7 +156,7 @@ class CachingAllocator:
         What is split merges again: if some free block is large enough, all that may change is the highest sum.
         """
         size = -(-n_bytes // MIN_BLOCK_BYTES)
-        pool = self._small if n_bytes <= SMALL_BYTES else self._large
+        pool = self._small if n_bytes <= self._small_bytes else self._large
         most = self._allocated + size + pool.least_remainder  # a block that is not split is larger by less
         if pool.free and pool.free[-1] >= size << ADDRESS_BITS and most <= self._allocated_peak:
             return
@@ -195,9 +189,8 @@ class CachingAllocator:
             pool.end = address + new
         else:
             new = pool.segment
-            if size >= units(LARGE_DIRECT_BYTES):
-                rounding = units(LARGE_ROUND_BYTES)
-                new = -(-size // rounding) * rounding
+            if size >= self._large_direct:
+                new = -(-size // self._large_round) * self._large_round
             address = pool.end = pool.end - new - 1  # a gap: blocks of two segments never merge
         self._reserve(new << UNIT_BITS)
         block = new << ADDRESS_BITS | address

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-LARGEST_FOURIER = 256
-"""Sides beyond which cuDNN has no convolution by Fourier transform."""
+from gpumemnet.rules import numbers
 
 
 def fourier_bytes(*, x: tuple[int, ...], y: tuple[int, ...], weights: int, groups: int) -> int:
@@ -15,7 +14,7 @@ def fourier_bytes(*, x: tuple[int, ...], y: tuple[int, ...], weights: int, group
     cuDNN chooses it seldom and for reasons that no text shows; where it would be large, the bound has to be wide.
     """
     area = weights * groups // max(x[1] * y[1], 1)
-    if area <= 1 or groups > 1 or max(x[2:]) > LARGEST_FOURIER:
+    if area <= 1 or groups > 1 or max(x[2:]) > numbers.of("cudnn")["largest_fourier"]:
         return 0
     return x[1] * y[1] * math.prod(x[2:]) * 4
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gpumemnet.cudnn import conv_geometry, conv_workspace
+from gpumemnet.names import ConvPass
 
 
 class ConvMemory(NamedTuple):
@@ -28,6 +29,7 @@ class ConvMemory(NamedTuple):
 
 
 _NOTHING = ConvMemory()
+_TRANSPOSED = (ConvPass.DATA, ConvPass.FORWARD, ConvPass.WEIGHT)
 
 
 @lru_cache(maxsize=4096)
@@ -63,7 +65,7 @@ def memory(
                 kind=kind, x=x, y=y, area=area, groups=groups, item_bytes=item_bytes, strided=strided
             )
         )
-        for kind in (("data", "forward", "weight") if transposed else ("forward", "data", "weight"))
+        for kind in (_TRANSPOSED if transposed else tuple(ConvPass))
     )
     return ConvMemory(
         forward_bytes=forward,

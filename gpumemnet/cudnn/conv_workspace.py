@@ -1,32 +1,23 @@
-"""What cuDNN's heuristics borrow for a convolution on a Hopper GPU: rules found on recorded allocations.
+"""What cuDNN's heuristics borrow for a convolution: the form of the rules; their numbers are in rules/rules.csv.
 
 bench/allocator_history.py recorded, on an H200 with PyTorch 2.11 and cuDNN 9.19, what 3,120 single convolutions of
 drawn shapes and the convolutions of 127 training runs borrowed; no held-out model is among them. cuDNN's tensor core
 kernels want the channels last and in multiples of 16 bytes. For tensors in PyTorch's default order they first copy
 the input, the output (or its gradient) and the weight into that order, in the workspace, unless the convolution can
-run in place: with few input channels, with one pixel, or channel by channel.
+run in place: with few input channels, with a 1x1 kernel, or channel by channel.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from gpumemnet.names import ConvPass
+from gpumemnet.rules import numbers
+
 INT32_MAX = (1 << 31) - 1
-CHANNEL_BYTES = 16
-"""Channels of a copy are padded to a multiple of it."""
-FEW_CHANNELS = 4
-"""Pictures: up to so many input channels, small kernels run in place."""
-SMALL_AREA = 16
-FEW_OUTPUTS = 64
-SMALL_PICTURE = 64
-"""Pixels; an odd number of them, up to here, and rows are not aligned: a kernel of one pixel copies too."""
-MULTIPROCESSORS, HALF_BLOCKS = 132, 120
-PIXELS_PER_PART = 512
-TILE, SMALL_TILE = 128, 64
-"""Sides of a partial sum of a weight gradient, in fp32."""
-DEPTHWISE_PARTS, DEPTHWISE_INPUTS, DEPTHWISE_AREA = 256, 8, 49
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +25,16 @@ class Plan:
     """A convolution as cuDNN sees it; a transposed one is seen as the one that it is the gradient of.
 
     Attributes:
-        kind: "forward", "data" or "weight".
+        kind: Which pass.
         x: Shape of the input.
         y: Shape of the output.
-        area: Pixels of the kernel.
+        area: Kernel elements.
         groups: Number of groups.
         item_bytes: Bytes per element.
         strided: Whether a stride is above 1.
     """
 
-    kind: str
+    kind: ConvPass
     x: tuple[int, ...]
     y: tuple[int, ...]
     area: int
@@ -62,30 +53,41 @@ def workspace_bytes(plan: Plan) -> int:
         # Indices beyond 32 bits: another kernel, which copies one of the two.
         return max(n_x, n_y) * plan.item_bytes
     if plan.groups > 1:
-        return sum(_grouped(plan)) + _partial_sums(plan) * (plan.kind == "weight")
+        return sum(_grouped(plan)) + _partial_sums(plan)
     if plan.area == 1:
-        return _one_pixel(plan)
+        return _one_by_one(plan)
     x, y, w = _copies(plan)
-    if plan.x[1] <= FEW_CHANNELS:
-        if plan.area <= SMALL_AREA:
-            return x + y if plan.item_bytes == 2 and plan.kind == "weight" else 0
-        if plan.kind == "forward" and plan.y[1] < FEW_OUTPUTS:
+    rule = numbers.of("cudnn")
+    if plan.x[1] <= rule["few_channels"]:
+        if plan.area <= rule["small_kernel"]:
+            return x + y if plan.item_bytes == 2 and plan.kind == ConvPass.WEIGHT else 0
+        if plan.kind == ConvPass.FORWARD and plan.y[1] < rule["few_outputs"]:
             return 0
-    return x + y + w + _partial_sums(plan) * (plan.kind == "weight")
+    return x + y + w + _partial_sums(plan)
 
 
 def depthwise_parts(x: tuple[int, ...], w: tuple[int, ...], item_bytes: int) -> int:
-    """Return what the gradient of a depthwise weight borrows for channels last, as recorded of ConvNeXt."""
-    if math.prod(w[2:]) < DEPTHWISE_AREA:
+    """Return what the gradient of a depthwise weight borrows for channels last, as recorded of ConvNeXt.
+
+    Args:
+        x: Shape of the input.
+        w: Shape of the weight.
+        item_bytes: Bytes per element.
+
+    Returns:
+        Bytes.
+    """
+    rule = numbers.of("cudnn")
+    if math.prod(w[2:]) < rule["depthwise_kernel"]:
         return 0
-    parts = DEPTHWISE_PARTS * math.prod(w) * 4
-    return parts if item_bytes == 2 else parts + DEPTHWISE_INPUTS * math.prod(x) * item_bytes
+    parts = rule["depthwise_parts"] * math.prod(w) * 4
+    return parts if item_bytes == 2 else parts + rule["depthwise_inputs"] * math.prod(x) * item_bytes
 
 
 def _copies(plan: Plan) -> tuple[int, int, int]:
     """Return the bytes of input, output and weight with the channels padded."""
     ins, outs = plan.x[1], plan.y[1]
-    unit = CHANNEL_BYTES // plan.item_bytes
+    unit = numbers.of("cudnn")["channel_bytes"] // plan.item_bytes
     # One channel lies the same first and last.
     padded_ins, padded_outs = (c if c == 1 else -(-c // unit) * unit for c in (ins, outs))
     pixels_x, pixels_y = math.prod(plan.x) // ins, math.prod(plan.y) // outs
@@ -103,39 +105,62 @@ def _grouped(plan: Plan) -> tuple[int, int, int]:
     return n_x, n_y, plan.groups * ins * outs * plan.area * plan.item_bytes
 
 
-def _one_pixel(plan: Plan) -> int:
-    """Kernels of one pixel are matrix products, which need no copy unless a stride or the alignment asks for one."""
-    ins, outs, small = plan.x[1], plan.y[1], plan.item_bytes == 2
-    x, y, _ = _copies(plan)
-    pixels = math.prod(plan.y[2:])
+def _one_by_one(plan: Plan) -> int:
+    """1x1 kernels are matrix products, which need no copy unless a stride or the alignment asks for one."""
+    rule = numbers.of("cudnn")
     if plan.strided:
-        in_place = {
-            "forward": ins <= 64,
-            "data": not small and ins * outs <= 40_000,
-            "weight": not small and ins <= 80,
-        }[plan.kind]
-        return 0 if in_place else x + y + _partial_sums(plan) * (plan.kind == "weight")
-    if plan.kind == "weight":
-        # One gradient for each picture of the batch, summed at the end, if that takes less than copies.
-        each = 4 * ins * outs * plan.x[0]
-        few_large = not small and plan.x[0] < 64 and ins * outs < 6000 and pixels >= 28 * 28
-        if each <= (1.0 if small else 1.5) * (x + y) and not few_large:
+        return 0 if _strided_in_place(plan, rule) else _copied(plan) + _partial_sums(plan)
+    ins, outs, fp32 = plan.x[1], plan.y[1], plan.item_bytes > 2
+    images, pixels = plan.x[0], math.prod(plan.y[2:])
+    if plan.kind == ConvPass.WEIGHT:
+        # One gradient for each image of the batch, summed at the end, if that takes less than copies.
+        each = 4 * ins * outs * images
+        few_and_large = (
+            fp32
+            and images < rule["few_images"]
+            and ins * outs < rule["few_images_weights"]
+            and pixels >= rule["few_images_pixels"]
+        )
+        percent = rule["image_sums_fp32" if fp32 else "image_sums_16bit"]
+        if 100 * each <= percent * _copied(plan) and not few_and_large:
             return each
-        return x + y + _partial_sums(plan) * (pixels > SMALL_PICTURE)
-    summed = ins if plan.kind == "forward" else outs
-    unaligned = pixels % 2 == 1 and pixels <= SMALL_PICTURE
-    return x + y if unaligned and (small or (plan.kind == "data" and summed > 256)) else 0
+        return _copied(plan) + (_partial_sums(plan) if pixels > rule["small_image"] else 0)
+    if pixels % 2 == 0 or pixels > rule["small_image"]:
+        return 0
+    # Rows are not aligned.
+    copies = not fp32 or (plan.kind == ConvPass.DATA and outs > rule["unaligned_channels"])
+    return _copied(plan) if copies else 0
+
+
+def _strided_in_place(plan: Plan, rule: Mapping[str, int]) -> bool:
+    ins, outs, fp32 = plan.x[1], plan.y[1], plan.item_bytes > 2
+    if plan.kind == ConvPass.FORWARD:
+        return ins <= rule["strided_forward_channels"]
+    if plan.kind == ConvPass.DATA:
+        return fp32 and ins * outs <= rule["strided_data_weights"]
+    return fp32 and ins <= rule["strided_weight_channels"]
+
+
+def _copied(plan: Plan) -> int:
+    x, y, _ = _copies(plan)
+    return x + y
 
 
 def _partial_sums(plan: Plan) -> int:
-    """A weight gradient of few tiles is summed in parts, one for each multiprocessor."""
-    ins, outs = plan.x[1] // plan.groups, plan.y[1] // plan.groups
-    rows, columns = (SMALL_TILE if channels <= SMALL_TILE else TILE for channels in (outs, ins))
-    tiles = math.ceil(outs / rows) * math.ceil(ins / columns) * plan.area * plan.groups
-    # Found: of 16 bits, nine tiles are summed in 13 parts and 18 in as many; of 32 bits, nine in 14 and 18 in 7.
-    blocks = MULTIPROCESSORS if plan.item_bytes > 2 else HALF_BLOCKS if tiles < 10 else 2 * HALF_BLOCKS
-    pixels = plan.y[0] * math.prod(plan.y[2:])
-    parts = min(blocks // tiles, pixels // PIXELS_PER_PART)
-    if tiles > 2 * MULTIPROCESSORS or (parts < 2 and tiles < MULTIPROCESSORS // 2):
+    """A weight gradient of few tiles is summed in parts, one for each multiprocessor; other passes sum none."""
+    if plan.kind != ConvPass.WEIGHT:
         return 0
-    return max(1, parts) * min(tiles, MULTIPROCESSORS) * rows * columns * 4
+    rule = numbers.of("cudnn")
+    ins, outs = plan.x[1] // plan.groups, plan.y[1] // plan.groups
+    rows, columns = (
+        rule["small_tile"] if channels <= rule["small_tile"] else rule["tile"] for channels in (outs, ins)
+    )
+    tiles = math.ceil(outs / rows) * math.ceil(ins / columns) * plan.area * plan.groups
+    most = blocks = rule["part_blocks_fp32"]
+    if plan.item_bytes == 2:
+        blocks = rule["part_blocks_16bit"] * (1 if tiles < rule["few_tiles"] else 2)
+    pixels = plan.y[0] * math.prod(plan.y[2:])
+    parts = min(blocks // tiles, pixels // rule["pixels_per_part"])
+    if tiles > 2 * most or (parts < 2 and tiles < most // 2):
+        return 0
+    return max(1, parts) * min(tiles, most) * rows * columns * 4

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-KEPT_PER_HIDDEN = {
-    ("lstm", 1): 8,
-    ("lstm", 2): 10,
-    ("gru", 1): 10,
-    ("gru", 2): 11,
-    ("rnn", 1): 4,
-    ("rnn", 2): 4,
-}
-"""Values per hidden unit, step, layer and direction, by kind and directions, that cuDNN 9 holds while it trains: gates,
-cells, outputs and their working copies. Read off the measured H200 runs, where it varies by a fifth either way."""
+from gpumemnet.rules import numbers
+
 _GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 MAX_LAYERS = 16
+KEPT_OF_UNKNOWN = 4
+"""Values per hidden unit, step, layer and direction of a kind that the table of rules does not have."""
 
 
 def structure(kind: str, params: int, features: int, width: int) -> tuple[int, int]:
@@ -60,4 +54,4 @@ def reserve_elements(kind: str, params: int, features: int, out: tuple[int, ...]
     rows = 1
     for dim in out:
         rows *= dim
-    return layers * rows * KEPT_PER_HIDDEN.get((name, directions), 4)
+    return layers * rows * numbers.of("cudnn-rnn").get(f"{name}_{directions}", KEPT_OF_UNKNOWN)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from gpumemnet.gpus import Gpu
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.units import MIB
+from gpumemnet.rules import numbers
 
-NO_CUBLAS_BYTES = 128 * MIB
-"""A network of convolutions alone never loads cuBLAS' kernels: its base was measured 128 MiB lower on an H200."""
 KEYS = ("base", "parameters", "gradients", "optimizer", "activations", "workspace")
 """Order of the breakdown everywhere."""
 
@@ -25,7 +23,7 @@ def breakdown(profile: ModelProfile, gpu: Gpu) -> dict[str, int]:
     multiplies = profile.linears + profile.attentions + profile.recurrents > 0
     base = gpu.conv_base_bytes if profile.convs or profile.recurrents else gpu.base_bytes
     if not multiplies:
-        base = max(base - NO_CUBLAS_BYTES, 0)
+        base = max(base - numbers.of("process")["without_cublas"], 0)
     cublas = gpu.cublas_bytes if multiplies else 0
     total = profile.reserved_bytes
     parameters = min(profile.parameter_bytes, total)

@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 
 from gpumemnet.cudnn import conv_workspace
+from gpumemnet.names import ConvPass
 from gpumemnet.trace.request import Request
+
+_SWAPPED = {ConvPass.FORWARD: ConvPass.DATA, ConvPass.DATA: ConvPass.FORWARD}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +21,7 @@ class Convolution:
     """One call of cuDNN.
 
     Attributes:
-        kind: "forward", "data" or "weight".
+        kind: Which pass.
         x: Shape of the input.
         w: Shape of the weight.
         y: Shape of the output.
@@ -30,7 +33,7 @@ class Convolution:
         channels_last: Whether the input is stored so.
     """
 
-    kind: str
+    kind: ConvPass
     x: tuple[int, ...]
     w: tuple[int, ...]
     y: tuple[int, ...]
@@ -43,18 +46,18 @@ class Convolution:
 
 
 def workspace_bytes(call: Convolution) -> int:
-    """Return the size of the workspace (see `plans`); where the channels are last nothing is copied."""
+    """Return the size of the workspace (see `conv_workspace`); where the channels are last nothing is copied."""
     if call.channels_last:
         depthwise = call.x[1] == call.groups > 1 and len(call.x) == 4
         return (
             conv_workspace.depthwise_parts(call.x, call.w, call.item_bytes)
-            if depthwise and call.kind == "weight"
+            if depthwise and call.kind == ConvPass.WEIGHT
             else 0
         )
     kind, x, y = call.kind, call.x, call.y
     if call.transposed:
         # The gradient of a convolution, whose own gradient is that convolution.
-        kind, x, y = {"forward": "data", "data": "forward"}.get(kind, kind), y, x
+        kind, x, y = _SWAPPED.get(kind, kind), y, x
     plan = conv_workspace.Plan(
         kind=kind,
         x=x,
@@ -101,7 +104,7 @@ def _cudnn_is_faster(x: Tensor, w: Tensor, stride: int) -> bool:
 def forward(args: Any, out: Tensor) -> list[Request]:
     """aten.convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)."""
     x, w, _, stride, _, dilation, transposed, _, groups = args
-    call = _call("forward", x, w, out, stride, dilation, groups, transposed)
+    call = _call(ConvPass.FORWARD, x, w, out, stride, dilation, groups, transposed)
     return [*_copies(x, w, x), Request(n_bytes=workspace_bytes(call), after_output=0, what=call)]
 
 
@@ -109,7 +112,7 @@ def backward(args: Any, out: Any) -> list[Request]:
     """aten.convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, ...)."""
     grad, x, w, _, stride, _, dilation, transposed, _, groups, _ = args
     requests = _copies(x, w, *((x, grad) if out[1] is not None else (grad,)))
-    for index, kind in ((0, "data"), (1, "weight")):
+    for index, kind in ((0, ConvPass.DATA), (1, ConvPass.WEIGHT)):
         if out[index] is not None:
             call = _call(kind, x, w, grad, stride, dilation, groups, transposed)
             requests.append(Request(n_bytes=workspace_bytes(call), after_output=index, what=call))
@@ -117,7 +120,7 @@ def backward(args: Any, out: Any) -> list[Request]:
 
 
 def _call(
-    kind: str, x: Tensor, w: Tensor, y: Tensor, stride: Any, dilation: Any, groups: int, transposed: bool
+    kind: ConvPass, x: Tensor, w: Tensor, y: Tensor, stride: Any, dilation: Any, groups: int, transposed: bool
 ) -> Convolution:
     return Convolution(
         kind=kind,

@@ -7,16 +7,11 @@ from typing import Any
 
 import torch
 
+from gpumemnet.rules import numbers
 from gpumemnet.trace import convolution, reduction
 from gpumemnet.trace.request import Request
-from gpumemnet.units import MIB
 
 aten = torch.ops.aten
-HOPPER_CUBLAS_BYTES = 32 * MIB
-"""Kept by each cuBLAS handle: 4096 * 8 KiB on compute capability 9.0 (aten/src/ATen/cuda/CublasHandlePool.cpp)."""
-CUBLASLT_BYTES = 1 * MIB
-"""Kept for each cuBLASLt handle; the default of CUBLASLT_WORKSPACE_SIZE (found in every measured run with a bias)."""
-
 GEMMS = frozenset(
     (
         aten.mm.default,
@@ -83,8 +78,8 @@ CUDNN_ATTENTION = aten._scaled_dot_product_cudnn_attention.default.__name__
 class Workspaces:
     """Looks up what an operator borrows and what a library keeps."""
 
-    def __init__(self, *, cublas_bytes: int = HOPPER_CUBLAS_BYTES) -> None:
-        self._cublas_bytes = cublas_bytes
+    def __init__(self) -> None:
+        self._cublas = numbers.of("cublas")
         self._kept: set[tuple[str, str]] = set()
 
     def kept(self, func: Any, args: Any, phase: str) -> list[int]:
@@ -95,10 +90,10 @@ class Workspaces:
         if func not in GEMMS:
             return []
         thread = "backward" if phase == "backward" else "main"
-        needed = {"cublas": self._cublas_bytes}
+        needed = {"cublas": self._cublas["handle_workspace"]}
         if func is aten.addmm.default and _has_epilogue(*args[:3]):
             # A cuBLASLt handle is a cuBLAS handle with a workspace more.
-            needed["cublaslt"] = CUBLASLT_BYTES
+            needed["cublaslt"] = self._cublas["lt_handle_workspace"]
         new = [library for library in needed if (library, thread) not in self._kept]
         self._kept.update((library, thread) for library in new)
         return [needed[library] for library in new]

@@ -5,6 +5,7 @@ from paths import SUMMARIES
 
 from gpumemnet.cudnn import conv_geometry, conv_layer, conv_workspace, rnn_reserve
 from gpumemnet.hidden import expand
+from gpumemnet.names import ConvPass
 from gpumemnet.profile.build import build_profile, profile_summary, profile_with_warnings, with_shapes
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.summary.formats.detect import parse_text
@@ -128,7 +129,7 @@ def test_recurrent_structure_follows_from_the_count() -> None:
 def borrowed(kind: str, *, area: int, groups: int = 1, strided: bool = False) -> int:
     shape = (8, 64, 32, 32)
     plan = conv_workspace.Plan(
-        kind=kind, x=shape, y=shape, area=area, groups=groups, item_bytes=4, strided=strided
+        kind=ConvPass(kind), x=shape, y=shape, area=area, groups=groups, item_bytes=4, strided=strided
     )
     return conv_workspace.workspace_bytes(plan)
 

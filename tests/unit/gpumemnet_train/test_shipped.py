@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpumemnet.estimators import boosted, ours, tree_model
-from gpumemnet.gpus import GPUS
+from gpumemnet.gpus import gpus
 from gpumemnet.names import OPTIMIZERS, PRECISIONS
 from gpumemnet.profile.build import profile_summary
 from gpumemnet.profile.record import ModelProfile
@@ -45,15 +45,15 @@ def test_weights_load_and_name_their_data(name: str) -> None:
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_the_bound_is_above_the_estimate_and_parts_sum_to_it(optimizer: str, precision: str) -> None:
     for estimator in (ours.estimate, boosted.estimate):
-        answer = estimator(profile(optimizer=optimizer, precision=precision), GPUS["h200"])
-        assert GPUS["h200"].base_bytes * 0.8 < answer.estimate_bytes <= answer.upper_bytes
+        answer = estimator(profile(optimizer=optimizer, precision=precision), gpus()["h200"])
+        assert gpus()["h200"].base_bytes * 0.8 < answer.estimate_bytes <= answer.upper_bytes
         assert sum(answer.breakdown_bytes.values()) == answer.estimate_bytes
         assert min(answer.breakdown_bytes.values()) >= 0
-    assert not ours.estimate(profile(optimizer=optimizer, precision=precision), GPUS["h200"]).warnings
+    assert not ours.estimate(profile(optimizer=optimizer, precision=precision), gpus()["h200"]).warnings
 
 
 def test_the_base_of_the_site_moves_the_estimate_by_itself() -> None:
-    one, other = GPUS["h200"], GPUS["v100"]
+    one, other = gpus()["h200"], gpus()["v100"]
     difference = ours.estimate(profile(), one).estimate_bytes - ours.estimate(profile(), other).estimate_bytes
     shift = (one.conv_base_bytes + one.cublas_bytes) - (other.conv_base_bytes + other.cublas_bytes)
     assert abs(difference - shift) < 64 * MIB
@@ -61,7 +61,7 @@ def test_the_base_of_the_site_moves_the_estimate_by_itself() -> None:
 
 def test_a_larger_batch_needs_more() -> None:
     answers = [
-        ours.estimate(profile(batch_size=size), GPUS["h200"]).estimate_bytes for size in (32, 256, 2048)
+        ours.estimate(profile(batch_size=size), gpus()["h200"]).estimate_bytes for size in (32, 256, 2048)
     ]
     assert answers == sorted(answers)
     assert answers[-1] > 3 * answers[0]
