@@ -27,7 +27,7 @@ from gpumemnet.gpus import DEFAULT_GPU, gpu_named
 from gpumemnet.names import OPTIMIZERS, PRECISIONS
 from gpumemnet.summary.files import read_text
 from gpumemnet.training import TrainingSetup
-from gpumemnet.units import to_mib, to_mib_ceil
+from gpumemnet.units import to_mib_nearest, to_mib_up
 
 PROGRAM = "rad-estimate"
 _COUNT = click.IntRange(1, 1 << 30)
@@ -97,9 +97,7 @@ def main() -> None:
         sys.exit(Exit.FINDINGS)
     except Exception as exc:  # noqa: BLE001 - the guard of this program: a bug is one line, too
         where = bug_log.keep(PROGRAM, sys.argv[1:], exc)
-        line = " ".join(f"{type(exc).__name__}: {exc}".split())
-        click.echo(f"{PROGRAM}: a bug of ours, please report it: {line}; {where}", err=True)
-        sys.exit(Exit.BUG)
+        _fail(Exit.BUG, f"a bug of ours, please report it: {type(exc).__name__}: {exc}; {where}")
 
 
 def _fail(status: Exit, line: str) -> NoReturn:
@@ -155,8 +153,9 @@ def _run(
     card = gpu_named(gpu)
     if result.upper_bytes <= card.memory_bytes:
         return None
+    asked, there = to_mib_up(result.upper_bytes), to_mib_nearest(card.memory_bytes)
     return (
-        f"{to_mib_ceil(result.upper_bytes)} MiB do not fit on one {card.name} of {to_mib(card.memory_bytes)} MiB; "
+        f"{asked} MiB do not fit on one {card.name} of {there} MiB; "
         "try a smaller batch size, gradient checkpointing or another precision"
     )
 

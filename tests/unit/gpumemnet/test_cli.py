@@ -208,30 +208,3 @@ def test_a_job_that_fits_on_no_such_gpu_is_answered_and_is_a_finding() -> None:
     assert (done.returncode, done.stdout.count(" MiB expected, ")) == (1, 1)
     assert done.stderr.startswith("rad-estimate: ") and " MiB do not fit on one h200 of " in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("writable", [True, False])
-def test_a_bug_is_one_line_and_exit_3_and_its_traceback_is_kept(tmp_path: Path, writable: bool) -> None:
-    state = tmp_path / "state"
-    if not writable:
-        state.write_text("")
-    code = (
-        "from gpumemnet.cli import answer, main\n"
-        "def broken(*a, **k): raise ZeroDivisionError('oops\\nof ours')\n"
-        "answer.for_summary = broken\n"
-        "main()\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, RESIDUAL, "--batch-size", "8"],
-        capture_output=True, text=True, check=False, env=os.environ | {"XDG_STATE_HOME": str(state)},
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith(
-        "rad-estimate: a bug of ours, please report it: ZeroDivisionError: oops of ours; "
-    )
-    if writable:
-        log = state / "rad" / "bugs.log"
-        assert done.stderr.endswith(f"its traceback is in {log}\n") and done.stderr.count("\n") == 1
-        assert "in broken" in log.read_text() and log.stat().st_mode & 0o777 == 0o600
-    else:
-        assert "in broken" in done.stderr
