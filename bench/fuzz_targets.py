@@ -23,9 +23,13 @@ from slurm_plugin.core import wire
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.errors import DeviceError, LedgerError, RadError, SlurmError, WireError
 from slurm_plugin.core.gres import count_of, others, parse_gres
+from slurm_plugin.core.job_file import JobFile
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.ledger_codec import decode, encode
 from slurm_plugin.core.ledger_store import LedgerStore
 from slurm_plugin.core.note import read_note
 from slurm_plugin.core.records import Booking, Reservation
+from slurm_plugin.core.spare_files import replace_file
 from slurm_plugin.core.units import MIB
 from slurm_plugin.monitor.dcgm import parse_discovery, parse_dmon
 from slurm_plugin.monitor.nvml import NvmlTelemetry
@@ -340,40 +344,54 @@ def _ledger() -> Target:
     for one in held:
         ledger = ledger.reserve(one, {f"GPU-{number}": 1 << 40 for number in range(4)})
     store.write(ledger)
-    (folder / "jobs" / "3").mkdir(parents=True)
-    store.write_copy(held[2])
-    texts = tuple(
-        (folder / name).read_bytes().decode("latin-1") for name in ("ledger.json", "jobs/3/reservation.json")
+    JobFile(folder, 3).place({"RAD_KIND": "whole"}, held[2], boot_id=_BOOT)
+    names = ("ledger", "placed/3")
+    texts = (
+        encode(ledger, boot_id=_BOOT).decode("latin-1"),
+        (folder / names[1]).read_bytes().decode("latin-1"),
     )
+    whole = (folder / names[0]).read_bytes()
 
     def make(rng: random.Random) -> tuple[str, bytes]:
         which = rng.randrange(2)
-        if rng.random() < 0.7:
+        if rng.random() < 0.7 and which == 0:
             text = json.dumps(mutate_tree(json.loads(texts[which]), rng))
         else:
             text = mutate(texts[which], rng, others=texts)
-        return ("ledger.json", "jobs/3/reservation.json")[which], text.encode("latin-1", errors="replace")
+        return names[which], text.encode("latin-1", errors="replace")
 
     def judge(made: tuple[str, bytes], rng: random.Random) -> str:
         name, data = made
-        (folder / "ledger.json").write_bytes(texts[0].encode("latin-1"))
-        (folder / "jobs/3/reservation.json").write_bytes(texts[1].encode("latin-1"))
-        if name != "ledger.json":
-            (folder / "ledger.json").unlink()
-        (folder / name).write_bytes(data)
-        found = LedgerStore(folder, clock=SystemClock(), boot_id=_BOOT).read()
-        ids = [one.job_id for one in found.ledger.reservations]
+        if name == "placed/3":
+            replace_file(folder / name, data)
+            file = JobFile(folder, 3).read(boot_id=_BOOT)
+            assert file.held is None or file.held.job_id == 3
+            JobFile(folder, 3).variables()
+            return "nothing" if file.held is None else "read"
+        damaged = bytearray(whole)
+        at = rng.randrange(len(texts[0]) + 60)
+        damaged[at : at + len(data)] = data[: len(damaged) - at]
+        (folder / "ledger").write_bytes(damaged)
+        assert LedgerStore(folder, clock=SystemClock(), boot_id=_BOOT).read().ledger in (ledger, Ledger())
+        try:
+            found = decode(data, boot_id=_BOOT)
+        except LedgerError as exc:
+            one_line(exc)
+            return "refused"
+        if found is None:
+            return "another boot"
+        ids = [one.job_id for one in found.reservations]
         assert len(set(ids)) == len(ids)
-        for one in found.ledger.reservations:
+        for one in found.reservations:
             assert one.booked_bytes >= 0, "a negative booking would make room that is not there"
             assert one.restart >= 0 and one.gpus and all(isinstance(seat, int) for seat in one.seats)
             assert isinstance(one.created_s, float | int)
         try:
-            found.ledger.reserve(held[0], {"GPU-1": 1 << 40})
+            found.reserve(held[0], {"GPU-1": 1 << 40})
         except LedgerError as exc:
             one_line(exc)
-        found.ledger.release(3, restart=0)
-        return "rebuilt" if found.rebuilt else "read"
+        found.release(3, restart=0)
+        return "read"
 
     return Target(make, judge)
 

@@ -148,7 +148,7 @@ class Soak:
                 "monitor_mib": max(monitors, default=0.0),
                 "slurmctld_mib": rss_mib(daemons.pid("slurmctld")),
                 "ledger_kib": max(
-                    (size_of(place.run / f"n{n}" / "ledger.json") / 1024 for n in range(self.nodes)),
+                    (size_of(place.run / f"n{n}" / "ledger") / 1024 for n in range(self.nodes)),
                     default=0,
                 ),
                 "run_kib": tree_size(place.run) / 1024,

@@ -11,28 +11,26 @@ import sys
 from pathlib import Path
 
 from epilog.report import ending_of, outcome_of, spool_peak, tell_peak, tell_why
-from slurm_plugin.core.clock import Clock, Deadline, SystemClock
+from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.config import Config
-from slurm_plugin.core.errors import ConfigError, RadError
+from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.hook_args import config_path
-from slurm_plugin.core.job_folder import JobFolder
 from slurm_plugin.core.last_good import InForce, config_in_force
-from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.records import Reservation
 from slurm_plugin.core.recovery import as_held, next_attempt
 from slurm_plugin.core.supervise import LIMITS, hook_started_s, supervised
 from slurm_plugin.core.wire import read_key, read_stamp
 from slurm_plugin.monitor.window import forget_job, read_job
+from slurm_plugin.node.node import SLURM_ANSWER_S, Node
 from slurm_plugin.slurm.conf_files import find_slurm_conf, has_slurmdbd
 from slurm_plugin.slurm.hook_env import HookJob
 
 LOCK_S = 2.0
 RESCUE_LOCK_S = 0.5
 TAILS_S = 1.5
-SLURM_ANSWER_S = 2.0
 """Parts of the hook's five seconds; each normally takes milliseconds."""
 
 
@@ -41,7 +39,7 @@ def main() -> int:
     started_s = hook_started_s()
     try:
         job = HookJob.from_env(os.environ)
-        if job.seats:
+        if job.seats or job.comment:
             supervised(
                 lambda: _work(job, started_s),
                 lambda why: _rescue(job, why, started_s),
@@ -56,37 +54,39 @@ def main() -> int:
 def _work(job: HookJob, started_s: float) -> int:
     """Release what the job holds, then say how it ended and run it again where that helps."""
     found = _settings()
-    config = found.config
-    clock, run = SystemClock(), Path(config.paths.run)
-    log = _log(job, config, started_s)
-    if config.mode == "off" and not run.is_dir():
+    node = Node.here(found.config, os.environ)
+    if node.config.mode == "off" and not node.run.is_dir():
         return Exit.OK  # nothing was ever begun here
-    held = _release(job, run, clock, log, LOCK_S)
+    log = _log(job, node, started_s)
+    refused = node.job_file(job.job_id).refusal() is not None
+    held = _release(job, node, log, LOCK_S)
+    if not job.seats or not node.manages(job.partition):
+        if held is not None and held.managed:  # its partition was changed while it ran
+            _stop_mps(node.run, job, node.clock, log)
+        forget_job(node.run, job.job_id)
+        return Exit.OK
     if found.trouble:
         log.say(EventKind.LAST_GOOD_SETTINGS, found.trouble)
     try:
-        if config.mode != "off" and JobFolder(run, job.job_id).refusal() is None:
-            _report(job, config, held, clock, log)
+        if node.config.mode != "off" and not refused:
+            _report(job, node, held, log)
     except (RadError, OSError) as exc:
         log.say(EventKind.NOT_REPORTED, str(exc))
     finally:
-        _stop_mps(run, job, clock, log)  # after the report: its log says who ended whom
-        forget_job(run, job.job_id)
-        JobFolder(run, job.job_id).remove()
+        _stop_mps(node.run, job, node.clock, log)  # after the report: its log says who ended whom
+        forget_job(node.run, job.job_id)
     log.say(EventKind.END)
     return Exit.OK
 
 
 def _rescue(job: HookJob, why: str, started_s: float) -> int:
     """Release what the job holds, and no more: the work did not end in its time."""
-    config = _settings().config
-    clock, run = SystemClock(), Path(config.paths.run)
-    log = _log(job, config, started_s)
-    _release(job, run, clock, log, RESCUE_LOCK_S)
-    forget_job(run, job.job_id)
-    JobFolder(run, job.job_id).remove()
+    node = Node.here(_settings().config, os.environ)
+    log = _log(job, node, started_s)
+    _release(job, node, log, RESCUE_LOCK_S)
+    forget_job(node.run, job.job_id)
     log.say(EventKind.OUT_OF_TIME, why)
-    _stop_mps(run, job, clock, log)
+    _stop_mps(node.run, job, node.clock, log)
     log.say(EventKind.END)
     return Exit.OK
 
@@ -99,22 +99,27 @@ def _settings() -> InForce:
         return InForce(config=Config(mode="off"), trouble=str(exc))
 
 
-def _log(job: HookJob, config: Config, started_s: float) -> HookLog:
+def _log(job: HookJob, node: Node, started_s: float) -> HookLog:
     return HookLog(
-        config.paths.log,
+        node.config.paths.log,
         "epilog",
         job_id=job.job_id,
         restart=job.restart,
-        clock=SystemClock(),
+        clock=node.clock,
         start_s=started_s,
     )
 
 
-def _release(job: HookJob, run: Path, clock: Clock, log: HookLog, lock_s: float) -> Reservation | None:
+def _release(job: HookJob, node: Node, log: HookLog, lock_s: float) -> Reservation | None:
     """Give back what the job holds and return it; a lock that is not free in time leaves a note instead."""
+    file = node.job_file(job.job_id)
+    placed = file.read(boot_id=node.store.boot_id).held
+    if placed is None or placed.restart <= job.restart:
+        file.remove()  # before the reservation, which would otherwise look as if it had been lost
+    if not job.seats:
+        return None
     try:
-        store = LedgerStore(run, clock=clock, boot_id=boot_id())
-        return store.release(job.job_id, restart=job.restart, deadline=Deadline(clock, lock_s))
+        return node.store.release(job.job_id, restart=job.restart, deadline=Deadline(node.clock, lock_s))
     except RadError as exc:
         log.say(EventKind.NOT_RELEASED, str(exc))
         return None
@@ -130,11 +135,19 @@ def _stop_mps(run: Path, job: HookJob, clock: Clock, log: HookLog) -> None:
             log.say(EventKind.NOT_RELEASED, str(exc))
 
 
-def _report(job: HookJob, config: Config, held: Reservation | None, clock: Clock, log: HookLog) -> None:
+def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) -> None:
     """Say how the job ended and run it again where that helps."""
-    usage = read_job(Path(config.paths.run), job.job_id)
+    config, clock = node.config, node.clock
+    usage = read_job(node.run, job.job_id)
     outcome = outcome_of(
-        job, config, held=held, usage=usage, deadline=Deadline(clock, TAILS_S), log=log, clock=clock
+        job,
+        config,
+        held=held,
+        usage=usage,
+        names=lambda: _names(node, job),
+        deadline=Deadline(clock, TAILS_S),
+        log=log,
+        clock=clock,
     )
     log.tell(ending_of(outcome))
     try:
@@ -161,11 +174,17 @@ def _report(job: HookJob, config: Config, held: Reservation | None, clock: Clock
         log.say(EventKind.WOULD_RUN_AGAIN, recovery.reason)
         return
     from epilog.recover import recover  # an ordinary job ends without a question to Slurm
-    from slurm_plugin.slurm.commands import SlurmCommands
 
-    control = SlurmCommands(slurm_conf=str(slurm_conf or ""), timeout_s=SLURM_ANSWER_S)
     restart = held.restart if held else job.restart
-    log.tell(recover(job, recovery, outcome, settings, control, restart=restart, key=key))
+    log.tell(recover(job, recovery, outcome, settings, node.slurm(), restart=restart, key=key))
+
+
+def _names(node: Node, job: HookJob) -> dict[str, str]:
+    """Return what codes in the paths of the job's output stand for; nothing if Slurm does not answer."""
+    try:
+        return node.slurm().names(job.job_id)
+    except SlurmError:
+        return {}
 
 
 if __name__ == "__main__":

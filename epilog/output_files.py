@@ -1,7 +1,7 @@
 """Where a job's output is: the names that Slurm makes of patterns.
 
 Source: sbatch(1), "filename pattern", and _fname_format in Slurm's src/api/job_info.c. Slurm 22.05 tells an Epilog
-neither array ids nor the job's name; the job's TaskProlog left them.
+neither array ids nor the job's name: where they matter, Slurm is asked, for a failed job alone.
 """
 
 from __future__ import annotations
@@ -12,10 +12,17 @@ from pathlib import PurePosixPath
 
 from slurm_plugin.slurm.hook_env import HookJob
 
-_FROM_TASK_PROLOG = ("x", "a")
+_FROM_SLURM = ("x", "a")
 """Codes that mean something, also where nobody told us what."""
 
+_NAMED = re.compile(r"%\d{0,2}[xAab]")
+
 _CODE = re.compile(r"%(\d{0,2})(.)")
+
+
+def names_matter(job: HookJob) -> bool:
+    """Return whether a job's name or array ids decide where its output is; they do where it named no file itself."""
+    return not job.stdout or any(_NAMED.search(pattern) for pattern in (job.stdout, job.stderr))
 
 
 def expected_outputs(job: HookJob, names: Mapping[str, str]) -> tuple[str, ...]:
@@ -38,7 +45,7 @@ def expand(pattern: str, job: HookJob, names: Mapping[str, str]) -> str | None:
     any other letter stays: the folder's name is part of what Slurm tells, and may be `100% mine`.
     """
     known = {
-        **dict.fromkeys(_FROM_TASK_PROLOG),
+        **dict.fromkeys(_FROM_SLURM),
         "%": "%",
         "A": str(job.job_id),  # of a job that is no array
         "b": str(int(names["a"]) % 10) if names.get("a", "").isdigit() else None,

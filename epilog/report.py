@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from slurm_plugin.core.clock import Clock, Deadline
@@ -12,7 +11,6 @@ from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.events import Event as LoggedEvent
 from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.job_folder import JobFolder
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.note import Event, Note, format_note
 from slurm_plugin.core.oom_patterns import load_patterns
@@ -34,11 +32,23 @@ def outcome_of(
     *,
     held: Reservation | None,
     usage: JobUsage | None,
+    names: Callable[[], Mapping[str, str]],
     deadline: Deadline,
     log: HookLog,
     clock: Clock,
 ) -> Outcome:
-    """Return how a job ended; its output is opened, and the monitor's record read, only if it failed."""
+    """Return how a job ended; its output is opened, and the monitor's record read, only if it failed.
+
+    Args:
+        job: The job.
+        config: rad.toml.
+        held: What it held here; None if that is not known.
+        usage: What the monitor saw of it; None if nothing.
+        names: Asks Slurm what %x, %A and %a stand for; what fails is left out.
+        deadline: For reading its output.
+        log: Takes what is wrong with a site's own patterns.
+        clock: Time.
+    """
     ending = Ending(
         exit_status=job.exit_status,
         derived_exit=job.derived_exit,
@@ -47,12 +57,12 @@ def outcome_of(
     )
     if not job.exit_status and not job.derived_exit:
         return classify(ending, (), ())
-    from epilog.output_files import expected_outputs  # an ordinary job ends without a look at its output
+    # An ordinary job ends without a look at its output.
+    from epilog.output_files import expected_outputs, names_matter
     from epilog.tails import Identity, read_tails
 
     tails = read_tails(
-        JobFolder(Path(config.paths.run), job.job_id).names,
-        partial(expected_outputs, job),
+        expected_outputs(job, names() if names_matter(job) else {}),
         owner=Identity(user_id=job.user_id, group_id=job.group_id, user_name=job.user_name),
         deadline=deadline,
     )

@@ -12,20 +12,15 @@ import os
 import select
 import signal
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from slurm_plugin.core.clock import Deadline
-from slurm_plugin.core.job_folder import LONGEST
 from slurm_plugin.core.units import KIB
 
 TAIL_BYTES = 256 * KIB
 MOST_FILES = 8
 """A job of many tasks may write many files; the words of an OOM stand in most of them."""
-
-Expected = Callable[[Mapping[str, str]], Sequence[str]]
-"""From what patterns stand for to the paths of the output files."""
 
 _CHUNK_BYTES = 64 * KIB
 _FRAME_END = b"\0RAD\0"
@@ -46,19 +41,18 @@ class Identity:
     user_name: str = ""
 
 
-def read_tails(names: Path, expected: Expected, *, owner: Identity, deadline: Deadline) -> tuple[str, ...]:
+def read_tails(paths: Sequence[str], *, owner: Identity, deadline: Deadline) -> tuple[str, ...]:
     """Return the last TAIL_BYTES of each output file that can be read.
 
     Args:
-        names: The owner's file that tells what patterns in the paths stand for.
-        expected: Tells the paths, given what that file says; it is asked in the child.
+        paths: The files, as the job's owner named them.
         owner: The job's owner.
         deadline: What is not read by then is left out.
     """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        _child(reader, writer, names, expected, owner)
+        _child(reader, writer, paths, owner)
     os.close(writer)
     try:
         content = _drain(reader, deadline)
@@ -68,14 +62,14 @@ def read_tails(names: Path, expected: Expected, *, owner: Identity, deadline: De
     return tuple(part.decode(errors="replace") for part in content.split(_FRAME_END)[:-1])
 
 
-def _child(reader: int, writer: int, names: Path, expected: Expected, owner: Identity) -> None:
+def _child(reader: int, writer: int, paths: Sequence[str], owner: Identity) -> None:
     """Become the owner, read, write and end; never returns."""
     status = 1
     try:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         os.close(reader)
         _become(owner)
-        for path in tuple(expected(_named(names)))[:MOST_FILES]:
+        for path in paths[:MOST_FILES]:
             tail = _tail(path)
             if tail is not None:
                 _write_all(writer, tail.replace(_FRAME_END, b"") + _FRAME_END)
@@ -98,13 +92,7 @@ def _become(owner: Identity) -> None:
     os.setresuid(owner.user_id, owner.user_id, owner.user_id)
 
 
-def _named(names: Path) -> dict[str, str]:
-    text = _tail(str(names), limit=LONGEST)
-    lines = [] if text is None else text.decode(errors="surrogateescape").splitlines()
-    return dict(line.partition("=")[::2] for line in lines)
-
-
-def _tail(path: str, *, limit: int = TAIL_BYTES) -> bytes | None:
+def _tail(path: str) -> bytes | None:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         handle = os.open(path, flags)
@@ -114,9 +102,9 @@ def _tail(path: str, *, limit: int = TAIL_BYTES) -> bytes | None:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             return None
-        os.lseek(handle, max(0, status.st_size - limit), os.SEEK_SET)
+        os.lseek(handle, max(0, status.st_size - TAIL_BYTES), os.SEEK_SET)
         found = b""
-        while len(found) < limit and (part := os.read(handle, limit - len(found))):
+        while len(found) < TAIL_BYTES and (part := os.read(handle, TAIL_BYTES - len(found))):
             found += part
         return found
     except OSError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import re
@@ -10,6 +9,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 from lab import config
@@ -18,6 +18,7 @@ from lab.files import is_user, munge_user, write_files
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.errors import CommandError
+from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.shell import SYSTEM_PATH, find_program, run
 
 STATE = (
@@ -209,13 +210,8 @@ class Cluster:
 
     def reservations(self, node: str) -> list[dict[str, Any]]:
         """Return what jobs hold of a node's GPUs, as its ledger says."""
-        try:
-            rows: list[dict[str, Any]] = json.loads((self.place.run / node / "ledger.json").read_text())[
-                "reservations"
-            ]
-        except OSError:
-            return []
-        return rows
+        store = LedgerStore(self.place.run / node, clock=self.clock, boot_id=boot_id())
+        return [asdict(held) for held in store.read().ledger.reservations]
 
     def set_rad(self, key: str, value: str, *, restart: bool = True) -> None:
         """Set a key in every rad.toml of the cluster, where the template has it, and have radd read it."""

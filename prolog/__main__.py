@@ -8,33 +8,22 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from prolog.demand import wanted_by
+from prolog.demand import signed_booking, wanted_by
 from prolog.environment import environment_of
-from prolog.place import Node, place
-from slurm_plugin.core.clock import Deadline, SystemClock
-from slurm_plugin.core.config import Config, PartitionConfig
+from prolog.place import place
+from prolog.seats import why_no_start
+from slurm_plugin.core.clock import Deadline
+from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import LedgerError, RadError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.hook_args import config_path
-from slurm_plugin.core.job_folder import JobFolder
 from slurm_plugin.core.last_good import config_in_force
-from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.supervise import LIMITS, hook_started_s, supervised
-from slurm_plugin.slurm.conf_files import devices_confined, find_slurm_conf
+from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.hook_env import HookJob
-
-if (
-    TYPE_CHECKING
-):  # an ordinary job starts without Slurm's answers: what asks for them is loaded when it is needed
-    from slurm_plugin.slurm.control import SlurmControl
-
-SLURM_ANSWER_S = 2.0
-"""Of the hook's five seconds, for one question to a controller that should answer in milliseconds."""
 
 RELEASE_S = 0.5
 """For the lock, once the hook has failed already."""
@@ -45,28 +34,61 @@ def main() -> int:
     started_s = hook_started_s()
     try:
         job = HookJob.from_env(os.environ)
-        if job.seats:
-            supervised(
-                lambda: _work(job, started_s),
-                lambda why: _rescue(job, why, started_s),
-                started_s=started_s,
-                limits=LIMITS,
-            )
+        supervised(
+            lambda: _work(job, started_s),
+            lambda why: _rescue(job, why, started_s),
+            started_s=started_s,
+            limits=LIMITS,
+        )
     except Exception as exc:  # noqa: BLE001 - whatever it is, the node must not be drained for it
         print(f"rad prolog: {exc}", file=sys.stderr)
     return Exit.OK
 
 
 def _work(job: HookJob, started_s: float) -> int:
-    """Start the job's run on this node; a fault of ours leaves the job alone, or puts it back."""
+    """Do for a job what its partition asks for: for most jobs of most clusters that is nothing."""
     found = config_in_force(config_path(sys.argv))
-    config = found.config
-    if config.mode == "off" or not config.features.placement:
-        return Exit.OK
-    node, log = _node(config), _log(job, config, started_s)
-    if found.trouble:
-        log.say(EventKind.LAST_GOOD_SETTINGS, found.trouble)
-    settings = config.partition(job.partition) or config.partition_defaults
+    node = Node.here(found.config, os.environ)
+    settings = _settings(node, job)
+    if settings is None:
+        _unmanaged(node, job)
+    elif job.seats:
+        log = _log(job, node, started_s)
+        if found.trouble:
+            log.say(EventKind.LAST_GOOD_SETTINGS, found.trouble)
+        _managed(node, job, settings, log)
+    elif node.config.mode == "enforce" and (reason := why_no_start(node, job)) is not None:
+        from prolog.put_back import put_back
+
+        log = _log(job, node, started_s)
+        log.tell(put_back(node, job, reason, refuse=True))
+        log.say(EventKind.END)
+    return Exit.OK
+
+
+def _settings(node: Node, job: HookJob) -> PartitionConfig | None:
+    """Return how a job is to be placed; None if it runs as without us."""
+    on = node.config.mode != "off" and node.config.features.placement and node.manages(job.partition)
+    return node.settings(job.partition) if on else None
+
+
+def _unmanaged(node: Node, job: HookJob) -> None:
+    """Let a job run as without us."""
+    _mark(node, job)
+    if job.seats and node.config.mode == "enforce" and node.config.features.placement:
+        from prolog.unmanaged import note
+
+        note(node, job)
+
+
+def _mark(node: Node, job: HookJob) -> None:
+    """Tell TaskProlog of a job that is not placed and yet was changed by us when it was submitted."""
+    if signed_booking(job, node.config) is not None:
+        node.job_file(job.job_id).mark(boot_id=node.store.boot_id, now_s=node.clock.monotonic_s())
+
+
+def _managed(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) -> None:
+    """Start the job's run on this node; a fault of ours leaves the job alone, or puts it back."""
     try:
         _start(node, job, settings, log)
     except LedgerError as exc:
@@ -75,15 +97,14 @@ def _work(job: HookJob, started_s: float) -> int:
     except Exception as exc:  # noqa: BLE001 - a bug of ours must not keep the job from running
         _give_up(node, job, log, str(exc) if isinstance(exc, RadError | OSError) else repr(exc))
     log.say(EventKind.END)
-    return Exit.OK
 
 
 def _rescue(job: HookJob, why: str, started_s: float) -> int:
     """Take back what was begun: the work did not end in its time."""
-    config = config_in_force(config_path(sys.argv)).config
-    if config.mode == "off" or not config.features.placement:
+    node = Node.here(config_in_force(config_path(sys.argv)).config, os.environ)
+    if _settings(node, job) is None or not job.seats:
         return Exit.OK
-    node, log = _node(config), _log(job, config, started_s)
+    log = _log(job, node, started_s)
     _give_up(node, job, log, why)
     log.say(EventKind.OUT_OF_TIME, why)
     _put_back(node, job, log, why)
@@ -91,13 +112,13 @@ def _rescue(job: HookJob, why: str, started_s: float) -> int:
     return Exit.OK
 
 
-def _log(job: HookJob, config: Config, started_s: float) -> HookLog:
+def _log(job: HookJob, node: Node, started_s: float) -> HookLog:
     return HookLog(
-        config.paths.log,
+        node.config.paths.log,
         "prolog",
         job_id=job.job_id,
         restart=job.restart,
-        clock=SystemClock(),
+        clock=node.clock,
         start_s=started_s,
     )
 
@@ -114,6 +135,7 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
     wanted = wanted_by(job, node.config, settings, node.slurm)
     if wanted.demand is None:
         log.say(EventKind.LEFT_ALONE, "MIG")
+        node.job_file(job.job_id).remove()
         return
     placed = place(node, job, wanted.demand, settings)
     demand, gpus = wanted.demand, placed.placement.gpus
@@ -122,6 +144,7 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
     policy = settings.policy if demand.kind == "shared" else "idle"
     if node.config.mode == "observe":
         log.say(EventKind.WOULD_PLACE, choice, policy=policy, gpus=gpus)
+        _mark(node, job)
     elif placed.reservation is None:
         from prolog.put_back import put_back
 
@@ -130,7 +153,7 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
         variables = environment_of(node, job, placed, settings, log)
         if wanted.shards is not None:
             variables["RAD_SHARDS"] = str(wanted.shards)
-        JobFolder(node.run, job.job_id).write_environment(variables)
+        node.job_file(job.job_id).place(variables, placed.reservation, boot_id=node.store.boot_id)
         log.say(EventKind.PLACED, choice, policy=policy, gpus=gpus)
 
 
@@ -139,31 +162,13 @@ def _give_up(node: Node, job: HookJob, log: HookLog, why: str) -> None:
     problem = ""
     try:
         node.store.release(job.job_id, restart=job.restart, deadline=Deadline(node.clock, RELEASE_S))
-        JobFolder(node.run, job.job_id).remove()
+        node.job_file(job.job_id).remove()
+        _mark(node, job)
     except (RadError, OSError) as exc:
         problem = str(exc)
     log.say(EventKind.LEFT_ALONE, why)
     if problem:
         log.say(EventKind.NOT_RELEASED, problem)
-
-
-def _node(config: Config) -> Node:
-    clock = SystemClock()
-    slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
-
-    def slurm() -> SlurmControl:
-        from slurm_plugin.slurm.commands import SlurmCommands
-
-        return SlurmCommands(slurm_conf=str(slurm_conf or ""), timeout_s=SLURM_ANSWER_S)
-
-    return Node(
-        config=config,
-        clock=clock,
-        store=LedgerStore(Path(config.paths.run), clock=clock, boot_id=boot_id()),
-        slurm=slurm,
-        slurm_conf=os.environ.get("SLURM_CONF"),
-        confined=devices_confined(slurm_conf),
-    )
 
 
 if __name__ == "__main__":

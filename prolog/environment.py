@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from prolog.place import Node, Placed
+from prolog.place import Placed
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.records import Reservation
 from slurm_plugin.core.units import to_mib_up
+from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.hook_env import HookJob
 
 
@@ -17,7 +18,7 @@ def environment_of(
 ) -> dict[str, str]:
     """Return the variables of every task of a placed job; MPS is started on the way where it is wanted.
 
-    RAD_* are for the user's information, and for us to rebuild a lost ledger from.
+    RAD_* are for the user's information and for TaskProlog; nothing of ours believes them afterwards.
     """
     held = placed.reservation
     if held is None:

@@ -6,11 +6,10 @@ start time set right after it is kept, with the job's priority.
 
 from __future__ import annotations
 
-from prolog.place import Node
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import Event, EventKind
-from slurm_plugin.core.job_folder import JobFolder
 from slurm_plugin.core.note import Note, format_note
+from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.control import JobChange
 from slurm_plugin.slurm.hook_env import HookJob
 from slurm_plugin.slurm.versions import requeue_delay_s
@@ -39,9 +38,7 @@ def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool) -> Event:
             one submitted with --no-requeue): it would break another job's exclusive GPU or booked memory.
     """
     if refuse:
-        folder = JobFolder(node.run, job.job_id)
-        folder.create(user_id=job.user_id, group_id=job.group_id)
-        folder.refuse(reason)
+        node.job_file(job.job_id).refuse(reason, boot_id=node.store.boot_id, now_s=node.clock.monotonic_s())
     slurm = node.slurm()
     try:
         slurm.requeue(job.job_id)

@@ -15,23 +15,16 @@ from pathlib import Path
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.gres import GPU_ENVIRONMENT
 from slurm_plugin.core.hook_args import config_path
-from slurm_plugin.core.job_folder import JobFolder
+from slurm_plugin.core.job_file import JobFile
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.supervise import hook_started_s, supervised
-
-PATTERNS = {"x": "SLURM_JOB_NAME", "A": "SLURM_ARRAY_JOB_ID", "a": "SLURM_ARRAY_TASK_ID"}
-"""Patterns of output paths and the variables that hold what they stand for (sbatch(1), "filename pattern")."""
 
 
 def main() -> int:
     """Run the hook."""
     try:
-        for name in blank_variables(os.environ):
-            print(f"unset {name}")
         job_id = os.environ.get("SLURM_JOB_ID", "")
-        if not job_id.isdigit() or not os.environ.get(
-            "SLURM_JOB_GPUS", os.environ.get("CUDA_VISIBLE_DEVICES")
-        ):
+        if not job_id.isdigit():
             return Exit.OK
         return supervised(lambda: _work(int(job_id)), None, started_s=hook_started_s())
     except Exception:  # noqa: BLE001 - the task must start whatever happens here
@@ -41,20 +34,22 @@ def main() -> int:
 def _work(job_id: int) -> int:
     """Print what the Prolog left for the tasks of a job."""
     try:
-        folder = JobFolder(Path(config_in_force(config_path(sys.argv)).config.paths.run), job_id)
-        refusal = folder.refusal()
+        file = JobFile(Path(config_in_force(config_path(sys.argv)).config.paths.run), job_id)
+        refusal = file.refusal()
         if refusal is not None:
             print(f"print RAD: this job must not start on {os.uname().nodename} now: {refusal}")
             return Exit.REFUSED
-        variables = folder.environment()
+        variables = file.variables()
         problem = mismatch(os.environ, variables.get("RAD_SHARDS", ""))
         if problem is not None:
             print(f"print RAD: {problem}")
             return Exit.REFUSED
-        if variables:
-            for name, value in task_variables(variables, os.environ).items():
+        if file.exists():  # whatever we did not place runs as without us
+            for name in blank_variables(os.environ):
+                print(f"unset {name}")
+            exports = task_variables(variables, os.environ) if variables else {}
+            for name, value in exports.items():
                 print(f"export {name}={value}")
-            record_names(folder.names, os.environ)
     except Exception:  # noqa: BLE001 - the task must start whatever happens here
         return Exit.OK
     return Exit.OK
@@ -107,16 +102,6 @@ def blank_variables(task: Mapping[str, str]) -> tuple[str, ...]:
     ('SLURM_MEM_PER_GPU',)
     """
     return tuple(name for name in GPU_ENVIRONMENT if task.get(name) == "")
-
-
-def record_names(path: Path, task: Mapping[str, str]) -> None:
-    """Note what patterns in output paths stand for, for the Epilog to look there for the words of an OOM.
-
-    Slurm 22.05 tells an Epilog neither a job's name nor its array ids. The paths themselves cannot be had: the
-    descriptors of a slurmstepd that became the user are closed to that user (proc(5), /proc/PID/fd).
-    """
-    lines = [f"{code}={task[name]}\n" for code, name in PATTERNS.items() if "\n" not in task.get(name, "\n")]
-    path.write_text("".join(lines), encoding="utf-8", errors="surrogateescape")
 
 
 if __name__ == "__main__":

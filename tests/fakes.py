@@ -12,14 +12,20 @@ from slurm_plugin.slurm.control import JobChange, JobView, NodeView
 
 
 class FakeClock:
-    """Time that passes only when somebody sleeps."""
+    """Time that passes only when somebody sleeps.
+
+    Attributes:
+        time_s: Seconds since boot.
+        ahead_s: How much further the wall clock is; an admin or NTP may set it.
+    """
 
     def __init__(self, now_s: float = 1_000_000.0) -> None:
         self.time_s = now_s
+        self.ahead_s = 0.0
         self.slept: list[float] = []
 
     def now_s(self) -> float:
-        return self.time_s
+        return self.time_s + self.ahead_s
 
     def monotonic_s(self) -> float:
         return self.time_s
@@ -47,6 +53,7 @@ class FakeSlurm:
         self.answers = True
         self.failing = 0
         self._version, self._config = version, config
+        self.nodes_by_name: dict[str, NodeView] = {}
 
     def version(self) -> tuple[int, int, int]:
         return self._version
@@ -56,6 +63,10 @@ class FakeSlurm:
 
     def nodes(self) -> tuple[NodeView, ...]:
         return ()
+
+    def node(self, name: str) -> NodeView | None:
+        self._answer()
+        return self.nodes_by_name.get(name)
 
     def job(self, job_id: int) -> JobView | None:
         self._answer()

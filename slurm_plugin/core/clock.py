@@ -10,11 +10,11 @@ class Clock(Protocol):
     """What the project asks of time."""
 
     def now_s(self) -> float:
-        """Return seconds since the epoch, for records that outlive a process."""
+        """Return seconds since the epoch, which an admin may set back or forward: for people and files' dates."""
         ...
 
     def monotonic_s(self) -> float:
-        """Return seconds from an arbitrary start that never go back, for deadlines."""
+        """Return seconds since the node's boot: they never jump, and all processes of a node count the same."""
         ...
 
     def sleep(self, duration_s: float) -> None:

@@ -93,9 +93,11 @@ class PartitionConfig:
         exclusive_form: How a GPU of one's own is asked for: "shards" takes all shards of a GPU, "gpu" takes gpu:1
             (Slurm 23.11.5 and later), "auto" picks by the running version.
         policy: Placement policy (thesis section 6.2.2).
-        pin: "slurm" keeps jobs on the GPU that Slurm booked. "free" lets the policy choose among all GPUs of the
-            node; jobs that want a whole GPU then often find none idle and go back to the queue. "auto" is "slurm"
-            where cgroups confine devices; elsewhere the policy chooses whenever no job sits on the booked GPU yet.
+        pin: "slurm" keeps jobs on the GPU that Slurm booked. "bound" lets the policy choose whenever no job sits on
+            the booked GPU yet. "free" lets it choose among all GPUs of the node; jobs that want a whole GPU then often
+            find none idle and go back to the queue. "auto" is "slurm" where cgroups confine devices, or where the
+            node also serves a partition that is not collocated: its jobs run on the very GPU that Slurm names, so
+            no job of ours may have been moved there. Elsewhere it is "bound".
         one_user_per_gpu: Whether only jobs of one user share a GPU. Partitions whose jobs meet on a GPU should agree.
         smact_max: A GPU at or above this SM activity takes no further job.
         free_min_mib: Free memory that a job of unknown need must find.
@@ -133,7 +135,7 @@ class PartitionConfig:
     gpu_type: str = ""
     exclusive_form: Literal["auto", "shards", "gpu"] = "auto"
     policy: PolicyName = "magm"
-    pin: Literal["auto", "slurm", "free"] = "auto"
+    pin: Literal["auto", "slurm", "bound", "free"] = "auto"
     one_user_per_gpu: bool = False
     smact_max: float = 0.80
     free_min_mib: int = 5120

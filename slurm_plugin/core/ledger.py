@@ -1,15 +1,15 @@
 """The reservations of one node: pure state whose changes refuse what would break a rule.
 
 Rule 2: a whole GPU has one holder. Rule 3: what is booked on a GPU, with what strangers hold there, never exceeds
-what the GPU can give. ledger_store.py keeps it in a file.
+what the GPU can give. Jobs that are not ours are noted as Slurm gave them: that may break either rule, and then nobody
+else is let in. ledger_codec.py writes it as text, ledger_store.py keeps that in a file, reconcile.py finds what of
+it is over.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.records import Reservation
@@ -22,10 +22,12 @@ class Ledger:
     Attributes:
         reservations: At most one per job id.
         last_gpu: The GPU that was given out last, where round robin goes on; None at the start.
+        swept_s: When it was last compared with what is really there, seconds since boot; None if it never was.
     """
 
     reservations: tuple[Reservation, ...] = ()
     last_gpu: str | None = None
+    swept_s: float | None = None
 
     def of_job(self, job_id: int) -> Reservation | None:
         """Return what a job holds, or None."""
@@ -61,7 +63,14 @@ class Ledger:
                 raise LedgerError(
                     f"job {wanted.job_id}: GPU {uuid} would be overbooked, {booked} of {room_bytes[uuid]}"
                 )
-        return Ledger(reservations=(*others.reservations, wanted), last_gpu=wanted.gpus[-1])
+        return replace(others, reservations=(*others.reservations, wanted), last_gpu=wanted.gpus[-1])
+
+    def note(self, given: Reservation) -> Ledger:
+        """Return the ledger with what a job has already, whatever that breaks, in place of any older run of it."""
+        others = self.release(given.job_id, restart=given.restart)
+        if others.of_job(given.job_id) is not None:
+            return others
+        return replace(others, reservations=(*others.reservations, given))
 
     def release(self, job_id: int, *, restart: int) -> Ledger:
         """Return the ledger without a job's reservation, unless a later run of the job holds it by now.
@@ -72,45 +81,3 @@ class Ledger:
         """
         kept = tuple(held for held in self.reservations if held.job_id != job_id or held.restart > restart)
         return self if len(kept) == len(self.reservations) else replace(self, reservations=kept)
-
-    def keep(self, job_ids: Collection[int]) -> Ledger:
-        """Return the ledger with the reservations of these jobs alone."""
-        return replace(self, reservations=tuple(h for h in self.reservations if h.job_id in job_ids))
-
-
-def to_json(ledger: Ledger) -> dict[str, Any]:
-    """Return a ledger as JSON values."""
-    return {"last_gpu": ledger.last_gpu, "reservations": [asdict(held) for held in ledger.reservations]}
-
-
-def from_json(tree: Any) -> Ledger:
-    """Return the ledger that JSON values describe.
-
-    Raises:
-        LedgerError: They describe none.
-    """
-    try:
-        reservations = tuple(reservation_from_json(row) for row in tree["reservations"])
-        last_gpu = tree["last_gpu"]
-    except (KeyError, TypeError) as exc:
-        raise LedgerError(f"not a ledger: {exc!r}") from exc
-    if len({held.job_id for held in reservations}) != len(reservations):
-        raise LedgerError("not a ledger: a job id appears twice")
-    return Ledger(reservations=reservations, last_gpu=last_gpu if isinstance(last_gpu, str) else None)
-
-
-def reservation_from_json(row: Any) -> Reservation:
-    """Return the reservation that JSON values describe.
-
-    Raises:
-        LedgerError: They describe none.
-    """
-    try:
-        held = Reservation(**{**row, "gpus": tuple(row["gpus"]), "seats": tuple(row["seats"])})
-    except (KeyError, TypeError, ValueError) as exc:
-        raise LedgerError(f"not a reservation: {exc!r}") from exc
-    numbers = (held.job_id, held.user_id, held.booked_bytes, held.restart, *held.seats)
-    names_fit = held.kind in ("shared", "whole") and all(isinstance(uuid, str) for uuid in held.gpus)
-    if not names_fit or not all(isinstance(n, int) for n in numbers) or not held.gpus:
-        raise LedgerError(f"not a reservation: {json.dumps(row)[:200]}")
-    return held

@@ -180,12 +180,14 @@ class Reservation:
         gpus: UUIDs of the physical GPUs.
         seats: The GPU indices that Slurm booked; they may name other physical GPUs than `gpus`.
         booked_bytes: Booked memory on each GPU; for a whole GPU all that is usable.
-        created_s: Seconds since the epoch.
+        created_s: Seconds since the node's boot, on the clock that never jumps.
         estimate_bytes: The best guess behind the booking, or None.
         profile_key: Hash of the job's profile, or None.
         smact: Expected or, once known, observed share of SMs kept busy (0 to 1), or None.
         restart: Slurm's restart count of the run that holds it.
         partition: The partition it runs in, by which the monitor finds what to do about it; "" if unknown.
+        managed: False for a job that runs as without us: it is only noted here, as Slurm gave it, for others to keep
+            clear of it.
     """
 
     job_id: int
@@ -200,6 +202,7 @@ class Reservation:
     smact: float | None = None
     restart: int = 0
     partition: str = ""
+    managed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

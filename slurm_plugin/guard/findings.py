@@ -116,7 +116,7 @@ def findings(
         config: rad.toml.
         mine: Our MPS servers and their jobs.
         ages_s: Seconds since each process started.
-        now_s: Seconds since the epoch.
+        now_s: Seconds since boot.
     """
     found: list[Finding] = []
     for reading in readings:
@@ -161,7 +161,7 @@ def _on_gpu(
             rows.setdefault(held.job_id, []).append((row, one.process))
     shares = []
     for held in ledger.reservations:
-        settings = config.partitions.get(held.partition)
+        settings = config.partitions.get(held.partition) if held.managed else None
         if held.job_id in rows and settings is not None:
             shares.append(_Share(held, settings, tuple(rows[held.job_id])))
     yield from _memory(reading, ledger, shares, traced, mine)

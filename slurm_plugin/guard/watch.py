@@ -106,7 +106,7 @@ class Guard:
             self._config,
             self._mine(ledger),
             ages_s=self._ages_s([one.process for one in traced.values()]),
-            now_s=now_s,
+            now_s=monotonic_s,
         )
         if self._config.mode != "enforce" or not self._config.features.guard:
             found = tuple(dataclasses.replace(one, response="warn") for one in found)

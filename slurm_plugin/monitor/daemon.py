@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
@@ -27,6 +27,7 @@ from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.program_end import plain_end
 from slurm_plugin.monitor.attribution import JobFinder, Traced
 from slurm_plugin.monitor.source import lasting_telemetry
+from slurm_plugin.monitor.sweeper import Sweeper
 from slurm_plugin.monitor.telemetry import Telemetry
 from slurm_plugin.monitor.usage import add_readings
 from slurm_plugin.monitor.window import (
@@ -37,6 +38,7 @@ from slurm_plugin.monitor.window import (
     write_job,
     write_window,
 )
+from slurm_plugin.node.node import Node
 
 INTERVAL_S = 1.0
 """Thesis, section 6.2.2: one sample a second."""
@@ -125,7 +127,7 @@ class Monitor:
         users = None if ledger is None else {held.job_id: held.user_id for held in ledger.reservations}
         traced = self._finder.trace(readings, users=users)
         owners = {pid: one.job_id for pid, one in traced.items() if one.job_id is not None}
-        if self._guard is not None and found is not None and not found.rebuilt:
+        if self._guard is not None and found is not None and not found.lost:
             self._judge(self._guard, readings, found.ledger, traced)
         self._forget(now_s)
         seen = add_readings(
@@ -219,8 +221,11 @@ def _run(options: argparse.Namespace) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
+    sweeper = Sweeper(Node.here(config, os.environ), say=_say)
+    if config.mode == "enforce" and config.features.placement:
+        sweeper.start()
     while True:
-        watch(monitor, clock, stopped=stopped)
+        watch(monitor, clock, stopped=stopped, look=sweeper.look)
         if signal.SIGTERM in stopped or signal.SIGINT in stopped:
             return
         stopped.clear()
@@ -238,23 +243,38 @@ def _begin_anew(path: Path) -> None:
     except ConfigError as exc:
         trouble = str(exc)
     if trouble:
-        print(f"rad-monitor: not taken over: {trouble}", file=sys.stderr, flush=True)
+        _say(f"not taken over: {trouble}")
         return
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-def watch(monitor: Monitor, clock: Clock, *, stopped: Sequence[int]) -> None:
-    """Sample once a second, on the second, until `stopped` holds something; say each new trouble once."""
+def watch(
+    monitor: Monitor,
+    clock: Clock,
+    *,
+    stopped: Sequence[int],
+    look: Callable[[Sequence[GpuReading]], None] | None = None,
+) -> None:
+    """Sample once a second, on the second, until `stopped` holds something; say each new trouble once.
+
+    Args:
+        monitor: What samples.
+        clock: Time.
+        stopped: Holds something once it is time to end.
+        look: Takes each sample's readings.
+    """
     trouble = ""
     next_s = clock.monotonic_s()
     while not stopped:
         try:
-            monitor.sample()
+            readings = monitor.sample()
+            if look is not None:
+                look(readings)
             said = ""
         except (DeviceError, LedgerError) as exc:
             said = str(exc)
         if said != trouble:
-            print(f"rad-monitor: {said or 'all is well again'}", file=sys.stderr, flush=True)
+            _say(said or "all is well again")
             trouble = said
         next_s = max(next_s + INTERVAL_S, clock.monotonic_s())
         clock.sleep(max(0.0, next_s - clock.monotonic_s()))
@@ -268,6 +288,10 @@ def _guard(config: Config, clock: Clock) -> Watcher | None:
     from slurm_plugin.guard.watch import Guard
 
     return Guard(config, clock=clock, stopper=Stopper(clock), teller=Teller(config))
+
+
+def _say(line: str) -> None:
+    print(f"rad-monitor: {line}", file=sys.stderr, flush=True)
 
 
 def _exporter(address: str | None, log: Path) -> Exporter | None:

@@ -18,8 +18,8 @@ from pathlib import Path
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.ledger_store import replace_file
 from slurm_plugin.core.note import Fault
+from slurm_plugin.core.spare_files import replace_file
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl
 
 log = logging.getLogger("radd")

@@ -8,7 +8,7 @@ text comes last there, or not at all where several jobs are listed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from slurm_plugin.core.binding import least_given
@@ -39,6 +39,7 @@ _JOB_COLUMNS = (
 _MORE_COLUMNS = (("Nice", 16), ("Comment", 1100), ("admin_comment", 1100))
 """Asked of one job alone. Slurm keeps at most 1,024 characters of each text."""
 _NODE_COLUMNS = (("NodeList", 256), ("StateLong", 64), ("Gres", 512), ("Partition", 256), ("Reason", 512))
+_NAME_COLUMNS = (("JobID", 20), ("ArrayJobID", 20), ("ArrayTaskID", 20), ("Name", 1100))
 _NOTHING = ("", "N/A", "n/a", "(null)", "None", "none")
 _LAYOUT = re.compile(r"(?m)^ +Nodes=\S+ CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
 _UNKNOWN_JOB = "Invalid job id"
@@ -90,6 +91,16 @@ class SlurmCommands:
     def nodes(self) -> tuple[NodeView, ...]:
         """Return all nodes."""
         return parse_nodes(self._run("sinfo", "-h", "-a", "-N", "-O", _format(_NODE_COLUMNS)))
+
+    def node(self, name: str) -> NodeView | None:
+        """Return one node; None if Slurm has none of this name."""
+        text = self._run("sinfo", "-h", "-a", "-N", "-n", name, "-O", _format(_NODE_COLUMNS))
+        return next((view for view in parse_nodes(text) if view.name == name), None)
+
+    def names(self, job_id: int) -> dict[str, str]:
+        """Return what %A, %a and %x stand for in the paths of a job's output; nothing if Slurm forgot it."""
+        text = self._run("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", _format(_NAME_COLUMNS))
+        return next((parse_names(row) for row in cut(text, _NAME_COLUMNS) if row["JobID"] == str(job_id)), {})
 
     def config(self) -> dict[str, str]:
         """Return the running configuration."""
@@ -188,6 +199,16 @@ def parse_given(text: str) -> str:
     layouts = tuple(parse_gres(match[1]) for match in _LAYOUT.finditer(text))
     parts = ((item.name, item.type, str(item.count)) for item in least_given(layouts))
     return ",".join(":".join(filter(None, part)) for part in parts)
+
+
+def parse_names(row: Mapping[str, str]) -> dict[str, str]:
+    """Return what codes in a path stand for, by sbatch(1), "filename pattern"; %a only of an array's task.
+
+    >>> parse_names({"ArrayJobID": "7", "ArrayTaskID": "N/A", "Name": "train"})
+    {'x': 'train', 'A': '7'}
+    """
+    codes = {"x": row["Name"], "A": row["ArrayJobID"], "a": _known(row["ArrayTaskID"])}
+    return {code: text for code, text in codes.items() if text}
 
 
 def parse_config(text: str) -> dict[str, str]:

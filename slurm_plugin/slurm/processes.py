@@ -1,7 +1,8 @@
 """Which jobs are alive on this node and which process belongs to which job, read from /proc, with no question to Slurm.
 
 Every step has a slurmstepd whose title reads `slurmstepd: [JOB.STEP]`; a job between its Prolog and its first step
-has none yet, so absence proves nothing about a young job.
+has none yet, so absence proves nothing about a young job. Any program may call itself so: only those count that run as
+the user of slurmd, who is root.
 """
 
 from __future__ import annotations
@@ -19,23 +20,6 @@ _MOST_PARENTS = 256
 _CGROUP = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskTrace:
-    """What a task's first environment tells of its job's placement.
-
-    Attributes:
-        job_id: Slurm's job id.
-        user_id: Who runs it.
-        gpus: UUIDs in CUDA_VISIBLE_DEVICES.
-        environment: RAD_* variables that TaskProlog set.
-    """
-
-    job_id: int
-    user_id: int
-    gpus: tuple[str, ...]
-    environment: dict[str, str]
-
-
 def living_jobs(*, slurm_conf: str | None = None, proc: Path = PROC) -> frozenset[int]:
     """Return the ids of jobs that have a slurmstepd.
 
@@ -44,12 +28,13 @@ def living_jobs(*, slurm_conf: str | None = None, proc: Path = PROC) -> frozense
         proc: Where /proc is.
     """
     found = set()
-    for folder in _processes(proc):
-        if _read(folder / "comm") != b"slurmstepd\n":
-            continue
-        match = _TITLE.match(_read(folder / "cmdline"))
-        if match and (slurm_conf is None or _environ(folder).get("SLURM_CONF", slurm_conf) == slurm_conf):
-            found.add(int(match.group(1)))
+    for pid in _pids(proc):
+        job_id = _job_of_step(pid, proc)
+        if job_id is not None and slurm_conf in (
+            None,
+            _environ(proc / str(pid)).get("SLURM_CONF", slurm_conf),
+        ):
+            found.add(job_id)
     return frozenset(found)
 
 
@@ -85,7 +70,7 @@ def owners_of(pids: Iterable[int], *, proc: Path = PROC) -> dict[int, Belonging]
 
 def processes_of(job_id: int, user_id: int, *, proc: Path = PROC) -> tuple[Process, ...]:
     """Return the processes of a job that run as its owner; root's, such as slurmstepd, are never among them."""
-    own = [int(name) for name in _names(proc) if name.isdigit() and owner_of(int(name), proc) == user_id]
+    own = [pid for pid in _pids(proc) if owner_of(pid, proc) == user_id]
     known = [Process.running(pid, proc) for pid in own]
     belongs = owners_of([one.pid for one in known if one is not None], proc=proc)
     return tuple(
@@ -94,19 +79,24 @@ def processes_of(job_id: int, user_id: int, *, proc: Path = PROC) -> tuple[Proce
 
 
 def _job_of_parents(pid: int, proc: Path) -> int | None:
-    """Return the job of the slurmstepd among a process' parents: nobody can choose another one's children.
-
-    A program may call itself slurmstepd, so only root's counts.
-    """
+    """Return the job of the slurmstepd among a process' parents: nobody can choose another one's children."""
     for _ in range(_MOST_PARENTS):
         pid = _parent(pid, proc)
         if pid <= 1:
             return None
-        folder = proc / str(pid)
-        if _read(folder / "comm") == b"slurmstepd\n" and owner_of(pid, proc) == os.geteuid():
-            match = _TITLE.match(_read(folder / "cmdline"))
-            return int(match.group(1)) if match else None
+        job_id = _job_of_step(pid, proc)
+        if job_id is not None:
+            return job_id
     return None
+
+
+def _job_of_step(pid: int, proc: Path) -> int | None:
+    """Return the job of a slurmstepd; None if the process is none."""
+    folder = proc / str(pid)
+    if _read(folder / "comm") != b"slurmstepd\n" or owner_of(pid, proc) != os.geteuid():
+        return None
+    match = _TITLE.match(_read(folder / "cmdline"))
+    return int(match.group(1)) if match else None
 
 
 def _parent(pid: int, proc: Path) -> int:
@@ -115,31 +105,30 @@ def _parent(pid: int, proc: Path) -> int:
     return int(fields[1]) if len(fields) > 1 and fields[1].isdigit() else 0
 
 
-def placed_tasks(*, slurm_conf: str | None = None, proc: Path = PROC) -> tuple[TaskTrace, ...]:
-    """Return what the tasks that run now tell of where their jobs were placed; only root sees all of them."""
-    found = []
-    for folder in _processes(proc):
-        env = _environ(folder)
-        gpus = tuple(one for one in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if one.startswith("GPU-"))
-        job_id = env.get("SLURM_JOB_ID", "")
-        if not gpus or not job_id.isdigit() or env.get("SLURM_CONF", slurm_conf) != slurm_conf:
-            continue
-        try:
-            user_id = folder.stat().st_uid
-        except OSError:
-            continue
-        rad = {name: value for name, value in env.items() if name.startswith("RAD_")}
-        found.append(TaskTrace(job_id=int(job_id), user_id=user_id, gpus=gpus, environment=rad))
-    return tuple(found)
+def claimed_gpus(jobs: Iterable[int], *, proc: Path = PROC) -> dict[int, tuple[str, ...]]:
+    """Return the GPUs that the tasks of these jobs name in their first environment.
+
+    A user may write there what he likes, so it is a hint for what nobody else tells; and a process of another job says
+    nothing about these.
+    """
+    wanted = frozenset(jobs)
+    found: dict[int, tuple[str, ...]] = {}
+    for pid in _pids(proc) if wanted else ():
+        named = _environ(proc / str(pid)).get("CUDA_VISIBLE_DEVICES", "").split(",")
+        gpus = tuple(one for one in named if one.startswith("GPU-"))
+        owner = owners_of([pid], proc=proc).get(pid) if gpus else None
+        if owner is not None and owner.certain and owner.job_id in wanted:
+            found.setdefault(owner.job_id, gpus)
+    return found
 
 
-def _processes(proc: Path) -> Iterator[Path]:
-    return (proc / name for name in _names(proc) if name.isdigit())
+def _pids(proc: Path) -> Iterator[int]:
+    return (int(name) for name in _names(proc) if name.isdigit())
 
 
 def _names(folder: Path) -> list[str]:
     try:
-        return [path.name for path in folder.iterdir()]
+        return os.listdir(folder)
     except OSError:
         return []
 

@@ -256,7 +256,7 @@ def test_secrets_and_others_affairs_that_a_user_may_read(jobs: Jobs) -> None:
     job = submit(jobs, user=NEIGHBOUR, wrap="sleep 15")
     jobs.wait(job, "RUNNING")
     place = jobs.cluster.place
-    secret = [place.etc / "key", place.run / "n0" / "ledger.json", *(place.root / "state").glob("*")]
+    secret = [place.etc / "key", place.run / "n0" / "ledger", *(place.root / "state").glob("*")]
     secret += [path for path in place.log.glob("*.log") if path.name.startswith(("prolog", "epilog"))]
     readable = [path.name for path in secret if as_user("head", "-c1", str(path), cluster=jobs.cluster)]
     assert not readable
@@ -272,7 +272,7 @@ def test_a_process_outside_any_job_in_a_rebuilt_ledger(jobs: Jobs) -> None:
     command = ["runuser", "-u", USER, "--", "env", *words, "sleep", "60"]
     liar = subprocess.Popen(command, env=cluster.env(), start_new_session=True)
     try:
-        (cluster.place.run / "n0" / "ledger.json").unlink(missing_ok=True)
+        (cluster.place.run / "n0" / "ledger").unlink(missing_ok=True)
         job = submit(jobs, wrap="sleep 8")
         jobs.wait(job, "RUNNING")
         cluster.clock.sleep(1)

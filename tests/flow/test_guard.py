@@ -10,11 +10,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from flow.test_node_hooks import KEY, SHARED, Hooks
 
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.wire import stamp
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as other users")
@@ -156,10 +159,11 @@ def test_a_site_that_only_warns_ends_nobody(folder: Path) -> None:
 def test_a_job_of_a_partition_that_nobody_configured_is_not_touched(folder: Path) -> None:
     with ExitStack() as stack:
         node = Node(folder, stack)
-        config = folder / "rad.toml"
-        ledger = folder / "run" / "ledger.json"
-        assert '"partition": "gpu"' in ledger.read_text() and config.exists()
-        ledger.write_text(ledger.read_text().replace('"partition": "gpu"', '"partition": "other"'))
+        store = LedgerStore(folder / "run", clock=SystemClock(), boot_id=boot_id())
+        ledger = store.read().ledger
+        assert {held.partition for held in ledger.reservations} == {"gpu"}
+        noted = (replace(held, partition="other", managed=False) for held in ledger.reservations)
+        store.write(replace(ledger, reservations=tuple(noted)))
         thief = node.start(THIEF, 8.4)
         eventually("it holds", lambda: "holds 8.4" in node.said(THIEF))
         window = folder / "run" / "monitor" / "window.json"

@@ -13,7 +13,7 @@ import epilog.__main__
 import prolog.__main__
 from slurm_plugin.core.binding import partition_mark
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.job_folder import JobFolder
+from slurm_plugin.core.job_file import JobFile
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.records import Booking
@@ -107,7 +107,7 @@ def all_at_once(hook: object, config: Path, environments: list[dict[str, str]]) 
 
 def ledger_of(config: Path) -> Ledger:
     found = LedgerStore(config.parent / "run", clock=SystemClock(), boot_id=boot_id()).read()
-    assert not found.rebuilt
+    assert not found.lost
     return found.ledger
 
 
@@ -115,9 +115,9 @@ def test_two_hundred_prologs_at_once(config: Path) -> None:
     numbers = range(1, JOBS + 1)
     with all_at_once(prolog.__main__.main, config, [environment(number) for number in numbers]):
         ledger = ledger_of(config)
-        told = {number: JobFolder(config.parent / "run", number).environment() for number in numbers}
+        told = {number: JobFile(config.parent / "run", number).variables() for number in numbers}
         placed = {number: env for number, env in told.items() if env}
-        refused = {n for n in numbers if JobFolder(config.parent / "run", n).refusal() is not None}
+        refused = {n for n in numbers if JobFile(config.parent / "run", n).refusal() is not None}
 
         held = {one.job_id: one for one in ledger.reservations}
         assert set(held) == set(placed), "a job that was told its GPU is in the ledger, and no other"
@@ -136,4 +136,4 @@ def test_two_hundred_prologs_at_once(config: Path) -> None:
     endings = [environment(n, SLURM_JOB_EXIT_CODE="0") for n in numbers for _ in range(1 + n % 2)]
     with all_at_once(epilog.__main__.main, config, endings):
         assert ledger_of(config).reservations == ()
-        assert list((config.parent / "run" / "jobs").iterdir()) == []
+        assert list((config.parent / "run" / "placed").iterdir()) == []

@@ -8,11 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from small_disks import fill, small_disk
 
 from slurm_plugin.core.binding import partition_mark
+from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.events import EventKind, as_text, from_line
-from slurm_plugin.core.job_folder import JobFolder
+from slurm_plugin.core.job_file import JobFile
+from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.shell import run
 from slurm_plugin.core.units import GIB
@@ -91,11 +94,8 @@ shards_per_gpu = 10
 
     @property
     def reserved(self) -> list[int]:
-        path = self.folder / "run" / "ledger.json"
-        if not path.is_file():
-            return []
-        tree = json.loads(path.read_text())
-        return [row["job_id"] for row in tree["reservations"]]
+        store = LedgerStore(self.folder / "run", clock=SystemClock(), boot_id=boot_id())
+        return [held.job_id for held in store.read().ledger.reservations]
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_an_ordinary_job_from_prolog_to_epilog(hooks: Hooks) -> None:
     for _ in range(2):
         hooks.run("epilog", SLURM_JOB_EXIT_CODE="0")
     assert hooks.reserved == []
-    assert list((hooks.folder / "run" / "jobs").iterdir()) == []
+    assert list((hooks.folder / "run" / "placed").iterdir()) == []
     rows = [json.loads(line) for line in (hooks.folder / "state" / "peaks.jsonl").read_text().splitlines()]
     assert [(row["job"], row["outcome"]) for row in rows] == [(7, "ok"), (7, "ok")]
 
@@ -133,7 +133,7 @@ def test_a_job_without_gpus_costs_nothing(hooks: Hooks) -> None:
 
 def test_a_job_of_unknown_need_gets_a_gpu_of_its_own_when_slurm_is_silent(hooks: Hooks) -> None:
     hooks.run("prolog", SLURM_JOB_COMMENT="rad2:shared:gpus=1:mem=1:try=0:retry=1:ask=1:0123456789abcdef")
-    assert JobFolder(hooks.folder / "run", 7).environment()["RAD_KIND"] == "whole"
+    assert JobFile(hooks.folder / "run", 7).variables()["RAD_KIND"] == "whole"
 
 
 def test_a_job_that_must_not_start_is_refused_by_its_task_prolog(hooks: Hooks) -> None:
@@ -164,8 +164,11 @@ def test_a_failed_job_is_judged_by_its_own_output(hooks: Hooks) -> None:
 def test_what_is_switched_off_does_nothing(tmp_path: Path, switch: str) -> None:
     hooks = Hooks(tmp_path, top=switch)
     hooks.run("prolog")
-    assert not (tmp_path / "run").exists()
+    assert hooks.reserved == [] and not (tmp_path / "run" / "ledger").exists()
     assert hooks.run("prolog.task_prolog") == ""
+    assert hooks.run("prolog.task_prolog", SLURM_MEM_PER_GPU="") == "unset SLURM_MEM_PER_GPU\n", (
+        "it was changed when it was submitted"
+    )
 
 
 def test_observe_says_what_it_would_do(tmp_path: Path) -> None:
@@ -234,12 +237,29 @@ def test_every_line_of_the_text_log_is_a_view_of_an_event(hooks: Hooks) -> None:
     assert {path.stat().st_mode & 0o777 for path in log.iterdir()} == {0o640}
 
 
+def test_a_full_disk_lets_no_job_run_without_its_reservation(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "run", "size=2m,nr_inodes=200") as run:
+        hooks = Hooks(tmp_path)
+        hooks.run("prolog", 1)
+        fill(run)
+        for job_id in (2, 3, 4):
+            hooks.run("prolog", job_id)
+            assert JobFile(run, job_id).variables()["RAD_BOOKED_MIB"] == "4096"
+            assert "CUDA_VISIBLE_DEVICES=GPU-" in hooks.run("prolog.task_prolog", job_id)
+        assert hooks.reserved == [1, 2, 3, 4]
+        for job_id in (1, 2, 3, 4):
+            hooks.run("epilog", job_id, SLURM_JOB_EXIT_CODE="0")
+        assert hooks.reserved == []
+        assert os.listdir(run / "placed") == []
+        assert "left alone" not in hooks.log("prolog")
+
+
 FAULTS = {
     "no configuration": (lambda folder: (folder / "rad.toml").unlink(), ""),
     "wrong configuration": (lambda folder: (folder / "rad.toml").write_text("mode = 7"), ""),
     "no key": (lambda folder: (folder / "key").unlink(), "whole"),
     "no GPUs": (lambda folder: (folder / "gpus" / "cards.json").unlink(), ""),
-    "a ledger that is a folder": (lambda folder: (folder / "run" / "ledger.json").mkdir(parents=True), ""),
+    "a ledger that is a folder": (lambda folder: (folder / "run" / "ledger").mkdir(parents=True), ""),
     "a run folder that is a file": (lambda folder: (folder / "run").write_text(""), ""),
     "a log folder that is a file": (lambda folder: (folder / "log").write_text(""), "shared"),
 }

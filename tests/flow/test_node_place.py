@@ -11,16 +11,21 @@ import pytest
 from fakes import FakeClock, FakeSlurm
 
 from prolog.demand import wanted_by
-from prolog.place import YOUNG_S, Node, Placed, place
+from prolog.place import Placed, place
 from slurm_plugin.core.binding import partition_mark
 from slurm_plugin.core.config import Config, parse_config
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.job_file import placed_files
 from slurm_plugin.core.ledger_store import LedgerStore
+from slurm_plugin.core.reconcile import LAUNCH_S
 from slurm_plugin.core.records import Booking, BookingKind, Demand
 from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import stamp, with_stamp
 from slurm_plugin.monitor.window import write_window
+from slurm_plugin.node.facts import facts_of
+from slurm_plugin.node.node import Node
+from slurm_plugin.node.sweep import UNSWEPT_S, sweep
 from slurm_plugin.slurm.control import JobView
 from slurm_plugin.slurm.hook_env import HookJob
 
@@ -67,16 +72,9 @@ class Bench:
             comment=comment,
         )
 
-    def place(
-        self,
-        job_id: int,
-        gib: int | None = None,
-        *,
-        kind: BookingKind = "shared",
-        confined: bool = False,
-        seat: int = 0,
-    ) -> Placed:
-        readings = [
+    @property
+    def readings(self) -> list[GpuReading]:
+        return [
             GpuReading(
                 uuid=f"GPU-{index}",
                 index=index,
@@ -87,7 +85,17 @@ class Bench:
             )
             for index in range(2)
         ]
-        write_window(self.folder / "run", readings, now_s=self.clock.now_s())
+
+    def place(
+        self,
+        job_id: int,
+        gib: int | None = None,
+        *,
+        kind: BookingKind = "shared",
+        confined: bool = False,
+        seat: int = 0,
+    ) -> Placed:
+        write_window(self.folder / "run", self.readings, now_s=self.clock.now_s())
         demand = Demand(
             job_id=job_id,
             user_id=os.geteuid(),
@@ -103,12 +111,29 @@ class Bench:
             self.config.partitions["gpu"],
         )
 
-    def process(self, job_id: int, title: str = "slurmstepd: [{}.batch]", **environment: str) -> None:
-        folder = self.folder / "proc" / str(1000 + job_id)
+    def step(self, job_id: int, **task: str) -> None:
+        """A slurmstepd of a job, and a task of it with this environment."""
+        self.process(1000 + job_id, 1, "slurmstepd", f"slurmstepd: [{job_id}.batch]", {})
+        self.process(2000 + job_id, 1000 + job_id, "python", "python", task)
+
+    def process(self, pid: int, parent: int, comm: str, title: str, environment: dict[str, str]) -> None:
+        folder = self.folder / "proc" / str(pid)
         folder.mkdir()
-        (folder / "comm").write_text("slurmstepd\n")
-        (folder / "cmdline").write_text(title.format(job_id))
+        (folder / "comm").write_text(f"{comm}\n")
+        (folder / "cmdline").write_text(title)
+        (folder / "stat").write_text(f"{pid} ({comm}) S {parent} " + " ".join(["0"] * 17) + " 7")
         (folder / "environ").write_text("\0".join(f"{name}={value}" for name, value in environment.items()))
+
+    def slurm_has(self, job_id: int, booking: Booking | None = None) -> None:
+        """Slurm runs a job here."""
+        comment = "" if booking is None else stamp(booking, user_id=os.geteuid(), key=KEY)
+        self.slurm.views[job_id] = JobView(
+            job_id=job_id, user_id=os.geteuid(), state="RUNNING", comment=comment
+        )
+
+    @property
+    def held(self) -> list[int]:
+        return [held.job_id for held in self.node().store.read().ledger.reservations]
 
 
 @pytest.fixture
@@ -131,53 +156,109 @@ def test_a_confined_job_stays_on_its_seat(bench: Bench) -> None:
 def test_before_a_job_is_put_back_slurm_says_whether_the_holder_is_gone(bench: Bench) -> None:
     for job_id, seat in ((1, 0), (2, 1)):
         bench.place(job_id, kind="whole", seat=seat)
-    bench.clock.time_s += YOUNG_S + 1
+    bench.clock.time_s += LAUNCH_S + 1
     bench.slurm.answers = False
     assert bench.place(3, kind="whole").placement.put_back, "who does not answer says nothing"
     bench.slurm.answers = True
-    bench.slurm.views = {2: JobView(job_id=2, user_id=0, state="RUNNING")}
+    bench.slurm_has(2)
     assert bench.place(3, kind="whole").placement.gpus == ("GPU-0",)
 
 
 def test_a_holder_with_a_step_or_a_young_one_is_not_doubted(bench: Bench) -> None:
     bench.place(1, kind="whole", seat=0)
-    bench.process(1)
-    bench.clock.time_s += YOUNG_S + 1
+    bench.step(1)
+    bench.clock.time_s += LAUNCH_S + 1
     bench.place(2, kind="whole", seat=1)
     assert bench.place(3, kind="whole").placement.put_back
     assert bench.slurm.asked == 0
 
 
-def test_what_an_epilog_never_released_is_found_by_the_next_hook(bench: Bench) -> None:
-    bench.place(1, 4)
-    bench.clock.time_s += YOUNG_S + 1
-    bench.place(2, 4, seat=1)
-    assert [held.job_id for held in bench.node().store.read().ledger.reservations] == [2]
-
-
-def test_a_lost_ledger_comes_back_from_the_jobs_folders(bench: Bench) -> None:
+def test_a_program_that_calls_itself_slurmstepd_keeps_no_gpu(bench: Bench) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("gives files away")
     bench.place(1, kind="whole", seat=0)
-    (bench.folder / "run" / "ledger.json").unlink()
+    bench.step(1)
+    for pid in (1001, 2001):
+        os.chown(bench.folder / "proc" / str(pid), 4711, 4711)
+    bench.clock.time_s += LAUNCH_S + 1
+    assert sweep(bench.node(), bench.readings).released == (1,)
+
+
+def test_without_a_monitor_what_an_epilog_never_released_is_found_by_a_later_hook(bench: Bench) -> None:
+    bench.place(1, 4)
+    bench.clock.time_s += UNSWEPT_S + 1
+    bench.place(2, 4, seat=1)
+    assert bench.held == [2]
+
+
+def test_the_monitor_finds_it_within_a_minute_whatever_the_wall_clock_says(bench: Bench) -> None:
+    bench.place(1, kind="whole")
+    bench.node().job_file(1).place({}, bench.node().store.read().ledger.reservations[0], boot_id="b")
+    for ahead_s in (3600.0, -3600.0):
+        bench.clock.ahead_s = ahead_s
+        assert not sweep(bench.node(), bench.readings)
+    bench.clock.time_s += 60
+    assert sweep(bench.node(), bench.readings).released == (1,)
+    assert placed_files(bench.folder / "run", boot_id="b") == (), "and no file of it stays"
+
+
+def test_a_run_that_slurm_believes_in_and_nobody_launched_is_found_too(bench: Bench) -> None:
+    """slurmctld was killed just after a put-back."""
+    facts_of(bench.node(), "n0", bench.readings)
+    bench.place(1, kind="whole")
+    bench.slurm.views[1] = JobView(job_id=1, user_id=0, state="RUNNING", node="n0")
+    bench.clock.time_s += LAUNCH_S - 1
+    assert not sweep(bench.node(), bench.readings)
+    bench.clock.time_s += 2
+    assert sweep(bench.node(), bench.readings).released == (1,)
+
+
+def test_an_salloc_that_started_nothing_keeps_its_gpu(bench: Bench) -> None:
+    facts_of(bench.node(), "n0", bench.readings)
+    bench.place(1, kind="whole")
+    bench.slurm.views[1] = JobView(job_id=1, user_id=0, state="RUNNING", node="n0", batch=False)
+    bench.clock.time_s += 7200
+    assert not sweep(bench.node(), bench.readings)
+
+
+def test_a_lost_ledger_comes_back_from_the_jobs_files(bench: Bench) -> None:
+    placed = bench.place(1, kind="whole", seat=0)
+    assert placed.reservation is not None
+    bench.node().job_file(1).place({}, placed.reservation, boot_id="b")
+    bench.step(1)
+    (bench.folder / "run" / "ledger").unlink()
     assert bench.place(2, kind="whole").placement.gpus == ("GPU-1",)
     assert bench.place(3, kind="whole").placement.put_back
 
 
 @pytest.mark.parametrize(
-    ("environment", "shares"),
-    [
-        ({"RAD_KIND": "shared", "RAD_BOOKED_MIB": "4096", "RAD_SEATS": "0"}, True),
-        ({"RAD_KIND": "whole"}, False),
-        ({}, False),
-    ],
+    ("booking", "shares"),
+    [(Booking(kind="shared", memory_bytes=4 * GIB), True), (Booking(kind="whole"), False), (None, False)],
+    ids=["a signed share", "a signed whole", "nothing signed"],
 )
 def test_a_lost_run_folder_comes_back_from_what_is_running(
-    bench: Bench, environment: dict[str, str], shares: bool
+    bench: Bench, booking: Booking | None, shares: bool
 ) -> None:
-    bench.process(1, SLURM_JOB_ID="1", CUDA_VISIBLE_DEVICES="GPU-0", **environment)
-    bench.process(2, SLURM_JOB_ID="2", CUDA_VISIBLE_DEVICES="GPU-1", RAD_KIND="whole")
+    bench.step(1, CUDA_VISIBLE_DEVICES="GPU-0", RAD_KIND="shared", RAD_BOOKED_MIB="1")
+    bench.step(2, CUDA_VISIBLE_DEVICES="GPU-1")
+    bench.slurm_has(1, booking)
+    bench.slurm_has(2, Booking(kind="whole"))
     shutil.rmtree(bench.folder / "run", ignore_errors=True)
     placed = bench.place(3, 4)
     assert placed.placement.gpus == (("GPU-0",) if shares else ())
+    found = bench.node().store.read().ledger.of_job(1)
+    assert found is not None and found.booked_bytes == (4 * GIB if shares else 10 * GIB), "the task lied"
+
+
+def test_no_process_speaks_for_another_job_when_a_ledger_is_rebuilt(bench: Bench) -> None:
+    """A user names all GPUs under the id of somebody else's job, and of one that does not exist."""
+    bench.step(1, CUDA_VISIBLE_DEVICES="GPU-0")
+    bench.slurm_has(1, Booking(kind="whole"))
+    for number, job_id in enumerate((1, 77)):
+        env = {"SLURM_JOB_ID": str(job_id), "CUDA_VISIBLE_DEVICES": "GPU-1", "RAD_KIND": "whole"}
+        bench.process(5000 + number, 1, "python", "python", env)
+    assert bench.place(3, kind="whole").placement.gpus == ("GPU-1",)
+    assert bench.held == [1, 3]
 
 
 def test_another_boot_starts_with_nothing(bench: Bench) -> None:
@@ -205,7 +286,7 @@ def test_observe_decides_and_keeps_nothing(tmp_path: Path) -> None:
     placed = bench.place(1, 4)
     assert placed.placement.gpus == ("GPU-0",) and placed.reservation is None
     assert bench.node().store.read().ledger.reservations == ()
-    assert not (tmp_path / "run" / "jobs").exists()
+    assert not (tmp_path / "run" / "placed").exists()
 
 
 def wanted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -12,20 +13,26 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from prolog.place import Node, place
+from prolog.place import place
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config import Config, PartitionConfig, parse_config
 from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.job_folder import JobFolder
+from slurm_plugin.core.job_file import JobFile, placed_files
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_store import LedgerStore
-from slurm_plugin.core.records import BookingKind, Demand, Reservation
-from slurm_plugin.core.units import GIB, to_mib_up
+from slurm_plugin.core.records import Booking, BookingKind, Demand, Reservation
+from slurm_plugin.core.units import GIB
+from slurm_plugin.core.wire import stamp
 from slurm_plugin.monitor.window import write_window
+from slurm_plugin.node.node import Node
+from slurm_plugin.node.sweep import sweep
 from slurm_plugin.slurm.control import JobView
 from slurm_plugin.slurm.hook_env import HookJob
 
 GPUS = 3
+KEY = b"r" * 32
+STEPS, TASKS = 50_000, 100_000
+"""Added to a job's id for the pids of its slurmstepd and of its task."""
 USABLE = 10 * GIB
 
 
@@ -43,11 +50,6 @@ class FragileStore(LedgerStore):
     def write(self, ledger: Ledger) -> None:
         self._step()
         super().write(ledger)
-        self._step()
-
-    def write_copy(self, reservation: Reservation) -> None:
-        self._step()
-        super().write_copy(reservation)
         self._step()
 
     def _step(self) -> None:
@@ -68,10 +70,12 @@ class NodeMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="rad-rules-"))
         self.run_folder, self.proc = self.folder / "run", self.folder / "proc"
         self.proc.mkdir()
+        (self.folder / "key").write_bytes(KEY)
+        (self.folder / "key").chmod(0o600)
         self.clock = FakeClock(now_s=os.stat(self.folder).st_mtime)
         self.config: Config = parse_config(
             {
-                "paths": {"run": str(self.run_folder)},
+                "paths": {"run": str(self.run_folder), "key": str(self.folder / "key")},
                 "partition": {"gpu": {"collocate": True, "shards_per_gpu": 10, "pin": pin, "policy": policy}},
             },
             origin="test",
@@ -82,22 +86,15 @@ class NodeMachine(RuleBasedStateMachine):
         self.running: dict[int, Reservation] = {}
         self.strangers = [0] * GPUS
         self.slurm = FakeSlurm()
+        self.last_start_s = 0.0
 
     def teardown(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # --- the hooks ------------------------------------------------------------------------------------------------
 
-    def prolog(
-        self,
-        job_id: int,
-        restart: int,
-        kind: BookingKind,
-        gib: int,
-        seats: tuple[int, ...],
-        killed_at: int | None,
-    ) -> None:
-        readings = [
+    def readings(self) -> list[GpuReading]:
+        return [
             GpuReading(
                 uuid=f"GPU-{index}",
                 index=index,
@@ -109,16 +106,30 @@ class NodeMachine(RuleBasedStateMachine):
             )
             for index in range(GPUS)
         ]
-        write_window(self.run_folder, readings, now_s=self.clock.now_s())
-        node = Node(
+
+    def node(self, killed_at: int | None = None) -> Node:
+        return Node(
             config=self.config,
             clock=self.clock,
             store=FragileStore(self.run_folder, self.clock, str(self.boot), killed_at),
-            slurm=lambda: self.slurm,
+            slurm=lambda: self.slurm,  # type: ignore[arg-type,return-value]
             slurm_conf=None,
             confined=False,
             proc=self.proc,
         )
+
+    def prolog(
+        self,
+        job_id: int,
+        restart: int,
+        kind: BookingKind,
+        gib: int,
+        seats: tuple[int, ...],
+        killed_at: int | None,
+    ) -> None:
+        self.last_start_s = self.clock.time_s
+        node = self.node(killed_at)
+        write_window(self.run_folder, self.readings(), now_s=self.clock.now_s())
         job = HookJob(
             job_id=job_id,
             user_id=os.geteuid(),
@@ -138,6 +149,9 @@ class NodeMachine(RuleBasedStateMachine):
         )
         try:
             placed = place(node, job, demand, self.settings)
+            if placed.reservation is not None:
+                boot = node.store.boot_id
+                node.job_file(job_id).place({}, placed.reservation, boot_id=boot)
         except Killed:
             return  # slurmd drains the node and requeues the job: it does not run
         if placed.reservation is not None:
@@ -151,31 +165,43 @@ class NodeMachine(RuleBasedStateMachine):
                 booked = sum(one.booked_bytes for one in [held, *neighbours])
                 assert booked + self.strangers[int(uuid[-1])] <= USABLE
         self.running[held.job_id] = held
-        self.slurm.views[held.job_id] = JobView(job_id=held.job_id, user_id=0, state="RUNNING")
-        process = self.proc / str(held.job_id)
-        process.mkdir()
-        (process / "comm").write_text("slurmstepd\n")
-        (process / "cmdline").write_text(f"slurmstepd: [{held.job_id}.batch]")
-        environment = {
-            "SLURM_JOB_ID": str(held.job_id),
-            "CUDA_VISIBLE_DEVICES": ",".join(held.gpus),
-            "RAD_KIND": held.kind,
-            "RAD_BOOKED_MIB": str(to_mib_up(held.booked_bytes)),
-            "RAD_SEATS": ",".join(map(str, held.seats)),
-            "RAD_RESTART": str(held.restart),
-        }
-        (process / "environ").write_text("\0".join(f"{name}={value}" for name, value in environment.items()))
+        kind, memory_bytes = held.kind, None if held.kind == "whole" else held.booked_bytes
+        booking = Booking(kind=kind, memory_bytes=memory_bytes, gpus=len(held.gpus))
+        self.slurm.views[held.job_id] = JobView(
+            job_id=held.job_id,
+            user_id=0,
+            state="RUNNING",
+            restarts=held.restart,
+            comment=stamp(booking, user_id=0, key=KEY),
+        )
+        self.process(STEPS + held.job_id, 1, "slurmstepd", f"slurmstepd: [{held.job_id}.batch]", "")
+        self.process(
+            TASKS + held.job_id,
+            STEPS + held.job_id,
+            "python",
+            "",
+            f"CUDA_VISIBLE_DEVICES={','.join(held.gpus)}",
+        )
+
+    def process(self, pid: int, parent: int, comm: str, title: str, environ: str) -> None:
+        folder = self.proc / str(pid)
+        folder.mkdir()
+        (folder / "comm").write_text(f"{comm}\n")
+        (folder / "cmdline").write_text(title)
+        (folder / "stat").write_text(f"{pid} ({comm}) S {parent} " + " ".join(["0"] * 17) + " 7")
+        (folder / "environ").write_text(environ)
 
     def ended(self, job_id: int) -> None:
         self.running.pop(job_id, None)
         self.slurm.views.pop(job_id, None)
-        shutil.rmtree(self.proc / str(job_id), ignore_errors=True)
+        for pid in (STEPS + job_id, TASKS + job_id):
+            shutil.rmtree(self.proc / str(pid), ignore_errors=True)
 
     def epilog(self, job_id: int, restart: int) -> None:
         store = LedgerStore(self.run_folder, clock=self.clock, boot_id=str(self.boot))
-        store.release(job_id, restart=restart, deadline=Deadline(self.clock, 1.0))
         if job_id not in self.running:
-            JobFolder(self.run_folder, job_id).remove()
+            JobFile(self.run_folder, job_id).remove()
+        store.release(job_id, restart=restart, deadline=Deadline(self.clock, 1.0))
 
     # --- what may happen ------------------------------------------------------------------------------------------
 
@@ -214,6 +240,15 @@ class NodeMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.clock.time_s += seconds
 
+    @rule(seconds=st.sampled_from([-3600.0, 3600.0, -1e9]))
+    def the_wall_clock_jumps(self, seconds: float) -> None:
+        self.clock.ahead_s = seconds
+
+    @rule(killed_at=st.none() | st.integers(0, 1))
+    def the_monitor_sweeps(self, killed_at: int | None) -> None:
+        with contextlib.suppress(Killed):
+            sweep(self.node(killed_at), self.readings())
+
     @rule(gpu=st.integers(0, GPUS - 1), gib=st.integers(0, 9))
     def a_stranger_comes_or_goes(self, gpu: int, gib: int) -> None:
         self.strangers[gpu] = gib * GIB
@@ -224,7 +259,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     @rule(content=st.sampled_from([None, b"", b"{}", b"\xff", b'{"boot_id": "0", "reservations": 3}']))
     def the_ledger_is_lost_or_damaged(self, content: bytes | None) -> None:
-        path = self.run_folder / "ledger.json"
+        path = self.run_folder / "ledger"
         if path.exists():
             path.unlink() if content is None else path.write_bytes(content)
 
@@ -245,11 +280,27 @@ class NodeMachine(RuleBasedStateMachine):
         if not hasattr(self, "run_folder"):
             return
         found = LedgerStore(self.run_folder, clock=self.clock, boot_id=str(self.boot)).read()
-        if not found.rebuilt:
+        if not found.lost:
             held = {one.job_id: one for one in found.ledger.reservations}
             for job_id, one in self.running.items():
                 assert job_id in held
-                assert (held[job_id].gpus, held[job_id].kind) == (one.gpus, one.kind)
+                assert held[job_id].gpus == one.gpus
+                assert held[job_id].kind in (one.kind, "whole"), "of what is not known the whole is kept"
+
+    @invariant()
+    def a_minute_later_nothing_of_the_dead_is_left(self) -> None:
+        if (
+            not hasattr(self, "run_folder")
+            or not self.slurm.answers
+            or self.clock.time_s < self.last_start_s + 60
+        ):
+            return
+        sweep(self.node(), self.readings())
+        found = LedgerStore(self.run_folder, clock=self.clock, boot_id=str(self.boot)).read()
+        assert {one.job_id for one in found.ledger.reservations} == self.running.keys()
+        assert {
+            file.job_id for file in placed_files(self.run_folder, boot_id=str(self.boot))
+        } <= self.running.keys()
 
 
 TestNodeRules = NodeMachine.TestCase

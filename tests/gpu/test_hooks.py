@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 import signal
@@ -18,7 +17,9 @@ import pytest
 from gpu.programs import Results, eventually
 
 from slurm_plugin.core.binding import partition_mark
+from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import GIB, to_mib_up
 from slurm_plugin.core.wire import stamp
@@ -92,17 +93,14 @@ pin = "free"
         return took_s
 
     def held(self) -> dict[int, list[str]]:
-        try:
-            tree = json.loads((self.run / "ledger.json").read_text())
-        except OSError:
-            return {}
-        return {row["job_id"]: row["gpus"] for row in tree["reservations"]}
+        store = LedgerStore(self.run, clock=SystemClock(), boot_id=boot_id())
+        return {held.job_id: list(held.gpus) for held in store.read().ledger.reservations}
 
     def log(self, hook: str = "prolog") -> str:
         return (self.folder / "log" / f"{hook}.log").read_text()
 
     def environment(self, job_id: int) -> str:
-        return (self.run / "jobs" / str(job_id) / "env").read_text()
+        return (self.run / "placed" / str(job_id)).read_text()
 
 
 HERE = (partition_mark("gpu"),)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import shutil
@@ -91,7 +90,7 @@ def test_the_whole_way_round(cluster: Cluster, jobs: Jobs, gpu: GpuReading, resu
     everyone = [*shared, other, grows, whole]
 
     eventually("four at once", lambda: all(spans(jobs, job_id) for job_id in [*shared, other]), 90.0)
-    held = json.loads((run / "ledger.json").read_text())["reservations"]
+    held = cluster.reservations(NODE)
     eventually("grows is put back and runs again", lambda: len(spans(jobs, grows)) == 2, 180.0)
     ended = {job_id: jobs.wait(job_id, timeout_s=180.0) for job_id in everyone}
     took_s = time.time() - started_s

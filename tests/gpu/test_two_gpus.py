@@ -124,7 +124,7 @@ class Site:
 
     def youngest_s(self) -> float:
         """Return the age of the youngest job on the node."""
-        return time.time() - max(float(row["created_s"]) for row in self.cluster.reservations(NODE))
+        return time.monotonic() - max(float(row["created_s"]) for row in self.cluster.reservations(NODE))
 
     def end(self, *job_ids: int) -> None:
         """Cancel jobs and wait until they hold nothing."""

@@ -23,7 +23,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "slurm_plugin.monitor",
         "slurm_plugin.slurm.processes",
     ),
-    "slurm_plugin.monitor.daemon": ("slurm_plugin.core", "slurm_plugin.monitor", "slurm_plugin.guard"),
+    "slurm_plugin.monitor.daemon": (
+        "slurm_plugin.core",
+        "slurm_plugin.monitor",
+        "slurm_plugin.guard",
+        "slurm_plugin.node",
+    ),
+    "slurm_plugin.monitor.sweeper": ("slurm_plugin.core", "slurm_plugin.node"),
+    "slurm_plugin.node": ("slurm_plugin.core", "slurm_plugin.slurm", "slurm_plugin.node"),
     "slurm_plugin.guard": (
         "slurm_plugin.core",
         "slurm_plugin.monitor",
@@ -127,6 +134,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "slurm_plugin.monitor",
         "slurm_plugin.slurm",
         "slurm_plugin.mps",
+        "slurm_plugin.node",
         "prolog",
     ),
     "epilog": (
@@ -135,6 +143,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "slurm_plugin.slurm",
         "slurm_plugin.mps",
         "slurm_plugin.guard",
+        "slurm_plugin.node",
         "epilog",
     ),
 }

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from epilog.output_files import expand, expected_outputs
+from epilog.output_files import expand, expected_outputs, names_matter
 from slurm_plugin.slurm.hook_env import HookJob
 
 JOB = HookJob(
@@ -50,3 +50,10 @@ def test_a_pattern_whose_meaning_is_not_known_leads_nowhere() -> None:
 
 def test_devices_are_no_output_files() -> None:
     assert expected_outputs(replace(JOB, stdout="/dev/null"), {}) == ()
+
+
+def test_slurm_is_asked_only_where_a_name_decides() -> None:
+    assert names_matter(JOB), "the default differs for an array"
+    assert names_matter(replace(JOB, stdout="/scratch/%x.out"))
+    assert names_matter(replace(JOB, stdout="/scratch/%j.out", stderr="/scratch/%4a.err"))
+    assert not names_matter(replace(JOB, stdout="/scratch/%j.%N.out"))

@@ -95,7 +95,7 @@ class Bench:
                     gpus=("GPU-a",),
                     seats=(0,),
                     booked_bytes=4 * GIB,
-                    created_s=self.clock.now_s() - 60,
+                    created_s=self.clock.monotonic_s() - 60,
                     partition="gpu",
                 )
                 for _, job_id, user, _ in rows

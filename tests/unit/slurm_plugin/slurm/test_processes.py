@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.slurm.processes import living_jobs, owners_of, placed_tasks, processes_of
+from slurm_plugin.slurm.processes import claimed_gpus, living_jobs, owners_of, processes_of
 
 
 def process(
@@ -41,17 +41,6 @@ def test_a_process_belongs_to_the_job_of_its_cgroup_before_that_of_its_environme
     assert [found[pid].certain for pid in (1, 2, 3)] == [True, True, False]
 
 
-def test_running_tasks_tell_where_their_jobs_are(tmp_path: Path) -> None:
-    process(
-        tmp_path, 1, SLURM_JOB_ID="5", CUDA_VISIBLE_DEVICES="GPU-a,GPU-b", RAD_KIND="whole", SLURM_CONF="/a"
-    )
-    process(tmp_path, 2, SLURM_JOB_ID="6", CUDA_VISIBLE_DEVICES="0", SLURM_CONF="/a")
-    process(tmp_path, 3, SLURM_JOB_ID="7", CUDA_VISIBLE_DEVICES="GPU-c", SLURM_CONF="/other")
-    (trace,) = placed_tasks(slurm_conf="/a", proc=tmp_path)
-    assert (trace.job_id, trace.gpus, trace.environment) == (5, ("GPU-a", "GPU-b"), {"RAD_KIND": "whole"})
-    assert trace.user_id == os.geteuid()
-
-
 def test_no_proc_is_no_jobs(tmp_path: Path) -> None:
     assert living_jobs(proc=tmp_path / "none") == frozenset()
 
@@ -80,6 +69,18 @@ def test_a_program_that_calls_itself_slurmstepd_has_no_jobs(tmp_path: Path) -> N
     os.chown(tmp_path / "10", 4711, 4711)
     child_of(tmp_path, 11, 10)
     assert owners_of([11], proc=tmp_path) == {}
+    assert living_jobs(proc=tmp_path) == frozenset(), "nor does it keep a dead job's GPU"
+
+
+def test_tasks_claim_gpus_for_their_own_job_alone(tmp_path: Path) -> None:
+    process(tmp_path, 10, comm="slurmstepd", title="slurmstepd: [5.batch]")
+    process(tmp_path, 20, comm="slurmstepd", title="slurmstepd: [6.batch]")
+    child_of(tmp_path, 11, 10, CUDA_VISIBLE_DEVICES="GPU-a,GPU-b")
+    child_of(tmp_path, 21, 20, CUDA_VISIBLE_DEVICES="0")
+    process(tmp_path, 31, SLURM_JOB_ID="6", CUDA_VISIBLE_DEVICES="GPU-c", cgroup="0::/\n")  # of no job
+    child_of(tmp_path, 12, 10, SLURM_JOB_ID="6", CUDA_VISIBLE_DEVICES="GPU-c")  # says that it is another's
+    assert claimed_gpus([6], proc=tmp_path) == {}
+    assert claimed_gpus([5, 6], proc=tmp_path)[5][0] in ("GPU-a", "GPU-c")
 
 
 def test_parents_in_a_circle_end(tmp_path: Path) -> None:

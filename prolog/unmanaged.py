@@ -1,0 +1,71 @@
+"""A job that nobody configured runs as without us; it is only noted, so that jobs of ours keep clear of it."""
+
+from __future__ import annotations
+
+from slurm_plugin.core.clock import Deadline
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.gres import count_of, is_mig, parse_gres
+from slurm_plugin.core.records import GresItem, Reservation
+from slurm_plugin.node.facts import NodeFacts, facts_of
+from slurm_plugin.node.node import Node
+from slurm_plugin.slurm.hook_env import HookJob
+
+LOCK_S = 1.0
+"""The job waits for us meanwhile, and has nothing of it."""
+
+
+def note(node: Node, job: HookJob) -> Reservation | None:
+    """Write down what Slurm gave a job, on a node that jobs of ours may come to; return what was written.
+
+    Raises:
+        RadError: It cannot be written down.
+    """
+    facts = facts_of(node, job.node)
+    if not any(map(node.manages, facts.partitions)):
+        return None
+    if not facts.cards:
+        from prolog.readings import read_gpus
+
+        facts = facts_of(node, job.node, read_gpus(node.config, node.clock))
+    try:
+        view = node.slurm().job(job.job_id)
+    except SlurmError:
+        view = None
+    given = as_given(job, facts, parse_gres(view.gres) if view else (), now_s=node.clock.monotonic_s())
+    if given is not None:
+        with node.store.locked(Deadline(node.clock, LOCK_S)):
+            found = node.store.read()
+            if not found.lost:  # who rebuilds it finds this job among those that live
+                node.store.write(found.ledger.note(given))
+    return given
+
+
+def as_given(
+    job: HookJob, facts: NodeFacts, items: tuple[GresItem, ...], *, now_s: float
+) -> Reservation | None:
+    """Return what Slurm gave a job: shards by what one stands for on this node, anything else as whole GPUs.
+
+    Args:
+        job: The job.
+        facts: The node.
+        items: What it asked for; nothing if Slurm did not say.
+        now_s: Seconds since boot.
+    """
+    cards = tuple(card for card in facts.cards if card.index in job.seats)
+    if not cards or any(map(is_mig, items)):
+        return None
+    shards = 0 if count_of(items, "gpu") else count_of(items, "shard")
+    usable_bytes = min(card.usable_bytes for card in cards)
+    shared = shards > 0 and facts.shard_bytes > 0
+    return Reservation(
+        job_id=job.job_id,
+        user_id=job.user_id,
+        kind="shared" if shared else "whole",
+        gpus=tuple(card.uuid for card in cards),
+        seats=job.seats,
+        booked_bytes=min(usable_bytes, shards * facts.shard_bytes) if shared else usable_bytes,
+        created_s=now_s,
+        restart=job.restart,
+        partition=job.partition,
+        managed=False,
+    )

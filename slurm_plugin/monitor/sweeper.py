@@ -1,0 +1,66 @@
+"""Sweeps of the node's ledger beside the sampling, in a thread: Slurm may keep one waiting."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from slurm_plugin.core.errors import RadError
+from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.node.facts import refresh_facts
+from slurm_plugin.node.node import Node
+from slurm_plugin.node.sweep import sweep
+
+SWEEP_EVERY_S = 15.0
+"""What nobody released is free again within a minute: a job is doubted after 45 s at the latest."""
+
+REFRESH_EVERY = 240
+"""Sweeps: what is known of the node is asked for anew each hour."""
+
+
+class Sweeper:
+    """Sweeps from time to time with the monitor's latest readings."""
+
+    def __init__(self, node: Node, *, say: Callable[[str], None]) -> None:
+        """Prepare; `start` begins.
+
+        Args:
+            node: This node.
+            say: Takes a line for the journal.
+        """
+        self._node = node
+        self._say = say
+        self._readings: Sequence[GpuReading] = ()
+        self._trouble = ""
+
+    def look(self, readings: Sequence[GpuReading]) -> None:
+        """Take the latest readings."""
+        self._readings = readings
+
+    def start(self) -> None:
+        """Sweep in a thread that ends with the process."""
+        threading.Thread(target=self._run, name="sweeper", daemon=True).start()
+
+    def sweep(self) -> None:
+        """Sweep once, and say what was found and each new trouble once."""
+        trouble = ""
+        try:
+            swept = sweep(self._node, self._readings)
+            if swept:
+                self._say(str(swept))
+        except (RadError, OSError) as exc:
+            trouble = f"no sweep: {exc}"
+        if trouble and trouble != self._trouble:
+            self._say(trouble)
+        self._trouble = trouble
+
+    def _run(self) -> None:
+        number = 0
+        while True:
+            self._node.clock.sleep(SWEEP_EVERY_S)
+            if not self._readings:
+                continue  # without a reading, what runs on the GPUs is not known
+            self.sweep()
+            number += 1
+            if number % REFRESH_EVERY == 0:
+                refresh_facts(self._node, self._readings)

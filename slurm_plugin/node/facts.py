@@ -1,0 +1,143 @@
+"""What hooks must know of their node and Slurm or the driver would have to be asked for each time: RUN/node.json.
+
+Learnt by rad-monitor when it starts and each hour, or by the first hook that misses it; forgotten at a reboot and when
+slurm.conf changes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+
+from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.gres import count_of, parse_gres
+from slurm_plugin.core.placement import Pin
+from slurm_plugin.core.spare_files import SpareFiles
+from slurm_plugin.node.node import Node
+from slurm_plugin.slurm.conf_files import find_slurm_conf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One GPU.
+
+    Attributes:
+        uuid: The GPU.
+        index: The number that Slurm uses.
+        usable_bytes: What processes can have in all.
+    """
+
+    uuid: str
+    index: int
+    usable_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """What is known of this node.
+
+    Attributes:
+        name: Slurm's name of it; "" if unknown.
+        slurm_conf: SLURM_CONF of its slurmd; None if unknown.
+        partitions: Partitions that it serves; none if Slurm did not answer.
+        shards: Shards of all its GPUs, as gres.conf says; 0 if it has none.
+        cards: Its GPUs.
+    """
+
+    name: str = ""
+    slurm_conf: str | None = None
+    partitions: tuple[str, ...] = ()
+    shards: int = 0
+    cards: tuple[Card, ...] = ()
+
+    @property
+    def shard_bytes(self) -> int:
+        """Return what one shard stands for here, whatever any partition says; 0 if the node has no shards."""
+        return sum(card.usable_bytes for card in self.cards) // self.shards if self.shards else 0
+
+
+def facts_of(node: Node, name: str, readings: Sequence[GpuReading] = ()) -> NodeFacts:
+    """Return what is known of this node; what is missing is asked for, once.
+
+    Args:
+        node: This node.
+        name: Slurm's name of it, where known.
+        readings: Its GPUs, where they were read anyway.
+    """
+    known = read_facts(node)
+    told = known is not None and (known.partitions or not name)
+    if known is not None and told and (known.cards or not readings):
+        return known
+    return learn_facts(node, name or (known.name if known else ""), readings)
+
+
+def learn_facts(node: Node, name: str, readings: Sequence[GpuReading]) -> NodeFacts:
+    """Ask for everything anew and write it down; a Slurm that does not answer is asked again by the next hook.
+
+    Args:
+        node: This node, as a hook sees it: what slurmd tells its hooks counts.
+        name: Slurm's name of it; "" if unknown.
+        readings: Its GPUs, where they were read.
+    """
+    before = read_facts(node) or NodeFacts()
+    cards = tuple(Card(uuid=one.uuid, index=one.index, usable_bytes=one.usable_bytes) for one in readings)
+    partitions, shards = before.partitions, before.shards
+    with suppress(SlurmError):
+        view = node.slurm().node(name) if name else None
+        if view is not None:
+            partitions, shards = view.partitions, count_of(parse_gres(view.gres), "shard")
+    facts = NodeFacts(
+        name=name,
+        slurm_conf=before.slurm_conf or node.slurm_conf,
+        partitions=partitions,
+        shards=shards,
+        cards=cards or before.cards,
+    )
+    with suppress(OSError):
+        node.run.mkdir(mode=0o755, parents=True, exist_ok=True)
+        text = json.dumps({"of": _version(node), **asdict(facts)})
+        SpareFiles(node.run).write(node.run / "node.json", text.encode())
+    return facts
+
+
+def refresh_facts(node: Node, readings: Sequence[GpuReading]) -> None:
+    """Ask anew what a hook has asked before: partitions may change while slurm.conf does not."""
+    known = read_facts(node)
+    if known is not None:
+        learn_facts(node, known.name, readings)
+
+
+def read_facts(node: Node) -> NodeFacts | None:
+    """Return what was written down since this boot and since slurm.conf changed; None if nothing was."""
+    try:
+        tree = json.loads((node.run / "node.json").read_bytes())
+        if tree.pop("of") != _version(node):
+            return None
+        cards = tuple(Card(**row) for row in tree.pop("cards"))
+        return NodeFacts(**{**tree, "partitions": tuple(tree["partitions"]), "cards": cards})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def pin_of(node: Node, settings: PartitionConfig, facts: NodeFacts) -> Pin:
+    """Return which GPUs a job of a partition may get.
+
+    A job of a partition that is not ours runs on the very GPU that Slurm names, so that on a node that serves such a
+    partition too, no job of ours may sit on a GPU that Slurm takes for free.
+    """
+    if settings.pin != "auto":
+        return settings.pin
+    mixed = any(not node.manages(partition) for partition in facts.partitions)
+    return "slurm" if node.confined or mixed else "bound"
+
+
+def _version(node: Node) -> list[str | int]:
+    conf = find_slurm_conf(node.config.paths.slurm_conf, {})
+    try:
+        return [node.store.boot_id, 0 if conf is None else conf.stat().st_mtime_ns]
+    except OSError:
+        return [node.store.boot_id, 0]

@@ -1,0 +1,89 @@
+"""What every process of ours on a GPU node needs: configuration, clock, ledger and a way to ask Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from slurm_plugin.core.clock import Clock, SystemClock
+from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.job_file import JobFile
+from slurm_plugin.core.ledger_store import LedgerStore, boot_id
+from slurm_plugin.core.process import PROC
+from slurm_plugin.slurm.conf_files import devices_confined, find_slurm_conf
+
+if (
+    TYPE_CHECKING
+):  # an ordinary job starts without Slurm's answers: what asks for them is loaded when it is needed
+    from slurm_plugin.slurm.commands import SlurmCommands
+
+SLURM_ANSWER_S = 2.0
+"""Of a hook's five seconds, for one question to a controller that should answer in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """This node.
+
+    Attributes:
+        config: rad.toml.
+        clock: Time.
+        store: The ledger.
+        slurm: Slurm, as the last resort.
+        slurm_conf: SLURM_CONF of this node's slurmd, where known.
+        confined: Whether cgroups let a job reach only the GPUs of its seats.
+        proc: Where /proc is.
+    """
+
+    config: Config
+    clock: Clock
+    store: LedgerStore
+    slurm: Callable[[], SlurmCommands]
+    slurm_conf: str | None
+    confined: bool
+    proc: Path = PROC
+
+    @classmethod
+    def here(cls, config: Config, env: Mapping[str, str]) -> Node:
+        """Return the node that this process runs on.
+
+        Args:
+            config: rad.toml.
+            env: The environment, for SLURM_CONF.
+        """
+        clock = SystemClock()
+        slurm_conf = find_slurm_conf(config.paths.slurm_conf, env)
+
+        def slurm() -> SlurmCommands:
+            from slurm_plugin.slurm.commands import SlurmCommands
+
+            return SlurmCommands(slurm_conf=str(slurm_conf or ""), timeout_s=SLURM_ANSWER_S)
+
+        return cls(
+            config=config,
+            clock=clock,
+            store=LedgerStore(Path(config.paths.run), clock=clock, boot_id=boot_id()),
+            slurm=slurm,
+            slurm_conf=env.get("SLURM_CONF"),
+            confined=devices_confined(slurm_conf),
+        )
+
+    @property
+    def run(self) -> Path:
+        """Return the folder of the node's state."""
+        return Path(self.config.paths.run)
+
+    def job_file(self, job_id: int) -> JobFile:
+        """Return what a job's tasks are told."""
+        return JobFile(self.run, job_id)
+
+    def manages(self, partition: str) -> bool:
+        """Return whether jobs of a partition are placed at all; all others run as without us."""
+        settings = self.settings(partition)
+        return settings is not None and settings.collocate
+
+    def settings(self, partition: str) -> PartitionConfig | None:
+        """Return the settings of a partition; None if rad.toml does not name it."""
+        return self.config.partition(partition)

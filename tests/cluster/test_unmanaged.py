@@ -1,0 +1,114 @@
+"""A partition that rad.toml does not name, beside one that it does: its jobs run as without us, to the variable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lab.cluster import Cluster
+from lab.jobs import Jobs
+
+pytestmark = pytest.mark.cluster
+
+HOOKS = ("Prolog", "TaskProlog", "Epilog")
+CHANGING = (
+    "SLURM_JOB_ID",
+    "SLURM_JOBID",
+    "SLURM_JOB_START_TIME",
+    "SLURM_JOB_END_TIME",
+    "SLURM_TASK_PID",
+    "TMPDIR",
+)
+
+
+@pytest.fixture
+def settings(cluster: Cluster) -> Iterator[Cluster]:
+    with cluster.changed_rad_toml():
+        yield cluster
+
+
+def environment(jobs: Jobs, *argv: str) -> dict[str, str]:
+    """Return what a job finds in its environment, and in that of a step; what changes with each job left out."""
+    job = jobs.submit(
+        *argv, "--wrap", "env -0 | tr '\\n\\0' ' \\n'; srun -n1 env -0 | tr '\\n\\0' ' \\n' | sed s/^/step:/"
+    )
+    assert job.job_id is not None, job.messages
+    assert jobs.wait(job.job_id)["JobState"] == "COMPLETED"
+    lines = (line.partition("=") for line in jobs.output(job.job_id).splitlines())
+    return {
+        name: value.replace(str(job.job_id), "ID")
+        for name, _, value in lines
+        if name.removeprefix("step:") not in CHANGING
+        and not name.removeprefix("step:").startswith(
+            ("SLURM_LAUNCH_NODE", "SLURM_SRUN_COMM", "SLURM_STEP_LAUNCHER")
+        )
+    }
+
+
+def without_hooks(cluster: Cluster) -> Iterator[None]:
+    """Take our hooks out of slurm.conf and put them back."""
+    path = cluster.place.slurm_conf
+    before = path.read_text()
+    lines = [line for line in before.splitlines() if not line.startswith(tuple(f"{name}=" for name in HOOKS))]
+    assert len(lines) < len(before.splitlines())
+    try:
+        path.write_text("\n".join(lines) + "\n")
+        cluster.slurm("scontrol", "reconfigure")
+        yield
+    finally:
+        path.write_text(before)
+        cluster.slurm("scontrol", "reconfigure")
+
+
+ASKED = [("--gres=shard:3",), ("--gres=gpu:1",), ("--gpus=2",), ()]
+
+
+def test_an_unnamed_partitions_jobs_have_the_environment_that_they_have_without_us(
+    jobs: Jobs, settings: Cluster
+) -> None:
+    settings.set_rad("pin", '"auto"')
+    with_us = [environment(jobs, "-p", "plain", *argv) for argv in ASKED]
+    blank = environment(jobs, "-p", "plain", "--export=ALL,SLURM_GPUS=", "--gres=gpu:1")
+    for _ in without_hooks(settings):
+        assert [environment(jobs, "-p", "plain", *argv) for argv in ASKED] == with_us
+        assert environment(jobs, "-p", "plain", "--export=ALL,SLURM_GPUS=", "--gres=gpu:1") == blank
+    assert with_us[0]["CUDA_VISIBLE_DEVICES"].isdigit(), "Slurm's own value: this test compared GPU jobs"
+
+
+def test_an_unnamed_partitions_job_is_noted_and_jobs_of_ours_keep_clear_of_it(
+    jobs: Jobs, settings: Cluster
+) -> None:
+    settings.set_rad("pin", '"auto"')
+    plain = jobs.submit("-p", "plain", "--gres=gpu:1", "--wrap", "sleep 30")
+    assert plain.job_id is not None
+    jobs.wait(plain.job_id, "RUNNING")
+    settings.wait(
+        "it is noted", lambda: any(row["job_id"] == plain.job_id for row in settings.reservations("n0")), 10
+    )
+    (row,) = [row for row in settings.reservations("n0") if row["job_id"] == plain.job_id]
+    assert (row["managed"], row["kind"]) == (False, "whole")
+    ours = jobs.submit("--gpus=1", "--comment=rad:memory=4G", "--wrap", "sleep 5")
+    assert ours.job_id is not None
+    settings.wait(
+        "ours runs", lambda: any(one["job_id"] == ours.job_id for one in settings.reservations("n0")), 60
+    )
+    (mine,) = [one for one in settings.reservations("n0") if one["job_id"] == ours.job_id]
+    assert not set(mine["gpus"]) & set(row["gpus"])
+    settings.slurm("scancel", str(plain.job_id))
+    settings.wait(
+        "nothing of it stays",
+        lambda: all(row["job_id"] != plain.job_id for row in settings.reservations("n0")),
+        30,
+    )
+
+
+def test_hand_sized_shards_of_an_unnamed_partition_have_no_cap(jobs: Jobs) -> None:
+    done = environment(jobs, "-p", "plain", "--gres=shard:8")
+    assert not [name for name in done if name.startswith(("CUDA_MPS", "RAD_", "step:CUDA_MPS", "step:RAD_"))]
+
+
+def test_a_named_partition_that_does_not_collocate_is_left_alone(jobs: Jobs, settings: Cluster) -> None:
+    settings.set_rad("collocate", "false")
+    done = environment(jobs, "--gres=shard:8")
+    assert not [name for name in done if name.startswith(("CUDA_MPS", "RAD_", "step:CUDA_MPS", "step:RAD_"))]

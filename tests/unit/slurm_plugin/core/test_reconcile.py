@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.reconcile import (
+    LAUNCH_S,
+    YOUNG_S,
+    Evidence,
+    SlurmSays,
+    doubtful,
+    rebuild,
+    reconcile,
+)
+from slurm_plugin.core.records import Reservation
+
+NOW_S = 10_000.0
+OLD_S = NOW_S - LAUNCH_S - 1
+
+
+def held(job_id: int, *, created_s: float = OLD_S, restart: int = 0) -> Reservation:
+    return Reservation(
+        job_id=job_id,
+        user_id=1000,
+        kind="shared",
+        gpus=(f"GPU-{job_id % 3}",),
+        seats=(0,),
+        booked_bytes=1,
+        created_s=created_s,
+        restart=restart,
+    )
+
+
+def left(evidence: Evidence, *reservations: Reservation) -> list[int]:
+    after = reconcile(Ledger(reservations=reservations), evidence, now_s=NOW_S)
+    return [one.job_id for one in after.reservations]
+
+
+def test_a_job_that_slurm_does_not_have_here_is_over() -> None:
+    assert left(Evidence(present={}), held(1)) == []
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        Evidence(present={}, steps=frozenset({1})),
+        Evidence(present={}, on_gpus={1: frozenset({"GPU-1"})}),
+        Evidence(present=None),
+        Evidence(present={1: SlurmSays(restarts=0, launched_here=False)}),
+    ],
+    ids=["it has a step", "it is on a GPU", "Slurm is silent", "Slurm has it, and it need not have a step"],
+)
+def test_what_shows_life_or_nothing_keeps_a_reservation(evidence: Evidence) -> None:
+    assert left(evidence, held(1)) == [1]
+
+
+def test_a_young_job_is_not_doubted() -> None:
+    young = held(1, created_s=NOW_S - YOUNG_S)
+    assert left(Evidence(present={}), young) == [1]
+    assert doubtful(Ledger(reservations=(young,)), Evidence(), now_s=NOW_S) == ()
+
+
+def test_a_batch_job_that_runs_without_a_process_is_over() -> None:
+    """slurmctld was killed just after a put-back, and still believes in the run that was ended."""
+    says = {1: SlurmSays(restarts=0, launched_here=True)}
+    assert left(Evidence(present=says), held(1)) == []
+    assert left(Evidence(present=says), held(1, created_s=NOW_S - LAUNCH_S + 1)) == [1]
+
+
+def test_an_earlier_run_of_a_job_that_was_requeued_is_over() -> None:
+    says = {1: SlurmSays(restarts=2, launched_here=False)}
+    assert left(Evidence(present=says), held(1, restart=1)) == []
+    assert left(Evidence(present=says), held(1, restart=2)) == [1]
+
+
+def test_a_living_job_without_its_reservation_gets_it_back() -> None:
+    lost = held(1)
+    assert left(Evidence(placed={1: lost}, steps=frozenset({1}))) == [1]
+    assert left(Evidence(placed={1: lost})) == [], "nothing shows that it lives"
+    later = replace(lost, restart=1)
+    after = reconcile(
+        Ledger(reservations=(later,)), Evidence(placed={1: lost}, steps=frozenset({1})), now_s=NOW_S
+    )
+    assert after.reservations == (later,)
+
+
+def test_a_lost_ledger_comes_back_from_files_and_from_what_lives() -> None:
+    evidence = Evidence(
+        placed={1: held(1), 2: held(2), 3: held(3, created_s=NOW_S - 1)}, steps=frozenset({1, 4}), present={}
+    )
+    found = rebuild(evidence, {4: held(4)}, now_s=NOW_S)
+    assert {one.job_id for one in found.reservations} == {1, 3, 4}, "2 is over, 3 may be about to start"
+
+
+JOBS = st.integers(1, 6)
+AGES = st.floats(0, 4 * LAUNCH_S)
+RESERVATIONS = st.builds(
+    held, JOBS, created_s=AGES.map(lambda age_s: NOW_S - age_s), restart=st.integers(0, 2)
+)
+EVIDENCE = st.builds(
+    Evidence,
+    steps=st.frozensets(JOBS),
+    on_gpus=st.dictionaries(JOBS, st.just(frozenset({"GPU-1"}))),
+    placed=st.lists(RESERVATIONS, max_size=4).map(lambda found: {one.job_id: one for one in found}),
+    present=st.none()
+    | st.dictionaries(JOBS, st.builds(SlurmSays, restarts=st.integers(0, 3), launched_here=st.booleans())),
+)
+LEDGERS = st.lists(RESERVATIONS, max_size=6, unique_by=lambda one: one.job_id).map(
+    lambda found: Ledger(reservations=tuple(found))
+)
+
+
+@given(ledger=LEDGERS, evidence=EVIDENCE)
+def test_a_sweep_is_safe_whatever_it_finds(ledger: Ledger, evidence: Evidence) -> None:
+    after = reconcile(ledger, evidence, now_s=NOW_S)
+    now = {one.job_id: one for one in after.reservations}
+    assert len(now) == len(after.reservations)
+    for one in ledger.reservations:
+        if evidence.shows(one.job_id) or evidence.present is None or NOW_S - one.created_s <= YOUNG_S:
+            assert now.get(one.job_id) == one, "what lives, is young or is not asked about is never touched"
+    before = {one.job_id for one in ledger.reservations}
+    assert all(job_id in evidence.steps for job_id in now.keys() - before)
+    assert reconcile(after, evidence, now_s=NOW_S) == after, "and a second sweep finds nothing more"
+
+
+@given(ledger=LEDGERS, evidence=EVIDENCE)
+def test_after_a_sweep_with_slurm_nothing_of_the_dead_is_left(ledger: Ledger, evidence: Evidence) -> None:
+    evidence = replace(evidence, present=evidence.present or {})
+    after = reconcile(ledger, evidence, now_s=NOW_S + LAUNCH_S + YOUNG_S)
+    for one in after.reservations:
+        assert evidence.shows(one.job_id) or one.job_id in (evidence.present or {})
+
+
+@given(ledger=LEDGERS, evidence=EVIDENCE, later_s=st.floats(0, 100))
+def test_age_alone_releases_nothing(ledger: Ledger, evidence: Evidence, later_s: float) -> None:
+    silent = replace(evidence, present=None, placed={})
+    after = reconcile(ledger, silent, now_s=NOW_S + later_s)
+    assert after.reservations == ledger.reservations
