@@ -8,6 +8,40 @@ from gpumemnet.names import Family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Likely:
+    """A number with the interval that held the measured one in 80 % of the trainings left out of the fit.
+
+    Attributes:
+        value: Best guess.
+        low: One in ten is below.
+        high: One in ten is above.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What a training does to a GPU that it has to itself, if it never waits for data.
+
+    Attributes:
+        gpu: Type of GPU that this was learned on.
+        step_s: Seconds of one step.
+        smact: SM activity (0 to 1).
+        busy: Share of the time in which any kernel runs.
+        dram: Share of the memory's bandwidth in use.
+    """
+
+    gpu: str
+    step_s: Likely
+    smact: Likely
+    busy: Likely
+    dram: Likely
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """What a training job is expected to need on one GPU.
 
@@ -21,6 +55,7 @@ class Estimate:
         estimator: Which estimator said so.
         gpu: Type of GPU it is for.
         warnings: One sentence for each thing that was assumed.
+        activity: What it does to the GPU; None if there is no profile to tell it from.
     """
 
     estimate_bytes: int
@@ -31,3 +66,4 @@ class Estimate:
     estimator: str
     gpu: str
     warnings: tuple[str, ...] = ()
+    activity: Activity | None = None

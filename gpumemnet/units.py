@@ -5,6 +5,8 @@ from __future__ import annotations
 KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
+MEGA = 10**6
+"""For counts that are no bytes, such as multiply-adds."""
 
 
 def to_mib_up(n_bytes: float) -> int:

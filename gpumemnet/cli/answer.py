@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gpumemnet.errors import SetupError, TraceError
 from gpumemnet.estimate import Estimate
+from gpumemnet.estimators import activity
 from gpumemnet.estimators.registry import DEFAULT, LAYERS, MODULE, estimate
 from gpumemnet.gpus import gpu_named
 from gpumemnet.profile.build import build_profile
@@ -41,8 +43,10 @@ def for_summary(
     if estimator == LAYERS:
         from gpumemnet.estimators import transformer
 
-        return transformer.estimate_layers(summary, profile, card), warnings
-    return estimate(profile, gpu=card, estimator=estimator), warnings
+        result = transformer.estimate_layers(summary, profile, card)
+    else:
+        result = estimate(profile, gpu=card, estimator=estimator)
+    return replace(result, activity=activity.estimate(profile)), warnings
 
 
 def for_module(

@@ -6,7 +6,7 @@ import json
 import shlex
 
 from gpumemnet.directives.parse import Directives
-from gpumemnet.estimate import Estimate
+from gpumemnet.estimate import Activity, Estimate
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB, to_mib_nearest, to_mib_up
 
@@ -43,8 +43,30 @@ def as_json(result: Estimate, warnings: tuple[str, ...]) -> str:
             "gpu": result.gpu,
             "breakdown_mib": {key: to_mib_nearest(value) for key, value in result.breakdown_bytes.items()},
             "warnings": [*warnings, *result.warnings],
+            "activity": None if result.activity is None else _activity_json(result.activity),
         }
     )
+
+
+def _activity_json(activity: Activity) -> dict[str, object]:
+    numbers = {name: getattr(activity, name) for name in ("step_s", "smact", "busy", "dram")}
+    return {"gpu": activity.gpu} | {
+        name: {"value": round(n.value, 5), "low": round(n.low, 5), "high": round(n.high, 5)}
+        for name, n in numbers.items()
+    }
+
+
+def _activity_text(activity: Activity | None) -> list[str]:
+    """Return a line on what the training does to a GPU; none if nothing tells."""
+    if activity is None:
+        return []
+    step, smact, dram = activity.step_s, activity.smact, activity.dram
+    return [
+        f"alone on an {activity.gpu.upper()}, never waiting for data: step {step.value * 1000:.3g} ms"
+        f" ({step.low * 1000:.3g} to {step.high * 1000:.3g}),"
+        f" SMACT {smact.value:.2f} ({smact.low:.2f} to {smact.high:.2f}),"
+        f" memory bandwidth {dram.value:.2f} ({dram.low:.2f} to {dram.high:.2f})"
+    ]
 
 
 def as_text(result: Estimate, warnings: tuple[str, ...]) -> str:
@@ -53,7 +75,9 @@ def as_text(result: Estimate, warnings: tuple[str, ...]) -> str:
         f"{to_mib_nearest(result.estimate_bytes)} MiB expected, {to_mib_up(result.upper_bytes)} MiB to book"
         f" = {shards(result.upper_bytes)} shards of {SHARD_MIB} MiB ({result.family}, {result.gpu})"
     )
-    return "\n".join([head, *(f"note: {text}" for text in (*warnings, *result.warnings))])
+    return "\n".join(
+        [head, *_activity_text(result.activity), *(f"note: {text}" for text in (*warnings, *result.warnings))]
+    )
 
 
 def as_explanation(result: Estimate, setup: TrainingSetup, warnings: tuple[str, ...]) -> str:
@@ -74,6 +98,10 @@ def as_explanation(result: Estimate, setup: TrainingSetup, warnings: tuple[str, 
         f" {shards(result.upper_bytes)} shards of {SHARD_MIB} MiB",
         "",
         f"Estimator: {result.estimator}; network: {result.family}.",
+        *(
+            line[0].upper() + line[1:] + "; each holds for 80 % of jobs."
+            for line in _activity_text(result.activity)
+        ),
     ]
     return "\n".join([*lines, *(f"note: {text}" for text in (*warnings, *result.warnings))])
 

@@ -12,6 +12,7 @@ from gpumemnet.names import Group, Precision
 from gpumemnet.replay.training_step import Replay
 from gpumemnet.summary import kinds
 from gpumemnet.summary.records import ModelSummary
+from gpumemnet.units import MEGA
 
 Numbers = dict[str, int]
 
@@ -116,7 +117,7 @@ def counts(summary: ModelSummary, tape: Tape, groups: Counter[str]) -> Numbers:
         "guessed": tape.guessed + functions,
         "idle": sum(layer.kind == "identity" for layer in summary.layers),
         "unknown": groups[Group.UNKNOWN],
-        "mega_mult_adds": -(-tape.mult_adds // 10**6),
+        "mega_mult_adds": -(-tape.mult_adds // MEGA),
     }
 
 

@@ -78,7 +78,7 @@ def load_rows(path: Path, texts: Path | None = None) -> list[Row]:
     records = [record for record in read_records(path) if record.get("outcome") == "ok"]
     _add_texts(records, texts)
     with ProcessPoolExecutor(WORKERS) as pool:
-        found = list(pool.map(_profiles, records, chunksize=CHUNK))
+        found = list(pool.map(profiles_of, records, chunksize=CHUNK))
     return [
         Row(
             run=run,
@@ -150,7 +150,8 @@ def _text_key(record: dict[str, Any]) -> str:
     )
 
 
-def _profiles(record: dict[str, Any]) -> dict[str, ModelProfile]:
+def profiles_of(record: dict[str, Any]) -> dict[str, ModelProfile]:
+    """Return the profiles of a record's texts, by format; texts that cannot be profiled are left out."""
     setup = setup_of(record)
     found = {}
     for text_format, text in record["texts"].items():

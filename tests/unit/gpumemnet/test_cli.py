@@ -36,7 +36,7 @@ def test_json_is_the_contract() -> None:
     answer = json.loads(done.stdout)
     assert list(answer) == [
         "version", "family", "estimator", "estimate_mib", "upper_mib", "confidence", "shards", "shard_mib", "gpu",
-        "breakdown_mib", "warnings",
+        "breakdown_mib", "warnings", "activity",
     ]  # fmt: skip
     assert (answer["version"], answer["family"], answer["gpu"], answer["shard_mib"]) == (
         1,
