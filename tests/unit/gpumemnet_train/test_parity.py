@@ -56,7 +56,7 @@ def test_trees_survive_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (None, "no usable weights"),
+        (None, "pip install rad-slurm-train"),
         (b"not compressed", "no usable weights"),
         (zlib.compress(b"[1]"), "no usable weights|another version"),
         (zlib.compress(json.dumps({"version": 99}).encode()), "another version"),
