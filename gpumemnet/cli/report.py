@@ -29,7 +29,12 @@ def shards(upper_bytes: int) -> int:
 
 
 def as_json(result: Estimate, warnings: tuple[str, ...]) -> str:
-    """Return the estimate as one JSON object; its keys are a stable contract."""
+    """Return the estimate as one JSON object; its keys are a stable contract.
+
+    Args:
+        result: The estimate.
+        warnings: What had to be guessed, one sentence each.
+    """
     return json.dumps(
         {
             "version": 1,
@@ -70,7 +75,12 @@ def _activity_text(activity: Activity | None) -> list[str]:
 
 
 def as_text(result: Estimate, warnings: tuple[str, ...]) -> str:
-    """Return the estimate in one line, then the warnings."""
+    """Return the estimate in one line, then the warnings.
+
+    Args:
+        result: The estimate.
+        warnings: What had to be guessed, one sentence each.
+    """
     head = (
         f"{to_mib_nearest(result.estimate_bytes)} MiB expected, {to_mib_up(result.upper_bytes)} MiB to book"
         f" = {shards(result.upper_bytes)} shards of {SHARD_MIB} MiB ({result.family}, {result.gpu})"
@@ -81,7 +91,13 @@ def as_text(result: Estimate, warnings: tuple[str, ...]) -> str:
 
 
 def as_explanation(result: Estimate, setup: TrainingSetup, warnings: tuple[str, ...]) -> str:
-    """Return where the memory goes and what was assumed."""
+    """Return where the memory goes and what was assumed.
+
+    Args:
+        result: The estimate.
+        setup: How the model is trained.
+        warnings: What had to be guessed, one sentence each.
+    """
     batch = "the summary's own" if setup.batch_size is None else str(setup.batch_size)
     lines = [
         f"One process on {result.gpu}: batch size {batch}, optimizer {setup.optimizer}, precision {setup.precision}"
@@ -113,7 +129,13 @@ def _trust(confidence: float | None) -> str:
 
 
 def as_sbatch(result: Estimate, said: Directives, warnings: tuple[str, ...]) -> str:
-    """Return the lines to put into a job script, and the same as a command."""
+    """Return the lines to put into a job script, and the same as a command.
+
+    Args:
+        result: The estimate.
+        said: The directives to write.
+        warnings: What had to be guessed, one sentence each.
+    """
     words = directive_words(said)
     line = "#RAD " + " ".join(shlex.quote(word) if " " in word else word for word in words)
     comment = "rad:" + ",".join(f"'{word}'" if "," in word or " " in word else word for word in words)

@@ -1,1 +1,1 @@
-"""What cuDNN borrows and keeps, from the shapes of a layer."""
+"""cuDNN's workspaces and reserves, from the shapes of a layer."""

@@ -12,6 +12,12 @@ def fourier_bytes(*, x: tuple[int, ...], y: tuple[int, ...], weights: int, group
     """Return what a convolution by Fourier transform would take: the weight at every frequency of the image.
 
     cuDNN chooses it seldom and for reasons that no text shows; where it would be large, the bound has to be wide.
+
+    Args:
+        x: Shape of the input: batch, channels, sides.
+        y: Shape of the output.
+        weights: Elements of the weight.
+        groups: Number of groups.
     """
     area = weights * groups // max(x[1] * y[1], 1)
     if area <= 1 or groups > 1 or max(x[2:]) > numbers.of("cudnn")["largest_fourier"]:

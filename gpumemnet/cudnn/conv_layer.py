@@ -1,4 +1,4 @@
-"""What cuDNN borrows for one convolution of a summary, whose row shows shapes and a parameter count alone."""
+"""Workspaces of one convolution of a summary, whose row shows shapes and a parameter count alone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TRANSPOSED = (ConvPass.DATA, ConvPass.FORWARD, ConvPass.WEIGHT)
 def memory(
     ins: tuple[int, ...], out: tuple[int, ...], params: int, item_bytes: int, transposed: bool
 ) -> ConvMemory:
-    """Return what a convolution borrows; a network has many layers of few shapes, so answers are kept.
+    """Return the workspaces of a convolution; a network has many layers of few shapes, so answers are kept.
 
     Args:
         ins: Shape of its input: batch, channels, sides.

@@ -1,4 +1,4 @@
-"""What cuDNN's heuristics borrow for a convolution: the form of the rules; their numbers are in rules/rules.csv.
+"""Workspaces of cuDNN's convolutions: the form of the rules; the numbers are in rules/rules.csv.
 
 bench/allocator_history.py recorded, on an H200 with PyTorch 2.11 and cuDNN 9.19, what 3,120 single convolutions of
 drawn shapes and the convolutions of 127 training runs borrowed; no held-out model is among them. cuDNN's tensor core
@@ -67,7 +67,7 @@ def workspace_bytes(plan: Plan) -> int:
 
 
 def depthwise_parts(x: tuple[int, ...], w: tuple[int, ...], item_bytes: int) -> int:
-    """Return what the gradient of a depthwise weight borrows for channels last, as recorded of ConvNeXt.
+    """Return the workspace of a depthwise weight's gradient for channels last, as recorded of ConvNeXt.
 
     Args:
         x: Shape of the input.

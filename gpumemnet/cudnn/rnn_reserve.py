@@ -1,4 +1,4 @@
-"""What cuDNN keeps of a recurrent layer, whose row shows neither its depth nor its direction."""
+"""What cuDNN saves of a recurrent layer, whose row shows neither its depth nor its direction."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def structure(kind: str, params: int, features: int, width: int) -> tuple[int, i
 
 
 def reserve_elements(kind: str, params: int, features: int, out: tuple[int, ...]) -> int:
-    """Return how many values cuDNN keeps for backward.
+    """Return how many values cuDNN saves for backward.
 
     Args:
         kind: "lstm", "gru" or "rnn".

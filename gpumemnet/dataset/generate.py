@@ -62,7 +62,13 @@ MAX_PARAMS = 4.0e9
 
 
 def generate(seed: int, index: int, variant: int = 0) -> Configuration:
-    """Return configuration number `index` of the dataset with this seed, in one of its variants."""
+    """Return configuration number `index` of the dataset with this seed, in one of its variants.
+
+    Args:
+        seed: Of the whole dataset.
+        index: Number of the model under that seed.
+        variant: 1 for the same model and settings with another batch size.
+    """
     d = Draw(seed, index)
     while True:
         family = d.weighted(SHARES)

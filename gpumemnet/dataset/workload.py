@@ -32,7 +32,14 @@ class Workload:
 
 
 def make_tensor(spec: TensorSpec, batch_size: int, device: torch.device | str, dtype: torch.dtype) -> Tensor:
-    """Return one batch of random values."""
+    """Return one batch of random values.
+
+    Args:
+        spec: The tensor without its batch dimension.
+        batch_size: Samples.
+        device: Where it is made.
+        dtype: Of floating point values.
+    """
     shape = (batch_size, *spec.shape)
     if spec.kind == "int":
         return torch.randint(0, spec.high, shape, device=device)
@@ -42,14 +49,27 @@ def make_tensor(spec: TensorSpec, batch_size: int, device: torch.device | str, d
 def make_inputs(
     work: Workload, batch_size: int, device: torch.device | str, dtype: torch.dtype
 ) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-    """Return positional and keyword inputs of one batch."""
+    """Return positional and keyword inputs of one batch.
+
+    Args:
+        work: The workload.
+        batch_size: Samples.
+        device: Where they are made.
+        dtype: Of floating point values.
+    """
     if isinstance(work.inputs, Mapping):
         return (), {k: make_tensor(spec, batch_size, device, dtype) for k, spec in work.inputs.items()}
     return tuple(make_tensor(spec, batch_size, device, dtype) for spec in work.inputs), {}
 
 
 def loss_of(work: Workload, output: Any, target: Tensor | None) -> Tensor:
-    """Return the loss as an ordinary training script computes it."""
+    """Return the loss as an ordinary training script computes it.
+
+    Args:
+        work: The workload.
+        output: Of the model.
+        target: What it is compared with; None if the model computes its own loss.
+    """
     if work.loss == "own":
         own: Tensor = output.loss
         return own

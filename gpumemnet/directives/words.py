@@ -46,6 +46,11 @@ def split(text: str, separators: str, place: Place) -> Iterator[str]:
 
     As in a shell, a backslash inside double quotes keeps a double quote or a backslash as it is.
 
+    Args:
+        text: What follows the mark.
+        separators: Characters that end a word.
+        place: Where it stands, for the error.
+
     Raises:
         DirectiveError: A quote is not closed.
     """

@@ -1,4 +1,4 @@
-"""The analytic account of a profile: bytes by purpose, from the numbers that travelled."""
+"""The analytical model: bytes by purpose, from the numbers of a profile."""
 
 from __future__ import annotations
 

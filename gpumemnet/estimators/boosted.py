@@ -1,4 +1,4 @@
-"""Plain gradient boosting: the summary's totals and counts in, the peak out, no account in between. A baseline."""
+"""Plain gradient boosting from the summary's totals and counts, no analytical model in between. A baseline."""
 
 from __future__ import annotations
 

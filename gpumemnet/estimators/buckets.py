@@ -55,7 +55,12 @@ def scalars(profile: ModelProfile) -> list[float]:
 
 
 def affine(layer: Layer, row: Sequence[float]) -> list[float]:
-    """Return weight @ row + bias."""
+    """Return weight @ row + bias.
+
+    Args:
+        layer: "weight", one list per output, and "bias".
+        row: One number per input.
+    """
     return [
         sum(w * x for w, x in zip(weights, row, strict=True)) + bias
         for weights, bias in zip(layer["weight"], layer["bias"], strict=True)
@@ -63,7 +68,12 @@ def affine(layer: Layer, row: Sequence[float]) -> list[float]:
 
 
 def mean_logits(members: Sequence[Sequence[Layer]], row: Sequence[float]) -> list[float]:
-    """Run every member of an MLP ensemble and average their logits."""
+    """Run every member of an MLP ensemble and average their logits.
+
+    Args:
+        members: The layers of each member.
+        row: Features, one number each.
+    """
     total: list[float] = []
     for layers in members:
         values = list(row)
@@ -81,7 +91,15 @@ def likeliest(logits: Sequence[float]) -> int:
 
 
 def from_class(number: int, name: str, profile: ModelProfile, gpu: Gpu, estimator: str) -> Estimate:
-    """Turn a class into an estimate: as in the thesis, the upper edge of its range, base included."""
+    """Turn a class into an estimate: as in the thesis, the upper edge of its range, base included.
+
+    Args:
+        number: The class, from 0 on.
+        name: Of the classifier.
+        profile: The job.
+        gpu: Named in the answer only.
+        estimator: Named in the answer.
+    """
     total = (number + 1) * width_gib(name) * GIB
     return Estimate(
         estimate_bytes=total,

@@ -24,10 +24,10 @@ LEAST_WIDTH = 0.01
 def kind(profile: ModelProfile) -> str:
     """Name the kind of jobs whose bound is calibrated together.
 
-    By format; apart are recurrent networks, for which nobody knows what cuDNN keeps, and of convolutional ones those
-    whose size of pictures is assumed, which is off by any factor, and those of `print(model)`, which lists modules in
-    another order than they run; and texts that hide nearly all. All else that a text leaves open is left to the
-    ensemble: finer kinds have too few runs for a 99th percentile, and made bounds wider.
+    Calibrated per format. Separate groups: recurrent models (what cuDNN saves is fitted), CNNs with an assumed input
+    size (off by any factor), CNNs from `print(model)` (modules are not listed in running order), and texts that hide
+    nearly all layers. The ensemble handles the rest: finer groups have too few runs for a 99th percentile, and made
+    bounds wider.
     """
     if profile.recurrents:
         apart = "_recurrent"

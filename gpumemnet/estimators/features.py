@@ -29,7 +29,7 @@ def vector(profile: ModelProfile) -> list[float]:
         profile: The job.
 
     Returns:
-        One number per name in NAMES: logarithms (sizes in MiB), sizes as shares of the account's reserved bytes,
+        One number per name in NAMES: logarithms (sizes in MiB), sizes as shares of the replay's reserved bytes,
         and 0 or 1 for each word.
     """
     reference = max(profile.reserved_bytes, 1)

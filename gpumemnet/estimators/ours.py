@@ -1,4 +1,17 @@
-"""Our estimator: the analytic account, corrected by what was learned, under a calibrated bound."""
+"""Our estimator: the analytical model, corrected by what was learned, under a calibrated bound.
+
+Known limitations:
+    - A summary lists modules, not the graph. What functions do between them is inferred from shapes; control flow and
+      modules called more than once in a text without shapes are not seen. Cross-attention is ordered as self-attention.
+    - cuDNN's workspaces follow rules found on one H200 and one release (rules/rules.csv); it may choose otherwise.
+    - Recurrent layers: what cuDNN saves was fitted and varies by a fifth either way.
+    - `print(model)` shows no shapes: without `--input` and `seq_len` an input size is assumed, and the bound is wide.
+    - Layers below a depth limit are guessed from their class name and parameter count.
+    - Keras texts are taken by PyTorch's rules. FSDP, DeepSpeed, tensor and pipeline parallelism, CUDA graphs and
+      torch.compile are not modelled; a data-parallel process is taken to hold a whole copy and no buckets of DDP.
+    - The bound was calibrated on one GPU type with one release of PyTorch; 1 % is the miss rate on such jobs, not on
+      kinds of models that no measured run resembles.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +26,12 @@ from gpumemnet.units import MIB
 
 WEIGHTS = "ours"
 PLAIN_FACTOR = 1.25
-"""Headroom over the analytic account as long as no weights are installed."""
+"""Headroom over the analytical model as long as no weights are installed."""
 PLAIN_HEADROOM_BYTES = 256 * MIB
 
 
 def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
-    """Estimate from the analytic account and what was learned on top of it.
+    """Estimate from the analytical model and what was learned on top of it.
 
     Args:
         profile: The job.
@@ -30,24 +43,24 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
     parts = analytic.breakdown(profile, gpu)
     warnings = [] if gpu.measured else [f"the base of {gpu.name} is {gpu.note}"]
     base = parts["base"]
-    account = sum(parts.values()) - base
+    modelled = sum(parts.values()) - base
     try:
         learned = tree_model.load(WEIGHTS)
     except ModelFileError as exc:
         warnings.append(f"estimated without the learned correction: {exc}")
-        best, upper = account, int(account * PLAIN_FACTOR) + PLAIN_HEADROOM_BYTES
+        best, upper = modelled, int(modelled * PLAIN_FACTOR) + PLAIN_HEADROOM_BYTES
     else:
         row = features.vector(profile)
         smooth = learned.constants["smooth_mib"] * MIB
         correction = learned.constants["shrink"] * learned.trees["correction"].predict(row)
         width = conformal.width(learned.trees["width"].predict(row), learned.constants, profile)
-        best = max(int((account + smooth) * math.exp(correction) - smooth), 0)
-        upper = max(int((account + smooth) * math.exp(correction + width) - smooth), best)
+        best = max(int((modelled + smooth) * math.exp(correction) - smooth), 0)
+        upper = max(int((modelled + smooth) * math.exp(correction + width) - smooth), best)
     return Estimate(
         estimate_bytes=base + best,
         upper_bytes=base + upper,
         confidence=conformal.CONFIDENCE,
-        breakdown_bytes=_spread(parts, best - account),
+        breakdown_bytes=_spread(parts, best - modelled),
         family=profile.family,
         estimator="ours",
         gpu=gpu.name,
@@ -56,7 +69,7 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
 
 
 def _spread(parts: dict[str, int], difference: int) -> dict[str, int]:
-    """Add the correction to the account's parts, the least certain first, none below zero."""
+    """Add the correction to the parts of the analytical model, the least certain first, none below zero."""
     corrected = dict(parts)
     for name in ("workspace", "activations", "gradients", "optimizer", "parameters"):
         change = max(difference, -corrected[name])

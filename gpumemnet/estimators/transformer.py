@@ -69,7 +69,13 @@ def estimate_layers(summary: ModelSummary, profile: ModelProfile, gpu: Gpu) -> E
 def logits(
     members: Sequence[dict[str, Any]], rows: list[list[float]], numbers: Sequence[float]
 ) -> list[float]:
-    """Run every member on the series and the scalars and average the logits of their heads."""
+    """Run every member on the series and the scalars and average the logits of their heads.
+
+    Args:
+        members: Arrays of each member.
+        rows: The series of layers, as `series` builds it.
+        numbers: The scalar features.
+    """
     total: list[float] = []
     for member in members:
         pooled = [sum(column) for column in zip(*_encode(member, rows), strict=True)]

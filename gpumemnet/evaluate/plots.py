@@ -1,4 +1,4 @@
-"""The pictures of docs/estimator.md."""
+"""The plots of docs/estimator.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIBRARIES = ("torchvision", "timm", "transformers")
 
 
 def draw(found: list[Answers], folder: Path) -> list[Path]:
-    """Draw all pictures.
+    """Draw all plots.
 
     Args:
         found: Answers on the held-out models; the first are ours.

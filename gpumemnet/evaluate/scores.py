@@ -65,7 +65,12 @@ def percent(value: float | None) -> str:
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lay out a table in Markdown, columns padded so that it also reads well in a terminal."""
+    """Lay out a table in Markdown, columns padded so that it also reads well in a terminal.
+
+    Args:
+        header: Titles of the columns.
+        rows: Cells as text.
+    """
     widths = [max(len(str(cell)) for cell in column) for column in zip(header, *rows, strict=True)]
     lines = [
         "| " + " | ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"

@@ -189,7 +189,7 @@ class _Walk:
         return kind
 
     def _convolution(self, layer: Layer, source: int, out: tuple[int, ...]) -> None:
-        """Note what cuDNN borrows for the last operation, a convolution."""
+        """Note the workspaces of the last operation, a convolution."""
         builder = self.builder
         memory = conv_layer.memory(
             builder.shapes[source],

@@ -82,7 +82,13 @@ class TapeBuilder:
         return found
 
     def tensor(self, shape: tuple[int, ...], item: int, *, constant: bool = False) -> int:
-        """Add a tensor to the tape; one that is guessed is stretched as the text's totals tell."""
+        """Add a tensor to the tape; one that is guessed is stretched as the text's totals tell.
+
+        Args:
+            shape: Batch size applied.
+            item: Bytes per element.
+            constant: It needs no gradient and lives from step to step.
+        """
         tape, number, elements = self.tape, len(self.shapes), math.prod(shape)
         self.shapes.append(shape)
         self.items.append(item)
@@ -114,7 +120,14 @@ class TapeBuilder:
         self.tape.mult_adds += mult_adds if self.guess is None else self.guess.scaled(mult_adds)
 
     def operation(self, kind: Kind, source: int, out: tuple[int, ...], weights: tuple[int, ...] = ()) -> int:
-        """Add an operation with one input; return its output."""
+        """Add an operation with one input; return its output.
+
+        Args:
+            kind: How the layer behaves.
+            source: The tensor it reads.
+            out: Shape of its output, batch size applied.
+            weights: Numbers of its trainable parameters.
+        """
         compute = kind.compute
         read = self.autocast(source, compute) if self.amp else source
         item = self.low if compute is Compute.LOW else self.high
@@ -155,7 +168,12 @@ class TapeBuilder:
         return self.tensor(self.shapes[source], item)
 
     def parameters(self, layer: Layer, out_features: int = 0) -> tuple[int, ...]:
-        """Add a layer's parameters and buffers; return the numbers of the trainable ones."""
+        """Add a layer's parameters and buffers; return the numbers of the trainable ones.
+
+        Args:
+            layer: The row.
+            out_features: Length of a bias that it may have; 0 if none is looked for.
+        """
         count = layer.params
         if not count:
             return ()

@@ -23,6 +23,10 @@ def joined(builder: TapeBuilder, shape: tuple[int, ...]) -> int:
 
     If many vectors wait to be read and their concatenation is not what is wanted, they interact in pairs
     (recommenders): stacked, and kept for the matrix product.
+
+    Args:
+        builder: The tape so far.
+        shape: Of what was made.
     """
     current = builder.current
     waiting = sorted(n for n in builder.loose if n != current and len(builder.shapes[n]) == 2 == len(shape))
@@ -41,7 +45,12 @@ def joined(builder: TapeBuilder, shape: tuple[int, ...]) -> int:
 
 
 def gate(builder: TapeBuilder, want: tuple[int, ...]) -> int | None:
-    """Multiply by a gate: the last tensor holds one value per channel of the wanted one (squeeze and excitation)."""
+    """Multiply by a gate: the last tensor holds one value per channel of the wanted one (squeeze and excitation).
+
+    Args:
+        builder: The tape so far.
+        want: Shape of what is multiplied.
+    """
     last = builder.shapes[builder.current]
     if len(want) < 3 or math.prod(last[1:]) not in (want[1], want[-1]) or not builder.tape.ops:
         return None
@@ -67,7 +76,12 @@ def rescaled(builder: TapeBuilder) -> int:
 
 
 def gated_pair(builder: TapeBuilder, want: tuple[int, ...]) -> int:
-    """A gated feed-forward part multiplies two branches (SwiGLU); the other one has been read by nobody yet."""
+    """A gated feed-forward part multiplies two branches (SwiGLU); the other one has been read by nobody yet.
+
+    Args:
+        builder: The tape so far.
+        want: Shape of the product.
+    """
     current = builder.current
     last = builder.tape.ops[-1] if builder.tape.ops else None
     if (

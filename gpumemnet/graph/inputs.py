@@ -70,7 +70,14 @@ def _branch(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:
 
 
 def unfolded(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -> tuple[int, ...]:
-    """Undo what torchsummary hides: where windows are folded into the batch, it prints the batch as one dimension."""
+    """Undo what torchsummary hides: where windows are folded into the batch, it prints the batch as one dimension.
+
+    Args:
+        builder: The tape so far.
+        layer: The row.
+        kind: Its behaviour.
+        out: Shape of its output as printed, batch size applied.
+    """
     if builder.format != Source.TORCHSUMMARY or len(out) != 3 or builder.current < 0:
         return out
     last = builder.shapes[builder.current]

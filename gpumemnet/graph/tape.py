@@ -14,13 +14,13 @@ class Op:
     Attributes:
         inputs: Tensors read; each gets a gradient unless it is in `Tape.constants`.
         output: Tensor made.
-        saved: Tensors kept until this operation's backward has run.
+        saved: Tensors saved until this operation's backward has run.
         extra: Tensors made beside the output and kept (masks, indices, 16-bit copies); part of `saved`.
         weights: Parameters used (indices into `Tape.parameters`); their gradients appear in backward.
-        forward_workspace_bytes: Scratch held while the forward runs.
-        data_workspace_bytes: Scratch held while the gradient of the input is computed.
-        weight_workspace_bytes: Scratch held while the gradient of the weight is computed.
-        group: Family of kinds, as in the table of kinds, for the account.
+        forward_workspace_bytes: Workspace held while the forward pass runs.
+        data_workspace_bytes: Workspace held while the gradient of the input is computed.
+        weight_workspace_bytes: Workspace held while the gradient of the weight is computed.
+        group: Family of kinds, as in the table of kinds, for the sums of the profile.
         block: Number of the repeated block it belongs to (gradient checkpointing); 0 outside.
     """
 
@@ -50,7 +50,7 @@ class Tape:
         grouped: Number of grouped convolutions.
         guessed: Number of operations that the text does not show.
         score_bytes: Attention scores written out.
-        doubt_bytes: Attention scores more, if attention that the text does not tell of is not fused.
+        doubt_bytes: Extra score bytes if attention assumed fused is not.
         hidden_bytes: Tensors of layers that the text hides.
         hidden_percent: By how much their guess was stretched to agree with the text's totals.
         fourier_bytes: What the most demanding convolution would take by Fourier transform.

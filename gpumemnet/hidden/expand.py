@@ -20,7 +20,12 @@ from gpumemnet.summary.records import Layer
 
 
 def activation_of(layers: tuple[Layer, ...], *, tokens: bool) -> str:
-    """Return the activation that the text shows most, or the usual one of such networks."""
+    """Return the activation that the text shows most, or the usual one of such networks.
+
+    Args:
+        layers: The rows that the text shows.
+        tokens: Whether the block works on sequences.
+    """
     seen = Counter(
         layer.kind
         for layer in layers

@@ -22,7 +22,14 @@ class ImageTemplates:
         self.layernorm = layernorm
 
     def block(self, name: str, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
-        """Convolution blocks."""
+        """Convolution blocks.
+
+        Args:
+            name: Class names of the block and the container around it, lower case.
+            count: Parameters.
+            ins: Shape of the input: batch, channels, sides.
+            outs: Shape of the output.
+        """
         first, last = ins[1], outs[1]
         if re.search("squeeze|excit|^se(module|layer)?\\b", name) and ins == outs:
             yield from self._gate(outs, count)

@@ -119,7 +119,12 @@ def better(stretch: Stretch, found: Outputs, summary: ModelSummary, batch: int) 
 
 
 def enclosing_shapes(layers: tuple[Layer, ...], block: Layer) -> tuple[Shape, ...]:
-    """Return the output shapes of the container around a block that has none of its own (a ModuleList)."""
+    """Return the output shapes of the container around a block that has none of its own (a ModuleList).
+
+    Args:
+        layers: All rows.
+        block: The row.
+    """
     if block.output_shapes or not block.path:
         return block.output_shapes
     around, (_, name) = block.path[:-1], block.path[-1]

@@ -24,7 +24,14 @@ class TokenTemplates:
         self.attentions = 0
 
     def block(self, name: str, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
-        """Attention, feed-forward, or one or more whole transformer layers."""
+        """Attention, feed-forward, or one or more whole transformer layers.
+
+        Args:
+            name: Class names of the block and the container around it, lower case.
+            count: Parameters.
+            ins: Shape of the input: batch, tokens, width.
+            outs: Shape of the output.
+        """
         width = outs[-1]
         square = width * width
         if re.search("att|mha", name.split()[0]):
@@ -70,7 +77,13 @@ class TokenTemplates:
             yield guessed("dropout", shape, shape, 0)
 
     def plain(self, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
-        """Linear layers."""
+        """Linear layers.
+
+        Args:
+            count: Parameters.
+            ins: Shape of the input, width last.
+            outs: Shape of the output.
+        """
         hidden = (*outs[:-1], max(count // max(ins[-1] + outs[-1], 1), 1))
         yield from self._feed_forward(ins, hidden, outs)
 

@@ -1,7 +1,7 @@
 """The compact thing that travels: a model and its training setup as a few dozen numbers.
 
-The account of every layer is taken where the summary is, on the user's side; what is left fits in a job's comment,
-and an estimate from it takes microseconds.
+Every layer is read where the summary is, on the user's side; the profile fits in a job's comment, and an estimate
+from it takes microseconds.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class ModelProfile:
     output_sum_bytes: int
     """Outputs of all layers (Horus' activations)."""
     saved_bytes: int
-    """Activations kept for backward, all of them."""
+    """All activations saved for backward."""
     saved_conv_bytes: int
-    """Of these, kept by convolutions."""
+    """Of these, saved by convolutions."""
     saved_linear_bytes: int
     """By linear layers."""
     saved_norm_bytes: int
@@ -87,17 +87,17 @@ class ModelProfile:
     score_bytes: int
     """Attention scores, if attention is not fused."""
     doubt_bytes: int
-    """Attention scores more, if attention that the text does not tell of is not fused."""
+    """Extra score bytes if attention assumed fused is not."""
     hidden_bytes: int
     """Tensors of layers that the text hides, as guessed."""
     hidden_factor: int
-    """By how much that guess had to be stretched to agree with the text's totals, times 100."""
+    """Factor that scales that guess to the text's totals, times 100."""
     borrowed_bytes: int
     """The largest workspace of one convolution."""
     fourier_bytes: int
     """The largest that a convolution by Fourier transform would take."""
     loose_bytes: int
-    """Weights that no layer of the text owns, so that nobody knows what they do."""
+    """Bytes of parameters not attributed to any listed layer."""
     largest_bytes: int
     """The largest tensor."""
     largest_conv_bytes: int
@@ -135,9 +135,9 @@ class ModelProfile:
     guessed: int
     """Operations or shapes that the text does not show."""
     idle: int
-    """Layers that do nothing (Identity), by which published vision models differ from home-made ones."""
+    """Identity layers, which published vision models have and home-made ones do not."""
     assumed: int
-    """1 if the size of the pictures is assumed."""
+    """1 if the size of the input images is assumed."""
     unknown: int
     """Layers of unknown kinds."""
     mega_mult_adds: int

@@ -18,7 +18,12 @@ Numbers = dict[str, int]
 
 
 def count_groups(summary: ModelSummary, tape: Tape) -> Counter[str]:
-    """Count the layers that run by the group of their kind; attention as operations of the tape."""
+    """Count the layers that run by the group of their kind; attention as operations of the tape.
+
+    Args:
+        summary: The layers.
+        tape: Their tape.
+    """
     found = Counter[str]()
     running = [layer.kind for layer in summary.layers if layer.runs and not layer.is_block]
     for kind, number in Counter(running).items():

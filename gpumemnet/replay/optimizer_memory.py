@@ -1,4 +1,4 @@
-"""What each optimizer holds and borrows, from the code of torch.optim (2.4 to 2.13, its default implementations)."""
+"""States and temporaries of each optimizer, from torch.optim (2.4 to 2.13, its default implementations)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class OptimizerMemory:
         return sum(parameters) * self.states
 
     def step_bytes(self, parameters: Sequence[int]) -> int:
-        """Return what a step borrows at its peak."""
+        """Return the temporaries of a step at its peak, in bytes."""
         return sum(parameters) * self.listed + max(parameters, default=0) * self.single
 
     def state_runs(self, parameters: Sequence[Run]) -> list[Run]:
@@ -38,7 +38,7 @@ class OptimizerMemory:
         return [(size, times * self.states) for size, times in parameters]
 
     def step_runs(self, parameters: Sequence[Run]) -> list[Run]:
-        """Return what a step borrows as it is allocated."""
+        """Return the temporaries of a step as they are allocated."""
         largest = max((size for size, _ in parameters), default=0)
         return [*((size, times * self.listed) for size, times in parameters), (largest, self.single)]
 

@@ -1,4 +1,4 @@
-"""A tape's training step as allocator calls: what is allocated, borrowed and freed, in order.
+"""A tape's training step as allocator calls: what is allocated and freed, in order.
 
 The calls are the same for every step, so they are listed once and then run as often as wanted.
 """
@@ -15,7 +15,7 @@ BORROW = -1
 """Stands for the key of what is allocated and freed at once; keys are not negative."""
 
 Call = tuple[int, int | None]
-"""(key, bytes) allocates, (key, None) frees what was last allocated under that key, (BORROW, bytes) borrows."""
+"""(key, bytes) allocates, (key, None) frees what was last allocated under that key, (BORROW, bytes) does both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Schedule:
     Attributes:
         forward: Calls of the forward pass.
         backward: Calls of the backward pass.
-        keys: All keys are below; the last one is never allocated.
+        keys: Exclusive upper bound on keys; the last one is never allocated.
         output: Key of the model's output, which outlives the step; the last one if there is none.
         gradients: Keys of the weights' gradients, which outlive the backward pass.
     """

@@ -75,7 +75,12 @@ class Walk:
         return self.current, self.current, None
 
     def latest(self, *, rank: int, channels: int) -> Dims | None:
-        """Return the latest shape of this rank with this many channels (dimension 1); None if there is none."""
+        """Return the latest shape of this rank with this many channels (dimension 1); None if there is none.
+
+        Args:
+            rank: Number of dimensions.
+            channels: Size of dimension 1.
+        """
         near = self.recent[-LOOK_BACK:]
         return next((shape for shape in reversed(near) if len(shape) == rank and shape[1] == channels), None)
 

@@ -67,7 +67,14 @@ def integer(args: dict[str, object], *keys: str, default: int = 0) -> int:
 
 
 def sides(args: dict[str, object], key: str, dims: int, default: int) -> tuple[int, ...]:
-    """Return an argument as one number per spatial dimension."""
+    """Return an argument as one number per spatial dimension.
+
+    Args:
+        args: As `parse_arguments` returns them.
+        key: Of the argument.
+        dims: Number of spatial dimensions.
+        default: If it is not there.
+    """
     value = args.get(key, default)
     if isinstance(value, tuple) and len(value) == dims and all(isinstance(side, int) for side in value):
         return tuple(int(side) for side in value)

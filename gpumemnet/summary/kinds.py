@@ -1,4 +1,4 @@
-"""What each kind of layer keeps for its backward pass: the one table behind the account.
+"""What each kind of layer saves for its backward pass: the one table behind every estimate.
 
 Sources: PyTorch's tools/autograd/derivatives.yaml (which operands an operation saves; checked with
 torch.autograd.graph.saved_tensors_hooks) and the autocast lists (torch.amp, "CUDA Ops that can autocast to ...").
@@ -33,10 +33,10 @@ class Kind:
 
     Attributes:
         group: Family of kinds that wiring treats alike.
-        saves_input: The input is kept for backward.
-        saves_output: The output is kept for backward.
-        mask_bytes: Extra bytes kept per output element: 1 for a dropout mask, 8 for pooling indices.
-        copies: Further tensors of the output's size that are kept (operations made of several).
+        saves_input: The input is saved for backward.
+        saves_output: The output is saved for backward.
+        mask_bytes: Extra bytes saved per output element: 1 for a dropout mask, 8 for pooling indices.
+        copies: Further tensors of the output's size that are saved (operations made of several).
         compute: Result type under autocast.
         view: The output shares the input's memory.
     """

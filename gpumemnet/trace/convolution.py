@@ -1,4 +1,4 @@
-"""What cuDNN's convolutions borrow for one call."""
+"""Workspace of one call of a cuDNN convolution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reduction (sum, mean, norm) borrows when several thread blocks share one output.
+"""Buffer of a reduction (sum, mean, norm) when several thread blocks share one output.
 
 PyTorch's reduction kernel cuts long sums over thread blocks, which pass their parts on through a buffer in global
 memory. Its size follows from the launch configuration, retraced here from setReduceConfig and
@@ -27,7 +27,12 @@ PARTIAL_BYTES = 4
 
 
 def buffer_bytes(x: Tensor, dims: Sequence[int] | None) -> int:
-    """Return the size of the buffer for reducing `x` over `dims` (None or empty: all)."""
+    """Return the size of the buffer for reducing `x` over `dims` (None or empty: all).
+
+    Args:
+        x: What is reduced.
+        dims: The dimensions; None or empty for all.
+    """
     reduced = {d % x.dim() for d in dims} if dims else set(range(x.dim()))
     sizes = [(x.stride(d), x.shape[d], d in reduced) for d in range(x.dim()) if x.shape[d] > 1]
     inputs = math.prod(size for _, size, is_reduced in sizes if is_reduced)

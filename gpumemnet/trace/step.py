@@ -74,6 +74,11 @@ def run(training: Training, recorder: Recorder, *, steps: int = STEPS) -> None:
 
     The output and the loss of one step live until the next step replaces them, which is when they meet its
     activations, as in the loops of PyTorch's tutorials.
+
+    Args:
+        training: What to train.
+        recorder: Hears of each phase.
+        steps: How often.
     """
     model, amp = training.model, training.setup.precision is Precision.AMP
     optimizer = training.optimizer(model.parameters())

@@ -71,12 +71,12 @@ SCRATCH = {
     aten._scaled_dot_product_cudnn_attention.default: cudnn_attention,
     aten._scaled_dot_product_cudnn_attention_backward.default: cudnn_attention_backward,
 }
-"""What other operators borrow once their outputs are made."""
+"""Workspaces of other operators, taken once their outputs are made."""
 CUDNN_ATTENTION = aten._scaled_dot_product_cudnn_attention.default.__name__
 
 
 class Workspaces:
-    """Looks up what an operator borrows and what a library keeps."""
+    """Looks up an operator's workspace and what a library keeps."""
 
     def __init__(self) -> None:
         self._cublas = numbers.of("cublas")

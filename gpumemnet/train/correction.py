@@ -1,4 +1,4 @@
-"""Learn the correction of our account and the width of its bound."""
+"""Learn the correction of the analytical model and the width of its bound."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Samples:
         source: Format of each row's summary.
         kind: As `conformal.kind` names it.
         real: The model is a published one, not a generated one.
-        telling: Whether the row can teach anything: where the size of pictures is assumed, the error is any number.
+        telling: Whether the row can teach anything: where the input size is assumed, the error is any number.
     """
 
     features: Floats
@@ -118,7 +118,13 @@ class Correction:
 
 
 def samples(rows: list[Row], features: Floats, gpu: Gpu) -> Samples:
-    """Turn rows into arrays."""
+    """Turn rows into arrays.
+
+    Args:
+        rows: Training rows.
+        features: One row of numbers for each.
+        gpu: Where they were measured.
+    """
     parts = [analytic.breakdown(row.profile, gpu) for row in rows]
     texts = np.bincount([row.run for row in rows])
     real = np.array([row.group.startswith("real/") for row in rows])
@@ -183,7 +189,13 @@ def _margins(data: Samples, excess: Floats) -> dict[str, float]:
 
 
 def estimates(data: Samples, correction: Floats, width: Floats) -> tuple[Floats, Floats]:
-    """Return estimate and bound in MiB from corrections and bound widths (both logarithms)."""
+    """Return estimate and bound in MiB from corrections and bound widths (both logarithms).
+
+    Args:
+        data: The rows.
+        correction: Logarithms, one for each row.
+        width: Likewise.
+    """
     account = data.account_mib + SMOOTH_MIB
     best = data.base_mib + account * np.exp(correction) - SMOOTH_MIB
     upper = data.base_mib + account * np.exp(correction + width) - SMOOTH_MIB

@@ -168,7 +168,7 @@ def profiles_of(record: dict[str, Any]) -> dict[str, ModelProfile]:
 
 
 def _input_shape(record: dict[str, Any]) -> tuple[int, ...] | None:
-    """Return the shape of a batch of pictures or signals, as a user would add it to what `print(model)` shows."""
+    """Return the shape of a batch of images or signals, as a user would add it to what `print(model)` shows."""
     if record["seq_len"] is not None:
         return None
     if record["family"] == "real":
@@ -191,7 +191,12 @@ def matrix(rows: Iterable[Row]) -> Floats:
 
 
 def folds(groups: list[str], count: int = 10) -> Iterator[NDArray[np.bool_]]:
-    """Yield boolean masks of held-out rows; no group is in two masks, and masks are about equally large."""
+    """Yield boolean masks of held-out rows; no group is in two masks, and masks are about equally large.
+
+    Args:
+        groups: Group of each row.
+        count: How many masks.
+    """
     sizes = [0] * count
     place: dict[str, int] = {}
     for group in sorted(set(groups), key=lambda name: (-groups.count(name), name)):
