@@ -27,6 +27,7 @@ from slurm_plugin.monitor.window import forget_job, read_job
 from slurm_plugin.node.node import SLURM_ANSWER_S, Node
 from slurm_plugin.slurm.conf_files import find_slurm_conf, has_slurmdbd
 from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.output_before import forget as forget_outputs
 
 LOCK_S = 2.0
 RESCUE_LOCK_S = 0.5
@@ -75,6 +76,7 @@ def _work(job: HookJob, started_s: float) -> int:
     finally:
         _stop_mps(node.run, job, node.clock, log)  # after the report: its log says who ended whom
         forget_job(node.run, job.job_id)
+        forget_outputs(node.run, job.job_id)
     log.say(EventKind.END)
     return Exit.OK
 
@@ -85,6 +87,7 @@ def _rescue(job: HookJob, why: str, started_s: float) -> int:
     log = _log(job, node, started_s)
     _release(job, node, log, RESCUE_LOCK_S)
     forget_job(node.run, job.job_id)
+    forget_outputs(node.run, job.job_id)
     log.say(EventKind.OUT_OF_TIME, why)
     _stop_mps(node.run, job, node.clock, log)
     log.say(EventKind.END)

@@ -58,12 +58,15 @@ def outcome_of(
     if not job.exit_status and not job.derived_exit:
         return classify(ending, (), ())
     # An ordinary job ends without a look at its output.
-    from epilog.output_files import expected_outputs, names_matter
-    from epilog.tails import Identity, read_tails
+    from epilog.tails import read_tails
+    from slurm_plugin.slurm.output_before import recall
+    from slurm_plugin.slurm.output_files import expected_outputs, names_matter
+    from slurm_plugin.slurm.owner import Identity
 
     tails = read_tails(
         expected_outputs(job, names() if names_matter(job) else {}),
         owner=Identity(user_id=job.user_id, group_id=job.group_id, user_name=job.user_name),
+        befores=recall(Path(config.paths.run), job.job_id),
         deadline=deadline,
     )
     outcome = judged(ending, tails, site_patterns(config), log)

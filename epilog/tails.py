@@ -7,52 +7,38 @@ Epilog its time.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.units import KIB
+from slurm_plugin.slurm.output_before import MOST_FILES, OPENED, Before, run_begins_at
+from slurm_plugin.slurm.owner import Identity, become
 
 TAIL_BYTES = 256 * KIB
-MOST_FILES = 8
-"""A job of many tasks may write many files; the words of an OOM stand in most of them."""
 
 _CHUNK_BYTES = 64 * KIB
 _FRAME_END = b"\0RAD\0"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Whom a child process becomes.
-
-    Attributes:
-        user_id: The user.
-        group_id: The user's group for the job.
-        user_name: For the other groups of the user; "" if unknown.
-    """
-
-    user_id: int
-    group_id: int
-    user_name: str = ""
-
-
-def read_tails(paths: Sequence[str], *, owner: Identity, deadline: Deadline) -> tuple[str, ...]:
-    """Return the last TAIL_BYTES of each output file that can be read.
+def read_tails(
+    paths: Sequence[str], *, owner: Identity, deadline: Deadline, befores: Sequence[Before] = ()
+) -> tuple[str, ...]:
+    """Return the last TAIL_BYTES of each output file that can be read, without what was there before the run.
 
     Args:
         paths: The files, as the job's owner named them.
         owner: The job's owner.
+        befores: How files stood before the run.
         deadline: What is not read by then is left out.
     """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        _child(reader, writer, paths, owner)
+        _child(reader, writer, paths, owner, befores)
     os.close(writer)
     try:
         content = _drain(reader, deadline)
@@ -62,15 +48,17 @@ def read_tails(paths: Sequence[str], *, owner: Identity, deadline: Deadline) -> 
     return tuple(part.decode(errors="replace") for part in content.split(_FRAME_END)[:-1])
 
 
-def _child(reader: int, writer: int, paths: Sequence[str], owner: Identity) -> None:
+def _child(
+    reader: int, writer: int, paths: Sequence[str], owner: Identity, befores: Sequence[Before]
+) -> None:
     """Become the owner, read, write and end; never returns."""
     status = 1
     try:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         os.close(reader)
-        _become(owner)
+        become(owner)
         for path in paths[:MOST_FILES]:
-            tail = _tail(path)
+            tail = _tail(path, befores)
             if tail is not None:
                 _write_all(writer, tail.replace(_FRAME_END, b"") + _FRAME_END)
         status = 0
@@ -78,31 +66,17 @@ def _child(reader: int, writer: int, paths: Sequence[str], owner: Identity) -> N
         os._exit(status)
 
 
-def _become(owner: Identity) -> None:
-    if os.geteuid() != 0:
-        if os.geteuid() != owner.user_id:
-            raise PermissionError("only root can read as another user")
-        return
-    groups = [owner.group_id]
-    if owner.user_name:
-        with contextlib.suppress(KeyError):
-            groups = os.getgrouplist(owner.user_name, owner.group_id)
-    os.setgroups(groups)
-    os.setresgid(owner.group_id, owner.group_id, owner.group_id)
-    os.setresuid(owner.user_id, owner.user_id, owner.user_id)
-
-
-def _tail(path: str) -> bytes | None:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+def _tail(path: str, befores: Sequence[Before]) -> bytes | None:
     try:
-        handle = os.open(path, flags)
+        handle = os.open(path, OPENED)
     except (OSError, ValueError):
         return None
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             return None
-        os.lseek(handle, max(0, status.st_size - TAIL_BYTES), os.SEEK_SET)
+        start = max(run_begins_at(handle, befores), status.st_size - TAIL_BYTES)
+        os.lseek(handle, start, os.SEEK_SET)
         found = b""
         while len(found) < TAIL_BYTES and (part := os.read(handle, TAIL_BYTES - len(found))):
             found += part

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from prolog.demand import signed_booking, wanted_by
 from prolog.environment import environment_of
@@ -24,6 +25,7 @@ from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.supervise import LIMITS, hook_started_s, supervised
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.output_files import may_hold_old_text
 
 RELEASE_S = 0.5
 """For the lock, once the hook has failed already."""
@@ -155,6 +157,11 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
             variables["RAD_SHARDS"] = str(wanted.shards)
         node.job_file(job.job_id).place(variables, placed.reservation, boot_id=node.store.boot_id)
         log.say(EventKind.PLACED, choice, policy=policy, gpus=gpus)
+        if may_hold_old_text(job):
+            from prolog.outputs import note_outputs  # most jobs have files of their own
+
+            with suppress(OSError):
+                note_outputs(node, job)
 
 
 def _give_up(node: Node, job: HookJob, log: HookLog, why: str) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import epilog.tails
-from epilog.tails import TAIL_BYTES, Identity, read_tails
+from epilog.tails import TAIL_BYTES, read_tails
 from slurm_plugin.core.clock import Deadline, SystemClock
+from slurm_plugin.slurm.owner import Identity
 
 ME = Identity(user_id=os.geteuid(), group_id=os.getegid())
 NOBODY = Identity(user_id=65534, group_id=65534, user_name="nobody")
@@ -83,7 +84,7 @@ def test_output_to_a_fifo_with_a_writer_that_never_ends_costs_no_time(tmp_path: 
 
 def test_a_child_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system that does not answer, as NFS without its server."""
-    monkeypatch.setattr(epilog.tails, "_tail", lambda path: os.read(os.pipe()[0], 1))
+    monkeypatch.setattr(epilog.tails, "_tail", lambda path, befores: os.read(os.pipe()[0], 1))
     clock = SystemClock()
     start_s = clock.monotonic_s()
     assert read_tails(["/nfs/out"], owner=ME, deadline=Deadline(clock, 0.1)) == ()

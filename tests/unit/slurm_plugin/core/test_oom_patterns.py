@@ -11,12 +11,13 @@ import pytest
 from fakes import FakeClock
 
 from epilog.report import OWN_PATTERNS_S, judged
-from epilog.tails import MOST_FILES, TAIL_BYTES
+from epilog.tails import TAIL_BYTES
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.oom_patterns import SHIPPED_PATTERNS, last_found, load_patterns
 from slurm_plugin.core.recovery import Ending, classify
 from slurm_plugin.core.units import GIB
+from slurm_plugin.slurm.output_before import MOST_FILES
 
 PATTERNS = load_patterns()
 FAILED = Ending(exit_status=256)

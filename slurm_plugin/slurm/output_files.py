@@ -17,12 +17,23 @@ _FROM_SLURM = ("x", "a")
 
 _NAMED = re.compile(r"%\d{0,2}[xAab]")
 
+_OF_ONE_JOB = (("%j",), ("%J",), ("%A", "%a"))
+"""Codes that make a name that no other job has."""
+
 _CODE = re.compile(r"%(\d{0,2})(.)")
 
 
 def names_matter(job: HookJob) -> bool:
     """Return whether a job's name or array ids decide where its output is; they do where it named no file itself."""
     return not job.stdout or any(_NAMED.search(pattern) for pattern in (job.stdout, job.stderr))
+
+
+def may_hold_old_text(job: HookJob) -> bool:
+    """Return whether the job's output may go to a file that an earlier run, or another job, wrote to."""
+    return job.restart > 0 or any(
+        pattern and not any(all(code in pattern for code in codes) for codes in _OF_ONE_JOB)
+        for pattern in (job.stdout, job.stderr)
+    )
 
 
 def expected_outputs(job: HookJob, names: Mapping[str, str]) -> tuple[str, ...]:

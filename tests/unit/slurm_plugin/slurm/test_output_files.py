@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from epilog.output_files import expand, expected_outputs, names_matter
 from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.output_files import expand, expected_outputs, may_hold_old_text, names_matter
 
 JOB = HookJob(
     job_id=42, user_id=1000, group_id=100, user_name="ada", work_dir="/home/ada/my runs", node="n0.cluster"
@@ -57,3 +57,21 @@ def test_slurm_is_asked_only_where_a_name_decides() -> None:
     assert names_matter(replace(JOB, stdout="/scratch/%x.out"))
     assert names_matter(replace(JOB, stdout="/scratch/%j.out", stderr="/scratch/%4a.err"))
     assert not names_matter(replace(JOB, stdout="/scratch/%j.%N.out"))
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "restart", "old"),
+    [
+        ("", "", 0, False),
+        ("", "", 1, True),
+        ("/w/%j.out", "", 0, False),
+        ("/w/%A_%a.out", "/w/%J.err", 0, False),
+        ("/w/train.log", "", 0, True),
+        ("/w/%j.out", "/w/errors.log", 0, True),
+        ("/w/%A.out", "", 0, True),
+        ("/w/%x_%a.out", "", 0, True),
+    ],
+)
+def test_whose_output_may_hold_old_text(stdout: str, stderr: str, restart: int, old: bool) -> None:
+    job = HookJob(job_id=7, user_id=1, group_id=1, stdout=stdout, stderr=stderr, restart=restart)
+    assert may_hold_old_text(job) == old

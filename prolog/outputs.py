@@ -1,0 +1,24 @@
+"""Leave for the Epilog how the job's output files stood before this run."""
+
+from __future__ import annotations
+
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.node.node import Node
+from slurm_plugin.slurm.hook_env import HookJob
+
+
+def note_outputs(node: Node, job: HookJob) -> None:
+    """Look at files that an earlier run may have written to; where that fails, all of the output will count.
+
+    Slurm is asked for the job's name and array ids only where the names of such files depend on them.
+    """
+    from slurm_plugin.slurm.output_before import keep, look
+    from slurm_plugin.slurm.output_files import expected_outputs, names_matter
+    from slurm_plugin.slurm.owner import Identity
+
+    try:
+        names = node.slurm().names(job.job_id) if names_matter(job) else {}
+    except SlurmError:
+        names = {}
+    owner = Identity(user_id=job.user_id, group_id=job.group_id, user_name=job.user_name)
+    keep(node.run, job.job_id, look(expected_outputs(job, names), owner))
