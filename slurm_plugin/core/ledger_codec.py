@@ -42,7 +42,7 @@ def decode(text: bytes, *, boot_id: str) -> Ledger | None:
         reservations = tuple(reservation_from(row) for row in tree["reservations"])
         last_gpu, swept_s = tree.get("last_gpu"), tree.get("swept_s")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-        raise LedgerError(f"not a ledger: {exc!r}") from exc
+        raise LedgerError(f"not a ledger: {exc!r:.200}") from exc
     if len({held.job_id for held in reservations}) != len(reservations):
         raise LedgerError("not a ledger: a job id appears twice")
     return Ledger(
@@ -66,7 +66,7 @@ def reservation_from(row: Any) -> Reservation:
             raise LedgerError(f"not a reservation: no {', '.join(missing)}")
         held = Reservation(**{**known, "kind": "shared" if row["kind"] == "shared" else "whole"})
     except (KeyError, TypeError, ValueError) as exc:
-        raise LedgerError(f"not a reservation: {exc!r}") from exc
+        raise LedgerError(f"not a reservation: {exc!r:.200}") from exc
     whole_numbers = [getattr(held, name) for name in _NUMBERS] + list(held.seats)
     fits = (
         held.gpus

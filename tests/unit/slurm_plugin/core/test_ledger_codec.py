@@ -86,3 +86,9 @@ def test_what_is_no_ledger_is_refused(spoil: Callable[[Any], object]) -> None:
     spoil(tree)
     with pytest.raises(LedgerError):
         decode(json.dumps(tree).encode(), boot_id="b")
+
+
+def test_a_refusal_never_quotes_a_whole_ledger() -> None:
+    with pytest.raises(LedgerError) as caught:
+        decode(b'{"reservations": [' + b" " * 5000 + b'"\xe9"]}', boot_id="x")
+    assert len(str(caught.value)) < 300
