@@ -16,6 +16,7 @@ from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.placement import Pin, choose_gpu, memory_use
+from slurm_plugin.core.reconcile import Evidence, doubtful
 from slurm_plugin.core.records import Demand, Placement, Reservation
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.monitor.attribution import JobFinder
@@ -56,9 +57,17 @@ def place(node: Node, job: HookJob, demand: Demand, settings: PartitionConfig) -
     if node.config.mode != "observe":
         sweep_if_due(node, readings)
     placed = _place_once(node, job, demand, settings, readings, pin=pin)
-    if placed.placement.put_back and node.config.mode != "observe" and sweep(node, readings):
+    if placed.placement.put_back and _any_old(node) and sweep(node, readings):
         placed = _place_once(node, job, demand, settings, readings, pin=pin)
     return placed
+
+
+def _any_old(node: Node) -> bool:
+    """Return whether a sweep could release anything: of young jobs nobody is asked."""
+    ledger = node.store.read().ledger
+    return node.config.mode != "observe" and bool(
+        doubtful(ledger, Evidence(), now_s=node.clock.monotonic_s())
+    )
 
 
 def _place_once(

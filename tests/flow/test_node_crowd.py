@@ -121,8 +121,10 @@ def test_two_hundred_prologs_at_once(config: Path) -> None:
 
         held = {one.job_id: one for one in ledger.reservations}
         assert set(held) == set(placed), "a job that was told its GPU is in the ledger, and no other"
-        late = (config.parent / "log" / "prolog.log").read_text().count("its GPU could not be reserved")
-        assert len(placed) + len(refused) + late == JOBS, "every job was either placed or sent back"
+        late = (config.parent / "log" / "prolog.log").read_text().count("left alone:")
+        assert len(placed) + len(refused) + late == JOBS, (
+            "every job was placed, sent back or, out of time, given up"
+        )
         for number, env in placed.items():
             assert env["CUDA_VISIBLE_DEVICES"] == ",".join(held[number].gpus)
             assert from_mib(int(env["RAD_BOOKED_MIB"])) == held[number].booked_bytes
