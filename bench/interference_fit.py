@@ -66,7 +66,8 @@ def predict(theta: Floats, groups: Groups) -> Floats:
     push = groups.busy * groups.intensity
     others = push.sum(1, keepdims=True) - push
     grown = groups.busy * (1 + others * (full * groups.intensity + waiting * (1 - groups.intensity)))
-    return np.asarray(((1 + grown**sharpness) / (1 + groups.busy**sharpness)) ** (1 / sharpness), float)
+    found: Floats = np.asarray(((1 + grown**sharpness) / (1 + groups.busy**sharpness)) ** (1 / sharpness))
+    return found
 
 
 def fit(groups: Groups, used: NDArray[np.bool_]) -> Floats:
