@@ -67,7 +67,7 @@ class Node:
             gpus=(self.gpu.uuid,),
             seats=(0,),
             booked_bytes=cap,
-            created_s=self.clock.now_s(),
+            created_s=self.clock.monotonic_s(),
             partition="gpu",
         )
         self.ledger = self.ledger.reserve(held, {self.gpu.uuid: self.gpu.usable_bytes})
