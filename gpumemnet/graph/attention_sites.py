@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from gpumemnet.names import Group
 from gpumemnet.summary import kinds
+from gpumemnet.summary.model_names import writes_scores
 from gpumemnet.summary.records import Layer
 from gpumemnet.summary.widths import fan_in, widening
 
@@ -18,18 +19,6 @@ _ATTENTION = re.compile(r"att|mhs?a|gpsa", re.IGNORECASE)
 _ROLE = re.compile(
     r"(?:^|[^a-z])(q|k|v|qkv|kv|query|key|value|query_key_value|in_proj|c_attn|wq|wk|wv)(?:[^a-z]|$)"
 )
-_EAGER = re.compile(
-    "gpsa|^mhsa|xlnet|disentangled|mpnet|longformer|bigbird|ctrl|transfoxl|reformer|funnel|^led|^mpt|t5attention|^aligntext|"
-    "^autoformer|^bark|^blip|^bloom|^bridgetower|^bros|^canine|^clap|^clvp|^codegen|^convbert|^cpmant|^cvt|^flava|"
-    "^falcon|^gemma2|^git|^glpn|^gptneoself|^gptneoxjapanese|^gptj|^gptoss|^groupvit|^ibert|^imagegpt|^informer|^layoutlm|"
-    "^lilt|^luke|^lxmert|^markuplm|^megatronbert|^mgpstr|^mobilevitself|^mobilevitattention|^mvp|^nllbmoe|^pegasusx|"
-    "^perceiver|^prophetnet|^pvt|^rembert|^roformer|^seggpt|^speech2text|^speecht5|^splinter|^squeezebert|^superglue|"
-    "^swin2sr|^swinv2|^switchtransformers|^tapas|^timeseries|^timesformer|^trocr|^tvp|^vilt|^visualbert|^vits|^wavlm|"
-    "^xglm"
-)
-"""Start or part of the lower-case class names of attention that writes its scores out: transformers has no fused form
-of it (`_supports_sdpa` is false in release 5.23, or was before for T5's and LayoutLM's relatives), its queries
-outnumber keys that are not repeated (Falcon), or it is timm's ConViT."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +82,7 @@ def _in_container(layers: tuple[Layer, ...], container: str, found: list[int]) -
     else:
         return None
     scores = _scores_after(layers, projections[-1])
-    eager = scores is not None or bool(_EAGER.search(container.lower()))
+    eager = scores is not None or writes_scores(container)
     return Site(projections=projections, scores=scores, eager=eager, container=container)
 
 

@@ -9,6 +9,10 @@ from gpumemnet.shapes.walk import LOOK_BACK, POSITIONS, Dims, Step, Walk
 from gpumemnet.summary.arguments import integer
 from gpumemnet.summary.records import Layer
 
+_PATCH_MERGING = "erg"
+"""Part of the names of layers that join neighbouring patches: PatchMerging, merge."""
+_TOKEN_MODELS = ("rans", "iT", "Mixer")
+"""Parts of the class names of models that turn an image into tokens: Transformer, ViT, DeiT, MlpMixer."""
 _POOLED = re.compile(r"pooler|pooled|classifier|heads?$|summary|score", re.IGNORECASE)
 
 
@@ -77,24 +81,25 @@ def _for_linear(walk: Walk, layer: Layer, ins: int) -> Dims:
     if last[-1] == ins and len(last) != 4:
         return last
     if len(last) == 4:
-        if last[1] == ins and _in_convnext(layer) and not pooled:
-            return (last[0], *last[2:], ins)
-        if last[-1] == ins and last[1] != ins:
-            return last
-        if last[1] == ins and math.prod(last[2:]) > 1 and not pooled and _is_token_model(walk):
-            return (walk.batch, math.prod(last[2:]), ins)
-        return (walk.batch, ins)  # flattened, or averaged over all positions
-    if (
-        len(last) == 3
-        and ins % max(last[-1], 1) == 0
-        and ins != last[-1]
-        and ins // max(last[-1], 1) in (2, 4)
-        and "erg" in name + str(layer.path[-1:])
-    ):
+        return _from_image(walk, layer, ins, pooled=bool(pooled))
+    joined, rest = divmod(ins, max(last[-1], 1))
+    if len(last) == 3 and not rest and joined in (2, 4) and _PATCH_MERGING in name + str(layer.path[-1:]):
         return (last[0], max(last[1] * last[-1] // ins, 1), ins)
     near = (shape for shape in reversed(walk.recent[-LOOK_BACK:]) if shape[-1] == ins and len(shape) < 4)
     found = next(near, None)
     return found or (*last[:-1], ins)
+
+
+def _from_image(walk: Walk, layer: Layer, ins: int, *, pooled: bool) -> Dims:
+    """What a linear layer reads after an image: its pixels, channels last, or all of them flattened or averaged."""
+    last = walk.current
+    if last[1] == ins and _in_convnext(layer) and not pooled:
+        return (last[0], *last[2:], ins)
+    if last[-1] == ins and last[1] != ins:
+        return last
+    if last[1] == ins and math.prod(last[2:]) > 1 and not pooled and _is_token_model(walk):
+        return (walk.batch, math.prod(last[2:]), ins)
+    return (walk.batch, ins)
 
 
 def attention(walk: Walk, layer: Layer) -> Step:
@@ -122,7 +127,7 @@ def rnn(walk: Walk, layer: Layer) -> Step:
 
 
 def _is_token_model(walk: Walk) -> bool:
-    return walk.embedding is not None or "rans" in walk.root or "iT" in walk.root or "Mixer" in walk.root
+    return walk.embedding is not None or any(part in walk.root for part in _TOKEN_MODELS)
 
 
 def _in_convnext(layer: Layer) -> bool:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from gpumemnet.names import Group, Source
 from gpumemnet.summary import kinds
+from gpumemnet.summary.model_names import ties_words
 from gpumemnet.summary.records import Layer, ModelSummary
-
-_TIED = re.compile(
-    r"^(Bert|Roberta|XLMRoberta|Camembert|Electra|Albert|DistilBert|MPNet|GPT2|GPTNeo(?!X)|OPT|Bloom|T5|MT5|Bart|MBart"
-    r"|Pegasus|Marian|XLNet|XLM|Deberta|Gemma|Whisper|Blenderbot|CTRL|Longformer|BigBird|M2M"
-    r"|Falcon(?!H1|Mamba)|Mpt|ConvBert|Ernie|Flaubert|FNet|MobileBert|SqueezeBert|GPTBigCode|ProphetNet|Funnel|RoFormer"
-    r"|Nystromformer|LayoutLM|LED|Plbart|Cohere|Xglm|XGLM|Biogpt|BioGpt)"
-)
-"""Class names of models whose output layer is the word embedding unless configured otherwise."""
 
 
 def count_once(summary: ModelSummary) -> ModelSummary:
@@ -28,7 +20,7 @@ def count_once(summary: ModelSummary) -> ModelSummary:
     total, counted = summary.total_params, sum(layer.params or 0 for layer in summary.layers)
     exact = summary.format == Source.MODULE_REPR and total is not None
     first = next((layer for layer in summary.layers if _is_embedding(layer) and layer.params), None)
-    if first is None or not (_TIED.match(root) if not exact else counted > (total or 0)):
+    if first is None or not (ties_words(root) if not exact else counted > (total or 0)):
         return summary
     size = first.params or 0
     seen = False

@@ -1,0 +1,109 @@
+"""What the class names of published models tell that no row shows, as tables.
+
+Taken from transformers 5.23. To make them again: the first lists model classes with `_supports_sdpa = False` (or that
+had it before, as T5's and LayoutLM's relatives), the second configurations with `tie_word_embeddings` on by default.
+"""
+
+from __future__ import annotations
+
+EAGER_STARTS = (
+    *(
+        "mhsa",
+        "led",
+        "mpt",
+        "aligntext",
+        "autoformer",
+        "bark",
+        "blip",
+        "bloom",
+        "bridgetower",
+        "bros",
+        "canine",
+    ),
+    *("clap", "clvp", "codegen", "convbert", "cpmant", "cvt", "flava", "falcon", "gemma2", "git", "glpn"),
+    *(
+        "gptneoself",
+        "gptneoxjapanese",
+        "gptj",
+        "gptoss",
+        "groupvit",
+        "ibert",
+        "imagegpt",
+        "informer",
+        "layoutlm",
+    ),
+    *(
+        "lilt",
+        "luke",
+        "lxmert",
+        "markuplm",
+        "megatronbert",
+        "mgpstr",
+        "mobilevitself",
+        "mobilevitattention",
+        "mvp",
+    ),
+    *(
+        "nllbmoe",
+        "pegasusx",
+        "perceiver",
+        "prophetnet",
+        "pvt",
+        "rembert",
+        "roformer",
+        "seggpt",
+        "speech2text",
+    ),
+    *("speecht5", "splinter", "squeezebert", "superglue", "swin2sr", "swinv2", "switchtransformers", "tapas"),
+    *("timeseries", "timesformer", "trocr", "tvp", "vilt", "visualbert", "vits", "wavlm", "xglm"),
+)
+"""Starts of the lower-case class names of attention that writes its scores out. Falcon's queries outnumber keys that
+are not repeated, which no fused form takes."""
+EAGER_PARTS = (
+    *(
+        "gpsa",
+        "xlnet",
+        "disentangled",
+        "mpnet",
+        "longformer",
+        "bigbird",
+        "ctrl",
+        "transfoxl",
+        "reformer",
+        "funnel",
+    ),
+    "t5attention",
+)
+"""Parts of such names anywhere; GPSA is that of timm's ConViT."""
+TIED_STARTS = (
+    *(
+        "Bert",
+        "Roberta",
+        "XLMRoberta",
+        "Camembert",
+        "Electra",
+        "Albert",
+        "DistilBert",
+        "MPNet",
+        "GPT2",
+        "GPTNeo",
+    ),
+    *("OPT", "Bloom", "T5", "MT5", "Bart", "MBart", "Pegasus", "Marian", "XLNet", "XLM", "Deberta", "Gemma"),
+    *("Whisper", "Blenderbot", "CTRL", "Longformer", "BigBird", "M2M", "Falcon", "Mpt", "ConvBert", "Ernie"),
+    *("Flaubert", "FNet", "MobileBert", "SqueezeBert", "GPTBigCode", "ProphetNet", "Funnel", "RoFormer"),
+    *("Nystromformer", "LayoutLM", "LED", "Plbart", "Cohere", "Xglm", "XGLM", "Biogpt", "BioGpt"),
+)
+"""Starts of the class names of models whose output layer is the word embedding unless configured otherwise."""
+UNTIED_STARTS = ("GPTNeoX", "FalconH1", "FalconMamba")
+"""Longer names among them whose output layer is not."""
+
+
+def writes_scores(attention_class: str) -> bool:
+    """Tell whether attention of this class writes its scores out, so that they are saved for backward."""
+    name = attention_class.lower()
+    return name.startswith(EAGER_STARTS) or any(part in name for part in EAGER_PARTS)
+
+
+def ties_words(model_class: str) -> bool:
+    """Tell whether a model of this class uses its word embedding as output layer, too."""
+    return model_class.startswith(TIED_STARTS) and not model_class.startswith(UNTIED_STARTS)
