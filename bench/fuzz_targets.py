@@ -112,7 +112,9 @@ def mutate_tree(tree: Any, rng: random.Random) -> Any:
         elif kind == 2 and isinstance(holder, list):
             holder.append(json.loads(json.dumps(holder[key])))
         else:
-            holder[key] = rng.choice(_VALUES)
+            holder[key] = json.loads(
+                json.dumps(rng.choice(_VALUES))
+            )  # a value of its own: it may be broken next
     return tree
 
 
