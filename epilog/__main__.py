@@ -83,7 +83,7 @@ def _work(job: HookJob, started_s: float) -> int:
 
 def _rescue(job: HookJob, why: str, started_s: float) -> int:
     """Release what the job holds, and no more: the work did not end in its time."""
-    node = Node.here(_settings().config, os.environ)
+    node = Node.here(_settings().config, os.environ, for_release=True)
     log = _log(job, node, started_s)
     _release(job, node, log, RESCUE_LOCK_S)
     forget_job(node.run, job.job_id)

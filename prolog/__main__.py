@@ -103,13 +103,14 @@ def _managed(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) 
 
 def _rescue(job: HookJob, why: str, started_s: float) -> int:
     """Take back what was begun: the work did not end in its time."""
-    node = Node.here(config_in_force(config_path(sys.argv)).config, os.environ)
+    config = config_in_force(config_path(sys.argv)).config
+    node = Node.here(config, os.environ, for_release=True)
     if _settings(node, job) is None or not job.seats:
         return Exit.OK
     log = _log(job, node, started_s)
     _give_up(node, job, log, why)
     log.say(EventKind.OUT_OF_TIME, why)
-    _put_back(node, job, log, why)
+    _put_back(Node.here(config, os.environ), job, log, why)
     log.say(EventKind.END)
     return Exit.OK
 

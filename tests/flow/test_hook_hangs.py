@@ -21,7 +21,14 @@ A hook without a limit would take forever."""
 
 AT_ONCE = 8
 
-CANNOT_RELEASE = ("core/ledger_store.py", "core/spare_files.py", "core/child.py", " _read_copy", " _keep")
+CANNOT_RELEASE = (
+    "core/ledger_store.py",
+    "core/spare_files.py",
+    "core/job_file.py",
+    "core/child.py",
+    " _read_copy",
+    " _keep",
+)
 """What keeps the reservations and starts the children, and the copy of rad.toml on this machine's own disk: where these
 hang, this hook can release nothing, and rad-monitor's sweep does."""
 
