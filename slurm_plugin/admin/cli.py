@@ -198,6 +198,37 @@ def simulate(
 
 
 @main.command()
+@click.argument("jobs", type=click.Path(path_type=Path))
+@click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Nodes.")
+@click.option("--gpus-per-node", type=click.IntRange(1), default=8, show_default=True, help="GPUs of each.")
+@click.option("--gpu-memory-mib", type=click.IntRange(1), required=True, help="Usable memory of one GPU.")
+@click.option("--config", type=click.Path(path_type=Path), help="A rad.toml whose settings are to be tried.")
+@click.option("--partition", help="Its partition; needed if it has several.")
+@_json_option
+def advise(
+    jobs: Path,
+    nodes: int,
+    gpus_per_node: int,
+    gpu_memory_mib: int,
+    config: Path | None,
+    partition: str | None,
+    as_json: bool,
+) -> None:
+    """Tell what sharing would have changed for JOBS, the output of sacct --parsable2, before it is switched on."""
+    from slurm_plugin.admin.simulate import advice, command
+
+    question = command.Question(
+        trace=jobs,
+        nodes=nodes,
+        gpus_per_node=gpus_per_node,
+        gpu_memory_mib=gpu_memory_mib,
+        settings=command.settings_of(config, partition),
+    )
+    found = advice.advise(question, SystemClock())
+    click.echo(advice.as_json(found) if as_json else advice.as_text(found))
+
+
+@main.command()
 @click.option(
     "--root", default="/", type=click.Path(path_type=Path), help="Put everything below this folder."
 )

@@ -60,3 +60,25 @@ def test_bad_input_is_one_line(tmp_path: Path, text: str, words: str) -> None:
     assert result.exit_code not in (0, 3)
     assert words in result.output
     assert len(result.output.strip().splitlines()) == 1
+
+
+def test_advice_from_accounting(tmp_path: Path) -> None:
+    """Eight jobs of an hour on one GPU: with their peaks known they share it; without they take turns as before."""
+    head = "JobID|JobName|User|Submit|Start|End|NNodes|AllocTRES|TRESUsageInMax\n"
+    day = "2026-10-01T"
+    jobs = "".join(
+        f"{n}|train{n}|ann|{day}08:0{n}:00|{day}08:0{n}:00|{day}09:0{n}:00|1|gres/gpu=1|\n"
+        f"{n}.batch|batch||{day}08:0{n}:00|{day}08:0{n}:00|{day}09:0{n}:00|1||gres/gpumem=3G\n"
+        for n in range(8)
+    )
+    size = ["--gpus-per-node", "1", "--gpu-memory-mib", "80000"]
+    for text, known in ((head + jobs, 8), (head + jobs.replace("gres/gpumem=3G", ""), 0)):
+        (tmp_path / "jobs.txt").write_text(text)
+        result = CliRunner().invoke(main, ["advise", str(tmp_path / "jobs.txt"), *size, "--json"])
+        found = json.loads(result.output)
+        assert (found["jobs"], found["known"]) == (8, known)
+        gain = found["whole"]["makespan_s"] / found["shared"]["makespan_s"]
+        assert gain > 1.2 if known else gain == 1.0
+        shown = CliRunner().invoke(main, ["advise", str(tmp_path / "jobs.txt"), *size]).output
+        assert f"{known} of 8 jobs have a known peak" in shown
+        assert ("AccountingStorageTRES" in shown) == (known < 8)
