@@ -19,7 +19,7 @@ from typing import NoReturn
 
 import click
 
-from gpumemnet.cli import answer, bug_log, report
+from gpumemnet.cli import answer, report
 from gpumemnet.directives.parse import Directives, parse_script
 from gpumemnet.errors import GpuMemNetError, SetupError
 from gpumemnet.estimators.registry import DEFAULT, NAMES
@@ -96,6 +96,8 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(Exit.FINDINGS)
     except Exception as exc:  # noqa: BLE001 - the guard of this program: a bug is one line, too
+        from gpumemnet.cli import bug_log  # only a bug needs it
+
         where = bug_log.keep(PROGRAM, sys.argv[1:], exc)
         _fail(Exit.BUG, f"a bug of ours, please report it: {type(exc).__name__}: {exc}; {where}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 
 from gpumemnet.directives.parse import Directives
 from gpumemnet.estimate import Activity, Estimate
@@ -136,6 +135,8 @@ def as_sbatch(result: Estimate, said: Directives, warnings: tuple[str, ...]) -> 
         said: The directives to write.
         warnings: What had to be guessed, one sentence each.
     """
+    import shlex  # only this form needs it
+
     words = directive_words(said)
     line = "#RAD " + " ".join(shlex.quote(word) if " " in word else word for word in words)
     comment = "rad:" + ",".join(f"'{word}'" if "," in word or " " in word else word for word in words)
