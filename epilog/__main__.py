@@ -22,6 +22,7 @@ from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.records import Reservation
 from slurm_plugin.core.recovery import as_held, next_attempt
 from slurm_plugin.core.supervise import LIMITS, hook_started_s, supervised
+from slurm_plugin.core.waiting import next_waiting
 from slurm_plugin.core.wire import read_key, read_stamp
 from slurm_plugin.monitor.window import forget_job, read_job
 from slurm_plugin.node.node import SLURM_ANSWER_S, Node
@@ -77,8 +78,19 @@ def _work(job: HookJob, started_s: float) -> int:
         _stop_mps(node.run, job, node.clock, log)  # after the report: its log says who ended whom
         forget_job(node.run, job.job_id)
         forget_outputs(node.run, job.job_id)
+    if node.config.mode == "enforce" and held is not None:
+        _wake(node, log)
     log.say(EventKind.END)
     return Exit.OK
+
+
+def _wake(node: Node, log: HookLog) -> None:
+    """Let the job that was put back from this node first try again now."""
+    waiting = next_waiting(node.run)
+    if waiting is not None:
+        from epilog.wake import wake  # an ordinary job ends without a question to Slurm
+
+        log.tell(wake(waiting, node.run, node.slurm(), node.clock))
 
 
 def _rescue(job: HookJob, why: str, started_s: float) -> int:

@@ -23,6 +23,7 @@ from slurm_plugin.core.hook_args import config_path
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.supervise import LIMITS, hook_started_s, supervised
+from slurm_plugin.core.waiting import end_waiting
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.hook_env import HookJob
 from slurm_plugin.slurm.output_files import may_hold_old_text
@@ -153,6 +154,7 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
 
         log.tell(put_back(node, job, placed.placement.reason, refuse=True))
     else:
+        end_waiting(node.run, job.job_id)
         variables = environment_of(node, job, placed, settings, log)
         if wanted.shards is not None:
             variables["RAD_SHARDS"] = str(wanted.shards)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import Event, EventKind
 from slurm_plugin.core.note import Note, format_note
+from slurm_plugin.core.waiting import Waiting, begin_waiting
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.control import JobChange
 from slurm_plugin.slurm.hook_env import HookJob
@@ -16,7 +17,7 @@ from slurm_plugin.slurm.versions import requeue_delay_s
 
 FIRST_DELAY_S = 10
 LONGEST_DELAY_S = 160
-"""Until the next try, doubled each time: long enough for neighbours' epilogs, short beside a training."""
+"""Until the next try, doubled each time, if no Epilog of this node wakes the job before: see epilog/wake.py."""
 
 MOST_FOR_FAULTS = 3
 """A fault of ours puts a job back so often at most; then the job runs as Slurm would have run it."""
@@ -49,6 +50,7 @@ def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool) -> Event:
         delay_s = max(least_s, min(LONGEST_DELAY_S, FIRST_DELAY_S << min(job.restart, 10)))
         note = Note(event="put-back", start_in_s=delay_s, detail=reason)
         slurm.update(job.job_id, JobChange(start_in_s=delay_s, admin_comment=format_note(note)))
+        begin_waiting(node.run, Waiting(job_id=job.job_id, earliest_s=node.clock.now_s() + least_s))
     except SlurmError as exc:
         return Event(kind=EventKind.PUT_BACK, detail=f"{reason}; with Slurm's own delay, {exc}")
     return Event(kind=EventKind.PUT_BACK, detail=reason, facts={"start_in_s": delay_s})

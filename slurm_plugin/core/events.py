@@ -34,6 +34,8 @@ class EventKind(StrEnum):
     WOULD_PLACE = "would place"
     PUT_BACK = "put back"
     NOT_PUT_BACK = "not put back"
+    WOKEN = "woken"
+    NOT_WOKEN = "not woken"
     LEFT_ALONE = "left alone"
     WITHOUT_MPS = "runs without MPS"
 

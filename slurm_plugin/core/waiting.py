@@ -1,0 +1,49 @@
+"""Which jobs were put back from this node and wait for a GPU of it: whoever frees one wakes the next.
+
+RUN/waiting/ID      root's; holds the time before which Slurm must not start the job again
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_plugin.core.spare_files import replace_file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """One job that was put back.
+
+    Attributes:
+        job_id: Slurm's job id.
+        earliest_s: Before this Slurm could not start it on the same node again, seconds since the epoch.
+    """
+
+    job_id: int
+    earliest_s: float
+
+
+def begin_waiting(run: Path, waiting: Waiting) -> None:
+    """Note that a job waits; without the note it waits as long as it was told."""
+    with contextlib.suppress(OSError):
+        (run / "waiting").mkdir(mode=0o755, exist_ok=True)
+        replace_file(run / "waiting" / str(waiting.job_id), f"{waiting.earliest_s:.0f}".encode())
+
+
+def next_waiting(run: Path) -> Waiting | None:
+    """Return the job that has waited longest; None if none waits."""
+    found = []
+    with contextlib.suppress(OSError):
+        for path in (run / "waiting").iterdir():
+            text = path.read_text(encoding="ascii", errors="replace")
+            if path.name.isdigit() and text.isdigit():
+                found.append(Waiting(job_id=int(path.name), earliest_s=float(text)))
+    return min(found, key=lambda each: (each.earliest_s, each.job_id), default=None)
+
+
+def end_waiting(run: Path, job_id: int) -> None:
+    """Forget that a job waits; safe to repeat."""
+    with contextlib.suppress(OSError):
+        (run / "waiting" / str(job_id)).unlink(missing_ok=True)
