@@ -3,7 +3,7 @@
     python bench/radd_away.py [--jobs 40] [--without-fallback]
 
 On a private Slurm with four simulated GPUs: every second one job, three in four share a GPU and one wants a GPU of its
-own, each for 4 s. radd is stopped after a third of them, for 18 s. The same load runs once with radd there all the
+own, each for 8 s. radd is stopped after a third of them, for 18 s. The same load runs once with radd there all the
 time. `--without-fallback` takes the shim's fallback away, as releases before it had none. Needs root and Slurm.
 """
 
@@ -24,7 +24,7 @@ from slurm_plugin.slurm.commands import SlurmCommands
 
 AWAY_S = 18.0
 EVERY_S = 1.0
-RUNS_S = 4.0
+RUNS_S = 8.0
 PATIENCE_S = 400.0
 SHARED = ("--comment=rad:memory=8G",)
 ALONE: tuple[str, ...] = ()

@@ -31,7 +31,7 @@ def test_the_epilog_of_whoever_held_the_gpu_wakes_who_waits(jobs: Jobs, cluster:
         return
     waiting = cluster.place.run / "n0" / "waiting" / str(wide)
     cluster.wait("it is put back", waiting.exists, 20)
-    radd_log = cluster.place.log / "radd.log"
+    radd_log = cluster.place.log / "radd.out"
     cluster.wait("radd has set its delay", lambda: f"job {wide}: may start in" in radd_log.read_text(), 30)
     cluster.slurm("scontrol", "update", f"JobId={wide}", "StartTime=now+600")  # as after many tries
     (jobs.folder / "go0").touch()
