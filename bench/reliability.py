@@ -31,7 +31,7 @@ def read_rows(paths: Iterable[Path]) -> list[dict[str, Any]]:
     for path in paths:
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
-                rows.append(json.loads(line))
+                rows.append({"run": 0, **json.loads(line)})
             except ValueError:
                 continue
     return rows
@@ -62,10 +62,17 @@ def fault_table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def attempt_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the table of hostile attempts: tried and won on each Slurm; several forms of one are counted together."""
+    """Return the table of hostile attempts: tried and won on each Slurm, in the last session there.
+
+    Several forms of one attempt are counted together.
+    """
     attempts: dict[str, dict[str, list[bool]]] = {}
+    last: dict[str, int] = {}
     for row in rows:
         if "attempt" in row:
+            last[row["slurm"]] = max(row["run"], last.get(row["slurm"], 0))
+    for row in rows:
+        if "attempt" in row and row["run"] == last[row["slurm"]]:
             attempts.setdefault(row["attempt"], {}).setdefault(row["slurm"], []).append(row["won"])
     versions = sorted({version for tried in attempts.values() for version in tried})
     lines = [

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,10 @@ from lab.place import Place, home_of
 from slurm_plugin.core.shell import run
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+RUN = round(time.time())
+"""Which session a row comes from."""
 
 
 def out_path() -> Path:

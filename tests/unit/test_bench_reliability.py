@@ -38,9 +38,10 @@ def test_the_last_row_of_a_fault_counts_and_versions_stand_together() -> None:
 
 def test_attempts_are_counted_as_tried_and_won() -> None:
     rows = [
-        {"attempt": "a stamp", "won": False, "slurm": "22.05.8"},
-        {"attempt": "a stamp", "won": True, "slurm": "22.05.8"},
-        {"attempt": "a link", "won": False, "slurm": "22.05.8"},
+        {"attempt": "a stamp", "won": False, "slurm": "22.05.8", "run": 2},
+        {"attempt": "a stamp", "won": True, "slurm": "22.05.8", "run": 2},
+        {"attempt": "a link", "won": False, "slurm": "22.05.8", "run": 2},
+        {"attempt": "a link", "won": True, "slurm": "22.05.8", "run": 1},
     ]
     assert attempt_table(rows).splitlines()[2:] == ["| a stamp | 2, **1** |", "| a link | 1, 0 |"]
 
