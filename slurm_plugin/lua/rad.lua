@@ -227,14 +227,16 @@ local function fall_back(job_desc, message)
   if not partition or message.heterogeneous or message.interactive or (per_node and per_job) then
     return
   end
-  for _, name in ipairs({ "tres_per_task", "tres_per_socket", "tres_bind", "tres_freq", "cpus_per_tres", "mem_per_tres" }) do
+  local others = { "tres_per_task", "tres_per_socket", "tres_bind", "tres_freq", "cpus_per_tres", "mem_per_tres" }
+  for _, name in ipairs(others) do
     if message[name] then
       return
     end
   end
   local nodes, per_gpu = message.min_nodes or 1, message.ntasks_per_gpu or 0
   local one_node = nodes == 1 or nodes >= 65534
-  if not one_node or (per_gpu > 0 and per_gpu < 65534) or not is_one_gpu(per_node or per_job or "", partition.gpu_type) then
+  local one_task = per_gpu <= 0 or per_gpu >= 65534
+  if not one_node or not one_task or not is_one_gpu(per_node or per_job or "", partition.gpu_type) then
     return
   end
   local changes = { gres = "shard:" .. string.format("%d", partition.shards) }
