@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,8 @@ from faults.trial import Trials
 from lab.cluster import Cluster
 from lab.daemons import kill_leftovers
 from lab.load import equal_nodes
-from slurm_plugin.core.ledger_store import boot_id
+from slurm_plugin.core.clock import Deadline, SystemClock
+from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -42,13 +42,17 @@ def rebooted(cluster: Cluster) -> None:
 
 
 def age(folder: Path) -> None:
-    """Put another boot's id wherever the present one stands."""
+    """Make the node's state that of an earlier boot: the ledger, and the boot's id wherever else it stands."""
+    clock, before = SystemClock(), "00000000-0000-4000-8000-000000000000"
+    ledger = LedgerStore(folder, clock=clock, boot_id=boot_id()).read().ledger
+    store = LedgerStore(folder, clock=clock, boot_id=before)
+    with store.locked(Deadline(clock, 5.0)):
+        store.read()
+        store.write(ledger)
     new = boot_id().encode()
     for path in folder.rglob("*"):
-        if path.is_file() and new in (data := path.read_bytes()):
-            with path.open("r+b") as file:
-                file.write(data.replace(new, b"00000000-0000-4000-8000-000000000000"))
-                os.fsync(file.fileno())
+        if path.is_file() and not path.name.startswith("ledger") and new in (data := path.read_bytes()):
+            path.write_bytes(data.replace(new, before.encode()))
 
 
 def test_slurmd_is_killed_under_shared_jobs(trials: Trials) -> None:
