@@ -94,7 +94,7 @@ class JobFile:
                 return nothing
             found = replace(nothing, created_s=float(head["created_s"]))
             held = None if head["reservation"] is None else reservation_from(head["reservation"])
-        except (ValueError, KeyError, TypeError, RecursionError, LedgerError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError, LedgerError):
             return nothing
         return found if held is None or held.job_id != self._job_id else replace(found, held=held)
 

@@ -29,6 +29,10 @@ def encode(ledger: Ledger, *, boot_id: str) -> bytes:
     return json.dumps(tree).encode()
 
 
+_LARGEST = 2.0**63
+"""No time and no share is larger; a whole number beyond a float's range would be an error later."""
+
+
 def decode(text: bytes, *, boot_id: str) -> Ledger | None:
     """Return the ledger in a text; None if it is of another boot, so that none of its jobs is alive.
 
@@ -84,4 +88,4 @@ def reservation_from(row: Any) -> Reservation:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST

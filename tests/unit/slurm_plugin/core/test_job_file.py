@@ -56,3 +56,11 @@ def test_a_file_of_another_job_or_cut_short_tells_nothing(tmp_path: Path) -> Non
         os.chmod(tmp_path / "placed" / "7", 0o644)
         (tmp_path / "placed" / "7").write_bytes(whole[:end])
         assert JobFile(tmp_path, 7).read(boot_id="b").held is None
+
+
+def test_a_time_beyond_all_numbers_tells_nothing(tmp_path: Path) -> None:
+    file = JobFile(tmp_path, 7)
+    file.place({}, HELD, boot_id="b")
+    path = next((tmp_path / "placed").iterdir())
+    path.write_text(path.read_text().replace("2.0", "9" * 400))
+    assert file.read(boot_id="b").held is None

@@ -92,3 +92,9 @@ def test_a_refusal_never_quotes_a_whole_ledger() -> None:
     with pytest.raises(LedgerError) as caught:
         decode(b'{"reservations": [' + b" " * 5000 + b'"\xe9"]}', boot_id="x")
     assert len(str(caught.value)) < 300
+
+
+def test_a_time_beyond_all_numbers_is_none() -> None:
+    text = encode(Ledger(swept_s=2.5), boot_id="b").replace(b"2.5", b"9" * 400)
+    found = decode(text, boot_id="b")
+    assert found is not None and found.swept_s is None
