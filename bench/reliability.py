@@ -22,6 +22,7 @@ COLUMNS = (
     "drained",
     "left over",
     "delay, median / longest",
+    "at",
 )
 
 
@@ -55,6 +56,7 @@ def fault_table(rows: Sequence[dict[str, Any]]) -> str:
                         row["drained"],
                         row["leftovers"],
                         f"{row['median_s']:g} / {row['longest_s']:g} s",
+                        row.get("commit") or "-",
                     )
                 )
             )

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from faults.site import out_path, remove, slurm_version, trial_place
+from faults.site import commit, out_path, remove, slurm_version, trial_place
 from faults.trial import JOBS, SHORT, Trials
 
 
@@ -19,7 +19,7 @@ def trials() -> Iterator[Trials]:
     place = trial_place("trial")
     place.root.mkdir(parents=True)
     jobs = int(os.environ.get("RAD_FAULTS_JOBS", JOBS[os.environ.get("RAD_FAULTS", SHORT)]))
-    yield Trials(place, jobs=jobs, out=out_path(), slurm=slurm_version())
+    yield Trials(place, jobs=jobs, out=out_path(), slurm=slurm_version(), commit=commit())
     remove(place.root)
 
 

@@ -35,6 +35,13 @@ def slurm_version() -> str:
     return match[0] if match else "?"
 
 
+@cache
+def commit() -> str:
+    """Return the commit that is tried; "" where the checkout has no history."""
+    git = ["git", "-c", f"safe.directory={CHECKOUT}", "-C", str(CHECKOUT), "log", "-1", "--format=%h"]
+    return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def trial_place(name: str) -> Place:
     """Return a fresh place for clusters of this session, after what killed sessions left is gone."""
     reason = why_no_slurm()

@@ -92,8 +92,9 @@ class Row:
 class Trials:
     """All trials of a session; what Slurm alone does is found once for each of its faults."""
 
-    def __init__(self, place: Place, *, jobs: int, out: Path, slurm: str) -> None:
+    def __init__(self, place: Place, *, jobs: int, out: Path, slurm: str, commit: str) -> None:
         self._place, self._jobs, self._out, self._slurm = place, jobs, out, slurm
+        self._commit = commit
         self._alone: dict[str, Seen] = {}
 
     @property
@@ -133,7 +134,7 @@ class Trials:
         seen = self._try(fault, spec, place, before=before, after=after, share=share, give_up_s=give_up_s)
         row = row_of(name, self._slurm, seen, alone)
         with self._out.open("a") as file:
-            file.write(json.dumps(asdict(row)) + "\n")
+            file.write(json.dumps({**asdict(row), "commit": self._commit}) + "\n")
         late = sorted(((round(d, 1), n) for n, d in later(seen, alone).items()), reverse=True)[:4]
         print(
             f"\n{row}\nlost: {seen.lost}\nfirst: {seen.findings.first}\nlatest: {late}\n"
