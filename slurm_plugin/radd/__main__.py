@@ -39,9 +39,14 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def main(config: Path, slurm_user: str) -> None:
     """Decide what each submission books. Reads rad.toml again at SIGHUP; ends at SIGTERM."""
     log_to_stderr()
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # threads inherit this; run() alone takes them
-    with plain_end("radd"):
-        run(config, slurm_user)
+    before = signal.pthread_sigmask(
+        signal.SIG_BLOCK, _SIGNALS
+    )  # threads inherit this; run() alone takes them
+    try:
+        with plain_end("radd"):
+            run(config, slurm_user)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def run(config_path: Path, slurm_user: str) -> None:

