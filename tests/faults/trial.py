@@ -145,7 +145,7 @@ class Trials:
     def check(self, name: str, fault: Fault, **more: object) -> None:
         """Run a trial and hold it against the aims; the short form tells delays and does not judge them.
 
-        Delays of a few jobs on a machine that has other work to do say little; what must never be does not depend on it.
+        Delays of a few jobs on a busy machine say little; what must never be does not depend on it.
 
         Raises:
             AssertionError: A job was lost, a GPU double-booked, a node drained, something left behind or, in the long
