@@ -2,7 +2,7 @@
 
 A step is each thing that the hook does to the outside: a file opened for writing, a folder made, a rename, a program
 started (Python's audit events, PEP 578). Where a child does it, its parent is killed first. Job N is killed at its step
-N modulo STEPS, every third job not at all, so that a load of jobs meets every step.
+N modulo STEPS, once, and every third job not at all, so that a load of jobs meets every step.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import runpy
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 STEPS = 12
@@ -22,7 +23,9 @@ def main() -> None:
     """Run the module with the fuse lit."""
     hook = os.getpid()
     job = int(os.environ.get("SLURM_JOB_ID", "0"))
-    left = job % STEPS + 1 if job % 3 else 0
+    once = Path(__file__).with_name(f"{sys.argv[1]}.{job}.killed")
+    left = job % STEPS + 1 if job % 3 and not once.exists() else 0
+    once.touch()
 
     def step(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal left

@@ -23,7 +23,9 @@ def script_with(folder: Path, name: str, python: str, *, limit_s: int = 30) -> P
         (templates_folder() / f"{name}.sh").read_text(), {"python": str(program), "config": "x.toml"}, gpus=[]
     )
     script = folder / f"{name}.sh"
-    script.write_text(text.replace("KILL 30", f"KILL {limit_s}"))
+    script.write_text(
+        text.replace("hook 30", f"hook {limit_s}").replace("hook 10", f"hook {min(limit_s, 10)}")
+    )
     script.chmod(0o755)
     return script
 
@@ -41,6 +43,17 @@ def test_a_hook_comes_first_on_the_processor(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("end", ["exit 3", "kill -9 $$", "exec /nowhere/python"])
 def test_whatever_ends_it_no_node_is_drained(tmp_path: Path, name: str, end: str) -> None:
     assert subprocess.run([str(script_with(tmp_path, name, end))], env={}, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["prolog", "epilog"])
+def test_a_hook_that_is_killed_runs_once_more(tmp_path: Path, name: str) -> None:
+    first, again = tmp_path / "first", tmp_path / "again"
+    program = f"if [ -e {first} ]; then : > {again}; else : > {first}; kill -9 $$; fi"
+    done = subprocess.run(
+        [str(script_with(tmp_path, name, program))], env={}, check=True, capture_output=True
+    )
+    assert again.exists()
+    assert b"status" not in done.stderr  # that is what slurmd's log would say
 
 
 def test_an_interpreter_that_does_not_start_is_ended(tmp_path: Path) -> None:
