@@ -169,7 +169,8 @@ def rad_toml(spec: ClusterSpec, place: Place, *, node: NodeSpec | None) -> str:
     }
     text = _template("rad.toml", {name: str(value) for name, value in values.items()})
     # Its nodes also serve the partition `plain`; "auto" would then keep every job on the GPU that Slurm names.
-    text = text.replace('#pin = "auto"', 'pin = "bound"')
+    if not spec.confined:
+        text = text.replace('#pin = "auto"', 'pin = "bound"')
     return "\n".join([text, *spec.rad_toml, ""])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -19,6 +20,7 @@ CHANGING = (
     "SLURM_JOB_END_TIME",
     "SLURM_TASK_PID",
     "TMPDIR",
+    "RAD_SIMULATED_GPUS",  # of whoever submits on this private cluster
 )
 
 
@@ -37,7 +39,7 @@ def environment(jobs: Jobs, *argv: str) -> dict[str, str]:
     assert jobs.wait(job.job_id)["JobState"] == "COMPLETED"
     lines = (line.partition("=") for line in jobs.output(job.job_id).splitlines())
     return {
-        name: value.replace(str(job.job_id), "ID")
+        name: value
         for name, _, value in lines
         if name.removeprefix("step:") not in CHANGING
         and not name.removeprefix("step:").startswith(
@@ -46,19 +48,30 @@ def environment(jobs: Jobs, *argv: str) -> dict[str, str]:
     }
 
 
-def without_hooks(cluster: Cluster) -> Iterator[None]:
-    """Take our hooks out of slurm.conf and put them back."""
+def differing(one: dict[str, str], other: dict[str, str]) -> list[str]:
+    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+
+
+@contextmanager
+def without_hooks(cluster: Cluster, jobs: Jobs) -> Iterator[None]:
+    """Take our hooks out of slurm.conf and put them back; each time wait until slurmd has heard of it."""
     path = cluster.place.slurm_conf
     before = path.read_text()
     lines = [line for line in before.splitlines() if not line.startswith(tuple(f"{name}=" for name in HOOKS))]
     assert len(lines) < len(before.splitlines())
+
+    def placed() -> bool:
+        return "RAD_KIND" in environment(jobs, "--gpus=1", "--comment=rad:memory=2G")
+
     try:
         path.write_text("\n".join(lines) + "\n")
         cluster.slurm("scontrol", "reconfigure")
+        cluster.wait("jobs run without hooks", lambda: not placed(), 30)
         yield
     finally:
         path.write_text(before)
         cluster.slurm("scontrol", "reconfigure")
+        cluster.wait("the hooks are back", placed, 30)
 
 
 ASKED = [("--gres=shard:3",), ("--gres=gpu:1",), ("--gpus=2",), ()]
@@ -70,9 +83,12 @@ def test_an_unnamed_partitions_jobs_have_the_environment_that_they_have_without_
     settings.set_rad("pin", '"auto"')
     with_us = [environment(jobs, "-p", "plain", *argv) for argv in ASKED]
     blank = environment(jobs, "-p", "plain", "--export=ALL,SLURM_GPUS=", "--gres=gpu:1")
-    for _ in without_hooks(settings):
-        assert [environment(jobs, "-p", "plain", *argv) for argv in ASKED] == with_us
-        assert environment(jobs, "-p", "plain", "--export=ALL,SLURM_GPUS=", "--gres=gpu:1") == blank
+    with without_hooks(settings, jobs):
+        for argv, ours in zip(ASKED, with_us, strict=True):
+            alone = environment(jobs, "-p", "plain", *argv)
+            assert {name: (ours.get(name), alone.get(name)) for name in differing(ours, alone)} == {}
+        alone = environment(jobs, "-p", "plain", "--export=ALL,SLURM_GPUS=", "--gres=gpu:1")
+        assert {name: (blank.get(name), alone.get(name)) for name in differing(blank, alone)} == {}
     assert with_us[0]["CUDA_VISIBLE_DEVICES"].isdigit(), "Slurm's own value: this test compared GPU jobs"
 
 
