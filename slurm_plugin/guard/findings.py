@@ -37,7 +37,8 @@ class Finding:
     """One thing that is wrong now.
 
     Attributes:
-        kind: "memory": a shared job holds more than it booked. "foreign-gpu": a job uses a GPU that others hold.
+        kind: "memory": a shared job holds more than it booked. "foreign-gpu": a job uses a GPU that is not its own,
+            be it that others hold it or that it takes memory which the next job would miss.
             "outside-mps": a job uses its GPU past the MPS server it was given. "stranger": a process without a
             reservation is on a GPU that a job holds as a whole.
         gpu: UUID of the GPU.
@@ -74,7 +75,7 @@ class Finding:
             case "memory":
                 return f"holds {held} on {self.gpu} and booked {human(self.limit_bytes)} (pid {pids})"
             case "foreign-gpu":
-                return f"holds {held} on {self.gpu}, which another job holds (pid {pids})"
+                return f"holds {held} on {self.gpu}, which is not its own (pid {pids})"
             case "outside-mps":
                 return f"uses {self.gpu} past its MPS server (pid {pids}, {held})"
             case "stranger":
@@ -167,7 +168,7 @@ def _on_gpu(
     yield from _memory(reading, ledger, shares, traced, mine)
     for share in shares:
         others = [one for one in ledger.on(reading.uuid) if one.job_id != share.held.job_id]
-        if reading.uuid not in share.held.gpus and others:
+        if reading.uuid not in share.held.gpus and (others or share.total_bytes > TOLERANCE_BYTES):
             yield _finding("foreign-gpu", reading, share, 0, share.rows, share.settings.on_overrun)
         past = tuple(row for row in share.rows if row[0].mps is False)
         if past and (reading.uuid, share.held.job_id) in mine.clients:

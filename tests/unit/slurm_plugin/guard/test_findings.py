@@ -154,7 +154,11 @@ def test_a_gpu_that_another_job_holds():
     ledger = (held(1), held(2, gpu="GPU-b", user_id=BOB))
     rows = found(reading((11, 1)), reading((12, 1), gpu="GPU-b"), ledger=ledger, jobs={11: 1, 12: 1})
     assert told(rows) == [("foreign-gpu", 1, "requeue")]
-    assert found(reading((12, 1), gpu="GPU-c"), ledger=ledger, jobs={12: 1}) == []  # nobody's
+    assert (
+        found(reading((12, 0.5), gpu="GPU-c"), ledger=ledger, jobs={12: 1}) == []
+    )  # nobody's: a context hurts none
+    rows = found(reading((12, 20), gpu="GPU-c"), ledger=ledger, jobs={12: 1})
+    assert told(rows) == [("foreign-gpu", 1, "requeue")]  # the next job would miss it
 
 
 def test_a_whole_job_has_its_gpu_to_itself_but_no_other():
