@@ -17,6 +17,7 @@ HOOKS = ("Prolog", "TaskProlog", "Epilog")
 CHANGING = (
     "SLURM_JOB_ID",
     "SLURM_JOBID",
+    "SLURM_JOB_SLUID",  # 26.05: another number of the job
     "SLURM_JOB_START_TIME",
     "SLURM_JOB_END_TIME",
     "SLURM_TASK_PID",
