@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 """Colours, cursor movements and window titles (ECMA-48: CSI, OSC and two-character sequences)."""
@@ -27,7 +26,8 @@ _MOST = 0.5
 """A prefix counts as one if so many of the lines that hold anything begin with it."""
 
 _ROOT = re.compile(r"(?:^|[\s:|\]>])(?P<root>[A-Za-z_][\w.]{0,200}\()\s*$")
-_CHILD = re.compile(r"^\s+\([^()]{1,80}\): ")
+CHILD = re.compile(r"^\s+\([^()]{1,80}\): ")
+"""A module inside another, as `print(model)` shows it."""
 _LOGICAL = re.compile(r"^\s*\([^()]{1,80}\): |^\s+\)")
 _COUNT_TAIL = re.compile(r"^[\d, ]*(?:params|arams|rams|ams|ms|s)$")
 """The rest of ", 1,234 params", which annotated trees put behind each line."""
@@ -71,7 +71,7 @@ def _without_prefix(lines: list[str]) -> list[str]:
             continue
         speakers = [match.groupdict().get("who", "").strip() for match in found]
         first = speakers[0]
-        several = len(Counter(speakers)) > 1 and not first.startswith(">")
+        several = len(set(speakers)) > 1 and not first.startswith(">")
         return [
             line
             if match is None
@@ -133,7 +133,7 @@ def _widest(lines: list[str]) -> int:
         len(line) == width and below.strip() and not _LOGICAL.match(below) and _unclosed(line)
         for line, below in itertools.pairwise(lines)
     )
-    return width if goes_on and any(map(_CHILD.match, lines)) else 0
+    return width if goes_on and any(map(CHILD.match, lines)) else 0
 
 
 def _unclosed(line: str) -> bool:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 
 from gpumemnet.errors import SummaryError
+from gpumemnet.summary.clean import CHILD
 from gpumemnet.summary.formats.text import parse_total
 
 _ROOT = re.compile(r"^[A-Za-z_][\w.]{0,200}\($")
-_CHILD = re.compile(r"^\s+\([^()]{1,80}\): ")
 
 
 def only_one(source: str, *, path: str) -> str:
@@ -58,7 +58,7 @@ def _trees(lines: list[str]) -> list[int]:
     return [
         at
         for at, line in enumerate(lines[:-1])
-        if _ROOT.match(line) and _CHILD.match(next((below for below in lines[at + 1 :] if below.strip()), ""))
+        if _ROOT.match(line) and CHILD.match(next((below for below in lines[at + 1 :] if below.strip()), ""))
     ]
 
 
