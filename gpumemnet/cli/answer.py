@@ -11,7 +11,7 @@ from gpumemnet.estimators import activity
 from gpumemnet.estimators.registry import DEFAULT, LAYERS, MODULE, estimate
 from gpumemnet.gpus import gpu_named
 from gpumemnet.profile.build import build_profile
-from gpumemnet.summary.read import read
+from gpumemnet.texts.read import read
 from gpumemnet.training import TrainingSetup
 
 

@@ -25,7 +25,7 @@ from gpumemnet.errors import GpuMemNetError, SetupError
 from gpumemnet.estimators.registry import DEFAULT, NAMES
 from gpumemnet.gpus import DEFAULT_GPU, gpu_named
 from gpumemnet.names import OPTIMIZERS, PRECISIONS
-from gpumemnet.summary.files import read_text
+from gpumemnet.texts.files import read_text
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import to_mib_nearest, to_mib_up
 

@@ -16,7 +16,7 @@ from gpumemnet.estimators import transformer
 from gpumemnet.estimators.registry import ESTIMATORS
 from gpumemnet.evaluate.scores import Scores, markdown, percent, score
 from gpumemnet.names import SOURCES, Precision
-from gpumemnet.summary.formats.detect import parse_text
+from gpumemnet.texts.formats.detect import parse_text
 from gpumemnet.train.rows import GPU, INPUT_GIVEN, Row, load_rows
 from gpumemnet.units import MIB
 

@@ -6,8 +6,8 @@ from gpumemnet.graph import inputs
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.graph.tape import Op
 from gpumemnet.names import Group
-from gpumemnet.summary.kinds import KINDS
-from gpumemnet.summary.records import Layer
+from gpumemnet.texts.kinds import KINDS
+from gpumemnet.texts.records import Layer
 
 HEAD_DIM = 64
 """Width of one head where the text does not tell; what most published transformers use."""

@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass
 
 from gpumemnet.names import Group
-from gpumemnet.summary import kinds
-from gpumemnet.summary.model_names import writes_scores
-from gpumemnet.summary.records import Layer
-from gpumemnet.summary.widths import fan_in, widening
+from gpumemnet.texts import kinds
+from gpumemnet.texts.model_names import writes_scores
+from gpumemnet.texts.records import Layer
+from gpumemnet.texts.widths import fan_in, widening
 
 _ATTENTION = re.compile(r"att|mhs?a|gpsa", re.IGNORECASE)
 _ROLE = re.compile(

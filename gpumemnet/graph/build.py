@@ -18,10 +18,10 @@ from gpumemnet.graph.builder import Path, TapeBuilder
 from gpumemnet.graph.tape import Tape
 from gpumemnet.hidden.scale import UNTOLD_PERCENT, Outputs, Stretch, better
 from gpumemnet.names import Group, Source
-from gpumemnet.summary import kinds
-from gpumemnet.summary.idle_dropout import is_idle
-from gpumemnet.summary.kinds import Kind
-from gpumemnet.summary.records import Layer, ModelSummary
+from gpumemnet.texts import kinds
+from gpumemnet.texts.idle_dropout import is_idle
+from gpumemnet.texts.kinds import Kind
+from gpumemnet.texts.records import Layer, ModelSummary
 from gpumemnet.training import TrainingSetup
 
 _UNKNOWN = Kind(group=Group.UNKNOWN, saves_input=True)

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from gpumemnet.graph.tape import Op, Tape
 from gpumemnet.hidden.scale import Stretch
 from gpumemnet.names import Group, Precision
-from gpumemnet.summary import kinds
-from gpumemnet.summary.kinds import Compute, Kind
-from gpumemnet.summary.records import Layer, ModelSummary, Shape
+from gpumemnet.texts import kinds
+from gpumemnet.texts.kinds import Compute, Kind
+from gpumemnet.texts.records import Layer, ModelSummary, Shape
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import KIB
 

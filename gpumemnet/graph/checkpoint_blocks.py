@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from gpumemnet.summary.records import Layer
+from gpumemnet.texts.records import Layer
 
 _BLOCK = re.compile(r"(block|layer|bottleneck|residual|inception|unit)\w{0,3}$")
 

@@ -9,9 +9,9 @@ from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.graph.tape import Op
 from gpumemnet.hidden.scale import enclosing_shapes
 from gpumemnet.names import Group, Source
-from gpumemnet.summary import kinds
-from gpumemnet.summary.idle_dropout import is_idle
-from gpumemnet.summary.records import Layer, ModelSummary
+from gpumemnet.texts import kinds
+from gpumemnet.texts.idle_dropout import is_idle
+from gpumemnet.texts.records import Layer, ModelSummary
 
 
 def hidden_layers(

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from gpumemnet.graph import functional_ops
 from gpumemnet.graph.builder import TapeBuilder
-from gpumemnet.summary.records import Layer
+from gpumemnet.texts.records import Layer
 
 _SIDES = (3, 1, 5, 7, 2, 4, 11, 9, 16)
 """Kernel sizes, likeliest first."""

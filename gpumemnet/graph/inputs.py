@@ -7,9 +7,9 @@ import math
 from gpumemnet.graph import conv_inputs, functional_ops
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.names import Group, Source
-from gpumemnet.summary.kinds import Kind
-from gpumemnet.summary.records import Layer
-from gpumemnet.summary.widths import fan_in
+from gpumemnet.texts.kinds import Kind
+from gpumemnet.texts.records import Layer
+from gpumemnet.texts.widths import fan_in
 
 _SAME_SHAPE = (Group.BATCHNORM, Group.LAYERNORM, Group.ACTIVATION, Group.DROPOUT)
 

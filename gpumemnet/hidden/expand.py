@@ -15,8 +15,8 @@ from gpumemnet.hidden.image_templates import ImageTemplates
 from gpumemnet.hidden.layer_templates import Dims
 from gpumemnet.hidden.token_templates import TokenTemplates
 from gpumemnet.names import Group
-from gpumemnet.summary import kinds
-from gpumemnet.summary.records import Layer
+from gpumemnet.texts import kinds
+from gpumemnet.texts.records import Layer
 
 
 def activation_of(layers: tuple[Layer, ...], *, tokens: bool) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from gpumemnet.hidden.layer_templates import Dims, guessed
-from gpumemnet.summary.records import Layer
+from gpumemnet.texts.records import Layer
 
 _MAX_INNER = 64
 """At most this many inner convolutions of one block; more parameters than that explains go to the first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpumemnet.summary.records import Layer
+from gpumemnet.texts.records import Layer
 
 Dims = tuple[int, ...]
 

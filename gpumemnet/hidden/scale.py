@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 
 from gpumemnet.names import Group
-from gpumemnet.summary import kinds
-from gpumemnet.summary.records import Layer, ModelSummary, Shape
+from gpumemnet.texts import kinds
+from gpumemnet.texts.records import Layer, ModelSummary, Shape
 
 ATTENTION = "Attention"
 """Class name around the layers of a guessed attention."""

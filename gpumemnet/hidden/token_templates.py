@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from gpumemnet.hidden.layer_templates import Dims, guessed
 from gpumemnet.hidden.scale import ATTENTION
-from gpumemnet.summary.records import Layer
+from gpumemnet.texts.records import Layer
 
 _MOST_LAYERS = 200
 """More transformer layers than any model stacks; a larger count comes from a broken text."""

@@ -11,11 +11,11 @@ from gpumemnet.profile import sums
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
 from gpumemnet.replay.training_step import replay
-from gpumemnet.summary import contradictions
-from gpumemnet.summary.formats.text import RECREATE
-from gpumemnet.summary.read import read
-from gpumemnet.summary.records import ModelSummary
-from gpumemnet.summary.settle import settle
+from gpumemnet.texts import contradictions
+from gpumemnet.texts.formats.text import RECREATE
+from gpumemnet.texts.read import read
+from gpumemnet.texts.records import ModelSummary
+from gpumemnet.texts.settle import settle
 from gpumemnet.training import TrainingSetup
 
 MAX_STEP_BYTES = 1 << 44

@@ -10,8 +10,8 @@ from collections import Counter
 from gpumemnet.graph.tape import Tape
 from gpumemnet.names import Group, Precision
 from gpumemnet.replay.training_step import Replay
-from gpumemnet.summary import kinds
-from gpumemnet.summary.records import ModelSummary
+from gpumemnet.texts import kinds
+from gpumemnet.texts.records import ModelSummary
 from gpumemnet.units import MEGA
 
 Numbers = dict[str, int]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from gpumemnet.shapes.walk import Dims, Step, Walk
-from gpumemnet.summary.arguments import integer, sides
-from gpumemnet.summary.records import Layer
+from gpumemnet.texts.arguments import integer, sides
+from gpumemnet.texts.records import Layer
 
 IMAGE_SIDE = 224
 """Assumed side of an image: what most published vision models train on."""

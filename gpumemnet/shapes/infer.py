@@ -10,8 +10,8 @@ from gpumemnet.names import Group
 from gpumemnet.shapes import image, token
 from gpumemnet.shapes.run_order import arrange
 from gpumemnet.shapes.walk import Step, Walk
-from gpumemnet.summary import kinds
-from gpumemnet.summary.records import Layer, ModelSummary
+from gpumemnet.texts import kinds
+from gpumemnet.texts.records import Layer, ModelSummary
 from gpumemnet.training import TrainingSetup
 
 _STEPS: dict[str, Callable[[Walk, Layer], Step]] = {

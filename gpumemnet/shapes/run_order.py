@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from gpumemnet.names import Group
-from gpumemnet.summary import kinds
-from gpumemnet.summary.records import Layer
-from gpumemnet.summary.widths import widening
+from gpumemnet.texts import kinds
+from gpumemnet.texts.records import Layer
+from gpumemnet.texts.widths import widening
 
 _ATTENTION = re.compile(r"att|mha", re.IGNORECASE)
 _INNER_DROPOUT = re.compile(r"att", re.IGNORECASE)

@@ -6,8 +6,8 @@ import math
 import re
 
 from gpumemnet.shapes.walk import LOOK_BACK, POSITIONS, Dims, Step, Walk
-from gpumemnet.summary.arguments import integer
-from gpumemnet.summary.records import Layer
+from gpumemnet.texts.arguments import integer
+from gpumemnet.texts.records import Layer
 
 _PATCH_MERGING = "erg"
 """Part of the names of layers that join neighbouring patches: PatchMerging, merge."""

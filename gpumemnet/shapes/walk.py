@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from gpumemnet.names import Group
-from gpumemnet.summary import kinds
-from gpumemnet.summary.arguments import integer
-from gpumemnet.summary.records import ModelSummary
+from gpumemnet.texts import kinds
+from gpumemnet.texts.arguments import integer
+from gpumemnet.texts.records import ModelSummary
 from gpumemnet.training import TrainingSetup
 
 MAX_TOKENS = 512

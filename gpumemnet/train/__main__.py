@@ -84,7 +84,7 @@ def _train_trees(rows: list[Row], digest: str, out: Path) -> None:
 
 def _train_classifiers(rows: list[Row], digest: str, out: Path) -> None:
     from gpumemnet.estimators.transformer import series
-    from gpumemnet.summary.formats.detect import parse_text
+    from gpumemnet.texts.formats.detect import parse_text
     from gpumemnet.train.classifiers import mlp_ensembles, transformers
 
     found = mlp_ensembles(rows)

@@ -8,9 +8,9 @@ from gpumemnet.hidden import expand
 from gpumemnet.names import ConvPass
 from gpumemnet.profile.build import build_profile, profile_summary, profile_with_warnings, with_shapes
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.summary.formats.detect import parse_text
-from gpumemnet.summary.records import Layer
-from gpumemnet.summary.tied_weights import count_once
+from gpumemnet.texts.formats.detect import parse_text
+from gpumemnet.texts.records import Layer
+from gpumemnet.texts.tied_weights import count_once
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB
 

@@ -10,7 +10,7 @@ from paths import SUMMARIES
 from gpumemnet.estimators import conformal
 from gpumemnet.graph.checkpoint_blocks import repeated
 from gpumemnet.profile.build import profile_summary
-from gpumemnet.summary.records import Layer
+from gpumemnet.texts.records import Layer
 from gpumemnet.training import TrainingSetup
 
 SHOWN = profile_summary(str(SUMMARIES / "residual.torchsummary.txt"), TrainingSetup(batch_size=8))

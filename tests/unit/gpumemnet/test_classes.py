@@ -7,8 +7,8 @@ import pytest
 from gpumemnet.estimators import conformal
 from gpumemnet.graph.attention_sites import find_sites
 from gpumemnet.profile.build import profile_summary, profile_with_warnings
-from gpumemnet.summary import kinds
-from gpumemnet.summary.formats.detect import parse_text
+from gpumemnet.texts import kinds
+from gpumemnet.texts.formats.detect import parse_text
 from gpumemnet.training import TrainingSetup
 
 RULE = "=" * 90

@@ -10,9 +10,9 @@ from paths import SUMMARIES
 
 from gpumemnet.errors import SetupError, SummaryError
 from gpumemnet.profile.build import profile_with_warnings
-from gpumemnet.summary.clean import clean
-from gpumemnet.summary.formats.detect import parse_text
-from gpumemnet.summary.records import ModelSummary
+from gpumemnet.texts.clean import clean
+from gpumemnet.texts.formats.detect import parse_text
+from gpumemnet.texts.records import ModelSummary
 from gpumemnet.training import TrainingSetup
 
 NAMES = sorted(path.name for path in SUMMARIES.glob("*.txt"))

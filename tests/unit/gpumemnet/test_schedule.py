@@ -15,7 +15,7 @@ from gpumemnet.profile.build import with_shapes
 from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
 from gpumemnet.replay.schedule import BORROW, Call, schedule
 from gpumemnet.replay.training_step import replay
-from gpumemnet.summary.read import read
+from gpumemnet.texts.read import read
 from gpumemnet.training import TrainingSetup
 
 TWO_LAYERS = Tape(

@@ -6,10 +6,10 @@ import re
 from itertools import islice
 
 from gpumemnet.errors import SummaryError
-from gpumemnet.summary.clean import clean
-from gpumemnet.summary.formats import text
-from gpumemnet.summary.records import ModelSummary
-from gpumemnet.summary.single import only_one
+from gpumemnet.texts.clean import clean
+from gpumemnet.texts.formats import text
+from gpumemnet.texts.records import ModelSummary
+from gpumemnet.texts.single import only_one
 
 _INDEXED_ROW = re.compile(r"^\s*\S.{0,200}?-\d+ +\[.{0,400}\] +[\d,]+\s*$")
 _ROWS_LOOKED_AT = 50
@@ -43,20 +43,20 @@ def parse_text(source: str, *, path: str) -> ModelSummary:
     if head:
         rows = [line for _, line in islice(shown, _ROWS_LOOKED_AT)]
         if "Layer (type)" in head and any(map(_INDEXED_ROW.match, rows)):
-            from gpumemnet.summary.formats import torchsummary
+            from gpumemnet.texts.formats import torchsummary
 
             return torchsummary.parse(source, path=path)
         # torchinfo told to show neither depths nor names has Keras' header, between two double lines.
         if "┃" in head or (_KERAS_HEAD.search(head) and (not above or above.strip("="))):
-            from gpumemnet.summary.formats import keras
+            from gpumemnet.texts.formats import keras
 
             return keras.parse(source, path=path)
-        from gpumemnet.summary.formats import torchinfo
+        from gpumemnet.texts.formats import torchinfo
 
         return torchinfo.parse(source, path=path)
     first = next((line for _, line in text.lines(source) if line.strip()), "")
     if _MODULE.match(first):
-        from gpumemnet.summary.formats import module_repr
+        from gpumemnet.texts.formats import module_repr
 
         return module_repr.parse(source, path=path)
     raise SummaryError(

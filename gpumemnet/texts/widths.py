@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpumemnet.summary.records import Layer
+from gpumemnet.texts.records import Layer
 
 
 def fan_in(params: int | None, width: int | None) -> int:

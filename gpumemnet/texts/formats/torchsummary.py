@@ -6,9 +6,9 @@ import re
 
 from gpumemnet.errors import SummaryError
 from gpumemnet.names import Source
-from gpumemnet.summary import kinds
-from gpumemnet.summary.formats import text
-from gpumemnet.summary.records import Layer, ModelSummary
+from gpumemnet.texts import kinds
+from gpumemnet.texts.formats import text
+from gpumemnet.texts.records import Layer, ModelSummary
 
 _ROW = re.compile(r"^\s*(\S.*?)-(\d+)\s+(\[.*\])\s+([\d,]+)\s*$")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpumemnet.summary.frozen import freeze_first
-from gpumemnet.summary.idle_dropout import without_idle
-from gpumemnet.summary.records import ModelSummary
-from gpumemnet.summary.tied_weights import count_once
+from gpumemnet.texts.frozen import freeze_first
+from gpumemnet.texts.idle_dropout import without_idle
+from gpumemnet.texts.records import ModelSummary
+from gpumemnet.texts.tied_weights import count_once
 
 
 def settle(summary: ModelSummary) -> ModelSummary:

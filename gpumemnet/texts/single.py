@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 from gpumemnet.errors import SummaryError
-from gpumemnet.summary.clean import CHILD
-from gpumemnet.summary.formats.text import parse_total
+from gpumemnet.texts.clean import CHILD
+from gpumemnet.texts.formats.text import parse_total
 
 _ROOT = re.compile(r"^[A-Za-z_][\w.]{0,200}\($")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpumemnet.summary.files import read_text
-from gpumemnet.summary.formats.detect import parse_text
-from gpumemnet.summary.records import ModelSummary
+from gpumemnet.texts.files import read_text
+from gpumemnet.texts.formats.detect import parse_text
+from gpumemnet.texts.records import ModelSummary
 
 
 def read(path_or_text: str) -> tuple[ModelSummary, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpumemnet.names import Source
-from gpumemnet.summary.records import ModelSummary
+from gpumemnet.texts.records import ModelSummary
 
 
 def freeze_first(summary: ModelSummary) -> ModelSummary:

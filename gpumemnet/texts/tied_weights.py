@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpumemnet.names import Group, Source
-from gpumemnet.summary import kinds
-from gpumemnet.summary.model_names import ties_words
-from gpumemnet.summary.records import Layer, ModelSummary
+from gpumemnet.texts import kinds
+from gpumemnet.texts.model_names import ties_words
+from gpumemnet.texts.records import Layer, ModelSummary
 
 
 def count_once(summary: ModelSummary) -> ModelSummary:

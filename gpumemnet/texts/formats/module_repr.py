@@ -12,9 +12,9 @@ from functools import lru_cache
 
 from gpumemnet.errors import SummaryError
 from gpumemnet.names import Group, Source
-from gpumemnet.summary import arguments, kinds
-from gpumemnet.summary.formats import text
-from gpumemnet.summary.records import Layer, ModelSummary
+from gpumemnet.texts import arguments, kinds
+from gpumemnet.texts.formats import text
+from gpumemnet.texts.records import Layer, ModelSummary
 
 _LINE = re.compile(
     r"^\s*(?:\((?P<name>[^()]{1,80})\): )?(?:(?P<times>\d{1,5}) x )?(?P<cls>[A-Za-z_][\w.]*)\((?P<rest>.*)$"

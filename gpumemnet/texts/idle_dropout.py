@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpumemnet.names import Group
-from gpumemnet.summary import kinds
-from gpumemnet.summary.records import Layer, ModelSummary
+from gpumemnet.texts import kinds
+from gpumemnet.texts.records import Layer, ModelSummary
 
 
 def without_idle(summary: ModelSummary) -> ModelSummary:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpumemnet.errors import SetupError
-from gpumemnet.summary import kinds
-from gpumemnet.summary.records import ModelSummary
+from gpumemnet.texts import kinds
+from gpumemnet.texts.records import ModelSummary
 from gpumemnet.training import TrainingSetup
 
 _LEAST_ROWS = 2

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from gpumemnet.errors import SummaryError
-from gpumemnet.summary.records import Shape
+from gpumemnet.texts.records import Shape
 
 MAX_LAYERS = 20_000
 """More rows than any model has; a longer text is refused before it costs time."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from gpumemnet.errors import SummaryError
 from gpumemnet.names import Source
-from gpumemnet.summary import kinds
-from gpumemnet.summary.formats import text
-from gpumemnet.summary.records import Layer, ModelSummary, Shape
+from gpumemnet.texts import kinds
+from gpumemnet.texts.formats import text
+from gpumemnet.texts.records import Layer, ModelSummary, Shape
 
 _TREE = "│├└─|+ \t"
 _NAME = re.compile(
