@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from gpumemnet.names import Family
@@ -42,6 +44,43 @@ class Activity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quantiles:
+    """How much memory holds which share of jobs.
+
+    Attributes:
+        points: Pairs of a share (0.5 to below 1) and the bytes that this share of jobs stays below; both rise.
+    """
+
+    points: tuple[tuple[float, int], ...]
+
+    def __post_init__(self) -> None:
+        shares, sizes = [share for share, _ in self.points], [size for _, size in self.points]
+        if not self.points or shares != sorted(set(shares)) or sizes != sorted(sizes):
+            raise ValueError(f"quantiles must rise: {self.points}")
+
+    def at(self, share: float) -> int:
+        """Return the bytes that a share of jobs stays below.
+
+        Between two points bytes are linear in the logarithm of the share of jobs above, which is how the tail of our
+        errors falls; outside the points the nearest one answers.
+
+        Args:
+            share: Of jobs, more than 0 and less than 1.
+        """
+        if not 0 < share < 1:
+            raise ValueError(f"a share of jobs is between 0 and 1, not {share}")
+        after = bisect_left(self.points, share, key=lambda point: point[0])
+        if after == len(self.points):
+            return self.points[-1][1]
+        right, more = self.points[after]
+        if after == 0 or right == share:
+            return more
+        left, less = self.points[after - 1]
+        way = math.log((1 - left) / (1 - share)) / math.log((1 - left) / (1 - right))
+        return less + int(way * (more - less))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """What a training job is expected to need on one GPU.
 
@@ -56,6 +95,7 @@ class Estimate:
         gpu: Type of GPU it is for.
         warnings: One sentence for each thing that was assumed.
         activity: What it does to the GPU; None if there is no profile to tell it from.
+        quantiles: How much memory holds which share of such jobs; None for estimators that do not say.
     """
 
     estimate_bytes: int
@@ -67,3 +107,14 @@ class Estimate:
     gpu: str
     warnings: tuple[str, ...] = ()
     activity: Activity | None = None
+    quantiles: Quantiles | None = None
+
+    def quantile(self, share: float) -> int:
+        """Return the bytes that a share of jobs stays below; the bound for an estimator that tells no quantiles.
+
+        Rises with the share, from about `estimate_bytes` at 0.5; `upper_bytes` at `confidence`.
+
+        Args:
+            share: Of jobs, more than 0 and less than 1. Above 0.999 the answer does not grow.
+        """
+        return self.upper_bytes if self.quantiles is None else self.quantiles.at(share)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gpumemnet.errors import SetupError, TraceError
-from gpumemnet.estimate import Estimate
+from gpumemnet.estimate import Estimate, Quantiles
 from gpumemnet.estimators import activity
 from gpumemnet.estimators.registry import DEFAULT, LAYERS, MODULE, estimate
 from gpumemnet.gpus import gpu_named
@@ -88,4 +88,5 @@ def for_module(
         estimator="trace",
         gpu=card.name,
         warnings=found.warnings,
+        quantiles=Quantiles(points=((0.5, total), (0.99, total + found.margin_bytes))),
     )

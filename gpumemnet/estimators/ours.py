@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 
 from gpumemnet.errors import ModelFileError
-from gpumemnet.estimate import Estimate
+from gpumemnet.estimate import Estimate, Quantiles
 from gpumemnet.estimators import analytic, conformal, features, tree_model
 from gpumemnet.gpus import Gpu
 from gpumemnet.profile.record import ModelProfile
@@ -65,6 +65,7 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
         estimator="ours",
         gpu=gpu.name,
         warnings=tuple(warnings),
+        quantiles=Quantiles(points=((0.5, base + best), (conformal.CONFIDENCE, base + upper))),
     )
 
 
