@@ -226,6 +226,8 @@ def _release(cluster: Cluster, options: argparse.Namespace) -> int:
     files = build(CHECKOUT, home / "release", CHECKOUT / "dist", python=python, environment=os.environ)
     for file in files:
         print(f"{file.stat().st_size / 1e6:6.2f} MB  {file.relative_to(CHECKOUT)}", flush=True)
+    if ".dev" in files[0].name:
+        print("this commit has no tag: a development version, not one to publish", flush=True)
     tried = None
     for version, path in pythons(os.environ):
         if path is None:
