@@ -58,7 +58,13 @@ def wanted_by(
         wanted = replace(_as_given(job, settings, slurm), doubt=doubt)
     if wanted.demand is None:
         return wanted
-    demand = replace(wanted.demand, estimate_bytes=booking.estimate_bytes, profile_key=booking.profile_key)
+    demand = replace(
+        wanted.demand,
+        cap_bytes=booking.cap_bytes if wanted.source == "stamp" else None,
+        estimate_bytes=booking.estimate_bytes,
+        profile_key=booking.profile_key,
+        smact=booking.smact,
+    )
     return replace(wanted, demand=demand, recoveries=booking.recoveries)
 
 

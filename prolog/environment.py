@@ -28,6 +28,7 @@ def environment_of(
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "RAD_KIND": held.kind,
         "RAD_BOOKED_MIB": str(to_mib_up(held.booked_bytes)),
+        "RAD_CAP_MIB": str(to_mib_up(held.limit_bytes)),
         "RAD_SEATS": ",".join(str(seat) for seat in held.seats),
         "RAD_CONFINED": "1" if node.confined else "0",
         "RAD_RESTART": str(held.restart),
@@ -48,7 +49,7 @@ def _mps(
     settings: PartitionConfig,
     log: HookLog,
 ) -> dict[str, str]:
-    cap_bytes = held.booked_bytes if settings.memory_cap else None
+    cap_bytes = held.limit_bytes if settings.memory_cap else None
     if node.config.telemetry.source == "simulated":
         return {} if cap_bytes is None else {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={to_mib_up(cap_bytes)}M"}
     if not node.config.features.mps or placed.reading is None:

@@ -137,7 +137,9 @@ def _reservation(
         seats=demand.seats,
         booked_bytes=usable_bytes if alone else need_bytes,
         created_s=now_s,
+        cap_bytes=None if alone or demand.cap_bytes is None else min(demand.cap_bytes, usable_bytes),
         estimate_bytes=demand.estimate_bytes,
         profile_key=demand.profile_key,
+        smact=demand.smact,
         restart=demand.restart,
     )

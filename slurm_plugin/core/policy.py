@@ -268,6 +268,7 @@ def _whole(gpus: int, claims: Claims, estimate: MemoryEstimate | None) -> Bookin
         kind="whole",
         gpus=gpus,
         estimate_bytes=None if estimate is None else estimate.estimate_bytes,
+        smact=None if estimate is None else estimate.smact,
         retry=claims.retry,
         profile_key=None if estimate is None else estimate.profile_key,
         basis=_basis(estimate),

@@ -101,8 +101,11 @@ class MemoryEstimate:
 
     Attributes:
         estimate_bytes: The best guess.
-        upper_bytes: The bound that is booked.
+        upper_bytes: The bound.
         confidence: Share of jobs that stay under the bound; None if no measurement says it.
+        quantiles: Points (share of jobs, bytes that so many stay under) between estimate and bound, both rising; ()
+            if none are known.
+        smact: Expected share of SMs kept busy when it has a GPU to itself (0 to 1); None if nothing tells.
         source: Where it comes from: an estimator's name, "history", "stated".
         profile_key: Short hash of model and training setup; None if the need was stated outright.
         warnings: One sentence each, for the user.
@@ -112,6 +115,8 @@ class MemoryEstimate:
     upper_bytes: int
     confidence: float | None
     source: str
+    quantiles: tuple[tuple[float, int], ...] = ()
+    smact: float | None = None
     profile_key: str | None = None
     warnings: tuple[str, ...] = ()
 
@@ -120,11 +125,15 @@ class MemoryEstimate:
 class Booking:
     """What a job may use, from submission to its end; it travels in the job's comment, signed (see wire.py).
 
+    A job has three numbers of memory for each GPU: the estimate, what is booked, and the cap.
+
     Attributes:
         kind: "shared": part of one GPU. "whole": GPUs of its own.
         gpus: GPUs on each node; 1 for a shared job.
-        memory_bytes: Booked GPU memory per GPU; None for a whole GPU.
-        estimate_bytes: The best guess behind it, for reports; None if there was none.
+        memory_bytes: Booked GPU memory per GPU, which is the job's for sure; None for a whole GPU.
+        cap_bytes: What it may hold at most per GPU, while others leave it there; None if no more than it booked.
+        estimate_bytes: The best guess behind both; None if there was none.
+        smact: Expected share of SMs kept busy (0 to 1); None if nothing tells.
         recoveries: How often the job was requeued after running out of memory.
         retry: Whether it may be recovered again.
         profile_key: Hash under which the observed peak is remembered; None if there is no profile.
@@ -138,7 +147,9 @@ class Booking:
     kind: BookingKind
     gpus: int = 1
     memory_bytes: int | None = None
+    cap_bytes: int | None = None
     estimate_bytes: int | None = None
+    smact: float | None = None
     recoveries: int = 0
     retry: bool = True
     profile_key: str | None = None
@@ -180,6 +191,7 @@ class Reservation:
         gpus: UUIDs of the physical GPUs.
         seats: The GPU indices that Slurm booked; they may name other physical GPUs than `gpus`.
         booked_bytes: Booked memory on each GPU; for a whole GPU all that is usable.
+        cap_bytes: What it may hold at most on each; None if no more than it booked, as in rows of older releases.
         created_s: Seconds since the node's boot, on the clock that never jumps.
         estimate_bytes: The best guess behind the booking, or None.
         profile_key: Hash of the job's profile, or None.
@@ -197,12 +209,18 @@ class Reservation:
     seats: tuple[int, ...]
     booked_bytes: int
     created_s: float
+    cap_bytes: int | None = None
     estimate_bytes: int | None = None
     profile_key: str | None = None
     smact: float | None = None
     restart: int = 0
     partition: str = ""
     managed: bool = True
+
+    @property
+    def limit_bytes(self) -> int:
+        """Return what it may hold at most on each GPU."""
+        return max(self.booked_bytes, self.cap_bytes or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,8 +234,10 @@ class Demand:
         gpus: Number of GPUs on this node.
         booked_bytes: Memory to reserve; None if the need is unknown or whole GPUs are wanted.
         seats: The GPU indices that Slurm booked.
+        cap_bytes: What it may hold at most; None if no more than it reserves.
         estimate_bytes: The best guess behind the booking, or None.
         profile_key: Hash of the job's profile, or None.
+        smact: Expected share of SMs kept busy (0 to 1), or None.
         restart: Slurm's restart count of this run.
     """
 
@@ -227,8 +247,10 @@ class Demand:
     gpus: int
     booked_bytes: int | None
     seats: tuple[int, ...]
+    cap_bytes: int | None = None
     estimate_bytes: int | None = None
     profile_key: str | None = None
+    smact: float | None = None
     restart: int = 0
 
 

@@ -105,8 +105,9 @@ def as_held(booking: Booking, held: Reservation | None) -> Booking:
     """Return a booking with the size that its job really held; a change of the request may have made it another."""
     if held is None:
         return booking
-    memory_bytes = None if held.kind == "whole" else held.booked_bytes
-    return replace(booking, kind=held.kind, memory_bytes=memory_bytes)
+    if held.kind == "whole":
+        return replace(booking, kind="whole", memory_bytes=None, cap_bytes=None)
+    return replace(booking, kind="shared", memory_bytes=held.booked_bytes, cap_bytes=held.cap_bytes)
 
 
 def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig) -> Recovery | None:
@@ -137,6 +138,7 @@ def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig)
         kind="whole" if larger_bytes is None else "shared",
         gpus=1,
         memory_bytes=larger_bytes,
+        cap_bytes=None,
         recoveries=booking.recoveries + 1,
     )
     share = "a GPU of its own" if larger_bytes is None else human(larger_bytes)

@@ -24,12 +24,14 @@ COMMENT_LIMIT = 1024
 """Longest comment that Slurm keeps (slurm.h, MAX_COMMENT_LEN in effect since 22.05)."""
 
 KEY_BYTES = 32
+THOUSAND = 1000
+"""Shares travel in thousandths: a stamp holds no other than whole numbers."""
 _MAC_HEX = 16  # 64 bits: a forger gets one try a submission, and slurmctld takes some hundred a second
 _STAMP = re.compile(r"(?:^| )rad2:(shared|whole):([A-Za-z0-9=:.]{1,240}):([0-9a-f]{16})(?= |$)")
 _OLD_STAMP = re.compile(r"(?:^| )rad1:(?:shared|whole):[A-Za-z0-9=:]{1,160}(?= |$)")
 """Of an older release: bound to no request, so it counts for nothing."""
 _PROFILE = re.compile(r"(?:^| )rad\.profile:([A-Za-z0-9._~-]{1,700})(?= |$)")
-_FIELDS = ("gpus", "mem", "est", "try", "retry", "key", "src", "ask", "part", "changed")
+_FIELDS = ("gpus", "mem", "cap", "est", "sm", "try", "retry", "key", "src", "ask", "part", "changed")
 _BASES: dict[str, BookingBasis] = {"e": "estimate", "h": "history"}
 """Who is answerable for the size; without one it was the user."""
 
@@ -61,7 +63,9 @@ def stamp(booking: Booking, *, user_id: int, key: bytes) -> str:
     values = {
         "gpus": booking.gpus,
         "mem": None if booking.memory_bytes is None else to_mib_up(booking.memory_bytes),
+        "cap": _cap_mib(booking),
         "est": None if booking.estimate_bytes is None else to_mib_up(booking.estimate_bytes),
+        "sm": None if booking.smact is None else round(booking.smact * THOUSAND),
         "try": booking.recoveries,
         "retry": int(booking.retry),
         "key": booking.profile_key,
@@ -72,6 +76,13 @@ def stamp(booking: Booking, *, user_id: int, key: bytes) -> str:
     }
     body = ":".join(f"{name}={value}" for name, value in values.items() if value is not None)
     return f"rad2:{booking.kind}:{body}:{_mac(booking.kind, body, user_id, key)}"
+
+
+def _cap_mib(booking: Booking) -> int | None:
+    """Return the cap if it says more than the booking does; a release that knows no caps reads the others."""
+    if booking.cap_bytes is None or booking.cap_bytes <= (booking.memory_bytes or 0):
+        return None
+    return to_mib_up(booking.cap_bytes)
 
 
 def read_stamp(comment: str, *, user_id: int, key: bytes) -> Booking | None:
@@ -90,7 +101,9 @@ def read_stamp(comment: str, *, user_id: int, key: bytes) -> Booking | None:
         kind=booking_kind,
         gpus=int(values.get("gpus", "1")),
         memory_bytes=from_mib(int(values["mem"])) if "mem" in values else None,
+        cap_bytes=from_mib(int(values["cap"])) if "cap" in values else None,
         estimate_bytes=from_mib(int(values["est"])) if "est" in values else None,
+        smact=int(values["sm"]) / THOUSAND if "sm" in values else None,
         recoveries=int(values.get("try", "0")),
         retry=values.get("retry", "1") == "1",
         profile_key=values.get("key"),

@@ -172,7 +172,7 @@ def _on_gpu(
             yield _finding("foreign-gpu", reading, share, 0, share.rows, share.settings.on_overrun)
         past = tuple(row for row in share.rows if row[0].mps is False)
         if past and (reading.uuid, share.held.job_id) in mine.clients:
-            limit = share.held.booked_bytes
+            limit = share.held.limit_bytes
             yield _finding("outside-mps", reading, share, limit, past, share.settings.on_outside_mps)
     yield from _strangers(reading, ledger, strangers)
 
@@ -198,17 +198,17 @@ def _memory(
         for share in shares
         if share.held.kind == "shared"
         and reading.uuid in share.held.gpus
-        and share.total_bytes > share.held.booked_bytes + TOLERANCE_BYTES
+        and share.total_bytes > share.held.limit_bytes + TOLERANCE_BYTES
     ]
     owners = {pid: one.job_id for pid, one in traced.items() if one.job_id is not None}
     use = memory_use(reading, ledger.on(reading.uuid), owners)
     short = reading.free_bytes < use.untouched_bytes
     uncapped = [share for share in over if (reading.uuid, share.held.job_id) not in mine.capped]
-    worst = max(uncapped, key=lambda share: share.total_bytes - share.held.booked_bytes, default=None)
+    worst = max(uncapped, key=lambda share: share.total_bytes - share.held.limit_bytes, default=None)
     for share in over:
         stops = share not in uncapped or (short and share is worst)
         response = share.settings.on_overrun if stops else "warn"
-        yield _finding("memory", reading, share, share.held.booked_bytes, share.rows, response)
+        yield _finding("memory", reading, share, share.held.limit_bytes, share.rows, response)
 
 
 def _finding(

@@ -213,8 +213,10 @@ def _of_stray(
         known,
         kind="shared",
         booked_bytes=booking.memory_bytes,
+        cap_bytes=booking.cap_bytes,
         estimate_bytes=booking.estimate_bytes,
         profile_key=booking.profile_key,
+        smact=booking.smact,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,20 @@ def hooks(tmp_path: Path) -> Hooks:
     return Hooks(tmp_path)
 
 
+def test_a_job_is_capped_above_its_booking_where_its_booking_says_so(hooks: Hooks) -> None:
+    booking = replace(SHARED, cap_bytes=30 * GIB, smact=0.5)
+    hooks.run("prolog", SLURM_JOB_COMMENT=stamp(booking, user_id=os.geteuid(), key=KEY))
+    variables = JobFile(hooks.folder / "run", 7).variables()
+    assert (variables["RAD_BOOKED_MIB"], variables["RAD_CAP_MIB"]) == ("4096", "10240"), (
+        "no more than the card"
+    )
+    assert variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=10240M"
+    (held,) = (
+        LedgerStore(hooks.folder / "run", clock=SystemClock(), boot_id=boot_id()).read().ledger.reservations
+    )
+    assert (held.booked_bytes, held.limit_bytes, held.smact) == (4 * GIB, 10 * GIB, 0.5)
+
+
 def test_an_ordinary_job_from_prolog_to_epilog(hooks: Hooks) -> None:
     hooks.run("prolog")
     assert hooks.reserved == [7]
@@ -112,11 +127,12 @@ def test_an_ordinary_job_from_prolog_to_epilog(hooks: Hooks) -> None:
     assert exports["CUDA_VISIBLE_DEVICES"] == "GPU-0"
     assert exports["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     assert exports["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=4096M"
-    assert (exports["RAD_BOOKED_MIB"], exports["RAD_ESTIMATE_MIB"], exports["RAD_SEATS"]) == (
+    assert (exports["RAD_BOOKED_MIB"], exports["RAD_CAP_MIB"], exports["RAD_ESTIMATE_MIB"]) == (
+        "4096",
         "4096",
         "3072",
-        "0",
     )
+    assert exports["RAD_SEATS"] == "0"
     for _ in range(2):
         hooks.run("epilog", SLURM_JOB_EXIT_CODE="0")
     assert hooks.reserved == []

@@ -307,7 +307,9 @@ def test_a_valid_stamp_is_believed_and_slurm_is_not_asked(bench: Bench) -> None:
     booking = Booking(
         kind="shared",
         memory_bytes=4 * GIB,
+        cap_bytes=6 * GIB,
         estimate_bytes=3 * GIB,
+        smact=0.25,
         profile_key="ab",
         shards=4,
         partitions=(partition_mark("gpu"),),
@@ -315,6 +317,7 @@ def test_a_valid_stamp_is_believed_and_slurm_is_not_asked(bench: Bench) -> None:
     source, demand = wanted(bench, with_stamp("my words", stamp(booking, user_id=os.geteuid(), key=KEY)))
     assert source == "stamp" and demand is not None
     assert (demand.kind, demand.booked_bytes, demand.estimate_bytes) == ("shared", 4 * GIB, 3 * GIB)
+    assert (demand.cap_bytes, demand.smact) == (6 * GIB, 0.25)
     assert bench.slurm.asked == 0
 
 
@@ -356,6 +359,11 @@ BOUND = Booking(kind="whole", shards=10, partitions=(partition_mark("gpu"),), es
         (replace(BOUND, changed=True), "shard:1", ("shared", GIB)),
         (replace(BOUND, partitions=(partition_mark("other"),)), "shard:2", ("shared", 2 * GIB)),
         (replace(BOUND, kind="shared", memory_bytes=9 * GIB, changed=True), "shard:3", ("shared", 3 * GIB)),
+        (
+            replace(BOUND, kind="shared", memory_bytes=GIB, cap_bytes=9 * GIB, changed=True),
+            "shard:3",
+            ("shared", 3 * GIB),
+        ),
         (replace(BOUND, kind="shared", memory_bytes=9 * GIB, changed=True), "gpu:1", ("whole", None)),
         (replace(BOUND, gpus=2, shards=0), "shard:1", ("shared", GIB)),
         (replace(BOUND, gpus=2, shards=0), "gpu:1", ("whole", None)),
@@ -364,6 +372,7 @@ BOUND = Booking(kind="whole", shards=10, partitions=(partition_mark("gpu"),), es
         "changed",
         "another partition",
         "less than booked",
+        "a cap",
         "more than booked",
         "one seat of two",
         "one GPU of two",
@@ -375,6 +384,7 @@ def test_what_slurm_gave_counts_where_the_stamp_does_not_agree(
     source, demand = wanted(bench, stamp(booking, user_id=os.geteuid(), key=KEY), given)
     assert source == "slurm" and demand is not None
     assert (demand.kind, demand.booked_bytes, demand.estimate_bytes) == (*expected, GIB)
+    assert demand.cap_bytes is None, "what Slurm gave is all that it may have"
     assert bench.slurm.asked == 1
 
 

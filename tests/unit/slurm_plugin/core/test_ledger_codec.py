@@ -22,6 +22,7 @@ RESERVATIONS = st.builds(
     seats=st.lists(st.integers(0, 15), max_size=8).map(tuple),
     booked_bytes=st.integers(0, 2**48),
     created_s=st.floats(0, 1e9),
+    cap_bytes=st.none() | st.integers(0, 2**48),
     estimate_bytes=st.none() | st.integers(0, 2**48),
     profile_key=st.none() | st.text(max_size=20),
     smact=st.none() | st.floats(0, 1),
@@ -62,7 +63,7 @@ def test_a_newer_releases_ledger_is_read() -> None:
 def test_an_older_releases_ledger_is_read() -> None:
     tree = json.loads(encode(ONE, boot_id="b"))
     del tree["swept_s"]
-    for name in ("managed", "partition", "smact", "restart", "profile_key", "estimate_bytes"):
+    for name in ("managed", "partition", "smact", "restart", "profile_key", "estimate_bytes", "cap_bytes"):
         del tree["reservations"][0][name]
     assert decode(json.dumps(tree).encode(), boot_id="b") == ONE
 
@@ -78,6 +79,7 @@ def test_an_older_releases_ledger_is_read() -> None:
         lambda tree: tree["reservations"][0].update(booked_bytes="7"),
         lambda tree: tree["reservations"][0].update(booked_bytes=-7),
         lambda tree: tree["reservations"][0].update(managed="no"),
+        lambda tree: tree["reservations"][0].update(cap_bytes="7"),
         lambda tree: tree.update(reservations=7),
     ],
 )

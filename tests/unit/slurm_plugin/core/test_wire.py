@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,13 @@ from slurm_plugin.core.units import MIB
 
 KEY = bytes(range(32))
 SIZES = st.none() | st.integers(1, 10**6).map(lambda mib: mib * MIB)
-BOOKINGS = st.builds(
+PLAIN = st.builds(
     Booking,
     kind=st.sampled_from(["shared", "whole"]),
     gpus=st.integers(1, 64),
     memory_bytes=SIZES,
     estimate_bytes=SIZES,
+    smact=st.none() | st.integers(0, 1000).map(lambda thousandths: thousandths / 1000),
     recoveries=st.integers(0, 9),
     retry=st.booleans(),
     profile_key=st.none() | st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
@@ -27,6 +29,13 @@ BOOKINGS = st.builds(
     shards=st.integers(0, 10**4),
     partitions=st.lists(st.text(max_size=20).map(partition_mark), max_size=MOST_PARTITIONS).map(tuple),
     changed=st.booleans(),
+)
+BOOKINGS = st.builds(
+    lambda booking, more: replace(
+        booking, cap_bytes=None if more is None else (booking.memory_bytes or 0) + more
+    ),
+    PLAIN,
+    SIZES,
 )
 COMMENTS = st.binary(max_size=1500).map(lambda data: data.decode(errors="surrogateescape"))
 
@@ -60,6 +69,13 @@ def test_a_stamp_of_an_older_release_is_none_and_no_word_of_the_user() -> None:
     old = "mine rad1:whole:gpus=1:try=0:retry=1:5d1c0a9b8e7f6a5b"
     assert wire.read_stamp(old, user_id=7, key=KEY) is None
     assert wire.user_words(old) == "mine"
+
+
+def test_a_cap_that_adds_nothing_is_not_written_so_that_an_older_release_reads_the_stamp() -> None:
+    booking = Booking(kind="shared", memory_bytes=5 * MIB, cap_bytes=5 * MIB)
+    stamp = wire.stamp(booking, user_id=7, key=KEY)
+    assert "cap=" not in stamp
+    assert wire.read_stamp(stamp, user_id=7, key=KEY) == replace(booking, cap_bytes=None)
 
 
 @given(text=st.text(max_size=300))

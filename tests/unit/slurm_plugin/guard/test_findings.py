@@ -93,6 +93,13 @@ def test_a_job_beyond_its_booking():
     assert "booked 4.0 GiB" in one.sentence()
 
 
+def test_a_cap_above_the_booking_is_what_a_job_is_judged_by():
+    row = held(1, cap_bytes=8 * GIB)
+    assert found(reading((11, 8)), ledger=(row,), jobs={11: 1}) == []
+    (one,) = found(reading((11, 9)), ledger=(row,), jobs={11: 1})
+    assert (one.kind, one.limit_bytes, one.response) == ("memory", 8 * GIB, "requeue")
+
+
 def test_all_processes_of_a_job_count():
     assert told(found(reading((11, 3), (12, 3)), ledger=(held(1),), jobs={11: 1, 12: 1})) == [
         ("memory", 1, "requeue")
