@@ -155,6 +155,23 @@ def calibrate(python: str) -> None:
     show_default=True,
     help="Which GPUs of its node a job may get.",
 )
+@click.option(
+    "--compress",
+    type=click.FloatRange(1.0),
+    default=1.0,
+    show_default=True,
+    help="How many times faster jobs come and run, as in a replay.",
+)
+@click.option(
+    "--start-up-s",
+    type=click.FloatRange(0.0),
+    default=0.0,
+    show_default=True,
+    help="What each start takes before its first step.",
+)
+@click.option(
+    "--backfill-s", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Slurm's bf_interval."
+)
 @click.option("--config", type=click.Path(path_type=Path), help="A rad.toml whose settings are to be tried.")
 @click.option("--partition", help="Its partition; needed if it has several.")
 @_json_option
@@ -168,6 +185,9 @@ def simulate(
     estimates: Literal["measured", "oracle", "none"],
     on_saturated: Literal["place", "wait"] | None,
     pin: Literal["slurm", "bound", "free"],
+    compress: float,
+    start_up_s: float,
+    backfill_s: float,
     config: Path | None,
     partition: str | None,
     as_json: bool,
@@ -192,6 +212,9 @@ def simulate(
         baseline=baseline or "rad",
         estimates=estimates,
         pin=pin,
+        compress=compress,
+        start_up_s=start_up_s,
+        backfill_s=backfill_s,
     )
     figures = command.simulate(question, SystemClock(), show_progress=not as_json and sys.stderr.isatty())
     click.echo(command.as_json(figures) if as_json else command.as_text(figures))

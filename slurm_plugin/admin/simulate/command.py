@@ -12,7 +12,7 @@ from typing import Any, Literal
 from slurm_plugin.admin.simulate.engine import Cluster, Engine
 from slurm_plugin.admin.simulate.jobs import EXACT, PARTITION, Baseline, Job, Refused, make_job
 from slurm_plugin.admin.simulate.metrics import metrics
-from slurm_plugin.admin.simulate.trace import read_trace
+from slurm_plugin.admin.simulate.trace import compressed, read_trace
 from slurm_plugin.admin.simulate.workloads import estimate_errors, load_of, measured
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Config, PartitionConfig, load_config
@@ -36,6 +36,10 @@ class Question:
         baseline: RAD, or what it is compared with.
         estimates: Where RAD's estimates come from.
         pin: Which GPUs of its node a job may get.
+        compress: Jobs come, run and are limited this many times faster, as in a replay; what Slurm and RAD take for
+            themselves (windows, delays, backfill) stays.
+        start_up_s: What each start takes before the first step: imports, model, context.
+        backfill_s: SchedulerParameters bf_interval.
     """
 
     trace: Path
@@ -46,6 +50,9 @@ class Question:
     baseline: Baseline = "rad"
     estimates: Estimates = "measured"
     pin: Pin = "slurm"
+    compress: float = 1.0
+    start_up_s: float = 0.0
+    backfill_s: float = 30.0
 
 
 def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -> dict[str, Any]:
@@ -68,7 +75,7 @@ def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -
     errors = {"measured": estimate_errors(), "oracle": EXACT, "none": ()}[question.estimates]
     left_out = Counter(trace.left_out)
     jobs: list[Job] = []
-    for row in trace.jobs:
+    for original, row in zip(trace.jobs, compressed(trace, question.compress).jobs, strict=True):
         if row.gpus > question.gpus_per_node:
             left_out["more GPUs than a node has"] += 1
             continue
@@ -76,11 +83,13 @@ def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -
             jobs.append(
                 make_job(
                     row,
-                    load_of(row, known),
+                    load_of(original, known),
                     config,
                     baseline=question.baseline,
                     errors=errors,
                     usable_bytes=usable_bytes,
+                    start_up_s=question.start_up_s,
+                    compress=question.compress,
                 )
             )
         except Refused:
@@ -94,6 +103,7 @@ def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -
         config=config,
         pin=question.pin,
         managed=question.baseline == "rad",
+        backfill_s=question.backfill_s,
     )
     engine = Engine(cluster, jobs)
     if show_progress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -15,8 +16,6 @@ from slurm_plugin.core.placement import Pin
 from slurm_plugin.core.records import Outcome
 from slurm_plugin.core.recovery import next_attempt
 
-BACKFILL_S = 30.0
-"""SchedulerParameters bf_interval, Slurm's default."""
 FIRST_DELAY_S, LONGEST_DELAY_S = 10.0, 160.0
 """How long a job that was put back waits: each time twice as long."""
 RERUN_S = 5.0
@@ -63,6 +62,7 @@ class Cluster:
         config: rad.toml.
         pin: Which rooms a job may get.
         managed: Whether RAD places the jobs; without it they run where Slurm's seats say.
+        backfill_s: SchedulerParameters bf_interval; Slurm's default.
     """
 
     nodes: int
@@ -71,6 +71,7 @@ class Cluster:
     config: Config
     pin: Pin = "slurm"
     managed: bool = True
+    backfill_s: float = 30.0
 
 
 @dataclass(slots=True)
@@ -138,7 +139,7 @@ class Engine:
                 self._start(now_s, backfill=False)
             if changed and now_s >= next_backfill_s:
                 self._start(now_s, backfill=True)
-                changed, next_backfill_s = False, now_s + BACKFILL_S
+                changed, next_backfill_s = False, now_s + self.cluster.backfill_s
 
     def _submit(self, now_s: float) -> bool:
         came = False
@@ -162,7 +163,7 @@ class Engine:
                 continue
             state.seats.take(job.seats, job.shards)
             state.running.add(job, now_s)
-            job.held, job.start_s = places, now_s
+            job.held, job.start_s, job.trains_s = places, now_s, now_s + job.start_up_s
             if job.first_start_s is None:
                 job.first_start_s = now_s
             self._occupy(job, now_s)
@@ -187,7 +188,7 @@ class Engine:
             gpu.jobs.append(job)
             full = sum(other.peak_bytes for other in gpu.jobs) > self.cluster.memory_bytes
             if full or (cap_bytes is not None and job.peak_bytes > cap_bytes):
-                job.doomed_s = now_s + min(CRASH_S, CRASH_SHARE * job.trace.duration_s)
+                job.doomed_s = job.trains_s + min(CRASH_S, CRASH_SHARE * job.trace.duration_s)
         for index in job.held:
             self._changed(self.state.gpus[index])
 
@@ -195,7 +196,7 @@ class Engine:
         gpu.settle(self.window_s)
         self.state.versions[gpu.index] += 1
         end_s = gpu.next_end_s()
-        if end_s is not None:
+        if end_s is not None and end_s < math.inf:
             heapq.heappush(self.state.ends, (end_s, gpu.index, self.state.versions[gpu.index]))
 
     def _end(self, now_s: float, progress: Callable[[int], None]) -> bool:
@@ -210,6 +211,7 @@ class Engine:
                 job
                 for job in gpu.jobs
                 if job.held[0] == index
+                and job.trains_s <= now_s
                 and (job.left_s <= 1e-6 if job.doomed_s is None else job.doomed_s <= now_s)
             ]
             for job in over:

@@ -38,6 +38,8 @@ class Job:
         booking: What it books; None if RAD leaves it alone.
         shards: What Slurm counts on each GPU: all of a GPU for a whole one.
         gpus: GPUs it asks for.
+        start_up_s: Each time it starts, it imports and builds for so long before its first step.
+        trains_s: When the run that is under way comes to its first step.
     """
 
     trace: TraceJob
@@ -56,6 +58,8 @@ class Job:
     start_s: float = 0.0
     end_s: float | None = None
     left_s: float = 0.0
+    start_up_s: float = 0.0
+    trains_s: float = 0.0
     rate: float = 1.0
     crashes: int = 0
     put_backs: int = 0
@@ -90,6 +94,8 @@ def make_job(
     baseline: Baseline,
     errors: Errors,
     usable_bytes: int,
+    start_up_s: float = 0.0,
+    compress: float = 1.0,
 ) -> Job:
     """Return a job as it enters the queue.
 
@@ -100,6 +106,8 @@ def make_job(
         baseline: "rad"; "whole": a GPU each; "hand": the user asks for shards.
         errors: How wrong RAD's estimates are; without any it has no estimates.
         usable_bytes: Usable memory of one GPU.
+        start_up_s: What each of its starts takes before the first step; limits allow for it.
+        compress: How many times faster than its users knew it the trace is.
 
     Raises:
         Refused: It is larger than a GPU.
@@ -107,7 +115,7 @@ def make_job(
     partition = config.partition(PARTITION)
     assert partition is not None
     peak_bytes = min(trace.memory_bytes or usable_bytes, usable_bytes)
-    limit_s = trace.limit_s or max(LEAST_LIMIT_S, LIMIT_FACTOR * trace.duration_s)
+    limit_s = trace.limit_s or max(LEAST_LIMIT_S / compress, LIMIT_FACTOR * trace.duration_s)
     gpus, shards, booking = trace.gpus, partition.shards, None
     if baseline == "hand" and gpus == 1 and trace.memory_bytes:
         shards = min(shards, shards_for(int(peak_bytes * HAND_ROUNDING), partition.shard_bytes))
@@ -125,12 +133,13 @@ def make_job(
         trace=trace,
         load=load,
         peak_bytes=peak_bytes,
-        limit_s=limit_s,
+        limit_s=limit_s + start_up_s,
         booking=booking,
         shards=shards,
         gpus=gpus,
         eligible_s=trace.submit_s,
         left_s=trace.duration_s,
+        start_up_s=start_up_s,
     )
 
 

@@ -26,7 +26,9 @@ def metrics(result: Result) -> dict[str, Any]:
     waiting = [(job.first_start_s or 0.0) - job.trace.submit_s for job in done]
     completion = [(job.end_s or 0.0) - job.trace.submit_s for job in done]
     execution = [(job.end_s or 0.0) - job.start_s for job in done]
-    slowdown = [run_s / job.trace.duration_s for run_s, job in zip(execution, done, strict=True)]
+    slowdown = [
+        run_s / (job.start_up_s + job.trace.duration_s) for run_s, job in zip(execution, done, strict=True)
+    ]
     span_s = max(result.end_s, 1e-9)
     held_s = sum(gpu.held_s for gpu in result.gpus)
     busy_s = sum(gpu.busy_s for gpu in result.gpus)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
-from slurm_plugin.admin.simulate.interference import slowdowns, together
+from slurm_plugin.admin.simulate.interference import Load, slowdowns, together
 from slurm_plugin.admin.simulate.jobs import PARTITION, Job
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.placement import Pin, choose_gpu
 from slurm_plugin.core.records import BookingKind, Demand, Placement, Reservation
+
+STARTS_UP = Load(smact=0.0, busy=0.0)
+"""What a job does to its GPU before its first step."""
 
 
 class Gpu:
@@ -44,13 +48,13 @@ class Gpu:
             self.busy_s += self.smact * passed_s
             self.held_s += passed_s * bool(self.jobs)
             for job in self.jobs:
-                if len(job.held) == 1 or job.held[0] == self.index:
+                if job.held[0] == self.index and job.trains_s <= self.changed_s:
                     job.left_s -= passed_s * job.rate
         self.changed_s = now_s
 
     def settle(self, window_s: float) -> None:
         """Work out rates and activity after a change of who is on it."""
-        loads = [job.load for job in self.jobs]
+        loads = [job.load if job.trains_s <= self.changed_s else STARTS_UP for job in self.jobs]
         factors = slowdowns(loads)
         for job, factor in zip(self.jobs, factors, strict=True):
             job.rate = 1.0 / factor
@@ -76,15 +80,17 @@ class Gpu:
         return self.smact
 
     def next_end_s(self) -> float | None:
-        """Return when the first of its jobs ends or crashes, if nothing changes."""
-        ends = [
-            self.changed_s + max(0.0, job.left_s) / job.rate
-            if job.doomed_s is None
-            else max(self.changed_s, job.doomed_s)
-            for job in self.jobs
-            if job.held[0] == self.index
-        ]
-        return min(ends, default=None)
+        """Return when the first of its jobs ends, crashes or comes to its first step, if nothing changes."""
+        return min((self._next_s(job) for job in self.jobs), default=None)
+
+    def _next_s(self, job: Job) -> float:
+        if job.trains_s > self.changed_s:
+            return job.trains_s
+        if job.held[0] != self.index:
+            return math.inf
+        if job.doomed_s is not None:
+            return max(self.changed_s, job.doomed_s)
+        return self.changed_s + max(0.0, job.left_s) / job.rate
 
 
 class Node:

@@ -31,10 +31,14 @@ def run(
     load: Load = CALM,
     pin: Pin = "slurm",
     partition: PartitionConfig = SETTINGS,
+    start_up_s: float = 0.0,
 ) -> Result:
     config = Config(partitions={PARTITION: partition}, default_partition=PARTITION)
     jobs: list[Job] = [
-        make_job(row, load, config, baseline=baseline, errors=errors, usable_bytes=MEMORY) for row in rows
+        make_job(
+            row, load, config, baseline=baseline, errors=errors, usable_bytes=MEMORY, start_up_s=start_up_s
+        )
+        for row in rows
     ]
     managed = baseline == "rad"
     cluster = Cluster(
@@ -68,6 +72,25 @@ def test_small_jobs_share_and_none_waits() -> None:
     result = run(*(job(n) for n in range(8)))
     assert metrics(result)["makespan_s"] == 100.0
     assert metrics(result)["mean_waiting_s"] == 0.0
+
+
+def test_start_up_takes_its_time_and_nothing_of_the_gpu() -> None:
+    full = Load(smact=0.95, busy=1.0)
+    alone = run(job(0), load=full, start_up_s=30.0)
+    assert (metrics(alone)["makespan_s"], metrics(alone)["max_slowdown"]) == (130.0, 1.0)
+    assert alone.gpus[0].busy_s == pytest.approx(95.0)
+    # The second one imports while the first one trains: only then do they slow each other down.
+    both = run(job(0), job(1, submit_s=50.0), load=full, start_up_s=30.0, per_node=1)
+    first, second = both.jobs
+    factor = slowdowns([full, full])[0]
+    assert first.end_s == pytest.approx(80.0 + 50.0 * factor)
+    assert second.end_s is not None and second.end_s > first.end_s
+
+
+def test_a_job_of_two_gpus_starts_up_on_both() -> None:
+    result = run(job(0, gpus=2), load=Load(smact=0.5, busy=1.0), start_up_s=20.0)
+    assert metrics(result)["makespan_s"] == 120.0
+    assert [gpu.busy_s for gpu in result.gpus] == pytest.approx([50.0, 50.0])
 
 
 def test_a_job_above_its_cap_crashes_and_returns_with_a_gpu_of_its_own() -> None:

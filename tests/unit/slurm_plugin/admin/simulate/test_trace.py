@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.admin.simulate.trace import SACCT_FIELDS, read_trace
+from slurm_plugin.admin.simulate.trace import SACCT_FIELDS, compressed, read_trace
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.units import GIB, MIB
 
@@ -37,6 +37,14 @@ def test_csv(tmp_path: Path) -> None:
     )
     (job,) = read_trace(tmp_path / "t.csv").jobs
     assert (job.submit_s, job.duration_s, job.memory_bytes, job.limit_s) == (0.0, 120.0, 300 * MIB, None)
+
+
+def test_compressed(tmp_path: Path) -> None:
+    (tmp_path / "sacct.txt").write_text(SACCT)
+    first, second = compressed(read_trace(tmp_path / "sacct.txt"), 60.0).jobs
+    assert (first.submit_s, first.duration_s, first.limit_s) == (0.0, 1.0, None)
+    assert (second.submit_s, second.duration_s, second.limit_s) == (1.0, 60.0, 120.0)
+    assert second.memory_bytes == 12 * GIB
 
 
 @pytest.mark.parametrize(
