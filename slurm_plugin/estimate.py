@@ -21,6 +21,7 @@ from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import ConfigError, EstimateError
 from slurm_plugin.core.records import Claims, MemoryEstimate
+from slurm_plugin.core.risk import SHARES
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.core.wire import profile_in, user_words
 
@@ -91,6 +92,7 @@ class Estimator:
             upper_bytes=claims.memory_bytes,
             confidence=None,  # it is booked because the user says so
             source="stated",
+            smact=None if known is None else known.smact,
             profile_key=None if known is None else known.profile_key,
         )
 
@@ -154,6 +156,7 @@ def claims_of(directives: Directives | None, comment: str) -> Claims:
         policy=None if directives.policy is None else _POLICIES[directives.policy],
         retry=directives.retry,
         gpus=directives.gpus,
+        confidence=directives.confidence,
     )
 
 
@@ -201,6 +204,7 @@ def _estimate(profile_text: str, estimator: Estimator) -> MemoryEstimate | None:
         estimate_bytes=result.estimate_bytes,
         upper_bytes=result.upper_bytes,
         confidence=result.confidence,
+        quantiles=tuple((share, result.quantile(share)) for share in SHARES),
         source=result.estimator,
         profile_key=profile.key,
         warnings=result.warnings,

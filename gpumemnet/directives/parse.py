@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gpumemnet.directives.values import READERS, short
+from gpumemnet.directives.values import READERS, Confidence, short
 from gpumemnet.directives.words import Place, split, until_space
 from gpumemnet.names import Optimizer, Policy, Precision
 from gpumemnet.training import TrainingSetup
@@ -29,6 +29,7 @@ class Directives:
         policy: How the job wants to be placed; None leaves it to the partition.
         memory_bytes: The need stated outright; None if not.
         retry: False if the user opted out of recovery.
+        confidence: How safe the booking shall be: a share of jobs, or who chooses it; None leaves it to the partition.
         path: Where it was said: the script's path, or "comment".
         line: Line of `model=`, or of the first directive; None in a comment.
     """
@@ -39,6 +40,7 @@ class Directives:
     policy: Policy | None = None
     memory_bytes: int | None = None
     retry: bool = True
+    confidence: Confidence | None = None
     path: str = "comment"
     line: int | None = None
 
@@ -135,6 +137,7 @@ def _directives(words: list[tuple[str, Place]], path: str) -> Directives:
         policy=values.get("policy"),
         memory_bytes=values.get("memory"),
         retry=values.get("retry", True),
+        confidence=values.get("confidence"),
         path=path,
         line=lines.get("model", words[0][1].line),
     )

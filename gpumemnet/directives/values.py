@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from gpumemnet.directives.words import Place
 from gpumemnet.names import Optimizer, Policy, Precision
@@ -12,6 +12,8 @@ from gpumemnet.units import GIB, KIB, MIB
 
 MAX_COUNT = 1 << 30
 MAX_GPUS = 1024
+Confidence = float | Literal["auto", "bound"]
+LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.999
 _UNIT_BYTES = {"K": KIB, "M": MIB, "G": GIB, "T": GIB * KIB, "": MIB}
 """Slurm's spelling: a bare number is MiB, G means GiB."""
 _YES = ("yes", "true", "on", "1")
@@ -63,6 +65,19 @@ def _memory(key: str, value: str, place: Place) -> int:
     raise place.error(f"{key}={short(value)} is not an amount of memory", "write for example memory=12G")
 
 
+def _confidence(key: str, value: str, place: Place) -> Confidence:
+    if value in ("auto", "bound"):
+        return "auto" if value == "auto" else "bound"
+    try:
+        share = float(value) if len(value) < 8 else 0.0
+    except ValueError:
+        share = 0.0
+    if LEAST_CONFIDENCE <= share <= MOST_CONFIDENCE:
+        return share
+    fix = f"give a share of jobs from {LEAST_CONFIDENCE} to {MOST_CONFIDENCE}, auto or bound"
+    raise place.error(f"{key}={short(value)} is impossible", fix)
+
+
 def _text(key: str, value: str, place: Place) -> str:
     if "\0" in value:
         raise place.error(f"{key} holds a zero byte", "remove it")
@@ -80,5 +95,6 @@ READERS: dict[str, Callable[[str, str, Place], Any]] = {
     "policy": _one_of(Policy),
     "memory": _memory,
     "retry": _flag,
+    "confidence": _confidence,
 }
 """By key: turns the text into a value, or raises DirectiveError."""

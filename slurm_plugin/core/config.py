@@ -10,11 +10,12 @@ import dataclasses
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.mig import parse_profiles
-from slurm_plugin.core.records import PolicyName
+from slurm_plugin.core.records import Confidence, PolicyName
+from slurm_plugin.core.risk import LEAST, MOST
 from slurm_plugin.core.units import from_mib
 
 DEFAULT_PATH = Path("/etc/rad/rad.toml")
@@ -92,6 +93,9 @@ class PartitionConfig:
             request for this one (`gpu:a100:1`) can be turned into shards; any other typed request keeps its GPU.
         exclusive_form: How a GPU of one's own is asked for: "shards" takes all shards of a GPU, "gpu" takes gpu:1
             (Slurm 23.11.5 and later), "auto" picks by the running version.
+        confidence: Share of jobs for which what is booked shall be enough: a number (0.9), "bound" for the estimator's
+            bound, or "auto" for what costs least by this partition's cards and recovery (core/risk.py). What is not
+            booked, up to the bound, a job may still have while nobody needs it.
         policy: Placement policy (thesis section 6.2.2).
         pin: "slurm" keeps jobs on the GPU that Slurm booked. "bound" lets the policy choose whenever no job sits on
             the booked GPU yet. "free" lets it choose among all GPUs of the node; jobs that want a whole GPU then often
@@ -134,6 +138,7 @@ class PartitionConfig:
     shard_mib: int = 1024
     gpu_type: str = ""
     exclusive_form: Literal["auto", "shards", "gpu"] = "auto"
+    confidence: Confidence = "bound"
     policy: PolicyName = "magm"
     pin: Literal["auto", "slurm", "bound", "free"] = "auto"
     one_user_per_gpu: bool = False
@@ -260,6 +265,11 @@ def parse_config(tree: dict[str, Any], *, origin: str, strict: bool = True) -> C
                 f"{origin}: partition.{name} collocates but has no GPU size; "
                 f"set gpu_memory_mib (nvidia-smi shows it) or shards_per_gpu (as in gres.conf)"
             )
+        if not isinstance(partition.confidence, str) and not LEAST <= partition.confidence <= MOST:
+            raise ConfigError(
+                f"{origin}: partition.{name}.confidence is {partition.confidence:g}; "
+                f'it must be from {LEAST} to {MOST}, "auto" or "bound"'
+            )
         _check_mig(name, partition, origin)
     return dataclasses.replace(config, partitions=partitions)
 
@@ -305,6 +315,9 @@ def _checked(value: Any, kind: Any, *, origin: str, key: str) -> Any:
     Raises:
         ConfigError: It is not; the text says what would be.
     """
+    if get_origin(kind) is Union:  # a number, or one of some words
+        number, words = get_args(kind)
+        kind = words if isinstance(value, str) else number
     if get_origin(kind) is Literal:
         choices = get_args(kind)
         if value not in choices:

@@ -9,7 +9,7 @@
 | one GPU, by an srun or salloc that was not rewritten on the login node | what it asked for; booked: a whole GPU |
 | one GPU, need above one GPU | refused, with the number that would fit |
 | one GPU, `policy=exclusive`, or need unknown where that means exclusive | all shards of a GPU (or gpu:1) |
-| one GPU, need known | shards that hold the upper bound of the need |
+| one GPU, need known | shards that hold the need at the chosen confidence; the cap is the bound (core/risk.py) |
 | one GPU, need unknown, to be collocated all the same | shards for `free_min_mib` |
 | one GPU of no type, need known, in a partition with `mig = "map"` | the smallest MIG profile that holds it |
 """
@@ -31,6 +31,7 @@ from slurm_plugin.core.records import (
     MemoryEstimate,
     Rewrite,
 )
+from slurm_plugin.core.risk import Card, Size, size_of
 from slurm_plugin.core.shards import cleared_environment, gpu_obstacle, shard_fields
 from slurm_plugin.core.units import from_mib, human, shards_for
 
@@ -63,7 +64,8 @@ def decide(
     if partition.mig == "map":
         rewrite = _mig_instance(request, claims, estimate, partition)
     else:
-        rewrite = _decide(request, claims, estimate, partition, whole_as_gpu)
+        settings = partition if config.features.recovery else replace(partition, recovery="off")
+        rewrite = _decide(request, claims, estimate, settings, whole_as_gpu)
         rewrite = bound(rewrite, request, config.default_partition)
     if config.mode == "observe":
         return Rewrite(reason=f"observe: {rewrite.refusal or rewrite.fields.get('gres') or rewrite.reason}")
@@ -91,7 +93,7 @@ def _decide(
     if (request.nodes or 1) > 1:
         return Rewrite(reason="multi-node")
     if shards:
-        return _own_shards(shards, claims, estimate, partition)
+        return _own_shards(shards, request, claims, estimate, partition)
     if gpus > 1:
         return _several(gpus, claims, estimate, partition)
     return _single(request, claims, estimate, partition, whole_as_gpu)
@@ -108,7 +110,11 @@ def _gpus(request: JobRequest) -> int:
 
 
 def _own_shards(
-    shards: int, claims: Claims, estimate: MemoryEstimate | None, partition: PartitionConfig
+    shards: int,
+    request: JobRequest,
+    claims: Claims,
+    estimate: MemoryEstimate | None,
+    partition: PartitionConfig,
 ) -> Rewrite:
     if shards > partition.shards:
         return Rewrite(
@@ -125,7 +131,7 @@ def _own_shards(
             f"{human(estimate.upper_bytes)}; --gres=shard:"
             f"{min(shards_for(estimate.upper_bytes, partition.shard_bytes), partition.shards)} would hold it",
         )
-    booking = _by_hand(_shared(booked_bytes, claims, estimate))
+    booking = _by_hand(_shared(booked_bytes, request, claims, estimate))
     return Rewrite(messages=messages, booking=booking, reason="own shards")
 
 
@@ -165,20 +171,41 @@ def _single(
     if claims.policy == "exclusive" or (unknown and partition.default == "exclusive"):
         why = "policy=exclusive" if claims.policy == "exclusive" else "its GPU memory is not known"
         return _exclusively(request, claims, estimate, partition, whole_as_gpu, why)
-    processes = max(request.tasks or 1, claims.gpus or 1)
-    need_bytes = processes * (estimate.upper_bytes if estimate else from_mib(partition.free_min_mib))
+    processes = _processes(request, claims)
+    size = _size(claims, estimate, partition)
+    need_bytes = processes * size.booked_bytes
     shards = shards_for(need_bytes, partition.shard_bytes)
     if shards >= partition.shards:
         why = f"it may need {human(need_bytes)} of {human(capacity_bytes)}"
         return _exclusively(request, claims, estimate, partition, whole_as_gpu, why)
     booked_bytes = shards * partition.shard_bytes
-    messages = (f"RAD: books {human(booked_bytes)} of one GPU{_because(estimate, processes)}",)
+    cap_bytes = min(processes * size.cap_bytes, capacity_bytes)
+    more = f", up to {human(cap_bytes)} while nobody needs it" if cap_bytes > booked_bytes else ""
+    messages = (f"RAD: books {human(booked_bytes)} of one GPU{more}{_because(estimate, processes)}",)
+    booking = _shared(booked_bytes, request, claims, estimate)
     return Rewrite(
         fields=shard_fields(request, f"shard:{shards}"),
         environment=cleared_environment(request),
         messages=messages if _spoken(claims) else (),
-        booking=_shared(booked_bytes, claims, estimate),
+        booking=replace(
+            _by_hand(booking) if size.by_user else booking,
+            cap_bytes=cap_bytes if more else None,
+        ),
         reason="shared",
+    )
+
+
+def _size(claims: Claims, estimate: MemoryEstimate | None, partition: PartitionConfig) -> Size:
+    """Return the size of one process."""
+    if estimate is None:
+        free_bytes = from_mib(partition.free_min_mib)
+        return Size(booked_bytes=free_bytes, cap_bytes=free_bytes, share=None)
+    recovery = partition.recovery if claims.retry and partition.max_recoveries else "off"
+    return size_of(
+        estimate,
+        site=partition.confidence,
+        user=claims.confidence,
+        card=Card(usable_bytes=_capacity(partition), shard_bytes=partition.shard_bytes, recovery=recovery),
     )
 
 
@@ -194,7 +221,7 @@ def _mig_instance(
     if gpu_obstacle(request, partition) is not None:
         return Rewrite(reason="mig")
     profiles = parse_profiles(partition.mig_profiles)
-    need_bytes = max(request.tasks or 1, claims.gpus or 1) * estimate.upper_bytes
+    need_bytes = _processes(request, claims) * estimate.upper_bytes
     profile = smallest_profile(need_bytes, profiles)
     if profile is None:
         return Rewrite(
@@ -259,8 +286,18 @@ def _spoken(claims: Claims) -> bool:
     return claims != Claims()
 
 
-def _shared(booked_bytes: int, claims: Claims, estimate: MemoryEstimate | None) -> Booking:
-    return replace(_whole(1, claims, estimate), kind="shared", memory_bytes=booked_bytes)
+def _processes(request: JobRequest, claims: Claims) -> int:
+    """Return how many processes share one GPU."""
+    return max(request.tasks or 1, claims.gpus or 1)
+
+
+def _shared(
+    booked_bytes: int, request: JobRequest, claims: Claims, estimate: MemoryEstimate | None
+) -> Booking:
+    booking = replace(_whole(1, claims, estimate), kind="shared", memory_bytes=booked_bytes)
+    if estimate is None:
+        return booking
+    return replace(booking, estimate_bytes=_processes(request, claims) * estimate.estimate_bytes)
 
 
 def _whole(gpus: int, claims: Claims, estimate: MemoryEstimate | None) -> Booking:

@@ -13,6 +13,8 @@ from typing import Literal
 
 BookingKind = Literal["shared", "whole"]
 BookingBasis = Literal["asked", "estimate", "history"]
+Confidence = float | Literal["bound", "auto"]
+"""Share of jobs that what is booked shall be enough for: a number, the estimator's own bound, or what costs least."""
 PolicyName = Literal["exclusive", "round_robin", "magm", "lug", "mug"]
 
 
@@ -86,6 +88,7 @@ class Claims:
         policy: `policy=exclusive|collocate`, or None.
         retry: False if `retry=no`: no recovery after running out of memory.
         gpus: `gpus=2`: processes of a data-parallel job, or None.
+        confidence: `confidence=0.9|auto|bound`: how safe the booking shall be, or None.
     """
 
     profile: str | None = None
@@ -93,6 +96,7 @@ class Claims:
     policy: Literal["exclusive", "collocate"] | None = None
     retry: bool = True
     gpus: int | None = None
+    confidence: Confidence | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.oom_patterns import OomPattern, last_found
 from slurm_plugin.core.records import Booking, Outcome, Recovery, Reservation, Verdict
+from slurm_plugin.core.risk import ESCALATION_MARGIN_BYTES
 from slurm_plugin.core.text import one_line
-from slurm_plugin.core.units import GIB, human, shards_for
-
-ESCALATION_MARGIN_BYTES = 5 * GIB
-"""What the thesis adds to observed peak and failed allocation (section 7.2)."""
+from slurm_plugin.core.units import human, shards_for
 
 CORROBORATING_SHARE = 0.8
 """A job whose peak came this near to what it could have did run out of memory: the monitor samples once a second, so

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from paths import MODELS
 
+from gpumemnet.directives.values import LEAST_CONFIDENCE, MOST_CONFIDENCE
 from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.errors import ConfigError, EstimateError
 from slurm_plugin.core.records import Claims
+from slurm_plugin.core.risk import LEAST, MOST, SHARES
 from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import COMMENT_LIMIT, with_profile
 from slurm_plugin.estimate import Estimator, ObservedPeaks, claims_of, directives_of, profile_of
@@ -32,6 +34,9 @@ def test_every_example_travels_in_a_comment_and_has_an_estimate(path: Path) -> N
     estimate = Estimator().estimate(claims_of(None, comment))
     assert estimate is not None
     assert 0 < estimate.estimate_bytes <= estimate.upper_bytes
+    shares, sizes = zip(*estimate.quantiles, strict=True)
+    assert shares == SHARES and list(sizes) == sorted(sizes)
+    assert sizes[SHARES.index(0.99)] == estimate.upper_bytes
     assert estimate.profile_key == ModelProfile.from_text(text).key
 
 
@@ -111,3 +116,7 @@ def test_observed_peaks_come_back_with_a_margin() -> None:
     assert known is not None and known.source == "history"
     assert 10 * GIB == known.estimate_bytes < known.upper_bytes < 11 * GIB
     assert known.confidence is None
+
+
+def test_the_words_of_a_user_and_of_a_site_have_the_same_range() -> None:
+    assert (LEAST, MOST) == (LEAST_CONFIDENCE, MOST_CONFIDENCE)

@@ -45,6 +45,15 @@ def test_several_partitions_are_ours_only_if_all_are_alike() -> None:
         ({"partition_defaults": {"smact_max": "high"}}, ["smact_max", "must be a number"]),
         ({"partition_defaults": {"shard_mib": True}}, ["shard_mib", "whole number"]),
         ({"partition_defaults": {"margin_mib": -1}}, ["margin_mib", "must not be negative"]),
+        ({"partition": {"gpu": {"confidence": 1.2}}}, ["partition.gpu.confidence is 1.2", "0.5 to 0.999"]),
+        (
+            {"partition": {"gpu": {"confidence": "high"}}},
+            ["partition.gpu.confidence is 'high'", "bound, auto"],
+        ),
+        (
+            {"partition": {"gpu": {"confidence": True}}},
+            ["partition.gpu.confidence is True", "must be a number"],
+        ),
         ({"features": True}, ["features must be a table"]),
         ({"partition": {"gpu": 3}}, ["partition must be tables"]),
         ({"partition": {"gpu": {"shard_mib": 0}}}, ["partition.gpu.shard_mib", "at least 1"]),

@@ -328,6 +328,39 @@ def test_a_decision_keeps_the_rules(
             assert booking.memory_bytes is not None and booking.memory_bytes >= estimate.upper_bytes
 
 
+def test_a_chosen_confidence_books_less_and_caps_at_the_bound() -> None:
+    row = replace(need(10 * GIB, 16 * GIB), quantiles=((0.5, 10 * GIB), (0.9, 12 * GIB), (0.99, 16 * GIB)))
+    bound = asked(Claims(profile="p"), row, gres="gres:gpu:1")
+    assert bound.booking is not None
+    assert (bound.booking.memory_bytes, bound.booking.cap_bytes) == (16 * GIB, None)
+    chosen = asked(Claims(profile="p"), row, config=config(confidence=0.9), gres="gres:gpu:1")
+    assert chosen.booking is not None
+    assert (chosen.booking.memory_bytes, chosen.booking.cap_bytes) == (12 * GIB, 16 * GIB)
+    assert (chosen.booking.basis, chosen.fields["gres"]) == ("estimate", "shard:12")
+    assert chosen.messages == (
+        "RAD: books 12.0 GiB of one GPU, up to 16.0 GiB while nobody needs it (estimate 10.0 GiB)",
+    )
+
+
+def test_who_books_less_than_the_site_would_is_capped_there_and_answers_for_it() -> None:
+    row = replace(need(10 * GIB, 16 * GIB), quantiles=((0.5, 10 * GIB), (0.9, 12 * GIB), (0.99, 16 * GIB)))
+    booking = asked(Claims(profile="p", confidence=0.9), row, gres="gres:gpu:1").booking
+    assert booking is not None
+    assert (booking.memory_bytes, booking.cap_bytes, booking.basis) == (12 * GIB, None, "asked")
+
+
+def test_nobody_gambles_with_a_job_that_is_not_run_again() -> None:
+    row = replace(need(10 * GIB, 16 * GIB), quantiles=((0.5, 10 * GIB), (0.9, 12 * GIB), (0.99, 16 * GIB)))
+    for settings, claims in (({"recovery": "off"}, {}), ({"max_recoveries": 0}, {}), ({}, {"retry": False})):
+        found = asked(
+            Claims(profile="p", **claims),  # type: ignore[arg-type]
+            row,
+            config=config(confidence="auto", **{"recovery": "escalate", **settings}),
+            gres="gres:gpu:1",
+        )
+        assert found.booking is not None and found.booking.memory_bytes == 16 * GIB
+
+
 @given(claims=CLAIMS, estimate=ESTIMATES, config=CONFIGS)
 def test_deciding_again_about_the_result_changes_nothing(
     claims: Claims, estimate: MemoryEstimate | None, config: Config
