@@ -137,7 +137,7 @@ def _reservation(
         seats=demand.seats,
         booked_bytes=usable_bytes if alone else need_bytes,
         created_s=now_s,
-        cap_bytes=None if alone or demand.cap_bytes is None else min(demand.cap_bytes, usable_bytes),
+        cap_bytes=None if alone else placement.cap_bytes,
         estimate_bytes=demand.estimate_bytes,
         profile_key=demand.profile_key,
         smact=demand.smact,

@@ -1,9 +1,9 @@
 """The reservations of one node: pure state whose changes refuse what would break a rule.
 
 Rule 2: a whole GPU has one holder. Rule 3: what is booked on a GPU, with what strangers hold there, never exceeds
-what the GPU can give. Jobs that are not ours are noted as Slurm gave them: that may break either rule, and then nobody
-else is let in. ledger_codec.py writes it as text, ledger_store.py keeps that in a file, reconcile.py finds what of
-it is over.
+what the GPU can give, and neither does what its jobs may need together (pool.py). Jobs that are not ours are noted as
+Slurm gave them: that may break either rule, and then nobody else is let in. ledger_codec.py writes it as text,
+ledger_store.py keeps that in a file, reconcile.py finds what of it is over.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from slurm_plugin.core.errors import LedgerError
+from slurm_plugin.core.pool import pooled_bytes, share_of
 from slurm_plugin.core.records import Reservation
 
 
@@ -45,7 +46,8 @@ class Ledger:
             room_bytes: What jobs may book on each GPU in all: usable memory less what strangers hold.
 
         Raises:
-            LedgerError: It would put a second job on a whole GPU or book more than a GPU has.
+            LedgerError: It would put a second job on a whole GPU, book more than a GPU has, or leave no room for what
+                its jobs may need together.
         """
         others = self.release(wanted.job_id, restart=wanted.restart)
         if others.of_job(wanted.job_id) is not None:
@@ -62,6 +64,11 @@ class Ledger:
             if wanted.kind == "shared" and booked > room_bytes[uuid]:
                 raise LedgerError(
                     f"job {wanted.job_id}: GPU {uuid} would be overbooked, {booked} of {room_bytes[uuid]}"
+                )
+            pooled = pooled_bytes(share_of(held) for held in (*neighbours, wanted))
+            if wanted.kind == "shared" and pooled > room_bytes[uuid]:
+                raise LedgerError(
+                    f"job {wanted.job_id}: GPU {uuid} would be overcommitted, {pooled} of {room_bytes[uuid]}"
                 )
         return replace(others, reservations=(*others.reservations, wanted), last_gpu=wanted.gpus[-1])
 

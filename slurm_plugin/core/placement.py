@@ -8,12 +8,13 @@ that Slurm may still give away as a whole has an idle room, and no job needs to 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.pool import Share, share, share_of, widest
 from slurm_plugin.core.records import Demand, Placement, PolicyName, Reservation
 from slurm_plugin.core.units import from_mib, human
 
@@ -34,11 +35,15 @@ class Room:
         strangers_bytes: Memory of processes that belong to no job of the ledger.
         overrun_bytes: Memory that neighbours hold beyond what they booked.
         jobs: Reservations on it.
+        room_bytes: What jobs may have of it together: all that strangers leave.
+        shares: What each of those jobs may need.
     """
 
     uuid: str
     index: int
     free_bytes: int
+    room_bytes: int
+    shares: tuple[Share, ...]
     smact: float | None
     strangers_bytes: int
     overrun_bytes: int
@@ -109,6 +114,8 @@ def room_of(
         uuid=reading.uuid,
         index=reading.index,
         free_bytes=reading.usable_bytes - reading.memory_used_bytes - use.untouched_bytes,
+        room_bytes=reading.usable_bytes - use.strangers_bytes,
+        shares=tuple(share_of(held, use.touched_bytes.get(held.job_id, 0)) for held in jobs),
         smact=reading.smact + expected if reading.smact is not None else (expected or None),
         strangers_bytes=use.strangers_bytes,
         overrun_bytes=use.overrun_bytes,
@@ -124,11 +131,13 @@ class MemoryUse:
         untouched_bytes: Booked by jobs and not yet taken.
         overrun_bytes: Taken by jobs beyond what they booked.
         strangers_bytes: Taken by what belongs to no job.
+        touched_bytes: What each job holds, by job id; empty where the driver does not tell.
     """
 
     untouched_bytes: int
     overrun_bytes: int
     strangers_bytes: int
+    touched_bytes: Mapping[int, int] = field(default_factory=dict)
 
 
 def memory_use(reading: GpuReading, jobs: Sequence[Reservation], owners: Mapping[int, int]) -> MemoryUse:
@@ -156,6 +165,7 @@ def memory_use(reading: GpuReading, jobs: Sequence[Reservation], owners: Mapping
         untouched_bytes=sum(max(0, held.booked_bytes - touched[held.job_id]) for held in jobs),
         overrun_bytes=sum(max(0, touched[held.job_id] - held.booked_bytes) for held in jobs),
         strangers_bytes=max(0, used_bytes - sum(touched.values())),
+        touched_bytes=touched,
     )
 
 
@@ -207,6 +217,7 @@ def _shared(
     note = "" if calm else ", saturated"
     return Placement(
         gpus=(room.uuid,),
+        cap_bytes=_cap(room, demand, settings) if demand.cap_bytes else None,
         reason=f"{settings.policy}: {human(room.free_bytes)} free, SMACT {activity}, {len(room.jobs)} neighbours{note}",
     )
 
@@ -223,8 +234,30 @@ def _fits(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
     """
     margin_bytes = from_mib(settings.margin_mib)
     surprises = room.overrun_bytes > 0 or room.strangers_bytes > margin_bytes
-    need_bytes = from_mib(settings.free_min_mib) if demand.booked_bytes is None else demand.booked_bytes
-    return room.free_bytes >= need_bytes + (margin_bytes if surprises else 0)
+    need_bytes = _need_bytes(demand, settings)
+    if room.free_bytes < need_bytes + (margin_bytes if surprises else 0):
+        return False
+    granted_bytes = _cap(room, demand, settings)
+    return granted_bytes is not None and granted_bytes >= need_bytes
+
+
+def _need_bytes(demand: Demand, settings: PartitionConfig) -> int:
+    return from_mib(settings.free_min_mib) if demand.booked_bytes is None else demand.booked_bytes
+
+
+def _cap(room: Room, demand: Demand, settings: PartitionConfig) -> int | None:
+    """Return what a newcomer may hold at most beside those who are there, so that the surprises of all have room.
+
+    It is never more than its booking says. Where a GPU is nearly full it is less, down to what is booked; None if there
+    is not even room for what is expected of it.
+    """
+    newcomer = share(
+        _need_bytes(demand, settings),
+        cap_bytes=demand.cap_bytes,
+        estimate_bytes=demand.estimate_bytes,
+        model=demand.profile_key,
+    )
+    return widest(room.shares, newcomer, room.room_bytes)
 
 
 def _of_seat(fitting: list[Room], demand: Demand) -> list[Room]:

@@ -266,11 +266,13 @@ class Placement:
         gpus: UUIDs in the order in which the job sees them; empty if the job is put back or left alone.
         reason: Policy and figures behind the choice, for the log.
         put_back: True if the job must return to the queue, because nothing it may use is free.
+        cap_bytes: What a shared job may hold at most there; None if no more than it booked.
     """
 
     gpus: tuple[str, ...]
     reason: str
     put_back: bool = False
+    cap_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.job_file import JobFile, placed_files
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_store import LedgerStore
+from slurm_plugin.core.pool import pooled_bytes, share_of
 from slurm_plugin.core.records import Booking, BookingKind, Demand, Reservation
 from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import stamp
@@ -126,6 +127,8 @@ class NodeMachine(RuleBasedStateMachine):
         gib: int,
         seats: tuple[int, ...],
         killed_at: int | None,
+        *,
+        more_gib: int = 0,
     ) -> None:
         self.last_start_s = self.clock.time_s
         node = self.node(killed_at)
@@ -145,6 +148,9 @@ class NodeMachine(RuleBasedStateMachine):
             gpus=len(seats) if kind == "whole" else 1,
             booked_bytes=None if kind == "whole" else gib * GIB,
             seats=seats,
+            cap_bytes=(gib + more_gib) * GIB,
+            estimate_bytes=gib * GIB * 3 // 4,
+            profile_key=f"model{job_id % 3}",
             restart=restart,
         )
         try:
@@ -164,9 +170,18 @@ class NodeMachine(RuleBasedStateMachine):
             if held.kind == "shared":
                 booked = sum(one.booked_bytes for one in [held, *neighbours])
                 assert booked + self.strangers[int(uuid[-1])] <= USABLE
+                pooled = pooled_bytes(share_of(one) for one in [held, *neighbours])
+                assert pooled + self.strangers[int(uuid[-1])] <= USABLE
         self.running[held.job_id] = held
         kind, memory_bytes = held.kind, None if held.kind == "whole" else held.booked_bytes
-        booking = Booking(kind=kind, memory_bytes=memory_bytes, gpus=len(held.gpus))
+        booking = Booking(
+            kind=kind,
+            memory_bytes=memory_bytes,
+            cap_bytes=held.cap_bytes,
+            estimate_bytes=held.estimate_bytes,
+            profile_key=held.profile_key,
+            gpus=len(held.gpus),
+        )
         self.slurm.views[held.job_id] = JobView(
             job_id=held.job_id,
             user_id=0,
@@ -211,11 +226,14 @@ class NodeMachine(RuleBasedStateMachine):
         gib=st.integers(1, 10),
         seats=st.lists(st.integers(0, GPUS - 1), min_size=1, max_size=2, unique=True),
         killed_at=st.none() | st.integers(0, 4),
+        more_gib=st.integers(0, 10),
     )
-    def arrives(self, kind: BookingKind, gib: int, seats: list[int], killed_at: int | None) -> object:
+    def arrives(
+        self, kind: BookingKind, gib: int, seats: list[int], killed_at: int | None, more_gib: int
+    ) -> object:
         job_id, self.next_id = self.next_id, self.next_id + 1
         chosen = tuple(seats) if kind == "whole" else (seats[0],)
-        self.prolog(job_id, 0, kind, gib, chosen, killed_at)
+        self.prolog(job_id, 0, kind, gib, chosen, killed_at, more_gib=more_gib)
         return job_id if job_id in self.running else multiple()
 
     @rule(job_id=consumes(jobs), epilogs=st.integers(0, 2))

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.errors import LedgerError
+from slurm_plugin.core.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.placement import choose_gpu
+from slurm_plugin.core.pool import Share, pooled_bytes, share, widest
+from slurm_plugin.core.records import Demand, Reservation
+from slurm_plugin.core.units import GIB, MIB
+
+SHARES = st.builds(
+    lambda expected, more, model: Share(expected_bytes=expected, most_bytes=expected + more, model=model),
+    st.integers(0, 40 * GIB),
+    st.integers(0, 40 * GIB),
+    st.sampled_from([None, "a", "b"]),
+)
+
+
+@given(others=st.lists(SHARES, max_size=12), one=SHARES)
+def test_a_pool_lies_between_what_is_expected_and_all_caps(others: list[Share], one: Share) -> None:
+    everybody = [*others, one]
+    together = pooled_bytes(everybody)
+    assert sum(each.expected_bytes for each in everybody) + one.surprise_bytes <= together
+    assert together <= sum(each.most_bytes for each in everybody)
+    assert pooled_bytes(others) <= together
+
+
+@given(one=SHARES, copies=st.integers(1, 9))
+def test_copies_of_one_model_surprise_together(one: Share, copies: int) -> None:
+    alike = [replace(one, model="a")] * copies
+    assert pooled_bytes(alike) == copies * one.most_bytes
+
+
+@given(others=st.lists(SHARES, max_size=8), one=SHARES, room=st.integers(0, 200 * GIB))
+def test_the_widest_cap_fits_and_no_wider_one_does(others: list[Share], one: Share, room: int) -> None:
+    most = widest(others, one, room)
+    least = replace(one, most_bytes=one.expected_bytes)
+    if most is None:
+        assert pooled_bytes([*others, least]) > room
+        return
+    assert one.expected_bytes <= most <= one.most_bytes
+    assert pooled_bytes([*others, replace(one, most_bytes=most)]) <= room
+    if most < one.most_bytes:
+        assert pooled_bytes([*others, replace(one, most_bytes=most + 1)]) > room
+
+
+def test_what_a_job_holds_already_is_no_longer_uncertain() -> None:
+    young = share(10 * GIB, cap_bytes=16 * GIB, estimate_bytes=9 * GIB, model="a")
+    assert (young.expected_bytes, young.most_bytes) == (9 * GIB, 16 * GIB)
+    grown = share(10 * GIB, cap_bytes=16 * GIB, estimate_bytes=9 * GIB, model="a", touched_bytes=12 * GIB)
+    assert (grown.expected_bytes, grown.most_bytes) == (12 * GIB, 16 * GIB)
+
+
+def test_a_job_that_asked_for_less_than_we_expect_is_expected_to_keep_to_that() -> None:
+    by_hand = share(4 * GIB, cap_bytes=None, estimate_bytes=9 * GIB, model="a")
+    assert (by_hand.expected_bytes, by_hand.most_bytes) == (4 * GIB, 4 * GIB)
+
+
+CARD = 40 * GIB
+
+
+def demand(job_id: int, booked: int, cap: int | None, estimate: int | None, model: str | None) -> Demand:
+    return Demand(
+        job_id=job_id,
+        user_id=1000,
+        kind="shared",
+        gpus=1,
+        booked_bytes=booked,
+        seats=(0,),
+        cap_bytes=cap,
+        estimate_bytes=estimate,
+        profile_key=model,
+    )
+
+
+def reservation(wanted: Demand, cap: int | None) -> Reservation:
+    return Reservation(
+        job_id=wanted.job_id,
+        user_id=1000,
+        kind="shared",
+        gpus=("GPU-0",),
+        seats=(0,),
+        booked_bytes=wanted.booked_bytes or 0,
+        created_s=0.0,
+        cap_bytes=cap,
+        estimate_bytes=wanted.estimate_bytes,
+        profile_key=wanted.profile_key,
+    )
+
+
+JOBS = st.lists(
+    st.tuples(
+        st.integers(1, 20 * GIB),
+        st.none() | st.integers(1, 60 * GIB),
+        st.none() | st.integers(0, 30 * GIB),
+        st.sampled_from([None, "a", "b", "c"]),
+        st.floats(0, 1),
+    ),
+    max_size=12,
+)
+
+
+@settings(deadline=None)
+@given(jobs=JOBS, strangers=st.integers(0, 5 * GIB))
+def test_whoever_comes_all_bookings_and_the_pool_fit_the_gpu(
+    jobs: list[tuple[int, int | None, int | None, str | None, float]], strangers: int
+) -> None:
+    """The ledger accepts whatever placement chose, also beside jobs that have used all that they may."""
+    ledger, held_bytes = Ledger(), {}
+    for number, (booked, cap, estimate, model, use) in enumerate(jobs, start=1):
+        wanted = demand(number, booked, cap, estimate, model)
+        reading = GpuReading(
+            uuid="GPU-0",
+            index=0,
+            name="card",
+            memory_total_bytes=CARD,
+            memory_used_bytes=sum(held_bytes.values()) + strangers,
+            time_s=0.0,
+            processes=tuple(GpuProcess(pid=pid, memory_bytes=size) for pid, size in held_bytes.items()),
+        )
+        owners = {pid: pid for pid in held_bytes}
+        placement = choose_gpu(
+            [reading], ledger, wanted, PartitionConfig(), pin="free", now_s=100.0, owners=owners
+        )
+        if not placement.gpus:
+            continue
+        held = reservation(wanted, placement.cap_bytes)
+        assert booked <= held.limit_bytes <= max(booked, cap or 0)
+        ledger = ledger.reserve(held, {"GPU-0": CARD - strangers})
+        free = CARD - strangers - sum(held_bytes.values())
+        held_bytes[number] = min(int(held.limit_bytes * use), free)
+    assert sum(held.booked_bytes for held in ledger.reservations) <= CARD - strangers
+
+
+def choose(newcomer: Demand, *others: Demand) -> tuple[bool, int | None]:
+    ledger = Ledger()
+    for other in others:
+        ledger = ledger.reserve(reservation(other, other.cap_bytes), {"GPU-0": CARD})
+    reading = GpuReading(
+        uuid="GPU-0", index=0, name="card", memory_total_bytes=CARD, memory_used_bytes=0, time_s=0.0
+    )
+    placement = choose_gpu([reading], ledger, newcomer, PartitionConfig(), pin="free", now_s=100.0)
+    return placement.put_back, placement.cap_bytes
+
+
+def test_a_cap_shrinks_towards_the_booking_where_a_gpu_fills() -> None:
+    def job(number: int) -> Demand:
+        return demand(number, 9 * GIB, 12 * GIB + 512 * MIB, 8 * GIB, f"model {number}")
+
+    assert choose(job(1)) == (False, 12 * GIB + 512 * MIB)
+    put_back, cap = choose(job(4), job(1), job(2), job(3))
+    assert not put_back and cap is not None and 9 * GIB <= cap < 12 * GIB
+
+
+def test_where_surprises_have_no_room_a_job_waits_although_its_booking_would_fit() -> None:
+    wide = [demand(number, 6 * GIB, 30 * GIB, 5 * GIB, "same") for number in (1,)]
+    assert choose(demand(2, 6 * GIB, 6 * GIB, 5 * GIB, "other"), *wide)[0] is False
+    assert choose(demand(2, 12 * GIB, 12 * GIB, 12 * GIB, "other"), *wide)[0] is True
+
+
+def test_the_ledger_refuses_what_has_no_room_for_surprises() -> None:
+    first = reservation(demand(1, 6 * GIB, 30 * GIB, 5 * GIB, "a"), 30 * GIB)
+    second = reservation(demand(2, 6 * GIB, 30 * GIB, 5 * GIB, "b"), 30 * GIB)
+    ledger = Ledger().reserve(first, {"GPU-0": CARD})
+    with pytest.raises(LedgerError, match="overcommitted"):
+        ledger.reserve(second, {"GPU-0": CARD})
+    ledger.reserve(replace(second, cap_bytes=10 * GIB), {"GPU-0": CARD + GIB * 2 + MIB})
