@@ -169,7 +169,7 @@ def _made(index: int, family: str, style: str, arch: Record, batch: int, optimiz
     ).to_json()
 
 
-def _named() -> dict[str, Record]:
+def named() -> dict[str, Record]:
     """Return the trainings that published traces name, and some of them in half precision."""
     found: dict[str, Record] = {}
     index = 0
@@ -241,16 +241,21 @@ def _row(name: str, group: str, config: Record) -> Record:
 def make_plan() -> Record:
     """Return the trainings to measure alone, in random order, those to run in groups, and strangers to join them."""
     draw = random.Random(SEED)
-    named = _named()
+    trainings = named()
     generated = _generated(draw)
     heldout = [c for k, c in enumerate(heldout_configurations()) if k % 3 != 2]
-    activity = [_row(name, "named", config) for name, config in named.items()] + generated
+    activity = [_row(name, "named", config) for name, config in trainings.items()] + generated
     activity += [_row(f"h{c.index}", "heldout", c.to_json()) for c in heldout]
     activity += [_row(f"t{c.index}", "trained", c.to_json()) for c in trained_configurations(1)]
     order = {row["id"]: draw.random() * (0.5 if row["group"] == "named" else 1.0) for row in activity}
     activity.sort(key=lambda row: order[row["id"]])
     residents = [
-        {"id": name, "config": named[name.partition("#")[0]], "small": name in SMALL, "plain": name in PLAIN}
+        {
+            "id": name,
+            "config": trainings[name.partition("#")[0]],
+            "small": name in SMALL,
+            "plain": name in PLAIN,
+        }
         for name in RESIDENTS
     ]
     light = [row for row in generated if 0.9e9 < row.get("known_peak_bytes", 0) < 4.0e9]

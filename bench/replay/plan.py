@@ -1,0 +1,93 @@
+"""From a trace to jobs: when each is submitted, its steps, the pace of its loader, the limit it asks for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from slurm_plugin.admin.simulate.jobs import LEAST_LIMIT_S, LIMIT_FACTOR
+from slurm_plugin.admin.simulate.trace import compressed, read_trace
+from slurm_plugin.admin.simulate.workloads import load_of, measured
+from slurm_plugin.core.units import to_mib_up
+
+UNKNOWN_STEP_S = 0.04
+"""Of a workload that was never measured: the median of those that were."""
+START_UP_S = 20.0
+"""What a limit allows for start-up, which is not compressed."""
+LEAST_STEPS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """One job of a replay.
+
+    Attributes:
+        name: Its name in Slurm, which no other job has.
+        workload: What it trains.
+        gpus: GPUs on one node.
+        submit_s: When it is submitted, from the replay's beginning.
+        alone_s: How long its steps take with a GPU to itself.
+        steps: The same in every run.
+        period_s: From step to step alone: its loader makes a batch each period.
+        step_s: What of that it trains.
+        smact: SM activity while it trains.
+        busy: Share of that time in which kernels run.
+        memory_mib: Peak on each GPU, as the trace tells.
+        limit_min: What its user asks for as --time, in Slurm's minutes.
+    """
+
+    name: str
+    workload: str
+    gpus: int
+    submit_s: float
+    alone_s: float
+    steps: int
+    period_s: float
+    step_s: float
+    smact: float
+    busy: float
+    memory_mib: int
+    limit_min: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return asdict(self)
+
+
+def plan(trace: Path, *, compress: float, first: int | None = None) -> tuple[Planned, ...]:
+    """Return the jobs of a trace, or the first so many of them.
+
+    A loader is as slow, beside the training, as the trace has it: the job waits for data the same share of its time.
+
+    Raises:
+        ConfigError: The trace cannot be read.
+    """
+    known = measured()
+    original = read_trace(trace)
+    jobs = []
+    for before, job in list(zip(original.jobs, compressed(original, compress).jobs, strict=True))[:first]:
+        load = load_of(before, known)
+        workload = known.get(job.workload)
+        step_s = workload.step_s if workload else UNKNOWN_STEP_S
+        period_s = step_s / load.duty
+        limit_s = job.limit_s or max(LEAST_LIMIT_S / compress, LIMIT_FACTOR * job.duration_s)
+        steps = max(LEAST_STEPS, round(job.duration_s / period_s))
+        jobs.append(
+            Planned(
+                name=f"{job.number:03d}-{job.workload}",
+                workload=job.workload,
+                gpus=job.gpus,
+                submit_s=job.submit_s,
+                alone_s=steps * period_s,
+                steps=steps,
+                period_s=period_s,
+                step_s=step_s,
+                smact=load.smact,
+                busy=load.busy,
+                memory_mib=to_mib_up(job.memory_bytes or 0),
+                limit_min=math.ceil((limit_s + START_UP_S) / 60),
+            )
+        )
+    return tuple(jobs)

@@ -1,0 +1,67 @@
+"""How each policy asks Slurm for its GPUs, and what of ours runs meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpumemnet.estimators.registry import ESTIMATORS
+from lab.config import SHARD_MIB
+from replay.plan import Planned
+from slurm_plugin.admin.simulate.jobs import HAND_ROUNDING
+
+ESTIMATES = (*ESTIMATORS, "oracle", "none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """One way to give jobs their GPUs.
+
+    Attributes:
+        ours: Whether our hooks, shims and daemons run; without them it is Slurm alone.
+        shared: Whether users ask for shards by hand.
+        mps: Whether they run under MPS daemons that the site started, one for each card.
+        placement: `policy` of rad.toml.
+    """
+
+    ours: bool = True
+    shared: bool = False
+    mps: bool = False
+    placement: str = ""
+
+
+POLICIES = {
+    "whole": Policy(ours=False),
+    "hand": Policy(ours=False, shared=True),
+    "hand-mps": Policy(ours=False, shared=True, mps=True),
+} | {name: Policy(placement=name) for name in ("exclusive", "round_robin", "magm", "lug", "mug")}
+
+
+def rad_toml(policy: Policy, estimates: str) -> tuple[str, ...]:
+    """Return the lines of the partition in rad.toml."""
+    lines = [f'policy = "{policy.placement}"']
+    # Without an estimator a job is shared all the same, where free_min_mib are free (thesis section 6.2.2).
+    return (*lines, 'default = "collocate"') if estimates == "none" else tuple(lines)
+
+
+def directives(job: Planned, policy: Policy, estimates: str, texts: Path, batch: str) -> list[str]:
+    """Return the #SBATCH and #RAD lines that ask for a job's GPUs.
+
+    Args:
+        job: The job.
+        policy: The policy.
+        estimates: One of ESTIMATES: whence its need is known.
+        texts: Folder of the workloads' model texts, NAME.txt.
+        batch: What stands behind `model=`: batch size, optimizer and so on.
+    """
+    if not policy.shared or job.gpus > 1:
+        lines = [f"#SBATCH --gpus={job.gpus}"]
+    else:
+        shards = -(-round(job.memory_mib * HAND_ROUNDING) // SHARD_MIB)
+        lines = [f"#SBATCH --gres=shard:{shards}"]
+    if not policy.ours or estimates == "none":
+        return lines
+    if estimates == "oracle":
+        return [*lines, f"#RAD memory={job.memory_mib}M"]
+    text = texts / f"{job.workload}.txt"
+    return [*lines, f"#RAD model={text} {batch}"] if text.exists() else lines

@@ -1,0 +1,92 @@
+"""What the workloads of a trace train, from the plan of the measurements alone; and their models' texts."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+
+_EPOCHS = re.compile(r"_\d+e_(\d)$")
+_STAND_INS = {32: "mnist_512", 28: "mnist_512"}
+
+
+@cache
+def _named() -> dict[str, Record]:
+    from gpu_campaign.plan import named
+
+    return named()
+
+
+def config_of(workload: str) -> tuple[Record, str]:
+    """Return a workload's configuration, and the name of what it is: another one where libraries lack its model.
+
+    Raises:
+        KeyError: Nobody knows this workload.
+    """
+    name = _EPOCHS.sub(r"_\1", workload)
+    config = _named()[name]
+    source = config["arch"].get("source")
+    library = {"detection": "torchvision", None: None}.get(source, source)
+    if library is None or _works(library):
+        return config, name
+    # The project's own families need no library.
+    stand_in = _STAND_INS.get(config["arch"].get("size", 0), "UNet_8")
+    return _named()[stand_in] | {"batch_size": min(config["batch_size"], 64)}, stand_in
+
+
+@cache
+def _works(library: str) -> bool:
+    if importlib.util.find_spec(library) is None:
+        return False
+    try:
+        __import__(library)
+    except Exception:  # noqa: BLE001 - a library that does not fit its torch fails in any way
+        return False
+    return True
+
+
+def setup_of(config: Record) -> str:
+    """Return the `#RAD` words beside `model=`."""
+    words = [f"batch_size={config['batch_size']}", f"optimizer={config['optimizer']}"]
+    precision = config.get("precision", "fp32")
+    words += [f"precision={precision}"] if precision != "fp32" else []
+    words += [f"seq_len={config['seq_len']}"] if config.get("seq_len") else []
+    return " ".join(words)
+
+
+def describe(workload: str, folder: Path) -> Record:
+    """Write a workload's model text, torchinfo's where there is torchinfo, and return what a job says of it."""
+    from gpumemnet.dataset.config import Configuration
+    from gpumemnet.dataset.summaries import texts
+
+    config, trains = config_of(workload)
+    found: Record = {"trains": trains, "config": config, "setup": setup_of(config), "text": None}
+    if config["arch"].get("source") == "detection":
+        return found
+    made = texts(Configuration.from_json(config))
+    kind = next((kind for kind in ("torchinfo", "module_repr") if kind in made), None)
+    if kind is not None:
+        (folder / f"{workload}.txt").write_text(made[kind])
+        found["text"] = kind
+    return found
+
+
+def main() -> None:
+    """Write texts into a folder: python -m replay.workloads FOLDER WORKLOAD ... (needs torch)."""
+    import json
+    import sys
+
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    done = folder / "workloads.json"
+    known = json.loads(done.read_text()) if done.exists() else {}
+    known |= {name: describe(name, folder) for name in sys.argv[2:] if name not in known}
+    done.write_text(json.dumps(known))
+
+
+if __name__ == "__main__":
+    main()
