@@ -19,6 +19,12 @@ from typing import Any, NamedTuple
 
 from gpumemnet.directives.parse import parse_comment, parse_script
 from gpumemnet.errors import GpuMemNetError
+from gpumemnet.estimators.registry import estimate
+from gpumemnet.names import Family, Optimizer, Precision, Source
+from gpumemnet.profile.record import MAX_TEXT, ModelProfile
+from gpumemnet.saved.choose import choose
+from gpumemnet.saved.record import MAX_CHARACTERS, SavedProfile
+from gpumemnet.training import TrainingSetup
 from slurm_plugin.core import wire
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.errors import DeviceError, LedgerError, RadError, SlurmError, WireError
@@ -282,6 +288,46 @@ def _directives() -> Target:
         assert found.memory_bytes is None or 0 < found.memory_bytes < 1 << 62
         assert found.gpus is None or found.gpus > 0
         return "directives"
+
+    return Target(make, judge)
+
+
+def _saved() -> Target:
+    numbers = dict.fromkeys(ModelProfile.__dataclass_fields__, 0)
+    profiles = tuple(
+        ModelProfile(
+            **numbers  # type: ignore[arg-type]
+            | {
+                "family": Family.CNN,
+                "source": Source.TRACE,
+                "optimizer": Optimizer.ADAM,
+                "precision": Precision.AMP,
+            }
+            | {"gpus": 1, "batch_size": size, "reserved_bytes": size * MIB, "parameters": 7}
+        )
+        for size in (16, 32, 64)
+    )
+    about = {"inputs": ("32x3x224x224:float32",), "versions": {"torch": "2.13.0"}, "warnings": ("assumed",)}
+    whole = SavedProfile(
+        profiles=profiles, batch_size=32, model="Net", command=("python", "train.py"), **about
+    ).to_text()
+
+    def make(rng: random.Random) -> tuple[str, int | None]:
+        text = json.dumps(mutate_tree(json.loads(whole), rng)) if rng.random() < 0.6 else mutate(whole, rng)
+        return text, rng.choice((None, 1, 17, 32, 64, 65, 1 << 30))
+
+    def judge(made: tuple[str, int | None], rng: random.Random) -> str:
+        text, batch_size = made
+        try:
+            saved = SavedProfile.from_text(text, path="m.rad")
+            assert len(saved.to_text()) <= 2 * MAX_CHARACTERS, "it grew"
+            profile, _ = choose(saved, TrainingSetup(batch_size=batch_size), path="m.rad")
+        except GpuMemNetError as exc:
+            return one_line(exc)
+        assert len(profile.to_text()) <= MAX_TEXT, "too long for a comment"
+        found = estimate(ModelProfile.from_text(profile.to_text()))
+        assert 0 < found.estimate_bytes <= found.upper_bytes
+        return "profile"
 
     return Target(make, judge)
 
@@ -593,6 +639,7 @@ def _dcgm() -> Target:
 TARGETS: dict[str, Callable[[], Target]] = {
     "wire": _wire,
     "directives": _directives,
+    "saved": _saved,
     "stamps": _stamps,
     "ledger": _ledger,
     "slurm": _slurm,

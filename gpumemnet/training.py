@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpumemnet.errors import SetupError
 from gpumemnet.names import Optimizer, Precision
@@ -20,6 +20,7 @@ class TrainingSetup:
         gradient_checkpointing: Activations of repeated blocks are recomputed in backward, not saved.
         input_shape: Shape of the model's input, batch first, for a text that shows no shapes; None otherwise.
         gpus: Processes of a data-parallel job; each holds a whole copy (DDP).
+        stated: Names of the settings above that the user stated: a saved profile must agree with these alone.
 
     Raises:
         SetupError: Optimizer or precision is unknown.
@@ -32,6 +33,7 @@ class TrainingSetup:
     gradient_checkpointing: bool = False
     gpus: int = 1
     input_shape: tuple[int, ...] | None = None
+    stated: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
         """Take plain names, too, as they come from files and the command line."""

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gpumemnet.errors import SetupError, TraceError
-from gpumemnet.estimate import Estimate, Quantiles
+from gpumemnet.estimate import Estimate
 from gpumemnet.estimators import activity
 from gpumemnet.estimators.registry import DEFAULT, LAYERS, MODULE, estimate
-from gpumemnet.gpus import gpu_named
-from gpumemnet.profile.build import build_profile
+from gpumemnet.gpus import Gpu, gpu_named
+from gpumemnet.names import Source
+from gpumemnet.profile.build import build_profile, profile_with_warnings
+from gpumemnet.profile.record import ModelProfile
+from gpumemnet.saved.of_trace import profile_of
 from gpumemnet.texts.read import read
 from gpumemnet.training import TrainingSetup
 
@@ -18,7 +21,7 @@ from gpumemnet.training import TrainingSetup
 def for_summary(
     path_or_text: str, setup: TrainingSetup, *, gpu: str, estimator: str = DEFAULT
 ) -> tuple[Estimate, tuple[str, ...]]:
-    """Estimate from a summary.
+    """Estimate from a summary or a saved profile.
 
     Args:
         path_or_text: A file's path, or the text itself (told by a line break in it).
@@ -38,15 +41,26 @@ def for_summary(
             f"--estimator {MODULE} runs the model's code: name it with --module pkg.mod:function"
         )
     card = gpu_named(gpu)
-    summary, path = read(path_or_text)
-    profile, warnings = build_profile(summary, setup, path=path)
     if estimator == LAYERS:
         from gpumemnet.estimators import transformer
 
-        result = transformer.estimate_layers(summary, profile, card)
+        summary, path = read(path_or_text)
+        profile, warnings = build_profile(summary, setup, path=path)
+        told = transformer.estimate_layers(summary, profile, card)
+        result = replace(told, activity=activity.estimate(profile))
     else:
-        result = estimate(profile, gpu=card, estimator=estimator)
-    return replace(result, activity=activity.estimate(profile)), warnings
+        profile, warnings = profile_with_warnings(path_or_text, setup)
+        result = _of_profile(profile, gpu=card, estimator=estimator)
+    return result, warnings
+
+
+def _of_profile(profile: ModelProfile, *, gpu: Gpu, estimator: str) -> Estimate:
+    """Ask an estimator about a profile; a trace's tells no activity."""
+    if profile.source is not Source.TRACE:
+        return replace(estimate(profile, gpu=gpu, estimator=estimator), activity=activity.estimate(profile))
+    if estimator != DEFAULT:
+        raise SetupError(f"--estimator {estimator} reads a model summary, not a saved trace: leave it away")
+    return estimate(profile, gpu=gpu)
 
 
 def for_module(
@@ -77,16 +91,5 @@ def for_module(
     from gpumemnet.trace import trace_module
 
     found = trace_module(spec, inputs=inputs, setup=setup)
-    base = card.conv_base_bytes if found.uses_cudnn else card.base_bytes
-    total = base + found.reserved_peak_bytes
-    return Estimate(
-        estimate_bytes=total,
-        upper_bytes=total + found.margin_bytes,
-        confidence=None,  # the margin was set by looking at runs; no run was held out to say how often it holds
-        breakdown_bytes={"base": base, **found.breakdown_bytes},
-        family=found.family,
-        estimator="trace",
-        gpu=card.name,
-        warnings=found.warnings,
-        quantiles=Quantiles(points=((0.5, total), (0.99, total + found.margin_bytes))),
-    )
+    profile = profile_of(found, setup, batch_size=setup.batch_size or 1, seq_len=setup.seq_len or 0)
+    return replace(estimate(profile, gpu=card), warnings=found.warnings)

@@ -132,7 +132,8 @@ def _run(
         "gradient_checkpointing": gradient_checkpointing or None,
     }
     said = _directives(summary)
-    setup = replace(said.setup, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
+    given = {key: value for key, value in given.items() if value is not None}
+    setup = replace(said.setup, **given, stated=said.setup.stated | set(given))  # type: ignore[arg-type]
     if module:
         if str(Path.cwd()) not in sys.path:
             sys.path.insert(0, str(Path.cwd()))

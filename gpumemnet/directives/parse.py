@@ -16,6 +16,8 @@ from gpumemnet.training import TrainingSetup
 
 MARK = "#RAD"
 COMMENT_MARK = "rad:"
+_SETTINGS = frozenset(("batch_size", "seq_len", "optimizer", "precision", "gradient_checkpointing"))
+"""What a TrainingSetup holds of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +134,7 @@ def _directives(words: list[tuple[str, Place]], path: str) -> Directives:
             precision=values.get("precision", Precision.FP32),
             gradient_checkpointing=values.get("gradient_checkpointing", False),
             gpus=gpus or 1,
+            stated=frozenset(values) & _SETTINGS,
         ),
         gpus=gpus,
         policy=values.get("policy"),

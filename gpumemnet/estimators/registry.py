@@ -13,6 +13,7 @@ from importlib import import_module
 from gpumemnet.errors import SetupError
 from gpumemnet.estimate import Estimate
 from gpumemnet.gpus import DEFAULT_GPU, Gpu, gpu_named
+from gpumemnet.names import Source
 from gpumemnet.profile.record import ModelProfile
 
 Estimator = Callable[[ModelProfile, Gpu], Estimate]
@@ -43,7 +44,7 @@ def estimate(profile: ModelProfile, *, gpu: str | Gpu = DEFAULT_GPU, estimator: 
     Args:
         profile: The job.
         gpu: Type of GPU, by name or (with a site's own base) as a record.
-        estimator: A name in ESTIMATORS.
+        estimator: A name in ESTIMATORS; a profile made by a trace is answered by the trace's own.
 
     Returns:
         The estimate.
@@ -54,4 +55,8 @@ def estimate(profile: ModelProfile, *, gpu: str | Gpu = DEFAULT_GPU, estimator: 
     if estimator not in ESTIMATORS:
         raise SetupError(f"unknown estimator '{estimator[:40]}'; known: {', '.join(ESTIMATORS)}")
     card = gpu_named(gpu) if isinstance(gpu, str) else gpu
+    if profile.source is Source.TRACE:  # it has no layers to ask the others about, and needs no correction
+        from gpumemnet.estimators import traced
+
+        return traced.estimate(profile, card)
     return ESTIMATORS[estimator](profile, card)

@@ -12,8 +12,9 @@ from gpumemnet.profile.record import ModelProfile
 from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
 from gpumemnet.replay.training_step import replay
 from gpumemnet.texts import contradictions
+from gpumemnet.texts.formats.detect import parse_text
 from gpumemnet.texts.formats.text import RECREATE
-from gpumemnet.texts.read import read
+from gpumemnet.texts.read import text_of
 from gpumemnet.texts.records import ModelSummary
 from gpumemnet.texts.settle import settle
 from gpumemnet.training import TrainingSetup
@@ -28,7 +29,7 @@ def profile_summary(path_or_text: str, setup: TrainingSetup) -> ModelProfile:
 
 
 def profile_with_warnings(path_or_text: str, setup: TrainingSetup) -> tuple[ModelProfile, tuple[str, ...]]:
-    """Profile a model summary and say what had to be guessed.
+    """Profile a model summary, or take a saved profile, and say what had to be guessed.
 
     Args:
         path_or_text: A file's path, or the text itself (told by a line break in it).
@@ -41,8 +42,13 @@ def profile_with_warnings(path_or_text: str, setup: TrainingSetup) -> tuple[Mode
         SummaryError: The file or the text is unusable.
         SetupError: The setup is impossible for this model.
     """
-    summary, path = read(path_or_text)
-    return build_profile(summary, setup, path=path)
+    text, path = text_of(path_or_text)
+    if text.lstrip()[:1] == "{":
+        from gpumemnet.saved.choose import choose  # only a ready profile needs it
+        from gpumemnet.saved.record import SavedProfile
+
+        return choose(SavedProfile.from_text(text, path=path), setup, path=path)
+    return build_profile(parse_text(text, path=path), setup, path=path)
 
 
 def build_profile(

@@ -19,6 +19,12 @@ def read(path_or_text: str) -> tuple[ModelSummary, str]:
     Raises:
         SummaryError: The file or the text is unusable.
     """
+    text, path = text_of(path_or_text)
+    return parse_text(text, path=path), path
+
+
+def text_of(path_or_text: str) -> tuple[str, str]:
+    """Return the text that is meant, and what to call it in messages; arguments and errors as for `read`."""
     if "\n" in path_or_text:
-        return parse_text(path_or_text, path="summary"), "summary"
-    return parse_text(read_text(path_or_text), path=path_or_text), path_or_text
+        return path_or_text, "summary"
+    return read_text(path_or_text), path_or_text

@@ -27,9 +27,10 @@ from gpumemnet.errors import TraceError
 from gpumemnet.trace.result import TracedMemory, breakdown, margin_bytes
 
 if TYPE_CHECKING:
+    from gpumemnet.trace.session import Trace
     from gpumemnet.training import TrainingSetup
 
-__all__ = ["TracedMemory", "trace_module"]
+__all__ = ["TracedMemory", "memory_of", "trace_module"]
 
 
 def trace_module(
@@ -66,13 +67,25 @@ def trace_module(
     specs = parse_inputs(inputs, setup)
     found = target.find(spec)
     trace = session.record(lambda: target.build(found, spec), specs, setup)
+    return memory_of(trace, expandable_segments=expandable_segments)
+
+
+def memory_of(trace: Trace, *, expandable_segments: bool = False) -> TracedMemory:
+    """Replay a recorded training through the simulated allocator and sum up.
+
+    Args:
+        trace: As recorded.
+        expandable_segments: As for `trace_module`.
+    """
     peaks = replay(trace.events, expandable_segments=expandable_segments)
+    convolution_bytes = trace.largest_convolution_bytes()
     return TracedMemory(
         allocated_peak_bytes=peaks.allocated_bytes,
         reserved_peak_bytes=peaks.reserved_bytes,
         breakdown_bytes=breakdown(trace.events, trace.purpose_of, peaks),
         parameters=trace.parameters,
-        margin_bytes=margin_bytes(peaks.reserved_bytes, trace.largest_convolution_bytes()),
+        margin_bytes=margin_bytes(peaks.reserved_bytes, convolution_bytes),
+        convolution_bytes=convolution_bytes,
         uses_cudnn=trace.uses_cudnn(),
         family=trace.family,
         warnings=trace.warnings,

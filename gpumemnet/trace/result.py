@@ -30,6 +30,7 @@ class TracedMemory:
             parameters, gradients, optimizer, activations, and workspace (all else: temporaries, rounding, cache).
         parameters: Number of parameters (elements).
         margin_bytes: What the calibrated bound adds to base + reserved_peak_bytes: exceeded by at most 1 % of jobs.
+        convolution_bytes: The largest workspace of one convolution.
         uses_cudnn: Whether convolutions run, whose library adds to the process' base.
         family: Kind of network, from the modules that ran.
         warnings: One sentence for each thing that was assumed.
@@ -40,6 +41,7 @@ class TracedMemory:
     breakdown_bytes: dict[str, int]
     parameters: int
     margin_bytes: int
+    convolution_bytes: int = 0
     uses_cudnn: bool
     family: Family
     warnings: tuple[str, ...] = field(default=())

@@ -66,8 +66,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "gpumemnet.graph",
     ),
     "gpumemnet.replay": (*_WORDS, "gpumemnet.graph.tape", "gpumemnet.allocator", "gpumemnet.replay"),
+    "gpumemnet.saved": (
+        *_WORDS,
+        "gpumemnet.profile.record",
+        "gpumemnet.trace",
+        "gpumemnet.saved",
+    ),
     "gpumemnet.profile": (
         *_WORDS,
+        "gpumemnet.saved",
         "gpumemnet.texts",
         "gpumemnet.shapes",
         "gpumemnet.graph",
@@ -101,6 +108,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "gpumemnet.directives",
         "gpumemnet.texts",
         "gpumemnet.profile",
+        "gpumemnet.saved",
         "gpumemnet.estimators",
         "gpumemnet.trace",
         "gpumemnet.cli",
@@ -159,6 +167,7 @@ SEAMS: dict[str, tuple[str, ...]] = {
     "pyslurm": ("slurm_plugin.slurm.pyslurm",),
     "subprocess": ("slurm_plugin.core.shell", "gpumemnet.dataset", "gpumemnet.calibration"),
     "torch": (
+        "gpumemnet.saved",
         "gpumemnet.trace",
         "gpumemnet.dataset",
         "gpumemnet.estimators",

@@ -1,0 +1,41 @@
+"""The estimate from a trace's profile: what the simulated allocator reserved, on top of the process' own base.
+
+Nothing is learned on top of it. Known limitations: as for `gpumemnet.trace`; the profile tells no activity.
+"""
+
+from __future__ import annotations
+
+from gpumemnet.estimate import Estimate, Quantiles
+from gpumemnet.estimators.analytic import KEYS
+from gpumemnet.gpus import Gpu
+from gpumemnet.profile.record import ModelProfile
+from gpumemnet.trace.result import margin_bytes
+
+NAME = "trace"
+
+
+def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
+    """Estimate from the profile of a trace.
+
+    Args:
+        profile: Its source is "trace"; its bytes by purpose are those at the peak.
+        gpu: Where it runs.
+    """
+    base = gpu.conv_base_bytes if profile.convs else gpu.base_bytes
+    parts = (profile.parameter_bytes, profile.gradient_bytes, profile.optimizer_bytes, profile.saved_bytes)
+    spread, left = [], profile.reserved_bytes
+    for part in parts:
+        spread.append(min(part, left))
+        left -= spread[-1]
+    total = base + profile.reserved_bytes
+    upper = total + margin_bytes(profile.reserved_bytes, profile.borrowed_bytes)
+    return Estimate(
+        estimate_bytes=total,
+        upper_bytes=upper,
+        confidence=None,  # the margin was set by looking at runs; no run was held out to say how often it holds
+        breakdown_bytes=dict(zip(KEYS, (base, *spread, left), strict=True)),
+        family=profile.family,
+        estimator=NAME,
+        gpu=gpu.name,
+        quantiles=Quantiles(points=((0.5, total), (0.99, upper))),
+    )

@@ -1,0 +1,175 @@
+"""The file itself: JSON that a person can read, and that is read as if anybody could have written it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from gpumemnet.errors import SummaryError
+from gpumemnet.profile.record import MAX_NUMBER, WORDS, ModelProfile
+
+FORMAT = "rad-profile"
+VERSION = 1
+SUFFIX = ".rad"
+MAX_CHARACTERS = 1 << 16
+"""A file has a few thousand; anything much larger was not written here."""
+MAX_PROFILES = 8
+MAX_LINES = 32
+"""Inputs, versions, words of the command and warnings: of each so many."""
+MAX_LINE = 400
+_NUMBERS = tuple(field.name for field in fields(ModelProfile) if field.name not in WORDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedProfile:
+    """One model, trained in one way, at one or a few batch sizes.
+
+    Attributes:
+        profiles: One for each batch size, in rising order; they agree in everything that is not a size.
+        batch_size: The batch size that the user gave; one of those in `profiles`.
+        model: The model's class.
+        inputs: Shape and type of each input, as `rad-estimate --input` takes them.
+        command: The words of the command that was run to make it; empty where Python code made it.
+        versions: By name of the software: gpumemnet, torch, python.
+        warnings: One sentence for each thing that was assumed.
+    """
+
+    profiles: tuple[ModelProfile, ...]
+    batch_size: int
+    model: str
+    inputs: tuple[str, ...]
+    command: tuple[str, ...] = ()
+    versions: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+    def to_text(self) -> str:
+        """Write the file."""
+        tree = {
+            "format": FORMAT,
+            "version": VERSION,
+            "model": self.model[:MAX_LINE],
+            "inputs": _cut(self.inputs),
+            "batch_size": self.batch_size,
+            "command": _cut(self.command),
+            "versions": dict(self.versions),
+            "warnings": _cut(self.warnings),
+            "profiles": [_tree(profile) for profile in self.profiles],
+        }
+        return json.dumps(tree, indent=1) + "\n"
+
+    @classmethod
+    def from_text(cls, text: str, *, path: str) -> SavedProfile:
+        """Read what `to_text` wrote.
+
+        Args:
+            text: Any text at all.
+            path: File, for messages.
+
+        Raises:
+            SummaryError: It is not such a file, or of a newer version.
+        """
+        if len(text) > MAX_CHARACTERS:
+            raise broken(path, "too large for a saved profile")
+        try:
+            tree = json.loads(text, parse_constant=_no_number)
+        except (ValueError, RecursionError) as exc:
+            raise broken(path, "not JSON") from exc
+        if not isinstance(tree, dict) or tree.get("format") != FORMAT:
+            raise broken(path, "not a saved profile")
+        if tree.get("version") != VERSION:
+            raise SummaryError(
+                path=path,
+                problem="made by another version",
+                fix="use the gpumemnet of this site to make it again",
+            )
+        profiles = tree.get("profiles")
+        if not isinstance(profiles, list) or not 0 < len(profiles) <= MAX_PROFILES:
+            raise broken(path, f"no list of 1 to {MAX_PROFILES} profiles")
+        made = tuple(_profile(each, path) for each in profiles)
+        sizes = [profile.batch_size for profile in made]
+        batch_size = tree.get("batch_size")
+        if sizes != sorted(set(sizes)) or batch_size not in sizes or isinstance(batch_size, bool | float):
+            raise broken(path, "its batch sizes contradict each other")
+        if len({_kind(profile) for profile in made}) > 1:
+            raise broken(path, "its profiles are of different trainings")
+        versions = tree.get("versions")
+        if not isinstance(versions, dict) or len(versions) > MAX_LINES:
+            raise broken(path, "versions is no object")
+        return cls(
+            profiles=made,
+            batch_size=batch_size,
+            model=_line(tree.get("model"), "model", path),
+            inputs=_lines(tree, "inputs", path),
+            command=_lines(tree, "command", path),
+            versions={_line(k, "versions", path): _line(v, "versions", path) for k, v in versions.items()},
+            warnings=_lines(tree, "warnings", path),
+        )
+
+
+def is_saved(text: str) -> bool:
+    """Tell whether a text means to be such a file: it is then read as one, or refused as one."""
+    head = text[:200].lstrip()
+    return head.startswith("{") and f'"{FORMAT}"' in head
+
+
+def broken(path: str, problem: str) -> SummaryError:
+    """Return the error for a file that was not written by `to_text`."""
+    return SummaryError(
+        path=path, problem=problem, fix="make it again with gpumemnet.save() or gpumemnet.summary()"
+    )
+
+
+def _kind(profile: ModelProfile) -> tuple[object, ...]:
+    """What all profiles of a file have in common."""
+    p = profile
+    return (p.source, p.optimizer, p.precision, p.gradient_checkpointing, p.gpus, p.seq_len, p.parameters)
+
+
+def _cut(lines: tuple[str, ...]) -> list[str]:
+    return [line[:MAX_LINE] for line in lines[:MAX_LINES]]
+
+
+def _tree(profile: ModelProfile) -> dict[str, object]:
+    """Return the numbers of a profile by name; those that are zero are left out."""
+    return {name: value for name in (*WORDS, *_NUMBERS) if (value := getattr(profile, name)) or name in WORDS}
+
+
+def _profile(tree: Any, path: str) -> ModelProfile:
+    if not isinstance(tree, dict):
+        raise broken(path, "a profile is no object")
+    known: dict[str, Any] = dict.fromkeys(_NUMBERS, 0)
+    for name, value in tree.items():
+        if name in WORDS:
+            if value not in tuple(WORDS[name]):
+                raise broken(path, f"{name} is unknown")
+            known[name] = next(word for word in WORDS[name] if word == value)
+        elif name not in known:
+            raise broken(path, "a profile holds a number that nobody here knows")
+        elif type(value) is not int or not 0 <= value <= MAX_NUMBER:
+            raise broken(path, f"{name} is no possible number")
+        else:
+            known[name] = value
+    missing = next((name for name in WORDS if name not in known), None)
+    if missing is not None:
+        raise broken(path, f"{missing} is missing")
+    # The same checks as on the way through a job's comment, where it goes next.
+    return ModelProfile.from_text(ModelProfile(**known).to_text())
+
+
+def _lines(tree: Mapping[str, Any], name: str, path: str) -> tuple[str, ...]:
+    found = tree.get(name)
+    if not isinstance(found, list) or len(found) > MAX_LINES:
+        raise broken(path, f"{name} is no list of at most {MAX_LINES} lines")
+    return tuple(_line(each, name, path) for each in found)
+
+
+def _line(value: Any, name: str, path: str) -> str:
+    if not isinstance(value, str) or len(value) > MAX_LINE or not value.isprintable():
+        raise broken(path, f"{name} holds what is no line of text")
+    return value
+
+
+def _no_number(_: str) -> float:
+    raise ValueError("no number")

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpumemnet.cli.answer import for_summary
+from gpumemnet.directives.parse import parse_script
+from gpumemnet.errors import SetupError, SummaryError
+from gpumemnet.estimators.registry import estimate
+from gpumemnet.names import Family, Optimizer, Precision, Source
+from gpumemnet.profile.build import profile_with_warnings
+from gpumemnet.profile.record import MAX_TEXT, ModelProfile
+from gpumemnet.saved.record import MAX_CHARACTERS, SavedProfile
+from gpumemnet.training import TrainingSetup
+from gpumemnet.units import MIB
+
+ZEROS = dict.fromkeys(ModelProfile.__dataclass_fields__, 0)
+
+
+def profile(batch_size: int, **changes: object) -> ModelProfile:
+    told = {
+        "family": Family.CNN,
+        "source": Source.TRACE,
+        "optimizer": Optimizer.ADAMW,
+        "precision": Precision.AMP,
+        "gpus": 1,
+        "batch_size": batch_size,
+        "parameters": 1000,
+        "parameter_bytes": 4000,
+        "saved_bytes": batch_size * MIB,
+        "reserved_bytes": (100 + 3 * batch_size) * MIB,
+        "convs": 1,
+    }
+    return ModelProfile(**(ZEROS | told | changes))
+
+
+SAVED = SavedProfile(
+    profiles=tuple(profile(size) for size in (32, 64, 128)),
+    batch_size=64,
+    model="Net",
+    inputs=("64x3x32x32:float32",),
+    versions={"torch": "2.13.0"},
+    warnings=("no loss was given: cross entropy of the output is assumed",),
+)
+BY_COMMAND = replace(SAVED, command=("python", "train.py", "--lr", "1e-3", "a b"))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "m.rad"
+    path.write_text(SAVED.to_text())
+    return str(path)
+
+
+def asked(file: str, words: str) -> ModelProfile:
+    said = parse_script(f"#!/bin/sh\n#RAD model={file} {words}\n", "job.sh")
+    assert said is not None
+    return profile_with_warnings(file, said.setup)[0]
+
+
+def test_what_is_written_is_read() -> None:
+    assert SavedProfile.from_text(SAVED.to_text(), path="m.rad") == SAVED
+    assert SavedProfile.from_text(BY_COMMAND.to_text(), path="m.rad") == BY_COMMAND
+
+
+def test_a_person_can_read_it() -> None:
+    tree = json.loads(SAVED.to_text())
+    assert (tree["model"], tree["batch_size"], tree["profiles"][1]["optimizer"]) == ("Net", 64, "adamw")
+    assert "hidden_bytes" not in tree["profiles"][1]  # zeros are left out
+
+
+def test_what_travels_fits_a_comment(file: str) -> None:
+    huge = profile(128, reserved_bytes=1 << 44, saved_bytes=1 << 44, parameters=1 << 41)
+    assert len(huge.to_text()) <= MAX_TEXT
+    assert ModelProfile.from_text(asked(file, "").to_text()) == SAVED.profiles[1]
+
+
+def test_what_is_not_said_is_as_in_the_file(file: str) -> None:
+    assert asked(file, "") == SAVED.profiles[1]
+    assert asked(file, "optimizer=adamw precision=amp batch_size=128") == SAVED.profiles[2]
+
+
+def test_between_two_batch_sizes_is_the_straight_line(file: str) -> None:
+    found, warnings = profile_with_warnings(file, TrainingSetup(batch_size=96))
+    assert found == replace(SAVED.profiles[1], batch_size=96, saved_bytes=96 * MIB, reserved_bytes=388 * MIB)
+    assert warnings[-1] == "batch_size=96 lies between those that were traced"
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("optimizer=sgd", "made with optimizer=adamw, not sgd"),
+        ("precision=fp32", "made with precision=amp, not fp32"),
+        ("gradient_checkpointing=yes", "made with gradient_checkpointing=0, not yes"),
+        ("seq_len=128", "made with seq_len=0, not 128"),
+        ("batch_size=16", "made for batch_size=32 to 128, not 16"),
+        ("batch_size=129", "made for batch_size=32 to 128, not 129"),
+    ],
+)
+@pytest.mark.parametrize("saved", [SAVED, BY_COMMAND], ids=["call", "command"])
+def test_another_training_is_answered_with_what_makes_the_right_file(
+    saved: SavedProfile, words: str, problem: str, file: str
+) -> None:
+    Path(file).write_text(saved.to_text())
+    with pytest.raises(SummaryError) as caught:
+        asked(file, words)
+    assert problem in str(caught.value)
+    fix = caught.value.fix
+    if saved.command:
+        assert fix.startswith(f"run rad-estimate --save {file} -- python train.py --lr 1e-3 'a b' with ")
+    else:
+        assert "gpumemnet.save(model, inputs" in fix
+    assert "\n" not in str(caught.value)
+
+
+def test_a_saved_profile_that_says_no_is_not_the_default(file: str) -> None:
+    """Checkpointing stated as off agrees with a file made without it."""
+    assert asked(file, "gradient_checkpointing=no") == SAVED.profiles[1]
+
+
+def test_the_estimate_is_base_and_what_the_allocator_reserved(file: str) -> None:
+    found, warnings = for_summary(file, TrainingSetup(), gpu="h200")
+    assert warnings == SAVED.warnings
+    assert (found.estimator, found.activity, found.confidence) == ("trace", None, None)
+    assert found.estimate_bytes - found.breakdown_bytes["base"] == SAVED.profiles[1].reserved_bytes
+    assert sum(found.breakdown_bytes.values()) == found.estimate_bytes < found.upper_bytes
+
+
+def test_radd_answers_for_a_trace_whatever_estimator_the_site_has_chosen() -> None:
+    answers = {estimate(SAVED.profiles[0], estimator=name).estimator for name in ("ours", "horus", "boosted")}
+    assert answers == {"trace"}
+
+
+def test_an_estimator_of_texts_is_not_asked_about_a_trace(file: str) -> None:
+    with pytest.raises(SetupError, match="horus reads a model summary, not a saved trace"):
+        for_summary(file, TrainingSetup(), gpu="h200", estimator="horus")
+
+
+def changed(**changes: object) -> str:
+    return json.dumps(json.loads(SAVED.to_text()) | changes)
+
+
+def changed_profile(**changes: object) -> str:
+    tree = json.loads(SAVED.to_text())
+    tree["profiles"][0] |= changes
+    return json.dumps(tree)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "not JSON"),
+        ("{}", "not a saved profile"),
+        ("[" * 10_000, "not JSON"),
+        (changed(version=2), "made by another version"),
+        (changed(profiles=[]), "no list of 1 to 8 profiles"),
+        (changed(profiles=[7]), "a profile is no object"),
+        (changed(batch_size=7), "its batch sizes contradict each other"),
+        (changed(batch_size=[64]), "its batch sizes contradict each other"),
+        (changed(model="two\nlines"), "model holds what is no line of text"),
+        (changed(warnings=["\x1b[2J"]), "warnings holds what is no line of text"),
+        (changed(command="python"), "command is no list"),
+        (changed(versions=[]), "versions is no object"),
+        (changed_profile(optimizer="lion"), "optimizer is unknown"),
+        (changed_profile(optimizer=[]), "optimizer is unknown"),
+        (changed_profile(reserved_bytes=-1), "reserved_bytes is no possible number"),
+        (changed_profile(reserved_bytes=1.5), "reserved_bytes is no possible number"),
+        (changed_profile(reserved_bytes=True), "reserved_bytes is no possible number"),
+        (changed_profile(reserved_bytes=1 << 60), "reserved_bytes is no possible number"),
+        (changed_profile(reserved_bytes=0), "describes no training"),
+        (changed_profile(favourite=1), "nobody here knows"),
+        (changed_profile(precision="fp32"), "of different trainings"),
+        (SAVED.to_text().replace('"batch_size": 64', '"batch_size": NaN', 1), "not JSON"),
+        ("{" + " " * MAX_CHARACTERS, "too large"),
+    ],
+)
+def test_what_was_not_written_here_is_refused_in_one_line(text: str, problem: str) -> None:
+    with pytest.raises(SummaryError) as caught:
+        SavedProfile.from_text(text, path="m.rad")
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
