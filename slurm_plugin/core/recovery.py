@@ -28,7 +28,7 @@ class Ending:
         exit_status: Wait status of the batch script; None if unknown.
         derived_exit: Highest exit status of its steps.
         peak_bytes: Highest GPU memory that the monitor saw of it; None without a monitor.
-        limit_bytes: What it could have at most: its cap, or the card; None if unknown.
+        limit_bytes: What was its own for sure: its booking, or the card; None if unknown.
         user_id: The job's owner; None if unknown.
         verdict: What the monitor found of it; None if nothing.
     """
@@ -156,14 +156,22 @@ def _came_near_our_guess(booking: Booking, outcome: Outcome) -> bool:
 
 
 def _escalated(booking: Booking, outcome: Outcome, partition: PartitionConfig) -> int | None:
-    """Return the memory of a rerun that still shares, in whole shards; None if it gets a GPU of its own."""
+    """Return the memory of a rerun that still shares, in whole shards; None if it gets a GPU of its own.
+
+    A job that was stopped on its way to its cap was never told what it could not have: it books the cap.
+    """
     first_try = partition.recovery == "escalate" and booking.recoveries == 0
     seen_bytes = outcome.peak_bytes or booking.memory_bytes
-    if not first_try or outcome.attempted_bytes is None or seen_bytes is None:
+    if not first_try or seen_bytes is None:
         return None
-    need_bytes = (
-        max(seen_bytes, booking.memory_bytes or 0) + outcome.attempted_bytes + ESCALATION_MARGIN_BYTES
-    )
+    cap_bytes = booking.cap_bytes or 0
+    if outcome.attempted_bytes is not None:
+        seen_bytes = max(seen_bytes, booking.memory_bytes or 0)
+        need_bytes = seen_bytes + outcome.attempted_bytes + ESCALATION_MARGIN_BYTES
+    elif outcome.kind == "overrun" and seen_bytes <= cap_bytes:
+        need_bytes = cap_bytes
+    else:
+        return None
     shards = shards_for(need_bytes, partition.shard_bytes)
     return shards * partition.shard_bytes if shards < partition.shards else None
 

@@ -28,7 +28,7 @@ TOLERANCE_BYTES = 512 * MIB
 STRANGER_BYTES = 64 * MIB
 """A stranger with less is no news: tools that look at a GPU hold some."""
 
-Kind = Literal["memory", "foreign-gpu", "outside-mps", "stranger"]
+Kind = Literal["memory", "surprise", "foreign-gpu", "outside-mps", "stranger"]
 Response = Literal["warn", "requeue", "end"]
 
 
@@ -37,9 +37,10 @@ class Finding:
     """One thing that is wrong now.
 
     Attributes:
-        kind: "memory": a shared job holds more than it booked. "foreign-gpu": a job uses a GPU that is not its own,
-            be it that others hold it or that it takes memory which the next job would miss.
-            "outside-mps": a job uses its GPU past the MPS server it was given. "stranger": a process without a
+        kind: "memory": a shared job holds more than its cap. "surprise": it holds more than it booked, its neighbours
+            could no longer get what they booked, and no other is as far above its own estimate. "foreign-gpu": a job
+            uses a GPU that is not its own, be it that others hold it or that it takes memory which the next job would
+            miss. "outside-mps": a job uses its GPU past the MPS server it was given. "stranger": a process without a
             reservation is on a GPU that a job holds as a whole.
         gpu: UUID of the GPU.
         job_id: Whose doing it is; None if no job's.
@@ -74,6 +75,9 @@ class Finding:
         match self.kind:
             case "memory":
                 return f"holds {held} on {self.gpu} and booked {human(self.limit_bytes)} (pid {pids})"
+            case "surprise":
+                booked = human(self.limit_bytes)
+                return f"holds {held} on {self.gpu}, booked {booked}, and others need theirs (pid {pids})"
             case "foreign-gpu":
                 return f"holds {held} on {self.gpu}, which is not its own (pid {pids})"
             case "outside-mps":
@@ -188,27 +192,36 @@ def _memory(
     traced: Mapping[int, Traced],
     mine: Mine,
 ) -> Iterator[Finding]:
-    """Tell of jobs with more than they booked.
+    """Tell of jobs with more than they may have.
 
-    A job with a cap can only have gone past it. One without (no MPS here) may honestly need more than anybody thought:
-    it is stopped only where neighbours could not get what they booked, and then the one furthest above its booking.
+    Nobody passes a cap that MPS holds but on purpose. Up to its cap, and without one (no MPS here), a job may honestly
+    need more than anybody thought. It is stopped only where neighbours could not get what they booked, and then the
+    one furthest above its own estimate; who keeps to his booking never is.
     """
-    over = [
-        share
-        for share in shares
-        if share.held.kind == "shared"
-        and reading.uuid in share.held.gpus
-        and share.total_bytes > share.held.limit_bytes + TOLERANCE_BYTES
-    ]
+    own = [share for share in shares if share.held.kind == "shared" and reading.uuid in share.held.gpus]
+    above = [share for share in own if share.total_bytes > share.held.booked_bytes + TOLERANCE_BYTES]
+    beyond = [share for share in above if share.total_bytes > share.held.limit_bytes + TOLERANCE_BYTES]
+    forced = [share for share in beyond if (reading.uuid, share.held.job_id) in mine.capped]
     owners = {pid: one.job_id for pid, one in traced.items() if one.job_id is not None}
     use = memory_use(reading, ledger.on(reading.uuid), owners)
     short = reading.free_bytes < use.untouched_bytes
-    uncapped = [share for share in over if (reading.uuid, share.held.job_id) not in mine.capped]
-    worst = max(uncapped, key=lambda share: share.total_bytes - share.held.limit_bytes, default=None)
-    for share in over:
-        stops = share not in uncapped or (short and share is worst)
-        response = share.settings.on_overrun if stops else "warn"
-        yield _finding("memory", reading, share, share.held.limit_bytes, share.rows, response)
+    honest = [share for share in above if share not in forced]
+    worst = max(honest, key=_above_estimate_bytes, default=None) if short else None
+    for share in above:
+        settings, held = share.settings, share.held
+        if share in beyond:
+            stops = share in forced or share is worst
+            response: Response = settings.on_overrun if stops else "warn"
+            yield _finding("memory", reading, share, held.limit_bytes, share.rows, response)
+        elif share is worst:  # our estimate was wrong: such a job is never ended for good
+            response = "warn" if settings.on_overrun == "warn" else "requeue"
+            yield _finding("surprise", reading, share, held.booked_bytes, share.rows, response)
+
+
+def _above_estimate_bytes(share: _Share) -> int:
+    held = share.held
+    expected_bytes = held.booked_bytes if held.estimate_bytes is None else held.estimate_bytes
+    return share.total_bytes - min(expected_bytes, held.booked_bytes)
 
 
 def _finding(

@@ -28,7 +28,7 @@ JOINED_S = 30.0
 OVERHEAD_BYTES = 256 * MIB
 """What a cap counts beyond what NVML shows of a client, and a sample may have missed."""
 
-IncidentKind = Literal["memory", "foreign-gpu", "outside-mps", "stranger", "fault", "server"]
+IncidentKind = Literal["memory", "surprise", "foreign-gpu", "outside-mps", "stranger", "fault", "server"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ class Ended:
         job_id: The job.
         restart: Restart count of the run that ended.
         gpus: UUIDs of the GPUs it held.
-        limit_bytes: What it could have at most on each.
+        limit_bytes: What was its own for sure on each: who goes above his booking is nobody's victim.
         outcome: Why it ended, by its own output.
     """
 
@@ -171,7 +171,7 @@ def _took_memory_of(one: Incident, ended: Ended, now_s: float) -> bool:
     asked = outcome.attempted_bytes or 0
     return (
         outcome.kind == "gpu-oom"
-        and one.kind in ("memory", "foreign-gpu", "stranger")
+        and one.kind in ("memory", "surprise", "foreign-gpu", "stranger")
         and one.gpu in ended.gpus
         and now_s - one.last_s <= RECENT_S
         and one.least_free_bytes <= asked + OVERHEAD_BYTES

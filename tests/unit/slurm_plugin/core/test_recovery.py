@@ -220,3 +220,23 @@ def test_escalation_shares_once_more_and_then_takes_the_gpu() -> None:
 def test_escalation_needs_a_size_that_leaves_room_for_others(outcome: Outcome) -> None:
     recovery = next_attempt(BOOKING, outcome, replace(PARTITION, recovery="escalate"))
     assert recovery is not None and recovery.booking.kind == "whole"
+
+
+def test_a_surprise_that_was_stopped_below_its_cap_books_the_cap() -> None:
+    booking = replace(BOOKING, cap_bytes=14 * GIB)
+    stopped = Outcome(kind="overrun", rerun=True, peak_bytes=12 * GIB)
+    recovery = next_attempt(booking, stopped, replace(PARTITION, recovery="escalate"))
+    assert recovery is not None
+    assert (recovery.booking.kind, recovery.booking.memory_bytes) == ("shared", 14 * GIB)
+    assert recovery.booking.cap_bytes is None
+    beyond = next_attempt(
+        booking, replace(stopped, peak_bytes=15 * GIB), replace(PARTITION, recovery="escalate")
+    )
+    assert beyond is not None and beyond.booking.kind == "whole", "nobody passes his cap but on purpose"
+
+
+def test_a_rerun_asks_for_what_was_seen_and_what_was_refused() -> None:
+    booking = replace(BOOKING, cap_bytes=14 * GIB)
+    surprised = replace(OOM, peak_bytes=13 * GIB)
+    recovery = next_attempt(booking, surprised, replace(PARTITION, recovery="escalate"))
+    assert recovery is not None and recovery.booking.memory_bytes == 20 * GIB  # 13 seen + 2 asked + 5

@@ -157,6 +157,63 @@ def test_without_caps_the_one_furthest_above_its_booking_goes():
     assert told(rows) == [("memory", 1, "warn"), ("memory", 2, "requeue")]
 
 
+def test_up_to_its_cap_a_job_may_have_what_nobody_booked():
+    ledger = (held(1, cap_bytes=20 * GIB, estimate_bytes=3 * GIB), held(2, 10, user_id=BOB))
+    assert found(reading((11, 20), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}) == []
+
+
+def test_a_surprise_gives_way_to_what_others_booked():
+    ledger = (held(1, cap_bytes=40 * GIB, estimate_bytes=3 * GIB), held(2, 10, user_id=BOB))
+    (one,) = found(reading((11, 32), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2})
+    assert (one.kind, one.job_id, one.response, one.limit_bytes) == ("surprise", 1, "requeue", 4 * GIB)
+    assert "others need theirs" in one.sentence()
+
+
+@pytest.mark.parametrize(
+    ("setting", "response"), [("warn", "warn"), ("requeue", "requeue"), ("end", "requeue")]
+)
+def test_an_honest_surprise_is_never_ended_for_good(setting: str, response: str):
+    config = replace(CONFIG, partitions={"gpu": replace(CONFIG.partitions["gpu"], on_overrun=setting)})  # type: ignore[arg-type]
+    ledger = (held(1, cap_bytes=40 * GIB), held(2, 10, user_id=BOB))
+    rows = found(reading((11, 32), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}, config=config)
+    assert told(rows) == [("surprise", 1, response)]
+
+
+def test_whoever_is_furthest_above_his_own_estimate_goes_first():
+    """Not who holds most, nor who is furthest above what he booked: who estimated high booked for it."""
+    ledger = (
+        held(1, 10, cap_bytes=20 * GIB, estimate_bytes=9 * GIB),
+        held(2, 10, cap_bytes=20 * GIB, estimate_bytes=3 * GIB),
+        held(3, 14, user_id=BOB),
+    )
+    rows = found(reading((11, 15), (21, 14), (31, 1)), ledger=ledger, jobs={11: 1, 21: 2, 31: 3})
+    assert told(rows) == [("surprise", 2, "requeue")]
+
+
+@given(
+    sizes=st.lists(
+        st.tuples(st.floats(0, 20), st.integers(1, 12), st.integers(0, 12)), min_size=1, max_size=6
+    ),
+    capped=st.booleans(),
+)
+def test_who_keeps_to_his_booking_is_never_stopped_for_a_surprise_of_others(
+    sizes: list[tuple[float, int, int]], capped: bool
+):
+    ledger = tuple(
+        held(job, booked, cap_bytes=(booked + more) * GIB, estimate_bytes=booked * GIB // 2)
+        for job, (_, booked, more) in enumerate(sizes, start=1)
+    )
+    rows = found(
+        reading(*((10 + job, size) for job, (size, _, _) in enumerate(sizes, start=1))),
+        ledger=ledger,
+        jobs={10 + job: job for job in range(1, len(sizes) + 1)},
+        mine=None if capped else Mine(),
+    )
+    within = {job for job, (size, booked, _) in enumerate(sizes, start=1) if size <= booked}
+    assert not within & {one.job_id for one in rows}
+    assert len([one for one in rows if one.kind == "surprise"]) <= 1
+
+
 def test_a_gpu_that_another_job_holds():
     ledger = (held(1), held(2, gpu="GPU-b", user_id=BOB))
     rows = found(reading((11, 1)), reading((12, 1), gpu="GPU-b"), ledger=ledger, jobs={11: 1, 12: 1})

@@ -1,0 +1,92 @@
+"""Jobs that need more than anybody thought, on a GPU that has no room for all of their surprises at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.cluster import Cluster
+from lab.jobs import Jobs
+from lab.place import NodeSpec
+from slurm_plugin.core.ledger_codec import reservation_from
+from slurm_plugin.core.pool import pooled_bytes, share_of
+from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.units import MIB, from_mib, to_mib_down
+from slurm_plugin.monitor.simulated import SimulatedGpus
+
+pytestmark = pytest.mark.cluster
+
+HERE = Path(__file__).resolve().parent
+GPUS = len(NodeSpec(name="n0").gpu_mib)
+SHARD_MIB = 1024
+RERUN_S = 90
+
+
+def submit(jobs: Jobs, rad: str, command: str, *, user: str = "nobody") -> int:
+    job = jobs.submit(
+        "--gpus=1", f"--comment=rad:{rad}", "--open-mode=append", "--wrap", f"exec {command}", user=user
+    )
+    assert job.job_id is not None, job.messages
+    return job.job_id
+
+
+def grower(jobs: Jobs, name: str, rad: str, mib: int | None = None, *, user: str = "nobody") -> int:
+    size = "" if mib is None else str(mib)
+    return submit(jobs, rad, f"python3 {HERE / 'grower.py'} {jobs.folder} {name} {size}", user=user)
+
+
+def held_by(cluster: Cluster, job: int) -> Reservation:
+    def rows() -> list[Reservation]:
+        found = [reservation_from(row) for row in cluster.reservations("n0")]
+        return [held for held in found if held.job_id == job]
+
+    cluster.wait(f"job {job} is placed", lambda: bool(rows()), 40)
+    return rows()[0]
+
+
+def test_the_furthest_above_its_estimate_goes_and_its_neighbours_feel_nothing(
+    jobs: Jobs, cluster: Cluster
+) -> None:
+    for _ in range(GPUS - 1):  # so that all others meet on one GPU
+        held_by(cluster, submit(jobs, "policy=exclusive", "sleep 300"))
+    with cluster.changed_rad_toml():
+        cluster.set_rad("confidence", "0.5")
+        one, two = (
+            grower(jobs, name, f"model=models/resnet50_torchinfo.txt,batch_size={size}")
+            for name, size in (("one", 64), ("two", 72))
+        )
+        first, second = held_by(cluster, one), held_by(cluster, two)
+    assert first.gpus == second.gpus and first.profile_key != second.profile_key
+    for held in (first, second):
+        assert held.estimate_bytes is not None
+        assert held.estimate_bytes <= held.booked_bytes < held.limit_bytes <= 2 * held.booked_bytes
+    (card,) = [card for card in SimulatedGpus(cluster.place.gpus("n0")).cards() if card.uuid == first.gpus[0]]
+    left_bytes = card.usable_bytes - pooled_bytes([share_of(first), share_of(second)])
+    third_mib = to_mib_down(left_bytes) // SHARD_MIB * SHARD_MIB
+    third = grower(jobs, "third", f"memory={third_mib}M", third_mib, user="games")
+    assert held_by(cluster, third).gpus == first.gpus
+    excess_bytes = first.limit_bytes + second.limit_bytes + from_mib(third_mib) - card.usable_bytes
+    assert excess_bytes > 64 * MIB, "the test needs more than all surprises at once have room for"
+
+    for name, held in (("one", first), ("two", second)):
+        (jobs.folder / f"draft.{name}").write_text(str(to_mib_down(held.limit_bytes)))
+        (jobs.folder / f"draft.{name}").replace(jobs.folder / f"grow.{name}")
+    cluster.wait("a surprise is stopped", lambda: restarts(jobs, one) + restarts(jobs, two) > 0, 40)
+    (jobs.folder / "grow.third").touch()
+    done = jobs.wait(third, "COMPLETED", timeout_s=60)
+    assert done["Restarts"] == "0" and "OutOfMemory" not in jobs.output(third)
+
+    stopped, other = (one, two) if restarts(jobs, one) else (two, one)
+    above = {
+        one: first.limit_bytes - (first.estimate_bytes or 0),
+        two: second.limit_bytes - (second.estimate_bytes or 0),
+    }
+    assert above[stopped] >= above[other], "the one furthest above its own estimate went"
+    assert jobs.wait(other, "COMPLETED", timeout_s=60)["Restarts"] == "0"
+    again = jobs.fields(stopped)
+    assert "others need theirs" in again["AdminComment"]
+
+
+def restarts(jobs: Jobs, job: int) -> int:
+    return int(jobs.fields(job).get("Restarts", "0"))
