@@ -34,7 +34,7 @@ def main() -> int:
 def _work(job_id: int) -> int:
     """Print what the Prolog left for the tasks of a job."""
     try:
-        file = JobFile(Path(config_in_force(config_path(sys.argv)).config.paths.run), job_id)
+        file = JobFile(Path(config_in_force(Path(config_path(sys.argv))).config.paths.run), job_id)
         refusal = file.refusal()
         if refusal is not None:
             print(f"print RAD: this job must not start on {os.uname().nodename} now: {refusal}")

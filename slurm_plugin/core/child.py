@@ -3,29 +3,38 @@
 A call that hangs in the kernel (a dead NFS server, a driver) can be interrupted by nothing, and a process with a
 thread in it cannot even end. So it is made in a child: in a session of its own, with none of our files, so that nothing
 waits for it. A child that does not even die is left to init.
+
+A fork costs as much as the process is large, so a hook forks before it loads what it works with, and this module loads
+next to nothing.
 """
 
 from __future__ import annotations
 
 import os
 import select
-import signal
-from collections.abc import Callable
-from typing import NoReturn
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.errors import RadError
 
 POLITE_S = 0.2
 """A child ends itself this long after its time, even if nobody is left to kill it."""
 
-_POLL_S = 0.1
 _HEAD_BYTES = 8
 _READ_AT_ONCE = 1 << 16
+
+_unreaped: set[int] = set()
+"""Children that gave their answer and end by themselves; their parent looks after them when it starts the next one."""
 
 
 class ChildError(RadError):
     """The child ended without an answer, or did not answer in time."""
+
+
+def monotonic_s() -> float:
+    """Return SystemClock's seconds, without the modules that core/clock.py loads."""
+    return time.monotonic()  # noqa: TID251
 
 
 def in_child(task: Callable[[], bytes], *, timeout_s: float) -> bytes:
@@ -38,46 +47,92 @@ def in_child(task: Callable[[], bytes], *, timeout_s: float) -> bytes:
     Raises:
         ChildError: There is no answer; the text says why.
     """
-    clock = SystemClock()
-    end_s = clock.monotonic_s() + timeout_s
-    try:
-        reader, writer = os.pipe()
-    except OSError as exc:
-        raise ChildError(f"no process could be started: {exc.strerror}") from exc
-    try:
-        child = os.fork()
-    except OSError as exc:
-        os.close(reader)
+    return Child(task, timeout_s=timeout_s).answer()
+
+
+class Child:
+    """A question that a child works on while its parent goes on."""
+
+    def __init__(self, task: Callable[[], bytes], *, timeout_s: float) -> None:
+        """Start the child.
+
+        Args:
+            task: What to ask; an exception of it ends the child without an answer.
+            timeout_s: When to give up, from now on.
+
+        Raises:
+            ChildError: No process could be started.
+        """
+        _unreaped.difference_update([pid for pid in _unreaped if _ended(pid)])
+        self._end_s = monotonic_s() + timeout_s
+        try:
+            reader, writer = os.pipe()
+        except OSError as exc:
+            raise ChildError(f"no process could be started: {exc.strerror}") from exc
+        try:
+            self._pid = os.fork()
+        except OSError as exc:
+            os.close(reader)
+            os.close(writer)
+            raise ChildError(f"no process could be started: {exc.strerror}") from exc
+        if self._pid == 0:
+            _answer(task, writer, timeout_s)
         os.close(writer)
-        raise ChildError(f"no process could be started: {exc.strerror}") from exc
-    if child == 0:
-        _answer(task, writer, timeout_s)
-    os.close(writer)
+        self._reader = reader
+
+    def answer(self) -> bytes:
+        """Wait for the answer and return it; only once.
+
+        Raises:
+            ChildError: There is none; the text says why.
+        """
+        try:
+            content = self._receive()
+        except BaseException:
+            os.kill(self._pid, 9)  # not yet waited for, so the id is still its own
+            raise
+        finally:
+            os.close(self._reader)
+            if not _ended(self._pid):
+                _unreaped.add(self._pid)
+        return content
+
+    def _receive(self) -> bytes:
+        """Return the answer; its length comes first, because a grandchild may hold the pipe open."""
+        with _exit_of(self._pid) as exited:
+            waits = select.poll()
+            for handle in (self._reader, *exited):
+                waits.register(handle, select.POLLIN)
+            content, gone = b"", False
+            while True:
+                left_s = 0.0 if gone else max(0.0, self._end_s - monotonic_s())
+                ready = [handle for handle, _ in waits.poll(1000 * left_s)]
+                if not ready and not gone:
+                    raise ChildError("out of time")
+                if self._reader in ready and (part := os.read(self._reader, _READ_AT_ONCE)):
+                    content += part
+                    end = _HEAD_BYTES + int.from_bytes(content[:_HEAD_BYTES])
+                    if len(content) >= end:
+                        return content[_HEAD_BYTES:end]
+                elif self._reader in ready or gone:
+                    raise ChildError("its process ended early")
+                else:
+                    gone = True  # its last words may have come in meanwhile: one look more
+                    waits.unregister(*exited)
+
+
+@contextmanager
+def _exit_of(child: int) -> Iterator[tuple[int, ...]]:
+    """Give a handle that is ready once a child is gone (pidfd_open(2)); none where the kernel has no such thing."""
     try:
-        return _receive(reader, child, end_s)
+        handle = os.pidfd_open(child)
+    except OSError:
+        yield ()
+        return
+    try:
+        yield (handle,)
     finally:
-        os.close(reader)
-        if not _ended(child):
-            os.kill(child, signal.SIGKILL)
-            _ended(child)
-
-
-def _receive(reader: int, child: int, end_s: float) -> bytes:
-    """Return the answer; its length comes first, because a grandchild may hold the pipe open."""
-    clock, content, gone = SystemClock(), b"", False
-    while True:
-        length = int.from_bytes(content[:_HEAD_BYTES]) if len(content) >= _HEAD_BYTES else None
-        if length is not None and len(content) >= _HEAD_BYTES + length:
-            return content[_HEAD_BYTES : _HEAD_BYTES + length]
-        left_s = end_s - clock.monotonic_s()
-        if left_s <= 0:
-            raise ChildError("out of time")
-        ready, _, _ = select.select([reader], [], [], 0 if gone else min(left_s, _POLL_S))
-        part = os.read(reader, _READ_AT_ONCE) if ready else b""
-        content += part
-        if not part and (ready or gone):
-            raise ChildError("its process ended early")
-        gone = gone or (not ready and _ended(child))
+        os.close(handle)
 
 
 def _ended(child: int) -> bool:
@@ -87,9 +142,11 @@ def _ended(child: int) -> bool:
         return True
 
 
-def _answer(task: Callable[[], bytes], writer: int, timeout_s: float) -> NoReturn:
+def _answer(task: Callable[[], bytes], writer: int, timeout_s: float) -> None:
     """In the child: do it, answer, end without the parent's cleaning up."""
     try:
+        import signal
+
         os.setsid()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, timeout_s + POLITE_S)

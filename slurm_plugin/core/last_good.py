@@ -15,19 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_plugin.core.child import ChildError, in_child
 from slurm_plugin.core.config import DEFAULT_PATH, Config, parse_config
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.units import MIB
+from slurm_plugin.core.timely_file import LONGEST, TimelyFile
 
 COPIES = Path("/var/lib/rad")
 """Of the rad.toml at its usual place; on a disk of this machine."""
-
-READ_S = 1.0
-"""For reading a small file, on a machine that may be busy."""
-
-_LONGEST = MIB
-_READABLE, _FAILED = b"+", b"-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,34 +36,34 @@ class InForce:
     trouble: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Copy:
-    text: str
-    config: Config
-
-
 def copy_of(path: Path) -> Path:
     """Return where the last good copy of a rad.toml is kept."""
     return COPIES / "rad.toml.good" if path == DEFAULT_PATH else path.with_name(path.name + ".good")
 
 
-def config_in_force(path: Path) -> InForce:
+def config_in_force(rad_toml: Path | TimelyFile) -> InForce:
     """Read rad.toml, and keep a copy of it if it is good; else take the last good copy.
+
+    Args:
+        rad_toml: Its path, or the file that is being read already.
 
     Raises:
         ConfigError: rad.toml cannot be used, and there never was a good one here.
     """
-    copy = _read_copy(path)
+    file = rad_toml if isinstance(rad_toml, TimelyFile) else TimelyFile(str(rad_toml))
+    path = Path(file.path)
+    copy = _read_copy(path)  # meanwhile
     try:
-        text = _read(path)
+        text = file.text()
         config = parse_text(text, origin=str(path))
-        if copy is not None:
+        if copy is not None and text != copy:
             _refuse_remains(path, text, config, copy)
     except ConfigError as exc:
-        if copy is None:
+        last_good = None if copy is None else _parse_copy(path, copy)
+        if last_good is None:
             raise ConfigError(f"{exc}; and there is no last good copy at {copy_of(path)}") from exc
-        return InForce(config=copy.config, trouble=f"{exc}; the last good copy is in force")
-    if copy is None or copy.text != text:
+        return InForce(config=last_good, trouble=f"{exc}; the last good copy is in force")
+    if text != copy:
         _keep(copy_of(path), text)
     return InForce(config=config)
 
@@ -94,49 +87,28 @@ def parse_text(text: str, *, origin: str, strict: bool = True) -> Config:
 
 def copied_at_s(path: Path) -> float | None:
     """Return when the copy of a rad.toml was kept, seconds since the epoch; None if there is none to go by."""
-    return copy_of(path).stat().st_mtime if _read_copy(path) is not None else None
+    copy = _read_copy(path)
+    usable = copy is not None and _parse_copy(path, copy) is not None
+    return copy_of(path).stat().st_mtime if usable else None
 
 
-def _read(path: Path) -> str:
-    """Return a file's text; a file server that hangs costs READ_S.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
-
-    def task() -> bytes:
-        try:
-            with path.open("rb") as file:
-                return _READABLE + file.read(_LONGEST)
-        except OSError as exc:
-            return _FAILED + (exc.strerror or str(exc)).encode()
-
-    try:
-        answer = in_child(task, timeout_s=READ_S)
-    except ChildError as exc:
-        raise ConfigError(f"{path}: cannot be read: {exc}") from exc
-    if answer.startswith(_FAILED):
-        raise ConfigError(f"{path}: {answer[1:].decode()}; run: rad install")
-    try:
-        return answer[1:].decode()
-    except UnicodeDecodeError as exc:
-        raise ConfigError(f"{path}: {exc}") from exc
-
-
-def _refuse_remains(path: Path, text: str, config: Config, copy: _Copy) -> None:
+def _refuse_remains(path: Path, text: str, config: Config, copy: str) -> None:
     """Refuse what is valid TOML, and yet what a full disk or an editor at work leaves of a file.
 
     Raises:
         ConfigError: It is.
     """
-    if copy.config.partitions and not config.partitions and config.mode != "off":
+    before = _parse_copy(path, copy)
+    if before is None:
+        return
+    if before.partitions and not config.partitions and config.mode != "off":
         raise ConfigError(f'{path}: names no partition any more; if that is meant, say mode = "off"')
-    if text != copy.text and copy.text.startswith(text) and not text.endswith("\n"):
+    if copy.startswith(text) and not text.endswith("\n"):
         raise ConfigError(f"{path}: ends in the middle of a line")
 
 
-def _read_copy(path: Path) -> _Copy | None:
-    """Return the last good copy; None if there is none that can be believed, or this version cannot read it."""
+def _read_copy(path: Path) -> str | None:
+    """Return the text of the last good copy; None if there is none that can be believed."""
     place = copy_of(path)
     try:
         handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -147,14 +119,19 @@ def _read_copy(path: Path) -> _Copy | None:
         own = found.st_uid in (0, os.geteuid()) and not stat.S_IMODE(found.st_mode) & 0o022
         if not stat.S_ISREG(found.st_mode) or not own:
             return None
-        head, _, content = file.read(_LONGEST + 100).partition(b"\n")
+        head, _, content = file.read(LONGEST + 100).partition(b"\n")
     if head != _head(content):
         return None
-    try:
-        text = content.decode()
-        return _Copy(text=text, config=parse_text(text, origin=str(place), strict=False))
-    except (ConfigError, UnicodeDecodeError):
-        return None
+    with suppress(UnicodeDecodeError):
+        return content.decode()
+    return None
+
+
+def _parse_copy(path: Path, text: str) -> Config | None:
+    """Return what a copy says; None if this version cannot read it."""
+    with suppress(ConfigError):
+        return parse_text(text, origin=str(copy_of(path)), strict=False)
+    return None
 
 
 def _keep(place: Path, text: str) -> None:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
-
-LONGEST_START_S = 60.0
-"""No interpreter takes longer to start; an older process has a clock of its own (a container's)."""
 
 
 def started_ticks(pid: int, proc: Path = PROC) -> int | None:
@@ -25,15 +21,6 @@ def started_ticks(pid: int, proc: Path = PROC) -> int | None:
     except OSError:
         return None
     return None if fields[0] in "ZX" else int(fields[19])
-
-
-def age_s(proc: Path = PROC) -> float:
-    """Return for how long this process has run; 0 where the kernel does not tell anything plausible."""
-    ticks = started_ticks(os.getpid(), proc)
-    if ticks is None:
-        return 0.0
-    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    return age if 0 <= age < LONGEST_START_S else 0.0
 
 
 def owner_of(pid: int, proc: Path = PROC) -> int | None:

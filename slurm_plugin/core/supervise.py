@@ -4,22 +4,26 @@ Slurm waits for its hooks, by default without end. So a hook does its work in a 
 over before the child has ended by itself, a second child does what must be done all the same: it gives back what the
 job holds. The limits count from the start of the process as the kernel tells it, so that they cover the interpreter's
 start on a busy machine too.
+
+The parent loads next to nothing, and the child loads what it works with: a fork of a small process is quick, and a
+file server that hangs while a module is loaded is covered by the limit too.
 """
 
 from __future__ import annotations
 
 import io
-import json
+import marshal
+import os
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
-from slurm_plugin.core.child import ChildError, in_child
-from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.process import age_s
+from slurm_plugin.core.child import ChildError, in_child, monotonic_s
 from slurm_plugin.core.text import one_line
-from slurm_plugin.core.time_budget import TimeIsUp, time_budget
+
+LONGEST_START_S = 60.0
+"""No interpreter takes longer to start; an older process has a clock of its own (a container's)."""
 
 _UNWIND_S = 0.3
 """A child is interrupted so long before it is killed: it ends the programs that it waits for, and says where it was."""
@@ -27,7 +31,6 @@ _UNWIND_S = 0.3
 _LONGEST_COMPLAINT = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """When a hook is over, in seconds since its process was started.
 
@@ -37,26 +40,49 @@ class Limits:
         least_s: What each child gets in any case, also where starting the interpreter took all the time.
     """
 
-    work_s: float = 5.0
-    end_s: float = 8.0
-    least_s: float = 1.5
+    __slots__ = ("end_s", "least_s", "work_s")
+
+    def __init__(self, *, work_s: float = 5.0, end_s: float = 8.0, least_s: float = 1.5) -> None:
+        self.work_s, self.end_s, self.least_s = work_s, end_s, least_s
 
 
 LIMITS = Limits()
 """slurmctld calls a Prolog hung near MessageTimeout, 10 s by default."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Ended:
-    status: int | None
-    why: str = ""
-    out: str = ""
-    err: str = ""
+    """How a child ended; `status` is None if its task was not done."""
+
+    __slots__ = ("err", "out", "status", "why")
+
+    def __init__(self, status: int | None, why: str = "", out: str = "", err: str = "") -> None:
+        self.status, self.why, self.out, self.err = status, why, out, err
+
+    def to_bytes(self) -> bytes:
+        return marshal.dumps((self.status, self.why, self.out, self.err))  # both sides are one interpreter
+
+    @classmethod
+    def of_bytes(cls, told: bytes) -> _Ended:
+        return cls(*marshal.loads(told))
 
 
 def hook_started_s() -> float:
     """Return when this process was started, on the monotonic clock."""
-    return SystemClock().monotonic_s() - age_s()
+    return monotonic_s() - age_s()
+
+
+def age_s() -> float:
+    """Return for how long this process has run; 0 where the kernel does not tell anything plausible.
+
+    Source: proc(5), /proc/PID/stat, field 22.
+    """
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            ticks = int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return age if 0 <= age < LONGEST_START_S else 0.0
 
 
 def supervised(
@@ -64,7 +90,7 @@ def supervised(
     rescue: Callable[[str], int] | None,
     *,
     started_s: float,
-    limits: Limits = LIMITS,
+    limits: Limits | None = None,
 ) -> int:
     """Run a hook's work under its limit of time and return the hook's exit status.
 
@@ -74,13 +100,13 @@ def supervised(
         work: The hook; returns its exit status.
         rescue: What must be done if the work did not end by itself; it is told why and returns the exit status.
         started_s: When the hook was started, as `hook_started_s` tells.
-        limits: The limits.
+        limits: The limits; None means LIMITS.
     """
-    now_s = SystemClock().monotonic_s
-    ended = _attempt(work, max(started_s + limits.work_s - now_s(), limits.least_s))
+    limits = limits or LIMITS
+    ended = _attempt(work, max(started_s + limits.work_s - monotonic_s(), limits.least_s))
     if ended.status is None and rescue is not None:
         why = ended.why
-        ended = _attempt(lambda: rescue(why), max(started_s + limits.end_s - now_s(), limits.least_s))
+        ended = _attempt(lambda: rescue(why), max(started_s + limits.end_s - monotonic_s(), limits.least_s))
     sys.stdout.write(ended.out)
     sys.stdout.flush()
     with suppress(OSError):
@@ -90,33 +116,33 @@ def supervised(
 
 def _attempt(task: Callable[[], int], timeout_s: float) -> _Ended:
     def told() -> bytes:
-        return _run(task, timeout_s - _UNWIND_S)
+        return _run(task, timeout_s - _UNWIND_S).to_bytes()
 
     try:
-        return _Ended(**json.loads(in_child(told, timeout_s=timeout_s)))
+        return _Ended.of_bytes(in_child(told, timeout_s=timeout_s))
     except ChildError as exc:
-        return _Ended(status=None, why=str(exc))
+        return _Ended(None, str(exc))
 
 
-def _run(task: Callable[[], int], timeout_s: float) -> bytes:
+def _run(task: Callable[[], int], timeout_s: float) -> _Ended:
     """In the child: do it, and say how it ended."""
+    import gc
+
+    from slurm_plugin.core.time_budget import TimeIsUp, time_budget
+
+    gc.disable()  # it lives for a tenth of a second, and all that it loads it keeps
     status: int | None = None
     why = ""
     sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
     try:
         with time_budget(timeout_s):
-            status = task()
+            status = int(task())
     except TimeIsUp as exc:
         why = f"{exc}{_place(exc)}"
     except Exception as exc:  # noqa: BLE001 - what nobody expected is told, and the rescue follows
         why = f"{type(exc).__name__}: {exc}{_place(exc)}"
-    row = {
-        "status": status,
-        "why": one_line(why, _LONGEST_COMPLAINT),
-        "out": sys.stdout.getvalue(),
-        "err": sys.stderr.getvalue()[-_LONGEST_COMPLAINT:],
-    }
-    return json.dumps(row).encode()
+    complaint = sys.stderr.getvalue()[-_LONGEST_COMPLAINT:]
+    return _Ended(status, one_line(why, _LONGEST_COMPLAINT), sys.stdout.getvalue(), complaint)
 
 
 def _place(exc: BaseException) -> str:

@@ -11,8 +11,10 @@ from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.job_file import JobFile
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
+from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.process import PROC
 from slurm_plugin.slurm.conf_files import devices_confined, find_slurm_conf
+from slurm_plugin.slurm.hook_env import HookJob
 
 if (
     TYPE_CHECKING
@@ -80,6 +82,23 @@ class Node:
     def job_file(self, job_id: int) -> JobFile:
         """Return what a job's tasks are told."""
         return JobFile(self.run, job_id)
+
+    def log(self, hook: str, job: HookJob, *, started_s: float) -> HookLog:
+        """Return the log of a hook.
+
+        Args:
+            hook: "prolog" or "epilog".
+            job: Its job.
+            started_s: When it was started, on the monotonic clock.
+        """
+        return HookLog(
+            self.config.paths.log,
+            hook,
+            job_id=job.job_id,
+            restart=job.restart,
+            clock=self.clock,
+            start_s=started_s,
+        )
 
     def manages(self, partition: str) -> bool:
         """Return whether jobs of a partition are placed at all; all others run as without us."""

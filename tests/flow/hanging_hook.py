@@ -1,21 +1,31 @@
-"""Run a hook in which one call to the outside hangs, as a dead file server or driver makes it: only SIGKILL ends it.
+"""Run hooks in which one call to the outside hangs, as a dead file server or driver makes it: only SIGKILL ends it.
 
-    python -I hanging_hook.py MODULE CALLS [SITE] -- --config rad.toml
+    python -I hanging_hook.py < requests > answers
+
+Each request is a line of JSON: {"id", "hook", "rad_toml", "env", "site", "calls"}; so is each answer: {"id", "status",
+"seconds"}. Every hook runs in a process of its own, which is forked from this one: nothing is loaded twice.
 
 Every call of a built-in function that reaches the kernel passes the interpreter's profiler, so a call that somebody
-adds to a hook later is seen here without a word about it. Without SITE the calls that were made are written to CALLS,
-one line each; with it, that call hangs each time in each process but the one that was started first.
+adds to a hook later is seen here without a word about it. Where `site` is null, the calls that were made are written
+to the file `calls`, one line each, and the hook has all the time it wants; else that call hangs each time in each
+process of the hook but the one that was started first.
 """
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
-import runpy
 import signal
 import sys
 import time
 from types import FrameType
 from typing import Any
+
+from slurm_plugin.core import supervise, timely_file
+
+LIMITS = supervise.Limits(work_s=0.7, end_s=1.7, least_s=1.0)
+UNHURRIED = supervise.Limits(work_s=60, end_s=90)
 
 MODULES = {"posix", "fcntl", "select", "_socket", "_posixsubprocess", "_io", "io"}
 OBJECTS = {"FileIO", "BufferedReader", "BufferedWriter", "TextIOWrapper", "socket", "poll", "ScandirIterator"}
@@ -45,23 +55,26 @@ NO_SYSTEM_CALLS = {
 
 
 def site_of(frame: FrameType, call: Any) -> str | None:
-    """Return a name for a call that may hang: the function, and where in which file it is called."""
+    """Return a name for a call that may hang: the function, and where in which file it is called.
+
+    All imports count as one place.
+    """
     owner = type(getattr(call, "__self__", None)).__name__
     module = getattr(call, "__module__", None)
     if (module not in MODULES and owner not in OBJECTS) or call.__name__ in NO_SYSTEM_CALLS:
         return None
     ours: FrameType | None = frame
     while ours is not None and not any(f"/{package}/" in ours.f_code.co_filename for package in PACKAGES):
+        if ours.f_code.co_filename.startswith("<frozen importlib"):
+            return f"{module or owner}.{call.__name__} import"
         ours = ours.f_back
     caller = ours or frame
     where = "/".join(caller.f_code.co_filename.rsplit("/", 2)[-2:])
     return f"{module or owner}.{call.__name__} {where}:{caller.f_lineno} {caller.f_code.co_name}"
 
 
-def main() -> None:
-    module, calls, *rest = sys.argv[1:]
-    wanted = rest[0] if rest[0] != "--" else None
-    sys.argv = [module, *rest[rest.index("--") + 1 :]]
+def watch_calls(calls: str, wanted: str | None) -> None:
+    """Let the wanted call hang in every process that comes from this one, or write down all calls."""
     first, seen = os.getpid(), set()
     log = os.open(calls, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
 
@@ -79,13 +92,47 @@ def main() -> None:
             while True:
                 time.sleep(60)
 
-    from slurm_plugin.core import last_good, supervise
-
-    last_good.READ_S = 0.3
-
-    supervise.LIMITS = supervise.Limits(work_s=1.2, end_s=2.2, least_s=0.8)
     sys.setprofile(watch)
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def run_one(request: dict[str, Any]) -> None:
+    """In a process of its own: run one hook and answer."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    start_s = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        status = 99
+        try:
+            quiet = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1):
+                os.dup2(quiet, stream)
+            os.environ.clear()
+            os.environ.update(request["env"])
+            name = request["hook"]
+            sys.argv = [name, "--config", request["rad_toml"]]
+            supervise.LIMITS = UNHURRIED if request["site"] is None else LIMITS
+            supervise._UNWIND_S = 0.1
+            timely_file.READ_S = 0.3
+            watch_calls(request["calls"], request["site"])
+            status = importlib.import_module(f"{name}.__main__").main()
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    answer = {"id": request["id"], "status": status, "seconds": time.monotonic() - start_s}
+    os.write(1, f"{json.dumps(answer)}\n".encode())
+
+
+def main() -> None:
+    """Answer requests, many at once."""
+    for name in ("prolog", "epilog"):
+        importlib.import_module(f"{name}.hook")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for line in sys.stdin:
+        if os.fork() == 0:
+            try:
+                run_one(json.loads(line))
+            finally:
+                os._exit(0)
 
 
 main()

@@ -1,148 +1,145 @@
-"""Two hundred prologs at once on one node: no reservation is lost, none is given twice."""
+"""Two hundred hooks at once on one node: no reservation is lost, none is given twice, killed hooks leave nothing."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from fakes import FakeClock, FakeSlurm
 
-import epilog.__main__
-import prolog.__main__
+from lab.bare_node import job_environment, make_bare_node
 from slurm_plugin.core.binding import partition_mark
 from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.config import load_config
 from slurm_plugin.core.job_file import JobFile
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
+from slurm_plugin.core.reconcile import LAUNCH_S
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import GIB, from_mib
-from slurm_plugin.core.wire import stamp
-from slurm_plugin.monitor.simulated import Card, SimulatedGpus
+from slurm_plugin.node.node import Node
+from slurm_plugin.node.sweep import sweep
 
+PROGRAM = Path(__file__).with_name("crowd.py")
 JOBS = 200
 GPUS = 16
-KEY = b"c" * 32
+GPU_GIB = 40
+
+
+@dataclass(frozen=True, slots=True)
+class CrowdedNode:
+    """A node with simulated GPUs, on which all jobs' hooks run at once."""
+
+    rad_toml: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.rad_toml.parent
+
+    def run(self, hook: str, jobs: list[int], *options: str) -> int:
+        """Run a hook for each job, all at once; return of how many hooks not even the second child came to its end."""
+        environments = self.folder / "environments.json"
+        environments.write_text(json.dumps([environment(job_id) for job_id in jobs]))
+        argv = [sys.executable, "-I", str(PROGRAM), hook, str(environments), *options]
+        done = subprocess.run(
+            [*argv, "--", "--config", str(self.rad_toml)], capture_output=True, text=True, timeout=300
+        )
+        assert json.loads(done.stdout) == {"0": len(jobs)}, done.stderr
+        return done.stderr.count("rad: ")
+
+    @property
+    def ledger(self) -> Ledger:
+        found = LedgerStore(self.folder / "run", clock=SystemClock(), boot_id=boot_id()).read()
+        assert not found.lost
+        return found.ledger
+
+    def file(self, job_id: int) -> JobFile:
+        return JobFile(self.folder / "run", job_id)
+
+    @property
+    def left_alone(self) -> int:
+        return (self.folder / "log" / "prolog.log").read_text().count("left alone:")
+
+    @property
+    def files(self) -> list[str]:
+        return sorted(path.name for path in (self.folder / "run" / "placed").iterdir())
+
+    def sweep_later(self) -> None:
+        """Sweep as rad-monitor does, when the jobs are no longer young and Slurm knows none of them."""
+        clock = FakeClock(now_s=SystemClock().monotonic_s() + 2 * LAUNCH_S)
+        config = load_config(self.rad_toml)
+        (self.folder / "no-proc").mkdir(exist_ok=True)
+        node = Node(
+            config=config,
+            clock=clock,
+            store=LedgerStore(self.folder / "run", clock=clock, boot_id=boot_id()),
+            slurm=FakeSlurm,  # type: ignore[arg-type]
+            slurm_conf=None,
+            confined=False,
+            proc=self.folder / "no-proc",
+        )
+        sweep(node, ())
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
-    (tmp_path / "key").write_bytes(KEY)
-    (tmp_path / "key").chmod(0o600)
-    cards = [
-        Card(uuid=f"GPU-{index:02}", index=index, name="simulated", memory_total_bytes=40 * GIB)
-        for index in range(GPUS)
-    ]
-    SimulatedGpus.create(tmp_path / "gpus", cards)
-    (tmp_path / "rad.toml").write_text(
-        f"""
-[paths]
-run = "{tmp_path}/run"
-state = "{tmp_path}/state"
-key = "{tmp_path}/key"
-log = "{tmp_path}/log"
-slurm_conf = "{tmp_path}/no-slurm.conf"
-[telemetry]
-source = "simulated"
-simulated_folder = "{tmp_path}/gpus"
-[partition.gpu]
-collocate = true
-shards_per_gpu = 40
-pin = "free"
-"""
-    )
-    return tmp_path / "rad.toml"
+def node(tmp_path: Path) -> CrowdedNode:
+    return CrowdedNode(make_bare_node(tmp_path, gpus=GPUS, gpu_gib=GPU_GIB, partition='pin = "free"'))
 
 
-def booking_of(job_id: int) -> Booking:
+def environment(job_id: int) -> dict[str, str]:
     """Every tenth job wants a GPU of its own; the others 3 to 9 GiB."""
-    if job_id % 10 == 0:
-        return Booking(kind="whole", partitions=(partition_mark("gpu"),))
-    return Booking(
-        kind="shared",
-        memory_bytes=(3 + job_id % 7) * GIB,
-        shards=3 + job_id % 7,
-        partitions=(partition_mark("gpu"),),
+    marks = (partition_mark("gpu"),)
+    gib = 3 + job_id % 7
+    booking = (
+        Booking(kind="shared", memory_bytes=gib * GIB, shards=gib, partitions=marks)
+        if job_id % 10
+        else Booking(kind="whole", partitions=marks)
     )
+    return job_environment(job_id, booking, seats=str(job_id % GPUS), SLURM_JOB_EXIT_CODE="0")
 
 
-def environment(job_id: int, **more: str) -> dict[str, str]:
-    return {
-        "SLURM_JOB_ID": str(job_id),
-        "SLURM_JOB_UID": str(os.geteuid()),
-        "SLURM_JOB_GID": str(os.getegid()),
-        "SLURM_JOB_PARTITION": "gpu",
-        "SLURM_JOB_GPUS": str(job_id % GPUS),
-        "SLURM_JOB_COMMENT": stamp(booking_of(job_id), user_id=os.geteuid(), key=KEY),
-        **more,
-    }
+def assert_nothing_is_given_twice(ledger: Ledger) -> None:
+    ids = [held.job_id for held in ledger.reservations]
+    assert len(ids) == len(set(ids))
+    for index in range(GPUS):
+        on_it = ledger.on(f"GPU-{index}")
+        assert sum(one.booked_bytes for one in on_it) <= GPU_GIB * GIB
+        assert len(on_it) <= 1 or all(one.kind == "shared" for one in on_it)
 
 
-@contextmanager
-def all_at_once(hook: object, config: Path, environments: list[dict[str, str]]) -> Iterator[None]:
-    """Run a hook in a process of its own for each environment; all wait at a gate until the last one is there."""
-    gate_out, gate_in = os.pipe()
-    children = []
-    for env in environments:
-        child = os.fork()
-        if child == 0:
-            status = 99
-            try:
-                os.close(gate_in)
-                os.read(gate_out, 1)
-                os.environ.clear()
-                os.environ.update(env)
-                prolog.__main__.sys.argv = ["hook", "--config", str(config)]
-                status = hook()  # type: ignore[operator]
-            finally:
-                os._exit(status)
-        children.append(child)
-    os.close(gate_out)
-    os.close(gate_in)
-    statuses = [os.waitpid(child, 0)[1] for child in children]
-    assert statuses == [0] * len(environments)
-    yield
+def test_two_hundred_prologs_and_three_hundred_epilogs_at_once(node: CrowdedNode) -> None:
+    jobs = list(range(1, JOBS + 1))
+    assert node.run("prolog", jobs) == 0
+    told = {job_id: variables for job_id in jobs if (variables := node.file(job_id).variables())}
+    refused = [job_id for job_id in jobs if node.file(job_id).refusal() is not None]
+    held = {one.job_id: one for one in node.ledger.reservations}
+    assert set(held) == set(told), "a job that was told its GPU is in the ledger, and no other"
+    assert len(told) + len(refused) + node.left_alone == JOBS, "every job was placed, sent back or given up"
+    assert len(told) > GPUS, "the GPUs are shared"
+    for job_id, variables in told.items():
+        assert variables["CUDA_VISIBLE_DEVICES"] == ",".join(held[job_id].gpus)
+        assert from_mib(int(variables["RAD_BOOKED_MIB"])) == held[job_id].booked_bytes
+    assert_nothing_is_given_twice(node.ledger)
+
+    assert node.run("epilog", [job_id for job_id in jobs for _ in range(1 + job_id % 2)]) == 0
+    assert node.ledger.reservations == ()
+    assert node.files == []
 
 
-def ledger_of(config: Path) -> Ledger:
-    found = LedgerStore(config.parent / "run", clock=SystemClock(), boot_id=boot_id()).read()
-    assert not found.lost
-    return found.ledger
-
-
-def test_two_hundred_prologs_at_once(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    numbers = range(1, JOBS + 1)
-    with all_at_once(prolog.__main__.main, config, [environment(number) for number in numbers]):
-        ledger = ledger_of(config)
-        told = {number: JobFile(config.parent / "run", number).variables() for number in numbers}
-        placed = {number: env for number, env in told.items() if env}
-        refused = {n for n in numbers if JobFile(config.parent / "run", n).refusal() is not None}
-
-        held = {one.job_id: one for one in ledger.reservations}
-        assert set(held) == set(placed), "a job that was told its GPU is in the ledger, and no other"
-        late = (config.parent / "log" / "prolog.log").read_text().count("left alone:")
-        known = len(placed) + len(refused) + late
-        killed = capfd.readouterr().err.count(
-            "rad: out of time"
-        )  # slurmd's log has what a killed hook could not write
-        assert known <= JOBS <= known + killed, "every job was placed, sent back or, out of time, given up"
-        for number, env in placed.items():
-            assert env["CUDA_VISIBLE_DEVICES"] == ",".join(held[number].gpus)
-            assert from_mib(int(env["RAD_BOOKED_MIB"])) == held[number].booked_bytes
-        for index in range(GPUS):
-            on_it = ledger.on(f"GPU-{index:02}")
-            assert sum(one.booked_bytes for one in on_it) <= 40 * GIB
-            assert len(on_it) <= 1 or all(one.kind == "shared" for one in on_it)
-        assert len(placed) > GPUS, "the GPUs are shared"
-
-    # half of the epilogs come twice, all at once
-    endings = [environment(n, SLURM_JOB_EXIT_CODE="0") for n in numbers for _ in range(1 + n % 2)]
-    with all_at_once(epilog.__main__.main, config, endings):
-        left = [one.job_id for one in ledger_of(config).reservations]
-        assert len(left) <= capfd.readouterr().err.count("rad: out of time"), (
-            "only a killed Epilog leaves anything"
-        )
-    with all_at_once(epilog.__main__.main, config, [environment(n, SLURM_JOB_EXIT_CODE="0") for n in left]):
-        assert ledger_of(config).reservations == ()
-        assert list((config.parent / "run" / "placed").iterdir()) == []
+def test_what_hooks_leave_that_were_killed_in_a_crowd_is_swept_away(node: CrowdedNode) -> None:
+    first, *others = range(1, JOBS + 1)
+    assert node.run("prolog", [first]) == 0
+    assert node.run("prolog", others, "kill") > 0, "not even what takes back the work was done"
+    told = {job_id for job_id in (first, *others) if node.file(job_id).variables()}
+    assert first in told
+    assert_nothing_is_given_twice(node.ledger)
+    assert node.run("epilog", [first, *others], "kill") > 0
+    assert_nothing_is_given_twice(node.ledger)
+    assert node.ledger.reservations and node.files, "killed hooks leave something"
+    node.sweep_later()
+    assert node.ledger.reservations == ()
+    assert node.files == []

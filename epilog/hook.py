@@ -1,0 +1,192 @@
+"""What the Epilog of a GPU node does, in the child that `epilog/__main__.py` starts.
+
+It may be run twice for one job. What the job holds is released before anything else is tried.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from epilog.report import ending_of, outcome_of, spool_peak, tell_peak, tell_why
+from slurm_plugin.core.clock import Clock, Deadline
+from slurm_plugin.core.config import Config
+from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
+from slurm_plugin.core.events import EventKind
+from slurm_plugin.core.exits import Exit
+from slurm_plugin.core.last_good import InForce, config_in_force
+from slurm_plugin.core.log import HookLog
+from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.recovery import as_held, next_attempt
+from slurm_plugin.core.timely_file import TimelyFile
+from slurm_plugin.core.waiting import next_waiting
+from slurm_plugin.core.wire import read_key, read_stamp
+from slurm_plugin.monitor.window import forget_job, read_job
+from slurm_plugin.node.node import SLURM_ANSWER_S, Node
+from slurm_plugin.slurm.conf_files import find_slurm_conf, has_slurmdbd
+from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.output_before import forget as forget_outputs
+
+LOCK_S = 2.0
+RESCUE_LOCK_S = 0.5
+TAILS_S = 1.5
+"""Parts of the hook's five seconds; each normally takes milliseconds."""
+
+
+def work(rad_toml: TimelyFile, *, started_s: float) -> int:
+    """Release what the job holds, then say how it ended and run it again where that helps.
+
+    Args:
+        rad_toml: The configuration file, which is being read.
+        started_s: When the hook was started, on the monotonic clock.
+
+    Returns:
+        The hook's exit status.
+    """
+    job = HookJob.from_env(os.environ)
+    if not job.seats and not job.comment:
+        return Exit.OK
+    found = _settings(rad_toml)
+    node = Node.here(found.config, os.environ)
+    if node.config.mode == "off" and not node.run.is_dir():
+        return Exit.OK  # nothing was ever begun here
+    log = node.log("epilog", job, started_s=started_s)
+    refused = node.job_file(job.job_id).refusal() is not None
+    held = _release(job, node, log, LOCK_S)
+    if not job.seats or not node.manages(job.partition):
+        if held is not None and held.managed:  # its partition was changed while it ran
+            _stop_mps(node.run, job, node.clock, log)
+        forget_job(node.run, job.job_id)
+        return Exit.OK
+    if found.trouble:
+        log.say(EventKind.LAST_GOOD_SETTINGS, found.trouble)
+    try:
+        if node.config.mode != "off" and not refused:
+            _report(job, node, held, log)
+    except (RadError, OSError) as exc:
+        log.say(EventKind.NOT_REPORTED, str(exc))
+    finally:
+        _stop_mps(node.run, job, node.clock, log)  # after the report: its log says who ended whom
+        forget_job(node.run, job.job_id)
+        forget_outputs(node.run, job.job_id)
+    if node.config.mode == "enforce" and held is not None:
+        _wake(node, log)
+    log.say(EventKind.END)
+    return Exit.OK
+
+
+def _wake(node: Node, log: HookLog) -> None:
+    """Let the job that was put back from this node first try again now."""
+    waiting = next_waiting(node.run)
+    if waiting is not None:
+        from epilog.wake import wake  # an ordinary job ends without a question to Slurm
+
+        log.tell(wake(waiting, node.run, node.slurm(), node.clock))
+
+
+def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
+    """Release what the job holds, and no more: the work did not end in its time.
+
+    Args:
+        rad_toml: The configuration file, which is being read.
+        why: Why it did not.
+        started_s: When the hook was started, on the monotonic clock.
+
+    Returns:
+        The hook's exit status.
+    """
+    job = HookJob.from_env(os.environ)
+    node = Node.here(_settings(rad_toml).config, os.environ, for_release=True)
+    log = node.log("epilog", job, started_s=started_s)
+    _release(job, node, log, RESCUE_LOCK_S)
+    forget_job(node.run, job.job_id)
+    forget_outputs(node.run, job.job_id)
+    log.say(EventKind.OUT_OF_TIME, why)
+    _stop_mps(node.run, job, node.clock, log)
+    log.say(EventKind.END)
+    return Exit.OK
+
+
+def _settings(rad_toml: TimelyFile) -> InForce:
+    """Return the settings; a release must not depend on them, so at the worst these are the defaults."""
+    try:
+        return config_in_force(rad_toml)
+    except ConfigError as exc:
+        return InForce(config=Config(mode="off"), trouble=str(exc))
+
+
+def _release(job: HookJob, node: Node, log: HookLog, lock_s: float) -> Reservation | None:
+    """Give back what the job holds and return it; a lock that is not free in time leaves a note instead."""
+    file = node.job_file(job.job_id)
+    placed = file.read(boot_id=node.store.boot_id).held
+    if placed is None or placed.restart <= job.restart:
+        file.remove()  # before the reservation, which would otherwise look as if it had been lost
+    if not job.seats:
+        return None
+    try:
+        return node.store.release(job.job_id, restart=job.restart, deadline=Deadline(node.clock, lock_s))
+    except RadError as exc:
+        log.say(EventKind.NOT_RELEASED, str(exc))
+        return None
+
+
+def _stop_mps(run: Path, job: HookJob, clock: Clock, log: HookLog) -> None:
+    if (run / "mps").is_dir():
+        from slurm_plugin.mps import Mps
+
+        try:
+            Mps(run, clock=clock).release(job.job_id)
+        except RadError as exc:
+            log.say(EventKind.NOT_RELEASED, str(exc))
+
+
+def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) -> None:
+    """Say how the job ended and run it again where that helps."""
+    config, clock = node.config, node.clock
+    usage = read_job(node.run, job.job_id)
+    outcome = outcome_of(
+        job,
+        config,
+        held=held,
+        usage=usage,
+        names=lambda: _names(node, job),
+        deadline=Deadline(clock, TAILS_S),
+        log=log,
+        clock=clock,
+    )
+    log.tell(ending_of(outcome))
+    try:
+        key = read_key(Path(config.paths.key))
+    except ConfigError as exc:
+        log.say(EventKind.NO_RECOVERY, str(exc))
+        return
+    booking = read_stamp(job.comment, user_id=job.user_id, key=key)
+    settings = config.partition(job.partition)
+    if booking is None or settings is None:
+        return
+    booking = as_held(booking, held)
+    if config.features.history:
+        spool_peak(config, job, booking, outcome, usage, now_s=clock.now_s())
+    recovery = next_attempt(booking, outcome, settings) if config.features.recovery else None
+    slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
+    if recovery is None:
+        if outcome.kind == "overrun" and config.mode == "enforce":
+            tell_why(job, booking, outcome, slurm_conf=slurm_conf, timeout_s=SLURM_ANSWER_S)
+        elif config.features.accounting and config.mode == "enforce" and has_slurmdbd(slurm_conf):
+            tell_peak(job, booking, outcome, slurm_conf=slurm_conf, log=Path(config.paths.log))
+        return
+    if config.mode == "observe":
+        log.say(EventKind.WOULD_RUN_AGAIN, recovery.reason)
+        return
+    from epilog.recover import recover  # an ordinary job ends without a question to Slurm
+
+    restart = held.restart if held else job.restart
+    log.tell(recover(job, recovery, outcome, settings, node.slurm(), restart=restart, key=key))
+
+
+def _names(node: Node, job: HookJob) -> dict[str, str]:
+    """Return what codes in the paths of the job's output stand for; nothing if Slurm does not answer."""
+    try:
+        return node.slurm().names(job.job_id)
+    except SlurmError:
+        return {}

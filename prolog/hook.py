@@ -1,0 +1,171 @@
+"""What the Prolog of a GPU node does, in the child that `prolog/__main__.py` starts.
+
+A job that must not start here goes back into the queue through the controller; a fault of ours leaves the job as Slurm
+would have run it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from prolog.demand import signed_booking, wanted_by
+from prolog.environment import environment_of
+from prolog.place import place
+from prolog.seats import why_no_start
+from slurm_plugin.core.clock import Deadline
+from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.errors import LedgerError, RadError
+from slurm_plugin.core.events import EventKind
+from slurm_plugin.core.exits import Exit
+from slurm_plugin.core.last_good import config_in_force
+from slurm_plugin.core.log import HookLog
+from slurm_plugin.core.timely_file import TimelyFile
+from slurm_plugin.core.waiting import end_waiting
+from slurm_plugin.node.node import Node
+from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.output_files import may_hold_old_text
+
+RELEASE_S = 0.5
+"""For the lock, once the hook has failed already."""
+
+
+def work(rad_toml: TimelyFile, *, started_s: float) -> int:
+    """Do for a job what its partition asks for: for most jobs of most clusters that is nothing.
+
+    Args:
+        rad_toml: The configuration file, which is being read.
+        started_s: When the hook was started, on the monotonic clock.
+
+    Returns:
+        The hook's exit status.
+    """
+    job = HookJob.from_env(os.environ)
+    found = config_in_force(rad_toml)
+    node = Node.here(found.config, os.environ)
+    settings = _settings(node, job)
+    if settings is None:
+        _unmanaged(node, job)
+    elif job.seats:
+        log = node.log("prolog", job, started_s=started_s)
+        if found.trouble:
+            log.say(EventKind.LAST_GOOD_SETTINGS, found.trouble)
+        _managed(node, job, settings, log)
+    elif node.config.mode == "enforce" and (reason := why_no_start(node, job)) is not None:
+        from prolog.put_back import put_back
+
+        log = node.log("prolog", job, started_s=started_s)
+        log.tell(put_back(node, job, reason, refuse=True))
+        log.say(EventKind.END)
+    return Exit.OK
+
+
+def _settings(node: Node, job: HookJob) -> PartitionConfig | None:
+    """Return how a job is to be placed; None if it runs as without us."""
+    on = node.config.mode != "off" and node.config.features.placement and node.manages(job.partition)
+    return node.settings(job.partition) if on else None
+
+
+def _unmanaged(node: Node, job: HookJob) -> None:
+    """Let a job run as without us."""
+    _mark(node, job)
+    if job.seats and node.config.mode == "enforce" and node.config.features.placement:
+        from prolog.unmanaged import note
+
+        note(node, job)
+
+
+def _mark(node: Node, job: HookJob) -> None:
+    """Tell TaskProlog of a job that is not placed and yet was changed by us when it was submitted."""
+    if signed_booking(job, node.config) is not None:
+        node.job_file(job.job_id).mark(boot_id=node.store.boot_id, now_s=node.clock.monotonic_s())
+
+
+def _managed(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) -> None:
+    """Start the job's run on this node; a fault of ours leaves the job alone, or puts it back."""
+    try:
+        _start(node, job, settings, log)
+    except LedgerError as exc:
+        _give_up(node, job, log, str(exc))
+        _put_back(node, job, log, str(exc))
+    except Exception as exc:  # noqa: BLE001 - a bug of ours must not keep the job from running
+        _give_up(node, job, log, str(exc) if isinstance(exc, RadError | OSError) else repr(exc))
+    log.say(EventKind.END)
+
+
+def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
+    """Take back what was begun: the work did not end in its time.
+
+    Args:
+        rad_toml: The configuration file, which is being read.
+        why: Why it did not.
+        started_s: When the hook was started, on the monotonic clock.
+
+    Returns:
+        The hook's exit status.
+    """
+    job = HookJob.from_env(os.environ)
+    config = config_in_force(rad_toml).config
+    node = Node.here(config, os.environ, for_release=True)
+    if _settings(node, job) is None or not job.seats:
+        return Exit.OK
+    log = node.log("prolog", job, started_s=started_s)
+    _give_up(node, job, log, why)
+    log.say(EventKind.OUT_OF_TIME, why)
+    _put_back(Node.here(config, os.environ), job, log, why)
+    log.say(EventKind.END)
+    return Exit.OK
+
+
+def _put_back(node: Node, job: HookJob, log: HookLog, why: str) -> None:
+    from prolog.put_back import may_put_back, put_back
+
+    if node.config.mode == "enforce" and may_put_back(job):
+        log.tell(put_back(node, job, f"its GPU could not be reserved ({why})", refuse=False))
+
+
+def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) -> None:
+    """Place the job and leave its environment, or put it back."""
+    wanted = wanted_by(job, node.config, settings, node.slurm)
+    if wanted.demand is None:
+        log.say(EventKind.LEFT_ALONE, "MIG")
+        node.job_file(job.job_id).remove()
+        return
+    placed = place(node, job, wanted.demand, settings)
+    demand, gpus = wanted.demand, placed.placement.gpus
+    source = f"{wanted.source} ({wanted.doubt})" if wanted.doubt else wanted.source
+    choice = f"{source} {demand.kind}: {' '.join(gpus)} {placed.placement.reason}"
+    policy = settings.policy if demand.kind == "shared" else "idle"
+    if node.config.mode == "observe":
+        log.say(EventKind.WOULD_PLACE, choice, policy=policy, gpus=gpus)
+        _mark(node, job)
+    elif placed.reservation is None:
+        from prolog.put_back import put_back
+
+        log.tell(put_back(node, job, placed.placement.reason, refuse=True))
+    else:
+        end_waiting(node.run, job.job_id)
+        variables = environment_of(node, job, placed, settings, log)
+        if wanted.shards is not None:
+            variables["RAD_SHARDS"] = str(wanted.shards)
+        node.job_file(job.job_id).place(variables, placed.reservation, boot_id=node.store.boot_id)
+        log.say(EventKind.PLACED, choice, policy=policy, gpus=gpus)
+        if may_hold_old_text(job):
+            from prolog.outputs import note_outputs  # most jobs have files of their own
+
+            with suppress(OSError):
+                note_outputs(node, job)
+
+
+def _give_up(node: Node, job: HookJob, log: HookLog, why: str) -> None:
+    """Leave the job as Slurm would have run it; what it holds goes first, and then the log hears of it."""
+    problem = ""
+    try:
+        node.store.release(job.job_id, restart=job.restart, deadline=Deadline(node.clock, RELEASE_S))
+        node.job_file(job.job_id).remove()
+        _mark(node, job)
+    except (RadError, OSError) as exc:
+        problem = str(exc)
+    log.say(EventKind.LEFT_ALONE, why)
+    if problem:
+        log.say(EventKind.NOT_RELEASED, problem)
