@@ -21,7 +21,6 @@ import json
 import lzma
 import multiprocessing
 import os
-import random
 import signal
 import sys
 import time
@@ -32,11 +31,12 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from gpumemnet.calibration.measure_convolutions import convolutions
 from gpumemnet.dataset.config import Configuration
 from gpumemnet.units import GIB, MIB
 
 SEED = 4711
-SWEEPS, CALLS_PER_SWEEP = 12, 260
+SWEEPS = 12
 KEPT_EVENTS = 300_000
 TOTAL_BYTES = int(11.5 * MIB)
 SLOTS = 12
@@ -122,46 +122,6 @@ def configurations() -> list[Configuration]:
             )
             found.append((rank, config))
     return [config for _, config in sorted(found, key=lambda pair: (pair[0], pair[1].index))]
-
-
-def convolutions(seed: int) -> list[dict[str, Any]]:
-    """Draw convolutions such as image networks have, of at most about 1 GiB in and out."""
-    draw = random.Random(seed)
-    found: list[dict[str, Any]] = []
-    while len(found) < CALLS_PER_SWEEP:
-        channels = (16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 160, 192, 256, 320, 384, 512, 768, 1024, 2048)
-        ins = draw.choice((*channels, 3, 3, draw.randint(2, 600)))
-        outs = draw.choice((*channels, draw.randint(2, 600)))
-        kernel = draw.choice(
-            ([1, 1], [1, 1], [3, 3], [3, 3], [3, 3], [5, 5], [7, 7], [1, 7], [7, 1], [2, 2], [4, 4], [11, 11])
-        )
-        stride = draw.choice((1, 1, 1, 2, 2, 4 if max(kernel) >= 4 else 1))
-        side = draw.choice((7, 8, 14, 16, 17, 28, 32, 35, 56, 64, 71, 73, 112, 128, 147, 149, 224))
-        batch = draw.choice((1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 100, 128, 192, 256))
-        groups = 1
-        style = draw.random()
-        if style < 0.12:
-            outs = groups = ins
-        elif style < 0.2 and ins % 8 == 0 and outs % 8 == 0:
-            groups = draw.choice((2, 4, 8))
-        pad = [k // 2 for k in kernel] if draw.random() < 0.85 else [0, 0]
-        small = min(side + 2 * p - k for p, k in zip(pad, kernel, strict=True)) < 0
-        elements = batch * max(ins * side * side, outs * side * side // stride**2)
-        if small or elements > GIB // 4 or ins * outs // groups * kernel[0] * kernel[1] > 30_000_000:
-            continue
-        found.append(
-            {
-                "x": [batch, ins, side, side],
-                "w": [outs, ins // groups, *kernel],
-                "stride": stride,
-                "padding": pad,
-                "groups": groups,
-                "bias": draw.random() < 0.4,
-                "input_gradient": draw.random() < 0.85,
-                "dtype": draw.choice(("float32", "float32", "float16", "bfloat16")),
-            }
-        )
-    return found
 
 
 class History:

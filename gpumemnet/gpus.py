@@ -20,6 +20,8 @@ class Gpu:
         conv_base_bytes: Base of a process that uses cuDNN convolutions, beyond what PyTorch's allocator reserves.
         base_bytes: Base of other processes.
         cublas_bytes: Workspaces that PyTorch's cuBLAS handles take from the allocator.
+        mps_server_bytes: Held by each user's MPS server beside its clients; no job books it.
+        mps_client_bytes: CUDA context of one client of it, within the base.
         measured: True if the bases were measured; else they are assumed from GPUs of the same generation.
         note: Where the numbers come from.
     """
@@ -29,22 +31,25 @@ class Gpu:
     conv_base_bytes: int
     base_bytes: int
     cublas_bytes: int
+    mps_server_bytes: int
+    mps_client_bytes: int
     measured: bool
     note: str
 
 
 _ASSUMED = "assumed: not measured; run `rad calibrate` on this GPU"
 NAMES = ("h200", "h100", "a100", "l40s", "v100")
+"""Those that our table has; a site's own table adds others."""
 DEFAULT_GPU = "h200"
 
 
 @lru_cache(maxsize=1)
 def gpus() -> dict[str, Gpu]:
-    """Return the known types of GPUs by name, from the table of rules."""
+    """Return the known types of GPUs by name, from the tables of rules."""
     known = {}
-    for name in NAMES:
-        process, cublas = numbers.of("process", name), numbers.of("cublas", name)
-        base = next(rule for rule in numbers.rules() if (rule.gpu, rule.name) == (name, "base"))
+    bases = {rule.gpu: rule for rule in numbers.rules() if (rule.library, rule.name) == ("process", "base")}
+    for name, base in bases.items():
+        process, cublas, mps = (numbers.of(library, name) for library in ("process", "cublas", "mps"))
         measured = base.status is Status.MEASURED
         known[name] = Gpu(
             name=name,
@@ -52,6 +57,8 @@ def gpus() -> dict[str, Gpu]:
             conv_base_bytes=process["conv_base"],
             base_bytes=process["base"],
             cublas_bytes=cublas["workspaces"],
+            mps_server_bytes=mps["server"],
+            mps_client_bytes=mps["client"],
             measured=measured,
             note=f"measured with {base.release}" if measured else _ASSUMED,
         )
@@ -74,7 +81,7 @@ def gpu_named(name: str, *, base_bytes: int | None = None) -> Gpu:
     wanted = name.lower()
     found = next((gpu for key, gpu in gpus().items() if key in wanted), None)
     if found is None:
-        raise SetupError(f"unknown GPU '{name[:40]}'; known: {', '.join(NAMES)}")
+        raise SetupError(f"unknown GPU '{name[:40]}'; known: {', '.join(gpus())}")
     if base_bytes is None:
         return found
     return replace(

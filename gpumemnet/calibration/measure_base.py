@@ -1,9 +1,10 @@
 """Measure what a PyTorch process holds on this GPU beyond its tensors.
 
-    python measure_base.py conv|dense
+    python measure_base.py conv|dense|convs_only
 
 Run as a program of its own by a Python that has torch, so it imports nothing of ours. It trains a tiny network for some
-steps, with the libraries that real ones load (cuDNN for conv, cuBLAS for dense), and prints one JSON object:
+steps, with the libraries that real ones load (cuDNN for conv and convs_only, cuBLAS for conv and dense), and prints one
+JSON object:
 
     {"base_bytes": ..., "gpu": "NVIDIA H200", "torch": "2.11.0+cu130"}
 
@@ -26,13 +27,14 @@ def main() -> None:
     import torch
     from torch import nn
 
-    conv = sys.argv[1] == "conv"
-    model = (
-        nn.Sequential(nn.Conv2d(3, 32, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.Flatten(), nn.LazyLinear(10))
-        if conv
-        else nn.Sequential(nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 10))
-    ).cuda()
-    batch = torch.randn(16, 3, 32, 32, device="cuda") if conv else torch.randn(16, 256, device="cuda")
+    kind = sys.argv[1]
+    layers: dict[str, list[nn.Module]] = {
+        "conv": [nn.Conv2d(3, 32, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.Flatten(), nn.LazyLinear(10)],
+        "convs_only": [nn.Conv2d(3, 32, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 8, 3)],
+        "dense": [nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 10)],
+    }
+    model = nn.Sequential(*layers[kind]).cuda()
+    batch = torch.randn(16, *([256] if kind == "dense" else [3, 32, 32]), device="cuda")
     model(batch)
     optimizer = torch.optim.Adam(model.parameters())
     for _ in range(5):

@@ -6,6 +6,7 @@ import json
 
 from gpumemnet.directives.parse import Directives
 from gpumemnet.estimate import Activity, Estimate
+from gpumemnet.gpus import gpu_named
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB, to_mib_nearest, to_mib_up
 
@@ -97,6 +98,7 @@ def as_explanation(result: Estimate, setup: TrainingSetup, warnings: tuple[str, 
         setup: How the model is trained.
         warnings: What had to be guessed, one sentence each.
     """
+    card = gpu_named(result.gpu)
     batch = "the summary's own" if setup.batch_size is None else str(setup.batch_size)
     lines = [
         f"One process on {result.gpu}: batch size {batch}, optimizer {setup.optimizer}, precision {setup.precision}"
@@ -113,6 +115,8 @@ def as_explanation(result: Estimate, setup: TrainingSetup, warnings: tuple[str, 
         f" {shards(result.upper_bytes)} shards of {SHARD_MIB} MiB",
         "",
         f"Estimator: {result.estimator}; network: {result.family}.",
+        f"Under MPS {to_mib_nearest(card.mps_client_bytes)} MiB of the base are a client's context; the server of"
+        f" all of a user's jobs holds {to_mib_nearest(card.mps_server_bytes)} MiB more, which no job books.",
         *(
             line[0].upper() + line[1:] + "; each holds for 80 % of jobs."
             for line in _activity_text(result.activity)

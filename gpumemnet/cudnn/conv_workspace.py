@@ -45,7 +45,27 @@ class Plan:
 
 @lru_cache(maxsize=4096)
 def workspace_bytes(plan: Plan) -> int:
-    """Return the workspace of one call for tensors in PyTorch's default order."""
+    """Return the workspace of one call for tensors in PyTorch's default order.
+
+    Args:
+        plan: The call.
+
+    Returns:
+        Bytes, by the numbers of the table of rules.
+    """
+    return workspace_by(plan, numbers.of("cudnn"))
+
+
+def workspace_by(plan: Plan, rule: Mapping[str, int]) -> int:
+    """Return the same by other numbers, as a fit tries them.
+
+    Args:
+        plan: The call.
+        rule: Numbers by name, as rules/rules.csv has them for "cudnn".
+
+    Returns:
+        Bytes.
+    """
     if plan.x[1] == plan.groups > 1:
         return 0
     n_x, n_y = math.prod(plan.x), math.prod(plan.y)
@@ -53,17 +73,16 @@ def workspace_bytes(plan: Plan) -> int:
         # Indices beyond 32 bits: another kernel, which copies one of the two.
         return max(n_x, n_y) * plan.item_bytes
     if plan.groups > 1:
-        return sum(_grouped(plan)) + _partial_sums(plan)
+        return sum(_grouped(plan)) + _partial_sums(plan, rule)
     if plan.area == 1:
-        return _one_by_one(plan)
-    x, y, w = _copies(plan)
-    rule = numbers.of("cudnn")
+        return _one_by_one(plan, rule)
+    x, y, w = _copies(plan, rule)
     if plan.x[1] <= rule["few_channels"]:
         if plan.area <= rule["small_kernel"]:
             return x + y if plan.item_bytes == 2 and plan.kind == ConvPass.WEIGHT else 0
         if plan.kind == ConvPass.FORWARD and plan.y[1] < rule["few_outputs"]:
             return 0
-    return x + y + w + _partial_sums(plan)
+    return x + y + w + _partial_sums(plan, rule)
 
 
 def depthwise_parts(x: tuple[int, ...], w: tuple[int, ...], item_bytes: int) -> int:
@@ -84,10 +103,10 @@ def depthwise_parts(x: tuple[int, ...], w: tuple[int, ...], item_bytes: int) -> 
     return parts if item_bytes == 2 else parts + rule["depthwise_inputs"] * math.prod(x) * item_bytes
 
 
-def _copies(plan: Plan) -> tuple[int, int, int]:
+def _copies(plan: Plan, rule: Mapping[str, int]) -> tuple[int, int, int]:
     """Return the bytes of input, output and weight with the channels padded."""
     ins, outs = plan.x[1], plan.y[1]
-    unit = numbers.of("cudnn")["channel_bytes"] // plan.item_bytes
+    unit = max(1, rule["channel_bytes"] // plan.item_bytes)
     # One channel lies the same first and last.
     padded_ins, padded_outs = (c if c == 1 else -(-c // unit) * unit for c in (ins, outs))
     pixels_x, pixels_y = math.prod(plan.x) // ins, math.prod(plan.y) // outs
@@ -105,11 +124,10 @@ def _grouped(plan: Plan) -> tuple[int, int, int]:
     return n_x, n_y, plan.groups * ins * outs * plan.area * plan.item_bytes
 
 
-def _one_by_one(plan: Plan) -> int:
+def _one_by_one(plan: Plan, rule: Mapping[str, int]) -> int:
     """1x1 kernels are matrix products, which need no copy unless a stride or the alignment asks for one."""
-    rule = numbers.of("cudnn")
     if plan.strided:
-        return 0 if _strided_in_place(plan, rule) else _copied(plan) + _partial_sums(plan)
+        return 0 if _strided_in_place(plan, rule) else _copied(plan, rule) + _partial_sums(plan, rule)
     ins, outs, fp32 = plan.x[1], plan.y[1], plan.item_bytes > 2
     images, pixels = plan.x[0], math.prod(plan.y[2:])
     if plan.kind == ConvPass.WEIGHT:
@@ -122,14 +140,14 @@ def _one_by_one(plan: Plan) -> int:
             and pixels >= rule["few_images_pixels"]
         )
         percent = rule["image_sums_fp32" if fp32 else "image_sums_16bit"]
-        if 100 * each <= percent * _copied(plan) and not few_and_large:
+        if 100 * each <= percent * _copied(plan, rule) and not few_and_large:
             return each
-        return _copied(plan) + (_partial_sums(plan) if pixels > rule["small_image"] else 0)
+        return _copied(plan, rule) + (_partial_sums(plan, rule) if pixels > rule["small_image"] else 0)
     if pixels % 2 == 0 or pixels > rule["small_image"]:
         return 0
     # Rows are not aligned.
     copies = not fp32 or (plan.kind == ConvPass.DATA and outs > rule["unaligned_channels"])
-    return _copied(plan) if copies else 0
+    return _copied(plan, rule) if copies else 0
 
 
 def _strided_in_place(plan: Plan, rule: Mapping[str, int]) -> bool:
@@ -141,16 +159,15 @@ def _strided_in_place(plan: Plan, rule: Mapping[str, int]) -> bool:
     return fp32 and ins <= rule["strided_weight_channels"]
 
 
-def _copied(plan: Plan) -> int:
-    x, y, _ = _copies(plan)
+def _copied(plan: Plan, rule: Mapping[str, int]) -> int:
+    x, y, _ = _copies(plan, rule)
     return x + y
 
 
-def _partial_sums(plan: Plan) -> int:
+def _partial_sums(plan: Plan, rule: Mapping[str, int]) -> int:
     """A weight gradient of few tiles is summed in parts, one for each multiprocessor; other passes sum none."""
     if plan.kind != ConvPass.WEIGHT:
         return 0
-    rule = numbers.of("cudnn")
     ins, outs = plan.x[1] // plan.groups, plan.y[1] // plan.groups
     rows, columns = (
         rule["small_tile"] if channels <= rule["small_tile"] else rule["tile"] for channels in (outs, ins)

@@ -1,8 +1,11 @@
-"""Look a number up in the table of rules.
+"""Look a number up in the tables of rules.
 
 `rules.csv` holds one number a row: what one library's release does on one GPU, whether that was measured, read in the
-library's source or assumed, and the command or file that found it. Code holds the form of each rule alone. GPUs without
-rows of their own take those of REFERENCE_GPU, on which all were found; releases are the newest that was looked at.
+library's source or assumed, and the command or file that found it. Code holds the form of each rule alone. A site's own
+table (SITE_TABLE, as `rad calibrate --deep` writes it) has the same columns; its rows win over ours.
+
+GPUs without rows of their own take those of REFERENCE_GPU, on which all were found; releases are the newest that was
+looked at. A profile is made where no GPU is known yet: it follows the first GPU that the site's table names.
 """
 
 from __future__ import annotations
@@ -14,13 +17,17 @@ from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 
+from gpumemnet.errors import SetupError
 from gpumemnet.units import KIB, MIB
 
 TABLE = Path(__file__).resolve().parent / "rules.csv"
+SITE_TABLE = Path("/etc/rad/rules.csv")
+"""Read beside ours if it is there; a broken one is left out as a whole, with one line in the log."""
 REFERENCE_GPU = "h200"
 ANY = "*"
 """Stands for every GPU in the column of GPUs."""
-_UNIT_BYTES = {"KiB": KIB, "MiB": MIB}
+COLUMNS = ("library", "release", "gpu", "rule", "value", "unit", "status", "found_by", "meaning")
+UNIT_BYTES = {"KiB": KIB, "MiB": MIB}
 
 
 class Status(StrEnum):
@@ -32,9 +39,9 @@ class Status(StrEnum):
     ASSUMED = "assumed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Rule:
-    """One row of the table.
+    """One row of a table.
 
     Attributes:
         library: Whose behaviour it is.
@@ -42,8 +49,10 @@ class Rule:
         gpu: Type of GPU, or ANY.
         name: Of the number.
         value: The number; sizes are bytes, whatever unit the table writes them in.
+        unit: As the table writes it.
         status: How it is known.
         found_by: Command, file or page that tells it.
+        meaning: In words.
     """
 
     library: str
@@ -51,39 +60,101 @@ class Rule:
     gpu: str
     name: str
     value: int
+    unit: str
     status: Status
     found_by: str
+    meaning: str
+
+
+def read_table(path: Path) -> tuple[Rule, ...]:
+    """Read a table of rules.
+
+    Args:
+        path: A file with COLUMNS.
+
+    Returns:
+        Its rows.
+
+    Raises:
+        SetupError: A row is wrong; the message names file, line and fix.
+        OSError: It cannot be read.
+    """
+    found = []
+    with path.open(encoding="utf-8", newline="") as file:
+        lines = csv.reader(file)
+        if tuple(next(lines, ())) != COLUMNS:
+            raise SetupError(f"{path}:1: the columns must be {','.join(COLUMNS)}")
+        for row in lines:
+            try:
+                library, release, gpu, name, value, unit, status, found_by, meaning = row
+                n = int(value) * UNIT_BYTES.get(unit, 1)
+                found.append(Rule(library, release, gpu, name, n, unit, Status(status), found_by, meaning))
+            except ValueError:
+                raise SetupError(
+                    f"{path}:{lines.line_num}: a row has {len(COLUMNS)} fields, value a whole number, "
+                    f"status one of {', '.join(Status)}"
+                ) from None
+    return tuple(found)
+
+
+def read_site_table(path: Path) -> tuple[Rule, ...]:
+    """Read a site's table, whose rows must stand for rules that we have.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Its rows; none if there is no such file.
+
+    Raises:
+        SetupError: It cannot be used; the message names file and fix.
+    """
+    try:
+        found = read_table(path)
+    except FileNotFoundError:
+        return ()
+    except (OSError, UnicodeDecodeError, csv.Error) as exc:
+        raise SetupError(f"{path}: {exc}; mend it or remove it") from exc
+    known = {(rule.library, rule.name) for rule in read_table(TABLE)}
+    for rule in found:
+        if (rule.library, rule.name) not in known:
+            raise SetupError(f"{path}: {rule.library} has no rule {rule.name!r}; remove that row")
+        if rule.value <= 0:
+            raise SetupError(f"{path}: {rule.library} {rule.name}: the value must be above 0")
+    return found
+
+
+@lru_cache(maxsize=1)
+def site_rules() -> tuple[Rule, ...]:
+    """Return the rows of the site's own table; none if there is none, or if it is broken, which the log says."""
+    try:
+        return read_site_table(SITE_TABLE)
+    except SetupError as exc:
+        import logging  # costs more than the table, and is seldom needed
+
+        logging.getLogger(__name__).warning("%s; estimates go on without it", exc)
+        return ()
 
 
 @lru_cache(maxsize=1)
 def rules() -> tuple[Rule, ...]:
-    """Return all rows of the table."""
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        return tuple(
-            Rule(
-                library=row["library"],
-                release=row["release"],
-                gpu=row["gpu"],
-                name=row["rule"],
-                value=int(row["value"]) * _UNIT_BYTES.get(row["unit"], 1),
-                status=Status(row["status"]),
-                found_by=row["found_by"],
-            )
-            for row in csv.DictReader(file)
-        )
+    """Return all rules; of two rows for one number the site's."""
+    rows = (*read_table(TABLE), *site_rules())
+    return tuple({(rule.library, rule.gpu, rule.name): rule for rule in rows}.values())
 
 
 @lru_cache(maxsize=64)
-def of(library: str, gpu: str = REFERENCE_GPU) -> Mapping[str, int]:
+def of(library: str, gpu: str = "") -> Mapping[str, int]:
     """Return the numbers of one library by name.
 
     Args:
         library: As in the table: "cudnn", "cublas", "process".
-        gpu: Type of GPU; what it has no row for is taken from ANY, then from REFERENCE_GPU.
+        gpu: Type of GPU; what it has no row for is taken from ANY, then from REFERENCE_GPU. "" is the site's.
 
     Returns:
         Numbers by name; sizes in bytes.
     """
+    gpu = gpu or next((rule.gpu for rule in site_rules() if rule.gpu != ANY), REFERENCE_GPU)
     found: dict[str, int] = {}
     for wanted in (REFERENCE_GPU, ANY, gpu):
         found |= {rule.name: rule.value for rule in rules() if rule.library == library and rule.gpu == wanted}

@@ -2,7 +2,8 @@
 
 PyTorch's meta kernel for `_cudnn_rnn` gives the reserve no size (only cuDNN knows it), so the call is an autograd
 function of our own here. What cuDNN keeps from forward to backward, and what it borrows in each of them, was
-fitted to 34 runs on an H200: the median error of the peak is 7 % for LSTM and plain layers and 3 % for GRU.
+fitted to 34 runs on an H200: the median error of the peak is 7 % for LSTM and plain layers and 3 % for GRU. The
+numbers are in rules/rules.csv ("cudnn-rnn-trace").
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-KEPT = {"lstm": 6, "gru": 5, "rnn": 2}
-"""Values kept per layer and hidden unit: gates, cell state or candidate, and the output that feeds the next layer."""
-BORROWED = {"lstm": (2.0, 2.7, 1.8), "gru": (4.3, 0.0, 8.0), "rnn": (4.2, 1.2, 3.2)}
-"""Values borrowed per layer and hidden unit, per hidden unit of one layer, and per input value."""
+from gpumemnet.rules import numbers
+
+PERCENT = 100
+"""The table writes values per unit in percent, as whole numbers."""
 
 
 class _CudnnRnn(torch.autograd.Function):
@@ -28,8 +29,11 @@ class _CudnnRnn(torch.autograd.Function):
         hidden = states[0].shape[-1]
         out = x.new_empty((*x.shape[:-1], hidden * directions))
         final = tuple(torch.empty_like(s) for s in states)
-        reserve = _bytes(x, layers * out.numel() * KEPT[kind])
-        per_layer, once, per_input = BORROWED[kind]
+        rule = numbers.of("cudnn-rnn-trace")
+        reserve = _bytes(x, layers * out.numel() * rule[f"{kind}_kept"])
+        per_layer, once, per_input = (
+            rule[f"{kind}_{what}"] / PERCENT for what in ("per_layer", "once", "per_input")
+        )
         ctx.borrowed = int((layers * per_layer + once) * out.numel() + per_input * x.numel())
         _bytes(x, ctx.borrowed)
         ctx.save_for_backward(x, out, reserve, *states, *weights)

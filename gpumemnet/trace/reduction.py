@@ -13,9 +13,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-MULTIPROCESSORS = 132
-"""Of an H200; sets how many blocks the kernel aims at."""
-THREADS_PER_MULTIPROCESSOR = 2048
+from gpumemnet.rules import numbers
+
 MAX_THREADS = 512
 WARP = 32
 MIN_VALUES_PER_THREAD = 16
@@ -55,7 +54,8 @@ def buffer_bytes(x: Tensor, dims: Sequence[int] | None) -> int:
         return 0
     step_input *= height
     values = -(-inputs // step_input)
-    target = MULTIPROCESSORS * (THREADS_PER_MULTIPROCESSOR // (width * height))
+    device = numbers.of("device")
+    target = device["multiprocessors"] * (device["threads"] // (width * height))
     grid = -(-(outputs // vector) // step_output)
     if values < MAX_VALUES_PER_THREAD or grid > target:
         return 0

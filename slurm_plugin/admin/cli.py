@@ -6,11 +6,13 @@ import os
 import shutil
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, get_args
 
 import click
 
+from gpumemnet.rules.numbers import SITE_TABLE
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import DEFAULT_PATH, PartitionConfig, load_config
 from slurm_plugin.core.exits import Exit
@@ -119,12 +121,35 @@ def history(config: Path, user_id: int | None) -> None:
 @click.option(
     "--python", default="python3", show_default=True, help="A Python that has torch, as jobs use it."
 )
-def calibrate(python: str) -> None:
+@click.option("--deep", is_flag=True, help="Fit a table of rules of this GPU's own; takes some minutes.")
+@click.option(
+    "--out",
+    default=str(SITE_TABLE),
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="With --deep: the site's table; rows of other GPUs in it stay.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="With --deep: say what would be measured, and how long it takes."
+)
+def calibrate(python: str, deep: bool, out: Path, dry_run: bool) -> None:
     """Measure what a PyTorch process holds on this GPU beyond its tensors; run it on an idle GPU."""
     from slurm_plugin.admin import calibrate as calibrating
+    from slurm_plugin.admin import calibrate_deep
 
     found = shutil.which(python) or python
-    click.echo(calibrating.as_text(calibrating.measure(found, os.environ)))
+    if dry_run and not deep:
+        raise click.UsageError("--dry-run goes with --deep; without it nothing is written")
+    if deep and dry_run:
+        click.echo(calibrate_deep.plan(out))
+    elif deep:
+        today = datetime.now(UTC).date()
+        table = calibrate_deep.measure(
+            found, os.environ, out=out, today=today, say=lambda line: click.echo(line, err=True)
+        )
+        click.echo(calibrate_deep.as_text(table, out))
+    else:
+        click.echo(calibrating.as_text(calibrating.measure(found, os.environ)))
 
 
 @main.command()

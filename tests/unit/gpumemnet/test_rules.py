@@ -15,7 +15,7 @@ from gpumemnet.rules.numbers import ANY, REFERENCE_GPU, TABLE, Status
 PACKAGE = Path(numbers.__file__).resolve().parents[1]
 CHECKOUT = Path(__file__).resolve().parents[3]
 ROWS = list(csv.DictReader(TABLE.open(encoding="utf-8", newline="")))
-READ = re.compile(r'(?:rule|process|cublas|_cublas|numbers\.of\("[\w-]+"\))\["(\w+)"')
+READ = re.compile(r'(?:rule|process|cublas|_cublas|mps|device|numbers\.of\("[\w-]+"\))\["(\w+)"')
 
 
 def test_every_row_says_how_its_number_is_known() -> None:
@@ -39,7 +39,7 @@ def test_code_reads_every_number_and_no_other() -> None:
     read = {
         name for path in PACKAGE.rglob("*.py") for name in READ.findall(path.read_text(encoding="utf-8"))
     } | {"image_sums_16bit"}
-    rnn = {row["rule"] for row in ROWS if row["library"] == "cudnn-rnn"}
+    rnn = {row["rule"] for row in ROWS if row["library"] in ("cudnn-rnn", "cudnn-rnn-trace")}
     assert read == {row["rule"] for row in ROWS} - rnn
 
 

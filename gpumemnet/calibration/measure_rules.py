@@ -1,0 +1,168 @@
+"""Measure one part of what our table of rules holds of a GPU and its libraries.
+
+    python measure_rules.py device|segments|cublas|recurrent|mps
+
+Run as a program of its own by a Python that has torch, so it imports nothing of ours; each prints one JSON object.
+
+| part | tells |
+|---|---|
+| device | the GPU's name, memory and multiprocessors, and the versions of its libraries |
+| segments | for requests of many sizes, the segment that PyTorch's allocator asks of the driver for each |
+| cublas | what cuBLAS keeps for one thread, for a product with a bias, and for both threads of a training |
+| recurrent | how many values cuDNN keeps of recurrent layers for backward |
+| mps | what the driver counts for an MPS server and for the bare context of its client |
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+MIB = 1 << 20
+SMI = ("nvidia-smi", "--format=csv,noheader,nounits")
+START_S = 10.0
+
+
+def smi(query: str) -> list[list[str]]:
+    """Return what nvidia-smi answers, by rows and columns."""
+    told = subprocess.run([*SMI, query], check=True, capture_output=True, text=True, timeout=30).stdout
+    return [[word.strip() for word in row.split(",")] for row in told.splitlines() if row.strip()]
+
+
+def device() -> dict[str, Any]:
+    """Tell the GPU and the versions."""
+    import torch
+
+    here = torch.cuda.get_device_properties(0)
+    cudnn = torch.backends.cudnn.version() or 0
+    uuid = str(here.uuid).removeprefix("GPU-") if hasattr(here, "uuid") else ""
+    cards = smi("--query-gpu=uuid,memory.total,driver_version")
+    card = next((row for row in cards if uuid and row[0].endswith(uuid)), cards[0])
+    return {
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "cudnn": f"{cudnn // 10000}.{cudnn // 100 % 100}",
+        "driver": card[2],
+        "memory_bytes": int(card[1]) * MIB,
+        "multiprocessors": here.multi_processor_count,
+        "threads": here.max_threads_per_multi_processor,
+    }
+
+
+def segments() -> dict[str, Any]:
+    """Ask an empty allocator for one block after the other, of sizes around each MiB."""
+    import torch
+
+    found = []
+    sizes = [512, *(mib * MIB + more for mib in range(1, 41) for more in (-512, 0, 512))]
+    for size in sizes:
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_reserved()
+        block = torch.empty(size, dtype=torch.uint8, device="cuda")
+        found.append([size, torch.cuda.memory_reserved() - before])
+        del block
+    return {"segments": found}
+
+
+def cublas() -> dict[str, Any]:
+    """Multiply, multiply with a bias, and train."""
+    import torch
+    from torch.nn import functional
+
+    x, w = (torch.zeros(64, 64, device="cuda", requires_grad=True) for _ in range(2))
+    bias = torch.zeros(64, device="cuda", requires_grad=True)
+
+    def kept(*, of_bias: bool, backward: bool) -> int:
+        before = torch.cuda.memory_allocated()
+        y = functional.linear(x, w, bias if of_bias else None)
+        if backward:
+            y.sum().backward()
+        del y
+        x.grad = w.grad = bias.grad = None
+        torch.cuda.synchronize()
+        return int(torch.cuda.memory_allocated() - before)
+
+    handle = kept(of_bias=False, backward=False)
+    lt = kept(of_bias=True, backward=False)
+    more = kept(of_bias=True, backward=True)
+    return {"handle_bytes": handle, "lt_bytes": lt, "both_threads_bytes": handle + more}
+
+
+def recurrent() -> dict[str, Any]:
+    """Run recurrent layers of several shapes forward and see what stays beside the output and the last states."""
+    import torch
+
+    found = []
+    for kind in ("lstm", "gru", "rnn"):
+        for directions in (1, 2):
+            for layers, width, steps, batch in ((1, 256, 64, 64), (2, 512, 32, 32), (3, 384, 128, 16)):
+                made = getattr(torch.nn, kind.upper())(
+                    width, width, layers, bidirectional=directions == 2, device="cuda"
+                )
+                x = torch.zeros(steps, batch, width, device="cuda")
+                made(x)  # its workspaces and handles are there from now on
+                before = torch.cuda.memory_allocated()
+                out, states = made(x)
+                torch.cuda.synchronize()
+                held = torch.cuda.memory_allocated() - before
+                last = states if isinstance(states, tuple) else (states,)
+                kept = held - sum(t.numel() * t.element_size() for t in last)  # the output is kept, too
+                found.append([kind, directions, layers, out.numel(), kept / out.element_size()])
+                del made, x, out, states, last
+    return {"reserves": found}
+
+
+def mps() -> dict[str, Any]:
+    """Start an MPS daemon of one's own, take a bare context under it, and stop the daemon."""
+    import torch
+
+    with tempfile.TemporaryDirectory(prefix="rad-mps-") as folder:
+        os.environ |= {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        subprocess.run(["nvidia-cuda-mps-control", "-d"], check=True, timeout=30)
+        try:
+            torch.empty(1, device="cuda")
+            torch.cuda.synchronize()
+            own = torch.cuda.memory_reserved()
+            servers = _control("get_server_list").split()
+            end = time.monotonic() + START_S
+            while True:
+                held = {row[0]: row[1] for row in smi("--query-compute-apps=pid,used_memory")}
+                server = next((held[pid] for pid in servers if held.get(pid, "").isdigit()), None)
+                client = held.get(str(os.getpid()), "")
+                if server is not None and client.isdigit():
+                    return {"server_bytes": int(server) * MIB, "client_bytes": int(client) * MIB - own}
+                if time.monotonic() > end:
+                    sys.exit(f"nvidia-smi shows neither server nor client of MPS: {held}")
+                time.sleep(0.2)
+        finally:
+            _control("quit -t 5")
+
+
+def _control(command: str) -> str:
+    done = subprocess.run(
+        ["nvidia-cuda-mps-control"],
+        input=command + "\n",
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    return done.stdout
+
+
+PARTS = {"device": device, "segments": segments, "cublas": cublas, "recurrent": recurrent, "mps": mps}
+
+
+def main() -> None:
+    """Measure one part and print it."""
+    print(json.dumps(PARTS[sys.argv[1]]()))
+
+
+if __name__ == "__main__":
+    main()

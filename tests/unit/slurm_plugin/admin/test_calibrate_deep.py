@@ -1,0 +1,117 @@
+"""`rad calibrate --deep`, with programs that tell what an H200 was recorded to do instead of measuring."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest
+import recorded
+from click.testing import CliRunner
+
+from gpumemnet.fit.parts import PARTS
+from gpumemnet.rules.numbers import TABLE, read_site_table, read_table
+from slurm_plugin.admin import calibrate_deep
+from slurm_plugin.admin.cli import main
+from slurm_plugin.core.errors import EstimateError
+
+TODAY = date(2026, 11, 22)
+MIB = 1 << 20
+TOLD = {
+    "device": {"gpu": "NVIDIA H200", "torch": "2.11", "cuda": "13.0", "cudnn": "9.19", "driver": "580.159",
+               "memory_bytes": 144384 * MIB, "multiprocessors": 132, "threads": 2048},
+    "conv": {"base_bytes": 760 * MIB},
+    "dense": {"base_bytes": 742 * MIB},
+    "convs_only": {"base_bytes": 632 * MIB},
+    "segments": {"segments": [[MIB, 2 * MIB], [2 * MIB, 20 * MIB], [12 * MIB, 12 * MIB], [14 * MIB, 14 * MIB]]},
+    "cublas": {"handle_bytes": 32 * MIB, "lt_bytes": MIB, "both_threads_bytes": 64 * MIB},
+    "recurrent": {"reserves": [["lstm", 1, 2, 1000, 16000]]},
+    "mps": {"server_bytes": 66 * MIB, "client_bytes": 532 * MIB},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Programs of the names that measure; they print what they are asked for from a file beside them."""
+    folder = tmp_path_factory.mktemp("programs")
+    convolutions = {str(seed): recorded.convolutions(recorded.sweeps()[seed]) for seed in range(2)}
+    (folder / "told.json").write_text(json.dumps(TOLD | convolutions))
+    for name in {part.program for part in PARTS}:
+        (folder / name).write_text(
+            "import json, sys\nfrom pathlib import Path\n"
+            "told = json.loads(Path(__file__).with_name('told.json').read_text())\n"
+            "if sys.argv[1] not in told: sys.exit('this part fails')\n"
+            "print('a warning of torch')\nprint(json.dumps(told[sys.argv[1]]))\n"
+        )
+    return folder
+
+
+def measure(out: Path, programs: Path) -> list[str]:
+    said: list[str] = []
+    calibrate_deep.measure(sys.executable, {}, out=out, today=TODAY, say=said.append, programs=programs)
+    return said
+
+
+def test_an_h200_gets_the_rows_that_we_ship(tmp_path: Path, programs: Path) -> None:
+    out = tmp_path / "rules.csv"
+    said = measure(out, programs)
+    shipped = {(rule.library, rule.name): rule for rule in read_table(TABLE) if rule.gpu in ("h200", "*")}
+    found = read_site_table(out)
+    assert len(found) > 20
+    assert {(r.library, r.name): r.value for r in found} == {
+        (r.library, r.name): shipped[r.library, r.name].value for r in found
+    }
+    assert {(r.status, r.found_by) for r in found} == {("measured", "rad calibrate --deep, 2026-11-22")}
+    # Two of the four runs of convolutions fail here; that costs no row.
+    assert [line for line in said if "this part fails" in line] and out.read_text().count("\ncudnn,") > 5
+
+
+def test_a_second_gpu_is_added(tmp_path: Path, programs: Path) -> None:
+    out = tmp_path / "rules.csv"
+    out.write_text(TABLE.read_text().splitlines()[0] + "\nprocess,x,l4,base,300,MiB,measured,by hand,base\n")
+    measure(out, programs)
+    assert {rule.gpu for rule in read_site_table(out)} == {"l4", "h200"}
+
+
+@pytest.mark.parametrize("text", ["nonsense\n", "a,b\n1,2\n"])
+def test_a_table_that_is_not_ours_is_left_alone(tmp_path: Path, programs: Path, text: str) -> None:
+    out = tmp_path / "rules.csv"
+    out.write_text(text)
+    with pytest.raises(EstimateError, match="columns must be"):
+        measure(out, programs)
+    assert out.read_text() == text
+
+
+def test_trouble_comes_before_the_minutes(tmp_path: Path) -> None:
+    said: list[str] = []
+    with pytest.raises(EstimateError, match="nowhere"):
+        calibrate_deep.measure("/no/python", {}, out=tmp_path / "nowhere" / "x", today=TODAY, say=said.append)
+    assert not said
+    with pytest.raises(EstimateError, match="--python must name"):
+        calibrate_deep.measure("/no/python", {}, out=tmp_path / "x", today=TODAY, say=said.append)
+    assert len(said) == 1
+
+
+def test_a_dry_run_says_what_and_how_long(tmp_path: Path) -> None:
+    out = tmp_path / "rules.csv"
+    done = CliRunner().invoke(main, ["calibrate", "--deep", "--dry-run", "--out", str(out)])
+    assert done.exit_code == 0
+    lines = done.output.splitlines()
+    assert len(lines) == len(PARTS) + 1 and all(f"{part.takes_s} s" in done.output for part in PARTS)
+    assert str(sum(part.takes_s for part in PARTS)) in lines[-1] and not out.exists()
+
+
+def test_a_dry_run_of_the_short_way_is_refused() -> None:
+    done = CliRunner().invoke(main, ["calibrate", "--dry-run"])
+    assert done.exit_code == 2
+
+
+def test_what_was_found_stands_beside_what_counted(tmp_path: Path, programs: Path) -> None:
+    out = tmp_path / "rules.csv"
+    table = calibrate_deep.measure(
+        sys.executable, {}, out=out, today=TODAY, say=lambda line: None, programs=programs
+    )
+    text = calibrate_deep.as_text(table, out)
+    assert "conv_base" in text and f"{760 * MIB}  (was {760 * MIB})" in text and str(out) in text
