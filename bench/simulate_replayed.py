@@ -12,18 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from slurm_plugin.admin.simulate import command
-from slurm_plugin.admin.simulate.interference import Load
-from slurm_plugin.admin.simulate.trace import TraceJob
-from slurm_plugin.admin.simulate.workloads import Workload, load_of
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import PartitionConfig
 
 FIGURES = ("makespan_s", "mean_completion_s", "energy_j")
-
-
-def never_waits(job: TraceJob, known: dict[str, Workload]) -> Load:
-    """Return a job's load without the pauses of its loader."""
-    return replace(load_of(job, known), duty=1.0)
 
 
 def main() -> None:
@@ -36,8 +28,7 @@ def main() -> None:
     parser.add_argument("--gpu-memory-mib", type=int, default=143_000)
     options = parser.parse_args()
     print("| loaders | start-up | makespan | mean completion | energy | median slowdown | P95 |")
-    for name, loads in (("as in the trace", load_of), ("never waited for", never_waits)):
-        command.load_of = loads
+    for name, never_wait in (("as in the trace", False), ("never waited for", True)):
         for start_up_s in options.start_up_s:
             question = command.Question(
                 trace=options.trace,
@@ -49,6 +40,7 @@ def main() -> None:
                 compress=options.compress,
                 start_up_s=start_up_s,
                 backfill_s=2.0,
+                never_wait=never_wait,
             )
             whole = command.simulate(replace(question, baseline="whole"), SystemClock())
             shared = command.simulate(question, SystemClock())

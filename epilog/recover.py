@@ -96,7 +96,8 @@ def _change(
     if booking.memory_bytes is None:
         gres = whole_gpu_request(settings, version)
     else:
-        gres = f"shard:{shards_for(booking.memory_bytes, settings.shard_bytes)}"
+        # What it asked for beyond its memory stood for its compute, and still does.
+        gres = f"shard:{max(shards_for(booking.memory_bytes, settings.shard_bytes), booking.shards)}"
     return JobChange(
         gres=gres,
         comment=with_stamp(view.comment, stamp(booking, user_id=view.user_id, key=key)),

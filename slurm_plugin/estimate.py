@@ -13,6 +13,7 @@ from typing import Literal
 
 from gpumemnet.directives.parse import Directives, parse_comment, parse_script
 from gpumemnet.errors import GpuMemNetError
+from gpumemnet.estimators import activity
 from gpumemnet.estimators.registry import ESTIMATORS
 from gpumemnet.estimators.registry import estimate as gpumemnet_estimate
 from gpumemnet.gpus import DEFAULT_GPU, gpu_named
@@ -198,6 +199,7 @@ def _estimate(profile_text: str, estimator: Estimator) -> MemoryEstimate | None:
             base_bytes=estimator.base_bytes or card.base_bytes,
         )
         result = gpumemnet_estimate(profile, gpu=card, estimator=estimator.name)
+        busy = activity.estimate(profile)
     except GpuMemNetError:
         return None
     return MemoryEstimate(
@@ -206,6 +208,7 @@ def _estimate(profile_text: str, estimator: Estimator) -> MemoryEstimate | None:
         confidence=result.confidence,
         quantiles=tuple((share, result.quantile(share)) for share in SHARES),
         source=result.estimator,
+        smact=None if busy is None else round(busy.smact.value, 3),
         profile_key=profile.key,
         warnings=result.warnings,
     )

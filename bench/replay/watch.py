@@ -10,7 +10,7 @@ from typing import Any
 from lab.watch import job_of
 from slurm_plugin.admin.simulate.interference import power_w
 from slurm_plugin.core.errors import DeviceError
-from slurm_plugin.core.units import to_mib
+from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.monitor.nvml import NvmlTelemetry
 from slurm_plugin.monitor.simulated import SimulatedGpus
 from slurm_plugin.monitor.telemetry import Telemetry
@@ -57,7 +57,7 @@ class Watch:
                 {
                     "index": gpu.index,
                     "name": gpu.name,
-                    "usable_mib": to_mib(gpu.usable_bytes),
+                    "usable_mib": to_mib_up(gpu.usable_bytes),
                     "energy_j": 0.0,
                     **{key: [] for key in keys},
                 }
@@ -76,8 +76,8 @@ class Watch:
             jobs = {key[0] for key, _ in held if key is not None}
             for key, memory_bytes in held:
                 if key is not None:
-                    self.peaks_mib[key[0]] = max(self.peaks_mib.get(key[0], 0), to_mib(memory_bytes))
-            card["used_mib"].append(to_mib(gpu.memory_used_bytes))
+                    self.peaks_mib[key[0]] = max(self.peaks_mib.get(key[0], 0), to_mib_up(memory_bytes))
+            card["used_mib"].append(to_mib_up(gpu.memory_used_bytes))
             card["smact"].append(None if gpu.smact is None else round(gpu.smact, 3))
             card["power_w"].append(None if watts is None else round(watts, 1))
             card["jobs"].append(len(jobs))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, fail, ok, unseen, warn
+from slurm_plugin.admin.install_values import UNSHARED_MIB, shards_within
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.gres import count_of, parse_gres
 from slurm_plugin.core.units import human, to_mib_up
@@ -99,9 +100,25 @@ def _check_memory(facts: Facts, per_gpu: dict[tuple[str, str], float]) -> Iterat
         ]
         promised_mib = max(counts, default=0) * shard_mib
         if promised_mib > to_mib_up(reading.usable_bytes) and reading.usable_bytes:
-            most = to_mib_up(reading.usable_bytes) // shard_mib
+            most = shards_within(to_mib_up(reading.usable_bytes), shard_mib)
             text = f"GPU {reading.index}: {max(counts):g} shards of {shard_mib} MiB, but {human(reading.usable_bytes)}"
             yield fail("gres.conf", f"{text} usable", f"Count={most} for File=/dev/nvidia{reading.index}")
+        elif promised_mib > to_mib_up(reading.usable_bytes) - UNSHARED_MIB and _under_mps(facts):
+            most = shards_within(to_mib_up(reading.usable_bytes), shard_mib)
+            text = f"GPU {reading.index}: {max(counts):g} shards leave no room for MPS servers and contexts"
+            fix = f"Count={most} for File=/dev/nvidia{reading.index}, and shards_per_gpu in rad.toml"
+            yield warn("gres.conf", f"{text}: jobs that book the last of them may be put back", fix)
+
+
+def _under_mps(facts: Facts) -> bool:
+    """Return whether jobs share these GPUs under MPS; simulated ones need no servers."""
+    config = facts.config
+    return (
+        config is not None
+        and config.features.mps
+        and config.telemetry.source != "simulated"
+        and any(partition.sharing == "mps" for _, partition in _sharing(facts))
+    )
 
 
 def _check_confinement(facts: Facts) -> Iterator[Finding]:

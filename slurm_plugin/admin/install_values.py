@@ -9,10 +9,19 @@ from slurm_plugin.admin.templates import templates_folder
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Paths, TelemetryConfig
 from slurm_plugin.core.errors import ConfigError, DeviceError
-from slurm_plugin.core.units import to_mib_down
+from slurm_plugin.core.units import GIB, to_mib_down, to_mib_up
 from slurm_plugin.monitor.source import timely_telemetry
 from slurm_plugin.slurm.installed import installed_version
 from slurm_plugin.slurm.versions import traits
+
+UNSHARED_MIB = to_mib_up(GIB)
+"""Of each GPU, kept out of its shards for MPS servers (66 MiB each on an H200, one for each user) and what contexts
+take there: a card whose last shard was booked lacked 0.7 GiB in a replay, and the job went back into the queue."""
+
+
+def shards_within(memory_mib: int, shard_mib: int) -> int:
+    """Return how many shards a GPU of so much usable memory can promise; one at least, if it holds one at all."""
+    return max((memory_mib - UNSHARED_MIB) // shard_mib, min(1, memory_mib // shard_mib))
 
 
 def install_values(
@@ -79,7 +88,7 @@ def install_values(
         "shard_mib": str(shard_mib),
         "sharing": "mps",
         "gpu_memory_mib": str(memory_mib),
-        "shards": str(memory_mib // shard_mib),
+        "shards": str(shards_within(memory_mib, shard_mib)),
         "select_parameters": "CR_Core_Memory,LL_SHARED_GRES" if spreads else "CR_Core_Memory",
         "constrain_devices": "no",
         "node": node or socket.gethostname().partition(".")[0],
@@ -90,7 +99,7 @@ def install_values(
     return values, [
         {
             "device": f"/dev/nvidia{reading.index}",
-            "shards": str(min(memory_mib, to_mib_down(reading.usable_bytes)) // shard_mib),
+            "shards": str(shards_within(min(memory_mib, to_mib_down(reading.usable_bytes)), shard_mib)),
         }
         for reading in readings
     ]

@@ -96,6 +96,9 @@ class PartitionConfig:
         confidence: Share of jobs for which what is booked shall be enough: a number (0.9), "bound" for the estimator's
             bound, or "auto" for what costs least by this partition's cards and recovery (core/risk.py). What is not
             booked, up to the bound, a job may still have while nobody needs it.
+        compute_overcommit: Slurm gives a GPU jobs of at most this much expected SM activity in all: a job asks for the
+            larger of the shards of its memory and this part of a GPU's shards; what it may hold stays its memory. 2.0
+            lets two jobs share that would each fill the GPU. 0 counts memory alone.
         policy: Placement policy (thesis section 6.2.2).
         pin: "slurm" keeps jobs on the GPU that Slurm booked. "bound" lets the policy choose whenever no job sits on
             the booked GPU yet. "free" lets it choose among all GPUs of the node; jobs that want a whole GPU then often
@@ -139,6 +142,7 @@ class PartitionConfig:
     gpu_type: str = ""
     exclusive_form: Literal["auto", "shards", "gpu"] = "auto"
     confidence: Confidence = "bound"
+    compute_overcommit: float = 0.0
     policy: PolicyName = "magm"
     pin: Literal["auto", "slurm", "bound", "free"] = "auto"
     one_user_per_gpu: bool = False
@@ -269,6 +273,11 @@ def parse_config(tree: dict[str, Any], *, origin: str, strict: bool = True) -> C
             raise ConfigError(
                 f"{origin}: partition.{name}.confidence is {partition.confidence:g}; "
                 f'it must be from {LEAST} to {MOST}, "auto" or "bound"'
+            )
+        if not 0.0 <= partition.compute_overcommit < float("inf"):
+            raise ConfigError(
+                f"{origin}: partition.{name}.compute_overcommit is {partition.compute_overcommit:g}; "
+                f"it must be 0 (memory alone counts) or a GPU's full SM activity times something, e.g. 1.5"
             )
         _check_mig(name, partition, origin)
     return dataclasses.replace(config, partitions=partitions)

@@ -10,12 +10,14 @@
 | one GPU, need above one GPU | refused, with the number that would fit |
 | one GPU, `policy=exclusive`, or need unknown where that means exclusive | all shards of a GPU (or gpu:1) |
 | one GPU, need known | shards that hold the need at the chosen confidence; the cap is the bound (core/risk.py) |
+| the same with `compute_overcommit` | the larger of these shards and those of its expected compute |
 | one GPU, need unknown, to be collocated all the same | shards for `free_min_mib` |
 | one GPU of no type, need known, in a partition with `mig = "map"` | the smallest MIG profile that holds it |
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from slurm_plugin.core.binding import bound
@@ -181,10 +183,12 @@ def _single(
     booked_bytes = shards * partition.shard_bytes
     cap_bytes = min(processes * size.cap_bytes, capacity_bytes)
     more = f", up to {human(cap_bytes)} while nobody needs it" if cap_bytes > booked_bytes else ""
-    messages = (f"RAD: books {human(booked_bytes)} of one GPU{more}{_because(estimate, processes)}",)
+    asked = max(shards, _compute_shards(processes, estimate, partition))
+    busy = f", and {asked} of {partition.shards} shards for its compute" if asked > shards else ""
+    messages = (f"RAD: books {human(booked_bytes)} of one GPU{more}{busy}{_because(estimate, processes)}",)
     booking = _shared(booked_bytes, request, claims, estimate)
     return Rewrite(
-        fields=shard_fields(request, f"shard:{shards}"),
+        fields=shard_fields(request, f"shard:{asked}"),
         environment=cleared_environment(request),
         messages=messages if _spoken(claims) else (),
         booking=replace(
@@ -193,6 +197,20 @@ def _single(
         ),
         reason="shared",
     )
+
+
+def _compute_shards(processes: int, estimate: MemoryEstimate | None, partition: PartitionConfig) -> int:
+    """Return how many shards stand for the compute that a job is expected to take; 0 where only memory counts.
+
+    A job of unknown activity counts as the placement counts it: else to tell nothing would be the way to the front.
+    Never all of a GPU: compute can be shared, and only memory needs a GPU alone.
+    """
+    if not partition.compute_overcommit:
+        return 0
+    known = None if estimate is None else estimate.smact
+    smact = partition.smact_max / 2 if known is None else known
+    share = processes * smact / partition.compute_overcommit
+    return min(math.ceil(share * partition.shards), partition.shards - 1)
 
 
 def _size(claims: Claims, estimate: MemoryEstimate | None, partition: PartitionConfig) -> Size:

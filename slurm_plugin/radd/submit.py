@@ -115,7 +115,8 @@ class Submission:
             return estimate
         if estimate.source == "stated":
             return estimate
-        return self.peaks.estimate(request.user_id, estimate.profile_key) or estimate
+        seen = self.peaks.estimate(request.user_id, estimate.profile_key)
+        return estimate if seen is None else replace(seen, smact=estimate.smact)
 
 
 def _reply(

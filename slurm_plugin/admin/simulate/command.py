@@ -21,6 +21,7 @@ from slurm_plugin.core.placement import Pin
 from slurm_plugin.core.units import from_mib
 
 Estimates = Literal["measured", "oracle", "none"]
+Activity = Literal["told", "seen", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,10 @@ class Question:
             themselves (windows, delays, backfill) stays.
         start_up_s: What each start takes before the first step: imports, model, context.
         backfill_s: SchedulerParameters bf_interval.
+        kept: GPUs of each node without shards.
+        activity: What RAD knows of a job's SM activity: as told before its first run, as of a training that never waits
+            for data; as seen when it ran before; or nothing.
+        never_wait: Whether trainings never wait for data, whatever the trace has.
     """
 
     trace: Path
@@ -53,6 +58,9 @@ class Question:
     compress: float = 1.0
     start_up_s: float = 0.0
     backfill_s: float = 30.0
+    kept: int = 0
+    activity: Activity = "told"
+    never_wait: bool = False
 
 
 def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -> dict[str, Any]:
@@ -79,17 +87,22 @@ def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -
         if row.gpus > question.gpus_per_node:
             left_out["more GPUs than a node has"] += 1
             continue
+        load = load_of(original, known)
+        if question.never_wait:
+            load = replace(load, duty=1.0)
+        told = {"told": load.smact, "seen": round(load.mean_smact, 3), "none": None}[question.activity]
         try:
             jobs.append(
                 make_job(
                     row,
-                    load_of(original, known),
+                    load,
                     config,
                     baseline=question.baseline,
                     errors=errors,
                     usable_bytes=usable_bytes,
                     start_up_s=question.start_up_s,
                     compress=question.compress,
+                    smact=told,
                 )
             )
         except Refused:
@@ -104,6 +117,7 @@ def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -
         pin=question.pin,
         managed=question.baseline == "rad",
         backfill_s=question.backfill_s,
+        kept=question.kept,
     )
     engine = Engine(cluster, jobs)
     if show_progress:

@@ -63,6 +63,7 @@ class Cluster:
         pin: Which rooms a job may get.
         managed: Whether RAD places the jobs; without it they run where Slurm's seats say.
         backfill_s: SchedulerParameters bf_interval; Slurm's default.
+        kept: GPUs of each node that have no shards, for jobs with GPUs of their own.
     """
 
     nodes: int
@@ -72,6 +73,7 @@ class Cluster:
     pin: Pin = "slurm"
     managed: bool = True
     backfill_s: float = 30.0
+    kept: int = 0
 
 
 @dataclass(slots=True)
@@ -99,7 +101,7 @@ class Engine:
         count = cluster.nodes * cluster.per_node
         gpus = [Gpu(index) for index in range(count)]
         self.state = _State(
-            seats=Seats(cluster.nodes, cluster.per_node, settings.shards),
+            seats=Seats(cluster.nodes, cluster.per_node, settings.shards, cluster.kept),
             running=Running(count),
             queue=Queue(),
             gpus=gpus,
@@ -181,7 +183,7 @@ class Engine:
         booking = job.booking
         cap_bytes = None
         if self.cluster.managed and self.settings.memory_cap and not job.whole and booking is not None:
-            cap_bytes = booking.memory_bytes
+            cap_bytes = max(booking.memory_bytes or 0, job.cap_bytes or 0)
         for index in job.held:
             gpu = self.state.gpus[index]
             gpu.advance(now_s)

@@ -12,6 +12,7 @@ from slurm_plugin.admin.simulate.trace import TraceJob
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.policy import decide
 from slurm_plugin.core.records import Booking, Claims, GresItem, JobRequest, MemoryEstimate
+from slurm_plugin.core.risk import SHARES
 from slurm_plugin.core.units import shards_for
 
 Baseline = Literal["rad", "whole", "hand"]
@@ -40,6 +41,7 @@ class Job:
         gpus: GPUs it asks for.
         start_up_s: Each time it starts, it imports and builds for so long before its first step.
         trains_s: When the run that is under way comes to its first step.
+        cap_bytes: What its GPU lets it hold in this run; None if no more than it booked.
     """
 
     trace: TraceJob
@@ -61,6 +63,7 @@ class Job:
     start_up_s: float = 0.0
     trains_s: float = 0.0
     rate: float = 1.0
+    cap_bytes: int | None = None
     crashes: int = 0
     put_backs: int = 0
     doomed_s: float | None = None
@@ -96,6 +99,7 @@ def make_job(
     usable_bytes: int,
     start_up_s: float = 0.0,
     compress: float = 1.0,
+    smact: float | None = None,
 ) -> Job:
     """Return a job as it enters the queue.
 
@@ -108,6 +112,7 @@ def make_job(
         usable_bytes: Usable memory of one GPU.
         start_up_s: What each of its starts takes before the first step; limits allow for it.
         compress: How many times faster than its users knew it the trace is.
+        smact: What RAD knows of its SM activity; None if nothing.
 
     Raises:
         Refused: It is larger than a GPU.
@@ -122,13 +127,15 @@ def make_job(
         if shards < partition.shards:
             booking = Booking(kind="shared", memory_bytes=shards * partition.shard_bytes)
     if baseline == "rad":
-        estimate = _estimate(trace, errors)
+        estimate = _estimate(trace, smact, errors)
         request = JobRequest(user_id=1000, gres=(GresItem(name="gpu", count=gpus),), partition=PARTITION)
         rewrite = decide(request, Claims(), estimate, config=config)
         if rewrite.refusal:
             raise Refused(rewrite.refusal)
         booking = rewrite.booking
         shards = booked_shards(booking, partition)
+        if booking is not None and booking.kind == "shared":
+            shards = max(shards, booking.shards)  # more than its memory where compute counts
     return Job(
         trace=trace,
         load=load,
@@ -150,16 +157,23 @@ def booked_shards(booking: Booking | None, partition: PartitionConfig) -> int:
     return shards_for(booking.memory_bytes, partition.shard_bytes)
 
 
-def _estimate(trace: TraceJob, errors: Errors) -> MemoryEstimate | None:
+def _estimate(trace: TraceJob, smact: float | None, errors: Errors) -> MemoryEstimate | None:
     """Return what the estimator would say; the same program gets the same error each time."""
     if trace.memory_bytes is None or not errors:
         return None
     program = zlib.crc32(trace.workload.encode())
     guess, bound = errors[program % len(errors)]
+    told_bytes = trace.memory_bytes * guess
+    needs = sorted(1.0 / one for one, _ in errors)
     return MemoryEstimate(
-        estimate_bytes=int(trace.memory_bytes * guess),
+        estimate_bytes=int(told_bytes),
         upper_bytes=int(trace.memory_bytes * bound),
         confidence=None,
+        quantiles=tuple(
+            (share, int(told_bytes * max(1.0, needs[min(len(needs) - 1, int(share * len(needs)))])))
+            for share in SHARES
+        ),
+        smact=smact,
         source="simulated",
         profile_key=f"{program:08x}",
     )

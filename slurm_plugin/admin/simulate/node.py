@@ -118,6 +118,8 @@ class Node:
             booked_bytes=None if booking is None else booking.memory_bytes,
             seats=job.seats,
             estimate_bytes=None if booking is None else booking.estimate_bytes,
+            cap_bytes=None if booking is None else booking.cap_bytes,
+            smact=None if booking is None else booking.smact,
             restart=job.restart,
         )
         placement = choose_gpu(
@@ -130,6 +132,7 @@ class Node:
             window_s=window_s,
             owners=owners,
         )
+        job.cap_bytes = placement.cap_bytes
         if placement.gpus:
             booked_bytes = demand.booked_bytes if not job.whole and demand.booked_bytes else self.memory_bytes
             self.ledger = self.ledger.reserve(
@@ -142,6 +145,8 @@ class Node:
                     booked_bytes=booked_bytes,
                     created_s=now_s,
                     estimate_bytes=demand.estimate_bytes,
+                    cap_bytes=placement.cap_bytes,
+                    smact=demand.smact,
                     restart=job.restart,
                 ),
                 {gpu.uuid: self.memory_bytes for gpu in rooms},

@@ -61,11 +61,12 @@ class Seats:
         per_node: GPUs of each.
         shards: Shards of one GPU.
         free: Free shards by GPU; the GPUs of node n are n * per_node and those behind it.
+        kept: The last so many GPUs of each node have no shards: only jobs with GPUs of their own get them.
     """
 
-    def __init__(self, nodes: int, per_node: int, shards: int) -> None:
+    def __init__(self, nodes: int, per_node: int, shards: int, kept: int = 0) -> None:
         """Start with all free."""
-        self.nodes, self.per_node, self.shards = nodes, per_node, shards
+        self.nodes, self.per_node, self.shards, self.kept = nodes, per_node, shards, kept
         self.free = [shards] * (nodes * per_node)
         self._most = MaxTree([shards] * nodes)
         self._idle = MaxTree([per_node] * nodes)
@@ -73,6 +74,12 @@ class Seats:
     def gpus_of(self, node: int) -> range:
         """Return the GPUs of a node."""
         return range(node * self.per_node, (node + 1) * self.per_node)
+
+    def gpus_for(self, node: int, shards: int) -> range:
+        """Return the GPUs of a node that jobs of this size may ever get."""
+        return (
+            self.gpus_of(node) if shards == self.shards else self.gpus_of(node)[: self.per_node - self.kept]
+        )
 
     def take(self, gpus: tuple[int, ...], shards: int) -> None:
         """Give shards of each of these GPUs, all of one node, to a job."""
@@ -86,19 +93,21 @@ class Seats:
 
     def _update(self, node: int) -> None:
         part = self.free[node * self.per_node : (node + 1) * self.per_node]
-        self._most.put(node, max(part))
+        self._most.put(node, max(part[: self.per_node - self.kept]))
         self._idle.put(node, part.count(self.shards))
 
     def may_fit(self, gpus: int, shards: int) -> bool:
         """Return whether any node has room now."""
-        return self._most.largest >= shards if gpus == 1 else self._idle.largest >= gpus
+        return self._idle.largest >= gpus if shards == self.shards else self._most.largest >= shards
 
     def nodes_with_room(self, gpus: int, shards: int, start: int = 0) -> int | None:
         """Return the first node from `start` on with room; None if there is none."""
-        return self._most.first(shards, start) if gpus == 1 else self._idle.first(gpus, start)
+        return self._idle.first(gpus, start) if shards == self.shards else self._most.first(shards, start)
 
     def candidates(self, node: int, gpus: int, shards: int) -> list[int]:
         """Return the GPUs of a node that could serve, the least loaded first (LL_SHARED_GRES)."""
-        least = shards if gpus == 1 else self.shards
-        fitting = [gpu for gpu in self.gpus_of(node) if self.free[gpu] >= least]
-        return sorted(fitting, key=lambda gpu: (-self.free[gpu], gpu)) if gpus == 1 else fitting
+        if shards == self.shards:
+            idle = [gpu for gpu in self.gpus_of(node) if self.free[gpu] == shards]
+            return idle[::-1] if self.kept else idle  # those that nobody can share come first
+        fitting = [gpu for gpu in self.gpus_for(node, shards) if self.free[gpu] >= shards]
+        return sorted(fitting, key=lambda gpu: (-self.free[gpu], gpu))

@@ -156,7 +156,7 @@ def promise(job: Job, seats: Seats, running: Running, now_s: float) -> Promise:
     step = max(1, seats.nodes // SEARCHED_NODES)
     for node in range(0, seats.nodes, step):
         ready = []
-        for gpu in seats.gpus_of(node):
+        for gpu in seats.gpus_for(node, least):
             free, at_s = seats.free[gpu], now_s
             for end_s, _, shards in running.by_gpu[gpu]:
                 if free >= least:

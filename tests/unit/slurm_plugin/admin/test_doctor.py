@@ -39,13 +39,13 @@ SLURM = {
     "epilog": "/etc/rad/epilog.sh",
 }
 NODES = (
-    {"nodename": "n1", "gres": "gpu:2,shard:278"},
+    {"nodename": "n1", "gres": "gpu:2,shard:276"},
     {"partitionname": "gpu", "nodes": "n[1-2]"},
 )
 GRES = (
     {"nodename": "n1", "name": "gpu", "file": "/dev/nvidia[0-1]"},
-    {"nodename": "n1", "name": "shard", "count": "139", "file": "/dev/nvidia0"},
-    {"nodename": "n1", "name": "shard", "count": "139", "file": "/dev/nvidia1"},
+    {"nodename": "n1", "name": "shard", "count": "138", "file": "/dev/nvidia0"},
+    {"nodename": "n1", "name": "shard", "count": "138", "file": "/dev/nvidia1"},
 )
 
 
@@ -65,12 +65,12 @@ def reading(index: int, **changes: Any) -> GpuReading:
 
 
 def sharing(**settings: Any) -> Config:
-    return Config(partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=139, **settings)})
+    return Config(partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=138, **settings)})
 
 
 GOOD = Facts(
     config_path=Path("/etc/rad/rad.toml"),
-    config=Config(partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=139)}),
+    config=Config(partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=138)}),
     slurm_conf_path=Path("/etc/slurm/slurm.conf"),
     slurm=ConfFile(settings=SLURM, lines=NODES),
     gres=ConfFile(lines=GRES),
@@ -147,12 +147,12 @@ def gres(*lines: dict[str, str]) -> dict[str, Any]:
         (slurm(prologflags=""), "warn", "before its Prolog", "PrologFlags=Alloc"),
         (slurm(prolog=""), "fail", "names none", "Prolog=/etc/rad/prolog.sh"),
         (slurm(taskprolog=""), "fail", "names none", "TaskProlog=/etc/rad/task_prolog.sh"),
-        (nodes({"nodename": "n1", "gres": "gpu:2"}), "fail", "n1 of partition gpu", "Gres=gpu:2,shard:278"),
+        (nodes({"nodename": "n1", "gres": "gpu:2"}), "fail", "n1 of partition gpu", "Gres=gpu:2,shard:276"),
         (
             nodes(NODES[0], {"nodename": "n2", "gres": "gpu:a100:4"}),
             "warn",
             "n2 of partition gpu has Gres=gpu:a100:4",
-            "Gres=gpu:a100:4,shard:556",
+            "Gres=gpu:a100:4,shard:552",
         ),
         ({"hooks": {**GOOD.hooks, "epilog": "exit 0"}}, "fail", "does not start", "-m epilog"),
         ({"hooks": {**GOOD.hooks, "prolog": None}}, "unseen", "cannot be read here", ""),
@@ -186,7 +186,7 @@ def gres(*lines: dict[str, str]) -> dict[str, Any]:
             gres(GRES[0], GRES[1], {**GRES[2], "count": "140"}),
             "fail",
             "GPU 1: 140 shards of 1024 MiB",
-            "Count=139 for File=/dev/nvidia1",
+            "Count=138 for File=/dev/nvidia1",
         ),
         ({"cgroup": ConfFile(settings={"constraindevices": "yes"})}, "warn", "does nothing", "task/cgroup"),
         (
@@ -366,3 +366,18 @@ class TestGather:
         result = CliRunner().invoke(main, ["doctor", "--config", str(tmp_path / "rad.toml")])
         assert "unknown key modus; did you mean mode?" in result.output
         assert result.exit_code == 1
+
+
+def test_shards_leave_room_for_mps_servers() -> None:
+    rows = tuple(row | ({"count": "139"} if "count" in row else {}) for row in GRES)
+    config = sharing()
+    config = dataclasses.replace(
+        config, partitions={"gpu": dataclasses.replace(config.partitions["gpu"], shards_per_gpu=139)}
+    )
+    facts = dataclasses.replace(GOOD, gres=ConfFile(lines=rows), config=config)
+    told = [found for found in examine(facts) if "leave no room for MPS" in found.text]
+    assert [found.level for found in told] == ["warn", "warn"]
+    assert "Count=138 for File=/dev/nvidia0" in told[0].fix
+    streams = dataclasses.replace(config.partitions["gpu"], sharing="streams")
+    plain = dataclasses.replace(facts, config=dataclasses.replace(config, partitions={"gpu": streams}))
+    assert not [found for found in examine(plain) if "leave no room for MPS" in found.text]

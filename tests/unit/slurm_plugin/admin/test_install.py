@@ -49,7 +49,7 @@ def test_everything_is_put_below_the_root(tmp_path: Path):
         "etc/systemd/system/rad-monitor.service": "0o644",
         "etc/logrotate.d/rad": "0o644",
     }
-    assert load_config(tmp_path / "etc/rad/rad.toml").partitions["gpu"].shards == 139
+    assert load_config(tmp_path / "etc/rad/rad.toml").partitions["gpu"].shards == 138
     assert len(read_key(tmp_path / "etc/rad/key")) == 32
     assert f"add to {tmp_path}/etc/slurm/slurm.conf" in output
     assert "Prolog=/etc/rad/prolog.sh" in output
@@ -57,12 +57,12 @@ def test_everything_is_put_below_the_root(tmp_path: Path):
 
 def test_it_names_the_nodes_and_their_shards(tmp_path: Path):
     output = install(tmp_path, "--node", "gpu[1-4]", "--gpus", "4")
-    assert "NodeName=gpu[1-4] ... Gres=gpu:4,shard:556" in output
-    assert [f"NodeName=gpu[1-4] Name=shard Count=139 File=/dev/nvidia{n}" in output for n in range(5)] == [
+    assert "NodeName=gpu[1-4] ... Gres=gpu:4,shard:552" in output
+    assert [f"NodeName=gpu[1-4] Name=shard Count=138 File=/dev/nvidia{n}" in output for n in range(5)] == [
         *[True] * 4,
         False,
     ]
-    assert load_config(tmp_path / "etc/rad/rad.toml").partitions["gpu"].shards_per_gpu == 139
+    assert load_config(tmp_path / "etc/rad/rad.toml").partitions["gpu"].shards_per_gpu == 138
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")

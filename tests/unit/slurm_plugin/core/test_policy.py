@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from slurm_plugin.core.binding import MOST_PARTITIONS, partition_mark
@@ -404,3 +405,43 @@ def test_a_job_that_names_too_many_partitions_is_left_alone() -> None:
 
 def need_stated() -> Claims:
     return Claims(memory_bytes=GIB)
+
+
+@pytest.mark.parametrize(
+    ("overcommit", "smact", "shards"),
+    [
+        (0.0, 0.9, 4),  # off: memory alone
+        (2.0, 0.9, 18),  # 0.9 / 2 of 39 shards
+        (1.0, 0.05, 4),  # its memory is the larger share
+        (2.0, None, 8),  # unknown counts as half of smact_max
+        (0.5, 0.9, 38),  # never all of a GPU: that would be a GPU alone
+    ],
+)
+def test_compute_counts_in_shards_and_not_in_memory(
+    overcommit: float, smact: float | None, shards: int
+) -> None:
+    rewrite = asked(
+        estimate=replace(need(3 * GIB, 4 * GIB), smact=smact),
+        config=config(compute_overcommit=overcommit),
+        gres="gres:gpu:1",
+    )
+    assert count_of(parse_gres(rewrite.fields["gres"]), "shard") == shards
+    assert rewrite.booking is not None
+    assert (rewrite.booking.memory_bytes, rewrite.booking.shards) == (4 * GIB, shards)
+
+
+@hypothesis_settings(deadline=None)
+@given(
+    st.integers(1, 39_000), st.floats(0.0, 1.0), st.floats(0.1, 10.0), st.sampled_from([None, "collocate"])
+)
+def test_compute_never_takes_shards_away(mib: int, smact: float, overcommit: float, policy: Any) -> None:
+    estimate = replace(need(mib * MIB), smact=smact)
+    plain, busy = (
+        asked(Claims(policy=policy), estimate, config=config(compute_overcommit=each), gres="gres:gpu:1")
+        for each in (0.0, overcommit)
+    )
+    before, after = (count_of(parse_gres(one.fields["gres"]), "shard") for one in (plain, busy))
+    assert before <= after <= SHARDS
+    assert (before == SHARDS) == (after == SHARDS), "compute alone makes nobody exclusive"
+    assert plain.booking is not None and busy.booking is not None
+    assert plain.booking.memory_bytes == busy.booking.memory_bytes

@@ -36,3 +36,13 @@ def test_whole_gpus_and_shards_are_kept_apart() -> None:
     assert not seats.may_fit(2, 8)
     seats.give_back((0,), 3)
     assert seats.nodes_with_room(2, 8) == 0
+
+
+def test_a_gpu_without_shards_is_for_those_who_want_it_alone() -> None:
+    seats = Seats(nodes=1, per_node=3, shards=8, kept=1)
+    assert seats.candidates(0, 1, 5) == [0, 1]
+    assert seats.candidates(0, 1, 8) == [2, 1, 0]
+    seats.take((0,), 8)
+    seats.take((1,), 8)
+    assert not seats.may_fit(1, 1)
+    assert seats.may_fit(1, 8)

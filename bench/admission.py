@@ -1,0 +1,123 @@
+"""Ways to keep GPUs from being packed beyond what they compute, simulated: python bench/admission.py TRACE ...
+
+Each trace on so many GPUs of one node, relative to whole GPUs; a trace named `made:SEED` is drawn here, from the
+workloads of the traces named before it, in bursts. docs/results.md tells what was chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import random
+import statistics
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from slurm_plugin.admin.simulate.command import Question, simulate
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.config import PartitionConfig
+
+ESCALATE = {"confidence": "auto", "recovery": "escalate"}
+WAITS = {"on_saturated": "wait", "saturated_waits": 1000}
+WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "memory alone (default)": ({}, {}),
+    **{
+        f"a: overcommit {c:g}, activity {activity}": ({"compute_overcommit": c}, {"activity": activity})
+        for activity in ("told", "seen")
+        for c in (1.0, 1.5, 2.0, 3.0)
+    },
+    "b: wait at SMACT 0.80, five times": ({"on_saturated": "wait"}, {}),
+    "b: wait at SMACT 0.80, to the end": (WAITS, {}),
+    "b: wait at SMACT 0.95, to the end": ({**WAITS, "smact_max": 0.95}, {}),
+    "d: one GPU without shards": ({}, {"kept": 1}),
+    "e: confidence auto": (ESCALATE, {}),
+    "e: confidence 0.9": ({**ESCALATE, "confidence": 0.9}, {}),
+    "a 3 (seen) and e": ({**ESCALATE, "compute_overcommit": 3.0}, {"activity": "seen"}),
+}
+"""Settings of the partition, and of the question."""
+SHOWN = ("makespan_s", "mean_completion_s", "energy_j")
+
+
+def drawn(seed: int, known: list[dict[str, str]], path: Path) -> Path:
+    """Write a trace of 80 jobs drawn from the workloads that a trace names, with bursts, and return its file."""
+    draw = random.Random(seed)
+    at_s = 0.0
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["arrival_s", "workload", "gpus", "epochs", "duration_min", "mem_mib"])
+        for _ in range(80):
+            row = draw.choice(known)
+            memory = next(value for name, value in row.items() if name.startswith("mem_mib"))
+            epochs = row.get("epochs", "")
+            rows.writerow([round(at_s), row["workload"], row["gpus"], epochs, row["duration_min"], memory])
+            at_s += draw.expovariate(1 / 240.0) * draw.choice((0.1, 0.1, 2.8))
+    return path
+
+
+def main() -> None:
+    """Print a table for each trace, and the mean over all."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument(
+        "traces", nargs="+", help="CSV files, or made:SEED (drawn from the CSV files named before)"
+    )
+    parser.add_argument("--gpus", type=int, default=2)
+    parser.add_argument("--gpu-memory-mib", type=int, default=143_000)
+    parser.add_argument("--never-wait", action="store_true", help="trainings never wait for data")
+    parser.add_argument("--pin", default="bound", choices=("slurm", "bound", "free"))
+    options = parser.parse_args()
+    means: dict[str, list[list[float]]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        known: list[dict[str, str]] = []
+        for name in options.traces:
+            if name.startswith("made:"):
+                path = drawn(int(name.removeprefix("made:")), known, Path(folder, f"{name}.csv"))
+            else:
+                path = Path(name)
+                with path.open() as file:
+                    known += csv.DictReader(file)
+            _table(path, options, lambda way, row: means.setdefault(way, []).append(row))
+    print("\nmean over all traces\n\n| way | makespan | mean completion | energy | median slowdown | P95 |")
+    print("|---|---|---|---|---|---|")
+    for way, found in means.items():
+        print(
+            f"| {way} | "
+            + " | ".join(f"{statistics.fmean(column):.2f}" for column in zip(*found, strict=True))
+            + " |"
+        )
+
+
+def _table(path: Path, options: argparse.Namespace, note: Callable[[str, list[float]], None]) -> None:
+    question = Question(
+        trace=path,
+        nodes=1,
+        gpus_per_node=options.gpus,
+        gpu_memory_mib=options.gpu_memory_mib,
+        settings=PartitionConfig(),
+        pin=options.pin,
+        never_wait=options.never_wait,
+    )
+    clock = SystemClock()
+    whole = simulate(replace(question, baseline="whole"), clock)
+    print(
+        f"\n{path.stem}\n\n| way | makespan | mean completion | energy | median slowdown | P95 | crashes | put back |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    runs = {"hand-sized shards": simulate(replace(question, baseline="hand"), clock)}
+    for way, (settings, more) in WAYS.items():
+        asked = replace(question, settings=replace(PartitionConfig(), **settings), **more)
+        runs[way] = simulate(asked, clock)
+    for way, found in runs.items():
+        row = [found[name] / whole[name] for name in SHOWN] + [
+            found["median_slowdown"],
+            found["p95_slowdown"],
+        ]
+        note(way, row)
+        cells = " | ".join(f"{value:.2f}" for value in row)
+        print(f"| {way} | {cells} | {found['crashes']} | {found['put_backs']} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
