@@ -246,6 +246,34 @@ def simulate(
 
 
 @main.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--out", type=click.Path(path_type=Path), default="report.html", show_default=True, help="The page."
+)
+@click.option(
+    "--png", type=click.Path(path_type=Path), help="A folder for the charts as PNG (needs matplotlib)."
+)
+def report(runs: tuple[Path, ...], out: Path, png: Path | None) -> None:
+    """Compare RUNS, files that bench/replay wrote, on one page that needs nothing else."""
+    from itertools import groupby
+
+    from slurm_plugin.admin.report.charts import charts
+    from slurm_plugin.admin.report.page import page
+    from slurm_plugin.admin.report.runs import read_runs
+
+    found = read_runs(runs)
+    out.write_text(page(found), encoding="utf-8")
+    click.echo(f"{out}: {len(found)} runs")
+    if png is not None:
+        from slurm_plugin.admin.report.png import write_pngs
+
+        drawn = sum(
+            write_pngs(charts(list(some)), png) for _, some in groupby(found, key=lambda run: run.trace)
+        )
+        click.echo(f"{png}: {drawn} charts")
+
+
+@main.command()
 @click.argument("jobs", type=click.Path(path_type=Path))
 @click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Nodes.")
 @click.option("--gpus-per-node", type=click.IntRange(1), default=8, show_default=True, help="GPUs of each.")

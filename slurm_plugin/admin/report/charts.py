@@ -1,0 +1,128 @@
+"""What is drawn, as data: comparisons of runs, and each run over time (the kinds of thesis figures 6.5 to 6.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slurm_plugin.admin.report.runs import Run
+
+COMPARED = (
+    ("makespan_s", "Makespan"),
+    ("mean_waiting_s", "Mean waiting"),
+    ("mean_execution_s", "Mean execution"),
+    ("mean_completion_s", "Mean completion"),
+)
+OVER_TIME = (
+    ("used_mib", "GPU memory in use (GiB)", 1 / 1024),
+    ("smact", "SM activity", 1.0),
+    ("power_w", "Power (W)", 1.0),
+    ("jobs", "Jobs on the GPU", 1.0),
+)
+"""What each card's samples hold: name, title, factor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """A bar for each label in each group.
+
+    Attributes:
+        name: For a file.
+        title: Of the chart.
+        unit: Of the values.
+        groups: Along the axis.
+        labels: The bars of each group.
+        values: By label, then by group.
+    """
+
+    name: str
+    title: str
+    unit: str
+    groups: Sequence[str]
+    labels: Sequence[str]
+    values: Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """A line for each label.
+
+    Attributes:
+        name: For a file.
+        title: Of the chart.
+        x: What the horizontal axis tells.
+        y: What the vertical axis tells.
+        labels: The lines.
+        points: By label: (x, y), x rising.
+        steps: Whether a value holds until the next one.
+    """
+
+    name: str
+    title: str
+    x: str
+    y: str
+    labels: Sequence[str]
+    points: Sequence[Sequence[tuple[float, float]]]
+    steps: bool = False
+
+
+Chart = Bars | Lines
+
+
+def charts(runs: Sequence[Run]) -> tuple[Chart, ...]:
+    """Return the charts of the runs of one trace."""
+    trace = runs[0].trace
+    labels = [run.label for run in runs]
+    times = Bars(
+        name=f"{trace}-times",
+        title="Time",
+        unit="s",
+        groups=[title for _, title in COMPARED],
+        labels=labels,
+        values=[[float(run.figures[name]) for name, _ in COMPARED] for run in runs],
+    )
+    slow = Lines(
+        name=f"{trace}-slowdowns",
+        title="Slowdown of the jobs' steps",
+        x="times longer than alone",
+        y="share of jobs",
+        labels=labels,
+        points=[_shares(run.slowdowns) for run in runs],
+        steps=True,
+    )
+    energy = Bars(
+        name=f"{trace}-energy",
+        title="Energy",
+        unit="kJ",
+        groups=["all GPUs"],
+        labels=labels,
+        values=[[float(run.figures["energy_j"]) / 1000] for run in runs],
+    )
+    found: list[Chart] = [times, slow, energy]
+    for run in runs:
+        found += [_over_time(run, *what) for what in OVER_TIME]
+    return tuple(found)
+
+
+def _over_time(run: Run, name: str, title: str, factor: float) -> Lines:
+    return Lines(
+        name=f"{run.trace}-{run.label}-{name}".replace(" ", "-").replace("=", "-"),
+        title=f"{title}: {run.label}",
+        x="seconds since the first submission",
+        y=title,
+        labels=[f"GPU {card['index']}" for card in run.cards],
+        points=[
+            [
+                (at_s, value * factor)
+                for at_s, value in zip(run.times_s, card[name], strict=True)
+                if value is not None
+            ]
+            for card in run.cards
+        ],
+    )
+
+
+def _shares(ordered: Sequence[float]) -> list[tuple[float, float]]:
+    """Return the share of jobs at or below each value."""
+    count = len(ordered)
+    return [(1.0, 0.0), *((value, (k + 1) / count) for k, value in enumerate(ordered))] if count else []

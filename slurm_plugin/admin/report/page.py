@@ -1,0 +1,99 @@
+"""The page: for each trace a table of figures, relative to whole GPUs where that run is there, and its charts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from itertools import groupby
+
+from slurm_plugin.admin.report.charts import charts
+from slurm_plugin.admin.report.runs import Run
+from slurm_plugin.admin.report.svg import svg
+
+RELATIVE = (
+    "makespan_s",
+    "mean_waiting_s",
+    "mean_execution_s",
+    "mean_completion_s",
+    "p95_completion_s",
+    "energy_j",
+)
+"""Figures that are compared with whole GPUs."""
+SHOWN = (
+    ("jobs", "jobs"),
+    ("ended_well", "ended well"),
+    ("makespan_s", "makespan (s)"),
+    ("mean_waiting_s", "mean waiting (s)"),
+    ("mean_execution_s", "mean execution (s)"),
+    ("mean_completion_s", "mean completion (s)"),
+    ("p95_completion_s", "P95 completion (s)"),
+    ("median_slowdown", "median slowdown"),
+    ("p95_slowdown", "P95 slowdown"),
+    ("max_slowdown", "largest slowdown"),
+    ("crashes", "out of memory"),
+    ("recoveries", "recovered"),
+    ("lost_to_crashes_s", "lost to crashes (s)"),
+    ("put_backs", "put back"),
+    ("booked_over_used", "booked over used"),
+    ("energy_j", "energy (J)"),
+    ("smact_mean", "mean SM activity"),
+    ("memory_mean_share", "mean share of memory"),
+    ("start_up_share", "share of start-up"),
+)
+STYLE = """
+body{font:15px/1.45 system-ui,sans-serif;max-width:1340px;margin:2em auto;padding:0 1em;color:#222}
+table{border-collapse:collapse;font-size:13px}td,th{padding:.25em .7em;border-bottom:1px solid #ddd;text-align:right}
+td:first-child,th:first-child{text-align:left}.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr))}
+svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:#333}svg .t{font-weight:600;font-size:13px}
+.g{stroke:#e3e3e3}.note{color:#a33}small{color:#777}
+"""
+
+
+def page(runs: Sequence[Run]) -> str:
+    """Return the page as HTML; runs of one trace stand together."""
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8>",
+        f"<title>Replays</title><style>{STYLE}</style><h1>Replays</h1>",
+    ]
+    for (trace, compress), some in groupby(runs, key=lambda run: (run.trace, run.compress)):
+        parts += _section(trace, compress, list(some))
+    return "\n".join([*parts, "</html>\n"])
+
+
+def _section(trace: str, compress: float, runs: list[Run]) -> list[str]:
+    whole = next((run for run in runs if run.policy == "whole" and not run.cut), None)
+    parts = [f"<h2>{escape(trace)}, {compress:g} times faster</h2>"]
+    if any(run.simulated for run in runs):
+        parts.append('<p class="note">Simulated cards and trainings: no GPU was there.</p>')
+    for run in runs:
+        if run.cut:
+            parts.append(
+                f'<p class="note">{escape(run.label)} was cut off before its last job had ended.</p>'
+            )
+    heads = "".join(f"<th>{escape(run.label)}</th>" for run in runs)
+    rows = "".join(_row(name, title, runs, whole) for name, title in SHOWN)
+    parts.append(f"<table><tr><th></th>{heads}</tr>{rows}</table>")
+    if whole is not None and len(runs) > 1:
+        parts.append("<p><small>In brackets: relative to whole GPUs.</small></p>")
+    parts.append('<div class="charts">')
+    parts += [svg(chart) for chart in charts(runs)]
+    parts.append("</div>")
+    machines = sorted({_machine(run) for run in runs})
+    return [*parts, *(f"<p><small>{escape(line)}</small></p>" for line in machines)]
+
+
+def _row(name: str, title: str, runs: Sequence[Run], whole: Run | None) -> str:
+    cells = []
+    for run in runs:
+        value = run.figures.get(name)
+        base = (
+            whole.figures.get(name) if whole is not None and name in RELATIVE and run is not whole else None
+        )
+        told = "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+        cells.append(f"<td>{told}{f' ({value / base:.2f})' if base and value is not None else ''}</td>")
+    return f"<tr><td>{escape(title)}</td>{''.join(cells)}</tr>"
+
+
+def _machine(run: Run) -> str:
+    names = ", ".join(sorted({str(card["name"]) for card in run.cards}))
+    return f"{len(run.cards)} GPUs ({names}); {run.machine['slurm']}; commit {run.machine['commit']}"

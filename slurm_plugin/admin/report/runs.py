@@ -1,0 +1,96 @@
+"""The runs of a replay, read from the files that bench/replay wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slurm_plugin.core.errors import ConfigError
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of a trace.
+
+    Attributes:
+        trace: The trace's name.
+        policy: How jobs got their GPUs; "whole" is what others are compared with.
+        label: Policy, estimates and settings, in a few words.
+        compress: How many times faster than the trace.
+        cut: Whether it was cut off before its last job had ended.
+        simulated: Whether cards and trainings were simulated.
+        figures: What it is worth.
+        jobs: Its jobs.
+        times_s: When the cards were looked at.
+        cards: What was seen of each.
+        machine: Where it ran.
+    """
+
+    trace: str
+    policy: str
+    label: str
+    compress: float
+    cut: bool
+    simulated: bool
+    figures: Mapping[str, Any]
+    jobs: Sequence[Mapping[str, Any]]
+    times_s: Sequence[float]
+    cards: Sequence[Mapping[str, Any]]
+    machine: Mapping[str, Any]
+
+    @property
+    def slowdowns(self) -> list[float]:
+        """Return by how much the steps of each job that ended well took longer than alone, smallest first."""
+        found = []
+        for job in self.jobs:
+            last = job["runs"][-1] if job["runs"] else {}
+            if last.get("outcome") == "ok":
+                found.append((last["end_s"] - last["trains_s"]) / max(job["alone_s"], 1e-9))
+        return sorted(found)
+
+
+def read_runs(paths: Sequence[Path]) -> tuple[Run, ...]:
+    """Read runs, in the order of their names within each trace, whole GPUs first.
+
+    Raises:
+        ConfigError: A file cannot be read, or is no run.
+    """
+    found = [_read(path) for path in paths]
+    return tuple(sorted(found, key=lambda run: (run.trace, run.compress, run.policy != "whole", run.label)))
+
+
+def _read(path: Path) -> Run:
+    try:
+        row = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise ConfigError(f"{path}: {exc.strerror}") from exc
+    except ValueError as exc:
+        raise ConfigError(f"{path}: no JSON ({exc}); give files that bench/replay wrote") from exc
+    try:
+        if row["version"] != VERSION:
+            raise ConfigError(
+                f"{path}: version {row['version']}, {VERSION} is known; use the rad that wrote it"
+            )
+        words = [row["policy"], *([row["estimates"]] if row["estimates"] else [])]
+        words += [f"{name}={value}" for name, value in row["settings"].items()]
+        words += [f"run {row['repetition']}"] if row["repetition"] > 1 else []
+        return Run(
+            trace=row["trace"],
+            policy=row["policy"],
+            label=" ".join(words),
+            compress=row["compress"],
+            cut=row["cut"],
+            simulated=row["stand_in"],
+            figures=row["figures"],
+            jobs=row["jobs"],
+            times_s=row["samples"]["times_s"],
+            cards=row["samples"]["cards"],
+            machine=row["machine"],
+        )
+    except (KeyError, TypeError) as exc:
+        raise ConfigError(f"{path}: {exc} is missing; give files that bench/replay wrote") from exc

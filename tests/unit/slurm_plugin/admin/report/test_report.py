@@ -1,0 +1,120 @@
+"""The page of `rad report`: whole, without anything to load, and honest about runs that were cut off or simulated."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from slurm_plugin.admin.cli import main
+from slurm_plugin.admin.report.charts import charts
+from slurm_plugin.admin.report.runs import read_runs
+from slurm_plugin.admin.report.svg import HEIGHT, LEFT, WIDTH, svg, ticks
+from slurm_plugin.core.errors import ConfigError
+
+
+def write(folder: Path, policy: str, makespan_s: float, **more: Any) -> Path:
+    jobs = [
+        {
+            "alone_s": 10.0,
+            "runs": [{"outcome": "ok", "trains_s": 1.0, "end_s": 11.0 + 10.0 * k}],
+        }
+        for k in range(3)
+    ]
+    card = {
+        "index": 0,
+        "name": "A <card>",
+        "used_mib": [0, 2048, 1024],
+        "smact": [None, 0.5, 0.25],
+        "power_w": [90.0, 300.0, 200.0],
+        "jobs": [0, 2, 1],
+    }
+    figures = {
+        "makespan_s": makespan_s,
+        "mean_waiting_s": 1.0,
+        "mean_execution_s": 2.0,
+        "mean_completion_s": 3.0,
+        "energy_j": 5000.0,
+        "crashes": 0,
+    }
+    row = {
+        "version": 1,
+        "trace": "t",
+        "policy": policy,
+        "estimates": None if policy == "whole" else "ours",
+        "settings": {},
+        "repetition": 1,
+        "compress": 60.0,
+        "cut": False,
+        "stand_in": False,
+        "figures": figures,
+        "jobs": jobs,
+        "samples": {"times_s": [0.0, 1.0, 2.0], "cards": [card]},
+        "machine": {"slurm": "slurm-wlm 24.11.5", "commit": "abc1234"},
+    }
+    path = folder / f"{policy}.json"
+    path.write_text(json.dumps(row | more))
+    return path
+
+
+def test_a_page_needs_nothing_else_and_compares_with_whole_gpus(tmp_path: Path) -> None:
+    files = [write(tmp_path, "magm", 50.0), write(tmp_path, "whole", 200.0)]
+    out = tmp_path / "page.html"
+    result = CliRunner().invoke(main, ["report", *map(str, files), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    text = out.read_text()
+    assert "<td>50 (0.25)</td>" in text
+    assert text.index("<th>whole</th>") < text.index("<th>magm ours</th>")
+    assert not re.search(r"https?://|<script|<link|src=", text)
+    assert "A &lt;card&gt;" in text
+    assert "cut off" not in text and "Simulated" not in text
+
+
+def test_a_run_that_was_cut_off_or_simulated_says_so_and_is_no_baseline(tmp_path: Path) -> None:
+    files = [write(tmp_path, "magm", 50.0, stand_in=True), write(tmp_path, "whole", 200.0, cut=True)]
+    out = tmp_path / "page.html"
+    assert CliRunner().invoke(main, ["report", *map(str, files), "--out", str(out)]).exit_code == 0
+    text = out.read_text()
+    assert "whole was cut off" in text and "no GPU was there" in text
+    assert "(0.25)" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("{", "no JSON"), ("{}", "is missing"), ('{"version": 9}', "version 9")]
+)
+def test_what_is_no_run_is_refused_in_one_line(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=told):
+        read_runs([path])
+    result = CliRunner().invoke(main, ["report", str(path), "--out", str(tmp_path / "page.html")])
+    assert result.exit_code == 2
+    assert len(result.output.strip().splitlines()) == 1
+
+
+def test_charts_stay_within_their_frame(tmp_path: Path) -> None:
+    runs = read_runs([write(tmp_path, "magm", 50.0), write(tmp_path, "whole", 200.0)])
+    assert runs[0].slowdowns == [1.0, 2.0, 3.0]
+    drawn = charts(runs)
+    assert len(drawn) == 3 + 2 * 4
+    for chart in drawn:
+        tree = ElementTree.fromstring(svg(chart))
+        for line in tree.iter("polyline"):
+            for point in line.attrib["points"].split():
+                x, y = map(float, point.split(","))
+                assert LEFT <= x <= WIDTH and 0 <= y <= HEIGHT
+        for bar in tree.iter("rect"):
+            assert float(bar.attrib["height"]) >= 0
+
+
+@pytest.mark.parametrize("most", [0.0, 0.003, 0.99, 1.0, 7.2, 83.0, 123456.0])
+def test_ticks_are_few_and_reach_the_top(most: float) -> None:
+    found = ticks(most)
+    assert found[0] == 0.0 and found[-1] >= most
+    assert 2 <= len(found) <= 7
+    assert found == sorted(set(found))
