@@ -48,7 +48,7 @@ def figures(jobs: Sequence[Mapping[str, Any]], samples: Mapping[str, Any]) -> di
         "lost_to_crashes_s": _rounded(
             sum(run["end_s"] - run["called_s"] for run in runs if run["outcome"] == "oom")
         ),
-        "put_backs": sum(max(0, job["restarts"] - len(job["runs"]) + 1) for job in jobs),
+        "put_backs": sum(max(0, job["restarts"] - max(0, len(job["runs"]) - 1)) for job in jobs),
         "booked_over_used": _rounded(booked / used) if used else None,
         "energy_j": _rounded(sum(card["energy_j"] for card in cards)),
         "smact_mean": _over(cards, "smact"),

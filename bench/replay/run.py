@@ -119,9 +119,10 @@ class Replay:
             folder.chmod(0o1777)
         self.options.root.chmod(0o755)
         try:
+            server = self._start_server()  # its imports take the longest
             self._describe()
-            self._start_server()
             self._start_cluster()
+            self._wait_for(server)
             self._say("Slurm is up")
             watch = Watch(self.place.gpus(NODE) if self.options.stand_in else None)
             watch.start()
@@ -171,7 +172,7 @@ class Replay:
         path = f"{HERE.parent}:{CHECKOUT}"
         return dict(os.environ) | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
-    def _start_server(self) -> None:
+    def _start_server(self) -> subprocess.Popen[bytes]:
         """Start the process that forks trainings, as the jobs' user."""
         user = pwd.getpwnam(self.options.user)
         runs = self.options.root / "server"
@@ -196,15 +197,16 @@ class Replay:
             start_new_session=True,
         )
         self.started.append(process)
-        clock = SystemClock()
+        return process
 
+    def _wait_for(self, server: subprocess.Popen[bytes]) -> None:
         def ready() -> bool:
-            if process.poll() is not None:
+            if server.poll() is not None:
                 text = (self.options.root / "server.log").read_text()
                 raise SystemExit(f"the server of trainings ended: {text[-2000:]}")
             return self.server.is_socket()
 
-        wait_until("the server of trainings is ready", ready, timeout_s=180, clock=clock)
+        wait_until("the server of trainings is ready", ready, timeout_s=180, clock=SystemClock())
 
     def _start_cluster(self) -> None:
         if self.options.stand_in:

@@ -30,10 +30,13 @@ def warm_up() -> None:
             importlib.import_module(name)
         except Exception as exc:  # noqa: BLE001 - a library that does not fit its torch fails in any way
             print(f"without {name}: {exc}"[:300], flush=True)
-    # Models are built here once, on no device, so that lazy imports are over.
-    from replay.workloads import config_of, named
+    # One model of each library is built here, on no device, so that lazy imports are over.
+    from gpu_campaign.plan import named
 
-    for workload in named():
+    from replay.workloads import config_of
+
+    first = {config["arch"].get("source"): name for name, config in named().items()}
+    for workload in first.values():
         try:
             config, _ = config_of(workload)
             with torch.device("meta"):

@@ -1,0 +1,112 @@
+"""What a replay asks of Slurm, and what it makes of what it saw; the run itself is bench/replay/run.sh --stand-in."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+
+from replay.figures import figures
+from replay.plan import plan
+from replay.policies import ESTIMATES, POLICIES, directives, rad_toml
+from replay.record import Loader
+
+TRACE = """job,arrival_s,workload,gpus,epochs,duration_min,mem_mib_a100
+1,0.0,vgg3,1,1,44.6,21864.0
+2,120.0,xlnet_base_cased_2,2,8,59.04,9192.0
+3,240.0,resnet18_cifar100_20e_1,1,20,9.8,788.0
+"""
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "t.csv"
+    path.write_text(TRACE)
+    return path
+
+
+def test_the_work_is_the_trace_compressed_with_the_same_share_of_waiting(trace: Path) -> None:
+    jobs = plan(trace, compress=60)
+    assert [job.submit_s for job in jobs] == [0.0, 2.0, 4.0]
+    for job, minutes in zip(jobs, (44.6, 59.04, 9.8), strict=True):
+        assert job.alone_s == pytest.approx(minutes, rel=0.05)
+        assert job.period_s >= job.step_s
+    small = jobs[2]
+    # 20 epochs of 1,563 steps in 9.8 minutes are a step each 18.8 ms, of which 8.6 are trained.
+    assert small.period_s == pytest.approx(9.8 * 60 / (20 * 1563), rel=0.01)
+    assert [job.limit_min for job in jobs] == [2, 3, 1]
+    assert len(plan(trace, compress=60, first=2)) == 2
+
+
+def test_each_policy_asks_in_its_own_way(trace: Path, tmp_path: Path) -> None:
+    vgg, xlnet, _ = plan(trace, compress=60)
+    (tmp_path / "vgg3.txt").write_text("a summary")
+
+    def lines(job: Any, policy: str, estimates: str = "ours") -> list[str]:
+        return directives(job, POLICIES[policy], estimates, tmp_path, "batch_size=128")
+
+    assert lines(vgg, "whole") == ["#SBATCH --gpus=1"]
+    assert lines(vgg, "hand") == lines(vgg, "hand-mps") == ["#SBATCH --gres=shard:26"]
+    assert lines(xlnet, "hand") == ["#SBATCH --gpus=2"]
+    assert lines(vgg, "magm") == ["#SBATCH --gpus=1", f"#RAD model={tmp_path}/vgg3.txt batch_size=128"]
+    assert lines(xlnet, "magm") == ["#SBATCH --gpus=2"], "no text of it is there"
+    assert lines(vgg, "lug", "oracle") == ["#SBATCH --gpus=1", "#RAD memory=21864M"]
+    assert lines(vgg, "lug", "none") == ["#SBATCH --gpus=1"]
+    assert rad_toml(POLICIES["lug"], "none") == ('policy = "lug"', 'default = "collocate"')
+    assert {"ours", "horus", "oracle", "none"} <= set(ESTIMATES)
+
+
+def run(called_s: float, end_s: float, outcome: str = "ok") -> dict[str, Any]:
+    return {"called_s": called_s, "trains_s": called_s + 1.0, "end_s": end_s, "outcome": outcome}
+
+
+def job(submit_s: float, *runs: dict[str, Any], restarts: int = 0) -> dict[str, Any]:
+    return {
+        "submit_s": submit_s,
+        "alone_s": 10.0,
+        "runs": list(runs),
+        "restarts": restarts,
+        "booked_mib": 2000,
+        "peak_mib": 1000,
+    }
+
+
+def test_figures_of_a_run_worked_out_by_hand() -> None:
+    jobs = [
+        job(0.0, run(1.0, 12.0)),
+        job(2.0, run(4.0, 6.0, "oom"), run(10.0, 31.0), restarts=2),
+        job(5.0),  # never started: the run was cut off
+    ]
+    card = {"used_mib": [0, 50], "usable_mib": 100, "smact": [None, 0.5], "energy_j": 70.0}
+    found = figures(jobs, {"cards": [card]})
+    assert (found["jobs"], found["ended_well"]) == (3, 2)
+    assert (found["makespan_s"], found["mean_waiting_s"]) == (31.0, 1.5)
+    assert found["mean_completion_s"] == (12.0 + 29.0) / 2
+    assert (found["median_slowdown"], found["max_slowdown"]) == (2.0, 2.0)
+    assert (found["crashes"], found["recoveries"], found["lost_to_crashes_s"]) == (1, 1, 2.0)
+    assert found["put_backs"] == 1, "of two restarts one was a recovery"
+    assert (found["booked_over_used"], found["energy_j"]) == (2.0, 70.0)
+    assert (found["smact_mean"], found["memory_mean_share"]) == (0.5, 0.25)
+
+
+def test_a_loader_makes_up_for_a_slow_step_only_as_far_as_its_backlog(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("time.sleep", lambda s: now.__setitem__(0, now[0] + s))
+    loader = Loader(1.0)
+    for _ in range(3):
+        loader.wait()
+    assert now[0] == pytest.approx(2.0)
+    now[0] += 100.0  # a step that takes long
+    begin = now[0]
+    for _ in range(8):
+        loader.wait()
+    assert 3.0 <= now[0] - begin <= 8.0, (
+        "batches that were ready come at once, the others at the loader's pace"
+    )
