@@ -99,6 +99,7 @@ class Replay:
     def __init__(self, options: argparse.Namespace) -> None:
         """Plan it; nothing is started."""
         self.options, self.policy = options, POLICIES[options.policy]
+        self.simulated = options.stand_in or options.on_cpu
         self.jobs = plan(options.trace, compress=options.compress, first=options.first)
         self.place = Place(root=options.root / "c", venv=options.venv)
         self.cluster = Cluster(self.place)
@@ -124,7 +125,7 @@ class Replay:
             self._start_cluster()
             self._wait_for(server)
             self._say("Slurm is up")
-            watch = Watch(self.place.gpus(NODE) if self.options.stand_in else None)
+            watch = Watch(self.place.gpus(NODE) if self.simulated else None)
             watch.start()
             self.began_s = time.time()
             cut = self._submit_and_wait(stop_s)
@@ -139,7 +140,7 @@ class Replay:
                 "compress": self.options.compress,
                 "settings": dict(self.options.set),
                 "repetition": self.options.repetition,
-                "stand_in": self.options.stand_in,
+                "stand_in": self.simulated,
                 "began_s": self.began_s,
                 "cut": cut,
                 "machine": self._machine(),
@@ -209,7 +210,7 @@ class Replay:
         wait_until("the server of trainings is ready", ready, timeout_s=180, clock=SystemClock())
 
     def _start_cluster(self) -> None:
-        if self.options.stand_in:
+        if self.simulated:
             node = NodeSpec(name=NODE, gpu_mib=(SIMULATED_MIB,) * self.options.gpus)
         else:
             readings = NvmlTelemetry().read()[: self.options.gpus]
@@ -226,7 +227,7 @@ class Replay:
         if self.policy.ours and self.options.estimates not in ("ours", "oracle", "none"):
             self.cluster.set_rad("estimator", json.dumps(self.options.estimates))
         self.mps = self.options.root / "mps"
-        if self.policy.mps and not self.options.stand_in:
+        if self.policy.mps and not self.simulated:
             self._start_mps()
 
     def _start_mps(self) -> None:
@@ -293,7 +294,7 @@ class Replay:
         record = job.to_json() | {"records": str(self.folder / "records"), "config": extra.get("config")}
         file.write_text(json.dumps(record))
         lines = directives(job, self.policy, self.options.estimates, self.texts, extra.get("setup", ""))
-        shares = self.policy.mps and job.gpus == 1 and not self.options.stand_in
+        shares = self.policy.mps and job.gpus == 1 and not self.simulated
         script = self.folder / f"{job.name}.sh"
         script.write_text(
             SCRIPT.format(
@@ -378,6 +379,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit-s", type=float, default=540.0, help="cut the run off after so long")
     parser.add_argument("--set", type=_setting, action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--stand-in", action="store_true", help="simulated cards and trainings that sleep")
+    parser.add_argument("--on-cpu", action="store_true", help="simulated cards and real trainings on the CPU")
     parser.add_argument("--user", default="nobody")
     parser.add_argument("--root", type=Path, default=Path("/var/tmp/rad-replay"))
     parser.add_argument("--venv", type=Path, default=Path(sys.prefix), help="where our package is installed")

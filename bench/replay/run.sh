@@ -4,15 +4,18 @@
 #   bench/replay/run.sh OUT --trace philly_t1.csv --policy magm [--estimates ours] [--compress 120] [--stand-in]
 #
 # `--help` tells all options. On a host without Slurm, RAD_DEBS is a folder of Slurm's .deb files; RAD_TORCH_PYTHON is a
-# Python that has torch (else python3). With --stand-in it needs neither a GPU nor torch, only `python3 -m lab setup`.
+# Python that has torch (else python3). With --stand-in it needs neither a GPU nor torch, only `python3 -m lab setup`;
+# with --on-cpu torch trains for real on the CPU, beside simulated cards.
 set -u
 checkout=$(cd "$(dirname "$0")/../.." && pwd) || exit 1
 export RAD_TORCH_PYTHON=${RAD_TORCH_PYTHON:-$(command -v python3)} PYTHONUNBUFFERED=1
 export PYTHONPATH=$checkout/bench:$checkout
 case " $* " in
-*" --stand-in "*) venv=$checkout/.rad/venv ;;
+*" --stand-in "* | *" --on-cpu "*) venv=$checkout/.rad/venv ;;
 *)
-    venv=${RAD_VENV:-/opt/rad/venv} debs=${RAD_DEBS:+$(realpath "$RAD_DEBS")}
+    venv=${RAD_VENV:-/opt/rad/venv}
+    export venv debs=${RAD_DEBS:+$(realpath "$RAD_DEBS")}
+    # shellcheck source=/dev/null
     (cd "$checkout" && . tests/gpu/host.sh && prepare) || exit 1
     ;;
 esac

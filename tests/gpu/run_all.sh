@@ -13,6 +13,7 @@ results=$(mkdir -p "$1" && cd "$1" && pwd); debs=${2:-}; shift; shift
 export RAD_TORCH_PYTHON=${RAD_TORCH_PYTHON:-$(command -v python3)} RAD_GPU_RESULTS=$results PYTHONUNBUFFERED=1
 venv=${RAD_VENV:-/opt/rad/venv}
 
+# shellcheck source=/dev/null
 . tests/gpu/host.sh
 prepare || exit 1
 {
