@@ -9,7 +9,7 @@
 # RAD_GPU_TESTS names the files to run instead of all.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-results=$(mkdir -p "$1" && cd "$1" && pwd); debs=${2:-}; shift; shift
+results=$(mkdir -p "$1" && cd "$1" && pwd); export debs=${2:-}; shift; shift
 export RAD_TORCH_PYTHON=${RAD_TORCH_PYTHON:-$(command -v python3)} RAD_GPU_RESULTS=$results PYTHONUNBUFFERED=1
 venv=${RAD_VENV:-/opt/rad/venv}
 

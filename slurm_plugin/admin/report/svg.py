@@ -77,10 +77,12 @@ def _bars(chart: Bars) -> list[str]:
 
 def _lines(chart: Lines) -> list[str]:
     y_ticks = ticks(max((y for row in chart.points for _, y in row), default=0.0))
-    x_ticks = ticks(max((x for row in chart.points for x, _ in row), default=0.0))
+    most = max((x for row in chart.points for x, _ in row), default=0.0) or 1.0
     found = _frame(y_ticks, chart.y)
-    for value in x_ticks:
-        at = _x(value, x_ticks[-1])
+    for value in ticks(most):
+        if value > most:
+            break
+        at = _x(value, most)
         found.append(f'<text x="{at:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{value:g}</text>')
     middle = (LEFT + WIDTH - RIGHT) / 2
     found.append(f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(chart.x)}</text>')
@@ -88,7 +90,7 @@ def _lines(chart: Lines) -> list[str]:
         path: list[str] = []
         before = 0.0
         for x, y in row:
-            left = f"{_x(x, x_ticks[-1]):.1f}"
+            left = f"{_x(x, most):.1f}"
             if chart.steps and path:
                 path.append(f"{left},{before:.1f}")
             before = _y(y, y_ticks[-1])
