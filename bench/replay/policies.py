@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gpumemnet.estimators.registry import ESTIMATORS
 from lab.config import SHARD_MIB
 from replay.plan import Planned
 from slurm_plugin.admin.simulate.jobs import HAND_ROUNDING
 
-ESTIMATES = (*ESTIMATORS, "oracle", "none")
+ESTIMATES = (*ESTIMATORS, "faketensor", "oracle", "none")
+"""The estimators that answer for a profile, one that needs the model itself, the trace's own figure, and nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +47,9 @@ def rad_toml(policy: Policy, estimates: str) -> tuple[str, ...]:
     return (*lines, 'default = "collocate"') if estimates == "none" else tuple(lines)
 
 
-def directives(job: Planned, policy: Policy, estimates: str, texts: Path, batch: str) -> list[str]:
+def directives(
+    job: Planned, policy: Policy, estimates: str, texts: Path, known: Mapping[str, Any]
+) -> list[str]:
     """Return the #SBATCH and #RAD lines that ask for a job's GPUs.
 
     Args:
@@ -52,7 +57,7 @@ def directives(job: Planned, policy: Policy, estimates: str, texts: Path, batch:
         policy: The policy.
         estimates: One of ESTIMATES: whence its need is known.
         texts: Folder of the workloads' model texts, NAME.txt.
-        batch: What stands behind `model=`: batch size, optimizer and so on.
+        known: What workloads.py knows of the workload: the words behind `model=`, and FakeTensor's answer.
     """
     if not policy.shared or job.gpus > 1:
         lines = [f"#SBATCH --gpus={job.gpus}"]
@@ -63,5 +68,9 @@ def directives(job: Planned, policy: Policy, estimates: str, texts: Path, batch:
         return lines
     if estimates == "oracle":
         return [*lines, f"#RAD memory={job.memory_mib}M"]
+    if estimates == "faketensor":
+        # It knows no context; its users add none either (thesis section 5.3.2).
+        need_mib = known.get("faketensor_mib")
+        return [*lines, f"#RAD memory={need_mib}M"] if need_mib else lines
     text = texts / f"{job.workload}.txt"
-    return [*lines, f"#RAD model={text} {batch}"] if text.exists() else lines
+    return [*lines, f"#RAD model={text} {known['setup']}"] if text.exists() else lines

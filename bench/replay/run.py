@@ -22,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gpumemnet.estimators.registry import ESTIMATORS
 from lab.cluster import Cluster
 from lab.daemons import wait_until
 from lab.jobs import ENDED, Jobs
@@ -224,7 +225,7 @@ class Replay:
             nodes=(node,), sharing="mps", ours=self.policy.ours, slurm_conf=SLURM_CONF, rad_toml=lines
         )
         self.cluster.up(spec)
-        if self.policy.ours and self.options.estimates not in ("ours", "oracle", "none"):
+        if self.policy.ours and self.options.estimates in ESTIMATORS:
             self.cluster.set_rad("estimator", json.dumps(self.options.estimates))
         self.mps = self.options.root / "mps"
         if self.policy.mps and not self.simulated:
@@ -293,7 +294,7 @@ class Replay:
         file = self.folder / f"{job.name}.json"
         record = job.to_json() | {"records": str(self.folder / "records"), "config": extra.get("config")}
         file.write_text(json.dumps(record))
-        lines = directives(job, self.policy, self.options.estimates, self.texts, extra.get("setup", ""))
+        lines = directives(job, self.policy, self.options.estimates, self.texts, extra)
         shares = self.policy.mps and job.gpus == 1 and not self.simulated
         script = self.folder / f"{job.name}.sh"
         script.write_text(

@@ -68,11 +68,36 @@ def describe(workload: str, folder: Path) -> Record:
     if config["arch"].get("source") == "detection":
         return found
     made = texts(Configuration.from_json(config))
+    found["faketensor_mib"] = _fake_tensor(config)
     kind = next((kind for kind in ("torchinfo", "module_repr") if kind in made), None)
     if kind is not None:
         (folder / f"{workload}.txt").write_text(made[kind])
         found["text"] = kind
     return found
+
+
+def _fake_tensor(config: Record) -> int | None:
+    """Return what FakeTensor says of a workload; None if an operation of it has no fake implementation."""
+    import torch
+
+    from gpumemnet.dataset.catalogue import workload
+    from gpumemnet.dataset.config import Configuration
+    from gpumemnet.dataset.workload import loss_of, make_inputs, make_tensor
+    from gpumemnet.estimators.faketensor import peak_bytes
+    from gpumemnet.units import MIB
+
+    made = Configuration.from_json(config)
+    dtype = torch.bfloat16 if made.precision == "bf16" else torch.float32
+    work = workload(made)
+    try:
+        args, kwargs = make_inputs(work, made.batch_size, "meta", dtype)
+        target = None if work.target is None else make_tensor(work.target, made.batch_size, "meta", dtype)
+        found = peak_bytes(
+            lambda: work.build().to(dtype), lambda model: loss_of(work, model(*args, **kwargs), target)
+        )
+    except (NotImplementedError, RuntimeError):
+        return None
+    return -(-found // MIB)
 
 
 def main() -> None:

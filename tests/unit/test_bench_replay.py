@@ -47,7 +47,8 @@ def test_each_policy_asks_in_its_own_way(trace: Path, tmp_path: Path) -> None:
     (tmp_path / "vgg3.txt").write_text("a summary")
 
     def lines(job: Any, policy: str, estimates: str = "ours") -> list[str]:
-        return directives(job, POLICIES[policy], estimates, tmp_path, "batch_size=128")
+        known = {"setup": "batch_size=128", "faketensor_mib": 900}
+        return directives(job, POLICIES[policy], estimates, tmp_path, known)
 
     assert lines(vgg, "whole") == ["#SBATCH --gpus=1"]
     assert lines(vgg, "hand") == lines(vgg, "hand-mps") == ["#SBATCH --gres=shard:26"]
@@ -55,6 +56,7 @@ def test_each_policy_asks_in_its_own_way(trace: Path, tmp_path: Path) -> None:
     assert lines(vgg, "magm") == ["#SBATCH --gpus=1", f"#RAD model={tmp_path}/vgg3.txt batch_size=128"]
     assert lines(xlnet, "magm") == ["#SBATCH --gpus=2"], "no text of it is there"
     assert lines(vgg, "lug", "oracle") == ["#SBATCH --gpus=1", "#RAD memory=21864M"]
+    assert lines(vgg, "lug", "faketensor") == ["#SBATCH --gpus=1", "#RAD memory=900M"]
     assert lines(vgg, "lug", "none") == ["#SBATCH --gpus=1"]
     assert rad_toml(POLICIES["lug"], "none") == ('policy = "lug"', 'default = "collocate"')
     assert {"ours", "horus", "oracle", "none"} <= set(ESTIMATES)
