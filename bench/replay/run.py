@@ -37,8 +37,9 @@ from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.units import from_mib, parse_size
 from slurm_plugin.monitor.nvml import NvmlTelemetry
 
-HERE = Path(__file__).resolve().parent
-CHECKOUT = HERE.parents[1]
+CHECKOUT = Path(__file__).resolve().parents[2]
+SOURCES = ("bench/replay", "bench/gpu_campaign", "gpumemnet", "slurm_plugin")
+"""What trainings import, copied to where the jobs' user may read."""
 NODE = "n0"
 SIMULATED_MIB = 143_600
 """As large as an H200."""
@@ -105,6 +106,7 @@ class Replay:
         self.place = Place(root=options.root / "c", venv=options.venv)
         self.cluster = Cluster(self.place)
         self.folder = options.root / "work"
+        self.source = options.root / "src"
         self.server = options.root / "server.sock"
         self.started: list[subprocess.Popen[bytes]] = []
         self.submitted: dict[str, tuple[int, float]] = {}
@@ -120,6 +122,9 @@ class Replay:
             folder.mkdir(parents=True)
             folder.chmod(0o1777)
         self.options.root.chmod(0o755)
+        for name in SOURCES:
+            skip = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(CHECKOUT / name, self.source / name, ignore=skip)
         try:
             server = self._start_server()  # its imports take the longest
             self._describe()
@@ -171,7 +176,7 @@ class Replay:
         self.known = json.loads((self.texts / "workloads.json").read_text())
 
     def _python_env(self) -> dict[str, str]:
-        path = f"{HERE.parent}:{CHECKOUT}"
+        path = f"{self.source}/bench:{self.source}"
         return dict(os.environ) | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
     def _start_server(self) -> subprocess.Popen[bytes]:
@@ -306,7 +311,7 @@ class Replay:
                 server=self.server,
                 mps=HAND_MPS.format(folder=self.mps) if shares else "",
                 python=sys.executable,
-                client=HERE / "client.py",
+                client=self.source / "bench" / "replay" / "client.py",
                 job=file,
             )
         )
