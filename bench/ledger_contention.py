@@ -18,31 +18,20 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import epilog.__main__
-import prolog.__main__
-from slurm_plugin.core.records import Booking
-from slurm_plugin.core.units import GIB
-from slurm_plugin.core.wire import stamp
-from slurm_plugin.monitor.simulated import Card, SimulatedGpus
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
-KEY = b"b" * 32
+import epilog.__main__  # noqa: E402
+import epilog.hook  # noqa: E402 - loaded before the forks
+import prolog.__main__  # noqa: E402
+import prolog.hook  # noqa: E402 - loaded before the forks
+from lab.bare_node import job_environment, make_bare_node  # noqa: E402
+from slurm_plugin.core.binding import partition_mark  # noqa: E402
+from slurm_plugin.core.records import Booking  # noqa: E402
+from slurm_plugin.core.units import GIB  # noqa: E402
+
 GPUS = 16
 CARD_GIB = 141
-RAD_TOML = """
-[paths]
-run = "{folder}/run"
-state = "{folder}/state"
-key = "{folder}/key"
-log = "{folder}/log"
-slurm_conf = "{folder}/no-slurm.conf"
-[telemetry]
-source = "simulated"
-simulated_folder = "{folder}/gpus"
-[partition.gpu]
-collocate = true
-shards_per_gpu = {shards}
-pin = "free"
-"""
 GIVE_UPS = {
     "left alone": "prolog gave up, job left alone",
     "could not be reserved": "job put back because of a fault",
@@ -58,25 +47,12 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rad-contention-") as name:
         folder = Path(name)
-        _prepare(folder)
+        make_bare_node(folder, gpus=GPUS, gpu_gib=CARD_GIB, partition='pin = "free"')
         started_s = time.monotonic()
         times = _run(folder, options.jobs, options.at_once)
         wall_s = time.monotonic() - started_s
         _tell(folder, times, wall_s, options.jobs, options.at_once)
     return 0
-
-
-def _prepare(folder: Path) -> None:
-    (folder / "key").write_bytes(KEY)
-    (folder / "key").chmod(0o600)
-    SimulatedGpus.create(
-        folder / "gpus",
-        [
-            Card(uuid=f"GPU-{index:02}", index=index, name="simulated", memory_total_bytes=CARD_GIB * GIB)
-            for index in range(GPUS)
-        ],
-    )
-    (folder / "rad.toml").write_text(RAD_TOML.format(folder=folder, shards=CARD_GIB))
 
 
 def _run(folder: Path, jobs: int, at_once: int) -> list[tuple[float, float]]:
@@ -107,18 +83,8 @@ def _job(folder: Path, job_id: int, writer: int) -> None:
     status = 1
     try:
         os.environ.clear()
-        os.environ.update(
-            {
-                "SLURM_JOB_ID": str(job_id),
-                "SLURM_JOB_UID": str(os.geteuid()),
-                "SLURM_JOB_GID": str(os.getegid()),
-                "SLURM_JOB_PARTITION": "gpu",
-                "SLURM_JOB_GPUS": str(job_id % GPUS),
-                "SLURM_JOB_COMMENT": stamp(
-                    Booking(kind="shared", memory_bytes=GIB), user_id=os.geteuid(), key=KEY
-                ),
-            }
-        )
+        booking = Booking(kind="shared", memory_bytes=GIB, shards=1, partitions=(partition_mark("gpu"),))
+        os.environ.update(job_environment(job_id, booking, seats=str(job_id % GPUS)))
         sys.argv = ["hook", "--config", f"{folder}/rad.toml"]
         took = []
         for hook in (prolog.__main__.main, epilog.__main__.main):

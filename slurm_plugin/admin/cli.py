@@ -5,44 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, get_args
 
 import click
 
 from gpumemnet.rules.numbers import SITE_TABLE
+from slurm_plugin.admin.options import Group, config_option, json_option
+from slurm_plugin.admin.simulate.cli import advise, simulate
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import DEFAULT_PATH, PartitionConfig, load_config
+from slurm_plugin.core.config import PartitionConfig, load_config
 from slurm_plugin.core.exits import Exit
-from slurm_plugin.core.program_end import plain_end
-from slurm_plugin.core.records import PolicyName
 
 WATCH_S = 2.0
 
-_config_option = click.option(
-    "--config", default=DEFAULT_PATH, show_default=True, type=click.Path(path_type=Path), help="rad.toml."
-)
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
-
-_CLICKS_OWN = (click.ClickException, click.Abort, click.exceptions.Exit)
-
-
-class _Command(click.Command):
-    """A command that ends with one line and a status that says of which kind (core/program_end.py)."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        with plain_end(f"rad {ctx.info_name}", passes=_CLICKS_OWN):
-            return super().invoke(ctx)
-
-
-class _Group(click.Group):
-    command_class = _Command
-
-
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rad-slurm")
 def main() -> None:
     """Look after RAD on this machine.
@@ -52,8 +30,8 @@ def main() -> None:
 
 
 @main.command()
-@_config_option
-@_json_option
+@config_option
+@json_option
 def doctor(config: Path, as_json: bool) -> None:
     """Check Slurm's files, rad.toml, key, radd, GPUs and units against each other, and say each fix.
 
@@ -69,7 +47,7 @@ def doctor(config: Path, as_json: bool) -> None:
 
 
 @main.command()
-@_config_option
+@config_option
 def reload(config: Path) -> None:
     """Let radd and rad-monitor read rad.toml again; a wrong one is refused, and nobody is told of it.
 
@@ -84,8 +62,8 @@ def reload(config: Path) -> None:
 
 
 @main.command()
-@_config_option
-@_json_option
+@config_option
+@json_option
 @click.option("--watch", is_flag=True, help=f"Show it again every {WATCH_S:g} s, until Ctrl-C.")
 def status(config: Path, as_json: bool, watch: bool) -> None:
     """Show this node's GPUs: who is on them, booked against live, SM activity."""
@@ -107,7 +85,7 @@ def status(config: Path, as_json: bool, watch: bool) -> None:
 
 
 @main.command()
-@_config_option
+@config_option
 @click.option("--user", "user_id", type=int, help="Show the jobs of this user id alone.")
 def history(config: Path, user_id: int | None) -> None:
     """Show the observed memory peaks that later estimates use; run it on the controller."""
@@ -153,99 +131,6 @@ def calibrate(python: str, deep: bool, out: Path, dry_run: bool) -> None:
 
 
 @main.command()
-@click.argument("trace", type=click.Path(path_type=Path))
-@click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Nodes.")
-@click.option("--gpus-per-node", type=click.IntRange(1), default=8, show_default=True, help="GPUs of each.")
-@click.option("--gpu-memory-mib", type=click.IntRange(1), required=True, help="Usable memory of one GPU.")
-@click.option(
-    "--policy", type=click.Choice(get_args(PolicyName)), help="Placement policy; default: as in --config."
-)
-@click.option(
-    "--baseline", type=click.Choice(["whole", "hand"]), help="Without RAD: a GPU each, or shards by hand."
-)
-@click.option(
-    "--estimates",
-    type=click.Choice(["measured", "oracle", "none"]),
-    default="measured",
-    show_default=True,
-    help="How good the estimates are: as on our held-out models, exact, or there are none.",
-)
-@click.option(
-    "--on-saturated", type=click.Choice(["place", "wait"]), help="When no GPU has compute to spare."
-)
-@click.option(
-    "--pin",
-    type=click.Choice(["slurm", "bound", "free"]),
-    default="slurm",
-    show_default=True,
-    help="Which GPUs of its node a job may get.",
-)
-@click.option(
-    "--compress",
-    type=click.FloatRange(1.0),
-    default=1.0,
-    show_default=True,
-    help="How many times faster jobs come and run, as in a replay.",
-)
-@click.option(
-    "--start-up-s",
-    type=click.FloatRange(0.0),
-    default=0.0,
-    show_default=True,
-    help="What each start takes before its first step.",
-)
-@click.option(
-    "--backfill-s", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Slurm's bf_interval."
-)
-@click.option("--config", type=click.Path(path_type=Path), help="A rad.toml whose settings are to be tried.")
-@click.option("--partition", help="Its partition; needed if it has several.")
-@_json_option
-def simulate(
-    trace: Path,
-    nodes: int,
-    gpus_per_node: int,
-    gpu_memory_mib: int,
-    policy: PolicyName | None,
-    baseline: Literal["whole", "hand"] | None,
-    estimates: Literal["measured", "oracle", "none"],
-    on_saturated: Literal["place", "wait"] | None,
-    pin: Literal["slurm", "bound", "free"],
-    compress: float,
-    start_up_s: float,
-    backfill_s: float,
-    config: Path | None,
-    partition: str | None,
-    as_json: bool,
-) -> None:
-    """Run TRACE on a cluster that is not there and print what it would take.
-
-    TRACE is CSV with arrival_s, workload, gpus, duration_min and mem_mib, or the output of sacct --parsable2.
-    """
-    from slurm_plugin.admin.simulate import command
-
-    settings = command.settings_of(config, partition)
-    if policy is not None:
-        settings = replace(settings, policy=policy)
-    if on_saturated is not None:
-        settings = replace(settings, on_saturated=on_saturated)
-    question = command.Question(
-        trace=trace,
-        nodes=nodes,
-        gpus_per_node=gpus_per_node,
-        gpu_memory_mib=gpu_memory_mib,
-        settings=settings,
-        baseline=baseline or "rad",
-        estimates=estimates,
-        pin=pin,
-        compress=compress,
-        start_up_s=start_up_s,
-        backfill_s=backfill_s,
-    )
-    figures = command.simulate(question, SystemClock(), show_progress=not as_json and sys.stderr.isatty())
-    click.echo(command.as_json(figures) if as_json else command.as_text(figures))
-
-
-@main.command()
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--out", type=click.Path(path_type=Path), default="report.html", show_default=True, help="The page."
@@ -271,37 +156,6 @@ def report(runs: tuple[Path, ...], out: Path, png: Path | None) -> None:
             write_pngs(charts(list(some)), png) for _, some in groupby(found, key=lambda run: run.trace)
         )
         click.echo(f"{png}: {drawn} charts")
-
-
-@main.command()
-@click.argument("jobs", type=click.Path(path_type=Path))
-@click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Nodes.")
-@click.option("--gpus-per-node", type=click.IntRange(1), default=8, show_default=True, help="GPUs of each.")
-@click.option("--gpu-memory-mib", type=click.IntRange(1), required=True, help="Usable memory of one GPU.")
-@click.option("--config", type=click.Path(path_type=Path), help="A rad.toml whose settings are to be tried.")
-@click.option("--partition", help="Its partition; needed if it has several.")
-@_json_option
-def advise(
-    jobs: Path,
-    nodes: int,
-    gpus_per_node: int,
-    gpu_memory_mib: int,
-    config: Path | None,
-    partition: str | None,
-    as_json: bool,
-) -> None:
-    """Tell what sharing would have changed for JOBS, the output of sacct --parsable2, before it is switched on."""
-    from slurm_plugin.admin.simulate import advice, command
-
-    question = command.Question(
-        trace=jobs,
-        nodes=nodes,
-        gpus_per_node=gpus_per_node,
-        gpu_memory_mib=gpu_memory_mib,
-        settings=command.settings_of(config, partition),
-    )
-    found = advice.advise(question, SystemClock())
-    click.echo(advice.as_json(found) if as_json else advice.as_text(found))
 
 
 @main.command()
@@ -382,6 +236,10 @@ def install(
     click.echo(installing.as_text(steps, verbose=dry_run))
     if not dry_run:
         installing.apply(steps)
+
+
+main.add_command(simulate)
+main.add_command(advise)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from flow.test_node_hooks import KEY, SHARED, Hooks
+from flow.test_node_hooks import SHARED, Hooks
 
+from lab.bare_node import KEY
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.wire import stamp

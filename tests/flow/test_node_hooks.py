@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from small_disks import fill, small_disk
 
+from lab.bare_node import comment_of, job_environment, make_bare_node
 from slurm_plugin.core.binding import partition_mark
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.errors import CommandError
@@ -20,10 +21,7 @@ from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.shell import run
 from slurm_plugin.core.units import GIB
-from slurm_plugin.core.wire import stamp
-from slurm_plugin.monitor.simulated import Card, SimulatedGpus
 
-KEY = b"h" * 32
 SHARED = Booking(
     kind="shared",
     memory_bytes=4 * GIB,
@@ -32,6 +30,7 @@ SHARED = Booking(
     shards=4,
     partitions=(partition_mark("gpu"),),
 )
+WHOLE = Booking(kind="whole", partitions=(partition_mark("gpu"),))
 
 
 class Hooks:
@@ -39,30 +38,7 @@ class Hooks:
 
     def __init__(self, folder: Path, *, top: str = "", partition: str = "") -> None:
         self.folder = folder
-        (folder / "key").write_bytes(KEY)
-        (folder / "key").chmod(0o600)
-        cards = [
-            Card(uuid=f"GPU-{index}", index=index, name="simulated", memory_total_bytes=10 * GIB)
-            for index in range(2)
-        ]
-        SimulatedGpus.create(folder / "gpus", cards)
-        (folder / "rad.toml").write_text(
-            f"""{top}
-[paths]
-run = "{folder}/run"
-state = "{folder}/state"
-key = "{folder}/key"
-log = "{folder}/log"
-slurm_conf = "{folder}/no-slurm.conf"
-[telemetry]
-source = "simulated"
-simulated_folder = "{folder}/gpus"
-[partition.gpu]
-collocate = true
-shards_per_gpu = 10
-{partition}
-"""
-        )
+        make_bare_node(folder, gpus=2, gpu_gib=10, top=top, partition=partition)
 
     def run(self, module: str, job_id: int = 7, *, config: str | None = None, **env: str) -> str:
         argv = [sys.executable, "-I", "-m", module, "--config", config or f"{self.folder}/rad.toml"]
@@ -70,24 +46,13 @@ shards_per_gpu = 10
 
     def slurm(self, job_id: int) -> dict[str, str]:
         """Return what slurmd tells its hooks of a job."""
-        return {
-            "SLURM_JOB_ID": str(job_id),
-            "SLURM_JOB_UID": str(os.geteuid()),
-            "SLURM_JOB_GID": str(os.getegid()),
-            "SLURM_JOB_USER": "root",
-            "SLURM_JOB_PARTITION": "gpu",
-            "SLURM_JOB_GPUS": "0",
-            "SLURM_JOB_WORK_DIR": str(self.folder),
-            "SLURM_JOB_COMMENT": stamp(SHARED, user_id=os.geteuid(), key=KEY),
-            "SLURMD_NODENAME": "n0",
-        }
+        more = {"SLURM_JOB_USER": "root", "SLURM_JOB_WORK_DIR": str(self.folder), "SLURMD_NODENAME": "n0"}
+        return job_environment(job_id, SHARED, **more)
 
     @property
     def whole(self) -> str:
         """Return the comment of a job that has a GPU for itself."""
-        return stamp(
-            Booking(kind="whole", partitions=(partition_mark("gpu"),)), user_id=os.geteuid(), key=KEY
-        )
+        return comment_of(WHOLE)
 
     def log(self, name: str) -> str:
         path = self.folder / "log" / f"{name}.log"
@@ -106,7 +71,7 @@ def hooks(tmp_path: Path) -> Hooks:
 
 def test_a_job_is_capped_above_its_booking_where_its_booking_says_so(hooks: Hooks) -> None:
     booking = replace(SHARED, cap_bytes=30 * GIB, smact=0.5)
-    hooks.run("prolog", SLURM_JOB_COMMENT=stamp(booking, user_id=os.geteuid(), key=KEY))
+    hooks.run("prolog", SLURM_JOB_COMMENT=comment_of(booking))
     variables = JobFile(hooks.folder / "run", 7).variables()
     assert (variables["RAD_BOOKED_MIB"], variables["RAD_CAP_MIB"]) == ("4096", "10240"), (
         "no more than the card"
@@ -153,9 +118,8 @@ def test_a_job_of_unknown_need_gets_a_gpu_of_its_own_when_slurm_is_silent(hooks:
 
 
 def test_a_job_that_must_not_start_is_refused_by_its_task_prolog(hooks: Hooks) -> None:
-    whole = stamp(Booking(kind="whole", partitions=(partition_mark("gpu"),)), user_id=os.geteuid(), key=KEY)
     for number in (1, 2):
-        hooks.run("prolog", number, SLURM_JOB_COMMENT=whole)
+        hooks.run("prolog", number, SLURM_JOB_COMMENT=hooks.whole)
     hooks.run("prolog", 3)
     assert hooks.reserved == [1, 2]
     assert "not put back: no GPU has the memory" in hooks.log("prolog")

@@ -1,0 +1,146 @@
+"""`rad simulate` and `rad advise` as commands."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, get_args
+
+import click
+
+from slurm_plugin.admin.options import Command, all_of, json_option
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.records import PolicyName
+
+_cluster_options = all_of(
+    click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Nodes."),
+    click.option(
+        "--gpus-per-node", type=click.IntRange(1), default=8, show_default=True, help="GPUs of each."
+    ),
+    click.option("--gpu-memory-mib", type=click.IntRange(1), required=True, help="Usable memory of one GPU."),
+)
+_settings_options = all_of(
+    click.option(
+        "--config", type=click.Path(path_type=Path), help="A rad.toml whose settings are to be tried."
+    ),
+    click.option("--partition", help="Its partition; needed if it has several."),
+)
+
+
+@click.command(cls=Command)
+@click.argument("trace", type=click.Path(path_type=Path))
+@_cluster_options
+@click.option(
+    "--policy", type=click.Choice(get_args(PolicyName)), help="Placement policy; default: as in --config."
+)
+@click.option(
+    "--baseline", type=click.Choice(["whole", "hand"]), help="Without RAD: a GPU each, or shards by hand."
+)
+@click.option(
+    "--estimates",
+    type=click.Choice(["measured", "oracle", "none"]),
+    default="measured",
+    show_default=True,
+    help="How good the estimates are: as on our held-out models, exact, or there are none.",
+)
+@click.option(
+    "--on-saturated", type=click.Choice(["place", "wait"]), help="When no GPU has compute to spare."
+)
+@click.option(
+    "--pin",
+    type=click.Choice(["slurm", "bound", "free"]),
+    default="slurm",
+    show_default=True,
+    help="Which GPUs of its node a job may get.",
+)
+@click.option(
+    "--compress",
+    type=click.FloatRange(1.0),
+    default=1.0,
+    show_default=True,
+    help="How many times faster jobs come and run, as in a replay.",
+)
+@click.option(
+    "--start-up-s",
+    type=click.FloatRange(0.0),
+    default=0.0,
+    show_default=True,
+    help="What each start takes before its first step.",
+)
+@click.option(
+    "--backfill-s", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Slurm's bf_interval."
+)
+@_settings_options
+@json_option
+def simulate(
+    trace: Path,
+    nodes: int,
+    gpus_per_node: int,
+    gpu_memory_mib: int,
+    policy: PolicyName | None,
+    baseline: Literal["whole", "hand"] | None,
+    estimates: Literal["measured", "oracle", "none"],
+    on_saturated: Literal["place", "wait"] | None,
+    pin: Literal["slurm", "bound", "free"],
+    compress: float,
+    start_up_s: float,
+    backfill_s: float,
+    config: Path | None,
+    partition: str | None,
+    as_json: bool,
+) -> None:
+    """Run TRACE on a cluster that is not there and print what it would take.
+
+    TRACE is CSV with arrival_s, workload, gpus, duration_min and mem_mib, or the output of sacct --parsable2.
+    """
+    from slurm_plugin.admin.simulate import command
+
+    settings = command.settings_of(config, partition)
+    if policy is not None:
+        settings = replace(settings, policy=policy)
+    if on_saturated is not None:
+        settings = replace(settings, on_saturated=on_saturated)
+    question = command.Question(
+        trace=trace,
+        nodes=nodes,
+        gpus_per_node=gpus_per_node,
+        gpu_memory_mib=gpu_memory_mib,
+        settings=settings,
+        baseline=baseline or "rad",
+        estimates=estimates,
+        pin=pin,
+        compress=compress,
+        start_up_s=start_up_s,
+        backfill_s=backfill_s,
+    )
+    figures = command.simulate(question, SystemClock(), show_progress=not as_json and sys.stderr.isatty())
+    click.echo(command.as_json(figures) if as_json else command.as_text(figures))
+
+
+@click.command(cls=Command)
+@click.argument("jobs", type=click.Path(path_type=Path))
+@_cluster_options
+@_settings_options
+@json_option
+def advise(
+    jobs: Path,
+    nodes: int,
+    gpus_per_node: int,
+    gpu_memory_mib: int,
+    config: Path | None,
+    partition: str | None,
+    as_json: bool,
+) -> None:
+    """Tell what sharing would have changed for JOBS, the output of sacct --parsable2, before it is switched on."""
+    from slurm_plugin.admin.simulate import advice, command
+
+    question = command.Question(
+        trace=jobs,
+        nodes=nodes,
+        gpus_per_node=gpus_per_node,
+        gpu_memory_mib=gpu_memory_mib,
+        settings=command.settings_of(config, partition),
+    )
+    found = advice.advise(question, SystemClock())
+    click.echo(advice.as_json(found) if as_json else advice.as_text(found))
