@@ -1,4 +1,4 @@
-"""What hooks did, as events: one line of JSON each, of which the text log and the metrics are views.
+"""What hooks and daemons did, as events: one line of JSON each, of which the text log and the metrics are views.
 
     {"v":1,"time_s":1772366400.0,"hook":"prolog","job":12,"restart":0,"after_ms":43,"event":"placed",
      "detail":"stamp shared: GPU-... magm: 120.1 GiB free","policy":"magm","gpus":["GPU-..."]}
@@ -55,6 +55,18 @@ class EventKind(StrEnum):
     STRANGER = "stranger"
     """A process that holds nothing is on a GPU that a job holds as a whole."""
 
+    SUBMITTED = "submitted"
+    CHANGED = "changed"
+    HEARD = "heard"
+    MAY_START = "may start"
+    PRIORITY_LENT = "priority lent"
+    PRIORITY_BACK = "priority put back"
+    SWEPT = "swept"
+    NOTE = "note"
+    TROUBLE = "trouble"
+    BUG = "bug"
+    """Of the daemons, from SUBMITTED on; the last three are lines of no other kind."""
+
     NOT_RELEASED = "not released"
     OUT_OF_TIME = "out of time"
     LAST_GOOD_SETTINGS = "last good settings"
@@ -84,10 +96,10 @@ class Entry:
 
     Attributes:
         time_s: Seconds since the epoch.
-        hook: "prolog", "epilog", ...
-        job_id: Slurm's job id.
+        hook: Which program: "prolog", "epilog", "monitor", "radd".
+        job_id: Slurm's job id; 0 if it is about none.
         restart: How often the job was requeued before.
-        after_ms: Since the hook's process was started.
+        after_ms: Since the program was started.
         event: What happened.
     """
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Config
+from slurm_plugin.core.daemon_log import about
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.gpu import GpuReading
@@ -30,9 +31,10 @@ from slurm_plugin.monitor.attribution import Traced
 from slurm_plugin.mps import Mps
 from slurm_plugin.mps.log import LogWatch
 
+log = logging.getLogger("rad-monitor")
+
 PIDS_KEPT_S = 120.0
 """A process that an MPS server ended is gone when its log is read: its job is remembered for so long."""
-
 
 ORPHANED_S = 120.0
 """A job that an MPS daemon counts and the ledger has not known for so long has lost its Epilog."""
@@ -126,14 +128,14 @@ class Guard:
     def _act(self, finding: Finding) -> None:
         stops = finding.response != "warn"
         kind = EventKind.STRANGER if finding.kind == "stranger" else EventKind.OVERRUN
-        log = HookLog(
+        events = HookLog(
             self._config.paths.log,
             "monitor",
             job_id=finding.job_id or 0,
             restart=finding.restart,
             clock=self._clock,
         )
-        log.say(
+        events.say(
             kind,
             finding.sentence() + (", stopped" if stops else ""),
             what=finding.kind,
@@ -232,7 +234,8 @@ class Guard:
                 try:
                     self._mps.release(job)
                 except MpsError as exc:
-                    print(f"rad-monitor: job {job} not released from MPS: {exc}", file=sys.stderr, flush=True)
+                    what = about(EventKind.NOT_RELEASED, job_id=job)
+                    log.warning("job %d not released from MPS: %s", job, exc, extra=what)
 
     def _ages_s(self, processes: Sequence[Process]) -> dict[Process, float]:
         """Return for how long each process has run (proc(5): /proc/uptime, and field 22 of /proc/PID/stat)."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from slurm_plugin.core.errors import RadError
+from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.node.facts import refresh_facts
 from slurm_plugin.node.node import Node
@@ -21,12 +22,12 @@ REFRESH_EVERY = 240
 class Sweeper:
     """Sweeps from time to time with the monitor's latest readings."""
 
-    def __init__(self, node: Node, *, say: Callable[[str], None]) -> None:
+    def __init__(self, node: Node, *, say: Callable[[EventKind, str], None]) -> None:
         """Prepare; `start` begins.
 
         Args:
             node: This node.
-            say: Takes a line for the journal.
+            say: Takes a line for the log.
         """
         self._node = node
         self._say = say
@@ -47,11 +48,11 @@ class Sweeper:
         try:
             swept = sweep(self._node, self._readings)
             if swept:
-                self._say(str(swept))
+                self._say(EventKind.SWEPT, str(swept))
         except (RadError, OSError) as exc:
             trouble = f"no sweep: {exc}"
         if trouble and trouble != self._trouble:
-            self._say(trouble)
+            self._say(EventKind.TROUBLE, trouble)
         self._trouble = trouble
 
     def _run(self) -> None:

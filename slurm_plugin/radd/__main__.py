@@ -13,7 +13,7 @@ import click
 
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import DEFAULT_PATH
-from slurm_plugin.core.daemon_log import log_to_stderr
+from slurm_plugin.core.daemon_log import log_events, log_to_stderr
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.program_end import plain_end
@@ -57,6 +57,7 @@ def run(config_path: Path, slurm_user: str) -> None:
     """
     clock = SystemClock()
     config = config_in_force(config_path).config
+    log_events(Path(config.paths.log), "radd")
     slurm = open_control(config, clock)
     lender = Lender(Path(config.paths.state, "loans.json"), slurm, clock, lambda: service.config)
     recoverer = Recoverer(slurm, clock, lender)

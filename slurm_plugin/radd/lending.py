@@ -17,7 +17,9 @@ from pathlib import Path
 
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.daemon_log import about
 from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.note import Fault
 from slurm_plugin.core.spare_files import replace_file
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl
@@ -141,7 +143,9 @@ class Lender:
             new = loan_for(job, claim, settings, self._loans, now_s=self._clock.now_s())
             if new is None or not self._write((*self._loans, new)):
                 return None
-        log.info("job %d: priority raised by %d until it starts", job.job_id, new.nice_before - new.nice_lent)
+        by = new.nice_before - new.nice_lent
+        what = about(EventKind.PRIORITY_LENT, job_id=job.job_id, user_id=job.user_id, by=by)
+        log.info("job %d: priority raised by %d until it starts", job.job_id, by, extra=what)
         return new.nice_lent
 
     def put_back(self, job_id: int) -> None:
@@ -168,9 +172,11 @@ class Lender:
                 if job is not None and job.nice == loan.nice_lent:
                     self._slurm.update(loan.job_id, JobChange(nice=loan.nice_before))
             except SlurmError as exc:
-                log.warning("job %d: its priority is not put back yet: %s", loan.job_id, exc)
+                what = about(EventKind.TROUBLE, job_id=loan.job_id)
+                log.warning("job %d: its priority is not put back yet: %s", loan.job_id, exc, extra=what)
                 continue
-            log.info("job %d: priority put back", loan.job_id)
+            what = about(EventKind.PRIORITY_BACK, job_id=loan.job_id)
+            log.info("job %d: priority put back", loan.job_id, extra=what)
             self._forget(loan)
 
     def _forget(self, ended: Loan) -> None:

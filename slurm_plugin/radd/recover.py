@@ -11,7 +11,9 @@ import threading
 from dataclasses import dataclass
 
 from slurm_plugin.core.clock import Clock, Deadline
+from slurm_plugin.core.daemon_log import about
 from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.note import Note, read_note
 from slurm_plugin.radd.lending import Claim, Lender
 from slurm_plugin.slurm.control import JobChange, SlurmControl
@@ -116,9 +118,15 @@ class Recoverer:
                 change = JobChange(start_now=True, nice=lent)
             self._slurm.update(job_id, change)
         except SlurmError as exc:
-            log.warning("job %d: start time not set yet: %s", job_id, exc)
+            log.warning(
+                "job %d: start time not set yet: %s",
+                job_id,
+                exc,
+                extra=about(EventKind.TROUBLE, job_id=job_id),
+            )
             return False
-        log.info("job %d: may start in %d s", job_id, errand.start_in_s)
+        what = about(EventKind.MAY_START, job_id=job_id, user_id=job.user_id, start_in_s=errand.start_in_s)
+        log.info("job %d: may start in %d s", job_id, errand.start_in_s, extra=what)
         return True
 
     def _work(self) -> None:

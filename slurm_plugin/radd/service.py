@@ -13,7 +13,9 @@ from typing import Any
 from slurm_plugin.core import wire
 from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.config import Config
+from slurm_plugin.core.daemon_log import about
 from slurm_plugin.core.errors import ConfigError, SlurmError, WireError
+from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.note import format_note, read_note
 from slurm_plugin.core.peaks import peaks_path
@@ -109,11 +111,11 @@ class Service:
         checked_version(message)
         if operation == "submit":
             reply = self._submission.answer(message)
-            log.info("submit %s", reply.get("log", ""))
+            log.info("submit %s", reply.get("log", ""), extra=_asked(EventKind.SUBMITTED, message))
             return reply
         if operation == "change":
             reply = self._submission.answer_change(message)
-            log.info("change %s", reply.get("log", ""))
+            log.info("change %s", reply.get("log", ""), extra=_asked(EventKind.CHANGED, message))
             return reply
         if operation == "modify":
             self._changes.put(message)
@@ -170,7 +172,8 @@ class Service:
         job_id, user_id = int(message["job_id"]), int(message["user_id"])
         if note is None:
             return
-        log.info("job %d: %s", job_id, format_note(note))
+        what = about(EventKind.HEARD, job_id=job_id, user_id=user_id)
+        log.info("job %d: %s", job_id, format_note(note), extra=what)
         booking = wire.read_stamp(
             str(message.get("comment") or ""), user_id=user_id, key=self._submission.key
         )
@@ -197,3 +200,9 @@ def _version_of(slurm: SlurmControl) -> Version:
     except SlurmError as exc:
         log.warning("Slurm's version is not known, so the oldest is assumed: %s", exc)
         return OLDEST
+
+
+def _asked(kind: EventKind, message: Mapping[str, Any]) -> dict[str, object]:
+    """Return what a line about a request tells programs."""
+    user_id = message.get("user_id")
+    return about(kind, user_id=user_id if isinstance(user_id, int) else None)

@@ -22,7 +22,7 @@ from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.guard.incidents import Incident, read_incidents
 from slurm_plugin.guard.stop import Stopper
 from slurm_plugin.guard.watch import Guard
-from slurm_plugin.monitor.daemon import Monitor
+from slurm_plugin.monitor.monitor import Monitor
 from slurm_plugin.monitor.nvml import NvmlTelemetry
 from slurm_plugin.mps import Mps
 from slurm_plugin.mps.node import CONTROL

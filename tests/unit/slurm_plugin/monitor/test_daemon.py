@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_store import LedgerStore
 from slurm_plugin.core.process import Process
 from slurm_plugin.monitor.attribution import JobFinder, Traced
-from slurm_plugin.monitor.daemon import Monitor, watch
+from slurm_plugin.monitor.daemon import watch
+from slurm_plugin.monitor.monitor import Monitor
 from slurm_plugin.monitor.window import (
     JobUsage,
     forget_job,
@@ -216,7 +218,7 @@ def test_a_broken_record_is_none(tmp_path: Path):
     assert read_job(tmp_path, 1) is None
 
 
-def test_trouble_is_said_once_and_its_end_too(bench: Bench, capsys: pytest.CaptureFixture[str]):
+def test_trouble_is_said_once_and_its_end_too(bench: Bench, caplog: pytest.LogCaptureFixture):
     class Stops(list[int]):
         """True after six looks; the driver is back after three."""
 
@@ -227,10 +229,11 @@ def test_trouble_is_said_once_and_its_end_too(bench: Bench, capsys: pytest.Captu
             bench.script.fails = self.looks <= 3
             return self.looks > 6
 
-    watch(bench.monitor, bench.clock, stopped=Stops())
-    assert capsys.readouterr().err.splitlines() == [
-        "rad-monitor: the driver did not answer",
-        "rad-monitor: all is well again",
+    with caplog.at_level(logging.INFO):
+        watch(bench.monitor, bench.clock, stopped=Stops())
+    assert [record.getMessage() for record in caplog.records] == [
+        "the driver did not answer",
+        "all is well again",
     ]
     assert bench.clock.slept == [1.0] * 6
 

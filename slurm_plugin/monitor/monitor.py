@@ -1,0 +1,159 @@
+"""One sample after another: GPUs are read, jobs' records go on, and what was seen is left where hooks find it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.ledger_store import LedgerStore
+from slurm_plugin.monitor.attribution import JobFinder, Traced
+from slurm_plugin.monitor.telemetry import Telemetry
+from slurm_plugin.monitor.usage import add_readings
+from slurm_plugin.monitor.window import JobUsage, job_path, read_job, recorded_jobs, write_job, write_window
+
+log = logging.getLogger("rad-monitor")
+
+KEPT_S = 24 * 3600.0
+"""A record whose job was not seen for a day has lost its epilog."""
+
+
+class Exporter(Protocol):
+    """Something that shows what was seen (metrics.py)."""
+
+    def show(
+        self,
+        readings: Sequence[GpuReading],
+        usages: Mapping[int, JobUsage],
+        owners: Mapping[int, int],
+        ledger: Ledger,
+    ) -> None:
+        """Take over the state after one sample."""
+        ...
+
+
+class Watcher(Protocol):
+    """Something that judges what was seen (guard/watch.py)."""
+
+    def look(self, readings: Sequence[GpuReading], ledger: Ledger, traced: Mapping[int, Traced]) -> None:
+        """Judge one sample; raises OSError where something cannot be written down."""
+        ...
+
+
+class Monitor:
+    """The state between two samples."""
+
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        run: Path,
+        *,
+        clock: Clock,
+        window_s: int = 90,
+        finder: JobFinder | None = None,
+        store: LedgerStore | None = None,
+        exporter: Exporter | None = None,
+        guard: Watcher | None = None,
+    ) -> None:
+        """Take up the records that an earlier monitor left.
+
+        Args:
+            telemetry: Reads the GPUs.
+            run: paths.run.
+            clock: Time.
+            window_s: Length of the window.
+            finder: Finds the jobs of processes.
+            store: The node's ledger, which knows the owners of jobs; None believes every process.
+            exporter: Shows metrics, if anybody wants them.
+            guard: Judges who takes what he did not book; it needs the ledger.
+        """
+        self._telemetry = telemetry
+        self._run = run
+        self._clock = clock
+        self._window_s = window_s
+        self._finder = finder or JobFinder()
+        self._store = store
+        self._exporter = exporter
+        self._guard = guard
+        self._ring: dict[str, deque[tuple[float, float]]] = {}
+        self._energy_j: dict[str, float] = {}
+        found = (read_job(run, job_id) for job_id in recorded_jobs(run))
+        self._usages = {usage.job_id: usage for usage in found if usage is not None}
+        self._written = set(self._usages)
+
+    def sample(self) -> tuple[GpuReading, ...]:
+        """Read once, and bring window and records up to date.
+
+        Returns:
+            What the window says now.
+
+        Raises:
+            DeviceError: The GPUs cannot be read, or what was read cannot be written down.
+        """
+        readings = self._telemetry.read()
+        now_s = self._clock.now_s()
+        averaged = tuple(self._averaged(reading, now_s) for reading in readings)
+        found = self._store.read() if self._store is not None else None
+        ledger = None if found is None else found.ledger
+        users = None if ledger is None else {held.job_id: held.user_id for held in ledger.reservations}
+        traced = self._finder.trace(readings, users=users)
+        owners = {pid: one.job_id for pid, one in traced.items() if one.job_id is not None}
+        if self._guard is not None and found is not None and not found.lost:
+            self._judge(self._guard, readings, found.ledger, traced)
+        self._forget(now_s)
+        seen = add_readings(
+            self._usages, readings, owners, energy_j=self._energy_since(readings), now_s=now_s
+        )
+        self._usages |= seen
+        if self._exporter is not None:
+            self._exporter.show(averaged, self._usages, owners, ledger or Ledger())
+        write_window(self._run, averaged, now_s=now_s)
+        for usage in seen.values():
+            write_job(self._run, usage)
+            self._written.add(usage.job_id)
+        return averaged
+
+    def _judge(
+        self,
+        guard: Watcher,
+        readings: Sequence[GpuReading],
+        ledger: Ledger,
+        traced: Mapping[int, Traced],
+    ) -> None:
+        """Have a sample judged before the window tells that it was taken: an Epilog may wait for that."""
+        try:
+            guard.look(readings, ledger, traced)
+        except OSError as exc:
+            log.error("what the guard saw is not written down: %s", exc)
+
+    def _averaged(self, reading: GpuReading, now_s: float) -> GpuReading:
+        ring = self._ring.setdefault(reading.uuid, deque())
+        if reading.smact is not None:
+            ring.append((now_s, reading.smact))
+        while ring and ring[0][0] <= now_s - self._window_s:
+            ring.popleft()
+        if not ring:
+            return reading
+        return dataclasses.replace(reading, smact=sum(smact for _, smact in ring) / len(ring))
+
+    def _energy_since(self, readings: Sequence[GpuReading]) -> dict[str, float]:
+        counted = {r.uuid: r.counters.energy_j for r in readings if r.counters.energy_j is not None}
+        before, self._energy_j = self._energy_j, counted
+        return {uuid: max(0.0, now - before[uuid]) for uuid, now in counted.items() if uuid in before}
+
+    def _forget(self, now_s: float) -> None:
+        """Drop the records that an epilog took away, and those that no epilog ever will."""
+        left = recorded_jobs(self._run)
+        for job_id, usage in list(self._usages.items()):
+            taken = job_id in self._written and job_id not in left
+            if not taken and now_s - usage.last_s <= KEPT_S:
+                continue
+            del self._usages[job_id]
+            self._written.discard(job_id)
+            job_path(self._run, job_id).unlink(missing_ok=True)
