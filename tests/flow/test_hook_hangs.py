@@ -26,6 +26,8 @@ AT_ONCE = 12
 
 CANNOT_RELEASE = (
     "core/ledger_store.py",
+    "core/two_slots.py",
+    "core/node_lock.py",
     "core/spare_files.py",
     "core/job_file.py",
     "core/child.py",

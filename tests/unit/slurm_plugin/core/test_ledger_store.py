@@ -16,8 +16,9 @@ from small_disks import fill, small_disk
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.ledger_store import SLOT_BYTES, LedgerStore, boot_id
+from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.two_slots import SLOT_BYTES
 from slurm_plugin.core.units import GIB
 
 
@@ -78,7 +79,7 @@ def test_a_whole_ledger_that_cannot_be_read_is_not_replaced_by_an_older_one(tmp_
     store = store_in(tmp_path)
     store.write(ledger_of(1))
     store.write(ledger_of(1, 2))
-    store._write(b'{"boot_id": "this-boot", "of": "a release that nobody has seen yet"}')
+    store._slots.write(b'{"boot_id": "this-boot", "of": "a release that nobody has seen yet"}')
     assert store.read().lost
 
 
