@@ -10,11 +10,15 @@ interpreter, which no hook in Python can undercut.
 from __future__ import annotations
 
 import argparse
+import ctypes
+import json
 import os
+import resource
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,14 +35,18 @@ USER_ID = 65534
 FIRST_JOB = 1_000_000
 WARM_UP = 10
 
+PR_SET_CHILD_SUBREAPER = 36
+"""From linux/prctl.h."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """One run of a program: seconds, and the most memory it ever had."""
+    """One run of a program: seconds, the most memory that one of its processes ever had, and page faults."""
 
     wall_s: float
     cpu_s: float
     rss_bytes: int
+    page_faults: int
 
 
 def main() -> None:
@@ -58,7 +66,9 @@ def main() -> None:
     own_bytes = max(row.rss_bytes for row in costs["empty script"])
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"{options.count} jobs one after another, {os.cpu_count()} cores, load average at the end {load}")
-    print(f"{'':<18}{'wall p50 ms':>12}{'wall p95 ms':>12}{'CPU p50 ms':>12}{'peak RSS MiB':>14}")
+    print(
+        f"{'':<18}{'wall p50 ms':>12}{'wall p95 ms':>12}{'CPU p50 ms':>12}{'peak RSS MiB':>14}{'page faults':>13}"
+    )
     for name, rows in costs.items():
         kept = rows[WARM_UP:]
         wall_ms = sorted(1000 * row.wall_s for row in kept)
@@ -67,6 +77,7 @@ def main() -> None:
         rss = f"{'<' if rss_bytes <= own_bytes else ''} {rss_bytes / MIB:.1f}"
         print(
             f"{name:<18}{at(wall_ms, 0.5):>12.1f}{at(wall_ms, 0.95):>12.1f}{at(cpu_ms, 0.5):>12.1f}{rss:>14}"
+            f"{at(sorted(row.page_faults for row in kept), 0.5):>13}"
         )
 
 
@@ -115,7 +126,27 @@ def measured(cluster: Cluster, count: int) -> dict[str, list[Cost]]:
 
 
 def cost_of(argv: Sequence[str], env: Mapping[str, str], *, uid: int) -> Cost:
-    """Run a program to its end as a user and return what it cost, its children included."""
+    """Run a program to its end as a user and return what it cost, with all processes that came of it.
+
+    A process between is given those that outlive their parent (prctl(2), PR_SET_CHILD_SUBREAPER): a hook does not wait
+    for the end of the child that did its work.
+    """
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        try:
+            ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            cost = _cost_here(argv, env, uid)
+            os.write(writer, json.dumps(asdict(cost)).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as told:
+        cost = Cost(**json.loads(told.read()))
+    os.wait()
+    return cost
+
+
+def _cost_here(argv: Sequence[str], env: Mapping[str, str], uid: int) -> Cost:
     start_s = time.monotonic()
     pid = os.fork()
     if pid == 0:
@@ -129,12 +160,18 @@ def cost_of(argv: Sequence[str], env: Mapping[str, str], *, uid: int) -> Cost:
             os.execve(argv[0], list(argv), dict(env))
         finally:
             os._exit(127)
-    _, status, usage = os.wait4(pid, 0)
+    _, status, _ = os.wait4(pid, 0)
+    wall_s = time.monotonic() - start_s
     assert status == 0, f"{argv[0]} ended with status {status}"
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return Cost(
-        wall_s=time.monotonic() - start_s,
+        wall_s=wall_s,
         cpu_s=usage.ru_utime + usage.ru_stime,
         rss_bytes=usage.ru_maxrss * KIB,
+        page_faults=usage.ru_minflt,
     )
 
 

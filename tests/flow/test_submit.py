@@ -17,6 +17,8 @@ import pytest
 from lua.lua_programs import VERSIONS, LuaProgram
 
 from slurm_plugin.core import wire
+from slurm_plugin.core.events import EventKind, from_line
+from slurm_plugin.core.log import EVENTS
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
 KEY = bytes(range(32))
@@ -28,6 +30,7 @@ default_partition = "gpu"
 socket = "{folder}/radd.sock"
 state = "{folder}/state"
 key = "{folder}/key"
+log = "{folder}/logs"
 [partition.gpu]
 collocate = true
 gpu_memory_mib = 40000
@@ -133,6 +136,10 @@ def test_from_a_summary_to_a_signed_booking(lua: str, hooks: LuaProgram, tmp_pat
     job = answer["job"]
     booking = wire.read_stamp(job["comment"], user_id=1000, key=KEY)
     assert booking is not None and booking.kind == "shared"
+    told = [from_line(line) for line in (tmp_path / "logs" / EVENTS).read_bytes().splitlines()]
+    asked = [one for one in told if one is not None and one.event.kind == EventKind.SUBMITTED]
+    assert [(one.hook, one.event.facts["user_id"]) for one in asked] == [("radd", 1000)]
+    assert asked[0].event.detail in (tmp_path / "log").read_text(), "the text log is a view of the events"
     assert job["gres"].startswith("shard:") and job["tres_per_job"] == ""
     assert job["environment"] == {"SLURM_GPUS": ""}
     assert job["comment"].startswith("mine rad2:")
