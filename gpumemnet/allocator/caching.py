@@ -78,6 +78,10 @@ class CachingAllocator:
 
         With `times` it is the same as so many calls in a row, or fewer: as many as fit side by side into the free block
         that the first call takes. They are returned as one block.
+
+        Args:
+            n_bytes: Size of one block.
+            times: How many of them in a row.
         """
         if n_bytes <= 0:
             return None

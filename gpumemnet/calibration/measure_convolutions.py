@@ -126,7 +126,12 @@ def passes(call: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def borrowed(call: Callable[[], Any], *, beside: Any = None) -> tuple[Any, int]:
-    """Return what a call returns, and the bytes it held beyond that and a tensor as large as `beside`."""
+    """Return what a call returns, and the bytes it held beyond that and a tensor as large as `beside`.
+
+    Args:
+        call: Runs the pass and returns its result.
+        beside: A tensor of which the call makes another of the same size.
+    """
     import torch
 
     torch.cuda.reset_peak_memory_stats()

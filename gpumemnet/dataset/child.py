@@ -60,7 +60,12 @@ class Job:
 
 
 def run_child(pipe: Connection, device_name: str) -> None:
-    """Measure one configuration after the other, as the runner sends them; never returns."""
+    """Measure one configuration after the other, as the runner sends them; never returns.
+
+    Args:
+        pipe: Where jobs come from and answers go to.
+        device_name: As PyTorch names it: "cuda:0".
+    """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
     torch.set_num_threads(1)
     # What the parent has loaded is never garbage: looking through it again and again would take most of the time.

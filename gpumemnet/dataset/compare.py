@@ -12,6 +12,10 @@ from gpumemnet.units import MIB
 def compare(rows: Iterable[Record], others: Iterable[Record]) -> str:
     """Say in three lines how the runs of `rows` differ from the same runs among `others`.
 
+    Args:
+        rows: Measured rows.
+        others: Rows of another card, with the same seeds and indices.
+
     Raises:
         ValueError: No run is in both.
     """

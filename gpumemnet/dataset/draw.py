@@ -66,11 +66,22 @@ class Draw:
         return options[-1][0]
 
     def integer(self, low: int, high: int) -> int:
-        """Return an integer in [low, high], uniformly."""
+        """Return an integer in [low, high], uniformly.
+
+        Args:
+            low: Least.
+            high: Largest.
+        """
         return low + int(self.unit() * (high - low + 1))
 
     def log_integer(self, low: int, high: int, multiple: int = 1) -> int:
-        """Return an integer in about [low, high], log-uniformly, as a multiple of `multiple`."""
+        """Return an integer in about [low, high], log-uniformly, as a multiple of `multiple`.
+
+        Args:
+            low: Least.
+            high: Largest.
+            multiple: What the result is a multiple of.
+        """
         value: float = low * (high / low) ** self.unit()
         return max(multiple, round(value / multiple) * multiple)
 

@@ -41,7 +41,12 @@ class PhasePeaks:
 
 
 def make_optimizer(config: Configuration, model: nn.Module) -> torch.optim.Optimizer:
-    """Return the optimizer with PyTorch's defaults beside what the configuration asks for."""
+    """Return the optimizer with PyTorch's defaults beside what the configuration asks for.
+
+    Args:
+        config: Names the optimizer and its implementation.
+        model: Whose parameters it updates.
+    """
     how: dict[str, Any] = {
         "default": {},
         "foreach": {"foreach": True},
@@ -64,7 +69,14 @@ def make_optimizer(config: Configuration, model: nn.Module) -> torch.optim.Optim
 
 
 def build_model(config: Configuration, work: Workload, device: torch.device, on_cpu: bool) -> nn.Module:
-    """Return the model on the device, its parameters in the dtype that the precision asks for."""
+    """Return the model on the device, its parameters in the dtype that the precision asks for.
+
+    Args:
+        config: Tells the precision.
+        work: Makes the model.
+        device: Where it goes.
+        on_cpu: Whether it is built on the CPU first, so that building leaves nothing on the device.
+    """
     dtype = torch.bfloat16 if config.precision is Precision.BF16 else torch.float32
     if on_cpu:
         model = work.build().to(device=device, dtype=dtype)

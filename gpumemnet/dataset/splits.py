@@ -42,7 +42,12 @@ def group_folds(rows: Iterable[Record]) -> dict[tuple[str, str], int]:
 
 
 def near_twins(rows: Iterable[Record], heldout: Sequence[Record]) -> list[Record]:
-    """Return the generated rows whose model is nearly the same as one of the held-out models."""
+    """Return the generated rows whose model is nearly the same as one of the held-out models.
+
+    Args:
+        rows: Generated rows.
+        heldout: Held-out ones.
+    """
     real = {(r["params"], r["param_tensors"]) for r in heldout if r["outcome"] == "ok"}
     return [
         row

@@ -32,7 +32,12 @@ def read_records(path: Path) -> Iterator[Record]:
 
 
 def write_records(path: Path, records: Iterable[Record]) -> int:
-    """Write all records, one line each with sorted keys; return how many."""
+    """Write all records, one line each with sorted keys; return how many.
+
+    Args:
+        path: A .jsonl or .jsonl.xz file, written anew.
+        records: What goes into it.
+    """
     count = 0
     with _open(path, "w") as out:
         for record in records:

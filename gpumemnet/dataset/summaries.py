@@ -64,7 +64,12 @@ def text_record(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def texts_on_device(config: Configuration, device: torch.device) -> dict[str, str]:
-    """Return the texts made with a real model on the device, for models that the meta device cannot run."""
+    """Return the texts made with a real model on the device, for models that the meta device cannot run.
+
+    Args:
+        config: The model and its batch.
+        device: Where it runs once.
+    """
     work = workload(config)
     model = work.build().to(device)
     args, kwargs = make_inputs(work, config.batch_size, device, torch.float32)
@@ -102,7 +107,15 @@ def torchinfo_text(
     device: torch.device,
     **options: Any,
 ) -> str:
-    """Return torchinfo's text of the model for these inputs."""
+    """Return torchinfo's text of the model for these inputs.
+
+    Args:
+        model: The model.
+        args: Positional inputs, batch first.
+        kwargs: Inputs by name, batch first.
+        device: Where they are.
+        options: Further options of torchinfo.
+    """
     import torchinfo
 
     data: Any = dict(kwargs) if kwargs else list(args)
@@ -111,6 +124,10 @@ def torchinfo_text(
 
 def torchsummary_text(model: nn.Module, args: tuple[Tensor, ...]) -> str:
     """Return the text that torchsummary 1.5.1 prints, its own rules for counting included.
+
+    Args:
+        model: The model.
+        args: Its inputs, batch first.
 
     Raises:
         AttributeError: A module returns something else than tensors; torchsummary fails there too.

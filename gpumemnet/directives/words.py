@@ -21,7 +21,12 @@ class Place:
     line: int | None
 
     def error(self, problem: str, fix: str) -> DirectiveError:
-        """Return the error that names this place."""
+        """Return the error that names this place.
+
+        Args:
+            problem: What is wrong.
+            fix: What to write instead.
+        """
         return DirectiveError(path=self.path, line=self.line, problem=problem, fix=fix)
 
 

@@ -89,7 +89,12 @@ def vector(profile: ModelProfile) -> dict[str, float]:
 
 
 def scaled(target: str, value: float) -> float:
-    """Return a target as the models see it: a logarithm for a time, log odds for a share."""
+    """Return a target as the models see it: a logarithm for a time, log odds for a share.
+
+    Args:
+        target: Name of the target.
+        value: Seconds, or a share from 0 to 1.
+    """
     if target == "step_s":
         return math.log(value)
     value = min(max(value, 0.003), 0.997)
@@ -97,7 +102,12 @@ def scaled(target: str, value: float) -> float:
 
 
 def unscaled(target: str, value: float) -> float:
-    """Return what `scaled` was given."""
+    """Return what `scaled` was given.
+
+    Args:
+        target: Name of the target.
+        value: As the models see it.
+    """
     return (
         math.exp(min(value, 50.0))
         if target == "step_s"

@@ -80,7 +80,14 @@ def all_answers(rows: list[Row], path: Path) -> list[Answers]:
 
 
 def ask(name: str, rows: list[Row], estimator: Callable[..., Estimate], note: str = "") -> Answers:
-    """Ask one estimator for every row; none if its weights are missing."""
+    """Ask one estimator for every row; none if its weights are missing.
+
+    Args:
+        name: Of the estimator, for the tables.
+        rows: Held-out runs with their profiles.
+        estimator: Takes a profile and a GPU's name.
+        note: Put behind the name.
+    """
     try:
         answers = [estimator(row.profile, GPU) for row in rows]
     except ModelFileError:

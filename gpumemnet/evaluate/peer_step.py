@@ -87,17 +87,38 @@ class StepPeaks:
 
 
 def no_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return 0: convolutions without scratch."""
+    """Return 0: convolutions without scratch.
+
+    Args:
+        conv: The convolution.
+        source: The layer that it reads.
+        batch: Samples.
+        phase: "forward", "data" or "weight": which of its passes.
+    """
     return 0
 
 
 def copies_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return the bytes of channels-last copies of input, output and weights."""
+    """Return the bytes of channels-last copies of input, output and weights.
+
+    Args:
+        conv: The convolution.
+        source: The layer that it reads.
+        batch: Samples.
+        phase: "forward", "data" or "weight": which of its passes.
+    """
     return FLOAT_BYTES * (batch * (source.elements + conv.elements) + conv.params)
 
 
 def winograd_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return the bytes of all transformed 4x4 tiles of input and output, and of the weights."""
+    """Return the bytes of all transformed 4x4 tiles of input and output, and of the weights.
+
+    Args:
+        conv: The convolution.
+        source: The layer that it reads.
+        batch: Samples.
+        phase: "forward", "data" or "weight": which of its passes.
+    """
     if conv.kernel != 3:
         return 0
     tiles = batch * math.ceil(math.sqrt(conv.area) / 4) ** 2
@@ -105,12 +126,26 @@ def winograd_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
 
 
 def winograd_weight_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return `winograd_workspace` for the weight gradient alone."""
+    """Return `winograd_workspace` for the weight gradient alone.
+
+    Args:
+        conv: The convolution.
+        source: The layer that it reads.
+        batch: Samples.
+        phase: "forward", "data" or "weight": which of its passes.
+    """
     return winograd_workspace(conv, source, batch, phase) if phase == "weight" else 0
 
 
 def mixed_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return Winograd's scratch for the weight gradient of narrow layers, channels-last copies for the rest."""
+    """Return Winograd's scratch for the weight gradient of narrow layers, channels-last copies for the rest.
+
+    Args:
+        conv: The convolution.
+        source: The layer that it reads.
+        batch: Samples.
+        phase: "forward", "data" or "weight": which of its passes.
+    """
     if phase == "weight" and conv.channels <= WINOGRAD_FEW_CHANNELS:
         return winograd_workspace(conv, source, batch, phase)
     return copies_workspace(conv, source, batch, phase)

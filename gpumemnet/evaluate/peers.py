@@ -66,7 +66,12 @@ def cnn_splits(rows: int) -> Iterator[Split]:
 
 
 def mlp_table(folder: Path, *, networks: bool) -> str:
-    """Score everybody on the MLP set."""
+    """Score everybody on the MLP set.
+
+    Args:
+        folder: Their data.
+        networks: Whether their networks are trained and scored, too, which takes long.
+    """
     runs = peer_data.read_mlp(folder)
     peaks = np.array([run.peak_mib for run in runs])
     scalars, sequences = paper_features(runs), paper_sequences(runs)
@@ -101,7 +106,12 @@ def mlp_table(folder: Path, *, networks: bool) -> str:
 
 
 def cnn_table(folder: Path, *, networks: bool) -> str:
-    """Score everybody on the CNN snapshot, all seven architectures."""
+    """Score everybody on the CNN snapshot, all seven architectures.
+
+    Args:
+        folder: Their data.
+        networks: Whether their networks are trained and scored, too, which takes long.
+    """
     runs = peer_data.read_cnn(folder)
     peaks = np.array([run.peak_mib for run in runs])
     full = np.array([run.out_of_memory for run in runs])
@@ -163,6 +173,13 @@ def ours_cnn(
     A run out of memory says only that it needs more than the card: it is trained at that, or at the account if that
     is more. Whether a run fits is learned apart, since near the card's end the allocator gives cached memory back
     and what is reserved is no longer what is needed.
+
+    Args:
+        account: Names of the features and their values, (runs, features).
+        peaks: Measured peaks in MiB, (runs,).
+        full: Whether each run was out of memory, (runs,).
+        train: Places of the runs to learn from.
+        test: Places of those to predict.
     """
     names, features = account
     logs = _logs(names, features)

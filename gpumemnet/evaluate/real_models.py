@@ -106,7 +106,12 @@ def _summary(numbers: dict[str, list[float]]) -> str:
 
 
 def summary_text(name: str, folder: Path) -> str | None:
-    """Return the authors' own text, or one made from the model by its public name; None if neither is had."""
+    """Return the authors' own text, or one made from the model by its public name; None if neither is had.
+
+    Args:
+        name: The model's public name.
+        folder: The authors' data.
+    """
     if name in SUMMARIES:
         path = folder / "summaries" / SUMMARIES[name]
         return path.read_text(encoding="utf-8") if path.exists() else None

@@ -158,6 +158,10 @@ class TapeBuilder:
 
         A residual stream is a sum with 32-bit terms, so what a norm reads is 32 bits wide even where the row before
         it has 16: the copy stands for that sum.
+
+        Args:
+            source: Tensor that is read.
+            compute: What the operation computes in under autocast; LOW is 16 bits.
         """
         if not self.amp:
             return source

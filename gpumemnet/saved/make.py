@@ -82,7 +82,12 @@ def saved_profile(
 
 
 def write(saved: SavedProfile, path: str | Path) -> None:
-    """Write the file, whole or not at all."""
+    """Write the file, whole or not at all.
+
+    Args:
+        saved: What was traced.
+        path: The file.
+    """
     path = Path(path)
     beside = path.with_name(f".{path.name}.new")
     beside.write_text(saved.to_text(), encoding="utf-8")

@@ -115,7 +115,12 @@ def is_saved(text: str) -> bool:
 
 
 def broken(path: str, problem: str) -> SummaryError:
-    """Return the error for a file that was not written by `to_text`."""
+    """Return the error for a file that was not written by `to_text`.
+
+    Args:
+        path: The file.
+        problem: What is wrong with it.
+    """
     return SummaryError(
         path=path, problem=problem, fix="make it again with gpumemnet.save() or gpumemnet.summary()"
     )

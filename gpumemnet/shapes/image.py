@@ -13,7 +13,12 @@ IMAGE_SIDE = 224
 
 
 def conv(walk: Walk, layer: Layer) -> Step:
-    """A convolution: from its arguments."""
+    """A convolution: from its arguments.
+
+    Args:
+        walk: Shapes and layers so far.
+        layer: The layer, with its arguments.
+    """
     dims = next((int(letter) for letter in layer.kind if letter.isdigit()), 2)
     channels, outs = (
         integer(layer.args, "in_channels", default=3),
@@ -74,7 +79,12 @@ def _with_channels(walk: Walk, channels: int, dims: int) -> Dims:
 
 
 def pool(walk: Walk, layer: Layer) -> Step:
-    """A pooling layer."""
+    """A pooling layer.
+
+    Args:
+        walk: Shapes and layers so far.
+        layer: The layer, with its arguments.
+    """
     last = walk.current
     if len(last) < 3:
         return last, last, None
@@ -94,7 +104,12 @@ def pool(walk: Walk, layer: Layer) -> Step:
 
 
 def plain(walk: Walk, layer: Layer) -> Step:
-    """Upsampling; whatever else keeps nothing."""
+    """Upsampling; whatever else keeps nothing.
+
+    Args:
+        walk: Shapes and layers so far.
+        layer: The layer, with its arguments.
+    """
     factor = layer.args.get("scale_factor")
     if layer.kind.startswith("upsampl") and isinstance(factor, (int, float)) and len(walk.current) > 2:
         size = _within_input(walk, tuple(max(int(n * factor), 1) for n in walk.current[2:]))
@@ -103,7 +118,12 @@ def plain(walk: Walk, layer: Layer) -> Step:
 
 
 def batchnorm(walk: Walk, layer: Layer) -> Step:
-    """A norm over channels."""
+    """A norm over channels.
+
+    Args:
+        walk: Shapes and layers so far.
+        layer: The layer, with its arguments.
+    """
     channels = integer(layer.args, "num_features", default=0)
     if channels and len(walk.current) > 2 and walk.current[1] != channels:
         shape = (walk.current[0], channels, *walk.current[2:])

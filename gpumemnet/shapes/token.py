@@ -17,7 +17,12 @@ _POOLED = re.compile(r"pooler|pooled|classifier|heads?$|summary|score", re.IGNOR
 
 
 def layernorm(walk: Walk, layer: Layer) -> Step:
-    """A norm over features."""
+    """A norm over features.
+
+    Args:
+        walk: Shapes and layers so far.
+        layer: The layer, with its arguments.
+    """
     size = layer.args.get("0")
     width = size[-1] if isinstance(size, tuple) and size else 0
     if len(walk.current) == 4 and width == walk.current[1] and not layer.kind.endswith("2d"):
@@ -40,7 +45,12 @@ def layernorm(walk: Walk, layer: Layer) -> Step:
 
 
 def embedding(walk: Walk, layer: Layer) -> Step:
-    """A table lookup."""
+    """A table lookup.
+
+    Args:
+        walk: Shapes and layers so far.
+        layer: The layer, with its arguments.
+    """
     rows, width = integer(layer.args, "num_embeddings"), max(integer(layer.args, "embedding_dim"), 1)
     if "relative" in layer.name and width < 64:
         return (), (), None
@@ -56,7 +66,12 @@ def embedding(walk: Walk, layer: Layer) -> Step:
 
 
 def linear(walk: Walk, layer: Layer) -> Step:
-    """A linear layer."""
+    """A linear layer.
+
+    Args:
+        walk: Shapes and layers so far.
+        layer: The layer, with its arguments.
+    """
     ins, outs = (
         integer(layer.args, "in_features", "nx", default=1),
         integer(layer.args, "out_features", "nf", default=1),
@@ -103,7 +118,12 @@ def _from_image(walk: Walk, layer: Layer, ins: int, *, pooled: bool) -> Dims:
 
 
 def attention(walk: Walk, layer: Layer) -> Step:
-    """PyTorch's own attention module."""
+    """PyTorch's own attention module.
+
+    Args:
+        walk: Shapes and layers so far.
+        layer: The layer, with its arguments.
+    """
     width = integer(layer.args, "embed_dim")
     shape: Dims
     if len(walk.current) == 4 and width:
@@ -116,7 +136,12 @@ def attention(walk: Walk, layer: Layer) -> Step:
 
 
 def rnn(walk: Walk, layer: Layer) -> Step:
-    """A recurrent layer."""
+    """A recurrent layer.
+
+    Args:
+        walk: Shapes and layers so far.
+        layer: The layer, with its arguments.
+    """
     size, hidden = (
         integer(layer.args, "input_size", default=1),
         integer(layer.args, "hidden_size", default=1),

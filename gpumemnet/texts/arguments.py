@@ -56,7 +56,13 @@ def _number(word: str) -> int | float | None:
 
 
 def integer(args: dict[str, object], *keys: str, default: int = 0) -> int:
-    """Return the first of these arguments that is a whole number, or the first entry of a tuple."""
+    """Return the first of these arguments that is a whole number, or the first entry of a tuple.
+
+    Args:
+        args: A layer's arguments by name.
+        default: If none of them is a whole number.
+        keys: Names, the first one first.
+    """
     for key in keys:
         value = args.get(key)
         if isinstance(value, tuple) and value:
@@ -97,6 +103,11 @@ def parameter_shapes(kind: str, group: Group, args: dict[str, object]) -> tuple[
     """Return the shapes of a layer's parameters, from its named arguments; empty if it has none or they are unknown.
 
     Source: the constructors in torch.nn.
+
+    Args:
+        kind: Name of the layer's class, in lower case.
+        group: Its group.
+        args: Its arguments by name.
     """
     if group is Group.CONV:
         dims = next((int(letter) for letter in kind if letter.isdigit()), 2)

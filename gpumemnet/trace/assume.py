@@ -22,7 +22,13 @@ class Assumptions:
         self.warnings: dict[str, None] = {}
 
     def answer(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
-        """Return (result,) where the operator cannot run on fake tensors, else None."""
+        """Return (result,) where the operator cannot run on fake tensors, else None.
+
+        Args:
+            func: The operator.
+            args: Its positional arguments.
+            kwargs: Its arguments by name.
+        """
         handler = _HANDLERS.get(func)
         if handler is not None:
             return handler(self, args, kwargs)

@@ -21,14 +21,26 @@ HALVES = (torch.float16, torch.bfloat16)
 
 
 def dropout(x: Tensor, p: float, train: bool) -> Tensor:
-    """Fused dropout: the mask is kept as one byte per element."""
+    """Fused dropout: the mask is kept as one byte per element.
+
+    Args:
+        x: Of any shape.
+        p: Share that is dropped.
+        train: Whether anything is.
+    """
     if p == 0 or not train or x.numel() == 0:
         return x
     return aten.native_dropout(x, p, train)[0]
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """A linear layer; the bias is added in place, which C++ does not do for tensor subclasses."""
+    """A linear layer; the bias is added in place, which C++ does not do for tensor subclasses.
+
+    Args:
+        x: (..., inputs).
+        weight: (outputs, inputs).
+        bias: (outputs,), or None.
+    """
     if bias is not None and x.dim() == 2:
         return torch.addmm(bias, x, weight.t())
     if bias is not None and x.dim() == 3 and x.is_contiguous():
@@ -39,14 +51,26 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Softmax; fp16 in and fp32 out is one kernel."""
+    """Softmax; fp16 in and fp32 out is one kernel.
+
+    Args:
+        x: Scores of any shape.
+        dim: Dimension that sums to one.
+        dtype: Type of the result; None for that of `x`.
+    """
     if x.dtype == torch.float16 and dtype == torch.float32:
         return aten._softmax(x, dim, True)
     return aten._softmax(x if dtype is None else x.to(dtype), dim, False)
 
 
 def log_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Log-softmax; fp16 in and fp32 out is one kernel."""
+    """Log-softmax; fp16 in and fp32 out is one kernel.
+
+    Args:
+        x: Scores of any shape.
+        dim: Dimension that sums to one.
+        dtype: Type of the result; None for that of `x`.
+    """
     if x.dtype == torch.float16 and dtype == torch.float32:
         return aten._log_softmax(x, dim, True)
     return aten._log_softmax(x if dtype is None else x.to(dtype), dim, False)
@@ -70,7 +94,13 @@ class _SafeSoftmax(torch.autograd.Function):
 
 
 def safe_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Softmax of masked scores, as the plain attention takes it."""
+    """Softmax of masked scores, as the plain attention takes it.
+
+    Args:
+        x: Scores of any shape.
+        dim: Dimension that sums to one.
+        dtype: Type of the result; None for that of `x`.
+    """
     out: Tensor = _SafeSoftmax.apply(x if dtype is None else x.to(dtype), dim)
     return out
 
@@ -86,7 +116,13 @@ def _one_kernel(op: Any) -> Any:
 
 
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
-    """Weight norm; fused for the first and the last dimension."""
+    """Weight norm; fused for the first and the last dimension.
+
+    Args:
+        v: The direction, of the weight's shape.
+        g: The length, one for each slice along `dim`.
+        dim: Dimension that is left.
+    """
     if dim in (0, v.dim() - 1):
         return aten._weight_norm_interface(v.contiguous(), g.contiguous(), dim)[0]
     return v * (g / aten.norm_except_dim(v, 2, dim))
@@ -103,7 +139,18 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Scaled dot product attention by the backend that a Hopper GPU takes: cuDNN, flash, efficient or plain."""
+    """Scaled dot product attention by the backend that a Hopper GPU takes: cuDNN, flash, efficient or plain.
+
+    Args:
+        query: (batch, heads, length, width).
+        key: (batch, heads, other length, width).
+        value: (batch, heads, other length, width).
+        attn_mask: What may be seen, or what is added to the scores; None for all.
+        dropout_p: Share of scores that is dropped.
+        is_causal: Whether nothing sees what comes later.
+        scale: Of the scores; None for one over the root of the width.
+        enable_gqa: Whether several heads of the query share one of key and value.
+    """
     backend = _backend(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
     if backend == "math":
         return _plain_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)

@@ -102,14 +102,24 @@ def _cudnn_is_faster(x: Tensor, w: Tensor, stride: int) -> bool:
 
 
 def forward(args: Any, out: Tensor) -> list[Request]:
-    """aten.convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)."""
+    """aten.convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups).
+
+    Args:
+        args: Positional arguments of the operator.
+        out: What it returned.
+    """
     x, w, _, stride, _, dilation, transposed, _, groups = args
     call = _call(ConvPass.FORWARD, x, w, out, stride, dilation, groups, transposed)
     return [*_copies(x, w, x), Request(n_bytes=workspace_bytes(call), after_output=0, what=call)]
 
 
 def backward(args: Any, out: Any) -> list[Request]:
-    """aten.convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, ...)."""
+    """aten.convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, ...).
+
+    Args:
+        args: Positional arguments of the operator.
+        out: What it returned.
+    """
     grad, x, w, _, stride, _, dilation, transposed, _, groups, _ = args
     requests = _copies(x, w, *((x, grad) if out[1] is not None else (grad,)))
     for index, kind in ((0, ConvPass.DATA), (1, ConvPass.WEIGHT)):

@@ -138,7 +138,13 @@ _CUDA_ANSWERS: dict[str, Callable[..., Any]] = {
 
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Set an attribute and put the old one back."""
+    """Set an attribute and put the old one back.
+
+    Args:
+        owner: Module or class.
+        name: Of the attribute.
+        value: Meanwhile.
+    """
     missing = object()
     before = owner.__dict__.get(name, missing) if isinstance(owner, type) else getattr(owner, name, missing)
     setattr(owner, name, value)

@@ -61,7 +61,14 @@ def own_loss(output: Any) -> Tensor | None:
 
 
 def default_loss(output: Any, target: Tensor | None, *, tokens: bool, warn: Callable[[str], None]) -> Tensor:
-    """Return cross entropy for class scores, and the mean square for anything else."""
+    """Return cross entropy for class scores, and the mean square for anything else.
+
+    Args:
+        output: What the model returned; its first floating point tensor counts.
+        target: Classes or values, batch first; None to make one.
+        tokens: Whether the model reads tokens, so that scores are one for each of them.
+        warn: Takes a sentence on what was assumed.
+    """
     scores = _first_float(output)
     if scores is None:
         raise TraceError(

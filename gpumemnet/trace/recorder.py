@@ -100,7 +100,12 @@ class Recorder(TorchDispatchMode):
         self._finished = True
 
     def mark(self, tensors: Iterable[torch.Tensor | None], purpose: str) -> None:
-        """Note what tensors are for, where the phase of their allocation does not tell."""
+        """Note what tensors are for, where the phase of their allocation does not tell.
+
+        Args:
+            tensors: The tensors; what is None or elsewhere is left out.
+            purpose: What they are for.
+        """
         for tensor in tensors:
             key = self.key_of(tensor) if tensor is not None and on_cuda(tensor) else None
             if key is not None:

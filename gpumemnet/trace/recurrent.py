@@ -94,7 +94,19 @@ def lstm(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Tensor, ...]:
-    """torch.lstm."""
+    """torch.lstm.
+
+    Args:
+        x: Input, (steps, batch, features), or (batch, steps, features) if `batch_first`.
+        hx: First states, each (layers * directions, batch, hidden).
+        params: Flat list of weights and biases, layer by layer.
+        has_biases: Whether there are biases among them.
+        num_layers: Layers.
+        dropout: Between layers; its mask is not counted.
+        train: Whether it trains.
+        bidirectional: Whether there are two directions.
+        batch_first: Order of the input's dimensions.
+    """
     return _run("lstm", x, tuple(hx), params, num_layers, dropout, bidirectional, batch_first)
 
 
@@ -109,7 +121,19 @@ def gru(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Tensor, ...]:
-    """torch.gru."""
+    """torch.gru.
+
+    Args:
+        x: Input, (steps, batch, features), or (batch, steps, features) if `batch_first`.
+        hx: First states, each (layers * directions, batch, hidden).
+        params: Flat list of weights and biases, layer by layer.
+        has_biases: Whether there are biases among them.
+        num_layers: Layers.
+        dropout: Between layers; its mask is not counted.
+        train: Whether it trains.
+        bidirectional: Whether there are two directions.
+        batch_first: Order of the input's dimensions.
+    """
     return _run("gru", x, (hx,), params, num_layers, dropout, bidirectional, batch_first)
 
 
@@ -124,5 +148,17 @@ def rnn(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Tensor, ...]:
-    """torch.rnn_tanh and torch.rnn_relu."""
+    """torch.rnn_tanh and torch.rnn_relu.
+
+    Args:
+        x: Input, (steps, batch, features), or (batch, steps, features) if `batch_first`.
+        hx: First states, each (layers * directions, batch, hidden).
+        params: Flat list of weights and biases, layer by layer.
+        has_biases: Whether there are biases among them.
+        num_layers: Layers.
+        dropout: Between layers; its mask is not counted.
+        train: Whether it trains.
+        bidirectional: Whether there are two directions.
+        batch_first: Order of the input's dimensions.
+    """
     return _run("rnn", x, (hx,), params, num_layers, dropout, bidirectional, batch_first)

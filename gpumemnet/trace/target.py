@@ -57,6 +57,10 @@ def find(spec: str) -> Any:
 def build(found: Any, spec: str) -> Target:
     """Make the model: call the function, or take the module itself.
 
+    Args:
+        found: A function or a module.
+        spec: As the user named it, for messages.
+
     Raises:
         TraceError: The function fails or returns something else.
     """

@@ -40,13 +40,23 @@ ROWS_PER_THREAD, WARP = 10, 32
 
 
 def softmax_backward(args: Any, out: torch.Tensor) -> int:
-    """The product of gradient and output comes first (aten/src/ATen/native/cuda/SoftMax.cu)."""
+    """The product of gradient and output comes first (aten/src/ATen/native/cuda/SoftMax.cu).
+
+    Args:
+        args: Positional arguments of the operator.
+        out: What it returned.
+    """
     grad, output = args[:2]
     return grad.numel() * torch.promote_types(grad.dtype, output.dtype).itemsize
 
 
 def embedding_backward(args: Any, out: torch.Tensor) -> int:
-    """Rows of sorted indices are added up in parts, in fp32 (.../cuda/EmbeddingBackwardKernel.cu)."""
+    """Rows of sorted indices are added up in parts, in fp32 (.../cuda/EmbeddingBackwardKernel.cu).
+
+    Args:
+        args: Positional arguments of the operator.
+        out: What it returned.
+    """
     indices = args[1].numel()
     if indices <= FEW_INDICES:
         return 0
@@ -55,12 +65,22 @@ def embedding_backward(args: Any, out: torch.Tensor) -> int:
 
 
 def cudnn_attention(args: Any, out: Any) -> int:
-    """Nothing, but its library adds to the process' base."""
+    """Nothing, but its library adds to the process' base.
+
+    Args:
+        args: Positional arguments of the operator.
+        out: What it returned.
+    """
     return 0
 
 
 def cudnn_attention_backward(args: Any, out: Any) -> int:
-    """The query's gradient is summed in fp32, beside one number for each row (found by bench/allocator_history.py)."""
+    """The query's gradient is summed in fp32, beside one number for each row (found by bench/allocator_history.py).
+
+    Args:
+        args: Positional arguments of the operator.
+        out: What it returned.
+    """
     query = args[1]
     return 4 * (query.numel() + query.numel() // query.shape[-1])
 
@@ -86,6 +106,11 @@ class Workspaces:
         """Return what libraries take now and keep: a workspace for each of cuBLAS and cuBLASLt in each thread.
 
         Backward runs in a thread of its own, which has its own handles and workspaces.
+
+        Args:
+            func: The operator.
+            args: Its positional arguments.
+            phase: "forward", "backward" or "step".
         """
         if func not in GEMMS:
             return []
@@ -99,13 +124,26 @@ class Workspaces:
         return [needed[library] for library in new]
 
     def order(self, func: Any, args: Any, outputs: int) -> Sequence[int]:
-        """Return the places of an operator's outputs in the order in which it allocates them."""
+        """Return the places of an operator's outputs in the order in which it allocates them.
+
+        Args:
+            func: The operator.
+            args: Its positional arguments.
+            outputs: How many outputs it has.
+        """
         if func is aten.convolution_backward.default and convolution.weight_first(args):
             return 1, 0, 2
         return (1, 0) if func is aten.native_dropout.default else range(outputs)
 
     def of(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> list[Request]:
-        """Return what the operator allocates and frees again beside its outputs."""
+        """Return what the operator allocates and frees again beside its outputs.
+
+        Args:
+            func: The operator.
+            args: Its positional arguments.
+            kwargs: Its arguments by name.
+            out: What it returned.
+        """
         if func is aten.convolution.default:
             return convolution.forward(args, out)
         if func is aten.convolution_backward.default:

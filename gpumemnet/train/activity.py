@@ -84,7 +84,13 @@ def load(path: Path = ROWS) -> Samples:
 
 
 def fit(numbers: Floats, target: Floats, weight: Floats) -> tuple[float, Floats]:
-    """Return intercept and coefficients."""
+    """Return intercept and coefficients.
+
+    Args:
+        numbers: (rows, features).
+        target: (rows,).
+        weight: Of each row, (rows,).
+    """
     mean, spread = numbers.mean(0), numbers.std(0) + 1e-9
     columns = np.column_stack([np.ones(len(target)), (numbers - mean) / spread])
     penalty = np.diag([0.0, *([RIDGE] * numbers.shape[1])])
@@ -98,7 +104,12 @@ def fit(numbers: Floats, target: Floats, weight: Floats) -> tuple[float, Floats]
 
 
 def held_out(samples: Samples, target: Floats) -> Floats:
-    """Return predictions of each row by models that saw nothing of its lineage."""
+    """Return predictions of each row by models that saw nothing of its lineage.
+
+    Args:
+        samples: Rows with numbers, weight and lineage.
+        target: One number a row, (rows,).
+    """
     found = np.zeros(len(target))
     for mask in folds(samples.lineage):
         intercept, slopes = fit(samples.numbers[~mask], target[~mask], samples.weight[~mask])

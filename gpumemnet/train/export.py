@@ -59,7 +59,15 @@ def layers_of(network: MlpEnsemble) -> list[list[dict[str, Any]]]:
 def write(
     path: Path, *, data_sha256: str, constants: dict[str, float], trees: dict[str, Trees], **more: Any
 ) -> None:
-    """Write a weights file."""
+    """Write a weights file.
+
+    Args:
+        path: The file.
+        data_sha256: Hash of the rows that the weights were trained on.
+        constants: Numbers by name.
+        trees: Forests by name.
+        more: Further entries of the file.
+    """
     values = {
         "version": VERSION,
         "data_sha256": data_sha256,

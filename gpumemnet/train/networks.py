@@ -67,7 +67,12 @@ class TransformerClassifier(nn.Module):
             self.register_buffer(f"positions_{index}", _positions(length, width))
 
     def forward(self, sequence: Tensor, scalars: Tensor) -> Tensor:
-        """Map (batch, length, columns) and (batch, scalars) to (batch, classes)."""
+        """Map (batch, length, columns) and (batch, scalars) to (batch, classes).
+
+        Args:
+            sequence: (batch, length, columns).
+            scalars: (batch, scalars).
+        """
         logits = []
         members = zip(self.embeddings, self.encoders, self.heads, strict=True)
         for index, (embedding, encoder, head) in enumerate(members):

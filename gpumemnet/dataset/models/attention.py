@@ -65,7 +65,12 @@ class Attention(nn.Module):
         self.attn_dropout = nn.Dropout(arch["dropout"])
 
     def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
-        """Attend from x to itself, or to `memory` if given."""
+        """Attend from x to itself, or to `memory` if given.
+
+        Args:
+            x: (batch, length, width).
+            memory: What is attended to, (batch, other length, width); None for `x`.
+        """
         source = x if memory is None else memory
         if self.joint and memory is None:
             sizes = [self.heads * self.head_dim] + [self.kv_heads * self.head_dim] * 2
@@ -113,7 +118,12 @@ class TorchAttention(nn.Module):
         )
 
     def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
-        """Attend from x to itself, or to `memory` if given."""
+        """Attend from x to itself, or to `memory` if given.
+
+        Args:
+            x: (batch, length, width).
+            memory: What is attended to, (batch, other length, width); None for `x`.
+        """
         source = x if memory is None else memory
         mask = None
         if self.causal:
@@ -158,7 +168,12 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(arch["dropout"])
 
     def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
-        """Run the block."""
+        """Run the block.
+
+        Args:
+            x: (batch, length, width).
+            memory: What is attended to, (batch, other length, width); None for `x`.
+        """
         if self.pre:
             x = x + self.dropout(self.attn(self.norm1(x)))
             if self.cross:

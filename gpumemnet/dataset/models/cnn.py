@@ -21,7 +21,12 @@ MEAN: dict[int, type[nn.Module]] = {1: nn.AdaptiveAvgPool1d, 2: nn.AdaptiveAvgPo
 
 
 def draw(d: Draw, style: str) -> Drawn:
-    """Draw depth, filters, kernel, image size, downsampling and head."""
+    """Draw depth, filters, kernel, image size, downsampling and head.
+
+    Args:
+        d: Source of random choices.
+        style: Style of the family, as in the names of its styles.
+    """
     dims = {"conv1d": 1, "conv3d": 3}.get(style, 2)
     shape_style = style if dims == 2 else d.choice(STYLES[:5])
     depth = d.integer(1, 29) if dims == 2 else d.integer(2, 14)
@@ -115,7 +120,12 @@ class ConvNet(nn.Module):
 
 
 def build(style: str, arch: dict[str, Any]) -> nn.Module:
-    """Build the network."""
+    """Build the network.
+
+    Args:
+        style: Style that was drawn.
+        arch: Architecture that was drawn: numbers and words by name.
+    """
     return ConvNet(arch)
 
 

@@ -56,7 +56,14 @@ def widths(style: str, first: int, depth: int, *, growing: bool, low: int, high:
 
 
 def run_blocks(blocks: Iterable[nn.Module], x: Tensor, checkpointing: bool, *more: Any) -> Tensor:
-    """Run blocks one after the other, each recomputed in backward if asked."""
+    """Run blocks one after the other, each recomputed in backward if asked.
+
+    Args:
+        blocks: In order.
+        x: Input of the first, of the shape that it takes.
+        checkpointing: Whether each is run again in backward.
+        more: Further arguments of every block.
+    """
     for block in blocks:
         x = checkpoint(block, x, *more, use_reentrant=False) if checkpointing else block(x, *more)
     return x

@@ -15,7 +15,12 @@ LOSS = "cross_entropy"
 
 
 def draw(d: Draw, style: str) -> Drawn:
-    """Draw width, depth, patch and picture."""
+    """Draw width, depth, patch and picture.
+
+    Args:
+        d: Source of random choices.
+        style: Style of the family, as in the names of its styles.
+    """
     patch, side = d.choice((4, 7, 8, 14, 16, 32)), d.integer(4, 32)
     dim = d.log_integer(64, 1536, 8)
     arch: dict[str, Any] = {
@@ -115,7 +120,12 @@ class Mixer(nn.Module):
 
 
 def build(style: str, arch: dict[str, Any]) -> nn.Module:
-    """Build the mixer."""
+    """Build the mixer.
+
+    Args:
+        style: Style that was drawn.
+        arch: Architecture that was drawn: numbers and words by name.
+    """
     return Mixer(style, arch)
 
 

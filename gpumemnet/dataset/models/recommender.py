@@ -16,7 +16,12 @@ LOSS = "bce"
 
 
 def draw(d: Draw, style: str) -> Drawn:
-    """Draw tables, embedding width and perceptrons."""
+    """Draw tables, embedding width and perceptrons.
+
+    Args:
+        d: Source of random choices.
+        style: Style of the family, as in the names of its styles.
+    """
     tables = d.integer(2, 40)
     arch: dict[str, Any] = {
         "tables": tables,
@@ -55,7 +60,12 @@ class Recommender(nn.Module):
         self.head = nn.Linear(arch["top"][-1], 1)
 
     def forward(self, dense: Tensor, categories: Tensor) -> Tensor:
-        """Return one score a sample."""
+        """Return one score a sample.
+
+        Args:
+            dense: Numbers, (batch, features).
+            categories: Indices into the tables, (batch, tables).
+        """
         x = self.bottom(dense)
         features = [x, *(table(categories[:, i]) for i, table in enumerate(self.embeddings))]
         if self.dot:
@@ -70,7 +80,12 @@ class Recommender(nn.Module):
 
 
 def build(style: str, arch: dict[str, Any]) -> nn.Module:
-    """Build the recommender."""
+    """Build the recommender.
+
+    Args:
+        style: Style that was drawn.
+        arch: Architecture that was drawn: numbers and words by name.
+    """
     return Recommender(style, arch)
 
 

@@ -17,7 +17,12 @@ GATES = {"rnn": 1, "lstm": 4, "gru": 3}
 
 
 def draw(d: Draw, style: str) -> Drawn:
-    """Draw width, layers, direction, vocabulary or series width, sequence length and task."""
+    """Draw width, layers, direction, vocabulary or series width, sequence length and task.
+
+    Args:
+        d: Source of random choices.
+        style: Style of the family, as in the names of its styles.
+    """
     seq = d.choice((16, 32, 64, 100, 128, 200, 256, 512, 1024))
     arch: dict[str, Any] = {
         "seq_len": seq,
@@ -39,7 +44,12 @@ def draw(d: Draw, style: str) -> Drawn:
 
 
 def saved_elements(style: str, arch: dict[str, Any]) -> float:
-    """Return roughly how many elements one sample leaves for backward (cuDNN keeps gates and cells itself)."""
+    """Return roughly how many elements one sample leaves for backward (cuDNN keeps gates and cells itself).
+
+    Args:
+        style: Style that was drawn.
+        arch: Architecture that was drawn: numbers and words by name.
+    """
     width = arch["hidden"] * (2 if arch["bidirectional"] else 1)
     per_token = arch["features"] + arch["layers"] * width * (GATES[style] + 3)
     per_token += 2 * arch["vocab"] if arch["task"] == "tokens" else 0
@@ -73,7 +83,12 @@ class RecurrentNet(nn.Module):
 
 
 def build(style: str, arch: dict[str, Any]) -> nn.Module:
-    """Build the network."""
+    """Build the network.
+
+    Args:
+        style: Style that was drawn.
+        arch: Architecture that was drawn: numbers and words by name.
+    """
     return RecurrentNet(style, arch)
 
 

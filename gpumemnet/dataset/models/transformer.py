@@ -18,7 +18,12 @@ IMAGE_STYLES = ("vit", "window_vit")
 
 
 def draw(d: Draw, style: str) -> Drawn:
-    """Draw width, depth, heads, vocabulary, sequence length, attention kind and layer details."""
+    """Draw width, depth, heads, vocabulary, sequence length, attention kind and layer details.
+
+    Args:
+        d: Source of random choices.
+        style: Style of the family, as in the names of its styles.
+    """
     head_dim = d.choice((16, 32, 48, 64, 64, 80, 96, 128))
     heads = d.integer(2, 20)
     dim = head_dim * heads
@@ -121,7 +126,12 @@ class EncoderDecoder(nn.Module):
         self.head = nn.Linear(arch["dim"], arch["vocab"], bias=False)
 
     def forward(self, source: Tensor, tokens: Tensor) -> Tensor:
-        """Return scores over the vocabulary for each target token."""
+        """Return scores over the vocabulary for each target token.
+
+        Args:
+            source: Tokens that are read, (batch, length).
+            tokens: Tokens so far, (batch, length).
+        """
         place = self.position(torch.arange(source.shape[1], device=source.device))
         memory = run_blocks(self.encoder, self.embed(source) + place, self.checkpointing)
         x = run_blocks(self.decoder, self.embed(tokens) + place, self.checkpointing, memory)
@@ -149,7 +159,12 @@ class TorchTransformer(nn.Module):
         self.head = nn.Linear(dim, arch["vocab"] if self.task == "tokens" else arch["classes"])
 
     def forward(self, source: Tensor, tokens: Tensor | None = None) -> Tensor:
-        """Return scores over the vocabulary or over the classes."""
+        """Return scores over the vocabulary or over the classes.
+
+        Args:
+            source: Tokens that are read, (batch, length).
+            tokens: Tokens so far, (batch, length); None for a classifier.
+        """
         if self.pair:
             assert tokens is not None
             length = tokens.shape[1]
@@ -194,7 +209,12 @@ class VisionTransformer(nn.Module):
 
 
 def build(style: str, arch: dict[str, Any]) -> nn.Module:
-    """Build the transformer."""
+    """Build the transformer.
+
+    Args:
+        style: Style that was drawn.
+        arch: Architecture that was drawn: numbers and words by name.
+    """
     if style in IMAGE_STYLES:
         return VisionTransformer(style, arch)
     if style == "encoder_decoder":

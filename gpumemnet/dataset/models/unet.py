@@ -17,7 +17,12 @@ LOSS = "cross_entropy"
 
 
 def draw(d: Draw, style: str) -> Drawn:
-    """Draw levels, width, picture size, norm and upsampling."""
+    """Draw levels, width, picture size, norm and upsampling.
+
+    Args:
+        d: Source of random choices.
+        style: Style of the family, as in the names of its styles.
+    """
     levels = d.integer(2, 5)
     arch: dict[str, Any] = {
         "size": d.choice((64, 96, 128, 160, 192, 256, 320, 384, 512)) // 2**levels * 2**levels,
@@ -102,7 +107,12 @@ class UNet(nn.Module):
 
 
 def build(style: str, arch: dict[str, Any]) -> nn.Module:
-    """Build the network."""
+    """Build the network.
+
+    Args:
+        style: Style that was drawn.
+        arch: Architecture that was drawn: numbers and words by name.
+    """
     return UNet(style, arch)
 
 

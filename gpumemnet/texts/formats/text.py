@@ -100,7 +100,12 @@ def parse_total(line: str) -> tuple[str, int] | None:
 
 
 def is_foreign(line: str, marks: str) -> bool:
-    """Return whether a line inside a table is a program's other output: it looks like it and has no mark of a row."""
+    """Return whether a line inside a table is a program's other output: it looks like it and has no mark of a row.
+
+    Args:
+        line: The line.
+        marks: Characters of which a row holds at least one.
+    """
     return _LOG.match(line) is not None and not any(mark in line for mark in marks)
 
 

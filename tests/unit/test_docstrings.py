@@ -1,0 +1,69 @@
+"""Public functions of gpumemnet say what their arguments are; ruff's D417 sees that none of them is left out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "gpumemnet"
+LEAST = 2
+"""Of one argument the first line tells."""
+ELSEWHERE = "rguments as for `", "rguments and errors as for `"
+"""Where a twin's docstring tells them."""
+
+
+def public(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+    for node in body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from public(node.body, f"{node.name}.")
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            yield prefix + node.name, node
+
+
+def is_command(function: ast.FunctionDef) -> bool:
+    """Of a command the docstring is what --help prints, and the options have texts of their own."""
+    return any("command" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def silent(source: str) -> list[str]:
+    """Return the public functions of a module whose docstrings leave their arguments out."""
+    found = []
+    for name, function in public(ast.parse(source).body):
+        arguments = function.args
+        names = [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+        told = ast.get_docstring(function) or ""
+        many = len([each for each in names if each not in ("self", "cls")]) >= LEAST
+        if (
+            many
+            and "Args:" not in told
+            and not any(word in told for word in ELSEWHERE)
+            and not is_command(function)
+        ):
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE.parent))
+)
+def test_public_functions_tell_their_arguments(path: Path) -> None:
+    assert silent(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('def f(a, b):\n    """Do it."""', ["f"]),
+        ('class C:\n    def f(self, a, *, b):\n        """Do it."""', ["C.f"]),
+        ('class C:\n    def f(self, a):\n        """Do it."""', []),
+        ('def _f(a, b):\n    """Do it."""', []),
+        ('def f(a, b):\n    """Do it.\n\n    Args:\n        a: One.\n        b: Two.\n    """', []),
+        ('@main.command()\ndef f(a, b):\n    """Help."""', []),
+        ('def f(a, b):\n    """Do it; arguments as for `g`."""', []),
+    ],
+)
+def test_what_counts_as_silent(source: str, found: list[str]) -> None:
+    assert silent(source) == found
