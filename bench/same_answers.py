@@ -303,12 +303,18 @@ def kept(revision: str, every: int) -> Path:
 
 
 def bare(answer: Any, other: Any, *, words: bool) -> Any:
-    """Return an answer without fields of a profile that the other has not, and without wording unless asked for."""
+    """Return an answer without fields of a record that the other has not, and without wording unless asked for."""
     if not isinstance(answer, dict) or not isinstance(other, dict):
         return answer
-    kept = {key: value for key, value in answer.items() if words or key != "words"}
-    if "profile" in answer and "profile" in other:
-        kept["profile"] = {key: value for key, value in answer["profile"].items() if key in other["profile"]}
+    directive = "setup" in answer and "setup" in other
+    kept = {
+        key: value
+        for key, value in answer.items()
+        if (words or key != "words") and (not directive or key in other)
+    }
+    for record in ("profile", "setup"):
+        if record in answer and record in other:
+            kept[record] = {key: value for key, value in answer[record].items() if key in other[record]}
     return kept
 
 

@@ -13,7 +13,6 @@ from gpumemnet.gpus import Gpu, gpu_named
 from gpumemnet.names import Source
 from gpumemnet.profile.build import build_profile, profile_with_warnings
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.saved.of_trace import profile_of
 from gpumemnet.texts.read import read
 from gpumemnet.training import TrainingSetup
 
@@ -88,6 +87,7 @@ def for_module(
         except ImportError as exc:
             raise TraceError("--module needs PyTorch; install it, or give a model summary instead") from exc
         return faketensor.estimate_module(spec, inputs, setup, card)
+    from gpumemnet.saved.of_trace import profile_of  # only a trace needs it
     from gpumemnet.trace import trace_module
 
     found = trace_module(spec, inputs=inputs, setup=setup)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -78,8 +78,7 @@ def rows(seen: Seen, *, found_by: str) -> Table:
             continue
         notes += more
         made += [
-            replace(
-                known[library, name],
+            known[library, name]._replace(
                 gpu=gpu,
                 release=releases[library],
                 value=value,

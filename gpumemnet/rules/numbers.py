@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from gpumemnet.errors import SetupError
 from gpumemnet.units import KIB, MIB
@@ -39,8 +39,7 @@ class Status(StrEnum):
     ASSUMED = "assumed"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One row of a table.
 
     Attributes:

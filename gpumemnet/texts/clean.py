@@ -13,14 +13,16 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|
 """Colours, cursor movements and window titles (ECMA-48: CSI, OSC and two-character sequences)."""
 
 _PREFIXES = (
-    re.compile(r"(?P<who>(?:> ?)+)"),  # a quoted mail or issue
-    re.compile(r"(?P<who>\[(?:default|rank ?)?\d+\]):? ?"),  # torchrun --tee, PyTorch's loggers
-    re.compile(r"(?P<who>\[\d+,\d+\]<std(?:out|err)>): ?"),  # mpirun --tag-output
-    re.compile(r"(?P<who>\d{1,5}): "),  # srun --label
-    re.compile(r"(?P<who>\(\w{1,80} pid=\d+[^()]{0,80}\)) "),  # Ray
-    re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S{0,12} [^│├└(]{0,80}?(?: - |: |\| |\] )"),  # a logger
+    r"(?P<who>(?:> ?)+)",  # a quoted mail or issue
+    r"(?P<who>\[(?:default|rank ?)?\d+\]):? ?",  # torchrun --tee, PyTorch's loggers
+    r"(?P<who>\[\d+,\d+\]<std(?:out|err)>): ?",  # mpirun --tag-output
+    r"(?P<who>\d{1,5}): ",  # srun --label
+    r"(?P<who>\(\w{1,80} pid=\d+[^()]{0,80}\)) ",  # Ray
+    r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S{0,12} [^│├└(]{0,80}?(?: - |: |\| |\] )",  # a logger
 )
-"""What stands before each line of a program's output."""
+"""What stands before each line of a program's output; compiled where a text needs it."""
+_BEGINNINGS = frozenset(">[(")
+"""Each of them begins with one of these or a digit: most texts are told by that alone."""
 
 _MOST = 0.5
 """A prefix counts as one if so many of the lines that hold anything begin with it."""
@@ -33,6 +35,7 @@ _COUNT_TAIL = re.compile(r"^[\d, ]*(?:params|arams|rams|ams|ms|s)$")
 """The rest of ", 1,234 params", which annotated trees put behind each line."""
 _RULE = re.compile(r"^[=_━─┏┓┗┛┳┻┡┩╇┼┴└┘├┤┬╋+ -]+$")
 _LATE_RULE = re.compile(r"^.{0,200}?\w.{0,200}?\s(?P<rule>[=_━─-]{40,})$")
+_RULE_ENDS = frozenset(("==", "__", "--"))
 _ROW = re.compile(r"^[│|+ \t]*[├└+]─|-\d+ +\[")
 _NARROWEST, _WIDEST = 40, 400
 """Columns of a terminal."""
@@ -51,21 +54,29 @@ def clean(source: str) -> str:
         source = _ESCAPE.sub("", source)
     lines = _without_prefix(source.splitlines())
     table = any("Layer (type" in line[:60] for line in lines)
-    lines = [_bare_rule(line) for line in lines] if table else _from_root(lines)
+    lines = (
+        [_bare_rule(line) if line[-2:] in _RULE_ENDS else line for line in lines]
+        if table
+        else _from_root(lines)
+    )
     return "\n".join(_joined(lines, table))
 
 
 def _bare_rule(line: str) -> str:
     """Drop what a logger put before the first line of a table."""
-    match = _LATE_RULE.match(line) if line.endswith(("==", "__", "--")) else None
+    match = _LATE_RULE.match(line)
     return match["rule"] if match else line
 
 
 def _without_prefix(lines: list[str]) -> list[str]:
     """Drop what stands before each line; of several processes, keep the one that speaks first."""
     filled = [line for line in lines if line.strip()]
+    begun = [line for line in filled if line[0] in _BEGINNINGS or line[0].isdigit()]
+    if len(begun) <= _MOST * len(filled):
+        return lines
     for prefix in _PREFIXES:
-        matches = [prefix.match(line) for line in lines]
+        match_prefix = re.compile(prefix).match
+        matches = [match_prefix(line) for line in lines]
         found = [match for match in matches if match]
         if not found or len(found) <= _MOST * len(filled):
             continue
