@@ -6,16 +6,11 @@ import math
 
 import numpy as np
 
+from gpumemnet.evaluate.card import CARD_BYTES
 from gpumemnet.evaluate.peer_data import ACTIVATIONS, PeerRun
 from gpumemnet.evaluate.peer_graph import Node, graph
-from gpumemnet.evaluate.peer_step import (
-    CARD_BYTES,
-    FLOAT_BYTES,
-    HYPOTHESES,
-    SAMPLES_PER_EPOCH,
-    StepPeaks,
-    replay_steps,
-)
+from gpumemnet.evaluate.peer_step import SAMPLES_PER_EPOCH, StepPeaks, replay_steps
+from gpumemnet.evaluate.peer_workspaces import FLOAT_BYTES, HYPOTHESES
 from gpumemnet.train.arrays import Floats
 from gpumemnet.units import MIB
 

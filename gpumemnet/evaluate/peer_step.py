@@ -1,33 +1,21 @@
-"""Training steps of a rebuilt network, replayed through the caching allocator of a 40 GB card.
-
-What cuDNN takes as scratch decides a fifth of a CNN's peak and depends on the algorithm its heuristics pick. Two
-families explain the measurements to a few MiB: tensor-core kernels that work on channels-last copies of input, output
-and weights, and, for the weight gradient of layers with few channels, non-fused Winograd F(4x4, 3x3), which
-transforms every 4x4 tile into 6x6 = 36 numbers. Each hypothesis is replayed; which one holds is learned.
-"""
+"""Training steps of a rebuilt network, replayed through the caching allocator of a 40 GB card."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpumemnet.allocator.blocks import Block
-from gpumemnet.allocator.caching import CachingAllocator
+from gpumemnet.evaluate.card import CardAllocator, CardFull
 from gpumemnet.evaluate.peer_graph import Node
+from gpumemnet.evaluate.peer_workspaces import FLOAT_BYTES, Workspace
 from gpumemnet.units import KIB, MIB
 
-FLOAT_BYTES = 4
 SAMPLES_PER_EPOCH = 4096
 """Of the generator's dummy dataset; its last batch is the remainder."""
 SUMMARY_SAMPLES = 2
 """torchsummary runs this many samples forward, on the GPU, before training."""
 CUBLAS_BYTES = 8 * MIB + 128 * KIB
 """PyTorch's cuBLAS workspace before Hopper (aten/src/ATen/cuda/CublasHandlePool.cpp), taken by the first product."""
-CARD_BYTES = 38_800 * MIB
-"""What an A100 of 40 GB (40,536 MiB) leaves to the allocator beside a context and libraries of about 1,700 MiB."""
-WINOGRAD_FEW_CHANNELS = 256
-"""Up to here the measured weight gradients look like Winograd, beyond like channels-last copies."""
 _KEEP_INPUT = {
     "GELU",
     "SiLU",
@@ -43,30 +31,6 @@ _KEEP_INPUT = {
     "linear",
 }
 _KEEP_OUTPUT = {"ReLU", "Tanh", "softmax", "Softmax"}
-
-Workspace = Callable[[Node, Node, int, str], int]
-"""(convolution, its input, batch, "forward" | "input" | "weight") -> scratch bytes."""
-
-
-class CardFull(Exception):
-    """The card has no room for another segment."""
-
-
-class CardAllocator(CachingAllocator):
-    """The caching allocator on a card that ends: cached segments are given back, then it fails."""
-
-    def __init__(self, card_bytes: int | None) -> None:
-        super().__init__()
-        self.card_bytes = card_bytes
-        self.retries = 0
-
-    def _reserve(self, n_bytes: int) -> None:
-        if self.card_bytes is not None and self.reserved_bytes + n_bytes > self.card_bytes:
-            self.retries += 1
-            self.empty_cache()
-            if self.reserved_bytes + n_bytes > self.card_bytes:
-                raise CardFull
-        super()._reserve(n_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,80 +48,6 @@ class StepPeaks:
     allocated_mib: float
     retries: int
     full: bool
-
-
-def no_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return 0: convolutions without scratch.
-
-    Args:
-        conv: The convolution.
-        source: The layer that it reads.
-        batch: Samples.
-        phase: "forward", "data" or "weight": which of its passes.
-    """
-    return 0
-
-
-def copies_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return the bytes of channels-last copies of input, output and weights.
-
-    Args:
-        conv: The convolution.
-        source: The layer that it reads.
-        batch: Samples.
-        phase: "forward", "data" or "weight": which of its passes.
-    """
-    return FLOAT_BYTES * (batch * (source.elements + conv.elements) + conv.params)
-
-
-def winograd_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return the bytes of all transformed 4x4 tiles of input and output, and of the weights.
-
-    Args:
-        conv: The convolution.
-        source: The layer that it reads.
-        batch: Samples.
-        phase: "forward", "data" or "weight": which of its passes.
-    """
-    if conv.kernel != 3:
-        return 0
-    tiles = batch * math.ceil(math.sqrt(conv.area) / 4) ** 2
-    return FLOAT_BYTES * 36 * (tiles * (source.channels + conv.channels) + source.channels * conv.channels)
-
-
-def winograd_weight_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return `winograd_workspace` for the weight gradient alone.
-
-    Args:
-        conv: The convolution.
-        source: The layer that it reads.
-        batch: Samples.
-        phase: "forward", "data" or "weight": which of its passes.
-    """
-    return winograd_workspace(conv, source, batch, phase) if phase == "weight" else 0
-
-
-def mixed_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return Winograd's scratch for the weight gradient of narrow layers, channels-last copies for the rest.
-
-    Args:
-        conv: The convolution.
-        source: The layer that it reads.
-        batch: Samples.
-        phase: "forward", "data" or "weight": which of its passes.
-    """
-    if phase == "weight" and conv.channels <= WINOGRAD_FEW_CHANNELS:
-        return winograd_workspace(conv, source, batch, phase)
-    return copies_workspace(conv, source, batch, phase)
-
-
-HYPOTHESES: dict[str, Workspace] = {
-    "none": no_workspace,
-    "copies": copies_workspace,
-    "winograd": winograd_workspace,
-    "winograd_weight": winograd_weight_workspace,
-    "mixed": mixed_workspace,
-}
 
 
 def replay_steps(

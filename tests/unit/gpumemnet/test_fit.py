@@ -13,7 +13,7 @@ from gpumemnet import gpus
 from gpumemnet.calibration import measure_convolutions
 from gpumemnet.cudnn.conv_workspace import workspace_by
 from gpumemnet.errors import SetupError
-from gpumemnet.fit import convolutions, segments, site_table
+from gpumemnet.fit import convolutions, segments, site_table, tellers
 from gpumemnet.fit.convolutions import FITTED, Sample
 from gpumemnet.fit.parts import PARTS
 from gpumemnet.names import ConvPass
@@ -49,7 +49,7 @@ DEVICE = {
 @pytest.fixture(scope="module")
 def samples() -> list[Sample]:
     return [
-        site_table.sample(told)
+        tellers.sample(told)
         for sweep in recorded.sweeps()[:4]
         for told in recorded.convolutions(sweep)["convolutions"]
     ]
@@ -139,7 +139,7 @@ def drawn() -> list[dict[str, Any]]:
 )
 def test_another_gpus_numbers_are_found(name: str, other: int) -> None:
     truth = {**CUDNN, name: other}
-    told = [site_table.sample(each) for each in drawn()]
+    told = [tellers.sample(each) for each in drawn()]
     fitted = convolutions.fit([Sample(one.plan, workspace_by(one.plan, truth)) for one in told], CUDNN)
     assert (fitted[name].value, fitted[name].decided) == (other, True)
     assert {rest: fitted[rest].value for rest in FITTED if rest != name} == {

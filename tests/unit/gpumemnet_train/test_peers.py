@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("numpy")
 
 from gpumemnet.errors import GpuMemNetError
-from gpumemnet.evaluate import peer_data, peer_features, peer_graph, peer_step
+from gpumemnet.evaluate import peer_data, peer_features, peer_graph, peer_step, peer_workspaces
 from gpumemnet.evaluate.peer_data import PeerLayer, PeerRun
 from gpumemnet.units import MIB
 
@@ -111,7 +111,7 @@ def test_a_step_holds_weights_gradients_moments_and_one_temporary() -> None:
         peak_mib=2000.0,
         out_of_memory=False,
     )
-    peaks = peer_step.replay_steps(peer_graph.graph(one), 4, peer_step.no_workspace)
+    peaks = peer_step.replay_steps(peer_graph.graph(one), 4, peer_workspaces.no_workspace)
     weights_mib = 2 * 4096 * 4097 * 4 / MIB
     assert 5 * weights_mib <= peaks.allocated_mib <= 5 * weights_mib + 16
     assert peaks.reserved_mib >= peaks.allocated_mib
@@ -120,9 +120,9 @@ def test_a_step_holds_weights_gradients_moments_and_one_temporary() -> None:
 @pytest.mark.parametrize("architecture", ["uniform", "residual"])
 def test_scratch_raises_the_peak_and_a_full_card_is_said(architecture: str) -> None:
     nodes = peer_graph.graph(run(architecture, PLAIN, batch=4096))
-    plain = peer_step.replay_steps(nodes, 4096, peer_step.no_workspace)
-    for workspace in (peer_step.copies_workspace, peer_step.winograd_workspace):
+    plain = peer_step.replay_steps(nodes, 4096, peer_workspaces.no_workspace)
+    for workspace in (peer_workspaces.copies_workspace, peer_workspaces.winograd_workspace):
         assert peer_step.replay_steps(nodes, 4096, workspace).reserved_mib > plain.reserved_mib
-    tight = peer_step.replay_steps(nodes, 4096, peer_step.no_workspace, card_bytes=100 * MIB)
+    tight = peer_step.replay_steps(nodes, 4096, peer_workspaces.no_workspace, card_bytes=100 * MIB)
     assert tight.full
     assert tight.reserved_mib <= 100
