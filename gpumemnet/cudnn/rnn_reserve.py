@@ -54,4 +54,14 @@ def reserve_elements(kind: str, params: int, features: int, out: tuple[int, ...]
     rows = 1
     for dim in out:
         rows *= dim
-    return layers * rows * numbers.of("cudnn-rnn").get(f"{name}_{directions}", KEPT_OF_UNKNOWN)
+    return layers * rows * kept_values(name, directions)
+
+
+def kept_values(kind: str, directions: int) -> int:
+    """Return how many values per hidden unit, step, layer and direction cuDNN saves.
+
+    Args:
+        kind: "lstm", "gru" or "rnn".
+        directions: 1 or 2.
+    """
+    return numbers.of("cudnn-rnn").get(f"{kind}_{directions}", KEPT_OF_UNKNOWN)
