@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import re
 
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
-"""Colours, cursor movements and window titles (ECMA-48: CSI, OSC and two-character sequences)."""
+_ESCAPE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])"
+"""Colours, cursor movements and window titles (ECMA-48: CSI, OSC and two-character sequences). This pattern and others
+that few texts need are compiled when they are needed."""
 
 _PREFIXES = (
     r"(?P<who>(?:> ?)+)",  # a quoted mail or issue
@@ -31,10 +32,10 @@ _ROOT = re.compile(r"(?:^|[\s:|\]>])(?P<root>[A-Za-z_][\w.]{0,200}\()\s*$")
 CHILD = re.compile(r"^\s+\([^()]{1,80}\): ")
 """A module inside another, as `print(model)` shows it."""
 _LOGICAL = re.compile(r"^\s*\([^()]{1,80}\): |^\s+\)")
-_COUNT_TAIL = re.compile(r"^[\d, ]*(?:params|arams|rams|ams|ms|s)$")
+_COUNT_TAIL = r"^[\d, ]*(?:params|arams|rams|ams|ms|s)$"
 """The rest of ", 1,234 params", which annotated trees put behind each line."""
 _RULE = re.compile(r"^[=_━─┏┓┗┛┳┻┡┩╇┼┴└┘├┤┬╋+ -]+$")
-_LATE_RULE = re.compile(r"^.{0,200}?\w.{0,200}?\s(?P<rule>[=_━─-]{40,})$")
+_LATE_RULE = r"^.{0,200}?\w.{0,200}?\s(?P<rule>[=_━─-]{40,})$"
 _RULE_ENDS = frozenset(("==", "__", "--"))
 _ROW = re.compile(r"^[│|+ \t]*[├└+]─|-\d+ +\[")
 _NARROWEST, _WIDEST = 40, 400
@@ -51,7 +52,7 @@ def clean(source: str) -> str:
         As many lines; those that hold no part of the summary may be empty.
     """
     if "\x1b" in source:
-        source = _ESCAPE.sub("", source)
+        source = re.sub(_ESCAPE, "", source)
     lines = _without_prefix(source.splitlines())
     table = any("Layer (type" in line[:60] for line in lines)
     lines = (
@@ -64,7 +65,7 @@ def clean(source: str) -> str:
 
 def _bare_rule(line: str) -> str:
     """Drop what a logger put before the first line of a table."""
-    match = _LATE_RULE.match(line)
+    match = re.match(_LATE_RULE, line)
     return match["rule"] if match else line
 
 
@@ -117,7 +118,7 @@ def _joined(lines: list[str], table: bool) -> list[str]:
     joined = list(lines)
     start = 0
     for at in range(1, len(lines)):
-        goes_on = table or _unclosed(joined[start]) or _COUNT_TAIL.match(lines[at])
+        goes_on = table or _unclosed(joined[start]) or re.match(_COUNT_TAIL, lines[at])
         if len(lines[at - 1]) == width and goes_on and lines[at].strip() and not begins.search(lines[at]):
             joined[start] += lines[at]
             joined[at] = ""
