@@ -7,7 +7,7 @@ torch.autograd.graph.saved_tensors_hooks) and the autocast lists (torch.amp, "CU
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
@@ -59,8 +59,12 @@ _LAYERNORM = Kind(group=Group.LAYERNORM, saves_input=True, compute=Compute.HIGH)
 _RMSNORM = Kind(group=Group.LAYERNORM, saves_input=True, copies=1)
 _ACT_OUT = Kind(group=Group.ACTIVATION, saves_output=True)
 _ACT_IN = Kind(group=Group.ACTIVATION, saves_input=True)
-# 0.5 * x * (1 + tanh(0.79 * (x + 0.04 * x^3))) in single operations keeps seven intermediates beside x.
-_ACT_SPELT_OUT = Kind(group=Group.ACTIVATION, saves_input=True, copies=4)
+# x and one tensor beside it: RReLU's slopes, the denominator of Softsign, the sigmoid of QuickGELU.
+_ACT_IN_AND_ONE = Kind(group=Group.ACTIVATION, saves_input=True, copies=1)
+# x - tanh(x) keeps the tanh alone.
+_TANHSHRINK = Kind(group=Group.ACTIVATION, copies=1)
+# 0.5 * x * (1 + tanh(0.79 * (x + 0.04 * x^3))) keeps x, 0.5 x, the tanh and 1 + tanh; autocast cubes in 32 bits.
+_ACT_SPELT_OUT = Kind(group=Group.ACTIVATION, saves_input=True, copies=3, compute=Compute.HIGH)
 # scale * relu(x)**2 + bias: what relu hands on and its square are kept; autocast squares in 32 bits.
 _STAR_RELU = Kind(group=Group.ACTIVATION, copies=2, compute=Compute.HIGH)
 _SQUARED_RELU = Kind(group=Group.ACTIVATION, copies=1, compute=Compute.HIGH)
@@ -86,19 +90,18 @@ KINDS: dict[str, Kind] = {
     **dict.fromkeys(("rmsnorm", "t5layernorm"), _RMSNORM),
     **dict.fromkeys(("relu", "sigmoid", "tanh", "softmax", "logsoftmax", "softmin"), _ACT_OUT),
     **dict.fromkeys(
-        ("gelu", "silu", "swish", "mish", "hardswish", "hardsigmoid", "prelu", "rrelu", "relu6"), _ACT_IN
+        ("gelu", "silu", "swish", "mish", "hardswish", "hardsigmoid", "prelu", "relu6", "bloomgelu"), _ACT_IN
     ),
+    **dict.fromkeys(("elu", "selu", "celu", "softplus", "hardtanh", "logsigmoid", "threshold"), _ACT_IN),
     **dict.fromkeys(
-        ("elu", "selu", "celu", "softplus", "softsign", "hardtanh", "logsigmoid", "threshold"), _ACT_IN
+        ("leakyrelu", "hardshrink", "softshrink", "glu", "gelutanh", "localresponsenorm"), _ACT_IN
     ),
-    **dict.fromkeys(
-        ("leakyrelu", "hardshrink", "softshrink", "tanhshrink", "glu", "gelutanh", "localresponsenorm"),
-        _ACT_IN,
-    ),
+    **dict.fromkeys(("rrelu", "softsign", "quickgeluactivation"), _ACT_IN_AND_ONE),
+    **dict.fromkeys(("tanhshrink",), _TANHSHRINK),
     **dict.fromkeys(("starrelu",), _STAR_RELU),
     **dict.fromkeys(("squaredrelu", "relusquaredactivation"), _SQUARED_RELU),
     **dict.fromkeys(("scale", "affine", "learnableaffineblock"), _SCALE),
-    **dict.fromkeys(("newgeluactivation", "quickgeluactivation", "bloomgelu"), _ACT_SPELT_OUT),
+    **dict.fromkeys(("newgeluactivation",), _ACT_SPELT_OUT),
     **dict.fromkeys(("dropout", "alphadropout", "featurealphadropout", "stabledropout"), _DROPOUT),
     **dict.fromkeys(("dropout1d", "dropout2d", "dropout3d"), _PLAIN),
     **dict.fromkeys(
@@ -163,8 +166,11 @@ _ALWAYS_IN_PLACE = frozenset(
     )
 )
 """Modules of torchvision and timm that hand their activation `inplace=True`."""
-_FROM_RESULT = frozenset(("relu6", "leakyrelu", "elu", "celu", "hardtanh", "threshold"))
-"""Activations whose gradient follows from the result where they work in place, so that their input is not kept."""
+_FROM_RESULT = frozenset(("leakyrelu", "elu", "celu", "selu", "rrelu"))
+"""Activations whose gradient follows from the result where they work in place, so that their input is not kept.
+
+The others that can work in place (ReLU6, Hardtanh, SiLU, ...) keep a clone of their input, as large as the input was.
+"""
 
 _OTHERWISE = {
     "Conv1D": "linear",  # transformers' is a transposed linear layer
@@ -199,7 +205,7 @@ def in_place(kind: Kind, name: str, holder: str, args: Mapping[str, object]) -> 
         args: Constructor arguments that the text shows.
     """
     if name in _FROM_RESULT and (args.get("inplace") is True or holder in _ALWAYS_IN_PLACE):
-        return _ACT_OUT
+        return replace(kind, saves_input=False, saves_output=True)
     return kind
 
 
