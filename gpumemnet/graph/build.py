@@ -23,6 +23,7 @@ from gpumemnet.texts.idle_dropout import is_idle
 from gpumemnet.texts.kinds import Kind
 from gpumemnet.texts.records import Layer, ModelSummary
 from gpumemnet.training import TrainingSetup
+from gpumemnet.units import to_mib_nearest
 
 _UNKNOWN = Kind(group=Group.UNKNOWN, saves_input=True)
 _RELU_INSIDE = ("TransformerEncoderLayer", "TransformerDecoderLayer")
@@ -30,6 +31,12 @@ _RELU_INSIDE = ("TransformerEncoderLayer", "TransformerDecoderLayer")
 _LISTS = ("ModuleList", "Sequential")
 _WEIGHTED = (Group.CONV, Group.LINEAR, Group.RNN)
 """Groups that multiply by weights, in 16 bits under autocast."""
+
+FULL_DEPTH = (
+    'torchinfo.summary(model, input_size=..., depth=99, col_names=["input_size", "output_size", "num_params",'
+    ' "kernel_size", "mult_adds"])'
+)
+"""What shows all that torchinfo can tell."""
 
 
 def build(summary: ModelSummary, setup: TrainingSetup) -> tuple[Tape, tuple[str, ...]]:
@@ -51,12 +58,17 @@ def build(summary: ModelSummary, setup: TrainingSetup) -> tuple[Tape, tuple[str,
     tape.hidden_percent = stretch.percent
     warnings = [f"unknown layer '{name}' ({n}x): counted by its shapes" for name, n in walk.unknown.items()]
     if tape.hidden_percent >= UNTOLD_PERCENT:
-        warnings.append("the text hides nearly all layers; print it with torchinfo.summary(..., depth=12)")
+        warnings.append(f"the text hides nearly all layers; print it with {FULL_DEPTH}")
     elif hidden := sum(layer.is_block and bool(layer.params) for layer in summary.layers):
         what = "what a block is" if hidden == 1 else f"what {hidden} blocks are"
         warnings.append(
-            f"the text hides {what} made of; torchinfo.summary(..., depth=12) gives a closer bound"
+            f"the text hides {what} made of, so more is booked than needed; print it with {FULL_DEPTH}"
         )
+        if 2 * tape.doubt_bytes > sum(tape.sizes):
+            warnings.append(
+                f"attention in what it hides is taken to be fused; scores that are written out take up to"
+                f" {to_mib_nearest(tape.doubt_bytes)} MiB more"
+            )
     return tape, (*summary.warnings, *warnings)
 
 

@@ -11,7 +11,7 @@ from gpumemnet.profile import sums
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
 from gpumemnet.replay.training_step import replay
-from gpumemnet.texts import contradictions
+from gpumemnet.texts import contradictions, totals
 from gpumemnet.texts.formats.detect import parse_text
 from gpumemnet.texts.formats.text import RECREATE
 from gpumemnet.texts.read import text_of
@@ -97,7 +97,7 @@ def build_profile(
         **sums.peaks(result),
         **sums.counts(layers, tape, counts),
     )
-    return profile, warnings
+    return profile, (*warnings, *totals.doubts(layers))
 
 
 def with_shapes(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:

@@ -1,0 +1,51 @@
+"""Rows that do not add up to the totals below them are told of."""
+
+from __future__ import annotations
+
+from gpumemnet.profile.build import profile_with_warnings
+from gpumemnet.training import TrainingSetup
+
+ROWS = """\
+----------------------------------------------------------------
+        Layer (type)               Output Shape         Param #
+================================================================
+            Conv2d-1           [-1, 64, 32, 32]           1,792
+              ReLU-2           [-1, 64, 32, 32]               0
+            Linear-3                   [-1, 10]         655,370
+================================================================
+Total params: {total:,}
+Trainable params: {total:,}
+"""
+SUM = 1792 + 655370
+
+
+def said(text: str) -> str:
+    return " ".join(profile_with_warnings(text, TrainingSetup(batch_size=8))[1])
+
+
+def test_rows_that_add_up_are_no_news() -> None:
+    assert "parameters" not in said(ROWS.format(total=SUM))
+
+
+def test_parameters_of_a_container_are_no_news() -> None:
+    assert "parameters" not in said(ROWS.format(total=SUM + 768 * 64))
+
+
+def test_a_row_that_is_gone_is_told() -> None:
+    text = "\n".join(line for line in ROWS.format(total=SUM).splitlines() if "Linear" not in line)
+    assert f"its rows hold 1,792 of {SUM:,} parameters" in said(text)
+
+
+def test_a_row_that_stands_twice_is_told() -> None:
+    lines = ROWS.format(total=SUM).splitlines()
+    linear = next(line for line in lines if "Linear" in line)
+    text = "\n".join(line for each in lines for line in ([each, each] if each == linear else [each]))
+    assert f"its rows hold {SUM + 655370:,} parameters and its total is {SUM:,}" in said(text)
+
+
+def test_recurrent_layers_of_torchsummary_have_no_weights_and_it_says_so() -> None:
+    text = ROWS.replace(
+        "Conv2d-1           [-1, 64, 32, 32]           1,792", "LSTM-1  [[-1, 32, 64], [-1, 2, 64]]  0"
+    )
+    text = text.replace("ReLU-2           [-1, 64, 32, 32]", "ReLU-2               [-1, 32, 64]")
+    assert "torchsummary leaves out the weights of recurrent layers" in said(text.format(total=655370))
