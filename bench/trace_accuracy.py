@@ -27,6 +27,7 @@ import gpumemnet.trace
 from gpumemnet.allocator.caching import CachingAllocator
 from gpumemnet.allocator.events import replay
 from gpumemnet.dataset.store import HELDOUT_ROWS, TRAINING_ROWS, read_records
+from gpumemnet.estimators.conformal import LEVELS, conformal_margin
 from gpumemnet.gpus import gpu_named
 from gpumemnet.trace.result import doubt_bytes, margin_bytes
 from gpumemnet.units import MIB
@@ -148,11 +149,8 @@ def report(pairs: list[Pair], worst: int) -> None:
     scores = sorted(
         (row["process_peak_bytes"] - r["process_peak_bytes"]) / doubt_bytes(*doubts(r)) for row, r in good
     )
-    # The conformal quantile: the smallest score that at least 99 % of n + 1 rows do not exceed.
-    rank = min(len(scores), math.ceil(0.99 * (len(scores) + 1)))
-    print(
-        f"99th percentile of (actual - estimate) / doubt: {scores[rank - 1]:.3f} (rank {rank} of {len(scores)})"
-    )
+    print("conformal quantiles of (actual - estimate) / doubt:")
+    print("  " + ", ".join(f"{level:g}: {conformal_margin(scores, level):.3f}" for level in LEVELS))
     for row, result in pairs:
         if "error" in result:
             print("failed", row["family"], row["style"], row["index"], result["error"])

@@ -1,15 +1,18 @@
-"""The booked bound: a conformal upper limit whose width follows from how uncertain such jobs are.
+"""How much memory holds which share of jobs: conformal quantiles of the estimate's error.
 
-Conformalised quantile regression (Romano, Patterson, Candes, NeurIPS 2019). An ensemble learns a high quantile of the
-correction's error, the width. On families that the correction had not seen, what the error exceeds the width by is
-ranked; the bound adds the margin that all but 1 % stay below, for each kind of job apart (Mondrian), since some texts
-tell more.
+Split conformal prediction, Mondrian by kind of job (Vovk, Gammerman, Shafer, Algorithmic Learning in a Random World,
+2005). The logarithm of actual over estimated memory of jobs that the correction had not seen is ranked, for each kind
+of text apart, since some tell more. What 99 % of them stay below is what 99 % of new jobs of that kind stay below.
+
+An ensemble that learned a width for each job (conformalised quantile regression) was kept until it was seen that its
+width hardly follows the error, and that one number for each kind gives narrower bounds (docs/estimator.md).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from gpumemnet.hidden.scale import UNTOLD_PERCENT
 from gpumemnet.names import Source
@@ -17,17 +20,21 @@ from gpumemnet.profile.record import ModelProfile
 
 CONFIDENCE = 0.99
 """Share of jobs that stay below the bound."""
+LEVELS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999)
+"""Shares of jobs that the weights hold a quantile for."""
 LEAST_WIDTH = 0.01
 """One percent: the floor below which no job's error is taken to be known."""
+ANY = "any"
+"""The quantiles of kinds that too few runs calibrate."""
 
 
 def kind(profile: ModelProfile) -> str:
-    """Name the kind of jobs whose bound is calibrated together.
+    """Name the kind of jobs whose quantiles are calibrated together.
 
-    Calibrated per format. Separate groups: recurrent models (what cuDNN saves is fitted), CNNs with an assumed input
-    size (off by any factor), CNNs from `print(model)` (modules are not listed in running order), and texts that hide
-    nearly all layers. The ensemble handles the rest: finer groups have too few runs for a 99th percentile, and made
-    bounds wider.
+    Calibrated per format; torchinfo's that hide levels apart from those that show all. Separate groups: recurrent
+    models (what cuDNN saves is fitted), CNNs with an assumed input size (off by any factor), CNNs from `print(model)`
+    (modules are not listed in running order), and texts that hide nearly all layers. Finer groups have too few runs
+    for a 99th percentile, and made bounds wider.
     """
     if profile.recurrents:
         apart = "_recurrent"
@@ -35,28 +42,40 @@ def kind(profile: ModelProfile) -> str:
         apart = "_assumed"
     elif profile.hidden_factor >= UNTOLD_PERCENT:
         apart = "_untold"
+    elif profile.source == Source.MODULE_REPR:
+        apart = "_convs" if profile.convs else ""
     else:
-        apart = "_convs" if profile.source == Source.MODULE_REPR and profile.convs else ""
+        apart = "_hidden" if profile.hidden_bytes else ""
     return profile.source + apart
 
 
-def width(learned: float, constants: Mapping[str, float], profile: ModelProfile) -> float:
-    """Return the bound's width, a logarithm, from what the ensemble says.
+def widths(table: Mapping[str, Sequence[float]], profile: ModelProfile) -> Sequence[float]:
+    """Return the logarithms by which jobs exceed their estimate, one for each of LEVELS.
 
     Args:
-        learned: The ensemble's answer.
-        constants: Conformal margins by "margin_" and kind; "margin" is for kinds that too few runs calibrate.
+        table: Quantiles by kind, and those of ANY.
         profile: The job.
     """
-    margin = constants.get(f"margin_{kind(profile)}", constants["margin"])
-    return max(max(learned, 0.0) + margin, LEAST_WIDTH)
+    return table.get(kind(profile)) or table[ANY]
+
+
+def quantiles(errors: Sequence[float]) -> list[float]:
+    """Return what each share of LEVELS stays below; they rise, from 0 at least and LEAST_WIDTH at the bound.
+
+    Args:
+        errors: log actual - log estimate of jobs that the estimate was not trained on.
+    """
+    found = (
+        max(conformal_margin(errors, level), LEAST_WIDTH if level >= CONFIDENCE else 0.0) for level in LEVELS
+    )
+    return list(accumulate(found, max))
 
 
 def conformal_margin(excesses: Sequence[float], confidence: float = CONFIDENCE) -> float:
-    """Return what to add to the width so that `confidence` of new jobs stay below.
+    """Return what to add so that `confidence` of new jobs stay below.
 
     Args:
-        excesses: log actual - log estimate - width of jobs that the estimate was not trained on.
+        excesses: log actual - log estimate of jobs that the estimate was not trained on.
         confidence: Wanted coverage.
 
     Returns:

@@ -21,6 +21,7 @@ from gpumemnet.errors import ModelFileError
 from gpumemnet.estimate import Estimate, Quantiles
 from gpumemnet.estimators import analytic, conformal, features, tree_model
 from gpumemnet.gpus import Gpu
+from gpumemnet.names import Family
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.units import MIB
 
@@ -44,28 +45,36 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
     warnings = [] if gpu.measured else [f"the base of {gpu.name} is {gpu.note}"]
     base = parts["base"]
     modelled = sum(parts.values()) - base
+    points: tuple[tuple[float, int], ...]
     try:
         learned = tree_model.load(WEIGHTS)
     except ModelFileError as exc:
         warnings.append(f"estimated without the learned correction: {exc}")
         best, upper = modelled, int(modelled * PLAIN_FACTOR) + PLAIN_HEADROOM_BYTES
+        points = ((0.5, base + best), (conformal.CONFIDENCE, base + upper))
     else:
-        row = features.vector(profile)
         smooth = learned.constants["smooth_mib"] * MIB
-        correction = learned.constants["shrink"] * learned.trees["correction"].predict(row)
-        width = conformal.width(learned.trees["width"].predict(row), learned.constants, profile)
-        best = max(int((modelled + smooth) * math.exp(correction) - smooth), 0)
-        upper = max(int((modelled + smooth) * math.exp(correction + width) - smooth), best)
+        shrink = learned.constants["shrink_transformer" if profile.family is Family.TRANSFORMER else "shrink"]
+        correction = shrink * learned.trees["correction"].predict(features.vector(profile))
+        corrected = (modelled + smooth) * math.exp(correction)
+        best = max(int(corrected - smooth), 0)
+        points = tuple(
+            (level, base + max(int(corrected * math.exp(width) - smooth), best))
+            for level, width in zip(
+                conformal.LEVELS, conformal.widths(learned.quantiles, profile), strict=True
+            )
+        )
+    quantiles = Quantiles(points=points)
     return Estimate(
         estimate_bytes=base + best,
-        upper_bytes=base + upper,
+        upper_bytes=quantiles.at(conformal.CONFIDENCE),
         confidence=conformal.CONFIDENCE,
         breakdown_bytes=_spread(parts, best - modelled),
         family=profile.family,
         estimator="ours",
         gpu=gpu.name,
         warnings=tuple(warnings),
-        quantiles=Quantiles(points=((0.5, base + best), (conformal.CONFIDENCE, base + upper))),
+        quantiles=quantiles,
     )
 
 

@@ -73,13 +73,15 @@ class Learned:
         name: Of the estimator.
         data_sha256: Hash of the rows it was trained on.
         constants: Numbers that the estimator's formula needs, by name.
-        trees: Boosted ensembles by what they answer: "correction", "width".
+        trees: Boosted ensembles by what they answer.
+        quantiles: Logarithms by which jobs exceed their estimate, by kind (`conformal.LEVELS`); empty where none are.
     """
 
     name: str
     data_sha256: str
     constants: dict[str, float]
     trees: dict[str, Trees]
+    quantiles: dict[str, tuple[float, ...]]
 
 
 @lru_cache(maxsize=8)
@@ -103,6 +105,7 @@ def load(name: str) -> Learned:
         data_sha256=values["data_sha256"],
         constants=dict(values["constants"]),
         trees={key: Trees.from_json(tree) for key, tree in values["trees"].items()},
+        quantiles={key: tuple(found) for key, found in values.get("quantiles", {}).items()},
     )
 
 

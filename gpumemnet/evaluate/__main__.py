@@ -31,13 +31,15 @@ def main() -> None:
 @click.option(
     "--plots", type=click.Path(path_type=Path), help="Folder for the pictures; none are drawn without it."
 )
-def heldout(rows: Path, plots: Path | None) -> None:
+@click.option("--others/--no-others", default=True, help="Ask the other estimators too (minutes).")
+def heldout(rows: Path, plots: Path | None, others: bool) -> None:
     """Score on real models that no row was made from (H200)."""
-    from gpumemnet.evaluate.heldout import MAIN_FORMAT, all_answers, by_source, held_out, table
+    from gpumemnet.evaluate.heldout import MAIN_FORMAT, all_answers, bookings, by_source, held_out, table
 
-    found = all_answers(held_out(rows), rows)
+    found = all_answers(held_out(rows), rows, others=others)
     main_answers = next(answers for answers in found if answers.estimator == f"ours, {MAIN_FORMAT}")
-    click.echo(f"{rows.name}: sha256 {file_hash(rows)}\n\n{table(found)}\n\n{by_source(main_answers)}")
+    tables = (table(found), bookings(found), by_source(main_answers))
+    click.echo("\n\n".join((f"{rows.name}: sha256 {file_hash(rows)}", *tables)))
     if plots is not None:
         from gpumemnet.evaluate.plots import draw
 

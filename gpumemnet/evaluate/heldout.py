@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -22,20 +22,29 @@ from gpumemnet.units import MIB
 
 MAIN_FORMAT = "torchinfo"
 """The format whose rows judge the estimators that need a summary: it can show every kind of model."""
-FOURTH_LEVEL = ": 4-"
-"""torchinfo's mark of a row on the fourth level; its default stops at the third and hides what blocks are made of."""
+SHARES = (0.8, 0.9, 0.95, 0.99)
+"""Quantiles that the table of bookings shows."""
 BOUNDED = ("ours", "boosted")
 """Estimators that promise a bound; the others' estimate is all they say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """One estimator's answers for some rows, in MiB."""
+    """One estimator's answers for some rows, in MiB.
+
+    Attributes:
+        estimator: Its name, and what the rows have in common.
+        rows: The runs.
+        estimate_mib: Best guess of each.
+        upper_mib: Bound of each.
+        answers: In full, from estimators that answer for profiles.
+    """
 
     estimator: str
     rows: list[Row]
     estimate_mib: list[float]
     upper_mib: list[float]
+    answers: list[Estimate] = field(default_factory=list)
 
     def scores(self) -> Scores:
         """Score the answers; only estimators that promise a bound are judged by one."""
@@ -48,12 +57,13 @@ def held_out(path: Path) -> list[Row]:
     return load_rows(path)
 
 
-def all_answers(rows: list[Row], path: Path) -> list[Answers]:
+def all_answers(rows: list[Row], path: Path, *, others: bool = True) -> list[Answers]:
     """Ask every estimator.
 
     Args:
         rows: Held-out rows of all formats.
         path: Their file: FakeTensor needs the models.
+        others: Whether to ask the other estimators, which takes much longer.
 
     Returns:
         Ours by format of summary first, then the others on MAIN_FORMAT.
@@ -64,9 +74,11 @@ def all_answers(rows: list[Row], path: Path) -> list[Answers]:
         if any(row.text_format == name for row in rows)
     ]
     main = [row for row in rows if row.text_format == MAIN_FORMAT]
-    for deep, note in ((True, "deeper than 3 levels"), (False, "3 levels or fewer")):
-        chosen = [row for row in main if (FOURTH_LEVEL in row.text) == deep]
+    for shown, note in ((True, "all levels shown"), (False, "levels hidden")):
+        chosen = [row for row in main if (not row.profile.hidden_bytes) == shown]
         found.append(ask("ours", chosen, ESTIMATORS["ours"], note=f", {MAIN_FORMAT}, {note}"))
+    if not others:
+        return [answers for answers in found if answers.rows]
     for name in ESTIMATORS:
         if name != "ours":
             found.append(ask(name, main, ESTIMATORS[name]))
@@ -97,6 +109,7 @@ def ask(name: str, rows: list[Row], estimator: Callable[..., Estimate], note: st
         rows=rows,
         estimate_mib=[answer.estimate_bytes / MIB for answer in answers],
         upper_mib=[answer.upper_bytes / MIB for answer in answers],
+        answers=answers,
     )
 
 
@@ -192,3 +205,19 @@ def by_source(answers: Answers) -> str:
             ]
         )
     return markdown([answers.estimator, "runs", "median error", "P95 error", "above upper"], rows)
+
+
+def bookings(found: list[Answers]) -> str:
+    """Lay out how often each quantile is exceeded, and how much booking it takes of what is needed."""
+    rows = []
+    for answers in found:
+        if not any(answer.quantiles for answer in answers.answers):
+            continue
+        actual = np.array([row.peak_mib for row in answers.rows])
+        cells = [answers.estimator, str(len(actual))]
+        for share in SHARES:
+            booked = np.array([answer.quantile(share) / MIB for answer in answers.answers])
+            cells.append(f"{percent(float((actual > booked).mean()))}, {(booked / actual).mean():.2f}")
+        rows.append(cells)
+    header = ["above, booked/actual", "runs", *(f"{share:.0%} booked" for share in SHARES)]
+    return markdown(header, rows)

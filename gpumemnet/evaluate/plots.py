@@ -8,9 +8,8 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from gpumemnet.estimators import analytic, conformal, features, ours, tree_model
-from gpumemnet.evaluate.heldout import MAIN_FORMAT, Answers
-from gpumemnet.train.rows import GPU, Row
+from gpumemnet.estimators import conformal
+from gpumemnet.evaluate.heldout import Answers
 from gpumemnet.units import MIB
 
 DPI = 110
@@ -88,25 +87,13 @@ def _error_by_library(main: Answers, folder: Path) -> Path:
 
 
 def _calibration(main: Answers, folder: Path) -> Path:
-    stored = tree_model.read(ours.WEIGHTS)["calibration"]
-    learned = tree_model.load(ours.WEIGHTS)
-    bases, smooth = np.array([_base(row) for row in main.rows]), learned.constants["smooth_mib"]
-    estimated = np.log(np.array(main.estimate_mib) - bases + smooth)
-    actual = np.log(np.maximum([row.peak_mib for row in main.rows] - bases, 0.0) + smooth)
-    widths = np.array(
-        [
-            conformal.width(
-                learned.trees["width"].predict(features.vector(row.profile)), learned.constants, row.profile
-            )
-            for row in main.rows
-        ]
-    )
-    excesses = actual - estimated - widths
+    actual = np.array([row.peak_mib for row in main.rows])
     figure, axis = plt.subplots(figsize=(5, 4.6))
-    levels = np.array(stored["levels"])
-    # Stored margins add to the ensemble's width; the bound's own margin is in `widths` already.
-    margins = np.array(stored["margins"]) - learned.constants[f"margin_{MAIN_FORMAT}"]
-    axis.plot(100 * levels, [100 * (excesses <= margin).mean() for margin in margins], ".-", color="tab:blue")
+    seen = [
+        100 * (actual <= np.array([answer.quantile(level) / MIB for answer in main.answers])).mean()
+        for level in conformal.LEVELS
+    ]
+    axis.plot(100 * np.array(conformal.LEVELS), seen, ".-", color="tab:blue")
     axis.plot([50, 100], [50, 100], color="black", linewidth=0.8)
     axis.set(
         xlabel="promised: share of jobs below the bound, %",
@@ -115,10 +102,6 @@ def _calibration(main: Answers, folder: Path) -> Path:
     )
     axis.grid(alpha=0.3)
     return _save(figure, folder / "bound_calibration.png")
-
-
-def _base(row: Row) -> float:
-    return analytic.breakdown(row.profile, GPU)["base"] / MIB
 
 
 def _save(figure: Figure, path: Path) -> Path:

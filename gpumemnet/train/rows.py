@@ -64,18 +64,22 @@ def file_hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def load_rows(path: Path, texts: Path | None = None) -> list[Row]:
+def load_rows(path: Path, texts: Path | None = None, *, stored_only: bool = False) -> list[Row]:
     """Read measured runs and profile their texts, in parallel.
 
     Args:
         path: A file of `gpumemnet.dataset`. Runs that did not end well, and texts that cannot be profiled, are left
             out; an out-of-memory run has no peak.
         texts: Where texts made from configurations are kept; making them takes a quarter of a second each.
+        stored_only: Leave out the runs whose texts are not there.
 
     Returns:
         One row per run and usable text.
     """
     records = [record for record in read_records(path) if record.get("outcome") == "ok"]
+    if stored_only and texts is not None and texts.exists():
+        stored = {_text_key(each["config"]) for each in read_records(texts)}
+        records = [record for record in records if "texts" in record or _text_key(record) in stored]
     _add_texts(records, texts)
     with ProcessPoolExecutor(WORKERS) as pool:
         found = list(pool.map(profiles_of, records, chunksize=CHUNK))

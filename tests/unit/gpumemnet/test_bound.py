@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from paths import SUMMARIES
 
-from gpumemnet.estimators import conformal
+from gpumemnet.estimators import conformal, ours
+from gpumemnet.gpus import gpu_named
 from gpumemnet.graph.checkpoint_blocks import repeated
 from gpumemnet.profile.build import profile_summary
 from gpumemnet.texts.records import Layer
@@ -33,12 +34,31 @@ def test_jobs_that_are_known_least_are_calibrated_apart() -> None:
     )
 
 
-def test_the_width_has_a_floor_and_falls_back_on_the_margin_of_all() -> None:
-    constants = {"margin": 0.3, "margin_torchsummary": 0.1}
-    assert conformal.width(0.5, constants, SHOWN) == pytest.approx(0.6)
-    assert conformal.width(-2.0, constants, SHOWN) == pytest.approx(0.1)
-    assert conformal.width(0.0, {"margin": -1.0}, SHOWN) == conformal.LEAST_WIDTH
-    assert conformal.width(0.0, constants, replace(SHOWN, source="keras")) == pytest.approx(0.3)
+def test_texts_that_hide_levels_are_calibrated_apart() -> None:
+    assert conformal.kind(replace(SHOWN, source="torchinfo")) == "torchinfo"
+    assert conformal.kind(replace(SHOWN, source="torchinfo", hidden_bytes=1)) == "torchinfo_hidden"
+
+
+def test_kinds_that_too_few_runs_calibrate_get_the_quantiles_of_all() -> None:
+    table = {"any": [0.3], "torchsummary": [0.1]}
+    assert conformal.widths(table, SHOWN) == [0.1]
+    assert conformal.widths(table, replace(SHOWN, source="keras")) == [0.3]
+
+
+def test_quantiles_rise_from_the_estimate_on_and_the_bound_has_a_floor() -> None:
+    found = conformal.quantiles([number / 1000 - 0.5 for number in range(1000)])
+    assert found == sorted(found)
+    assert found[0] == pytest.approx(0.0, abs=0.002)
+    assert dict(zip(conformal.LEVELS, found, strict=True))[0.9] == pytest.approx(0.4, abs=0.002)
+    sure = dict(zip(conformal.LEVELS, conformal.quantiles([-0.1] * 50), strict=True))
+    assert (sure[0.9], sure[conformal.CONFIDENCE]) == (0.0, conformal.LEAST_WIDTH)
+
+
+def test_the_bound_is_the_quantile_of_its_confidence() -> None:
+    answer = ours.estimate(SHOWN, gpu_named("h200"))
+    assert answer.confidence is not None
+    assert answer.quantile(answer.confidence) == answer.upper_bytes
+    assert answer.estimate_bytes <= answer.quantile(0.5) <= answer.quantile(0.9) < answer.upper_bytes
 
 
 def rows(*kinds: str) -> tuple[Layer, ...]:
