@@ -81,6 +81,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
             raise SummaryError(path=path, line=number, problem="too many rows", fix=text.RECREATE)
     if not rows:
         raise SummaryError(path=path, problem="the table has no layers", fix=text.RECREATE)
+    _check(columns, path=path)
     if "total" not in totals:
         raise SummaryError(path=path, problem="the table is cut off before 'Total params'", fix=text.RECREATE)
     return ModelSummary(
@@ -95,6 +96,16 @@ def parse(source: str, *, path: str) -> ModelSummary:
             *text.left_out(foreign),
         ),
     )
+
+
+def _check(columns: list[str], *, path: str) -> None:
+    """Refuse a table whose columns leave out half of what training keeps: it would be read as a far smaller model."""
+    missing = "Param #" if "params" not in columns else "Output Shape"
+    if "params" not in columns or ("input" in columns and "output" not in columns):
+        fix = (
+            'print it with col_names=["input_size", "output_size", "num_params", "kernel_size", "mult_adds"]'
+        )
+        raise SummaryError(path=path, problem=f"the table has no column '{missing}'", fix=fix)
 
 
 def _columns(header: str) -> list[str]:

@@ -1,7 +1,10 @@
-"""Rows that do not add up to the totals below them are told of."""
+"""Rows that do not add up to the totals below them are told of; a table that shows half of what counts is refused."""
 
 from __future__ import annotations
 
+import pytest
+
+from gpumemnet.errors import SummaryError
 from gpumemnet.profile.build import profile_with_warnings
 from gpumemnet.training import TrainingSetup
 
@@ -49,3 +52,31 @@ def test_recurrent_layers_of_torchsummary_have_no_weights_and_it_says_so() -> No
     )
     text = text.replace("ReLU-2           [-1, 64, 32, 32]", "ReLU-2               [-1, 32, 64]")
     assert "torchsummary leaves out the weights of recurrent layers" in said(text.format(total=655370))
+
+
+TABLE = """\
+==========================================================================================
+Layer (type:depth-idx)                   {title}
+==========================================================================================
+Net                                      {root}
+├─Linear: 1-1                            {leaf}
+==========================================================================================
+Total params: 650
+Trainable params: 650
+"""
+
+
+@pytest.mark.parametrize(
+    ("title", "root", "leaf", "missing"),
+    [
+        ("Output Shape", "[8, 10]", "[8, 10]", "Param #"),
+        ("Input Shape", "[8, 64]", "[8, 64]", "Param #"),
+        ("Input Shape              Param #", "[8, 64]    --", "[8, 64]    650", "Output Shape"),
+        ("Mult-Adds", "--", "5,200", "Param #"),
+    ],
+)
+def test_a_column_alone_is_refused_with_the_call_that_shows_both(
+    title: str, root: str, leaf: str, missing: str
+) -> None:
+    with pytest.raises(SummaryError, match=rf"no column '{missing}'; print it with col_names="):
+        said(TABLE.format(title=title, root=root, leaf=leaf))
