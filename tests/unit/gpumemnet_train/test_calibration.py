@@ -1,0 +1,60 @@
+# ruff: noqa: E402 - what follows needs libraries that only the train extra brings
+"""Which rows calibrate which kind of text, and that quantiles hold on rows that they were not found on."""
+
+from __future__ import annotations
+
+import pytest
+
+np = pytest.importorskip("numpy")
+pytest.importorskip("sklearn")
+
+from gpumemnet.estimators import conformal
+from gpumemnet.train import correction
+from gpumemnet.train.correction import Samples
+
+BOUND = conformal.LEVELS.index(conformal.CONFIDENCE)
+
+
+def rows(kinds: list[str], real: list[bool]) -> Samples:
+    count = len(kinds)
+    some = np.ones(count)
+    return Samples(
+        features=np.zeros((count, 1)), account_mib=some, base_mib=some, peak_mib=some, weight=some,
+        usual=some > 0, group=["a/b"] * count, source=["torchinfo"] * count, kind=kinds,
+        real=np.array(real), shrink=some, telling=some > 0,
+    )  # fmt: skip
+
+
+def found(parts: list[tuple[str, bool, float, int]]) -> dict[str, list[float]]:
+    """Calibrate on parts of (kind, real or not, their one error, how many rows)."""
+    kinds = [kind for kind, _, _, count in parts for _ in range(count)]
+    real = [each for _, each, _, count in parts for _ in range(count)]
+    error = np.array([each for _, _, each, count in parts for _ in range(count)])
+    return correction.calibrated(rows(kinds, real), error, np.ones(len(kinds), bool))
+
+
+def test_enough_real_models_calibrate_their_kind_alone() -> None:
+    table = found([("full", True, 0.1, correction.ENOUGH_REAL), ("full", False, 2.0, 500)])
+    assert table["full"][BOUND] == pytest.approx(0.1)
+    assert table[conformal.ANY][BOUND] == pytest.approx(2.0)
+
+
+def test_too_few_real_models_are_joined_by_the_generated_ones() -> None:
+    table = found([("full", True, 0.1, correction.ENOUGH_REAL - 1), ("full", False, 2.0, 500)])
+    assert table["full"][BOUND] == pytest.approx(2.0)
+
+
+def test_a_rare_kind_is_never_surer_than_all_rows_together() -> None:
+    least = correction.LEAST_TO_CALIBRATE
+    table = found([("rare", False, 0.1, least), ("odd", False, 3.0, least), ("full", False, 0.5, 1000)])
+    assert table["rare"][BOUND] == pytest.approx(0.5)
+    assert table["odd"][BOUND] == pytest.approx(3.0)
+    assert "lone" not in found([("lone", False, 0.1, least - 1), ("full", False, 0.5, 100)])
+
+
+def test_quantiles_hold_on_rows_that_they_were_not_found_on() -> None:
+    random = np.random.RandomState(5)
+    widths = conformal.quantiles(random.laplace(0.0, 0.1, 20_000).tolist())
+    fresh = random.laplace(0.0, 0.1, 20_000)
+    for level, width in zip(conformal.LEVELS, widths, strict=True):
+        assert (fresh <= width).mean() == pytest.approx(level, abs=0.015)
