@@ -65,7 +65,7 @@ def test_an_h200_gets_the_rows_that_we_ship(tmp_path: Path, programs: Path) -> N
     }
     assert {(r.status, r.found_by) for r in found} == {("measured", "rad calibrate --deep, 2026-11-22")}
     # Two of the four runs of convolutions fail here; that costs no row.
-    assert [line for line in said if "this part fails" in line] and out.read_text().count("\ncudnn,") > 5
+    assert [line for line in said if "this part fails" in line] and out.read_text().count("\ncudnn,") > 3
 
 
 def test_a_second_gpu_is_added(tmp_path: Path, programs: Path) -> None:
