@@ -37,7 +37,7 @@ SHRINK_TRANSFORMER = 0.3
 """The same for transformers, whose account is closer: 0.3 is best out of fold on generated and on real ones."""
 ENOUGH_REAL = 100
 """Real rows of one kind that calibrate it by themselves."""
-LEAST_TO_CALIBRATE = 16
+LEAST_TO_CALIBRATE = 8
 """Rows of one kind below which the quantiles of all rows are taken; below ENOUGH_REAL the larger of both."""
 REAL_WEIGHT = 3.0
 """How much more a row of a real model teaches than one of a generated model."""
