@@ -41,7 +41,7 @@ def save(
         gpumemnet.errors.TraceError: The model cannot be copied, or does not run on these inputs.
         gpumemnet.errors.SetupError: Optimizer or precision is unknown.
     """
-    from gpumemnet.saved import make
+    from gpumemnet.saved import make, record
 
     saved = make.saved_profile(
         model,
@@ -52,7 +52,7 @@ def save(
         precision=precision,
         gradient_checkpointing=gradient_checkpointing,
     )
-    make.write(saved, path)
+    record.write(saved, path)
 
 
 def summary(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from gpumemnet.errors import SetupError, TraceError
+from gpumemnet.errors import GpuMemNetError, SetupError, TraceError
 from gpumemnet.estimate import Estimate
 from gpumemnet.estimators import activity
 from gpumemnet.estimators.registry import DEFAULT, LAYERS, MODULE, estimate
@@ -51,6 +53,42 @@ def for_summary(
         profile, warnings = profile_with_warnings(path_or_text, setup)
         result = _of_profile(profile, gpu=card, estimator=estimator)
     return result, warnings
+
+
+def for_script(
+    command: Sequence[str], setup: TrainingSetup, *, gpu: str, save: Path | None
+) -> tuple[Estimate, tuple[str, ...]]:
+    """Estimate from a run of a training script on a pretended GPU; from its model's text where that fails.
+
+    Args:
+        command: The words of the command.
+        setup: What the user states must agree with what the script does.
+        gpu: Type of GPU.
+        save: Where to write the profile; None to keep it nowhere.
+
+    Returns:
+        The estimate, and what had to be guessed.
+
+    Raises:
+        TraceError: The script could neither be traced nor its model told.
+        SetupError: The GPU is unknown.
+    """
+    from gpumemnet.saved import record  # only a script needs it
+    from gpumemnet.script import start
+
+    found = start.run(command, environment=os.environ)
+    if isinstance(found, start.Untraced):
+        why = f"the script could not be traced: {found.why}"
+        if not found.text:
+            raise TraceError(why)
+        try:
+            result, warnings = for_summary(found.text, setup, gpu=gpu)
+        except GpuMemNetError as exc:
+            raise TraceError(f"{why}; nor was its model's text enough: {exc}") from exc
+        return result, (why, "estimated from its model's text instead", *warnings)
+    if save is not None:
+        record.write(found, save)
+    return for_summary(found.to_text(), setup, gpu=gpu)
 
 
 def _of_profile(profile: ModelProfile, *, gpu: Gpu, estimator: str) -> Estimate:

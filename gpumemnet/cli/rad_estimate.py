@@ -70,14 +70,21 @@ class Exit(IntEnum):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--explain", is_flag=True, help="Say where the memory goes and what was assumed.")
 @click.option("--sbatch", is_flag=True, help="Print the lines to add to the job script.")
+@click.option(
+    "--save", type=click.Path(path_type=Path), help="Where to write what a script's run came to, as m.rad."
+)
 @click.version_option(package_name="rad-slurm")
-def command(**options: object) -> None:
+@click.pass_obj
+def command(script: tuple[str, ...] | None, /, **options: object) -> None:
     """Estimate the GPU memory of a training job.
 
     SUMMARY is the saved text of torchinfo.summary(), torchsummary.summary(), print(model) or Keras model.summary(),
-    or a job script with #RAD lines.
+    a file that gpumemnet.save() wrote, or a job script with #RAD lines.
+
+    rad-estimate [OPTIONS] -- python train.py ... runs a training script, as it is, on a GPU that is not there until its
+    optimizer has made two steps; nothing of it is trained. Its Python needs PyTorch.
     """
-    finding = _run(**options)  # type: ignore[arg-type]
+    finding = _run(script=script or (), **options)  # type: ignore[arg-type]
     if finding is not None:
         _fail(Exit.FINDINGS, finding)
 
@@ -85,7 +92,8 @@ def command(**options: object) -> None:
 def main() -> None:
     """Run the command; whatever goes wrong is one line on stderr and an exit status of the table above."""
     try:
-        command(prog_name=PROGRAM, standalone_mode=False)
+        own, script = _split(sys.argv[1:])
+        command(own, prog_name=PROGRAM, standalone_mode=False, obj=script)
     except GpuMemNetError as exc:
         _fail(Exit.USAGE, str(exc))
     except click.ClickException as exc:
@@ -102,6 +110,12 @@ def main() -> None:
         _fail(Exit.BUG, f"a bug of ours, please report it: {type(exc).__name__}: {exc}; {where}")
 
 
+def _split(words: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Return our own words, and those of the script behind `--`."""
+    at = words.index("--") if "--" in words else len(words)
+    return words[:at], tuple(words[at + 1 :])
+
+
 def _fail(status: Exit, line: str) -> NoReturn:
     click.echo(f"{PROGRAM}: {' '.join(line.split())}", err=True)
     sys.exit(status)
@@ -109,6 +123,7 @@ def _fail(status: Exit, line: str) -> NoReturn:
 
 def _run(
     *,
+    script: tuple[str, ...],
     summary: str | None,
     batch_size: int | None,
     seq_len: int | None,
@@ -122,6 +137,7 @@ def _run(
     as_json: bool,
     explain: bool,
     sbatch: bool,
+    save: Path | None,
 ) -> str | None:
     """Print the answer; return what is wrong with it, or None."""
     given = {
@@ -139,6 +155,8 @@ def _run(
             sys.path.insert(0, str(Path.cwd()))
         result = answer.for_module(module, inputs, setup, gpu=gpu, estimator=estimator)
         warnings: tuple[str, ...] = ()
+    elif script:
+        result, warnings = answer.for_script(script, setup, gpu=gpu, save=save)
     else:
         if said.model is None:
             raise SetupError("name a model summary, a job script, or --module; see --help")

@@ -9,7 +9,6 @@ import copy
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -75,23 +74,10 @@ def saved_profile(
         profiles=tuple(profiles),
         batch_size=batch_size,
         model=type(model).__name__,
-        inputs=tuple(map(_written, specs)),
+        inputs=tuple(map(written, specs)),
         versions=versions(),
         warnings=warnings,
     )
-
-
-def write(saved: SavedProfile, path: str | Path) -> None:
-    """Write the file, whole or not at all.
-
-    Args:
-        saved: What was traced.
-        path: The file.
-    """
-    path = Path(path)
-    beside = path.with_name(f".{path.name}.new")
-    beside.write_text(saved.to_text(), encoding="utf-8")
-    beside.replace(path)
 
 
 def batch_sizes(batch_size: int) -> tuple[int, ...]:
@@ -151,7 +137,8 @@ def _resized(spec: InputSpec, batch_size: int, size: int) -> InputSpec:
     return InputSpec(name=spec.name, shape=(size, *spec.shape[1:]), dtype=spec.dtype)
 
 
-def _written(spec: InputSpec) -> str:
+def written(spec: InputSpec) -> str:
+    """Return an input as `rad-estimate --input` takes it."""
     name = "" if spec.name is None else f"{spec.name}="
     return f"{name}{'x'.join(map(str, spec.shape))}:{spec.dtype}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from gpumemnet.errors import SummaryError
@@ -108,10 +109,17 @@ class SavedProfile:
         )
 
 
-def is_saved(text: str) -> bool:
-    """Tell whether a text means to be such a file: it is then read as one, or refused as one."""
-    head = text[:200].lstrip()
-    return head.startswith("{") and f'"{FORMAT}"' in head
+def write(saved: SavedProfile, path: str | Path) -> None:
+    """Write the file, whole or not at all.
+
+    Args:
+        saved: What was traced.
+        path: The file.
+    """
+    path = Path(path)
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_text(saved.to_text(), encoding="utf-8")
+    beside.replace(path)
 
 
 def broken(path: str, problem: str) -> SummaryError:

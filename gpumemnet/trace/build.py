@@ -88,9 +88,17 @@ def unfilled() -> Iterator[None]:
     """Build models inside: no weights are filled and nothing goes to a GPU."""
     with ExitStack() as stack:
         stack.enter_context(pretend_cuda_calls())
+        stack.enter_context(skip_inits())
+        stack.enter_context(_Unfilled())
+        yield
+
+
+@contextmanager
+def skip_inits() -> Iterator[None]:
+    """Let `torch.nn.init` leave large tensors as they are."""
+    with ExitStack() as stack:
         for name in _INITS:
             stack.enter_context(replaced(nn.init, name, _skipped(getattr(nn.init, name))))
-        stack.enter_context(_Unfilled())
         yield
 
 

@@ -167,8 +167,11 @@ def pretend_cuda_calls() -> Iterator[None]:
 
 
 @contextmanager
-def pretended_cuda() -> Iterator[CudaFakeMode]:
+def pretended_cuda(kind: type[CudaFakeMode] = CudaFakeMode) -> Iterator[CudaFakeMode]:
     """Make fake CUDA tensors work on this machine, with or without a GPU.
+
+    Args:
+        kind: Which mode to enter.
 
     Yields:
         The fake tensor mode, already entered.
@@ -200,7 +203,7 @@ def pretended_cuda() -> Iterator[CudaFakeMode]:
             stack.enter_context(replaced(library, "is_fake_tensor", lambda tensor: False))
         stack.enter_context(composites.registered())
         stack.enter_context(autocast.registered())
-        mode = CudaFakeMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
+        mode = kind(allow_non_fake_inputs=True, allow_fallback_kernels=False)
         stack.enter_context(mode)
         stack.enter_context(CudaCalls())
         yield mode

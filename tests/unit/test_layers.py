@@ -72,6 +72,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "gpumemnet.trace",
         "gpumemnet.saved",
     ),
+    "gpumemnet.script": (*_WORDS, "gpumemnet.trace", "gpumemnet.saved", "gpumemnet.script"),
     "gpumemnet.profile": (
         *_WORDS,
         "gpumemnet.saved",
@@ -109,6 +110,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "gpumemnet.texts",
         "gpumemnet.profile",
         "gpumemnet.saved",
+        "gpumemnet.script",
         "gpumemnet.estimators",
         "gpumemnet.trace",
         "gpumemnet.cli",
@@ -166,9 +168,15 @@ SEAMS: dict[str, tuple[str, ...]] = {
         "gpumemnet.calibration",
     ),
     "pyslurm": ("slurm_plugin.slurm.pyslurm",),
-    "subprocess": ("slurm_plugin.core.shell", "gpumemnet.dataset", "gpumemnet.calibration"),
+    "subprocess": (
+        "slurm_plugin.core.shell",
+        "gpumemnet.script.start",
+        "gpumemnet.dataset",
+        "gpumemnet.calibration",
+    ),
     "torch": (
         "gpumemnet.saved",
+        "gpumemnet.script",
         "gpumemnet.trace",
         "gpumemnet.dataset",
         "gpumemnet.estimators",

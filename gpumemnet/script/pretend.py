@@ -1,0 +1,173 @@
+"""What the script asks of torch besides tensors: the GPU's description, loaders' processes, files, compilers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.utils.checkpoint
+import torch.utils.data
+
+from gpumemnet.trace.device import replaced
+from gpumemnet.units import GIB, MIB
+
+TOTAL_BYTES = 141 * GIB
+"""Of the pretended GPU, for scripts that size themselves by it: an H200's."""
+
+
+@dataclass(slots=True)
+class Said:
+    """What the script was seen to do.
+
+    Attributes:
+        warn: Sentences for the user.
+        autocast: Autocast was switched on.
+        checkpointing: Activations were recomputed.
+    """
+
+    warn: dict[str, None] = field(default_factory=dict)
+    autocast: bool = False
+    checkpointing: bool = False
+
+
+class _Stream:
+    """A stream or an event: nothing runs, so nothing waits."""
+
+    cuda_stream = 0
+    device = torch.device("cuda:0")
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: 0.0 if name == "elapsed_time" else name == "query"
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        return None
+
+
+_PROPERTIES = SimpleNamespace(
+    name="pretended GPU", major=9, minor=0, total_memory=TOTAL_BYTES, multi_processor_count=132, warp_size=32,
+    is_integrated=False, is_multi_gpu_board=False, gcnArchName="", regs_per_multiprocessor=65536,
+    max_threads_per_multi_processor=2048, shared_memory_per_block=49152, L2_cache_size=50 * MIB, uuid="pretended",
+)  # fmt: skip
+
+_CUDA: dict[str, Any] = {
+    "_lazy_init": lambda: None,
+    "init": lambda: None,
+    "is_initialized": lambda: True,
+    "get_device_properties": lambda *_: _PROPERTIES,
+    "mem_get_info": lambda *_: (TOTAL_BYTES, TOTAL_BYTES),
+    "manual_seed": lambda *_: None,
+    "manual_seed_all": lambda *_: None,
+    "seed": lambda: None,
+    "seed_all": lambda: None,
+    "initial_seed": lambda: 0,
+    "get_rng_state": lambda *_: torch.zeros(16, dtype=torch.uint8),
+    "get_rng_state_all": lambda: [torch.zeros(16, dtype=torch.uint8)],
+    "set_rng_state": lambda *_, **__: None,
+    "set_rng_state_all": lambda *_: None,
+    "memory_stats": lambda *_: {},
+    "memory_summary": lambda *_, **__: "",
+    "memory_snapshot": lambda *_: [],
+    "reset_max_memory_allocated": lambda *_: None,
+    "reset_accumulated_memory_stats": lambda *_: None,
+    "utilization": lambda *_: 0,
+    "ipc_collect": lambda: None,
+    "get_arch_list": lambda: ["sm_90"],
+    "current_stream": lambda *_: _Stream(),
+    "default_stream": lambda *_: _Stream(),
+    "set_stream": lambda *_: None,
+    "stream": lambda *_: nullcontext(),
+    "Stream": _Stream,
+    "Event": _Stream,
+    "device": lambda *_: nullcontext(),
+    "set_per_process_memory_fraction": lambda *_, **__: None,
+    "_sleep": lambda *_: None,
+    "current_blas_handle": lambda: 0,
+}
+
+_LOADER = {
+    "num_workers": 0,
+    "pin_memory": False,
+    "persistent_workers": False,
+    "prefetch_factor": None,
+    "timeout": 0,
+}
+_LOADER_ARGUMENTS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers")
+
+
+def everything(stack: ExitStack, said: Said, *, on_save: Callable[[], None]) -> None:
+    """Put all of it in place, for good.
+
+    Args:
+        stack: Holds it.
+        said: Is told what the script does.
+        on_save: Is called instead of writing a checkpoint.
+    """
+    for name, answer in _CUDA.items():
+        if hasattr(torch.cuda, name):
+            stack.enter_context(replaced(torch.cuda, name, answer))
+    _accelerator(stack)
+    loader = torch.utils.data.DataLoader.__init__
+
+    def in_this_process(self: Any, *args: Any, **kwargs: Any) -> None:
+        kwargs = dict(zip(_LOADER_ARGUMENTS, args[:6], strict=False)) | kwargs
+        kwargs = {key: value for key, value in kwargs.items() if key not in _LOADER}
+        kwargs.pop("multiprocessing_context", None)
+        kwargs.pop("pin_memory_device", None)
+        loader(self, **kwargs)
+
+    torch.utils.data.DataLoader.__init__ = in_this_process  # type: ignore[method-assign]
+
+    def saved(*_: Any, **__: Any) -> None:
+        on_save()
+
+    torch.save = saved
+
+    def uncompiled(model: Any = None, **kwargs: Any) -> Any:
+        said.warn["torch.compile was left out: compiled code needs other memory"] = None
+        return (lambda each: each) if model is None else model
+
+    torch.compile = uncompiled
+    enters = torch.autocast.__enter__
+
+    def autocast(self: Any) -> Any:
+        said.autocast = said.autocast or bool(self._enabled and self.device == "cuda")
+        return enters(self)
+
+    torch.autocast.__enter__ = autocast  # type: ignore[method-assign]
+    recompute = torch.utils.checkpoint.checkpoint
+
+    def checkpoint(*args: Any, **kwargs: Any) -> Any:
+        said.checkpointing = True
+        return recompute(*args, **kwargs)
+
+    torch.utils.checkpoint.checkpoint = checkpoint
+
+
+def _accelerator(stack: ExitStack) -> None:
+    """Newer scripts ask `torch.accelerator` instead of `torch.cuda`."""
+    module = getattr(torch, "accelerator", None)
+    answers: dict[str, Any] = {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_accelerator": lambda *_, **__: torch.device("cuda"),
+        "current_device_index": lambda: 0,
+        "current_device_idx": lambda: 0,
+        "set_device_index": lambda *_: None,
+        "synchronize": lambda *_: None,
+        "empty_cache": lambda: None,
+        "current_stream": lambda *_: _Stream(),
+        "set_stream": lambda *_: None,
+    }
+    for name, answer in answers.items():
+        if module is not None and hasattr(module, name):
+            stack.enter_context(replaced(module, name, answer))

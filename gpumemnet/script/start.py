@@ -1,0 +1,177 @@
+"""Start the user's command, bound it, and read what it left."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpumemnet.errors import TraceError
+from gpumemnet.saved.record import SavedProfile
+from gpumemnet.script.files import COMMAND, FAILED, FOLDER, RESULT
+from gpumemnet.units import GIB, MIB
+
+PACKAGE = Path(__file__).resolve().parent.parent
+MAX_PROCESSES = 64
+MAX_FILE_BYTES = 256 * MIB
+"""What one file may grow to: a script that writes more has gone further than we meant."""
+_POLL_S = 0.2
+_LOG_TAIL = 4096
+_SITECUSTOMIZE = "from gpumemnet.script import inside\n\ninside.install()\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the script may use until its steps are done.
+
+    Attributes:
+        seconds: Of wall time.
+        resident_bytes: Of memory, all its processes together.
+    """
+
+    seconds: float = 300.0
+    resident_bytes: int = 16 * GIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Untraced:
+    """A script that could not be traced.
+
+    Attributes:
+        why: One line.
+        text: A text of its model at full depth; empty if it came to none.
+    """
+
+    why: str
+    text: str
+
+
+def run(
+    command: Sequence[str], *, environment: Mapping[str, str], limits: Limits | None = None
+) -> SavedProfile | Untraced:
+    """Run a training script until its optimizer has made its steps on a pretended GPU, and stop it there.
+
+    Args:
+        command: The words, as the user would type them.
+        environment: The user's.
+        limits: Of time and memory; None for the defaults.
+
+    Returns:
+        The profile, or why there is none.
+
+    Raises:
+        TraceError: The command cannot be started.
+    """
+    limits = limits or Limits()
+    folder = Path(tempfile.mkdtemp(prefix="rad-script-"))
+    try:
+        _prepare(folder)
+        why = _run(list(command), folder, dict(environment), limits)
+        if (folder / RESULT).exists():
+            return SavedProfile.from_text((folder / RESULT).read_text(encoding="utf-8"), path=RESULT)
+        told, _, text = (
+            (folder / FAILED).read_text(encoding="utf-8") if (folder / FAILED).exists() else ""
+        ).partition("\n")
+        return Untraced(why=told or why, text=text)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _prepare(folder: Path) -> None:
+    """Make the folder that stands first in the script's PYTHONPATH: this package alone, and what starts it."""
+    (folder / "gpumemnet").symlink_to(PACKAGE)
+    (folder / "sitecustomize.py").write_text(_SITECUSTOMIZE, encoding="utf-8")
+
+
+def _run(command: list[str], folder: Path, environment: dict[str, str], limits: Limits) -> str:
+    """Run the command until there is a result or a limit is met; return why there may be none."""
+    before = environment.get("PYTHONPATH")
+    environment |= {
+        "PYTHONPATH": f"{folder}{os.pathsep}{before}" if before else str(folder),
+        FOLDER: str(folder),
+        "CUDA_VISIBLE_DEVICES": "",  # a real GPU stays out of it
+        "OMP_NUM_THREADS": "1",
+        "WANDB_MODE": "disabled",
+        COMMAND: shlex.join(command),
+    }
+    with (folder / "log").open("wb") as log:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+                preexec_fn=_bounded,
+            )
+        except OSError as exc:
+            raise TraceError(f"cannot start {command[0]}: {exc.strerror}") from exc
+        why = ""
+        ends = time.monotonic() + limits.seconds
+        try:
+            while process.poll() is None and not (folder / RESULT).exists() and not why:
+                why = _beyond(process.pid, limits, time.monotonic() - ends)
+                time.sleep(_POLL_S)
+        finally:
+            _end(process)
+    return why or _last_line(folder / "log", process.returncode)
+
+
+def _bounded() -> None:
+    os.nice(10)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _beyond(session: int, limits: Limits, late_s: float) -> str:
+    """Return which limit is met; empty if none."""
+    if late_s > 0:
+        return f"its optimizer made no two steps within {limits.seconds:.0f} s"
+    processes, resident = _used(session)
+    if resident > limits.resident_bytes:
+        return f"it took more than {limits.resident_bytes // GIB} GiB of memory"
+    return f"it started more than {MAX_PROCESSES} processes" if processes > MAX_PROCESSES else ""
+
+
+def _used(session: int) -> tuple[int, int]:
+    """Return the number of processes of a session, and their resident bytes."""
+    processes = pages = 0
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                if os.getsid(int(entry.name)) == session:
+                    pages += int(Path(entry.path, "statm").read_text().split()[1])
+                    processes += 1
+            except (OSError, IndexError):
+                continue
+    return processes, pages * resource.getpagesize()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Stop all that the command started and that stayed in its session."""
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                if os.getsid(int(entry.name)) == process.pid:
+                    os.kill(int(entry.name), signal.SIGKILL)
+            except OSError:
+                continue
+    process.wait()
+
+
+def _last_line(log: Path, status: int | None) -> str:
+    """Return the last line that the script printed: what a traceback ends with."""
+    with log.open("rb") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - _LOG_TAIL, 0))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    said = "".join(c if c.isprintable() else " " for c in lines[-1])[:300] if lines else "nothing"
+    return f"it ended with status {status} before its optimizer made two steps; its last words: {said}"

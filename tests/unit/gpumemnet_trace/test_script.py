@@ -1,0 +1,117 @@
+"""Unmodified training scripts, run by `rad-estimate -- python script.py` on a GPU that is not there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from gpumemnet.saved.make import saved_profile  # noqa: E402
+from gpumemnet.saved.record import SavedProfile  # noqa: E402
+
+MAIN = "from gpumemnet.cli import main; main()"
+CLASSIFIER = """
+    import argparse, torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch", type=int, default=32)
+    size = parser.parse_args().batch
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    assert torch.cuda.get_device_properties(0).total_memory > 0
+    model = nn.Sequential(
+        nn.Conv2d(3, 64, 3), nn.BatchNorm2d(64), nn.ReLU(), nn.Flatten(), nn.Linear(64 * 900, 10)
+    )
+    {optimizer}
+    model = model.to(device)
+    images, labels = torch.randn(400, 3, 32, 32), torch.randint(0, 10, (400,))
+    loader = DataLoader(TensorDataset(images, labels), size, shuffle=True, num_workers=2, pin_memory=True)
+    for epoch in range(100):
+        for image, label in loader:
+            image, label = image.to(device, non_blocking=True), label.cuda()
+            {step}
+            right = (output.argmax(1) == label).sum().item()
+            print(loss.item(), right, output.detach().cpu().numpy().shape)
+        torch.save(model.state_dict(), "weights.pt")
+    open("trained.txt", "w").write("done")
+"""
+PLAIN = "; ".join(
+    (
+        "optimizer.zero_grad()",
+        "output = model(image)",
+        "loss = nn.functional.cross_entropy(output, label)",
+        "loss.backward()",
+        "optimizer.step()",
+    )
+)
+AMP = """with torch.autocast("cuda", dtype=torch.float16):
+                output = model(image); loss = nn.functional.cross_entropy(output, label)
+            scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update(); optimizer.zero_grad()"""
+ADAMW = "optimizer = torch.optim.AdamW(model.parameters())"
+
+
+def same_model() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 64, 3), nn.BatchNorm2d(64), nn.ReLU(), nn.Flatten(), nn.Linear(64 * 900, 10)
+    )
+
+
+def estimated(folder: Path, source: str, *words: str, options: tuple[str, ...] = ()) -> Any:
+    (folder / "train.py").write_text(textwrap.dedent(source))
+    command = [sys.executable, "-c", MAIN, *options, "--json", "--", sys.executable, "train.py", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=folder, check=False)
+
+
+def test_a_plain_loop_is_traced_as_it_stands(tmp_path: Path) -> None:
+    """As `gpumemnet.save` on the same model says, within 5 %; and nothing is written but what was asked for."""
+    source = CLASSIFIER.format(optimizer=ADAMW, step=PLAIN)
+    done = estimated(tmp_path, source, "--batch", "64", options=("--save", "m.rad"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.rad", "train.py"]
+    saved = SavedProfile.from_text((tmp_path / "m.rad").read_text(), path="m.rad")
+    (profile,) = saved.profiles
+    assert (profile.batch_size, profile.optimizer, profile.precision) == (64, "adamw", "fp32")
+    assert saved.inputs == ("64x3x32x32:float32",)
+    assert saved.command[1:] == ("train.py", "--batch", "64")
+    direct = saved_profile(same_model(), (64, 3, 32, 32), loss=nn.CrossEntropyLoss(), optimizer="adamw")
+    (same,) = (each for each in direct.profiles if each.batch_size == 64)
+    assert profile.reserved_bytes == pytest.approx(same.reserved_bytes, rel=0.05)
+    assert profile.parameters == same.parameters
+    assert profile.optimizer_bytes == same.optimizer_bytes
+    assert json.loads(done.stdout)["estimator"] == "trace"
+
+
+def test_mixed_precision_and_an_optimizer_with_momentum_are_seen(tmp_path: Path) -> None:
+    optimizer = (
+        "optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9); scaler = torch.amp.GradScaler()"
+    )
+    done = estimated(tmp_path, CLASSIFIER.format(optimizer=optimizer, step=AMP), options=("--save", "m.rad"))
+    assert (done.returncode, done.stderr) == (0, "")
+    (profile,) = SavedProfile.from_text((tmp_path / "m.rad").read_text(), path="m.rad").profiles
+    assert (profile.batch_size, profile.optimizer, profile.precision) == (32, "sgd-momentum", "amp")
+
+
+def test_a_script_that_fails_is_told_by_its_models_text(tmp_path: Path) -> None:
+    source = CLASSIFIER.format(optimizer=ADAMW, step=f'{PLAIN}; raise KeyError("no such column")')
+    done = estimated(tmp_path, source)
+    assert done.returncode == 0
+    answer = json.loads(done.stdout)
+    assert answer["estimator"] == "ours"
+    assert answer["warnings"][0] == "the script could not be traced: KeyError: 'no such column'"
+
+
+def test_a_script_that_trains_nothing_says_so_in_one_line(tmp_path: Path) -> None:
+    done = estimated(tmp_path, "import torch\nprint('evaluated')\n")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "its last words: evaluated" in done.stderr
