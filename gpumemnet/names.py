@@ -5,7 +5,13 @@ Members are their own text, so that JSON, messages and profiles hold plain words
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import Enum
+
+
+class StrEnum(str, Enum):  # noqa: UP042 - it is this that makes it one
+    """As `enum.StrEnum`, which Python 3.10 lacks: users' environments are older than nodes."""
+
+    __str__ = str.__str__
 
 
 class Optimizer(StrEnum):

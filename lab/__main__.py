@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands.add_parser(
         "release",
-        help="build both distributions, try them on every Python that is here, tell what they bring",
+        help="build all distributions, try them on every Python that is here, tell what they bring",
     ).set_defaults(command=_release)
     commands.add_parser("clean", help="stop what runs and remove all that was made").set_defaults(
         command=_clean

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lab.daemons import LabError
-from lab.stage import stage_train
+from lab.stage import stage_profile, stage_train
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.shell import find_program, run
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+USERS_PYTHONS = ("3.10", *PYTHONS)
+"""Of the distribution for users' environments."""
 REQUIREMENTS = Path("requirements") / "node.txt"
 SUMMARY = Path("examples") / "models" / "resnet50_torchinfo.txt"
 _STEP_S = 600.0
@@ -26,7 +28,7 @@ _BUILD = (
 def build(
     checkout: Path, work: Path, dist: Path, *, python: Path, environment: Mapping[str, str]
 ) -> list[Path]:
-    """Build both distributions from the last commit, the wheels from the sdists.
+    """Build all distributions from the last commit, the wheels from the sdists.
 
     Args:
         checkout: A clone with its history, whose tags tell the version.
@@ -36,7 +38,7 @@ def build(
         environment: What pip needs of the caller's environment, such as proxies.
 
     Returns:
-        The files: wheel and sdist of rad-slurm, then of rad-slurm-train.
+        The files: wheel and sdist of rad-slurm, of rad-slurm-train, and of gpumemnet.
 
     Raises:
         CommandError: git or a build failed.
@@ -58,7 +60,9 @@ def build(
     files = _built(source, work / "node", dist, python, env)
     version = files[0].name.split("-")[1]
     staged = stage_train(source, work / "train-source", version=version)
-    return files + _built(staged, work / "train", dist, python, env)
+    files += _built(staged, work / "train", dist, python, env)
+    staged = stage_profile(source, work / "profile-source", version=version)
+    return files + _built(staged, work / "profile", dist, python, env)
 
 
 def _built(source: Path, work: Path, dist: Path, python: Path, env: Mapping[str, str]) -> list[Path]:
@@ -75,11 +79,13 @@ def _built(source: Path, work: Path, dist: Path, python: Path, env: Mapping[str,
     return [one("wheel", unpacked), sdist]
 
 
-def pythons(environment: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
+def pythons(
+    environment: Mapping[str, str], versions: Sequence[str] = PYTHONS
+) -> Iterator[tuple[str, str | None]]:
     """Yield each Python that is supported, and its path; None where this machine lacks it."""
     folders = ["/usr/bin", "/usr/local/bin", *environment.get("PATH", "").split(":")]
     pyenv = Path(environment.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
-    for version in PYTHONS:
+    for version in versions:
         own = sorted(str(path.parent) for path in pyenv.glob(f"{version}.*/bin/python{version}"))
         try:
             path = find_program(f"python{version}", folders=[*own, *folders])

@@ -6,6 +6,7 @@ So a build leaves nothing behind in the checkout and sweeps in nothing of an old
 |---|---|
 | rad-slurm | what nodes, controllers and login nodes need, `rad-estimate` included |
 | rad-slurm-train | training, evaluation, measurements; in the same folder gpumemnet/ |
+| gpumemnet | for users' own environments: the tracer and the file it writes, as in rad-slurm |
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
-NODE, TRAIN = "rad-slurm", "rad-slurm-train"
+NODE, TRAIN, PROFILE = "rad-slurm", "rad-slurm-train", "gpumemnet"
 TRAIN_FOLDER = Path("distributions") / "train"
+PROFILE_FOLDER = Path("distributions") / "profile"
 
 _NODE_SOURCES = (
     *("setup.cfg", "pyproject.toml", "README.md", "LICENSE"),
@@ -26,6 +28,12 @@ _NODE_SOURCES = (
 _TRAIN_SOURCES = (
     "LICENSE",
     *(f"gpumemnet/{name}" for name in ("data", "dataset", "evaluate", "train", "weights")),
+)
+_PROFILE_SOURCES = (
+    "LICENSE",
+    *(f"gpumemnet/{name}.py" for name in ("__init__", "errors", "names", "training", "units")),
+    *("gpumemnet/py.typed", "gpumemnet/profile/__init__.py", "gpumemnet/profile/record.py"),
+    *(f"gpumemnet/{name}" for name in ("allocator", "cudnn", "rules", "saved", "trace")),
 )
 
 
@@ -50,7 +58,18 @@ def stage_train(checkout: Path, folder: Path, *, version: str) -> Path:
         version: Its version, and that of the rad-slurm it needs.
     """
     _copied(checkout, folder, _TRAIN_SOURCES)
-    for path in (checkout / TRAIN_FOLDER).iterdir():
+    return _described(checkout / TRAIN_FOLDER, folder, version)
+
+
+def stage_profile(checkout: Path, folder: Path, *, version: str) -> Path:
+    """Copy the sources of gpumemnet, and return the folder; arguments as for `stage_train`."""
+    _copied(checkout, folder, _PROFILE_SOURCES)
+    return _described(checkout / PROFILE_FOLDER, folder, version)
+
+
+def _described(description: Path, folder: Path, version: str) -> Path:
+    """Add what describes a distribution, with its version filled in."""
+    for path in description.iterdir():
         text = path.read_text(encoding="utf-8")
         (folder / path.name).write_text(text.replace("{{version}}", version), encoding="utf-8")
     return folder

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Any, Literal
 
 from gpumemnet.directives.words import Place
-from gpumemnet.names import Optimizer, Policy, Precision
+from gpumemnet.names import Optimizer, Policy, Precision, StrEnum
 from gpumemnet.units import GIB, KIB, MIB
 
 MAX_COUNT = 1 << 30

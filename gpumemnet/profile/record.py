@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import string
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from typing import Any
 
 from gpumemnet.errors import SummaryError
-from gpumemnet.names import FAMILIES, OPTIMIZERS, PRECISIONS, SOURCES, Family, Optimizer, Precision, Source
+from gpumemnet.names import (
+    FAMILIES,
+    OPTIMIZERS,
+    PRECISIONS,
+    SOURCES,
+    Family,
+    Optimizer,
+    Precision,
+    Source,
+    StrEnum,
+)
 
 VERSION = "p3"
 """Changes with any change of fields or of their meaning: a stamp of another version is not understood."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from gpumemnet.errors import SetupError
+from gpumemnet.names import StrEnum
 from gpumemnet.units import KIB, MIB
 
 TABLE = Path(__file__).resolve().parent / "rules.csv"

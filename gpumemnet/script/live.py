@@ -173,7 +173,7 @@ class Run:
             family=family_of(model),
             warnings=tuple(recorder.assumptions.warnings),
         )
-        half = sum(p.numel() for p in trained if p.element_size() == 2) * 2 > sum(p.numel() for p in trained)
+        half = sum(p.numel() for p in model.parameters() if p.element_size() == 2) * 2 > trace.parameters
         precision = Precision.BF16 if half else Precision.AMP if self._said.autocast else Precision.FP32
         first = self._inputs[0]
         tokens = first.shape[1] if len(first.shape) == 2 and first.dtype.startswith("int") else 0

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from paths import CHECKOUT
 
-from lab.stage import fallback_version, stage_node, stage_train
+from lab.release import USERS_PYTHONS, pythons
+from lab.stage import fallback_version, stage_node, stage_profile, stage_train
 
 PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog")
 MOST_BYTES = 1_000_000
@@ -64,6 +65,13 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_wheel(stage_train(CHECKOUT, folder / "source", version=version), folder)
 
 
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("profile")
+    version = fallback_version(CHECKOUT)
+    return build_wheel(stage_profile(CHECKOUT, folder / "source", version=version), folder)
+
+
 def names_in(wheel: Path) -> set[str]:
     return {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
@@ -96,6 +104,28 @@ def test_the_second_needs_the_first_in_the_same_version(node: Path, train: Path)
     version = fallback_version(CHECKOUT)
     assert f"\nVersion: {version}\n" in metadata_of(node)
     assert f"\nRequires-Dist: rad-slurm=={version}\n" in metadata_of(train)
+
+
+def test_what_users_install_is_small_a_part_of_the_first_and_needs_nothing(node: Path, profile: Path) -> None:
+    assert profile.stat().st_size < MOST_BYTES / 5
+    assert names_in(profile) - names_in(node) == set()
+    assert "\nRequires-Dist:" not in metadata_of(profile)
+    assert "\nRequires-Python: >=3.10\n" in metadata_of(profile)
+
+
+@pytest.mark.parametrize("version", USERS_PYTHONS)
+def test_what_users_install_is_read_by_their_python(version: str, profile: Path, tmp_path: Path) -> None:
+    """All but what needs torch is imported; a saved profile is written and read."""
+    found = [path for number, path in pythons(os.environ, USERS_PYTHONS) if number == version and path]
+    if not found:
+        pytest.skip(f"no Python {version} here")
+    zipfile.ZipFile(profile).extractall(tmp_path)
+    code = (
+        "import gpumemnet, gpumemnet.saved.choose, gpumemnet.saved.of_trace, gpumemnet.cudnn.conv_layer\n"
+        "from gpumemnet.names import Optimizer\n"
+        "assert f'{Optimizer.ADAM} {str(Optimizer.ADAM)}' == 'adam adam' and 'torch' not in __import__('sys').modules\n"
+    )
+    run(found[0], "-c", code, cwd=tmp_path)
 
 
 def test_every_package_says_that_it_is_typed(node: Path) -> None:
