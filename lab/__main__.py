@@ -37,6 +37,7 @@ NEEDS_TORCH = ",".join(
     f"*/gpumemnet/{name}"
     for name in (
         "trace/*",
+        "saved/calls.py",
         "saved/make.py",
         "saved/table.py",
         "script/*",

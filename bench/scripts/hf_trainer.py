@@ -21,7 +21,7 @@ elif args.name == "gpt2":
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_layer=4, n_embd=256, n_head=4))
 elif args.name == "t5":
     model = transformers.T5ForConditionalGeneration(
-        transformers.T5Config(num_layers=2, d_model=256, num_heads=4)
+        transformers.T5Config(num_layers=2, d_model=256, num_heads=4, decoder_start_token_id=0)
     )
 elif args.name == "llama":
     config = transformers.LlamaConfig(**small, intermediate_size=688, num_key_value_heads=2)

@@ -32,6 +32,7 @@ ESTIMATORS: dict[str, Estimator] = {
 }
 """Those that answer for a profile."""
 
+_TRACED = _named("traced")
 DEFAULT = "ours"
 LAYERS, MODULE = "transformer", "faketensor"
 NAMES = (*ESTIMATORS, LAYERS, MODULE)
@@ -56,7 +57,5 @@ def estimate(profile: ModelProfile, *, gpu: str | Gpu = DEFAULT_GPU, estimator: 
         raise SetupError(f"unknown estimator '{estimator[:40]}'; known: {', '.join(ESTIMATORS)}")
     card = gpu_named(gpu) if isinstance(gpu, str) else gpu
     if profile.source is Source.TRACE:  # it has no layers to ask the others about, and needs no correction
-        from gpumemnet.estimators import traced
-
-        return traced.estimate(profile, card)
+        return _TRACED(profile, card)
     return ESTIMATORS[estimator](profile, card)

@@ -25,7 +25,6 @@ from gpumemnet.trace.loss import TARGET
 from gpumemnet.trace.target import Target
 from gpumemnet.training import TrainingSetup
 
-Model = nn.Module
 Inputs = Tensor | Sequence[Any] | Mapping[str, Any]
 """A tensor, a shape, or several of either: positional in a list or tuple, by name in a mapping."""
 OptimizerLike = str | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer]
