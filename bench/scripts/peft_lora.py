@@ -1,4 +1,6 @@
-"""LoRA on a causal language model by peft, in a plain loop."""
+"""LoRA on a causal language model by peft, in a plain loop: python peft_lora.py [--checkpointing]."""
+
+import sys
 
 import torch
 import transformers
@@ -8,6 +10,9 @@ config = transformers.LlamaConfig(
     num_hidden_layers=4, hidden_size=512, intermediate_size=1376, num_attention_heads=8
 )
 model = transformers.LlamaForCausalLM(config).to(torch.bfloat16)
+if "--checkpointing" in sys.argv:
+    model.gradient_checkpointing_enable()
+    model.enable_input_require_grads()
 model = get_peft_model(
     model, LoraConfig(r=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
 ).to("cuda")

@@ -198,8 +198,12 @@ class Run:
         model = _model(self._optimizers)
         if not self._inputs or not any(True for _ in model.parameters()):
             return f"{model}\n"
+        printed = f"{model}\n"
         self.stack.close()
-        return f"{table.of_model(make.unfilled_copy(model), self._inputs)}\n"
+        try:
+            return f"{table.of_model(make.unfilled_copy(model), self._inputs)}\n"
+        except TraceError:
+            return printed
 
 
 def _model(optimizers: dict[int, torch.optim.Optimizer]) -> nn.Module:
