@@ -1,8 +1,8 @@
 """How many training scripts are traced as they stand: python bench/traced_scripts.py --python ENVIRONMENT/bin/python.
 
-Runs each script of bench/scripts/ on the pretended GPU as `rad-estimate -- python SCRIPT` does, and prints what it
-came to, or why not. The environment named by --python needs torch, torchvision, timm, transformers, accelerate, lightning and
-peft; no GPU. Measuring the same scripts on a GPU beside it: bench/gpu_campaign/scripts_measured.sh.
+Runs each script of bench/scripts/ on the pretended GPU as `rad-estimate -- python SCRIPT` does, and prints what it came
+to, or why not. The environment named by --python needs torch, torchvision, timm, transformers, accelerate, lightning
+and peft; no GPU. Measuring the same scripts on a GPU beside it: bench/gpu_campaign/scripts_measured.sh.
 """
 
 from __future__ import annotations
