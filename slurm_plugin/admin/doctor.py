@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from slurm_plugin.admin.checks import examine
-from slurm_plugin.admin.facts import gather
 from slurm_plugin.admin.finding import Finding
+from slurm_plugin.admin.gather import gather
 from slurm_plugin.core.clock import Clock
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL", "unseen": "?   "}

@@ -19,8 +19,9 @@ from golden_texts import Golden
 from slurm_plugin.admin.checks import examine
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.doctor import as_json, as_text, failed
-from slurm_plugin.admin.facts import Facts, gather
+from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding
+from slurm_plugin.admin.gather import gather
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import Config, Features, PartitionConfig
 from slurm_plugin.core.gpu import GpuReading

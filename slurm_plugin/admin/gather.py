@@ -1,0 +1,198 @@
+"""Look at this machine for `rad doctor`: nothing is changed, and nothing waits long."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pwd
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from slurm_plugin.admin.facts import Facts
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.config import Config
+from slurm_plugin.core.errors import CommandError, ConfigError, DeviceError
+from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.last_good import config_in_force, copied_at_s
+from slurm_plugin.core.shell import find_program, run
+from slurm_plugin.core.wire import read_key
+from slurm_plugin.monitor.source import timely_telemetry
+from slurm_plugin.monitor.window import read_window
+from slurm_plugin.mps.node import CONTROL
+from slurm_plugin.slurm.conf_files import find_slurm_conf
+from slurm_plugin.slurm.conf_lines import read_conf
+from slurm_plugin.slurm.installed import installed_version, plugins
+
+LUA_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu/lua",
+    "/usr/lib/aarch64-linux-gnu/lua",
+    "/usr/lib64/lua",
+    "/usr/lib/lua",
+    "/usr/local/lib/lua",
+)
+LUA_SOCKETS = ("socket/unix.so", "posix/sys/socket.so", "posix/sys/socket.lua", "posix.so")
+"""Files of LuaSocket and of lua-posix below such a folder and Lua's version."""
+UNITS = ("radd", "rad-monitor")
+_COMMAND_S = 5.0
+_PING_S = 1.0
+
+
+def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
+    """Return what can be seen from this machine; nothing is changed and nothing waits long."""
+    config, config_error = _config(config_path)
+    used = config or Config()
+    slurm_conf = find_slurm_conf(used.paths.slurm_conf, env)
+    slurm = None if slurm_conf is None else read_conf(slurm_conf)
+    settings = {} if slurm is None else slurm.settings
+    readings, readings_error = _readings(used, clock)
+    gpu_node = used.telemetry.source == "simulated" or Path("/dev/nvidiactl").exists()
+    radd_here = Path(used.paths.socket).exists() or _is_controller(settings)
+    return Facts(
+        config_path=config_path,
+        config=config,
+        config_error=config_error,
+        config_copied=copied_at_s(config_path) is not None,
+        slurm_conf_path=slurm_conf,
+        slurm=slurm,
+        gres=None if slurm_conf is None else read_conf(slurm_conf.with_name("gres.conf")),
+        cgroup=None if slurm_conf is None else read_conf(slurm_conf.with_name("cgroup.conf")),
+        version=installed_version(),
+        plugins=plugins(settings),
+        hooks={name: _text(settings.get(name)) for name in ("prolog", "taskprolog", "epilog")},
+        lua={
+            name: None if slurm_conf is None else _text(str(slurm_conf.with_name(f"{name}.lua")))
+            for name in ("job_submit", "cli_filter")
+        },
+        lua_sockets=_lua_sockets(),
+        key_error=_key_error(
+            Path(used.paths.key), settings.get("slurmuser", "root") if radd_here else "root"
+        ),
+        radd=_ping(used.paths.socket) if radd_here else None,
+        radd_here=radd_here,
+        units=_units(),
+        gpu_node=gpu_node,
+        readings=readings if gpu_node else None,
+        readings_error=readings_error if gpu_node else "",
+        monitored=read_window(Path(used.paths.run), now_s=clock.now_s()) is not None,
+        mps_control=_program(CONTROL),
+        acls=_acls(Path(used.paths.run)),
+        compute_modes=_compute_modes() if gpu_node and used.telemetry.source != "simulated" else {},
+    )
+
+
+def _acls(folder: Path) -> bool | None:
+    """Return whether a folder's file system keeps POSIX access control lists; None if it cannot be asked (acl(5))."""
+    try:
+        os.getxattr(folder, "system.posix_acl_access")
+    except OSError as exc:
+        known = {errno.ENODATA: True, errno.ENOTSUP: False}
+        return known.get(exc.errno or 0)
+    return True
+
+
+def _compute_modes() -> dict[int, str]:
+    try:
+        text = run(
+            ["nvidia-smi", "--query-gpu=index,compute_mode", "--format=csv,noheader"], timeout_s=_COMMAND_S
+        )
+    except CommandError:
+        return {}
+    rows = (line.partition(",") for line in text.splitlines())
+    return {int(index): mode.strip() for index, _, mode in rows if index.strip().isdigit()}
+
+
+def _is_controller(settings: Mapping[str, str]) -> bool:
+    named = settings.get("slurmctldhost", settings.get("controlmachine", "")).partition("(")[0]
+    return bool(named) and named.partition(".")[0] == socket.gethostname().partition(".")[0]
+
+
+def _config(path: Path) -> tuple[Config | None, str]:
+    try:
+        found = config_in_force(path)
+    except ConfigError as exc:
+        return None, str(exc)
+    return (None, found.trouble) if found.trouble else (found.config, "")
+
+
+def _readings(config: Config, clock: Clock) -> tuple[tuple[GpuReading, ...] | None, str]:
+    try:
+        return timely_telemetry(config.telemetry, clock).read(), ""
+    except DeviceError as exc:
+        return None, str(exc)
+
+
+def _text(path: str | None) -> str | None:
+    """Return a script's text; None if there is none that can be read."""
+    if not path:
+        return None
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return text
+
+
+def _lua_sockets() -> tuple[str, ...]:
+    found = [
+        version.name
+        for folder in LUA_FOLDERS
+        for version in sorted(Path(folder).glob("5.*"))
+        if any((version / name).exists() for name in LUA_SOCKETS)
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _key_error(path: Path, reader: str) -> str | None:
+    """Return why the key cannot be used here by root and by the user that reads it; None if that cannot be seen."""
+    if path.parent.exists() and not os.access(path.parent, os.X_OK):
+        return None
+    try:
+        if path.exists() and not os.access(path, os.R_OK):
+            return None
+        read_key(path)
+    except ConfigError as exc:
+        return str(exc)
+    try:
+        if reader != "root" and path.stat().st_uid != pwd.getpwnam(reader).pw_uid:
+            return f"{path}: radd, which runs as {reader}, cannot read it; run: chown {reader} {path}"
+    except (OSError, KeyError):
+        return None
+    return ""
+
+
+def _ping(path: str) -> str:
+    """Return radd's answer, or why there is none."""
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_PING_S)
+            connection.connect(path)
+            connection.sendall(b'{"v": 1, "op": "ping"}\n')
+            answer = json.loads(connection.makefile("rb").readline())
+    except OSError as exc:
+        return f"no answer: {exc.strerror or exc}"
+    except ValueError as exc:
+        return f"no answer: {exc}"
+    if not isinstance(answer, dict) or not answer.get("pong"):
+        return f"an answer that is not radd's: {answer}"
+    return f"as it found when it started, {answer['leaves_jobs']}" if answer.get("leaves_jobs") else "ok"
+
+
+def _units() -> dict[str, str]:
+    found = {}
+    for unit in UNITS:
+        try:
+            text = run(["systemctl", "show", "--property=LoadState,ActiveState", unit], timeout_s=_COMMAND_S)
+        except CommandError:
+            return {}
+        states = dict(line.partition("=")[::2] for line in text.splitlines())
+        found[unit] = "missing" if states.get("LoadState") == "not-found" else states.get("ActiveState", "")
+    return found
+
+
+def _program(name: str) -> str | None:
+    try:
+        return find_program(name)
+    except CommandError:
+        return None
