@@ -1,10 +1,11 @@
 """What does a radd that is away for 18 s cost the jobs that are submitted meanwhile?
 
-    python bench/radd_away.py [--jobs 40] [--without-fallback]
+    python bench/radd_away.py [--jobs 40] [--without-fallback] [--untyped]
 
 On a private Slurm with four simulated GPUs: every second one job, three in four share a GPU and one wants a GPU of its
 own, each for 8 s. radd is stopped after a third of them, for 18 s. The same load runs once with radd there all the
-time. `--without-fallback` takes the shim's fallback away, as releases before it had none. Needs root and Slurm.
+time. `--without-fallback` takes the shim's fallback away, as releases before it had none; `--untyped` leaves Type= out
+of gres.conf, so that Slurm before 23.11.5 gives GPUs away whose shards are in use. Needs root and Slurm.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ AWAY_S = 18.0
 EVERY_S = 1.0
 RUNS_S = 8.0
 PATIENCE_S = 400.0
-SHARED = ("--comment=rad:memory=8G",)
-ALONE: tuple[str, ...] = ()
+SHARED = ("--gpus=1", "--comment=rad:memory=8G")
+ALONE = ("--gres=gpu:1",)
 
 
 def load(jobs: Jobs, count: int, *, away: bool, fallback: bool, clock: Clock) -> tuple[list[float], int]:
@@ -50,9 +51,7 @@ def load(jobs: Jobs, count: int, *, away: bool, fallback: bool, clock: Clock) ->
             cluster.start_radd()  # and the shim finds it when its pause is over
             is_away = False
         wants = ALONE if number % 4 == 3 else SHARED
-        job = jobs.submit(
-            "--gpus=1", *wants, "--wrap", f"python3 fake_train.py --memory 1G --seconds {RUNS_S}"
-        )
+        job = jobs.submit(*wants, "--wrap", f"python3 fake_train.py --memory 1G --seconds {RUNS_S}")
         assert job.job_id is not None, job.messages
         submitted[job.job_id] = clock.now_s()
     if is_away:
@@ -75,12 +74,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=40)
     parser.add_argument("--without-fallback", action="store_true")
+    parser.add_argument("--untyped", action="store_true")
     options = parser.parse_args()
     checkout = Path(__file__).resolve().parent.parent
     home, _ = home_of(checkout)
     cluster = Cluster(Place(root=home / "away", venv=home / "venv"))
     try:
-        cluster.up(ClusterSpec())
+        cluster.up(ClusterSpec(typed=not options.untyped))
         folder = cluster.place.root / "work"
         folder.mkdir()
         folder.chmod(0o1777)

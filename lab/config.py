@@ -21,6 +21,7 @@ RESERVED_MIB = 600
 """What the driver keeps of a card: 615 MiB were read on an H200 (driver 580)."""
 
 SHARD_MIB = 1024
+GPU_TYPE = "simulated"
 
 _OUR_LINES = ("JobSubmitPlugins", "CliFilterPlugins", "PrologFlags", "Prolog", "TaskProlog", "Epilog")
 """Lines of the template that Slurm alone goes without; the shards stay."""
@@ -110,10 +111,11 @@ def slurm_conf(spec: ClusterSpec, place: Place, site: Site) -> str:
     ours = _template("slurm.conf", {"etc": str(place.etc), "select_parameters": f"CR_Core_Memory{spread}"})
     if not spec.ours:
         ours = "\n".join(line for line in ours.splitlines() if not line.startswith(_OUR_LINES))
+    kind = f"{GPU_TYPE}:" if spec.typed else ""
     nodes = [
         f"NodeName={node.name} NodeHostname={site.host} NodeAddr=127.0.0.1 Port={site.ports[node.name]} "
         f"CPUs={node.cpus} RealMemory={node.memory_mib} "
-        f"Gres=gpu:{len(node.gpu_mib)},shard:{sum(map(shards_of, node.gpu_mib))} State=UNKNOWN"
+        f"Gres=gpu:{kind}{len(node.gpu_mib)},shard:{sum(map(shards_of, node.gpu_mib))} State=UNKNOWN"
         for node in spec.nodes
     ]
     partitions = [
@@ -130,11 +132,12 @@ def gres_conf(spec: ClusterSpec, place: Place) -> str:
         devices = place.root / "dev" / node.name
         files = node.devices or [str(devices / f"gpu{index}") for index in range(len(node.gpu_mib))]
         gpus = [
-            {"device": file, "shards": str(shards_of(mib))}
+            {"device": file, "shards": str(shards_of(mib)), "type": GPU_TYPE}
             for file, mib in zip(files, node.gpu_mib, strict=True)
         ]
         parts.append(_template("gres.conf", {"node": node.name}, gpus))
-    return "".join(parts)
+    text = "".join(parts)
+    return text if spec.typed else text.replace(f" Type={GPU_TYPE}", "")
 
 
 def cgroup_conf(spec: ClusterSpec, site: Site) -> str:

@@ -44,6 +44,7 @@ class ClusterSpec:
         rad_toml: Lines that are added at the end of rad.toml.
         sharing: `[partition_defaults] sharing` of rad.toml.
         confined: Whether a job reaches only the devices that Slurm gave it; needs cgroup v1 and device files.
+        typed: Whether GPUs have a type; without one Slurm 22.05 gives GPUs away whose shards are in use.
         ours: Whether hooks, shims and daemons of ours run; without them it is Slurm alone, to compare with.
     """
 
@@ -52,6 +53,7 @@ class ClusterSpec:
     rad_toml: tuple[str, ...] = ()
     sharing: str = "mps"
     confined: bool = False
+    typed: bool = True
     ours: bool = True
 
 

@@ -8,6 +8,7 @@ shards than it booked. Any fault of ours is silent.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,19 +20,23 @@ from slurm_plugin.core.job_file import JobFile
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.supervise import hook_started_s, supervised
 
+_TITLE = re.compile(rb"^slurmstepd: \[\d+(?:\+\d+)?\.(\w+)\]")
+"""What slurmstepd calls itself, by job and step; the process that starts us still bears its name."""
+
 
 def main() -> int:
     """Run the hook."""
     try:
+        title = _title_of(os.getppid())
         job_id = os.environ.get("SLURM_JOB_ID", "")
         if not job_id.isdigit():
             return Exit.OK
-        return supervised(lambda: _work(int(job_id)), None, started_s=hook_started_s())
+        return supervised(lambda: _work(int(job_id), title), None, started_s=hook_started_s())
     except Exception:  # noqa: BLE001 - the task must start whatever happens here
         return Exit.OK
 
 
-def _work(job_id: int) -> int:
+def _work(job_id: int, title: bytes) -> int:
     """Print what the Prolog left for the tasks of a job."""
     try:
         file = JobFile(Path(config_in_force(Path(config_path(sys.argv))).config.paths.run), job_id)
@@ -40,7 +45,8 @@ def _work(job_id: int) -> int:
             print(f"print RAD: this job must not start on {os.uname().nodename} now: {refusal}")
             return Exit.REFUSED
         variables = file.variables()
-        problem = mismatch(os.environ, variables.get("RAD_SHARDS", ""))
+        booked = variables.get("RAD_SHARDS", "")
+        problem = mismatch(os.environ, booked) if is_batch_script(os.environ, title) else None
         if problem is not None:
             print(f"print RAD: {problem}")
             return Exit.REFUSED
@@ -76,6 +82,21 @@ def task_variables(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str,
     return {**job, "CUDA_VISIBLE_DEVICES": ",".join(chosen)}
 
 
+def is_batch_script(task: Mapping[str, str], title: bytes) -> bool:
+    """Return whether the task is the job's batch script and not one of an srun.
+
+    The name of slurmstepd tells it, and no user chooses that. Where /proc hides it, the step's number does: the batch
+    script has none on 22.05 and 24.11, and -5 on 26.05 (seen there; SLURM_BATCH_SCRIPT printed with a sign).
+
+    >>> is_batch_script({"SLURM_STEP_ID": "0"}, b"slurmstepd: [12.batch]"), is_batch_script({}, b"slurmstepd: [12.0]")
+    (True, False)
+    >>> is_batch_script({"SLURM_STEP_ID": "-5"}, b""), is_batch_script({"SLURM_STEP_ID": "0"}, b"")
+    (True, False)
+    """
+    found = _TITLE.match(title)
+    return found[1] == b"batch" if found else not task.get("SLURM_STEP_ID", "").isdigit()
+
+
 def mismatch(task: Mapping[str, str], booked: str) -> str | None:
     """Return why a job's tasks must not start with its booking; None if nothing speaks against it.
 
@@ -86,13 +107,21 @@ def mismatch(task: Mapping[str, str], booked: str) -> str | None:
 
     >>> mismatch({"SLURM_SHARDS_ON_NODE": "1"}, "39")
     'Slurm gave this job 1 shards and it booked 39; cancel it and submit it again'
-    >>> mismatch({"SLURM_SHARDS_ON_NODE": "1", "SLURM_STEP_ID": "0"}, "39"), mismatch({}, "39")
+    >>> mismatch({"SLURM_SHARDS_ON_NODE": "39"}, "39"), mismatch({}, "39")
     (None, None)
     """
     given = task.get("SLURM_SHARDS_ON_NODE", "")
-    if not given or not booked or "SLURM_STEP_ID" in task or given == booked:
+    if not given or not booked or given == booked:
         return None
     return f"Slurm gave this job {given} shards and it booked {booked}; cancel it and submit it again"
+
+
+def _title_of(pid: int) -> bytes:
+    """Return what a process calls itself (proc(5), /proc/PID/cmdline); nothing if it cannot be read."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0]
+    except OSError:
+        return b""
 
 
 def blank_variables(task: Mapping[str, str]) -> tuple[str, ...]:

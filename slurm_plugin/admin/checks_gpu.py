@@ -122,7 +122,7 @@ def _under_mps(facts: Facts) -> bool:
 
 
 def _check_confinement(facts: Facts) -> Iterator[Finding]:
-    """With cgroups that confine devices, an old Slurm can give a GPU with shards in use away as a whole."""
+    """An old Slurm can give a GPU with shards in use away as a whole; where devices are confined, both are pinned."""
     slurm = {} if facts.slurm is None else facts.slurm.settings
     cgroup = {} if facts.cgroup is None else facts.cgroup.settings
     constrained = cgroup.get("constraindevices", "no").lower() in ("yes", "true", "1")
@@ -130,11 +130,41 @@ def _check_confinement(facts: Facts) -> Iterator[Finding]:
     if constrained and not confined:
         text = "ConstrainDevices=yes does nothing without TaskPlugin=task/cgroup"
         yield warn("cgroup.conf", text, "TaskPlugin=task/cgroup,task/affinity, or remove ConstrainDevices")
-    if facts.version is None or traits(facts.version).keeps_gpu_and_shard_apart or not confined:
+    if facts.version is None or traits(facts.version).keeps_gpu_and_shard_apart:
         return
-    text = "this Slurm may give a GPU with shards in use to a whole-GPU job, and cgroups pin both to it"
-    fix = "keep shared and whole-GPU jobs on different nodes, set ConstrainDevices=no, or upgrade to 23.11.5"
-    yield fail("cgroup.conf", text, fix)
+    if confined:
+        text = "this Slurm may give a GPU with shards in use to a whole-GPU job, and cgroups pin both to it"
+        fix = "keep shared and whole-GPU jobs on different nodes, set ConstrainDevices=no, or upgrade to 23.11.5"
+        yield fail("cgroup.conf", text, fix)
+    elif not _gpus_have_topology(facts):
+        text = "this Slurm gives a GPU with shards in use to a whole-GPU job, and the Prolog must put that job back"
+        fix = (
+            "Type=NAME on each GPU's line, and the same in slurm.conf (Gres=gpu:NAME:4,...): it is rare then"
+        )
+        yield warn("gres.conf", text, fix)
+
+
+def _gpus_have_topology(facts: Facts) -> bool:
+    """Return whether Slurm before 23.11.5 compares GPUs with shards: where one has a type or cores, it does for all.
+
+    Even then it takes a GPU for free as soon as one of the jobs that share it has ended (gres_ctld.c, _job_dealloc).
+
+    A type counts only if slurm.conf names it too: else slurmd drops it (seen on 22.05.8). Source: src/common/gres.c
+    (_get_tot_gres_cnt) and src/plugins/select/cons_tres/gres_sched.c of Slurm 22.05.8.
+    """
+    if facts.gres is None or facts.slurm is None:
+        return False
+    detect = [facts.gres.settings.get("autodetect", "")]
+    detect += [line.get("autodetect", "") for line in facts.gres.lines]
+    gpus = [line for line in facts.gres.lines if line.get("name", "").lower() == "gpu"]
+    typed = any("gpu:" in line.get("gres", "") and _is_typed(line["gres"]) for line in facts.slurm.lines)
+    return any(("type" in line and typed) or "cores" in line for line in gpus) or any(
+        each.lower() not in ("", "off") for each in detect
+    )
+
+
+def _is_typed(gres: str) -> bool:
+    return any(item.name == "gpu" and item.type for item in parse_gres(gres))
 
 
 def check_gpus(facts: Facts) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pwd
+import re
 import socket
 
 from slurm_plugin.admin.templates import templates_folder
@@ -94,15 +95,26 @@ def install_values(
         "node": node or socket.gethostname().partition(".")[0],
     }
     if gpus is not None or not readings:
-        alike = [{"device": f"/dev/nvidia{index}", "shards": values["shards"]} for index in range(gpus or 1)]
-        return values, alike
+        name = readings[0].name if readings else "gpu"
+        alike = {"shards": values["shards"], "type": _type_of(name)}
+        return values, [{"device": f"/dev/nvidia{index}", **alike} for index in range(gpus or 1)]
     return values, [
         {
             "device": f"/dev/nvidia{reading.index}",
+            "type": _type_of(reading.name),
             "shards": str(shards_within(min(memory_mib, to_mib_down(reading.usable_bytes)), shard_mib)),
         }
         for reading in readings
     ]
+
+
+def _type_of(name: str) -> str:
+    """Return a GPU's type for gres.conf, spelled as Slurm's AutoDetect=nvml spells it.
+
+    >>> _type_of("NVIDIA H100 80GB HBM3")
+    'nvidia_h100_80gb_hbm3'
+    """
+    return "_".join(re.findall(r"[a-z0-9.-]+", name.lower())) or "gpu"
 
 
 def _uid_of(user: str) -> int:

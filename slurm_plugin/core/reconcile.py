@@ -27,10 +27,12 @@ class SlurmSays:
     Attributes:
         restarts: How often it was requeued.
         launched_here: It has a batch script that runs on this very node, so that it must have a slurmstepd here.
+        running: Slurm takes it for running, not for ending.
     """
 
     restarts: int
     launched_here: bool
+    running: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,22 @@ def doubtful(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple[Reser
         for held in ledger.reservations
         if not evidence.shows(held.job_id) and now_s - held.created_s > YOUNG_S
     )
+
+
+def never_launched(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple[tuple[int, int], ...]:
+    """Return id and restart count of the jobs that Slurm takes for running here and of which nothing is here.
+
+    slurmd was killed while their Prolog ran, or slurmctld just after it had put them back. Nothing ends such a run.
+    """
+    found = []
+    for held in ledger.reservations:
+        slurm = (evidence.present or {}).get(held.job_id)
+        old = now_s - held.created_s > LAUNCH_S
+        if slurm is None or evidence.shows(held.job_id) or not old or not held.managed:
+            continue
+        if slurm.running and slurm.launched_here and slurm.restarts == held.restart:
+            found.append((held.job_id, held.restart))
+    return tuple(found)
 
 
 def _over(held: Reservation, evidence: Evidence, now_s: float) -> bool:

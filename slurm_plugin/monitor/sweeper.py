@@ -10,7 +10,7 @@ from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.node.facts import refresh_facts
 from slurm_plugin.node.node import Node
-from slurm_plugin.node.sweep import sweep
+from slurm_plugin.node.sweep import run_again, sweep
 
 SWEEP_EVERY_S = 15.0
 """What nobody released is free again within a minute: a job is doubted after 45 s at the latest."""
@@ -33,6 +33,7 @@ class Sweeper:
         self._say = say
         self._readings: Sequence[GpuReading] = ()
         self._trouble = ""
+        self._doubted: tuple[tuple[int, int | None], ...] = ()
 
     def look(self, readings: Sequence[GpuReading]) -> None:
         """Take the latest readings."""
@@ -43,12 +44,19 @@ class Sweeper:
         threading.Thread(target=self._run, name="sweeper", daemon=True).start()
 
     def sweep(self) -> None:
-        """Sweep once, and say what was found and each new trouble once."""
+        """Sweep once, and say what was found and each new trouble once.
+
+        A job that the sweep before doubted goes back into the queue: had it ended meanwhile, Slurm would know by now.
+        """
         trouble = ""
         try:
             swept = sweep(self._node, self._readings)
             if swept:
                 self._say(EventKind.SWEPT, str(swept))
+            doubted, self._doubted = self._doubted, swept.doubted
+            for job_id, restart in doubted if self._node.config.mode == "enforce" else ():
+                if run_again(self._node, job_id, restart):
+                    self._say(EventKind.SWEPT, f"job {job_id} runs again: nothing of it is here")
         except (RadError, OSError) as exc:
             trouble = f"no sweep: {exc}"
         if trouble and trouble != self._trouble:

@@ -17,7 +17,15 @@ from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.gres import count_of, parse_gres
 from slurm_plugin.core.job_file import JobFile, PlacedFile, placed_files
 from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.reconcile import YOUNG_S, Evidence, SlurmSays, doubtful, rebuild, reconcile
+from slurm_plugin.core.reconcile import (
+    YOUNG_S,
+    Evidence,
+    SlurmSays,
+    doubtful,
+    never_launched,
+    rebuild,
+    reconcile,
+)
 from slurm_plugin.core.records import Reservation
 from slurm_plugin.core.spare_files import SpareFiles
 from slurm_plugin.core.wire import read_key, read_stamp
@@ -45,11 +53,14 @@ class Swept:
         released: Jobs whose reservation was given back.
         restored: Jobs whose reservation was missing.
         rebuilt: The ledger was lost, and is there again.
+        doubted: Jobs that Slurm may take for running here although nothing of them is, with the run's restart count
+            where it is known: whoever sweeps again asks and lets them run again.
     """
 
     released: tuple[int, ...] = ()
     restored: tuple[int, ...] = ()
     rebuilt: bool = False
+    doubted: tuple[tuple[int, int | None], ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.released or self.restored or self.rebuilt)
@@ -118,12 +129,39 @@ def sweep(node: Node, readings: Sequence[GpuReading]) -> Swept:
             else reconcile(found.ledger, evidence, now_s=now_s)
         )
         node.store.write(after)
-    _clear(node, files, after, evidence, now_s)
+    doubted = never_launched(found.ledger, evidence, now_s=now_s)
+    refused = _clear(node, files, after, evidence, now_s)
     SpareFiles(node.run).fill()
     before, now = ({held.job_id for held in ledger.reservations} for ledger in (found.ledger, after))
     return Swept(
-        released=tuple(sorted(before - now)), restored=tuple(sorted(now - before)), rebuilt=found.lost
+        released=tuple(sorted(before - now)),
+        restored=tuple(sorted(now - before)),
+        rebuilt=found.lost,
+        doubted=(*doubted, *((job_id, None) for job_id in refused)),
     )
+
+
+def run_again(node: Node, job_id: int, restart: int | None) -> bool:
+    """Put a job back into the queue if Slurm still takes it for running here and nothing of it is here; say whether.
+
+    Args:
+        node: This node.
+        job_id: A job that an earlier sweep doubted.
+        restart: The restart count of its run; None if unknown.
+    """
+    name = (read_facts(node) or NodeFacts()).name
+    try:
+        view = node.slurm().job(job_id)
+        if view is None or not name or (view.state, view.node, view.batch) != ("RUNNING", name, True):
+            return False
+        if restart not in (None, view.restarts) or node.job_file(job_id).exists():
+            return False
+        if job_id in living_jobs(slurm_conf=node.slurm_conf, proc=node.proc):
+            return False
+        node.slurm().requeue(job_id)
+    except SlurmError:
+        return False
+    return True
 
 
 def _look(
@@ -158,6 +196,7 @@ def _present(node: Node, facts: NodeFacts) -> Mapping[int, SlurmSays] | None:
             and view.node == facts.name
             and view.state != "CONFIGURING"
             and view.reason != "Prolog",
+            running=view.state == "RUNNING",
         )
         for view in views
     }
@@ -220,10 +259,17 @@ def _of_stray(
     )
 
 
-def _clear(node: Node, files: Sequence[PlacedFile], ledger: Ledger, evidence: Evidence, now_s: float) -> None:
-    """Take away the files of jobs that neither live nor hold anything."""
+def _clear(
+    node: Node, files: Sequence[PlacedFile], ledger: Ledger, evidence: Evidence, now_s: float
+) -> tuple[int, ...]:
+    """Take away the files of jobs that neither live nor hold anything; return the jobs that were not let start."""
+    refused = []
     for file in files:
         alive = evidence.shows(file.job_id) or ledger.of_job(file.job_id) is not None
         young = file.created_s is not None and now_s - file.created_s <= YOUNG_S
         if not alive and not young:
-            JobFile(node.run, file.job_id).remove()
+            job_file = JobFile(node.run, file.job_id)
+            if job_file.refusal() is not None:
+                refused.append(file.job_id)
+            job_file.remove()
+    return tuple(refused)

@@ -6,7 +6,7 @@ What the code decides by:
 |---|---|---|---|---|---|
 | prefix of TresPerNode in `scontrol update` | gres: | gres: | gres/ | gres/ | gres/ |
 | a requeued shard job may ask for gpu:1 | shown, not done | not tried | yes | yes | yes |
-| Slurm itself keeps gpu and shard apart on a GPU | no | no | yes | yes | yes |
+| Slurm itself keeps gpu and shard apart on a GPU without type or cores | no | no | yes | yes | yes |
 | `SelectTypeParameters=LL_SHARED_GRES` | no | no | yes | yes | yes |
 | a requeued job gets a Prolog of its own only after | cred_expire | at once | at once | at once | at once |
 | credential revoked: back within a second of its last run's end a job fails; it waits | 3 s | 3 s | 3 s | 3 s | 3 s |
@@ -47,7 +47,8 @@ class Traits:
     Attributes:
         gres_prefix: What `scontrol update TresPerNode=` wants before a GRES.
         gpu_after_requeue: A requeued shard job really gets the gpu:1 that it was changed to.
-        keeps_gpu_and_shard_apart: Slurm never gives a GPU with shards in use away as a whole.
+        keeps_gpu_and_shard_apart: Slurm never gives a GPU with shards in use away as a whole. Where it is False, GPUs
+            with a type in gres.conf and slurm.conf are kept apart until a job that shares them ends.
         spreads_shards: LL_SHARED_GRES exists.
     """
 

@@ -66,7 +66,7 @@ def confined(place: Place) -> Iterator[Cluster]:
     own = replace(place, root=place.root.with_name(f"{place.root.name}-confined"))
     node = f"confined{os.getpid()}"
     try:
-        yield from started(own, ClusterSpec(nodes=(NodeSpec(name=node),), confined=True))
+        yield from started(own, ClusterSpec(nodes=(NodeSpec(name=node),), confined=True, typed=False))
     finally:
         remove_cgroups(node)
         assert not left_cgroups(node)

@@ -148,16 +148,15 @@ def test_a_stamp_of_another_job_is_not_taken(jobs: Jobs, cluster: Cluster) -> No
 
 def test_a_stamp_that_got_past_the_shim_stops_at_the_task_prolog(jobs: Jobs, cluster: Cluster) -> None:
     """As if slurmctld had lost job_submit.lua: root writes what a user would."""
-    if slurm(cluster).version() >= (26, 5, 0):
-        pytest.skip("not held on 26.05: the batch script started (docs/security.md)")
     rich = submit(jobs, "-H", *EXCLUSIVE, "--wrap", "true")
     stamp = jobs.fields(rich)["Comment"].split()[-1]
-    poor = submit(jobs, "-H", "--gres=shard:1", "--wrap", "echo trained")
-    cluster.slurm("scontrol", "update", f"JobId={poor}", f"Comment={stamp}")
-    cluster.slurm("scontrol", "release", str(poor))
-    assert jobs.wait(poor)["JobState"] == "FAILED"
-    text = jobs.output(poor)
-    assert "RAD: Slurm gave this job 1 shards and it booked" in text and "trained" not in text
+    for more in ((), ("--export=ALL,SLURM_STEP_ID=0,SLURM_SHARDS_ON_NODE=39",)):
+        poor = submit(jobs, "-H", "--gres=shard:1", *more, "--wrap", "echo trained")
+        cluster.slurm("scontrol", "update", f"JobId={poor}", f"Comment={stamp}")
+        cluster.slurm("scontrol", "release", str(poor))
+        assert jobs.wait(poor)["JobState"] == "FAILED"
+        text = jobs.output(poor)
+        assert "RAD: Slurm gave this job 1 shards and it booked" in text and "trained" not in text
 
 
 def test_forged_lines_of_scontrol_buy_nothing(jobs: Jobs, cluster: Cluster) -> None:

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import pytest
 from cluster_jobs import submit
 
 from lab.cluster import Cluster
 from lab.jobs import Jobs
+from lab.load import equal_nodes
+from lab.place import ClusterSpec, Place
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.versions import requeue_delay_s
+from tests.cluster.conftest import jobs_on, started
 
 pytestmark = pytest.mark.cluster
 WAITS = "while [ ! -e {} ]; do sleep 0.1; done"
 
 
-def test_the_epilog_of_whoever_held_the_gpu_wakes_who_waits(jobs: Jobs, cluster: Cluster) -> None:
-    """Before 23.11.5 Slurm gives two GPUs away whose shards are in use; the Prolog puts such a job back."""
-    control = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10)
-    version = control.version()
+@pytest.fixture(scope="module")
+def untyped(place: Place) -> Iterator[Cluster]:
+    """A cluster whose gres.conf does without Type=, as `rad doctor` warns of."""
+    root = place.root.with_name(f"{place.root.name}-untyped")
+    yield from started(replace(place, root=root), ClusterSpec(nodes=equal_nodes(1), typed=False))
+
+
+@pytest.fixture
+def untyped_jobs(untyped: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    yield from jobs_on(untyped, request)
+
+
+def full_but_one(jobs: Jobs, cluster: Cluster) -> None:
+    """Let three jobs share a GPU each, so that one of the four is idle; each ends when its file `goN` is there."""
     holders = [
         submit(jobs, "--gpus=1", "--comment=rad:memory=30G", "--wrap", WAITS.format(f"go{number}"))
         for number in range(3)
@@ -25,6 +41,27 @@ def test_the_epilog_of_whoever_held_the_gpu_wakes_who_waits(jobs: Jobs, cluster:
     for job in holders:
         jobs.wait(job, "RUNNING")
     cluster.wait("all are placed", lambda: len(cluster.reservations("n0")) == 3, 20)
+
+
+def test_slurm_itself_lets_a_job_wait_for_gpus_whose_shards_are_in_use(jobs: Jobs, cluster: Cluster) -> None:
+    """On every version, where GPUs have a type; on 22.05 as long as no job that shares those GPUs has ended."""
+    full_but_one(jobs, cluster)
+    wide = submit(jobs, "--gres=gpu:2", "--wrap", "true")
+    narrow = submit(jobs, "--gres=gpu:1", "--wrap", "true")
+    assert jobs.wait(narrow, timeout_s=30)["Restarts"] == "0"
+    assert jobs.fields(wide)["JobState"] == "PENDING" and jobs.fields(wide)["Restarts"] == "0"
+    for number in range(3):
+        (jobs.folder / f"go{number}").touch()
+    done = jobs.wait(wide, timeout_s=30)
+    assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "0")
+
+
+def test_the_epilog_of_whoever_held_the_gpu_wakes_who_waits(untyped_jobs: Jobs, untyped: Cluster) -> None:
+    """Before 23.11.5 Slurm gives two such GPUs away while shards of them are in use; the Prolog puts the job back."""
+    jobs, cluster = untyped_jobs, untyped
+    control = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10)
+    version = control.version()
+    full_but_one(jobs, cluster)
     wide = submit(jobs, "--gres=gpu:2", "--wrap", "true")
     if version >= (23, 11, 5):
         cluster.wait("Slurm itself lets it wait", lambda: jobs.state(wide) == "PENDING", 10)

@@ -12,16 +12,21 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from faults.site import RUN, out_path, remove, slurm_version, trial_place
 
 from lab.cluster import Cluster
-from lab.config import shards_of
+from lab.config import SHARD_MIB, shards_of
 from lab.daemons import LabError
 from lab.jobs import Jobs
 from lab.load import equal_nodes
 from lab.place import ClusterSpec
+from slurm_plugin.core.gres import count_of, parse_gres
+from slurm_plugin.core.units import from_mib
+from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.versions import requeue_delay_s
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -78,7 +83,7 @@ def as_user(*argv: str, cluster: Cluster, user: str = USER) -> bool:
     return done.returncode == 0
 
 
-def held(cluster: Cluster, job: int) -> dict[str, object]:
+def held(cluster: Cluster, job: int) -> dict[str, Any]:
     return next((row for row in cluster.reservations("n0") if row["job_id"] == job), {})
 
 
@@ -196,6 +201,126 @@ def booked_beyond_request(jobs: Jobs, job: int) -> None:
     row = held(jobs.cluster, job)
     booked_mib = int(str(row.get("booked_bytes", 0))) >> 20
     assert booked_mib <= max(1, shards_given(fields)) * 1024 or shards_given(fields) >= WHOLE, row
+
+
+# --- other ways to submit and to change -----------------------------------------------------------------------------
+
+
+def holds_no_more_than_given(jobs: Jobs, job: int) -> None:
+    """See that a job that runs holds what Slurm gave it and no more; one that waits, or was put back, holds nothing."""
+    slurm = SlurmCommands(slurm_conf=str(jobs.cluster.place.slurm_conf), timeout_s=10)
+    jobs.cluster.clock.sleep(1)
+    items = parse_gres(slurm.given(job)) if jobs.state(job) == "RUNNING" else ()
+    row = held(jobs.cluster, job)
+    gpus, shards = count_of(items, "gpu"), count_of(items, "shard")
+    if not row:
+        assert not items or jobs.state(job) != "RUNNING", f"it runs on {items} with nothing booked"
+    elif row["kind"] == "whole":
+        assert shards >= WHOLE or gpus >= len(tuple(row["gpus"])), (items, row)
+    else:
+        assert row["booked_bytes"] <= shards * from_mib(SHARD_MIB), (items, row)
+
+
+def runs(jobs: Jobs, job: int, *, within_s: float = 15) -> bool:
+    """Return whether a job starts."""
+    try:
+        jobs.wait(job, "RUNNING", timeout_s=within_s)
+    except LabError:
+        return False
+    return True
+
+
+def stamp_of(jobs: Jobs, rad: str, *, user: str = USER) -> str:
+    job = submit(jobs, "-H", rad=rad, user=user)
+    return jobs.fields(job)["Comment"].split()[-1]
+
+
+@pytest.mark.parametrize(
+    "change", ["Gres=shard:1", "TresPerNode=gres:shard:1", "TresPerNode=gres/shard:1", "stamp"]
+)
+def test_one_task_of_an_array_is_changed(jobs: Jobs, change: str) -> None:
+    rad = "memory=1G" if change == "stamp" else "memory=4G,policy=exclusive"
+    words = f"Comment={stamp_of(jobs, 'memory=30G')}" if change == "stamp" else change
+    array = submit(jobs, "-H", "--array=0-1", rad=rad, wrap="sleep 8")
+    as_user("scontrol", "update", f"JobId={array}_1", words, cluster=jobs.cluster)
+    as_user("scontrol", "release", str(array), cluster=jobs.cluster)
+    tasks = [int(jobs.fields(f"{array}_{number}")["JobId"]) for number in (0, 1)]
+    for task in tasks:
+        if runs(jobs, task):
+            holds_no_more_than_given(jobs, task)
+
+
+def test_a_heterogeneous_job_with_a_stamp(jobs: Jobs) -> None:
+    comment = f"--comment={stamp_of(jobs, 'policy=exclusive')}"
+    one = ("--gres=shard:1", comment, "--mem=50")
+    made = jobs.submit(*one, ":", *one, "--wrap", "sleep 8", user=USER)
+    if made.job_id is None:
+        return  # this Slurm takes none
+    for job in (made.job_id, made.job_id + 1):
+        if runs(jobs, job):
+            holds_no_more_than_given(jobs, job)
+
+
+@pytest.mark.parametrize(
+    "export", ["NONE", "NIL", "ALL,SLURM_SHARDS_ON_NODE=39", "ALL,RAD_SHARDS=39,RAD_KIND=whole"]
+)
+def test_an_environment_of_ones_own(jobs: Jobs, export: str) -> None:
+    """What a user exports, or keeps back, neither makes a booking larger nor lets a job past its booking."""
+    job = submit(jobs, f"--export={export}", rad="memory=2G", wrap="sleep 5")
+    assert runs(jobs, job), jobs.fields(job)
+    holds_no_more_than_given(jobs, job)
+
+
+@pytest.mark.parametrize("how", ["srun", "salloc"])
+def test_an_interactive_job_with_a_stamp(jobs: Jobs, how: str) -> None:
+    comment = f"--comment={stamp_of(jobs, 'policy=exclusive')}"
+    name = f"mine-{how}"
+    argv = [how, f"--job-name={name}", "--gres=shard:1", comment, "--mem=50", "sleep", "8"]
+    command = ["runuser", "-u", USER, "--", *argv]
+    running = subprocess.Popen(
+        command, env=jobs.cluster.env(), stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        jobs.cluster.wait("it runs", lambda: bool(named(jobs, name)), 20)
+        holds_no_more_than_given(jobs, named(jobs, name))
+    finally:
+        running.terminate()
+        running.wait()
+
+
+def named(jobs: Jobs, name: str) -> int:
+    """Return the running job of a name; 0 if there is none."""
+    found = jobs.cluster.slurm("squeue", "-h", "-t", "R", "-n", name, "-o", "%A").split()
+    return int(found[0]) if found else 0
+
+
+@pytest.mark.parametrize("asks", ["--gres=gpu:1", "--gres=shard:39", "--gpus=4", "--gres=none --overlap"])
+def test_a_step_that_asks_for_more_than_its_job(jobs: Jobs, asks: str) -> None:
+    step = f"timeout 8 srun -n1 {asks} sh -c 'echo step=$CUDA_VISIBLE_DEVICES' 2>/dev/null"
+    look = f"{step}; echo job=$CUDA_VISIBLE_DEVICES"
+    job = submit(jobs, rad="memory=4G", wrap=look)
+    jobs.wait(job, timeout_s=40)
+    lines = jobs.output(job).splitlines()
+    (own,) = [line.partition("=")[2] for line in lines if line.startswith("job=")]
+    steps = [line.partition("=")[2] for line in lines if line.startswith("step=")]
+    assert own and all(step in ("", own) for step in steps), lines
+
+
+@pytest.mark.parametrize(
+    "change", ["Gres=shard:1", "TresPerNode=", "NumNodes=1-1 TresPerJob=gres/shard:1 TresPerNode="]
+)
+def test_a_running_job_is_requeued_with_another_request(jobs: Jobs, change: str) -> None:
+    job = submit(jobs, rad="memory=4G,policy=exclusive", wrap="sleep 20")
+    assert runs(jobs, job)
+    as_user("scontrol", "requeuehold", str(job), cluster=jobs.cluster)
+    jobs.cluster.wait("it is back in the queue", lambda: jobs.state(job) == "PENDING", 20)
+    as_user("scontrol", "update", f"JobId={job}", *change.split(), cluster=jobs.cluster)
+    as_user("scontrol", "release", str(job), cluster=jobs.cluster)
+    slurm = SlurmCommands(slurm_conf=str(jobs.cluster.place.slurm_conf), timeout_s=10)
+    delay_s = requeue_delay_s(slurm.version(), slurm.config().get("AuthInfo", ""))
+    jobs.cluster.slurm("scontrol", "update", f"JobId={job}", f"StartTime=now+{delay_s}")
+    if runs(jobs, job, within_s=delay_s + 15):
+        holds_no_more_than_given(jobs, job)
 
 
 # --- our state ----------------------------------------------------------------------------------------------------

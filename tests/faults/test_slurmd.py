@@ -19,6 +19,9 @@ AWAY_S = 5.0
 REQUEUED_S = 200.0
 """Jobs of a node that failed wait for Slurm's own delay, 120 s, before they run again."""
 
+UNLAUNCHED_S = 130.0
+"""A job whose Prolog died with slurmd is doubted after a minute, runs again after Slurm's delay for requeues."""
+
 (NODE,) = equal_nodes(1)
 
 
@@ -56,7 +59,7 @@ def age(folder: Path) -> None:
 
 
 def test_slurmd_is_killed_under_shared_jobs(trials: Trials) -> None:
-    trials.check("slurmd killed for 5 s", slurmd_killed, slurm_fault=slurmd_killed)
+    trials.check("slurmd killed for 5 s", slurmd_killed, slurm_fault=slurmd_killed, give_up_s=UNLAUNCHED_S)
 
 
 def test_the_node_is_rebooted_with_a_full_ledger(trials: Trials) -> None:

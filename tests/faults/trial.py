@@ -97,11 +97,6 @@ class Trials:
         self._commit = commit
         self._alone: dict[str, Seen] = {}
 
-    @property
-    def short(self) -> bool:
-        """Return whether this is the short form."""
-        return self._jobs <= JOBS[SHORT]
-
     def row(
         self,
         name: str,
@@ -143,13 +138,10 @@ class Trials:
         return row
 
     def check(self, name: str, fault: Fault, **more: object) -> None:
-        """Run a trial and hold it against the aims; the short form tells delays and does not judge them.
-
-        Delays of a few jobs on a busy machine say little; what must never be does not depend on it.
+        """Run a trial and hold it against the aims.
 
         Raises:
-            AssertionError: A job was lost, a GPU double-booked, a node drained, something left behind or, in the long
-                form, too late.
+            AssertionError: A job was lost, a GPU double-booked, a node drained, something left behind or too late.
         """
         row = self.row(name, fault, **more)  # type: ignore[arg-type]
         bad = {
@@ -157,7 +149,7 @@ class Trials:
             "double-booked": row.double_booked > 0,
             "drained": row.drained > 0 and not row.drained_alone,
             "left over": row.leftovers > 0 or row.orphans > 0,
-            "late": not self.short and (row.median_s > MEDIAN_S or row.longest_s > LONGEST_S),
+            "late": row.median_s > MEDIAN_S or row.longest_s > LONGEST_S,
         }
         assert not any(bad.values()), f"{[word for word, is_bad in bad.items() if is_bad]}: {row}"
 

@@ -22,6 +22,7 @@ from slurm_plugin.core.reconcile import LAUNCH_S
 from slurm_plugin.core.records import Booking, BookingKind, Demand
 from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import stamp, with_stamp
+from slurm_plugin.monitor.sweeper import Sweeper
 from slurm_plugin.monitor.window import write_window
 from slurm_plugin.node.facts import facts_of
 from slurm_plugin.node.node import Node
@@ -211,6 +212,28 @@ def test_a_run_that_slurm_believes_in_and_nobody_launched_is_found_too(bench: Be
     assert not sweep(bench.node(), bench.readings)
     bench.clock.time_s += 2
     assert sweep(bench.node(), bench.readings).released == (1,)
+
+
+def test_a_run_that_nobody_launched_goes_back_into_the_queue(bench: Bench) -> None:
+    """The sweep that finds it gives its GPU back, the next one makes sure and lets the job run again."""
+    facts_of(bench.node(), "n0", bench.readings)
+    said: list[str] = []
+    sweeper = Sweeper(bench.node(), say=said.append)
+    sweeper.look(bench.readings)
+    for job in (1, 2, 3):
+        bench.place(job, 1)
+        bench.slurm.views[job] = JobView(job_id=job, user_id=0, state="RUNNING", node="n0")
+    bench.node().job_file(4).refuse("no GPU", boot_id="b", now_s=bench.clock.monotonic_s())
+    bench.slurm.views[4] = JobView(job_id=4, user_id=0, state="RUNNING", node="n0")
+    bench.clock.time_s += LAUNCH_S + 1
+    sweeper.sweep()
+    assert bench.slurm.told == [], "its end may be on its way to the controller"
+    bench.step(2)
+    bench.slurm.views[3] = replace(bench.slurm.views[3], state="COMPLETING")
+    sweeper.sweep()
+    sweeper.sweep()
+    assert bench.slurm.told == [(1, "requeue"), (4, "requeue")]
+    assert len(said) == 3
 
 
 def test_an_salloc_that_started_nothing_keeps_its_gpu(bench: Bench) -> None:

@@ -69,6 +69,8 @@ def sharing(**settings: Any) -> Config:
     return Config(partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=138, **settings)})
 
 
+OLD = {**SLURM, "selecttypeparameters": "CR_Core_Memory"}
+
 GOOD = Facts(
     config_path=Path("/etc/rad/rad.toml"),
     config=Config(partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=138)}),
@@ -92,19 +94,6 @@ GOOD = Facts(
 )
 
 
-def troubles(facts: Facts) -> list[Finding]:
-    return [finding for finding in examine(facts) if finding.level != "ok"]
-
-
-def test_a_right_site_has_no_findings():
-    assert troubles(GOOD) == []
-
-
-@pytest.mark.parametrize("word", ["lua", "all_partitions, job_submit/lua"])
-def test_plugins_may_be_named_in_either_way(word: str):
-    assert troubles(dataclasses.replace(GOOD, **slurm(jobsubmitplugins=word))) == []
-
-
 def slurm(**changes: str) -> dict[str, Any]:
     return {"slurm": ConfFile(settings={**SLURM, **changes}, lines=NODES)}
 
@@ -115,6 +104,45 @@ def nodes(*lines: dict[str, str]) -> dict[str, Any]:
 
 def gres(*lines: dict[str, str]) -> dict[str, Any]:
     return {"gres": ConfFile(lines=lines)}
+
+
+def troubles(facts: Facts) -> list[Finding]:
+    return [finding for finding in examine(facts) if finding.level != "ok"]
+
+
+def test_a_right_site_has_no_findings():
+    assert troubles(GOOD) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {
+            **gres({**GRES[0], "type": "h200"}, *GRES[1:]),
+            "slurm": ConfFile(settings=OLD, lines=({**NODES[0], "gres": "gpu:h200:2,shard:278"}, *NODES[1:])),
+        },
+        {**gres({**GRES[0], "cores": "0-31"}, *GRES[1:]), "slurm": ConfFile(settings=OLD, lines=NODES)},
+        {
+            "gres": ConfFile(settings={"autodetect": "nvml"}, lines=GRES),
+            "slurm": ConfFile(settings=OLD, lines=NODES),
+        },
+    ],
+)
+def test_a_gpu_with_a_type_or_cores_is_kept_apart_by_an_old_slurm_too(changes: dict[str, Any]):
+    assert troubles(dataclasses.replace(GOOD, version=(22, 5, 8), **changes)) == []
+
+
+def test_a_type_that_slurm_conf_does_not_name_is_dropped_by_slurmd():
+    changes = gres({**GRES[0], "type": "h200"}, *GRES[1:])
+    (found,) = troubles(
+        dataclasses.replace(GOOD, version=(22, 5, 8), slurm=ConfFile(settings=OLD, lines=NODES), **changes)
+    )
+    assert "shards in use" in found.text
+
+
+@pytest.mark.parametrize("word", ["lua", "all_partitions, job_submit/lua"])
+def test_plugins_may_be_named_in_either_way(word: str):
+    assert troubles(dataclasses.replace(GOOD, **slurm(jobsubmitplugins=word))) == []
 
 
 @pytest.mark.parametrize(
@@ -199,6 +227,12 @@ def gres(*lines: dict[str, str]) -> dict[str, Any]:
             "fail",
             "cgroups pin both",
             "23.11.5",
+        ),
+        (
+            {**slurm(selecttypeparameters="CR_Core_Memory"), "version": (22, 5, 8)},
+            "warn",
+            "a GPU with shards in use",
+            "Type=NAME",
         ),
         ({"readings": None, "readings_error": "no driver"}, "fail", "no driver", "nvidia-smi"),
         ({"readings": (reading(0, healthy=False),)}, "fail", "needs a reset", "nvidia-smi -q"),

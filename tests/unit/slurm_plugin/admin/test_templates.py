@@ -45,7 +45,7 @@ SITE = {
     "constrain_devices": "no",
     "node": "gpu[1-2]",
 }
-GPUS = [{"device": f"/dev/nvidia{index}", "shards": "139"} for index in range(2)]
+GPUS = [{"device": f"/dev/nvidia{index}", "shards": "139", "type": "nvidia_h200"} for index in range(2)]
 
 
 @pytest.mark.parametrize("name", [*FILES, *FRAGMENTS])
@@ -82,11 +82,11 @@ def test_a_gpu_line_is_repeated_for_every_gpu():
     text = render(
         (templates_folder() / "gres.conf").read_text(),
         {"node": "n1"},
-        gpus=[{"device": f"/dev/nvidia{n}", "shards": str(139 - n)} for n in range(2)],
+        gpus=[{"device": f"/dev/nvidia{n}", "shards": str(139 - n), "type": "h200"} for n in range(2)],
     )
     assert [line for line in text.splitlines() if not line.startswith("#")] == [
-        "NodeName=n1 Name=gpu File=/dev/nvidia0",
-        "NodeName=n1 Name=gpu File=/dev/nvidia1",
+        "NodeName=n1 Name=gpu Type=h200 File=/dev/nvidia0",
+        "NodeName=n1 Name=gpu Type=h200 File=/dev/nvidia1",
         "NodeName=n1 Name=shard Count=139 File=/dev/nvidia0",
         "NodeName=n1 Name=shard Count=138 File=/dev/nvidia1",
     ]
