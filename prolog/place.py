@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from prolog.readings import read_gpus
+from prolog.readings import read_gpus, without_driver
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config import PartitionConfig
-from slurm_plugin.core.errors import LedgerError
+from slurm_plugin.core.errors import DeviceError, LedgerError
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.placement import Pin, choose_gpu, memory_use
@@ -20,7 +20,7 @@ from slurm_plugin.core.reconcile import Evidence, doubtful
 from slurm_plugin.core.records import Demand, Placement, Reservation
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.monitor.attribution import JobFinder
-from slurm_plugin.node.facts import facts_of, pin_of
+from slurm_plugin.node.facts import facts_of, pin_of, read_facts
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import sweep, sweep_if_due
 from slurm_plugin.slurm.hook_env import HookJob
@@ -47,17 +47,24 @@ class Placed:
 def place(node: Node, job: HookJob, demand: Demand, settings: PartitionConfig) -> Placed:
     """Choose and reserve the GPUs of a job.
 
-    Before a job is put back, it is looked whether the holders of what it lacks are really there.
+    Before a job is put back, it is looked whether the holders of what it lacks are really there. A driver that does not
+    answer leaves the ledger to decide: it keeps jobs apart, and only strangers go unseen.
 
     Raises:
         RadError: GPUs or ledger cannot be read or written; nothing is reserved.
     """
-    readings = read_gpus(node.config, node.clock)
+    blind = False
+    try:
+        readings = read_gpus(node.config, node.clock)
+    except DeviceError:
+        readings, blind = without_driver(read_facts(node), now_s=node.clock.now_s()), True
+        if not readings:
+            raise
     pin = pin_of(node, settings, facts_of(node, job.node, readings))
-    if node.config.mode != "observe":
+    if node.config.mode != "observe" and not blind:
         sweep_if_due(node, readings)
     placed = _place_once(node, job, demand, settings, readings, pin=pin)
-    if placed.placement.put_back and _any_old(node) and sweep(node, readings):
+    if placed.placement.put_back and not blind and _any_old(node) and sweep(node, readings):
         placed = _place_once(node, job, demand, settings, readings, pin=pin)
     return placed
 

@@ -8,6 +8,7 @@ from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.monitor.window import read_window
+from slurm_plugin.node.facts import NodeFacts
 
 
 def read_gpus(config: Config, clock: Clock) -> tuple[GpuReading, ...]:
@@ -22,3 +23,24 @@ def read_gpus(config: Config, clock: Clock) -> tuple[GpuReading, ...]:
     from slurm_plugin.monitor.source import timely_telemetry
 
     return timely_telemetry(config.telemetry, clock).read()
+
+
+def without_driver(facts: NodeFacts | None, *, now_s: float) -> tuple[GpuReading, ...]:
+    """Return the GPUs that this node is known to have, as if nobody but the ledger's jobs held anything of them.
+
+    Args:
+        facts: What is known of this node; None if nothing is.
+        now_s: Seconds since the epoch.
+    """
+    return tuple(
+        GpuReading(
+            uuid=card.uuid,
+            index=card.index,
+            name="",
+            memory_total_bytes=card.usable_bytes,
+            memory_used_bytes=0,
+            mig=card.mig,
+            time_s=now_s,
+        )
+        for card in (facts.cards if facts is not None else ())
+    )

@@ -29,11 +29,13 @@ class Card:
         uuid: The GPU.
         index: The number that Slurm uses.
         usable_bytes: What processes can have in all.
+        mig: The card is partitioned.
     """
 
     uuid: str
     index: int
     usable_bytes: int
+    mig: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,9 @@ def learn_facts(node: Node, name: str, readings: Sequence[GpuReading]) -> NodeFa
         readings: Its GPUs, where they were read.
     """
     before = read_facts(node) or NodeFacts()
-    cards = tuple(Card(uuid=one.uuid, index=one.index, usable_bytes=one.usable_bytes) for one in readings)
+    cards = tuple(
+        Card(uuid=one.uuid, index=one.index, usable_bytes=one.usable_bytes, mig=one.mig) for one in readings
+    )
     partitions, shards = before.partitions, before.shards
     with suppress(SlurmError):
         view = node.slurm().node(name) if name else None

@@ -26,6 +26,9 @@ GIVE_UP_S = 60.0
 """A job that has not ended so long after the last submission is lost."""
 
 LEFTOVER_S = 60.0
+FIRST_JOB = f"FirstJobId={1 + os.getpid() % 50_000 * 1000}"
+"""No two clusters on this machine have a job of one id: the guard of one would take the other's for its own."""
+
 MEDIAN_S, LONGEST_S = 5.0, 20.0
 """The aims for what a fault delays jobs, beyond what it delays them on Slurm alone."""
 
@@ -123,7 +126,7 @@ class Trials:
             give_up_s: A job that has not ended so long after the last submission is lost.
             venv: The environment of hooks and daemons, where it is not the usual one.
         """
-        spec = spec or ClusterSpec(nodes=equal_nodes(1))
+        spec = spec or ClusterSpec(nodes=equal_nodes(1), slurm_conf=(FIRST_JOB,))
         alone = self._on_slurm_alone(slurm_fault, spec, share, give_up_s)
         place = replace(self._place, venv=venv or self._place.venv)
         seen = self._try(fault, spec, place, before=before, after=after, share=share, give_up_s=give_up_s)
@@ -156,7 +159,7 @@ class Trials:
     def _on_slurm_alone(self, fault: Fault | None, spec: ClusterSpec, share: float, give_up_s: float) -> Seen:
         key = f"{fault.__name__ if fault else 'nothing'} {len(spec.nodes)}"
         if key not in self._alone:
-            bare = ClusterSpec(nodes=spec.nodes, ours=False)
+            bare = ClusterSpec(nodes=spec.nodes, slurm_conf=spec.slurm_conf, ours=False)
             self._alone[key] = self._try(
                 fault or nothing, bare, self._place, share=share, give_up_s=give_up_s
             )

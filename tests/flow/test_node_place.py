@@ -296,6 +296,20 @@ def test_without_monitor_and_driver_there_is_no_placement(bench: Bench) -> None:
         place(bench.node(), bench.job(1), demand, bench.config.partitions["gpu"])
 
 
+def test_a_driver_that_does_not_answer_leaves_the_ledger_to_decide(bench: Bench) -> None:
+    """Left alone, a job would run where Slurm put it: beside one that owns that GPU."""
+    facts_of(bench.node(), "n0", bench.readings)
+    bench.place(1, kind="whole")
+    bench.clock.time_s += 60
+    found = []
+    for job_id, kind in ((2, "whole"), (3, "shared")):
+        demand = Demand(job_id=job_id, user_id=0, kind=kind, gpus=1, booked_bytes=GIB, seats=(0,))
+        found.append(place(bench.node(), bench.job(job_id), demand, bench.config.partitions["gpu"]).placement)
+    assert found[0].gpus == ("GPU-1",)
+    assert found[1].put_back
+    assert bench.held == [1, 2]
+
+
 def test_observe_decides_and_keeps_nothing(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.config = parse_config(
