@@ -146,17 +146,22 @@ def test_a_stamp_of_another_job_is_not_taken(jobs: Jobs, cluster: Cluster) -> No
             assert_holds_what_it_was_given(jobs, job, given)
 
 
-def test_a_stamp_that_got_past_the_shim_stops_at_the_task_prolog(jobs: Jobs, cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    "lies", [{}, {"SLURM_STEP_ID": "0", "SLURM_SHARDS_ON_NODE": "39"}], ids=["plain", "lies"]
+)
+def test_a_stamp_that_got_past_the_shim_stops_at_the_task_prolog(
+    jobs: Jobs, cluster: Cluster, lies: dict[str, str]
+) -> None:
     """As if slurmctld had lost job_submit.lua: root writes what a user would."""
     rich = submit(jobs, "-H", *EXCLUSIVE, "--wrap", "true")
     stamp = jobs.fields(rich)["Comment"].split()[-1]
-    for more in ((), ("--export=ALL,SLURM_STEP_ID=0,SLURM_SHARDS_ON_NODE=39",)):
-        poor = submit(jobs, "-H", "--gres=shard:1", *more, "--wrap", "echo trained")
-        cluster.slurm("scontrol", "update", f"JobId={poor}", f"Comment={stamp}")
-        cluster.slurm("scontrol", "release", str(poor))
-        assert jobs.wait(poor)["JobState"] == "FAILED"
-        text = jobs.output(poor)
-        assert "RAD: Slurm gave this job 1 shards and it booked" in text and "trained" not in text
+    poor = jobs.submit("-H", "--gres=shard:1", "--wrap", "echo trained", env=lies).job_id
+    assert poor is not None
+    cluster.slurm("scontrol", "update", f"JobId={poor}", f"Comment={stamp}")
+    cluster.slurm("scontrol", "release", str(poor))
+    assert jobs.wait(poor)["JobState"] == "FAILED"
+    text = jobs.output(poor)
+    assert "RAD: Slurm gave this job 1 shards and it booked" in text and "trained" not in text
 
 
 def test_forged_lines_of_scontrol_buy_nothing(jobs: Jobs, cluster: Cluster) -> None:

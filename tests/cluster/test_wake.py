@@ -46,9 +46,10 @@ def full_but_one(jobs: Jobs, cluster: Cluster) -> None:
 def test_slurm_itself_lets_a_job_wait_for_gpus_whose_shards_are_in_use(jobs: Jobs, cluster: Cluster) -> None:
     """On every version, where GPUs have a type; on 22.05 as long as no job that shares those GPUs has ended."""
     full_but_one(jobs, cluster)
-    wide = submit(jobs, "--gres=gpu:2", "--wrap", "true")
     narrow = submit(jobs, "--gres=gpu:1", "--wrap", "true")
     assert jobs.wait(narrow, timeout_s=30)["Restarts"] == "0"
+    wide = submit(jobs, "--gres=gpu:2", "--wrap", "true")
+    cluster.wait("Slurm has looked at it", lambda: jobs.fields(wide).get("Reason") == "Resources", 20)
     assert jobs.fields(wide)["JobState"] == "PENDING" and jobs.fields(wide)["Restarts"] == "0"
     for number in range(3):
         (jobs.folder / f"go{number}").touch()
