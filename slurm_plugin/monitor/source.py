@@ -25,8 +25,6 @@ def lasting_telemetry(settings: TelemetryConfig, clock: Clock) -> Telemetry:
 
 def timely_telemetry(settings: TelemetryConfig, clock: Clock) -> Telemetry:
     """Return telemetry for a process that must end in time whatever the driver does: a hook, a command."""
-    if settings.source == "simulated":
-        return lasting_telemetry(settings, clock)
     return GuardedTelemetry(
         lambda: lasting_telemetry(settings, clock), timeout_s=settings.timeout_s, clock=clock
     )
