@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -140,7 +141,7 @@ def make_job(
         trace=trace,
         load=load,
         peak_bytes=peak_bytes,
-        limit_s=limit_s + start_up_s,
+        limit_s=60.0 * math.ceil((limit_s + start_up_s) / 60.0),  # Slurm counts limits in minutes
         booking=booking,
         shards=shards,
         gpus=gpus,
