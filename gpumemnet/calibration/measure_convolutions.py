@@ -18,6 +18,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 COUNT = 260
@@ -107,12 +108,8 @@ def passes(call: dict[str, Any]) -> list[dict[str, Any]]:
     )
     found = {"forward": forward_bytes}
     for at, kind in enumerate(("data", "weight")):
-        mask = [at == 0, at == 1, False]
         _, found[kind] = borrowed(
-            lambda mask=mask: aten.convolution_backward(
-                torch.zeros_like(y), x, w, None, stride, padding, [1, 1], False, [0, 0], groups, mask
-            )[0 if mask[0] else 1],
-            beside=y,
+            partial(_gradient, at, y, x, w, (stride, padding, [1, 1], False, [0, 0], groups)), beside=y
         )
     told = {
         "x": call["x"],
@@ -123,6 +120,14 @@ def passes(call: dict[str, Any]) -> list[dict[str, Any]]:
         "strided": call["stride"] > 1,
     }
     return [told | {"kind": kind, "borrowed_bytes": n_bytes} for kind, n_bytes in found.items()]
+
+
+def _gradient(at: int, y: Any, x: Any, w: Any, settings: tuple[Any, ...]) -> Any:
+    """Return the gradient of the input (0) or of the weight (1) alone."""
+    import torch
+
+    mask = [at == 0, at == 1, False]
+    return torch.ops.aten.convolution_backward(torch.zeros_like(y), x, w, None, *settings, mask)[at]
 
 
 def borrowed(call: Callable[[], Any], *, beside: Any = None) -> tuple[Any, int]:
@@ -144,7 +149,8 @@ def borrowed(call: Callable[[], Any], *, beside: Any = None) -> tuple[Any, int]:
 
 def _held(tensor: Any) -> int:
     """Return what the allocator counts for a tensor: whole blocks of 512 bytes."""
-    return -(-tensor.numel() * tensor.element_size() // 512) * 512
+    n_bytes: int = tensor.numel() * tensor.element_size()
+    return -(-n_bytes // 512) * 512
 
 
 def main() -> None:
