@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from fakes import hangs_for_good
 
-from slurm_plugin.core.child import ChildError, in_child
+from slurm_plugin.core import child
+from slurm_plugin.core.child import Child, ChildError, in_child
 
 
 def test_the_answer_arrives_whole_whatever_is_in_it() -> None:
@@ -85,4 +86,40 @@ def test_no_process_left_is_an_expected_error(monkeypatch: pytest.MonkeyPatch) -
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(ChildError, match="no process could be started"):
         in_child(bytes, timeout_s=1)
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_an_answer_that_came_in_time_counts_however_late_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = Child(lambda: b"here", timeout_s=60)
+    os.waitid(os.P_PID, asked._pid, os.WEXITED | os.WNOWAIT)
+    monkeypatch.setattr(child, "monotonic_s", lambda: time.monotonic() + 100)
+    assert asked.answer() == b"here"
+
+
+def test_a_kernel_without_pidfds_answers_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_here(pid: int) -> int:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", none_here)
+    assert in_child(lambda: b"here", timeout_s=30) == b"here"
+    with pytest.raises(ChildError, match="ended early"):
+        in_child(lambda: os._exit(0), timeout_s=30)
+
+
+def test_children_that_ended_by_themselves_are_waited_for_when_the_next_one_starts() -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        assert in_child(lambda: b"x", timeout_s=30) == b"x"
+        time.sleep(0.1)
+    assert in_child(lambda: b"x", timeout_s=30) == b"x"
+    zombies = 0
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        zombies += fields[0] == "Z" and int(fields[1]) == os.getpid()
+    assert zombies <= 1
     assert set(os.listdir("/proc/self/fd")) == before
