@@ -6,7 +6,7 @@ written, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from prolog.readings import read_gpus, without_driver
@@ -18,8 +18,10 @@ from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.placement import Pin, choose_gpu, memory_use
 from slurm_plugin.core.reconcile import Evidence, doubtful
 from slurm_plugin.core.records import Demand, Placement, Reservation
+from slurm_plugin.core.trim import settled_bytes
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.monitor.attribution import JobFinder
+from slurm_plugin.monitor.window import read_job
 from slurm_plugin.node.facts import facts_of, pin_of, read_facts
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import sweep, sweep_if_due
@@ -86,7 +88,9 @@ def _place_once(
     *,
     pin: Pin,
 ) -> Placed:
-    users = {held.job_id: held.user_id for held in node.store.read().ledger.reservations}
+    reservations = node.store.read().ledger.reservations
+    users = {held.job_id: held.user_id for held in reservations}
+    settled = _settled(node, reservations)
     owners = JobFinder(node.proc).owners(readings, users=users)
 
     def choose(ledger: Ledger) -> Placement:
@@ -109,6 +113,10 @@ def _place_once(
             raise LedgerError("the ledger was lost while the job was placed")
         ledger = found.ledger
         placement = choose(ledger)
+        if placement.put_back and settled and (trimmed := choose(ledger.trim(settled))).gpus:
+            placement = trimmed
+            there = {held.job_id for uuid in placement.gpus for held in ledger.on(uuid)}
+            ledger = ledger.trim({job_id: size for job_id, size in settled.items() if job_id in there})
         if not placement.gpus:
             after = ledger.release(job.job_id, restart=job.restart)
             if after is not ledger:
@@ -123,6 +131,19 @@ def _place_once(
         reservation = replace(held, partition=job.partition)
         node.store.write(ledger.reserve(reservation, room_bytes))
     return Placed(placement=placement, reservation=reservation, reading=chosen[placement.gpus[0]])
+
+
+def _settled(node: Node, reservations: Sequence[Reservation]) -> dict[int, int]:
+    """Return what jobs that have settled are seen to need, where their partition has them give back the rest."""
+    found = {}
+    for held in reservations:
+        settings = node.config.partitions.get(held.partition)
+        usage = read_job(node.run, held.job_id) if settings is not None and settings.trim else None
+        if usage is not None:
+            size = settled_bytes(held, peak_bytes=usage.peak_bytes, steady_samples=usage.steady_samples)
+            if size is not None:
+                found[held.job_id] = size
+    return found
 
 
 def _reservation(

@@ -85,8 +85,8 @@ def check_gres(facts: Facts) -> Iterator[Finding]:
 
 
 def _check_memory(facts: Facts, per_gpu: dict[tuple[str, str], float]) -> Iterator[Finding]:
-    """A shard is a promise of memory: what is promised must be there."""
-    if facts.config is None:
+    """A shard is a promise of memory: what is promised must be there, or be given back by jobs that do not need it."""
+    if facts.config is None or any(partition.trim for _, partition in _sharing(facts)):
         return
     shard_mib = min(
         (partition.shard_mib for _, partition in _sharing(facts)),

@@ -123,6 +123,8 @@ class PartitionConfig:
         mig: "pass" leaves MIG requests alone; "map" turns a request for one GPU, of no type, into the smallest of
             mig_profiles that holds the estimate. The partition's GPUs are then all partitioned, and not shared.
         mig_profiles: The types of MIG instances in gres.conf, e.g. "1g.10gb 3g.40gb".
+        trim: Whether a job that has settled gives back what it does not need, once another needs it (core/trim.py).
+            That helps only where gres.conf has more shards than a GPU has memory.
         recovery: After running out of memory: "exclusive" takes a whole GPU at once; "escalate" first tries the
             observed peak plus the failed allocation plus 5 GiB (thesis section 7.2); "off" leaves the job failed.
         max_recoveries: Reruns of one job at most.
@@ -156,6 +158,7 @@ class PartitionConfig:
     memory_cap: bool = True
     on_overrun: Literal["warn", "requeue", "end"] = "requeue"
     on_outside_mps: Literal["warn", "requeue", "end"] = "warn"
+    trim: bool = False
     mig: Literal["pass", "map"] = "pass"
     mig_profiles: str = ""
     recovery: Literal["exclusive", "escalate", "off"] = "exclusive"

@@ -177,7 +177,7 @@ def _single(
     size = _size(claims, estimate, partition)
     need_bytes = processes * size.booked_bytes
     shards = shards_for(need_bytes, partition.shard_bytes)
-    if shards >= partition.shards:
+    if shards >= partition.shards or need_bytes > capacity_bytes:
         why = f"it may need {human(need_bytes)} of {human(capacity_bytes)}"
         return _exclusively(request, claims, estimate, partition, whole_as_gpu, why)
     booked_bytes = shards * partition.shard_bytes

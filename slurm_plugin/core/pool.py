@@ -63,7 +63,7 @@ def share_of(held: Reservation, touched_bytes: int = 0) -> Share:
     """Return the part that a reservation takes of a GPU; `touched_bytes` is what its job holds now."""
     return share(
         held.booked_bytes,
-        cap_bytes=held.cap_bytes,
+        cap_bytes=None if held.settled else held.cap_bytes,
         estimate_bytes=held.estimate_bytes,
         model=held.profile_key,
         touched_bytes=touched_bytes,

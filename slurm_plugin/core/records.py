@@ -202,6 +202,8 @@ class Reservation:
         smact: Expected or, once known, observed share of SMs kept busy (0 to 1), or None.
         restart: Slurm's restart count of the run that holds it.
         partition: The partition it runs in, by which the monitor finds what to do about it; "" if unknown.
+        settled: Whether it gave back what it turned out not to need. It may still hold its cap, but nothing is kept
+            free for that.
         managed: False for a job that runs as without us: it is only noted here, as Slurm gave it, for others to keep
             clear of it.
     """
@@ -219,6 +221,7 @@ class Reservation:
     smact: float | None = None
     restart: int = 0
     partition: str = ""
+    settled: bool = False
     managed: bool = True
 
     @property

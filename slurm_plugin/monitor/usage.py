@@ -83,6 +83,7 @@ def _with(usage: JobUsage, parts: Sequence[_Part], *, now_s: float) -> JobUsage:
         energy_j=(usage.energy_j or 0.0) + sum(part.energy_j for part in parts),
         gpus=tuple(sorted({*usage.gpus, *(part.uuid for part in parts)})),
         samples=usage.samples + 1,
+        steady_samples=usage.steady_samples + 1 if peak == usage.peak_bytes else 0,
         smact_counts=tuple(counts) if shares else usage.smact_counts,
     )
 

@@ -41,6 +41,7 @@ class JobUsage:
         energy_j: Its share of the GPUs' energy.
         gpus: UUIDs of the GPUs it was seen on.
         samples: Number of samples behind these figures.
+        steady_samples: Samples since the peak last rose.
         smact_counts: How many samples fell into each of equal steps of SM activity, for the percentile.
     """
 
@@ -53,6 +54,7 @@ class JobUsage:
     energy_j: float | None = None
     gpus: tuple[str, ...] = ()
     samples: int = 0
+    steady_samples: int = 0
     smact_counts: tuple[int, ...] = ()
 
 
@@ -89,7 +91,8 @@ def read_job(run: Path, job_id: int) -> JobUsage | None:
     if row is None:
         return None
     try:
-        usage = JobUsage(**row)
+        known = {field.name for field in dataclasses.fields(JobUsage)}
+        usage = JobUsage(**{name: value for name, value in row.items() if name in known})
     except TypeError:
         return None
     return dataclasses.replace(usage, gpus=tuple(usage.gpus), smact_counts=tuple(usage.smact_counts))

@@ -23,7 +23,7 @@ from slurm_plugin.core.records import Booking, BookingKind, Demand
 from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import stamp, with_stamp
 from slurm_plugin.monitor.sweeper import Sweeper
-from slurm_plugin.monitor.window import write_window
+from slurm_plugin.monitor.window import JobUsage, write_job, write_window
 from slurm_plugin.node.facts import facts_of
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import UNSWEPT_S, sweep
@@ -95,6 +95,7 @@ class Bench:
         kind: BookingKind = "shared",
         confined: bool = False,
         seat: int = 0,
+        estimate: int | None = None,
     ) -> Placed:
         write_window(self.folder / "run", self.readings, now_s=self.clock.now_s())
         demand = Demand(
@@ -104,6 +105,7 @@ class Bench:
             gpus=1,
             booked_bytes=None if gib is None else gib * GIB,
             seats=(seat,),
+            estimate_bytes=None if estimate is None else estimate * GIB,
         )
         return place(
             self.node(confined=confined),
@@ -338,6 +340,25 @@ def wanted(
         lambda: bench.slurm,
     )
     return found.source, found.demand
+
+
+@pytest.mark.parametrize("trim", [False, True])
+def test_what_a_settled_job_does_not_need_another_gets(bench: Bench, trim: bool) -> None:
+    """Both GPUs are booked, one by a job that holds half of what it booked and has not grown for long."""
+    settings = replace(bench.config.partitions["gpu"], trim=trim)
+    bench.config = replace(bench.config, partitions={"gpu": settings})
+    for job_id in (1, 2):
+        assert bench.place(job_id, 9, seat=job_id - 1, estimate=5).reservation is not None
+    usage = JobUsage(job_id=2, first_s=0.0, last_s=0.0, peak_bytes=4 * GIB, steady_samples=500)
+    write_job(bench.folder / "run", usage)
+    placed = bench.place(3, 5)
+    if not trim:
+        assert placed.placement.put_back
+        return
+    assert placed.placement.gpus == ("GPU-1",)
+    rows = {held.job_id: held for held in bench.node().store.read().ledger.reservations}
+    assert (rows[1].booked_bytes, rows[1].settled) == (9 * GIB, False), "nobody needed it"
+    assert 4 * GIB < rows[2].booked_bytes < 5 * GIB and rows[2].limit_bytes == 9 * GIB
 
 
 def test_a_valid_stamp_is_believed_and_slurm_is_not_asked(bench: Bench) -> None:

@@ -28,6 +28,7 @@ RESERVATIONS = st.builds(
     smact=st.none() | st.floats(0, 1),
     restart=st.integers(0, 99),
     partition=st.text(max_size=30),
+    settled=st.booleans(),
     managed=st.booleans(),
 )
 LEDGERS = st.builds(
@@ -63,7 +64,16 @@ def test_a_newer_releases_ledger_is_read() -> None:
 def test_an_older_releases_ledger_is_read() -> None:
     tree = json.loads(encode(ONE, boot_id="b"))
     del tree["swept_s"]
-    for name in ("managed", "partition", "smact", "restart", "profile_key", "estimate_bytes", "cap_bytes"):
+    for name in (
+        "managed",
+        "settled",
+        "partition",
+        "smact",
+        "restart",
+        "profile_key",
+        "estimate_bytes",
+        "cap_bytes",
+    ):
         del tree["reservations"][0][name]
     assert decode(json.dumps(tree).encode(), boot_id="b") == ONE
 
