@@ -21,6 +21,7 @@ import click
 
 from gpumemnet.cli import answer, report
 from gpumemnet.directives.parse import Directives, parse_script
+from gpumemnet.directives.values import LEAST_CONFIDENCE, MOST_CONFIDENCE
 from gpumemnet.errors import GpuMemNetError, SetupError
 from gpumemnet.estimators.registry import DEFAULT, NAMES
 from gpumemnet.gpus import DEFAULT_GPU, gpu_named
@@ -66,6 +67,11 @@ class Exit(IntEnum):
     "inputs",
     multiple=True,
     help="An input's shape: 128x3x224x224; --module: [name=]SHAPE[:dtype].",
+)
+@click.option(
+    "--confidence",
+    type=click.FloatRange(LEAST_CONFIDENCE, MOST_CONFIDENCE),
+    help="Share of jobs for which what is booked shall be enough. Default: the estimator's bound.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--explain", is_flag=True, help="Say where the memory goes and what was assumed.")
@@ -134,6 +140,7 @@ def _run(
     estimator: str,
     module: str | None,
     inputs: tuple[str, ...],
+    confidence: float | None,
     as_json: bool,
     explain: bool,
     sbatch: bool,
@@ -162,14 +169,18 @@ def _run(
             raise SetupError("name a model summary, a job script, or --module; see --help")
         setup = replace(setup, input_shape=_shape(inputs))
         result, warnings = answer.for_summary(said.model, setup, gpu=gpu, estimator=estimator)
+    said = replace(said, setup=setup, confidence=confidence or said.confidence)
+    if said.confidence == "auto":
+        warnings = (*warnings, "confidence=auto: the partition decides what is booked; the bound is shown")
+    booked = report.Booked.of(result, None if isinstance(said.confidence, str) else said.confidence)
     if as_json:
-        text = report.as_json(result, warnings)
+        text = report.as_json(result, booked, warnings)
     elif explain:
-        text = report.as_explanation(result, setup, warnings)
+        text = report.as_explanation(result, booked, setup, warnings)
     elif sbatch:
-        text = report.as_sbatch(result, replace(said, setup=setup), warnings)
+        text = report.as_sbatch(result, booked, said, warnings)
     else:
-        text = report.as_text(result, warnings)
+        text = report.as_text(result, booked, warnings)
     click.echo(text)
     card = gpu_named(gpu)
     if result.upper_bytes <= card.memory_bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 from gpumemnet.directives.parse import Directives
 from gpumemnet.estimate import Activity, Estimate
@@ -23,16 +24,46 @@ _WHAT = {
 }
 
 
-def shards(upper_bytes: int) -> int:
+def shards(n_bytes: int) -> int:
     """Return the number of shards that hold this many bytes."""
-    return -(-upper_bytes // (SHARD_MIB * MIB))
+    return -(-n_bytes // (SHARD_MIB * MIB))
 
 
-def as_json(result: Estimate, warnings: tuple[str, ...]) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booked:
+    """What is booked of an estimate.
+
+    Attributes:
+        n_bytes: So much.
+        share: Share of jobs for which that is enough; None if no measurement says it.
+        most_bytes: What the job may hold at most.
+    """
+
+    n_bytes: int
+    share: float | None
+    most_bytes: int
+
+    @classmethod
+    def of(cls, result: Estimate, confidence: float | None) -> Booked:
+        """Return what is booked at a confidence; None books the bound."""
+        if confidence is None or result.quantiles is None:
+            return cls(n_bytes=result.upper_bytes, share=result.confidence, most_bytes=result.upper_bytes)
+        n_bytes = result.quantile(confidence)
+        return cls(n_bytes=n_bytes, share=confidence, most_bytes=max(n_bytes, result.upper_bytes))
+
+    def words(self) -> str:
+        """Return it in words."""
+        safe = "" if self.share is None else f" ({self.share * 100:g} % safe)"
+        most = f"; at most {to_mib_up(self.most_bytes)} MiB" if self.most_bytes > self.n_bytes else ""
+        return f"{to_mib_up(self.n_bytes)} MiB{safe} = {shards(self.n_bytes)} shards of {SHARD_MIB} MiB{most}"
+
+
+def as_json(result: Estimate, booked: Booked, warnings: tuple[str, ...]) -> str:
     """Return the estimate as one JSON object; its keys are a stable contract.
 
     Args:
         result: The estimate.
+        booked: What is booked of it.
         warnings: What had to be guessed, one sentence each.
     """
     return json.dumps(
@@ -41,9 +72,10 @@ def as_json(result: Estimate, warnings: tuple[str, ...]) -> str:
             "family": result.family,
             "estimator": result.estimator,
             "estimate_mib": to_mib_nearest(result.estimate_bytes),
+            "booked_mib": to_mib_up(booked.n_bytes),
             "upper_mib": to_mib_up(result.upper_bytes),
             "confidence": result.confidence,
-            "shards": shards(result.upper_bytes),
+            "shards": shards(booked.n_bytes),
             "shard_mib": SHARD_MIB,
             "gpu": result.gpu,
             "breakdown_mib": {key: to_mib_nearest(value) for key, value in result.breakdown_bytes.items()},
@@ -74,27 +106,29 @@ def _activity_text(activity: Activity | None) -> list[str]:
     ]
 
 
-def as_text(result: Estimate, warnings: tuple[str, ...]) -> str:
+def as_text(result: Estimate, booked: Booked, warnings: tuple[str, ...]) -> str:
     """Return the estimate in one line, then the warnings.
 
     Args:
         result: The estimate.
+        booked: What is booked of it.
         warnings: What had to be guessed, one sentence each.
     """
     head = (
-        f"{to_mib_nearest(result.estimate_bytes)} MiB expected, {to_mib_up(result.upper_bytes)} MiB to book"
-        f" = {shards(result.upper_bytes)} shards of {SHARD_MIB} MiB ({result.family}, {result.gpu})"
+        f"needs about {to_mib_nearest(result.estimate_bytes)} MiB; books {booked.words()}"
+        f" ({result.family}, {result.gpu})"
     )
     return "\n".join(
         [head, *_activity_text(result.activity), *(f"note: {text}" for text in (*warnings, *result.warnings))]
     )
 
 
-def as_explanation(result: Estimate, setup: TrainingSetup, warnings: tuple[str, ...]) -> str:
+def as_explanation(result: Estimate, booked: Booked, setup: TrainingSetup, warnings: tuple[str, ...]) -> str:
     """Return where the memory goes and what was assumed.
 
     Args:
         result: The estimate.
+        booked: What is booked of it.
         setup: How the model is trained.
         warnings: What had to be guessed, one sentence each.
     """
@@ -111,8 +145,9 @@ def as_explanation(result: Estimate, setup: TrainingSetup, warnings: tuple[str, 
     lines += [
         f"  {'expected':<12}{to_mib_nearest(result.estimate_bytes):>9} MiB"
         "        what nvidia-smi would show at the peak",
-        f"  {'to book':<12}{to_mib_up(result.upper_bytes):>9} MiB        {_trust(result.confidence)};"
-        f" {shards(result.upper_bytes)} shards of {SHARD_MIB} MiB",
+        f"  {'to book':<12}{to_mib_up(booked.n_bytes):>9} MiB        {_trust(booked.share)};"
+        f" {shards(booked.n_bytes)} shards of {SHARD_MIB} MiB",
+        *_cap_line(booked),
         "",
         f"Estimator: {result.estimator}; network: {result.family}.",
         f"Under MPS {to_mib_nearest(card.mps_client_bytes)} MiB of the base are a client's context; the server of"
@@ -125,17 +160,25 @@ def as_explanation(result: Estimate, setup: TrainingSetup, warnings: tuple[str, 
     return "\n".join([*lines, *(f"note: {text}" for text in (*warnings, *result.warnings))])
 
 
+def _cap_line(booked: Booked) -> list[str]:
+    """Return a line on the cap where that is more than what is booked."""
+    if booked.most_bytes <= booked.n_bytes:
+        return []
+    return [f"  {'cap':<12}{to_mib_up(booked.most_bytes):>9} MiB        while nobody else needs the memory"]
+
+
 def _trust(confidence: float | None) -> str:
     if confidence is None:
         return "no measurement says how often it is exceeded"
     return f"exceeded by at most {1 - confidence:.0%} of jobs"
 
 
-def as_sbatch(result: Estimate, said: Directives, warnings: tuple[str, ...]) -> str:
+def as_sbatch(result: Estimate, booked: Booked, said: Directives, warnings: tuple[str, ...]) -> str:
     """Return the lines to put into a job script, and the same as a command.
 
     Args:
         result: The estimate.
+        booked: What is booked of it.
         said: The directives to write.
         warnings: What had to be guessed, one sentence each.
     """
@@ -150,7 +193,7 @@ def as_sbatch(result: Estimate, said: Directives, warnings: tuple[str, ...]) -> 
         line,
         "# or submit with:",
         f"# sbatch --gpus=1 --comment={shlex.quote(comment)} job.sh",
-        f"# {to_mib_up(result.upper_bytes)} MiB will be booked: {shards(result.upper_bytes)} x {SHARD_MIB} MiB",
+        f"# {to_mib_up(booked.n_bytes)} MiB will be booked: {shards(booked.n_bytes)} x {SHARD_MIB} MiB",
     ]
     return "\n".join([*lines, *(f"# note: {text}" for text in (*warnings, *result.warnings))])
 
@@ -164,4 +207,6 @@ def directive_words(said: Directives) -> list[str]:
         for key in ("batch_size", "seq_len", "optimizer", "precision")
         if getattr(setup, key) != getattr(default, key)
     ]
+    if said.confidence is not None:
+        words.append(f"confidence={said.confidence}")
     return words + (["gradient_checkpointing=yes"] if setup.gradient_checkpointing else [])

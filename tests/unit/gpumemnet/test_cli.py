@@ -35,8 +35,8 @@ def test_json_is_the_contract() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     answer = json.loads(done.stdout)
     assert list(answer) == [
-        "version", "family", "estimator", "estimate_mib", "upper_mib", "confidence", "shards", "shard_mib", "gpu",
-        "breakdown_mib", "warnings", "activity",
+        "version", "family", "estimator", "estimate_mib", "booked_mib", "upper_mib", "confidence", "shards",
+        "shard_mib", "gpu", "breakdown_mib", "warnings", "activity",
     ]  # fmt: skip
     assert (answer["version"], answer["family"], answer["gpu"], answer["shard_mib"]) == (
         1,
@@ -125,6 +125,32 @@ def test_a_job_script_is_read(tmp_path: Path) -> None:
     assert run("again.sh", "--json", cwd=tmp_path).stdout == done.stdout
 
 
+def test_what_is_booked_at_a_confidence_and_what_the_job_may_hold_at_most(tmp_path: Path) -> None:
+    bound = json.loads(run(RESIDUAL, "--batch-size", "64", "--json").stdout)
+    assert bound["booked_mib"] == bound["upper_mib"]
+    (tmp_path / "job.sh").write_text(f"#RAD model={RESIDUAL} batch_size=64 confidence=0.8\n")
+    for args in (
+        (RESIDUAL, "--batch-size", "64", "--confidence", "0.8"),
+        ("job.sh",),
+        ("job.sh", "--confidence", "0.8"),
+    ):
+        chosen = json.loads(run(*args, "--json", cwd=tmp_path).stdout)
+        assert chosen["estimate_mib"] <= chosen["booked_mib"] < chosen["upper_mib"] == bound["upper_mib"]
+        assert chosen["shards"] == -(-chosen["booked_mib"] // chosen["shard_mib"])
+        line = run(*args, cwd=tmp_path).stdout
+        assert f"books {chosen['booked_mib']} MiB (80 % safe)" in line
+        assert f"at most {chosen['upper_mib']} MiB" in line
+        assert "while nobody else needs the memory" in run(*args, "--explain", cwd=tmp_path).stdout
+        assert "confidence=0.8" in run(*args, "--sbatch", cwd=tmp_path).stdout
+    done = run(RESIDUAL, "--batch-size", "64", "--confidence", "1")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_auto_says_that_the_partition_decides(tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text(f"#RAD model={RESIDUAL} batch_size=64 confidence=auto\n")
+    assert "the partition decides" in run("job.sh", cwd=tmp_path).stdout
+
+
 def test_explain_says_where_it_goes() -> None:
     text = run(RESIDUAL, "--batch-size", "64", "--explain").stdout
     for word in (
@@ -205,6 +231,6 @@ def test_bad_options_are_one_line_and_exit_2(args: tuple[str, ...]) -> None:
 
 def test_a_job_that_fits_on_no_such_gpu_is_answered_and_is_a_finding() -> None:
     done = run("models/resnet50_torchinfo.txt", "--batch-size", "64000", cwd=EXAMPLES)
-    assert (done.returncode, done.stdout.count(" MiB expected, ")) == (1, 1)
+    assert (done.returncode, done.stdout.count("needs about ")) == (1, 1)
     assert done.stderr.startswith("rad-estimate: ") and " MiB do not fit on one h200 of " in done.stderr
     assert done.stderr.count("\n") == 1
