@@ -21,7 +21,7 @@ from slurm_plugin.core.records import Demand, Placement, Reservation
 from slurm_plugin.core.trim import settled_bytes
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.monitor.attribution import JobFinder
-from slurm_plugin.monitor.window import read_job
+from slurm_plugin.monitor.window import read_job, read_window
 from slurm_plugin.node.facts import facts_of, pin_of, read_facts
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import sweep, sweep_if_due
@@ -62,6 +62,8 @@ def place(node: Node, job: HookJob, demand: Demand, settings: PartitionConfig) -
         readings, blind = without_driver(read_facts(node), now_s=node.clock.now_s()), True
         if not readings:
             raise
+    if blind or not _guarded(node, settings):
+        demand = replace(demand, cap_bytes=None)
     pin = pin_of(node, settings, facts_of(node, job.node, readings))
     if node.config.mode != "observe" and not blind:
         sweep_if_due(node, readings)
@@ -69,6 +71,12 @@ def place(node: Node, job: HookJob, demand: Demand, settings: PartitionConfig) -
     if placed.placement.put_back and not blind and _any_old(node) and sweep(node, readings):
         placed = _place_once(node, job, demand, settings, readings, pin=pin)
     return placed
+
+
+def _guarded(node: Node, settings: PartitionConfig) -> bool:
+    """Return whether somebody would stop a job that keeps from others what they booked; else no cap lies above it."""
+    acts = node.config.mode == "enforce" and node.config.features.guard and settings.on_overrun != "warn"
+    return acts and read_window(node.run, now_s=node.clock.now_s()) is not None
 
 
 def _any_old(node: Node) -> bool:

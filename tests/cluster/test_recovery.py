@@ -41,6 +41,16 @@ def test_the_same_job_runs_again_alone_and_soon(jobs: Jobs, cluster: Cluster) ->
     )
 
 
+def test_escalation_shares_once_more_with_what_was_seen_and_asked(jobs: Jobs, cluster: Cluster) -> None:
+    with cluster.changed_rad_toml():
+        cluster.set_rad("max_recoveries", '2\nrecovery = "escalate"')
+        job = booked(jobs, wrap="python3 fake_train.py --memory 3.8G,8G --seconds 3")
+        again = jobs.wait(job, "COMPLETED", timeout_s=NO_DELAY_S)
+    assert again["Restarts"] == "1"
+    assert int(again["TresPerNode"].rpartition(":")[2]) == 14  # 4 booked, 4.2 asked, 5 as a margin
+    assert "phase 2 of 2 done, 8.00 GiB" in jobs.output(job)
+
+
 def test_a_job_that_no_gpu_can_hold_stops_after_the_last_recovery(jobs: Jobs) -> None:
     job = booked(jobs, wrap=BEYOND_ANY_GPU)
     jobs.cluster.wait(

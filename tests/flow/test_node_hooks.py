@@ -21,6 +21,8 @@ from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.shell import run
 from slurm_plugin.core.units import GIB
+from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.window import write_window
 
 SHARED = Booking(
     kind="shared",
@@ -71,6 +73,11 @@ def hooks(tmp_path: Path) -> Hooks:
 
 def test_a_job_is_capped_above_its_booking_where_its_booking_says_so(hooks: Hooks) -> None:
     booking = replace(SHARED, cap_bytes=30 * GIB, smact=0.5)
+    hooks.run("prolog", 6, SLURM_JOB_COMMENT=comment_of(booking))
+    assert JobFile(hooks.folder / "run", 6).variables()["RAD_CAP_MIB"] == "4096", "no monitor watches"
+    hooks.run("epilog", 6)
+    cards = SimulatedGpus(hooks.folder / "gpus").read()
+    write_window(hooks.folder / "run", cards, now_s=SystemClock().now_s() + 4)  # hooks take a while to start
     hooks.run("prolog", SLURM_JOB_COMMENT=comment_of(booking))
     variables = JobFile(hooks.folder / "run", 7).variables()
     assert (variables["RAD_BOOKED_MIB"], variables["RAD_CAP_MIB"]) == ("4096", "10240"), (

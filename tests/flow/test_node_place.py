@@ -96,6 +96,7 @@ class Bench:
         confined: bool = False,
         seat: int = 0,
         estimate: int | None = None,
+        cap: int | None = None,
     ) -> Placed:
         write_window(self.folder / "run", self.readings, now_s=self.clock.now_s())
         demand = Demand(
@@ -106,6 +107,7 @@ class Bench:
             booked_bytes=None if gib is None else gib * GIB,
             seats=(seat,),
             estimate_bytes=None if estimate is None else estimate * GIB,
+            cap_bytes=None if cap is None else cap * GIB,
         )
         return place(
             self.node(confined=confined),
@@ -340,6 +342,21 @@ def wanted(
         lambda: bench.slurm,
     )
     return found.source, found.demand
+
+
+def test_a_cap_lies_above_the_booking_only_where_the_guard_would_act(bench: Bench) -> None:
+    """Who forgot rad-monitor, or switched the guard off, has jobs that hold what they booked and no more."""
+    assert bench.place(1, 4, cap=8).reservation.limit_bytes == 8 * GIB  # type: ignore[union-attr]
+    for number, change in enumerate(
+        (
+            {"features": replace(bench.config.features, guard=False)},
+            {"partitions": {"gpu": replace(bench.config.partitions["gpu"], on_overrun="warn")}},
+        ),
+        start=2,
+    ):
+        before, bench.config = bench.config, replace(bench.config, **change)  # type: ignore[arg-type]
+        assert bench.place(number, 4, cap=8, seat=1).reservation.limit_bytes == 4 * GIB  # type: ignore[union-attr]
+        bench.config = before
 
 
 @pytest.mark.parametrize("trim", [False, True])
