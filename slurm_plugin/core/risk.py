@@ -26,8 +26,8 @@ SHARES = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.9
 LEAST, MOST = SHARES[0], SHARES[-1]
 
 LOST_OF_A_RUN = 0.03
-"""Of a run that misses, before it fails: of 5,850 measured runs nearly all had reached their peak in the first steps
-(docs/estimator.md); the rest is start-up and the wait for the rerun."""
+"""Of a run that misses, before it fails. Assumed: of 5,850 recorded runs nearly all had reached their peak in the first
+two steps (`bench/settled.py`); start-up and the wait for the rerun count, too."""
 
 MOST_SURPRISE = 2.0
 """A cap is at most so many bookings, whatever the bound: nobody gets much more than he booked."""
