@@ -182,3 +182,17 @@ def test_what_was_not_written_here_is_refused_in_one_line(text: str, problem: st
         SavedProfile.from_text(text, path="m.rad")
     assert problem in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_submission_stamps_it_and_radd_books_it(file: str) -> None:
+    """The way of `#RAD model=m.rad`: read as the user on the login node, a text in the comment, evaluated by radd."""
+    from slurm_plugin.core.records import Claims
+    from slurm_plugin.estimate import Estimator, profile_of
+
+    said = parse_script(f"#!/bin/sh\n#RAD model={Path(file).name} batch_size=128\n", "job.sh")
+    assert said is not None
+    text, _ = profile_of(said, (Path(file).parent,)) or ("", ())
+    booked = Estimator().estimate(Claims(profile=text))
+    assert booked is not None
+    assert booked.source == "trace"
+    assert booked.estimate_bytes > SAVED.profiles[2].reserved_bytes
