@@ -45,7 +45,12 @@ class Booked:
 
     @classmethod
     def of(cls, result: Estimate, confidence: float | None) -> Booked:
-        """Return what is booked at a confidence; None books the bound."""
+        """Return what is booked.
+
+        Args:
+            result: What the job needs.
+            confidence: Share of jobs that it shall be enough for (0.5 to 0.999); None books the bound.
+        """
         if confidence is None or result.quantiles is None:
             return cls(n_bytes=result.upper_bytes, share=result.confidence, most_bytes=result.upper_bytes)
         n_bytes = result.quantile(confidence)

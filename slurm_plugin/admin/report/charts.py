@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slurm_plugin.admin.report.runs import Run
+from slurm_plugin.core.units import GIB, MIB
 
 COMPARED = (
     ("makespan_s", "Makespan"),
@@ -14,7 +15,7 @@ COMPARED = (
     ("mean_completion_s", "Mean completion"),
 )
 OVER_TIME = (
-    ("used_mib", "GPU memory in use (GiB)", 1 / 1024),
+    ("used_mib", "GPU memory in use (GiB)", MIB / GIB),
     ("smact", "SM activity", 1.0),
     ("power_w", "Power (W)", 1.0),
     ("jobs", "Jobs on the GPU", 1.0),

@@ -7,11 +7,12 @@ import math
 from collections.abc import Callable
 
 import pytest
-import torch
-from torch import Tensor, nn
 
 from gpumemnet.names import Group
 from gpumemnet.texts import kinds
+
+torch = pytest.importorskip("torch")
+from torch import Tensor, nn  # noqa: E402 - skipped above where it is missing
 
 ARGUMENTS = {"Threshold": (0.1, 0.0)}
 WIDTH = 64

@@ -59,7 +59,7 @@ def test_each_card_has_shards_in_proportion_to_its_memory() -> None:
         "39",
         "79",
     ]
-    assert "Gres=gpu:2,shard:78" in config.slurm_conf(SPEC, PLACE, site((24, 11)))
+    assert "Gres=gpu:simulated:2,shard:78" in config.slurm_conf(SPEC, PLACE, site((24, 11)))
 
 
 def test_rad_toml_is_one_that_the_product_takes_and_each_node_has_its_own_folders() -> None:
