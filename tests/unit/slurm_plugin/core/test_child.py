@@ -121,3 +121,19 @@ def test_children_that_ended_by_themselves_are_waited_for_when_the_next_one_star
         with pytest.raises(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="the kernel has no autogroups")
+def test_the_session_of_a_hurried_child_is_hurried_too() -> None:
+    """Else its niceness would count for nothing beside the sessions of jobs."""
+
+    def group() -> bytes:
+        return Path("/proc/self/autogroup").read_bytes()
+
+    def hurried() -> bytes:
+        os.nice(-7)
+        return in_child(group, timeout_s=30)
+
+    assert in_child(group, timeout_s=30).split()[1:] == [b"nice", b"0"]
+    assert in_child(hurried, timeout_s=30).split()[1:] == [b"nice", b"-7"]
