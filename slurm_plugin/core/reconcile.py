@@ -27,11 +27,13 @@ class SlurmSays:
     Attributes:
         restarts: How often it was requeued.
         launched_here: It has a batch script that runs on this very node, so that it must have a slurmstepd here.
-        running: Slurm takes it for running, not for ending.
+        starting_here: It has a batch script that is to run on this very node, and Slurm waits for its Prolog to end.
+        running: Slurm takes it for running or starting, not for ending.
     """
 
     restarts: int
     launched_here: bool
+    starting_here: bool = False
     running: bool = False
 
 
@@ -44,12 +46,14 @@ class Evidence:
         on_gpus: Jobs with a process on a GPU, and the UUIDs of those GPUs.
         placed: What the Prolog's files say that jobs hold.
         present: Jobs that Slurm has on this node; None if it was not asked or did not answer.
+        slurmd_since_s: When this node's slurmd started, in seconds since boot; None if that is not known.
     """
 
     steps: frozenset[int] = frozenset()
     on_gpus: Mapping[int, frozenset[str]] = field(default_factory=dict)
     placed: Mapping[int, Reservation] = field(default_factory=dict)
     present: Mapping[int, SlurmSays] | None = None
+    slurmd_since_s: float | None = None
 
     def shows(self, job_id: int) -> bool:
         """Return whether a job is alive on this node beyond doubt."""
@@ -108,7 +112,7 @@ def never_launched(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple
         old = now_s - held.created_s > LAUNCH_S
         if slurm is None or evidence.shows(held.job_id) or not old or not held.managed:
             continue
-        if slurm.running and slurm.launched_here and slurm.restarts == held.restart:
+        if slurm.running and _must_have_step(held, slurm, evidence) and slurm.restarts == held.restart:
             found.append((held.job_id, held.restart))
     return tuple(found)
 
@@ -120,4 +124,14 @@ def _over(held: Reservation, evidence: Evidence, now_s: float) -> bool:
     slurm = evidence.present.get(held.job_id)
     if slurm is None or slurm.restarts > held.restart:
         return True
-    return slurm.launched_here and age_s > LAUNCH_S
+    return _must_have_step(held, slurm, evidence) and age_s > LAUNCH_S
+
+
+def _must_have_step(held: Reservation, slurm: SlurmSays, evidence: Evidence) -> bool:
+    """Return whether a run has a slurmstepd here by now, if it is ever to have one.
+
+    A Prolog may take as long as its site likes, but none outlives its slurmd: a slurmd that started after the
+    reservation was made knows nothing of that run, and slurmctld waits for it without end.
+    """
+    orphaned = evidence.slurmd_since_s is not None and evidence.slurmd_since_s > held.created_s
+    return slurm.launched_here or (slurm.starting_here and orphaned)

@@ -31,7 +31,8 @@ from slurm_plugin.core.spare_files import SpareFiles
 from slurm_plugin.core.wire import read_key, read_stamp
 from slurm_plugin.node.facts import NodeFacts, read_facts
 from slurm_plugin.node.node import Node
-from slurm_plugin.slurm.processes import claimed_gpus, living_jobs, owners_of
+from slurm_plugin.slurm.control import JobView
+from slurm_plugin.slurm.processes import claimed_gpus, living_jobs, owners_of, slurmd_since_s
 
 LOCK_S = 3.0
 """Of a hook's five seconds."""
@@ -42,6 +43,7 @@ UNSWEPT_S = 90.0
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.02, 0.3
 """Growing, so that those who wait leave the processor to the one that sweeps."""
 
+_STARTED = ("RUNNING", "CONFIGURING")
 _ON_NODE = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT")
 
 
@@ -118,7 +120,8 @@ def sweep(node: Node, readings: Sequence[GpuReading]) -> Swept:
     now_s = node.clock.monotonic_s()
     seen = rebuild(evidence, unknown, now_s=now_s) if found.lost else found.ledger
     if doubtful(seen, evidence, now_s=now_s):
-        evidence = replace(evidence, present=_present(node, facts))
+        since_s = slurmd_since_s(facts.name, slurm_conf=facts.slurm_conf, proc=node.proc)
+        evidence = replace(evidence, present=_present(node, facts), slurmd_since_s=since_s)
     with node.store.locked(Deadline(node.clock, LOCK_S)):
         found = node.store.read()
         left = {job_id: held for job_id, held in evidence.placed.items() if node.job_file(job_id).exists()}
@@ -152,7 +155,11 @@ def run_again(node: Node, job_id: int, restart: int | None) -> bool:
     name = (read_facts(node) or NodeFacts()).name
     try:
         view = node.slurm().job(job_id)
-        if view is None or not name or (view.state, view.node, view.batch) != ("RUNNING", name, True):
+        if view is None or not name or (view.node, view.batch) != (name, True):
+            return False
+        if view.state not in (
+            _STARTED if restart is not None else _STARTED[:1]
+        ):  # it may just be starting anew
             return False
         if restart not in (None, view.restarts) or node.job_file(job_id).exists():
             return False
@@ -188,18 +195,18 @@ def _present(node: Node, facts: NodeFacts) -> Mapping[int, SlurmSays] | None:
         views = node.slurm().jobs(node=facts.name or None, states=_ON_NODE)
     except SlurmError:
         return None
-    return {
-        view.job_id: SlurmSays(
-            restarts=view.restarts,
-            launched_here=view.batch
-            and bool(facts.name)
-            and view.node == facts.name
-            and view.state != "CONFIGURING"
-            and view.reason != "Prolog",
-            running=view.state == "RUNNING",
-        )
-        for view in views
-    }
+    return {view.job_id: _says(view, facts.name) for view in views}
+
+
+def _says(view: JobView, name: str) -> SlurmSays:
+    here = view.batch and bool(name) and view.node == name
+    starting = view.state == "CONFIGURING" or view.reason == "Prolog"
+    return SlurmSays(
+        restarts=view.restarts,
+        launched_here=here and not starting,
+        starting_here=here and starting,
+        running=view.state in _STARTED,
+    )
 
 
 def _unknown_holders(

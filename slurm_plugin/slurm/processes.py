@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_plugin.core.process import PROC, Process, owner_of
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.process import PROC, Process, owner_of, started_ticks
 
 _TITLE = re.compile(rb"^slurmstepd: \[(\d+)[.+_]")
 _MOST_PARENTS = 256
@@ -36,6 +38,41 @@ def living_jobs(*, slurm_conf: str | None = None, proc: Path = PROC) -> frozense
         ):
             found.add(job_id)
     return frozenset(found)
+
+
+def slurmd_since_s(name: str, *, slurm_conf: str | None = None, proc: Path = PROC) -> float | None:
+    """Return when this node's slurmd started, in seconds since boot as SystemClock counts them; None if none runs.
+
+    Args:
+        name: Slurm's name of the node; slurmds of other nodes on this host do not count.
+        slurm_conf: SLURM_CONF of this node's slurmd, where known.
+        proc: Where /proc is.
+    """
+    found = [pid for pid in _pids(proc) if _is_slurmd(pid, name, slurm_conf, proc)]
+    ticks = [start for pid in found if (start := started_ticks(pid, proc)) is not None]
+    if not ticks:
+        return None
+    # The oldest is the daemon: before it starts a program, it forks a process that looks the same.
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - min(ticks) / os.sysconf("SC_CLK_TCK")
+    return SystemClock().monotonic_s() - age_s
+
+
+def _is_slurmd(pid: int, name: str, slurm_conf: str | None, proc: Path) -> bool:
+    folder = proc / str(pid)
+    if _read(folder / "comm") != b"slurmd\n" or owner_of(pid, proc) != os.geteuid():
+        return False
+    words = [word.decode(errors="replace") for word in _read(folder / "cmdline").split(b"\0")]
+    named = _option(words, "-N")
+    of = _option(words, "-f") or _environ(folder).get("SLURM_CONF")
+    return named in (None, name) and (None in (of, slurm_conf) or of == slurm_conf)
+
+
+def _option(words: Sequence[str], letter: str) -> str | None:
+    """Return the value of an option, set apart or not; None if it is not given."""
+    for word, following in zip(words, (*words[1:], ""), strict=True):
+        if word.startswith(letter):
+            return word.removeprefix(letter) or following
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from slurm_plugin.core.reconcile import (
     Evidence,
     SlurmSays,
     doubtful,
+    never_launched,
     rebuild,
     reconcile,
 )
@@ -69,6 +70,17 @@ def test_a_batch_job_that_runs_without_a_process_is_over() -> None:
     says = {1: SlurmSays(restarts=0, launched_here=True)}
     assert left(Evidence(present=says), held(1)) == []
     assert left(Evidence(present=says), held(1, created_s=NOW_S - LAUNCH_S + 1)) == [1]
+
+
+def test_a_prolog_may_take_its_time_but_not_outlive_its_slurmd() -> None:
+    """slurmd was killed during the Prolog: the next one knows nothing of the run, and slurmctld waits without end."""
+    says = {1: SlurmSays(restarts=0, launched_here=False, starting_here=True, running=True)}
+    slow = Evidence(present=says, slurmd_since_s=OLD_S - 1)
+    orphaned = Evidence(present=says, slurmd_since_s=OLD_S + 1)
+    for evidence, over in ((slow, False), (Evidence(present=says), False), (orphaned, True)):
+        assert left(evidence, held(1)) == ([] if over else [1])
+        doubted = never_launched(Ledger(reservations=(held(1),)), evidence, now_s=NOW_S)
+        assert doubted == (((1, 0),) if over else ())
 
 
 def test_an_earlier_run_of_a_job_that_was_requeued_is_over() -> None:

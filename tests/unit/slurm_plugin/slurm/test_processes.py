@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
-from slurm_plugin.slurm.processes import claimed_gpus, living_jobs, owners_of, processes_of
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.slurm.processes import claimed_gpus, living_jobs, owners_of, processes_of, slurmd_since_s
 
 
 def process(
@@ -87,3 +89,21 @@ def test_parents_in_a_circle_end(tmp_path: Path) -> None:
     child_of(tmp_path, 11, 12)
     child_of(tmp_path, 12, 11)
     assert owners_of([11], proc=tmp_path) == {}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a slurmd is root's")
+def test_the_age_of_this_nodes_slurmd_is_that_of_the_daemon(tmp_path: Path) -> None:
+    """Other nodes' daemons on one host, another cluster's and a fork of the daemon's own do not count."""
+
+    def slurmd(pid: int, *words: str, ticks: int, **env: str) -> None:
+        process(tmp_path, pid, comm="slurmd", title="\0".join(("slurmd", *words, "")), **env)
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (slurmd) S 1 " + "0 " * 17 + f"{ticks} 0")
+
+    slurmd(1, "-D", "-f", "/a/slurm.conf", "-N", "n0", ticks=500)
+    slurmd(2, "-D", "-f", "/a/slurm.conf", "-N", "n0", ticks=900)
+    slurmd(3, "-D", "-f", "/a/slurm.conf", "-Nn1", ticks=100)
+    slurmd(4, "-D", "-N", "n0", ticks=200, SLURM_CONF="/b/slurm.conf")
+    since_s = slurmd_since_s("n0", slurm_conf="/a/slurm.conf", proc=tmp_path)
+    suspended_s = time.clock_gettime(time.CLOCK_BOOTTIME) - SystemClock().monotonic_s()
+    assert since_s == pytest.approx(500 / os.sysconf("SC_CLK_TCK") - suspended_s, abs=0.1)
+    assert slurmd_since_s("n9", slurm_conf="/a/slurm.conf", proc=tmp_path) is None
