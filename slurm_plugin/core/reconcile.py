@@ -109,10 +109,11 @@ def never_launched(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple
     found = []
     for held in ledger.reservations:
         slurm = (evidence.present or {}).get(held.job_id)
-        old = now_s - held.created_s > LAUNCH_S
-        if slurm is None or evidence.shows(held.job_id) or not old or not held.managed:
+        age_s = now_s - held.created_s
+        if slurm is None or evidence.shows(held.job_id) or not held.managed:
             continue
-        if slurm.running and _must_have_step(held, slurm, evidence) and slurm.restarts == held.restart:
+        never_came = _never_came(held, slurm, evidence, age_s)
+        if slurm.running and never_came and slurm.restarts == held.restart:
             found.append((held.job_id, held.restart))
     return tuple(found)
 
@@ -124,14 +125,16 @@ def _over(held: Reservation, evidence: Evidence, now_s: float) -> bool:
     slurm = evidence.present.get(held.job_id)
     if slurm is None or slurm.restarts > held.restart:
         return True
-    return _must_have_step(held, slurm, evidence) and age_s > LAUNCH_S
+    return _never_came(held, slurm, evidence, age_s)
 
 
-def _must_have_step(held: Reservation, slurm: SlurmSays, evidence: Evidence) -> bool:
-    """Return whether a run has a slurmstepd here by now, if it is ever to have one.
+def _never_came(held: Reservation, slurm: SlurmSays, evidence: Evidence, age_s: float) -> bool:
+    """Return whether a run without a slurmstepd will never have one here.
 
     A Prolog may take as long as its site likes, but none outlives its slurmd: a slurmd that started after the
     reservation was made knows nothing of that run, and slurmctld waits for it without end.
     """
-    orphaned = evidence.slurmd_since_s is not None and evidence.slurmd_since_s > held.created_s
-    return slurm.launched_here or (slurm.starting_here and orphaned)
+    if slurm.starting_here:
+        orphaned = evidence.slurmd_since_s is not None and evidence.slurmd_since_s > held.created_s
+        return orphaned and age_s > YOUNG_S
+    return slurm.launched_here and age_s > LAUNCH_S

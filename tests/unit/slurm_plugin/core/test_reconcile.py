@@ -81,6 +81,9 @@ def test_a_prolog_may_take_its_time_but_not_outlive_its_slurmd() -> None:
         assert left(evidence, held(1)) == ([] if over else [1])
         doubted = never_launched(Ledger(reservations=(held(1),)), evidence, now_s=NOW_S)
         assert doubted == (((1, 0),) if over else ())
+    young = held(1, created_s=NOW_S - YOUNG_S)
+    assert left(replace(orphaned, slurmd_since_s=NOW_S), young) == [1]
+    assert left(replace(orphaned, slurmd_since_s=NOW_S), held(1, created_s=NOW_S - YOUNG_S - 1)) == []
 
 
 def test_an_earlier_run_of_a_job_that_was_requeued_is_over() -> None:
