@@ -165,7 +165,7 @@ def test_a_whole_gpu_for_one_shard(jobs: Jobs, changes: tuple[str, ...]) -> None
     if jobs.state(job) != "RUNNING":
         return  # put back
     assert row, f"it runs on a stamp for a whole GPU with nothing booked: {fields.get('GRES')}"
-    assert row["kind"] != "whole" or shards_given(fields) >= WHOLE, fields.get("GRES")
+    holds_no_more_than_given(jobs, job)  # a version that asks for gpu:1 was given that, and no shards
 
 
 def test_a_stamp_of_an_earlier_larger_job(jobs: Jobs) -> None:
