@@ -218,5 +218,6 @@ def _version_of(python: Path) -> tuple[int, int]:
 
 def _needs(checkout: Path, extras: str) -> str:
     """Return a hash of all that decides what else is installed."""
-    texts = [path.read_bytes() for path in (checkout / "setup.cfg", checkout / TRAIN_FOLDER / "setup.cfg")]
+    named = (checkout / "setup.cfg", checkout / TRAIN_FOLDER / "setup.cfg")
+    texts = [path.read_bytes() for path in named if path.exists()]  # an older version has fewer distributions
     return hashlib.sha256(b"".join([*texts, extras.encode()])).hexdigest()
