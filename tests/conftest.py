@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 from golden_texts import Golden
+from hypothesis import settings
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 # At the end: the installed packages are tested, and only `lab`, which is never installed, comes from the checkout.
 sys.path.append(str(CHECKOUT))
+
+
+# How fast an example is depends on what else the machine does; limits of time have tests of their own.
+settings.register_profile("rad", deadline=None)
+settings.load_profile("rad")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

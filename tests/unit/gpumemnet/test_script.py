@@ -33,7 +33,10 @@ def test_time_is_bounded_and_all_processes_are_ended(tmp_path: Path) -> None:
     began = time.monotonic()
     assert ran(code, Limits(seconds=2)).why == "its optimizer made no two steps within 2 s"
     assert time.monotonic() - began < 60
-    assert not alive(int((tmp_path / "pid").read_text()))
+    pid, deadline = int((tmp_path / "pid").read_text()), time.monotonic() + 20
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)  # a killed process that is nobody's child any more ends a moment later
+    assert not alive(pid)
 
 
 def test_memory_is_bounded() -> None:
