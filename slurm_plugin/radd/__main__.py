@@ -70,8 +70,9 @@ def run(config_path: Path, slurm_user: str) -> None:
         clock=clock,
         owner_uid=next(iter(slurm_uids), None),
     )
+    server.claim()
+    service.leave_fallback()  # before the first answer: who was answered once finds it, should radd die at once
     server.start()
-    service.leave_fallback()
     recoverer.start()
     accounts = _accounts_of(service)
     if accounts is not None:

@@ -69,8 +69,8 @@ class Server:
         self._listener: socket.socket | None = None
         self._lock_file: int | None = None
 
-    def start(self) -> None:
-        """Listen and answer in the background.
+    def claim(self) -> None:
+        """Take the socket for this radd. Nobody reaches it before start().
 
         Raises:
             RadError: Another radd has the socket.
@@ -93,6 +93,16 @@ class Server:
             os.umask(before)
         if self._owner_uid is not None and os.geteuid() == 0:
             os.chown(self.path, self._owner_uid, -1)
+
+    def start(self) -> None:
+        """Listen and answer in the background.
+
+        Raises:
+            RadError: As claim(), which it calls where nobody has.
+        """
+        if self._listener is None:
+            self.claim()
+        assert self._listener is not None
         self._listener.listen(128)
         for number in range(THREADS):
             thread = threading.Thread(

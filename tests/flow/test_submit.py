@@ -42,7 +42,7 @@ def wait_until(condition: Callable[[], object]) -> None:
     end_s = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < end_s, "it did not happen in time"
-        time.sleep(0.02)
+        time.sleep(0.001)
 
 
 class Radd:
@@ -60,10 +60,17 @@ class Radd:
         (self.folder / "rad.toml").write_text(TOML.format(folder=self.folder, mode=mode))
 
     def start(self) -> None:
+        self.spawn()
+        wait_until(self.answers)
+
+    def spawn(self) -> None:
         argv = [sys.executable, "-m", "slurm_plugin.radd", "--config", str(self.folder / "rad.toml")]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(argv, stdout=log, stderr=log)
-        wait_until(self.answers)
+
+    def connects(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as connection:
+            return connection.connect_ex(str(self.socket)) == 0
 
     def answers(self) -> bool:
         assert self.process.poll() is None, self.log()
@@ -175,6 +182,17 @@ def test_a_killed_radd_comes_back_over_its_own_socket(radd: Radd, hooks: LuaProg
     assert away["job"]["environment"] == {"SLURM_GPUS": ""} and "radd is away" in away["said"][0]
     radd.start()
     assert submit(hooks, comment="rad:memory=4G")["job"]["gres"] == "shard:4"
+
+
+def test_a_radd_that_takes_a_request_has_left_its_fallback(radd: Radd) -> None:
+    """A radd that dies just after its first answer must not leave the shim without an answer."""
+    for _ in range(3):
+        radd.stop()
+        fallback = radd.folder / "radd.fallback.json"
+        fallback.unlink()
+        radd.spawn()
+        wait_until(radd.connects)
+        assert fallback.exists()
 
 
 def test_a_second_radd_is_told_about_the_first(radd: Radd) -> None:
