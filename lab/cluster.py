@@ -7,6 +7,7 @@ import pwd
 import re
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -36,6 +37,8 @@ class Cluster:
         self.place = place
         self.clock = clock or SystemClock()
         self.daemons = Daemons(place, self.clock)
+        self.submissions = threading.Lock()
+        """Held while a job of a load is submitted, so that a fault can happen between two."""
         self._lua_s = 0
 
     # --- starting -------------------------------------------------------------------------------------------------

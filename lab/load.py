@@ -155,7 +155,6 @@ class Load:
 
     def _submit_one(self, job: Job) -> None:
         """Submit a job; while Slurm is away, try again as a user would."""
-        self.submitted_s[job.name] = boot_s()
         options = (
             "-J",
             job.name,
@@ -166,8 +165,12 @@ class Load:
         )
         wrap = f"exec sh {self.folder}/hold.sh {job.mib} {job.seconds}"
         for _ in range(120):
-            began_s = self.cluster.clock.monotonic_s()
-            answer = self._submit(*options, "--wrap", wrap, user=job.user, env={"RAD_LOAD": str(self._log)})
+            with self.cluster.submissions:
+                self.submitted_s.setdefault(job.name, boot_s())
+                began_s = self.cluster.clock.monotonic_s()
+                answer = self._submit(
+                    *options, "--wrap", wrap, user=job.user, env={"RAD_LOAD": str(self._log)}
+                )
             if answer.job_id is not None:
                 self.submit_took_s.append(self.cluster.clock.monotonic_s() - began_s)
                 break

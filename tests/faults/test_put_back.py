@@ -9,7 +9,7 @@ import json
 import subprocess
 
 import pytest
-from faults.test_slurmctld import saved
+from faults.test_slurmctld import saved, slurmctld_killed
 from faults.trial import Trials
 
 from lab.cluster import Cluster
@@ -62,19 +62,11 @@ def killed_after_a_put_back(cluster: Cluster) -> None:
     cluster.start_slurmctld()
 
 
-def killed_now(cluster: Cluster) -> None:
-    """The same on Slurm alone, which puts nothing back."""
-    saved(cluster)
-    cluster.daemons.kill("slurmctld")
-    cluster.clock.sleep(AWAY_S)
-    cluster.start_slurmctld()
-
-
 def test_slurmctld_dies_just_after_a_put_back(trials: Trials) -> None:
     trials.check(
         "slurmctld killed just after a put-back",
         killed_after_a_put_back,
-        slurm_fault=killed_now,
+        slurm_fault=slurmctld_killed,
         before=strangers_come,
         after=strangers_go,
         share=1.0,

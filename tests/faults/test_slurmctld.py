@@ -13,18 +13,25 @@ AWAY_S = 4.0
 
 
 def saved(cluster: Cluster) -> None:
-    """Wait until slurmctld saves its state: what it takes in between saves, Slurm alone forgets too.
-
-    Two of its jobs may then have one id, for which slurmd drains the node.
-    """
+    """Wait until slurmctld saves its state."""
     state = cluster.place.root / "spool" / "slurmctld" / "job_state"
     seen_s = state.stat().st_mtime if state.exists() else 0.0
     cluster.wait("slurmctld saves its state", lambda: state.exists() and state.stat().st_mtime > seen_s, 30)
 
 
+def kill_slurmctld(cluster: Cluster) -> None:
+    """Kill slurmctld when it has saved every job that it took.
+
+    What it takes in between saves, Slurm alone forgets too: one run would lose such a job and the next would not.
+    Two of its jobs may then have one id, for which slurmd drains the node.
+    """
+    with cluster.submissions:
+        saved(cluster)
+        cluster.daemons.kill("slurmctld")
+
+
 def slurmctld_killed(cluster: Cluster) -> None:
-    saved(cluster)
-    cluster.daemons.kill("slurmctld")
+    kill_slurmctld(cluster)
     cluster.clock.sleep(AWAY_S)
     cluster.start_slurmctld()
 

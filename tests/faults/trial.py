@@ -139,7 +139,8 @@ class Trials:
             file.write(json.dumps({**asdict(row), "commit": self._commit}) + "\n")
         late = sorted(((round(d, 1), n) for n, d in later(seen, alone).items()), reverse=True)[:4]
         print(
-            f"\n{row}\nlost: {seen.lost}\nfirst: {seen.findings.first}\nlatest: {late}\n"
+            f"\n{row}\nlost: {[(name, seen.fates[name]) for name in seen.lost]}\n"
+            f"first: {seen.findings.first}\nlatest: {late}\n"
             f"slowest look: {seen.findings.slowest_look_s:.2f} s; alone: {alone.findings.first} {alone.lost}"
         )
         return row
