@@ -176,6 +176,8 @@ def directive_texts() -> tuple[list[str], list[str]]:
     ).stdout.split()  # fmt: skip
     lines, comments = set[str](), set[str]()
     for name in listed:
+        if not (CHECKOUT / name).exists():  # removed and not committed yet
+            continue
         text = (CHECKOUT / name).read_text(encoding="utf-8")
         lines |= set(re.findall(r"#RAD[^\n\"\\]*", text))
         comments |= set(re.findall(r"rad:[^\n\"`\\]*", text))
@@ -277,11 +279,16 @@ def child(package: Path, *arguments: str) -> str:
     return done.stdout
 
 
+def plain(value: object) -> object:
+    """Return what JSON has no form for as something that is the same in each process."""
+    return sorted(map(str, value)) if isinstance(value, (set, frozenset)) else str(value)
+
+
 def write(path: Path, every: int) -> None:
     """Write the answers of the package under test, one JSON line each."""
     with path.open("w", encoding="utf-8") as out:
         for name, answer in answers(every):
-            out.write(json.dumps([name, answer], sort_keys=True, default=str) + "\n")
+            out.write(json.dumps([name, answer], sort_keys=True, default=plain) + "\n")
 
 
 def kept(revision: str, every: int) -> Path:

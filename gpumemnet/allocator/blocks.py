@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
 
 MIN_BLOCK_BYTES = 512
 """kMinBlockSize: every size is rounded up to a multiple of it."""
@@ -19,10 +18,6 @@ LARGE_POOL_ADDRESS = 1 << (ADDRESS_BITS - 1)
 Block = int
 """A piece of a segment, in one number: its size and, in the low bits, its address. Of two blocks the smaller, or among
 equals the one of the lower address, is the smaller number: a sorted list of them is searched for the best fit."""
-
-
-Run = tuple[int, int]
-"""A size in units, and how often in a row it is asked for."""
 
 
 def size_of(block: Block) -> int:
@@ -54,11 +49,6 @@ def joined(blocks: Iterable[Block | None]) -> Iterator[Block]:
 def units(n_bytes: int) -> int:
     """Return how many units hold this many bytes."""
     return -(-n_bytes // MIN_BLOCK_BYTES)
-
-
-def runs(sizes: Iterable[int]) -> list[Run]:
-    """Count equal neighbours among sizes in bytes."""
-    return [(size, len(list(group))) for size, group in groupby(map(units, sizes))]
 
 
 @dataclass(slots=True, kw_only=True)

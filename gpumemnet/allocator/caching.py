@@ -19,7 +19,6 @@ from gpumemnet.allocator.blocks import (
     UNIT_BITS,
     Block,
     Pool,
-    Run,
     joined,
     size_of,
     units,
@@ -120,11 +119,16 @@ class CachingAllocator:
             self._allocated_peak = allocated
         return block
 
-    def malloc_all(self, runs: Iterable[Run]) -> list[Block]:
-        """Allocate all of these in turn; return the blocks, equal neighbours as one."""
+    def malloc_all(self, runs: Iterable[tuple[int, int]]) -> list[Block]:
+        """Allocate all of these in turn; return the blocks, equal neighbours as one.
+
+        Args:
+            runs: Pairs of a size in bytes and how often in a row it is asked for.
+        """
         malloc, made = self.malloc, list[Block]()
-        for size, times in runs:
-            while times > 0 and (block := malloc(size << UNIT_BITS, times)) is not None:
+        for n_bytes, times in runs:
+            size = -(-n_bytes // MIN_BLOCK_BYTES)
+            while times > 0 and (block := malloc(n_bytes, times)) is not None:
                 made.append(block)
                 times -= (block >> ADDRESS_BITS) // size
         return made

@@ -45,7 +45,7 @@ def for_summary(
     if estimator == LAYERS:
         from gpumemnet.estimators import transformer
 
-        summary, path = read(path_or_text)
+        summary, path = read(path_or_text, setup)
         profile, warnings = build_profile(summary, setup, path=path)
         told = transformer.estimate_layers(summary, profile, card)
         result = replace(told, activity=activity.estimate(profile))

@@ -11,17 +11,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from gpumemnet.cudnn import conv_layer, rnn_reserve
-from gpumemnet.graph import attention, containers, inputs, loss
+from gpumemnet.graph import attention, containers, inputs, loss, weighted
 from gpumemnet.graph.attention_sites import Site, find_sites
 from gpumemnet.graph.builder import Path, TapeBuilder
 from gpumemnet.graph.tape import Tape
 from gpumemnet.hidden.scale import UNTOLD_PERCENT, Outputs, Stretch, better
 from gpumemnet.names import Group, Source
 from gpumemnet.texts import kinds
-from gpumemnet.texts.idle_dropout import is_idle
 from gpumemnet.texts.kinds import Kind
 from gpumemnet.texts.records import Layer, ModelSummary
+from gpumemnet.texts.settle import is_idle
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import to_mib_nearest
 
@@ -29,8 +28,6 @@ _UNKNOWN = Kind(group=Group.UNKNOWN, saves_input=True)
 _RELU_INSIDE = ("TransformerEncoderLayer", "TransformerDecoderLayer")
 """PyTorch's own layers call their activation as a function, so no row shows it."""
 _LISTS = ("ModuleList", "Sequential")
-_WEIGHTED = (Group.CONV, Group.LINEAR, Group.RNN)
-"""Groups that multiply by weights, in 16 bits under autocast."""
 
 FULL_DEPTH = (
     'torchinfo.summary(model, input_size=..., depth=99, col_names=["input_size", "output_size", "num_params",'
@@ -56,7 +53,13 @@ def build(summary: ModelSummary, setup: TrainingSetup) -> tuple[Tape, tuple[str,
         walk = _Walk(summary, setup, stretch)
     tape = walk.builder.tape
     tape.hidden_percent = stretch.percent
-    warnings = [f"unknown layer '{name}' ({n}x): counted by its shapes" for name, n in walk.unknown.items()]
+    guesses = [f"unknown layer '{name}' ({n}x): counted by its shapes" for name, n in walk.unknown.items()]
+    return tape, (*summary.warnings, *guesses, *_about_hidden(tape, summary))
+
+
+def _about_hidden(tape: Tape, summary: ModelSummary) -> list[str]:
+    """Return what to say about layers that the text hides."""
+    warnings: list[str] = []
     if tape.hidden_percent >= UNTOLD_PERCENT:
         warnings.append(f"the text hides nearly all layers; print it with {FULL_DEPTH}")
     elif hidden := sum(layer.is_block and bool(layer.params) for layer in summary.layers):
@@ -69,7 +72,7 @@ def build(summary: ModelSummary, setup: TrainingSetup) -> tuple[Tape, tuple[str,
                 f"attention in what it hides is taken to be fused; scores that are written out take up to"
                 f" {to_mib_nearest(tape.doubt_bytes)} MiB more"
             )
-    return tape, (*summary.warnings, *warnings)
+    return warnings
 
 
 class _Walk:
@@ -176,17 +179,12 @@ class _Walk:
             builder.parameters(layer)
             return
         builder.current = builder.operation(
-            kind, source, out, builder.parameters(layer, _channels(kind, out))
+            kind, source, out, builder.parameters(layer, weighted.channels(kind, out))
         )
-        builder.count(_mult_adds(kind, layer, builder.elements[source], math.prod(out), out))
         if self._summary.output_bytes:
             self.outputs.count(layer, math.prod(out), inside=builder.guess is not None)
-        if kind.group is Group.RNN:
-            self._recurrent(layer, source, out)
-        elif kind.group is Group.CONV:
-            self._convolution(layer, source, out)
-        if builder.amp and kind.group in _WEIGHTED:
-            builder.tape.cast_bytes += (layer.params or 0) * 2
+        if kind.group in weighted.GROUPS:
+            weighted.add(builder, layer, kind, source, out)
         in_layer = kind.group is Group.LINEAR and layer.path and layer.path[-1][0] in _RELU_INSIDE
         if in_layer and out[-1] > builder.shapes[source][-1]:
             builder.current = builder.operation(kinds.KINDS["relu"], builder.current, out)
@@ -199,33 +197,6 @@ class _Walk:
         if kind.group is Group.ACTIVATION:
             return kinds.in_place(kind, layer.kind, layer.path[-1][0] if layer.path else "", layer.args)
         return kind
-
-    def _convolution(self, layer: Layer, source: int, out: tuple[int, ...]) -> None:
-        """Note the workspaces of the last operation, a convolution."""
-        builder = self.builder
-        memory = conv_layer.memory(
-            builder.shapes[source],
-            out,
-            layer.params or 0,
-            builder.low,
-            layer.kind.startswith("convtranspose"),
-        )
-        op, tape = builder.tape.ops[-1], builder.tape
-        op.forward_workspace_bytes = memory.forward_bytes
-        op.data_workspace_bytes, op.weight_workspace_bytes = memory.data_bytes, memory.weight_bytes
-        tape.fourier_bytes = max(tape.fourier_bytes, memory.fourier_bytes)
-        tape.grouped += memory.grouped
-
-    def _recurrent(self, layer: Layer, source: int, out: tuple[int, ...]) -> None:
-        """Add the one buffer in which cuDNN keeps gates and cells of the last operation, a recurrent layer."""
-        builder = self.builder
-        params = layer.params or 0
-        kept = rnn_reserve.reserve_elements(layer.kind, params, builder.shapes[source][-1], out)
-        buffer = builder.tensor((kept,), builder.low)
-        op = builder.tape.ops[-1]
-        op.extra, op.saved = (*op.extra, buffer), (*op.saved, buffer)
-        # The weights are copied into cuDNN's own order for each call.
-        op.forward_workspace_bytes = op.data_workspace_bytes = params * builder.low
 
     def _attend(self, site: Site, outputs: dict[int, int], layers: tuple[Layer, ...]) -> None:
         builder = self.builder
@@ -241,36 +212,3 @@ class _Walk:
         counted = sum(layer.params or 0 for layer in self._summary.layers)
         if total is not None and total > counted:
             self.builder.tape.parameters.append((total - counted) * self.builder.high)
-
-
-def _mult_adds(kind: Kind, layer: Layer, read: int, made: int, out: tuple[int, ...]) -> int:
-    """Return the multiply-adds of a layer whose every weight meets every position once.
-
-    Args:
-        kind: Its kind.
-        layer: The row.
-        read: Elements of its input.
-        made: Elements of its output.
-        out: Shape of its output.
-    """
-    if kind.group not in _WEIGHTED or not layer.params:
-        return 0
-    if layer.kind.startswith("convtranspose"):
-        # Each position of the input meets the weights, which the output's channels share out among them.
-        return read * layer.params // max(_in_channels(layer, read, made, out), 1)
-    return made * layer.params // max(_channels(kind, out), 1)
-
-
-def _in_channels(layer: Layer, read: int, made: int, out: tuple[int, ...]) -> int:
-    shape = layer.input_shapes[0] if layer.input_shapes else ()
-    known = shape[1] if len(shape) > 1 else None
-    if known:
-        return known
-    given = layer.args.get("in_channels")
-    return given if isinstance(given, int) else max(out[1] if len(out) > 1 else 1, 1)
-
-
-def _channels(kind: Kind, out: tuple[int, ...]) -> int:
-    if kind.group in (Group.CONV, Group.BATCHNORM):
-        return out[1] if len(out) > 1 else 0
-    return out[-1] if out else 0

@@ -10,8 +10,8 @@ from gpumemnet.graph.tape import Op
 from gpumemnet.hidden.scale import enclosing_shapes
 from gpumemnet.names import Group, Source
 from gpumemnet.texts import kinds
-from gpumemnet.texts.idle_dropout import is_idle
 from gpumemnet.texts.records import Layer, ModelSummary
+from gpumemnet.texts.settle import is_idle
 
 
 def hidden_layers(

@@ -11,11 +11,8 @@ from gpumemnet.profile import sums
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
 from gpumemnet.replay.training_step import replay
-from gpumemnet.texts import contradictions, totals
-from gpumemnet.texts.formats.detect import parse_text
-from gpumemnet.texts.formats.text import RECREATE
-from gpumemnet.texts.read import text_of
-from gpumemnet.texts.records import ModelSummary
+from gpumemnet.texts.read import rows_of, text_of
+from gpumemnet.texts.records import RECREATE, ModelSummary
 from gpumemnet.texts.settle import settle
 from gpumemnet.training import TrainingSetup
 
@@ -48,7 +45,7 @@ def profile_with_warnings(path_or_text: str, setup: TrainingSetup) -> tuple[Mode
         from gpumemnet.saved.record import SavedProfile
 
         return choose(SavedProfile.from_text(text, path=path), setup, path=path)
-    return build_profile(parse_text(text, path=path), setup, path=path)
+    return build_profile(rows_of(text, setup, path=path), setup, path=path)
 
 
 def build_profile(
@@ -65,13 +62,12 @@ def build_profile(
         The profile and the warnings.
 
     Raises:
-        SetupError: The batch size is open, or the text contradicts the setup.
+        SetupError: The batch size is open.
         SummaryError: The numbers in the text cannot be those of a model.
     """
     batch_size = setup.batch_size or summary.batch_size
     if not batch_size:
         raise SetupError(f"{path}: the summary leaves the batch size open; add batch_size=N")
-    contradictions.check(summary, setup, path=path)
     layers = with_shapes(summary, setup)
     tape, warnings = build(layers, setup)
     if not tape.ops:
@@ -97,7 +93,7 @@ def build_profile(
         **sums.peaks(result),
         **sums.counts(layers, tape, counts),
     )
-    return profile, (*warnings, *totals.doubts(layers))
+    return profile, warnings
 
 
 def with_shapes(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:

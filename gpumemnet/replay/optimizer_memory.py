@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
-from gpumemnet.allocator.blocks import Run
 from gpumemnet.names import Optimizer
+
+Run = tuple[int, int]
+"""A size in bytes, and how many neighbours in a list have it."""
+
+
+def runs(sizes: Iterable[int]) -> list[Run]:
+    """Count equal neighbours among sizes in bytes."""
+    return [(size, len(list(group))) for size, group in groupby(sizes)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpumemnet.allocator.blocks import Block, runs
+from gpumemnet.allocator.blocks import Block
 from gpumemnet.allocator.caching import CachingAllocator
 from gpumemnet.graph.tape import Tape
-from gpumemnet.replay.optimizer_memory import OptimizerMemory
+from gpumemnet.replay.optimizer_memory import OptimizerMemory, runs
 from gpumemnet.replay.schedule import Call, schedule
 
 

@@ -8,6 +8,8 @@ from gpumemnet.names import Source
 
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "OptimizedModule")
 """Classes that hold a model and add nothing of their own."""
+RECREATE = "print the summary again and save it unchanged"
+"""What mends most texts that cannot be read."""
 Shape = tuple[int | None, ...]
 """A tensor shape as printed; None stands for the batch dimension where the text leaves it open (-1, None)."""
 

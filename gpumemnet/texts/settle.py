@@ -1,13 +1,95 @@
-"""Settle what the rows of a summary leave open: what does nothing, what is shared, what is frozen."""
+"""Settle what the rows of a summary leave open: what does nothing, what is shared, what is frozen.
+
+The rows have shapes by now, shown or followed.
+"""
 
 from __future__ import annotations
 
-from gpumemnet.texts.frozen import freeze_first
-from gpumemnet.texts.idle_dropout import without_idle
-from gpumemnet.texts.records import ModelSummary
-from gpumemnet.texts.tied_weights import count_once
+from dataclasses import replace
+
+from gpumemnet.names import Group, Source
+from gpumemnet.texts import kinds, totals
+from gpumemnet.texts.model_names import ties_words
+from gpumemnet.texts.records import Layer, ModelSummary
 
 
 def settle(summary: ModelSummary) -> ModelSummary:
-    """Mark dropouts that drop nothing, count shared weights once, mark the frozen layers."""
-    return freeze_first(count_once(without_idle(summary)))
+    """Mark dropouts that drop nothing, count shared weights once, mark the frozen layers, say what does not add up."""
+    settled = freeze_first(count_once(without_idle(summary)))
+    return replace(settled, warnings=(*settled.warnings, *totals.doubts(settled)))
+
+
+def without_idle(summary: ModelSummary) -> ModelSummary:
+    """Mark dropouts of rate 0, as most published vision models have it: PyTorch runs no kernel and keeps no mask.
+
+    `print(model)` shows the rate. Other texts do not; but timm's blocks, whose rates are 0 unless asked for, put an
+    Identity wherever an option is off, beside their dropouts.
+    """
+    beside = {layer.path for layer in summary.layers if layer.kind == "identity"}
+    layers = tuple(
+        replace(layer, args={**layer.args, "p": 0.0}) if _untold(layer, beside) else layer
+        for layer in summary.layers
+    )
+    return replace(summary, layers=layers)
+
+
+def is_idle(layer: Layer) -> bool:
+    """Tell whether a layer is a dropout of rate 0."""
+    return kinds.group_of(layer.kind) is Group.DROPOUT and layer.args.get("p") == 0.0
+
+
+def _untold(layer: Layer, beside: set[tuple[tuple[str, str], ...]]) -> bool:
+    """Tell whether a dropout's rate is not shown and lies in a container with an Identity."""
+    if kinds.group_of(layer.kind) is not Group.DROPOUT or "p" in layer.args:
+        return False
+    return layer.path in beside and bool(layer.path)
+
+
+def count_once(summary: ModelSummary) -> ModelSummary:
+    """Take the second showing of a tied weight, the word embedding of language models, out of the count.
+
+    A stated total decides where the text has one that counts each weight once (annotated `print(model)`); else the
+    model's class name does.
+    """
+    root = summary.root
+    total, counted = summary.total_params, sum(layer.params or 0 for layer in summary.layers)
+    exact = summary.format == Source.MODULE_REPR and total is not None
+    first = next((layer for layer in summary.layers if _is_embedding(layer) and layer.params), None)
+    if first is None or not (ties_words(root) if not exact else counted > (total or 0)):
+        return summary
+    size = first.params or 0
+    seen = False
+    layers: list[Layer] = []
+    removed = 0
+    for layer in summary.layers:
+        count = layer.params or 0
+        if _is_embedding(layer) and count == size:
+            if seen:
+                layer, removed = replace(layer, params=0, param_shapes=()), removed + count
+            seen = True
+        elif kinds.group_of(layer.kind) is Group.LINEAR and size <= count <= size + size // 16 and seen:
+            layer, removed = replace(layer, params=count - size, param_shapes=()), removed + size
+        layers.append(layer)
+    # torchinfo's total counts a tied weight once for each row that shows it.
+    stated = total if total is None or exact else max(total - removed, 0)
+    return replace(summary, layers=tuple(layers), total_params=stated)
+
+
+def _is_embedding(layer: Layer) -> bool:
+    return kinds.group_of(layer.kind) is Group.EMBEDDING
+
+
+def freeze_first(summary: ModelSummary) -> ModelSummary:
+    """Mark the first layers as frozen, as in fine-tuning, up to the number of frozen parameters that is stated."""
+    total, trainable = summary.total_params, summary.trainable_params
+    marked = any(not layer.trainable for layer in summary.layers)
+    if total is None or trainable is None or marked or summary.format == Source.KERAS:
+        return summary
+    frozen, layers = total - trainable, list(summary.layers)
+    for index, layer in enumerate(layers):
+        if frozen < (layer.params or 0) or frozen < total // 100:
+            break
+        if layer.params:
+            layers[index] = replace(layer, trainable=False)
+            frozen -= layer.params
+    return replace(summary, layers=tuple(layers))

@@ -6,10 +6,10 @@ import re
 from itertools import islice
 
 from gpumemnet.errors import SummaryError
-from gpumemnet.texts.clean import clean
 from gpumemnet.texts.formats import text
+from gpumemnet.texts.formats.clean import clean
+from gpumemnet.texts.formats.single import only_one
 from gpumemnet.texts.records import ModelSummary
-from gpumemnet.texts.single import only_one
 
 _INDEXED_ROW = re.compile(r"^\s*\S.{0,200}?-\d+ +\[.{0,400}\] +[\d,]+\s*$")
 _ROWS_LOOKED_AT = 50

@@ -9,7 +9,7 @@ from gpumemnet.errors import SummaryError
 from gpumemnet.names import Source
 from gpumemnet.texts import kinds
 from gpumemnet.texts.formats import text
-from gpumemnet.texts.records import Layer, ModelSummary, Shape
+from gpumemnet.texts.records import RECREATE, Layer, ModelSummary, Shape
 
 _NAME = re.compile(r"^(?P<name>[^()]+?)\s*\((?P<cls>[A-Za-z_]\w*…?)\)?$")
 _BOX = "│┃"
@@ -91,12 +91,12 @@ def parse(source: str, *, path: str) -> ModelSummary:
                     rows.append(_Row(cells=cells, depth=_depth(line), line=number))
                     open_row = line.strip()[0] in _BOX
         if len(rows) > text.MAX_LAYERS:
-            raise SummaryError(path=path, line=number, problem="too many rows", fix=text.RECREATE)
+            raise SummaryError(path=path, line=number, problem="too many rows", fix=RECREATE)
     rows = [row for row in rows if text.parse_count(row.cells[2]) is not None]
     if not rows:
         raise SummaryError(path=path, problem="the table has no layers", fix=_FIX)
     if "total" not in totals:
-        raise SummaryError(path=path, problem="the table is cut off before 'Total params'", fix=text.RECREATE)
+        raise SummaryError(path=path, problem="the table is cut off before 'Total params'", fix=RECREATE)
     shown_frozen = next((at for at, title in enumerate(columns) if title.startswith("Trai")), None)
     layers = tuple(
         _layer(row, shown_frozen, holds=at + 1 < len(rows) and rows[at + 1].depth > row.depth, path=path)

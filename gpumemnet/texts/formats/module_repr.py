@@ -14,7 +14,7 @@ from gpumemnet.errors import SummaryError
 from gpumemnet.names import Group, Source
 from gpumemnet.texts import arguments, kinds
 from gpumemnet.texts.formats import text
-from gpumemnet.texts.records import Layer, ModelSummary
+from gpumemnet.texts.records import RECREATE, Layer, ModelSummary
 
 _LINE = re.compile(
     r"^\s*(?:\((?P<name>[^()]{1,80})\): )?(?:(?P<times>\d{1,5}) x )?(?P<cls>[A-Za-z_][\w.]*)\((?P<rest>.*)$"
@@ -79,7 +79,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
         count = text.parse_count(counted.group("count")) if counted else None
         if line.strip() == ")":
             if not stack:
-                raise SummaryError(path=path, line=number, problem="one ')' too many", fix=text.RECREATE)
+                raise SummaryError(path=path, line=number, problem="one ')' too many", fix=RECREATE)
             done = _close(stack, count, done, path=path, line=number)
             root_count = count
             continue
@@ -101,20 +101,20 @@ def parse(source: str, *, path: str) -> ModelSummary:
             leaves.extend([leaf] * _times(match))
         else:
             if len(stack) >= MAX_DEPTH:
-                raise SummaryError(path=path, line=number, problem="nested too deeply", fix=text.RECREATE)
+                raise SummaryError(path=path, line=number, problem="nested too deeply", fix=RECREATE)
             cls, name = match.group("cls"), match.group("name") or ""
             stack.append(_Node(cls, name, _times(match), number, path=(*path_here, (cls, name))))
         if not number % _LOOK_EVERY and sum(len(node.leaves) for node in stack) > text.MAX_LAYERS:
-            raise SummaryError(path=path, line=number, problem="too many layers", fix=text.RECREATE)
+            raise SummaryError(path=path, line=number, problem="too many layers", fix=RECREATE)
     if stack:
         raise SummaryError(
             path=path,
             line=stack[-1].line,
             problem=f"{stack[-1].cls}( is never closed",
-            fix="the text is cut off: " + text.RECREATE,
+            fix="the text is cut off: " + RECREATE,
         )
     if not done:
-        raise SummaryError(path=path, problem="it shows no layers", fix=text.RECREATE)
+        raise SummaryError(path=path, problem="it shows no layers", fix=RECREATE)
     if root_count is not None and totals.get("total", 0) > root_count:
         totals = {}  # printed through a wrapper (DataParallel) that counts what it holds once per level
     return ModelSummary(
@@ -151,7 +151,7 @@ def _close(stack: list[_Node], count: int | None, done: list[Layer], *, path: st
     elif not leaves and not kinds.is_container(kind):
         leaves.append(Layer(kind=kind, name=name or cls, path=around, params=count, line=opened))
     if len(leaves) * node.times > text.MAX_LAYERS:
-        raise SummaryError(path=path, line=line, problem="too many layers", fix=text.RECREATE)
+        raise SummaryError(path=path, line=line, problem="too many layers", fix=RECREATE)
     if node.times > 1:
         leaves = [_renumbered(leaf, len(around), repeat) for repeat in range(node.times) for leaf in leaves]
     if not stack:

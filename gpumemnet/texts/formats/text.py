@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from gpumemnet.errors import SummaryError
-from gpumemnet.texts.records import Shape
+from gpumemnet.texts.records import RECREATE, Shape
 
 MAX_LAYERS = 20_000
 """More rows than any model has; a longer text is refused before it costs time."""
@@ -30,9 +30,8 @@ _PASS_SIZE = re.compile(r"^\s*Forward/backward pass size \(MB\):\s*(\d{1,9}(?:\.
 
 
 def lines(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines of a text, each cut to a length that no honest row reaches."""
-    for number, line in enumerate(source.splitlines(), start=1):
-        yield number, line if len(line) <= MAX_LINE else line[:MAX_LINE]
+    """Number the lines of a text, from 1, each cut to a length that no honest row reaches."""
+    return enumerate([line[:MAX_LINE] for line in source.splitlines()], start=1)
 
 
 def parse_shapes(text: str, *, path: str, line: int) -> tuple[Shape, ...]:
@@ -121,6 +120,3 @@ def parse_pass_size(line: str) -> int | None:
     """Return the bytes of all outputs if the line states torchinfo's size of a pass, which counts them twice."""
     match = _PASS_SIZE.match(line)
     return int(float(match.group(1)) * 500_000) if match else None
-
-
-RECREATE = "print the summary again and save it unchanged"

@@ -9,7 +9,7 @@ from gpumemnet.errors import SummaryError
 from gpumemnet.names import Source
 from gpumemnet.texts import kinds
 from gpumemnet.texts.formats import text
-from gpumemnet.texts.records import Layer, ModelSummary, Shape
+from gpumemnet.texts.records import RECREATE, Layer, ModelSummary, Shape
 
 _TREE = "│├└─|+ \t"
 _NAME = re.compile(
@@ -78,12 +78,12 @@ def parse(source: str, *, path: str) -> ModelSummary:
             if row is not None and (row.numbered or not numbered or not rows):
                 rows.append(row)
         if len(rows) > text.MAX_LAYERS:
-            raise SummaryError(path=path, line=number, problem="too many rows", fix=text.RECREATE)
+            raise SummaryError(path=path, line=number, problem="too many rows", fix=RECREATE)
     if not rows:
-        raise SummaryError(path=path, problem="the table has no layers", fix=text.RECREATE)
+        raise SummaryError(path=path, problem="the table has no layers", fix=RECREATE)
     _check(columns, path=path)
     if "total" not in totals:
-        raise SummaryError(path=path, problem="the table is cut off before 'Total params'", fix=text.RECREATE)
+        raise SummaryError(path=path, problem="the table is cut off before 'Total params'", fix=RECREATE)
     return ModelSummary(
         format=Source.TORCHINFO,
         layers=tuple(_layers(rows, path=path)),
@@ -120,7 +120,7 @@ def _row(row: str, columns: list[str], *, path: str, line: int) -> _Row | None:
         return None
     if not match:
         raise SummaryError(
-            path=path, line=line, problem=f"not a torchinfo row: '{row.strip()[:40]}'", fix=text.RECREATE
+            path=path, line=line, problem=f"not a torchinfo row: '{row.strip()[:40]}'", fix=RECREATE
         )
     cells = _CELL.findall(body[match.end() :])
     if match.group("depth"):

@@ -8,7 +8,7 @@ from gpumemnet.errors import SummaryError
 from gpumemnet.names import Source
 from gpumemnet.texts import kinds
 from gpumemnet.texts.formats import text
-from gpumemnet.texts.records import Layer, ModelSummary
+from gpumemnet.texts.records import RECREATE, Layer, ModelSummary
 
 _ROW = re.compile(r"^\s*(\S.*?)-(\d+)\s+(\[.*\])\s+([\d,]+)\s*$")
 
@@ -42,13 +42,13 @@ def parse(source: str, *, path: str) -> ModelSummary:
             foreign.append(number)
         elif in_table and line.strip().strip("=-_"):
             problem = f"not a torchsummary row: '{line.strip()[:40]}'"
-            raise SummaryError(path=path, line=number, problem=problem, fix=text.RECREATE)
+            raise SummaryError(path=path, line=number, problem=problem, fix=RECREATE)
         if len(layers) > text.MAX_LAYERS:
-            raise SummaryError(path=path, line=number, problem="too many rows", fix=text.RECREATE)
+            raise SummaryError(path=path, line=number, problem="too many rows", fix=RECREATE)
     if not layers:
-        raise SummaryError(path=path, problem="the table has no layers", fix=text.RECREATE)
+        raise SummaryError(path=path, problem="the table has no layers", fix=RECREATE)
     if "total" not in totals:
-        raise SummaryError(path=path, problem="the table is cut off before 'Total params'", fix=text.RECREATE)
+        raise SummaryError(path=path, problem="the table is cut off before 'Total params'", fix=RECREATE)
     first = next((shape for layer in layers for shape in layer.output_shapes), ())
     return ModelSummary(
         format=Source.TORCHSUMMARY,

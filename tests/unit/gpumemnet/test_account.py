@@ -10,7 +10,7 @@ from gpumemnet.profile.build import build_profile, profile_summary, profile_with
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.texts.formats.detect import parse_text
 from gpumemnet.texts.records import Layer
-from gpumemnet.texts.tied_weights import count_once
+from gpumemnet.texts.settle import count_once
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB
 

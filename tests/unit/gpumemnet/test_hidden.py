@@ -9,8 +9,8 @@ from gpumemnet.graph.build import build
 from gpumemnet.hidden.scale import Outputs, Stretch, better, enclosing_shapes
 from gpumemnet.profile.build import profile_summary, with_shapes
 from gpumemnet.texts.formats.detect import parse_text
-from gpumemnet.texts.idle_dropout import is_idle, without_idle
 from gpumemnet.texts.records import Layer, ModelSummary
+from gpumemnet.texts.settle import is_idle, without_idle
 from gpumemnet.training import TrainingSetup
 
 SETUP = TrainingSetup(batch_size=8)

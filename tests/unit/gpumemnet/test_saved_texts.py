@@ -10,7 +10,7 @@ from paths import SUMMARIES
 
 from gpumemnet.errors import SetupError, SummaryError
 from gpumemnet.profile.build import profile_with_warnings
-from gpumemnet.texts.clean import clean
+from gpumemnet.texts.formats.clean import clean
 from gpumemnet.texts.formats.detect import parse_text
 from gpumemnet.texts.records import ModelSummary
 from gpumemnet.training import TrainingSetup

@@ -66,6 +66,6 @@ def test_without_operations_nothing_is_called() -> None:
 @pytest.mark.parametrize("path", sorted(SUMMARIES.glob("*.txt")), ids=lambda path: path.stem)
 def test_only_output_and_gradients_outlive_a_step(path: Path, checkpointing: bool) -> None:
     setup = TrainingSetup(batch_size=4, gradient_checkpointing=checkpointing)
-    tape, _ = build(with_shapes(read(str(path))[0], setup), setup)
+    tape, _ = build(with_shapes(read(str(path), setup)[0], setup), setup)
     step = schedule(tape, checkpointing=checkpointing)
     assert left(step.backward, left(step.forward, set())) == {step.output, *step.gradients}

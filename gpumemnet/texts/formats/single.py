@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from gpumemnet.errors import SummaryError
-from gpumemnet.texts.clean import CHILD
+from gpumemnet.texts.formats.clean import CHILD
 from gpumemnet.texts.formats.text import parse_total
 
 _ROOT = re.compile(r"^[A-Za-z_][\w.]{0,200}\($")
