@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from slurm_plugin.admin.status import GpuStatus
 from slurm_plugin.admin.table import as_table
 from slurm_plugin.core.units import human
+from slurm_plugin.monitor.status import GpuStatus
 
 HEADINGS = (
     "GPU",

@@ -70,12 +70,14 @@ class TelemetryConfig:
         simulated_folder: State of simulated GPUs, for `source = "simulated"`.
         timeout_s: A GPU that does not answer in this time is left out.
         window_s: Length of the window over which activity is averaged (thesis section 6.2.2).
+        serve: "PORT" or "ADDRESS:PORT" where rad-monitor answers Prometheus and `rad top`; "" for nowhere.
     """
 
     source: Literal["auto", "nvml", "dcgm", "simulated"] = "auto"
     simulated_folder: str = ""
     timeout_s: float = 2.0
     window_s: int = 90
+    serve: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="rad-monitor", description="Watch the GPUs of this node.")
     parser.add_argument("--config", type=Path, default=DEFAULT_PATH, help="rad.toml")
     parser.add_argument("--once", action="store_true", help="take one sample, print it and end")
-    parser.add_argument("--metrics", metavar="[ADDRESS:]PORT", help="serve Prometheus metrics there")
+    parser.add_argument(
+        "--metrics", metavar="[ADDRESS:]PORT", help="serve Prometheus and rad top there; else telemetry.serve"
+    )
     options = parser.parse_args(argv)
     with plain_end("rad-monitor"):
         _run(options)
@@ -63,7 +65,7 @@ def _run(options: argparse.Namespace) -> None:
         clock=clock,
         window_s=config.telemetry.window_s,
         store=LedgerStore(run, clock=clock, boot_id=boot_id()),
-        exporter=_exporter(options.metrics, Path(config.paths.log)),
+        exporter=_exporter(options, config),
         guard=None if options.once else _guard(config, clock),
     )
     if options.once:
@@ -152,12 +154,20 @@ def _say(kind: EventKind, line: str) -> None:
     log.log(level, "%s", line, extra=about(kind))
 
 
-def _exporter(address: str | None, log: Path) -> Exporter | None:
-    if address is None:
+def _exporter(options: argparse.Namespace, config: Config) -> Exporter | None:
+    """Return what serves over HTTP; an address in rad.toml that cannot be had is no reason not to watch GPUs."""
+    address = options.metrics or ("" if options.once else config.telemetry.serve)
+    if not address:
         return None
-    from slurm_plugin.monitor.metrics import serve
+    from slurm_plugin.monitor.web import serve
 
-    return serve(address, log)
+    try:
+        return serve(address, Path(config.paths.log))
+    except ConfigError as exc:
+        if options.metrics:
+            raise
+        log.error("telemetry.serve: %s", exc)
+        return None
 
 
 if __name__ == "__main__":

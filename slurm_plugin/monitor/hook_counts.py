@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +11,25 @@ from pathlib import Path
 from slurm_plugin.core.events import Entry, EventKind, from_line
 from slurm_plugin.core.lines import NewLines
 from slurm_plugin.core.log import EVENTS
+from slurm_plugin.monitor.status import Happened
 
 HOOKS = ("prolog", "epilog")
 EDGES_S = (0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Around the aims (100 ms, 150 ms with NVML) and beyond the hooks' own limit."""
+
+TOLD = frozenset(
+    {
+        EventKind.PUT_BACK,
+        EventKind.GPU_OOM,
+        EventKind.VICTIM,
+        EventKind.OVERRUN,
+        EventKind.RUNS_AGAIN,
+        EventKind.NOT_RUN_AGAIN,
+    }
+)
+"""What people want to hear of: a job that did not simply run to its own end."""
+
+MOST_TOLD = 50
 
 
 @dataclass(slots=True)
@@ -49,6 +64,7 @@ class HookCounts:
         self._lines = NewLines(folder / EVENTS, from_end=True)
         self.events: Counter[tuple[str, str, str]] = Counter()
         self.durations: dict[str, Durations] = {hook: Durations() for hook in HOOKS}
+        self.happened: deque[Happened] = deque(maxlen=MOST_TOLD)
 
     def update(self) -> None:
         """Count the events that came since the last call."""
@@ -65,5 +81,8 @@ class HookCounts:
         if entry.event.kind == EventKind.END:
             self.durations.setdefault(entry.hook, Durations()).add(entry.after_ms / 1000)
             return
+        if entry.event.kind in TOLD:
+            told = Happened(time_s=entry.time_s, job_id=entry.job_id, event=entry.event.kind.value)
+            self.happened.append(told)
         policy = entry.event.facts.get("policy") or ""
         self.events[entry.hook, entry.event.kind.value, str(policy)] += 1

@@ -12,12 +12,12 @@ from golden_texts import Golden
 
 from slurm_plugin.admin import status_view
 from slurm_plugin.admin.cli import main
-from slurm_plugin.admin.status import GpuStatus, gpu_status
 from slurm_plugin.core.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.records import Reservation
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.simulated import Card, SimulatedGpus
+from slurm_plugin.monitor.status import GpuStatus, gpu_status
 from slurm_plugin.monitor.window import JobUsage
 
 READING = GpuReading(

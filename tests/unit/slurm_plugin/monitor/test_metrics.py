@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
+import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
 from fakes import FakeClock
 
-from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.errors import ConfigError, WireError
 from slurm_plugin.core.events import Entry, Event, EventKind, to_line
 from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.records import Reservation
+from slurm_plugin.monitor.board import Board
 from slurm_plugin.monitor.hook_counts import HookCounts
+from slurm_plugin.monitor.status import from_text
+from slurm_plugin.monitor.web import serve
 from slurm_plugin.monitor.window import JobUsage
 
 GIB = 2**30
@@ -45,34 +50,83 @@ HELD = Reservation(
 )
 
 
-def test_owners_booking_and_use_are_shown_side_by_side(tmp_path: Path):
-    metrics = pytest.importorskip("slurm_plugin.monitor.metrics")
+@pytest.fixture
+def served(tmp_path: Path) -> tuple[Board, str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    served = metrics.serve(str(port), tmp_path)
+    board = serve(str(port), tmp_path)
     usage = JobUsage(job_id=7, first_s=0, last_s=1, peak_bytes=11 * GIB, mean_smact=0.5)
-    served.show((READING,), {7: usage}, {1: 7}, Ledger(reservations=(HELD,)))
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    job = '{gpu="GPU-a",job="7",user_id="1000"}'
-    told = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    board.show((READING,), {7: usage}, {1: 7}, Ledger(reservations=(HELD,)))
+    return board, f"http://127.0.0.1:{port}"
+
+
+def asked(address: str) -> bytes:
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        return answer.read()
+
+
+def test_owners_booking_and_use_are_shown_side_by_side(served: tuple[Board, str]):
+    pytest.importorskip("prometheus_client")
+    lines = asked(f"{served[1]}/metrics").decode().splitlines()
+    host = os.uname().nodename
+    job = f'{{Hostname="{host}",UUID="GPU-a",gpu="0",jobid="7",userid="1000"}}'
+    gpu = f'Hostname="{host}",UUID="GPU-a",gpu="0",'
+    told = {}
+    for line in lines:
+        if line.startswith("rad_"):
+            name, labels, value = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line).groups()
+            told[f"{name}{{{','.join(sorted((labels or '').split(',')))}}}"] = value
     assert float(told[f"rad_job_memory_booked_bytes{job}"]) == 12 * GIB
     assert float(told[f"rad_job_memory_estimate_bytes{job}"]) == 11 * GIB
     assert float(told[f"rad_job_memory_used_bytes{job}"]) == 10 * GIB
     assert float(told[f"rad_job_memory_peak_bytes{job}"]) == 11 * GIB
     assert float(told[f"rad_job_smact_ratio{job}"]) == 0.5
-    assert float(told['rad_gpu_memory_strangers_bytes{gpu="GPU-a",index="0"}']) == 20 * GIB
-    assert float(told['rad_gpu_smact_ratio{gpu="GPU-a",index="0"}']) == 0.75
-    assert 'rad_gpu_smocc_ratio{gpu="GPU-a",index="0"}' not in told
-    assert told['rad_gpu_smact_source{gpu="GPU-a",index="0",source="nvml-gpm"}'] == "1.0"
+    card = f'{{{gpu}modelName="card"}}'
+    assert float(told[f"rad_gpu_memory_strangers_bytes{card}"]) == 20 * GIB
+    assert float(told[f"rad_gpu_memory_booked_bytes{card}"]) == 12 * GIB
+    assert float(told[f"rad_gpu_smact_ratio{card}"]) == 0.75
+    assert f"rad_gpu_smocc_ratio{card}" not in told
+    assert told[f'rad_gpu_smact_source{{{gpu}modelName="card",source="nvml-gpm"}}'] == "1.0"
+    assert told[f'rad_gpu_jobs{{{gpu}kind="shared",modelName="card"}}'] == "1.0"
+    assert told[f'rad_gpu_jobs{{{gpu}kind="whole",modelName="card"}}'] == "0.0"
 
 
-@pytest.mark.parametrize("address", ["no", "1:2:3", "99999999"])
+def test_rad_top_is_told_the_same(served: tuple[Board, str], tmp_path: Path):
+    board, address = served
+    log = HookLog(str(tmp_path), "epilog", job_id=3, clock=FakeClock())
+    log.say(EventKind.GPU_OOM, "CUDA out of memory, said the job")
+    log.say(EventKind.OK)
+    text = asked(f"{address}/status")
+    assert b"said the job" not in text, "what a job printed is its owner's"
+    assert from_text(text) == board.status()
+    (gpu,) = board.status().gpus
+    assert (gpu.booked_bytes, gpu.strangers_bytes, gpu.jobs[0].used_bytes) == (12 * GIB, 20 * GIB, 10 * GIB)
+    assert [(one.job_id, one.event) for one in board.status().happened] == [(3, "gpu-oom")]
+
+
+def test_any_other_path_is_not_there(served: tuple[Board, str]):
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        asked(f"{served[1]}/")
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b'{"v":1}', b'{"v":9}', b'{"v":1,"host":"a","time_s":"x"}', b"[" * 9999]
+)
+def test_what_is_no_state_of_a_node_is_one_error(text: bytes):
+    with pytest.raises(WireError):
+        from_text(text)
+
+
+@pytest.mark.parametrize("address", ["no", "1:2:3", "99999999", "", ":"])
 def test_an_impossible_address_is_one_line(tmp_path: Path, address: str):
-    metrics = pytest.importorskip("slurm_plugin.monitor.metrics")
-    with pytest.raises(ConfigError, match="--metrics"):
-        metrics.serve(address, tmp_path)
+    with pytest.raises(ConfigError, match="metrics address"):
+        serve(address, tmp_path)
+
+
+def test_an_address_that_is_taken_is_one_line(served: tuple[Board, str], tmp_path: Path):
+    with pytest.raises(ConfigError, match="in use"):
+        serve(served[1].rpartition(":")[2], tmp_path)
 
 
 def test_hooks_are_counted_from_their_events(tmp_path: Path):
@@ -114,9 +168,10 @@ def entry_of(kind: EventKind) -> Entry:
 
 def test_the_dashboard_asks_for_metrics_that_exist():
     metrics = pytest.importorskip("slurm_plugin.monitor.metrics")
-    served = metrics.NodeMetrics(HookCounts(Path("/nonexistent")))
-    served.show((READING,), {}, {}, Ledger(reservations=(HELD,)))
-    names = {sample for metric in served.collect() for sample in (metric.name, f"{metric.name}_total")}
+    board = Board(HookCounts(Path("/nonexistent")))
+    board.show((READING,), {}, {}, Ledger(reservations=(HELD,)))
+    told = metrics.NodeMetrics(board).collect()
+    names = {sample for metric in told for sample in (metric.name, f"{metric.name}_total")}
     names |= {f"{name}_bucket" for name in names}
     text = (Path(__file__).resolve().parents[4] / "gres_conf" / "grafana" / "rad.json").read_text()
     assert set(re.findall(r"rad_\w+", text)) - names == set()
