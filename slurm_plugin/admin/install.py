@@ -22,6 +22,7 @@ FILES: dict[str, tuple[str, int]] = {
     "epilog.sh": ("{etc}/epilog.sh", EXECUTABLE),
     "rad_settings.lua": ("{slurm}/rad/rad_settings.lua", READABLE),
     "systemd/radd.service": ("{units}/radd.service", READABLE),
+    "systemd/radd.socket": ("{units}/radd.socket", READABLE),
     "systemd/rad-monitor.service": ("{units}/rad-monitor.service", READABLE),
     "logrotate.conf": ("{logrotate}/rad", READABLE),
 }

@@ -8,6 +8,7 @@ Each line goes into events.jsonl as JSON, for programs, and to standard error as
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from pathlib import Path
 from slurm_plugin.core.events import Entry, Event, EventKind, Fact, to_line
 from slurm_plugin.core.lines import append_line
 from slurm_plugin.core.log import EVENTS
+from slurm_plugin.core.systemd import priority_prefix, writes_to_journal
 from slurm_plugin.core.text import one_line
 
 TIMED = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -57,6 +59,19 @@ class OneLineFormatter(logging.Formatter):
 def _indent_of(line: str) -> str:
     """Return the spaces that a line begins with."""
     return " " * (len(line) - len(line.lstrip(" ")))
+
+
+class JournalFormatter(OneLineFormatter):
+    """Puts each line under its level, for `journalctl -p warning` and LogLevelMax=; the journal has the time."""
+
+    def __init__(self) -> None:
+        """Prepare."""
+        super().__init__(PLAIN)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record."""
+        prefix = priority_prefix(record.levelno)
+        return "\n".join(prefix + line for line in super().format(record).splitlines())
 
 
 class EventsHandler(logging.Handler):
@@ -105,10 +120,10 @@ def log_to_stderr(form: str = TIMED) -> None:
     """Let every logger of this process write to standard error.
 
     Args:
-        form: TIMED or PLAIN.
+        form: TIMED or PLAIN; the journal gets a form of its own.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(OneLineFormatter(form))
+    handler.setFormatter(JournalFormatter() if writes_to_journal(os.environ) else OneLineFormatter(form))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 

@@ -24,6 +24,7 @@ from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.program_end import plain_end
+from slurm_plugin.core.systemd import notify
 from slurm_plugin.monitor.monitor import Exporter, Monitor, Watcher
 from slurm_plugin.monitor.source import lasting_telemetry
 from slurm_plugin.monitor.sweeper import Sweeper
@@ -83,10 +84,13 @@ def _run(options: argparse.Namespace) -> None:
     if config.mode == "enforce" and config.features.placement:
         sweeper.start()
     while True:
+        notify(f"READY=1\nSTATUS=samples GPUs, mode {config.mode}", os.environ)
         watch(monitor, clock, stopped=stopped, look=sweeper.look)
         if signal.SIGTERM in stopped or signal.SIGINT in stopped:
+            notify("STOPPING=1", os.environ)
             return
         stopped.clear()
+        notify("RELOADING=1", os.environ)
         _begin_anew(options.config)
 
 

@@ -17,6 +17,7 @@ from slurm_plugin.core.daemon_log import log_events, log_to_stderr
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.program_end import plain_end
+from slurm_plugin.core.systemd import inherited_listener, notify
 from slurm_plugin.radd.accounts import AccountsReader
 from slurm_plugin.radd.lending import Lender
 from slurm_plugin.radd.recover import Recoverer
@@ -63,12 +64,14 @@ def run(config_path: Path, slurm_user: str) -> None:
     recoverer = Recoverer(slurm, clock, lender)
     service = Service(config_path, slurm, recoverer)
     slurm_uids = _uid_of(slurm_user)
+    socket_path = Path(service.config.paths.socket)
     server = Server(
-        Path(service.config.paths.socket),
+        socket_path,
         service.handle,
         trusted_uids=frozenset({0, os.geteuid(), *slurm_uids}),
         clock=clock,
         owner_uid=next(iter(slurm_uids), None),
+        listener=inherited_listener(socket_path, os.environ),
     )
     server.claim()
     service.leave_fallback()  # before the first answer: who was answered once finds it, should radd die at once
@@ -79,17 +82,25 @@ def run(config_path: Path, slurm_user: str) -> None:
         accounts.start()
     gc.freeze()  # what is loaded by now stays: a full collection would cost a submission some 10 ms
     log.info("listening on %s, mode %s", server.path, service.config.mode)
+    notify(_ready(service), os.environ)
     while signal.sigwait(_SIGNALS) == signal.SIGHUP:
+        notify("RELOADING=1", os.environ)
         try:
             service.reload()
         except RadError as exc:
             log.error("rad.toml not taken over, the old one stays in force: %s", exc)
+        notify(_ready(service), os.environ)
+    notify("STOPPING=1", os.environ)
     server.stop()
     recoverer.stop()
     if accounts is not None:
         accounts.stop()
     service.stop()
     log.info("stopped")
+
+
+def _ready(service: Service) -> str:
+    return f"READY=1\nSTATUS=answers submissions, mode {service.config.mode}"
 
 
 def _accounts_of(service: Service) -> AccountsReader | None:

@@ -10,6 +10,7 @@ import fcntl
 import json
 import logging
 import os
+import select
 import socket
 import struct
 import threading
@@ -49,6 +50,7 @@ class Server:
         trusted_uids: frozenset[int],
         clock: Clock,
         owner_uid: int | None = None,
+        listener: socket.socket | None = None,
     ) -> None:
         """Prepare a socket.
 
@@ -58,6 +60,8 @@ class Server:
             trusted_uids: Who is answered, whatever becomes of the socket's mode.
             clock: Time.
             owner_uid: The user that slurmctld runs as, where radd is root; None leaves the socket to radd's own.
+            listener: A socket that listens at `path` already. It belongs to who opened it (a socket unit): its mode
+                and owner stay, and it outlives this server, so that a client waits through a restart.
         """
         self.path = path
         self._owner_uid = owner_uid
@@ -66,7 +70,9 @@ class Server:
         self._clock = clock
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
-        self._listener: socket.socket | None = None
+        self._listener = listener
+        self._ours = listener is None
+        self._wake: int | None = None
         self._lock_file: int | None = None
 
     def claim(self) -> None:
@@ -84,15 +90,8 @@ class Server:
             raise RadError(f"{self.path}: another radd is running; stop it first") from exc
         except OSError as exc:
             raise ConfigError(f"{self.path}: {exc.strerror}; check paths.socket in rad.toml") from exc
-        self.path.unlink(missing_ok=True)  # a stale one: the lock says that nobody listens
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        before = os.umask(0o177)
-        try:
-            self._listener.bind(str(self.path))
-        finally:
-            os.umask(before)
-        if self._owner_uid is not None and os.geteuid() == 0:
-            os.chown(self.path, self._owner_uid, -1)
+        if self._listener is None:
+            self._listener = self._bound()
 
     def start(self) -> None:
         """Listen and answer in the background.
@@ -100,40 +99,72 @@ class Server:
         Raises:
             RadError: As claim(), which it calls where nobody has.
         """
-        if self._listener is None:
+        if self._lock_file is None:
             self.claim()
         assert self._listener is not None
         self._listener.listen(128)
+        self._listener.setblocking(False)
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         for number in range(THREADS):
             thread = threading.Thread(
-                target=self._serve, args=(self._listener,), name=f"radd-{number}", daemon=True
+                target=self._serve, args=(self._listener, self._wake), name=f"radd-{number}", daemon=True
             )
             thread.start()
             self._threads.append(thread)
 
+    def _bound(self) -> socket.socket:
+        """Return a bound socket of our own; a stale one is replaced: the lock says that nobody listens."""
+        self.path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            listener.bind(str(self.path))
+        finally:
+            os.umask(before)
+        if self._owner_uid is not None and os.geteuid() == 0:
+            os.chown(self.path, self._owner_uid, -1)
+        return listener
+
     def stop(self) -> None:
-        """Stop listening, let requests in progress end, remove the socket. Safe to repeat."""
+        """Stop listening and let requests in progress end; remove the socket if it is ours. Safe to repeat."""
         self._stopping.set()
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            listener.shutdown(socket.SHUT_RDWR)  # wakes every accept()
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            os.eventfd_write(wake, 1)  # stays readable, so every thread wakes
             for thread in self._threads:
                 thread.join(timeout=2 * DEADLINE_S)
+            os.close(wake)
+        listener, self._listener = self._listener, None
+        if listener is not None:
             listener.close()
-            self.path.unlink(missing_ok=True)
+            if self._ours:
+                self.path.unlink(missing_ok=True)
         lock_file, self._lock_file = self._lock_file, None
         if lock_file is not None:
             os.close(lock_file)
 
-    def _serve(self, listener: socket.socket) -> None:
-        while not self._stopping.is_set():
-            try:
-                connection, _ = listener.accept()
-            except OSError:  # stop() closed it, or the process ran out of descriptors for a moment
-                self._stopping.wait(0.05)
-                continue
-            with connection:
-                self._answer(connection)
+    def _serve(self, listener: socket.socket, wake: int) -> None:
+        """Answer one connection after the other until `wake` can be read.
+
+        accept() alone could be ended only by shutdown(), which would end a socket unit's listener for good. One thread
+        wakes for each connection (EPOLLEXCLUSIVE), as with accept().
+        """
+        with select.epoll() as poll:
+            poll.register(listener, select.EPOLLIN | select.EPOLLEXCLUSIVE)
+            poll.register(wake, select.EPOLLIN)
+            while not self._stopping.is_set():
+                poll.poll()
+                if self._stopping.is_set():
+                    return
+                try:
+                    connection, _ = listener.accept()
+                except BlockingIOError:  # another thread was faster, or the client left
+                    continue
+                except OSError:  # the process ran out of descriptors for a moment
+                    self._stopping.wait(0.05)
+                    continue
+                with connection:
+                    self._answer(connection)
 
     def _answer(self, connection: socket.socket) -> None:
         try:

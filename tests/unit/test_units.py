@@ -20,6 +20,7 @@ VALUES = {
     "run": "/run/rad",
     "state": "/var/lib/rad",
     "log": "/var/log/rad",
+    "socket": "/run/rad/radd.sock",
 }
 MOST = {"radd": 1.5, "rad-monitor": 4.0}
 """What systemd 252 said when this was written: 1.3 and 3.6; before there was a sandbox 9.2 and 9.6."""
@@ -39,6 +40,18 @@ def test_what_a_unit_writes_to_is_what_rad_toml_names(name: str) -> None:
 def test_radd_keeps_no_privilege() -> None:
     text = unit("radd")
     assert "\nUser=slurm\n" in text and "\nCapabilityBoundingSet=\n" in text
+
+
+@pytest.mark.skipif(ANALYZE is None, reason="no systemd-analyze here")
+def test_systemd_understands_every_line(tmp_path: Path) -> None:
+    folder = templates_folder() / "systemd"
+    values = {**VALUES, "slurm_user": "root"}  # a user that every machine has
+    for path in folder.iterdir():
+        text = render(path.read_text(), values)
+        (tmp_path / path.name).write_text(re.sub(r"/usr/bin/rad\S*", "/bin/true", text))
+    argv = [str(ANALYZE), "verify", "--man=no", *map(str, sorted(tmp_path.iterdir()))]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert str(tmp_path) not in done.stderr, done.stderr
 
 
 @pytest.mark.skipif(ANALYZE is None, reason="no systemd-analyze here")
