@@ -39,7 +39,8 @@ _JOB_COLUMNS = (
 _MORE_COLUMNS = (("Nice", 16), ("Comment", 1100), ("admin_comment", 1100))
 """Asked of one job alone. Slurm keeps at most 1,024 characters of each text."""
 _NODE_COLUMNS = (("NodeList", 256), ("StateLong", 64), ("Gres", 512), ("Partition", 256), ("Reason", 512))
-_NAME_COLUMNS = (("JobID", 20), ("ArrayJobID", 20), ("ArrayTaskID", 20), ("Name", 1100))
+_TASK_COLUMNS = (("JobID", 20), ("ArrayJobID", 20), ("ArrayTaskID", 256))
+_NAME_COLUMNS = (*_TASK_COLUMNS, ("Name", 1100))
 _NOTHING = ("", "N/A", "n/a", "(null)", "None", "none")
 _LAYOUT = re.compile(r"(?m)^ +Nodes=\S+ CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
 _UNKNOWN_JOB = "Invalid job id"
@@ -60,6 +61,7 @@ class SlurmCommands:
             self._env["SLURM_CONF"] = slurm_conf
         self._timeout_s = timeout_s
         self._version: tuple[int, int, int] | None = None
+        self._named: tuple[int, str] = (0, "")
 
     def version(self) -> tuple[int, int, int]:
         """Return Slurm's version; asked once."""
@@ -86,7 +88,7 @@ class SlurmCommands:
 
     def given(self, job_id: int) -> str:
         """Return the GRES that a job really has on each of its nodes."""
-        return parse_given(self._run("scontrol", "-d", "show", "job", str(job_id)))
+        return parse_given(self._run("scontrol", "-d", "show", "job", self.exact(job_id)))
 
     def nodes(self) -> tuple[NodeView, ...]:
         """Return all nodes."""
@@ -109,7 +111,7 @@ class SlurmCommands:
     def requeue(self, job_id: int) -> None:
         """Put a batch job back into the queue; already pending is success."""
         try:
-            self._run("scontrol", "requeue", str(job_id))
+            self._run("scontrol", "requeue", self.exact(job_id))
         except SlurmError as exc:
             if _ALREADY_PENDING not in str(exc):
                 raise
@@ -118,7 +120,28 @@ class SlurmCommands:
         """Change a job in one request."""
         words = update_words(change, gres_prefix=traits(self.version()).gres_prefix if change.gres else "")
         if words:
-            self._run("scontrol", "update", f"JobId={job_id}", *words)
+            self._run("scontrol", "update", f"JobId={self.exact(job_id)}", *words)
+
+    def exact(self, job_id: int) -> str:
+        """Return how scontrol must be told of one job.
+
+        The task of an array that starts last has the array's own id, and to scontrol that id means every task: to
+        requeue it runs those again that are at work or have ended.
+
+        Raises:
+            SlurmError: Slurm does not know the job, or does not answer.
+        """
+        known, name = self._named  # a hook asks several times for its one job
+        if known == job_id:
+            return name
+        text = self._run("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", _format(_TASK_COLUMNS))
+        rows = [row for row in cut(text, _TASK_COLUMNS) if row["JobID"] == str(job_id)]
+        if not rows:
+            raise SlurmError(f"job {job_id}: {_UNKNOWN_JOB}")
+        name = exact_name(rows[0])
+        if "[" not in name:  # tasks that wait leave their record one by one
+            self._named = (job_id, name)
+        return name
 
     def _run(self, *argv: str) -> str:
         try:
@@ -144,6 +167,22 @@ def update_words(change: JobChange, *, gres_prefix: str) -> tuple[str, ...]:
         "StartTime": start,
     }
     return tuple(f"{name}={value}" for name, value in values.items() if value is not None)
+
+
+def exact_name(row: Mapping[str, str]) -> str:
+    """Return what scontrol takes for this job alone, by scontrol(1), "job_list".
+
+    >>> exact_name({"JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "N/A"})
+    '7'
+    >>> exact_name({"JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "3"})
+    '7_3'
+    >>> exact_name({"JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "4-9:2%1"})
+    '7_[4-9:2]'
+    """
+    tasks = _known(row["ArrayTaskID"]).partition("%")[0]
+    if not tasks:
+        return row["JobID"]
+    return f"{row['ArrayJobID']}_{tasks if tasks.isdigit() else f'[{tasks}]'}"
 
 
 def parse_version(text: str) -> tuple[int, int, int]:

@@ -102,6 +102,9 @@ class PyslurmControl:
 
     def requeue(self, job_id: int) -> None:
         """Put a job back into the queue; already pending is success."""
+        if self._is_task(job_id):
+            self._commands.requeue(job_id)
+            return
         try:
             self._pyslurm.Job(job_id).requeue()
         except self._pyslurm.RPCError as exc:
@@ -110,6 +113,9 @@ class PyslurmControl:
 
     def update(self, job_id: int, change: JobChange) -> None:
         """Change a job in one request."""
+        if self._is_task(job_id):
+            self._commands.update(job_id, change)
+            return
         wanted: dict[str, Any] = {
             "gres_per_node": change.gres,
             "comment": change.comment,
@@ -121,6 +127,10 @@ class PyslurmControl:
         fields = {name: value for name, value in wanted.items() if value is not None}
         description = self._pyslurm.JobSubmitDescription(**fields)
         self._ask(lambda: self._pyslurm.Job(job_id).modify(description))
+
+    def _is_task(self, job_id: int) -> bool:
+        """Return whether a job is part of an array, whose own id pyslurm's calls cannot tell from its last task's."""
+        return self._commands.exact(job_id) != str(job_id)
 
     def _ask(self, call: Callable[[], T]) -> T:
         try:
