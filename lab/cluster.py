@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from lab import config
+from lab import accounts, config
 from lab.daemons import Daemons, LabError, kill_leftovers, wait_until
 from lab.files import is_user, munge_user, write_files
 from lab.place import ClusterSpec, NodeSpec, Place
@@ -64,7 +64,7 @@ class Cluster:
         match = re.search(r"(\d+)\.(\d+)", run(["slurmctld", "-V"], timeout_s=10))
         if match is None:
             raise LabError("slurmctld -V names no version")
-        names = ["slurmctld", *(node.name for node in spec.nodes)]
+        names = ["slurmctld", *(node.name for node in spec.nodes), *(accounts.PORTS if spec.accounts else ())]
         return config.Site(
             host=socket.gethostname().partition(".")[0],
             slurm_user="slurm" if is_user("slurm") else "root",
@@ -85,6 +85,10 @@ class Cluster:
             "munged", ["munged", "--foreground", "--force", *options], env=self.env(), user=munge
         )
         self.wait("munged listens", place.munge_socket.is_socket, 10)
+        if spec.accounts:
+            accounts.start(
+                place, self.daemons, site.ports, user=site.slurm_user, env=self.env(), clock=self.clock
+            )
         if spec.ours:
             self.start_radd()
         self.start_slurmctld()

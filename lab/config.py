@@ -10,6 +10,7 @@ import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lab import accounts
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.admin.templates import render, templates_folder
 from slurm_plugin.core.units import from_mib
@@ -122,7 +123,8 @@ def slurm_conf(spec: ClusterSpec, place: Place, site: Site) -> str:
         "PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
         "PartitionName=plain Nodes=ALL MaxTime=INFINITE State=UP",
     ]
-    return "\n".join([private, ours, *nodes, *partitions, *spec.slurm_conf, ""])
+    kept = accounts.slurm_conf(place, site.ports) if spec.accounts else ""
+    return "\n".join([private, ours, kept, *nodes, *partitions, *spec.slurm_conf, ""])
 
 
 def gres_conf(spec: ClusterSpec, place: Place) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from lab import accounts
 from lab.daemons import LabError
 from lab.stage import TRAIN_FOLDER, fallback_version, fingerprint, stage_node, stage_train
 from slurm_plugin.core.errors import CommandError
@@ -82,11 +83,10 @@ def install_slurm(environment: Mapping[str, str]) -> None:
     """
     if os.geteuid() != 0 or not _is_debian():
         return
-    wanted = [package for package in DEBIAN_PACKAGES if not _is_installed(package)]
-    if not missing_programs():
-        wanted = [
-            package for package in wanted if package.startswith("lua")
-        ]  # a Slurm of another origin stays
+    packages = (*DEBIAN_PACKAGES, *accounts.DEBIAN_PACKAGES)
+    if not missing_programs() and not _is_installed("slurmctld"):  # a Slurm of another origin stays
+        packages = tuple(package for package in DEBIAN_PACKAGES if package.startswith("lua"))
+    wanted = [package for package in packages if not _is_installed(package)]
     if wanted:
         _apt_install(wanted, environment)
 

@@ -46,6 +46,7 @@ class ClusterSpec:
         confined: Whether a job reaches only the devices that Slurm gave it; needs cgroup v1 and device files.
         typed: Whether GPUs have a type; without one Slurm 22.05 gives GPUs away whose shards are in use.
         ours: Whether hooks, shims and daemons of ours run; without them it is Slurm alone, to compare with.
+        accounts: Whether there is slurmdbd with a database of its own, which knows the users of accounts.py.
     """
 
     nodes: tuple[NodeSpec, ...] = (NodeSpec(name="n0"),)
@@ -55,6 +56,7 @@ class ClusterSpec:
     confined: bool = False
     typed: bool = True
     ours: bool = True
+    accounts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from slurm_plugin.admin.checks_gpu import check_gpus, check_gres, check_guard, check_mps, check_nodes
+from slurm_plugin.admin.checks_limits import check_limits
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, fail, ok, unseen, warn
 from slurm_plugin.core.last_good import copy_of
@@ -187,6 +188,7 @@ _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_hooks,
     check_lua,
     check_controller,
+    check_limits,
     check_nodes,
     check_gres,
     check_gpus,

@@ -9,6 +9,8 @@ from pathlib import Path
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.slurm.conf_lines import ConfFile
+from slurm_plugin.slurm.limits import Limit
+from slurm_plugin.slurm.live import Live
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,8 @@ class Facts:
         slurm: Its content.
         gres: gres.conf beside it.
         cgroup: cgroup.conf beside it.
+        live: What slurmctld itself says.
+        limits: What slurmdbd lets users, accounts and QOS have.
         version: Of the installed Slurm.
         plugins: Names of its plugins.
         hooks: "prolog", "taskprolog", "epilog" -> text of the script that slurm.conf names.
@@ -50,6 +54,8 @@ class Facts:
     slurm: ConfFile | None = None
     gres: ConfFile | None = None
     cgroup: ConfFile | None = None
+    live: Live | None = None
+    limits: tuple[Limit, ...] | None = None
     version: tuple[int, int, int] | None = None
     plugins: frozenset[str] | None = None
     hooks: Mapping[str, str | None] = field(default_factory=dict)

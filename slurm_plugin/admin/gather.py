@@ -13,17 +13,19 @@ from pathlib import Path
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Config
-from slurm_plugin.core.errors import CommandError, ConfigError, DeviceError
+from slurm_plugin.core.errors import CommandError, ConfigError, DeviceError, SlurmError
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.last_good import config_in_force, copied_at_s
-from slurm_plugin.core.shell import find_program, run
+from slurm_plugin.core.shell import SYSTEM_PATH, find_program, run
 from slurm_plugin.core.wire import read_key
 from slurm_plugin.monitor.source import timely_telemetry
 from slurm_plugin.monitor.window import read_window
 from slurm_plugin.mps.node import CONTROL
-from slurm_plugin.slurm.conf_files import find_slurm_conf
+from slurm_plugin.slurm.conf_files import find_slurm_conf, keeps_accounts
 from slurm_plugin.slurm.conf_lines import read_conf
 from slurm_plugin.slurm.installed import installed_version, plugins
+from slurm_plugin.slurm.limits import Limit, read_limits
+from slurm_plugin.slurm.live import Live, ask_slurm
 
 LUA_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu/lua",
@@ -46,6 +48,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
     slurm_conf = find_slurm_conf(used.paths.slurm_conf, env)
     slurm = None if slurm_conf is None else read_conf(slurm_conf)
     settings = {} if slurm is None else slurm.settings
+    live, limits = _asked(slurm_conf, env)
     readings, readings_error = _readings(used, clock)
     gpu_node = used.telemetry.source == "simulated" or Path("/dev/nvidiactl").exists()
     radd_here = Path(used.paths.socket).exists() or _is_controller(settings)
@@ -58,6 +61,8 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         slurm=slurm,
         gres=None if slurm_conf is None else read_conf(slurm_conf.with_name("gres.conf")),
         cgroup=None if slurm_conf is None else read_conf(slurm_conf.with_name("cgroup.conf")),
+        live=live,
+        limits=limits,
         version=installed_version(),
         plugins=plugins(settings),
         hooks={name: _text(settings.get(name)) for name in ("prolog", "taskprolog", "epilog")},
@@ -80,6 +85,20 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         acls=_acls(Path(used.paths.run)),
         compute_modes=_compute_modes() if gpu_node and used.telemetry.source != "simulated" else {},
     )
+
+
+def _asked(slurm_conf: Path | None, env: Mapping[str, str]) -> tuple[Live | None, tuple[Limit, ...] | None]:
+    """Return what slurmctld and slurmdbd say; None for who does not answer, or is not there."""
+    asking = {"PATH": ":".join(SYSTEM_PATH), "LC_ALL": "C.UTF-8"}
+    if slurm_conf is not None or "SLURM_CONF" in env:
+        asking["SLURM_CONF"] = env["SLURM_CONF"] if slurm_conf is None else str(slurm_conf)
+    live = ask_slurm(asking)
+    if live is None or not keeps_accounts(live.settings):
+        return live, None
+    try:
+        return live, read_limits(live.settings.get("clustername", ""), asking)
+    except SlurmError:
+        return live, None
 
 
 def _acls(folder: Path) -> bool | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from slurm_plugin.admin import worth
 from slurm_plugin.admin.templates import lua_folder, render, templates_folder
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.wire import KEY_BYTES
@@ -46,14 +47,14 @@ class Step:
     Attributes:
         action: "write" a file that is not there; "keep" one that says the same already; "differs": there is one that
             says something else and is left alone; "show" what an admin must add to a file of the site; "change" a
-            line that is there in some form already.
+            line that is there in some form already; "count": what a site with slurmdbd needs besides.
         path: The file.
         content: What it should hold.
         mode: Its mode.
         owner: Who must own it; None for whoever writes it.
     """
 
-    action: Literal["write", "keep", "differs", "show", "change"]
+    action: Literal["write", "keep", "differs", "show", "change", "count"]
     path: Path
     content: bytes
     mode: int = READABLE
@@ -104,7 +105,21 @@ def plan(
     shards = sum(int(gpu["shards"]) for gpu in gpus)
     line = f"NodeName={values['node']} ... Gres=gpu:{len(gpus)},shard:{shards}"
     path = _below(root, FRAGMENTS["slurm.conf"].format(**places))
-    return [*steps, Step(action="change", path=path, content=line.encode())]
+    steps.append(Step(action="change", path=path, content=line.encode()))
+    return [*steps, Step(action="count", path=path, content=_accounts(values).encode())]
+
+
+def _accounts(values: Mapping[str, str]) -> str:
+    """Return what makes limits and billing by GPU hold for jobs that share."""
+    shards = int(values["shards"])
+    weights = worth.line(worth.parse_weights(""), shards, shards)
+    return "\n".join(
+        [
+            "AccountingStorageTRES=gres/gpu,gres/shard",
+            f"PartitionName={values['partition']} ... TRESBillingWeights={weights}",
+            f"sacctmgr modify qos NAME set MaxTRESPerUser=billing={shards}    where it says gres/gpu=1; others alike",
+        ]
+    )
 
 
 def apply(steps: Sequence[Step]) -> None:
@@ -138,6 +153,9 @@ def as_text(steps: Sequence[Step], *, verbose: bool) -> str:
             lines += [f"add to {step.path}, unless it says so already:", _indented(step.content)]
         elif step.action == "change":
             text = f"change in {step.path} the line of each GPU node, so that its Gres has shards beside its GPUs:"
+            lines += [text, _indented(step.content)]
+        elif step.action == "count":
+            text = f"where slurmdbd keeps accounts, so that limits on GPUs hold for shared jobs too, in {step.path}:"
             lines += [text, _indented(step.content)]
         elif step.action == "differs":
             lines += [f"differs {step.path}: left alone; this is what it would say:", _indented(step.content)]

@@ -38,7 +38,16 @@ def has_slurmdbd(slurm_conf: Path | None) -> bool:
     """Return whether finished jobs are kept in a database (slurm.conf(5), AccountingStorageType)."""
     if slurm_conf is None:
         return False
-    return "slurmdbd" in settings_of(slurm_conf).get("accountingstoragetype", "").lower()
+    return keeps_accounts(settings_of(slurm_conf))
+
+
+def keeps_accounts(settings: Mapping[str, str]) -> bool:
+    """Return whether slurm.conf names a database for accounts.
+
+    Args:
+        settings: slurm.conf, names in lower case.
+    """
+    return "slurmdbd" in settings.get("accountingstoragetype", "").lower()
 
 
 def lacks(settings: Mapping[str, str], name: str, word: str) -> bool:

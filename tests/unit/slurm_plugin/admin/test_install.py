@@ -54,6 +54,7 @@ def test_everything_is_put_below_the_root(tmp_path: Path):
     assert len(read_key(tmp_path / "etc/rad/key")) == 32
     assert f"add to {tmp_path}/etc/slurm/slurm.conf" in output
     assert "Prolog=/etc/rad/prolog.sh" in output
+    assert "PartitionName=gpu ... TRESBillingWeights=GRES/gpu=138,GRES/shard=1" in output
 
 
 def test_it_names_the_nodes_and_their_shards(tmp_path: Path):

@@ -1,0 +1,103 @@
+"""A limit on GPUs binds users of shared GPUs too, once the accounts are set as `rad doctor` says."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from lab.cluster import Cluster
+from lab.jobs import Jobs
+from lab.place import ClusterSpec, Place
+from slurm_plugin.core.errors import CommandError
+from tests.cluster.conftest import jobs_on, started
+
+pytestmark = pytest.mark.cluster
+
+SHARDS = 39
+USER = "games"
+SITE = ("AccountingStorageTRES=gres/gpu", "AccountingStorageEnforce=associations,limits,qos")
+TRAIN = "python3 fake_train.py --memory {} --seconds {}"
+
+
+@pytest.fixture(scope="module")
+def own(place: Place) -> Iterator[Cluster]:
+    spec = ClusterSpec(accounts=True, slurm_conf=SITE)
+    yield from started(replace(place, root=place.root.with_name(f"{place.root.name}-limits")), spec)
+
+
+@pytest.fixture
+def jobs(own: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    yield from jobs_on(own, request)
+
+
+def fixes(cluster: Cluster) -> list[str]:
+    """Return what `rad doctor` says to do about the accounts."""
+    config = str(cluster.place.etc / "rad.toml")
+    try:
+        text = cluster.slurm(f"{cluster.place.venv}/bin/rad", "doctor", "--config", config, "--json")
+    except CommandError as exc:
+        text = exc.output
+    found = [each for each in json.loads(text)["findings"] if each["subject"] == "accounts"]
+    assert found, text
+    return [each["fix"] for each in found if each["level"] != "ok"]
+
+
+def apply(cluster: Cluster, fix: str) -> None:
+    """Do as the words say, as an admin would."""
+    conf = cluster.place.slurm_conf
+    if fix.startswith("sacctmgr "):
+        cluster.slurm(*fix.split())
+    elif match := re.fullmatch(r"PartitionName=(\w+) \.\.\. (TRESBillingWeights=\S+)", fix):
+        text, count = re.subn(rf"(?m)^(PartitionName={match[1]} .*)$", rf"\1 {match[2]}", conf.read_text())
+        assert count == 1
+        conf.write_text(text)
+    else:
+        match = re.fullmatch(r"(AccountingStorageTRES)(=\S+), and restart slurmctld", fix)
+        assert match, fix
+        conf.write_text(re.sub(rf"(?m)^{match[1]}=.*$", match[1] + match[2], conf.read_text()))
+
+
+def worth(row: dict[str, str]) -> int:
+    """Return what a running job holds, in shards."""
+    given = dict(item.partition("=")[::2] for item in row.get("AllocTRES", row.get("TRES", "")).split(","))
+    return SHARDS * int(given.get("gres/gpu", 0)) + int(given.get("gres/shard", 0))
+
+
+def test_a_user_who_may_have_one_gpu_has_no_more_of_them(jobs: Jobs, own: Cluster) -> None:
+    own.slurm("sacctmgr", "-i", "modify", "qos", "normal", "set", "MaxTRESPerUser=gres/gpu=1")
+    for fix in fixes(own):
+        apply(own, fix)
+    own.daemons.stop("slurmctld")
+    own.start_slurmctld()
+    own.wait("doctor is content", lambda: not fixes(own), 40)
+
+    asked = [
+        ("--gpus=1", "--comment=rad:memory=12G", "--wrap", TRAIN.format("11G", 4)),
+        ("--gpus=1", "--comment=rad:memory=12G", "--wrap", TRAIN.format("11G", 4)),
+        ("--gpus=1", "--comment=rad:policy=exclusive", "--wrap", TRAIN.format("11G", 1)),
+        ("--partition=plain", "--gpus=1", "--wrap", TRAIN.format("11G", 1)),
+        ("--gpus=1", "--comment=rad:memory=4G", "--wrap", TRAIN.format("3.8G,20G", 1)),
+        ("--gres=shard:30", "--wrap", TRAIN.format("11G", 1)),
+    ]
+    ids = []
+    for argv in asked:
+        job = jobs.submit(*argv, user=USER)
+        assert job.job_id is not None, job.messages
+        ids.append(job.job_id)
+    most, together = 0, 0
+
+    def over() -> bool:
+        nonlocal most, together
+        rows = jobs.all_fields()
+        running = [row for row in rows.values() if row.get("JobState") == "RUNNING"]
+        most, together = max(most, sum(map(worth, running))), max(together, len(running))
+        return all(rows.get(job, {}).get("JobState") == "COMPLETED" for job in ids)
+
+    own.wait(f"jobs {ids} complete", over, 150)
+    assert most <= SHARDS, "more than one GPU at a time"
+    assert together > 1, "the limit keeps jobs from sharing"
+    assert jobs.fields(ids[4])["Restarts"] == "1"
