@@ -64,7 +64,8 @@ class Cluster:
         match = re.search(r"(\d+)\.(\d+)", run(["slurmctld", "-V"], timeout_s=10))
         if match is None:
             raise LabError("slurmctld -V names no version")
-        names = ["slurmctld", *(node.name for node in spec.nodes), *(accounts.PORTS if spec.accounts else ())]
+        nodes = [name for node in spec.nodes for name in (node.name, config.web_of(node.name))]
+        names = ["slurmctld", *nodes, *(accounts.PORTS if spec.accounts else ())]
         return config.Site(
             host=socket.gethostname().partition(".")[0],
             slurm_user="slurm" if is_user("slurm") else "root",

@@ -73,7 +73,7 @@ class Site:
         host: This machine's short name.
         slurm_user: The user that slurmctld and radd run as.
         slurm_version: (22, 5), (24, 11), ...
-        ports: Port of "slurmctld" and of each node.
+        ports: Port of "slurmctld", of each node and, by web_of(node's name), of its rad-monitor.
     """
 
     host: str
@@ -152,8 +152,20 @@ def cgroup_conf(spec: ClusterSpec, site: Site) -> str:
     return f"CgroupPlugin={'disabled' if site.slurm_version >= (23, 11) else 'cgroup/v1'}\n"
 
 
-def rad_toml(spec: ClusterSpec, place: Place, *, node: NodeSpec | None) -> str:
-    """Return rad.toml of a compute node, or of the controller (node is None)."""
+def web_of(node: str) -> str:
+    """Return the name under which the port of a node's rad-monitor is kept."""
+    return f"{node}-web"
+
+
+def rad_toml(spec: ClusterSpec, place: Place, *, node: NodeSpec | None, web_port: int | None = None) -> str:
+    """Return rad.toml of a compute node, or of the controller (node is None).
+
+    Args:
+        spec: What the cluster is.
+        place: Where it is.
+        node: The compute node.
+        web_port: Where its rad-monitor answers; None for nowhere.
+    """
     shown = node or spec.nodes[0]
     smallest_mib = min(mib for each in spec.nodes for mib in each.gpu_mib)
     values = {
@@ -176,6 +188,8 @@ def rad_toml(spec: ClusterSpec, place: Place, *, node: NodeSpec | None) -> str:
     # Its nodes also serve the partition `plain`; "auto" would then keep every job on the GPU that Slurm names.
     if not spec.confined:
         text = text.replace('#pin = "auto"', 'pin = "bound"')
+    if web_port is not None:
+        text = text.replace('#serve = ""', f'serve = "{web_port}"')
     return "\n".join([text, *spec.rad_toml, ""])
 
 

@@ -40,7 +40,7 @@ def write_files(place: Place, spec: ClusterSpec, site: config.Site) -> None:
         folder.mkdir(parents=True)
         os.chown(folder, owner.pw_uid, owner.pw_gid)
     for node in spec.nodes:
-        _write_node(place, spec, node)
+        _write_node(place, spec, node, site.ports[config.web_of(node.name)])
     place.slurm_conf.write_text(config.slurm_conf(spec, place, site))
     (place.etc / "gres.conf").write_text(config.gres_conf(spec, place))
     (place.etc / "rad.toml").write_text(config.rad_toml(spec, place, node=None))
@@ -53,13 +53,14 @@ def write_files(place: Place, spec: ClusterSpec, site: config.Site) -> None:
     _write_lua(place, owner.pw_uid)
 
 
-def _write_node(place: Place, spec: ClusterSpec, node: NodeSpec) -> None:
+def _write_node(place: Place, spec: ClusterSpec, node: NodeSpec, web_port: int) -> None:
     (place.run / node.name).mkdir()
     (place.root / "spool" / node.name).mkdir()
     if not node.devices:
         SimulatedGpus.create(place.gpus(node.name), config.cards_of(node))
         _make_devices(place.root / "dev" / node.name, len(node.gpu_mib))
-    (place.etc / f"rad.{node.name}.toml").write_text(config.rad_toml(spec, place, node=node))
+    text = config.rad_toml(spec, place, node=node, web_port=web_port)
+    (place.etc / f"rad.{node.name}.toml").write_text(text)
 
 
 def _write_lua(place: Place, slurm_uid: int) -> None:

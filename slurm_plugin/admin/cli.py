@@ -13,6 +13,7 @@ import click
 from gpumemnet.rules.numbers import SITE_TABLE
 from slurm_plugin.admin.options import Group, config_option, json_option
 from slurm_plugin.admin.simulate.cli import advise, simulate
+from slurm_plugin.admin.top.command import top
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import PartitionConfig, load_config
 from slurm_plugin.core.exits import Exit
@@ -240,6 +241,7 @@ def install(
 
 main.add_command(simulate)
 main.add_command(advise)
+main.add_command(top)
 
 
 if __name__ == "__main__":

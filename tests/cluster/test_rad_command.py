@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from lab.cluster import Cluster
 from lab.daemons import wait_until
 from lab.jobs import Jobs
+from slurm_plugin.core.config import load_config
 from slurm_plugin.core.errors import CommandError
 
 pytestmark = pytest.mark.cluster
@@ -19,6 +21,15 @@ def rad(cluster: Cluster, command: str) -> dict[str, list[dict[str, object]]]:
     tree: dict[str, list[dict[str, object]]] = json.loads(
         cluster.slurm(f"{cluster.place.venv}/bin/rad", command, "--config", config, "--json")
     )
+    return tree
+
+
+def top_of(cluster: Cluster) -> dict[str, Any]:
+    """Return what `rad top` shows of the node, asked over HTTP as from another machine."""
+    config = cluster.place.etc / "rad.n0.toml"
+    place = f"n0=127.0.0.1:{load_config(config).telemetry.serve}"
+    words = ("top", "--config", str(config), "--node", place, "--json")
+    tree: dict[str, Any] = json.loads(cluster.slurm(f"{cluster.place.venv}/bin/rad", *words))
     return tree
 
 
@@ -51,5 +62,11 @@ def test_status_shows_who_is_where(cluster: Cluster, jobs: Jobs):
     (job,) = shown()
     assert job["kind"] == "shared"
     assert 0 < int(str(job["used_bytes"])) <= int(str(job["booked_bytes"]))
+    waits = jobs.submit("--hold", "share_resnet18.sh").job_id
+    top = top_of(cluster)
+    told = [one for node in top["nodes"] for gpu in node["status"]["gpus"] for one in gpu["jobs"]]
+    assert (job_id, job["booked_bytes"]) in [(one["job_id"], one["booked_bytes"]) for one in told]
+    assert [one["reason"] for one in top["waiting"] if one["job_id"] == waits] == ["JobHeldUser"]
+    assert top["queue_trouble"] == ""
     jobs.wait(job_id or 0)
     wait_until("the GPUs are free", lambda: not shown(), timeout_s=30, clock=cluster.clock)

@@ -1,0 +1,120 @@
+"""`rad top` on the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from slurm_plugin.admin.options import Command, config_option, json_option
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.config import Config, load_config
+from slurm_plugin.core.errors import ConfigError, SlurmError
+from slurm_plugin.core.gres import parse_gres
+from slurm_plugin.monitor.web import PORT, split_address
+
+NARROWEST = 80
+
+
+@click.command(cls=Command)
+@config_option
+@json_option
+@click.option("--once", is_flag=True, help="Print one screen and end; so does output that is no terminal.")
+@click.option(
+    "--node",
+    "nodes",
+    multiple=True,
+    metavar="NAME[=HOST:PORT]",
+    help="Ask this node alone; may be repeated. Default: every node that has GPUs, says Slurm.",
+)
+@click.option("--port", type=click.IntRange(1, 65535), help="Of every rad-monitor; default: rad.toml's.")
+@click.option("--every", default=1.0, show_default=True, type=click.FloatRange(0.2, 3600), help="Seconds.")
+def top(
+    config: Path, as_json: bool, once: bool, nodes: tuple[str, ...], port: int | None, every: float
+) -> None:
+    """Show all nodes, live: GPUs, jobs, users, the queue and recoveries; keys as in htop, F1 explains them.
+
+    Asks each node's rad-monitor over HTTP (telemetry.serve in rad.toml) and Slurm's queue. Nothing is changed.
+    """
+    from slurm_plugin.admin.top.gather import Gatherer
+    from slurm_plugin.slurm.queue import waiting_jobs
+
+    settings = _settings(config)
+    conf = settings.paths.slurm_conf
+    gatherer = Gatherer(
+        places(nodes, port or port_of(settings), names=lambda: gpu_nodes(conf)),
+        clock=SystemClock(),
+        queue=lambda: waiting_jobs(slurm_conf=conf),
+    )
+    if as_json:
+        click.echo(json.dumps({"version": 1, **asdict(gatherer.look())}))
+        return
+    if once or not sys.stdout.isatty():
+        from slurm_plugin.admin.top.frame import ABOVE, BELOW, as_text, frame
+        from slurm_plugin.admin.top.view import View, rows_of
+
+        fleet, view = gatherer.look(), View()
+        width = max(NARROWEST, shutil.get_terminal_size((120, 0)).columns)
+        height = ABOVE + max(1, len(rows_of(fleet, view))) + BELOW
+        click.echo("\n".join(as_text(frame(fleet, view, width=width, height=height)).splitlines()[:-BELOW]))
+        return
+    from slurm_plugin.admin.top.screen import watch
+
+    watch(gatherer.look, every_s=every)
+
+
+def _settings(path: Path) -> Config:
+    """Return rad.toml's settings, or the defaults where this user may not read it."""
+    try:
+        return load_config(path)
+    except ConfigError:
+        return Config()
+
+
+def port_of(config: Config) -> int:
+    """Return the port that rad.toml lets every rad-monitor serve, or the usual one."""
+    serve = config.telemetry.serve
+    return split_address(serve)[1] if serve else PORT
+
+
+def places(
+    nodes: tuple[str, ...], port: int, *, names: Callable[[], list[str]]
+) -> Mapping[str, tuple[str, int]]:
+    """Return host and port of each node's rad-monitor by the node's name.
+
+    Args:
+        nodes: NAME or NAME=HOST:PORT, as the person gave them.
+        port: For nodes that name none.
+        names: Asks Slurm for all nodes that have GPUs.
+
+    Raises:
+        ConfigError: One is malformed, or there is no node.
+    """
+    found = {}
+    for word in nodes:
+        name, _, place = word.partition("=")
+        host, at = split_address(place) if place else (name, port)
+        if not name or not host:
+            raise ConfigError(f"--node {word}: write it like gpu1 or gpu1=10.0.0.5:{PORT}")
+        found[name] = (host, at)
+    if not nodes:
+        found = {name: (name, port) for name in names()}
+    if not found:
+        raise ConfigError("Slurm has no node with GPUs; name one with --node")
+    return found
+
+
+def gpu_nodes(slurm_conf: str) -> list[str]:
+    """Return the names of all nodes that have GPUs, as Slurm says."""
+    from slurm_plugin.slurm.commands import SlurmCommands
+
+    try:
+        views = SlurmCommands(slurm_conf=slurm_conf, timeout_s=10.0).nodes()
+    except SlurmError as exc:
+        raise ConfigError(f"Slurm does not say which nodes there are ({exc}); name them with --node") from exc
+    return sorted(view.name for view in views if any(item.name == "gpu" for item in parse_gres(view.gres)))

@@ -1,0 +1,201 @@
+"""One frame of the screen as styled text: pure, so that a test can read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
+
+from slurm_plugin.admin.top.fleet import Fleet, totals
+from slurm_plugin.admin.top.rows import SCREENS, Bar, Cell, Column, Row
+from slurm_plugin.admin.top.view import HELP, View, rows_of
+from slurm_plugin.core.units import GIB
+
+Style = Literal["plain", "dim", "title", "head", "key", "low", "middle", "high", "light", "warn", "chosen"]
+Piece = tuple[str, Style]
+Line = list[Piece]
+
+ABOVE = 5
+"""Lines above the rows: three of sums, the tabs, the heads."""
+BELOW = 1
+
+_FOOT = (("F1", "Help"), ("F3", "Search"), ("F4", "Filter"), ("F6", "Sort"), ("u", "User"), ("F10", "Quit"))
+
+
+def page_of(height: int) -> int:
+    """Return how many rows a terminal of this height shows."""
+    return max(1, height - ABOVE - BELOW)
+
+
+def frame(fleet: Fleet, view: View, *, width: int, height: int) -> list[Line]:
+    """Return the lines of a frame, none of them wider or more than the terminal has.
+
+    Args:
+        fleet: What to show.
+        view: What of it.
+        width: Of the terminal, in characters.
+        height: In lines.
+    """
+    rows = rows_of(fleet, view)
+    lines = _sums(fleet, view, width)
+    lines.append(_tabs(view))
+    if view.helping:
+        lines += [[(f"  {keys:<28}", "key"), (what, "plain")] for keys, what in HELP]
+        lines = lines[: height - BELOW]
+    else:
+        columns = _sized(SCREENS[view.screen].columns, width)
+        lines.append(_heads(columns, view))
+        lines += _body(rows, columns, view, width=width, page=page_of(height))
+    lines += [[] for _ in range(height - BELOW - len(lines))]
+    lines.append(_foot(fleet, view, len(rows)))
+    return [_cut(line, width) for line in lines[:height]]
+
+
+def as_text(lines: Sequence[Line]) -> str:
+    """Return a frame without its styles."""
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
+
+
+def _sums(fleet: Fleet, view: View, width: int) -> list[Line]:
+    sums = totals(fleet)
+    whole = max(sums.usable_bytes, 1)
+    time = datetime.fromtimestamp(fleet.time_s).strftime("%H:%M:%S")
+    silent = f", {sums.silent} silent" if sums.silent else ""
+    said = (
+        f"{sums.nodes} nodes{silent}   {sums.busy} of {sums.gpus} GPUs busy   {sums.jobs} jobs on them: "
+        f"{sums.saved} GPUs saved   {sums.waiting} waiting"
+    )
+    first: Line = [(f" RAD {time} ", "title"), (f"  {said}", "warn" if sums.silent else "plain")]
+    if view.paused:
+        first.append(("  HELD (Z)", "key"))
+    memory = Bar(
+        full=sums.used_bytes / whole,
+        light=sums.booked_bytes / whole,
+        text=f"{sums.used_bytes / GIB:.0f}/{sums.booked_bytes / GIB:.0f}/{sums.usable_bytes / GIB:.0f}G",
+    )
+    activity = Bar(full=sums.smact or 0.0, text="-" if sums.smact is None else f"{sums.smact:.2f}")
+    size = max(10, min(width - 20, 80))
+    return [
+        first,
+        [(" Memory      ", "dim"), *_bar(memory, size)],
+        [(" SM activity ", "dim"), *_bar(activity, size)],
+    ]
+
+
+def _tabs(view: View) -> Line:
+    line: Line = [(" ", "plain")]
+    for number, screen in enumerate(SCREENS):
+        line += [
+            (f" {number + 1} {screen.name} ", "title" if number == view.screen else "dim"),
+            (" ", "plain"),
+        ]
+    if view.user:
+        line.append((f" user {view.user} ", "key"))
+    if view.filter:
+        line.append((f" only {view.filter!r} ", "key"))
+    return line
+
+
+def _heads(columns: Sequence[Column], view: View) -> Line:
+    line: Line = []
+    for number, column in enumerate(columns):
+        mark = (
+            ("^" if column.falls == view.turned[view.screen] else "v")
+            if number == view.sort[view.screen]
+            else ""
+        )
+        text = f"{column.title}{mark}"[: column.width]
+        line.append((_aligned(text, column) + " ", "head"))
+    return line
+
+
+def _body(rows: Sequence[Row], columns: Sequence[Column], view: View, *, width: int, page: int) -> list[Line]:
+    if not rows:
+        return [[(f"  {SCREENS[view.screen].empty}", "dim")]]
+    chosen = max(0, min(view.selected, len(rows) - 1))
+    start = max(0, min(chosen - page // 2, len(rows) - page))
+    lines = []
+    for number, row in enumerate(rows[start : start + page], start):
+        line = [
+            piece for cell, column in zip(row.cells, columns, strict=True) for piece in _cell(cell, column)
+        ]
+        if number == chosen:
+            text = "".join(text for text, _ in line)
+            line = [(text.ljust(width), "chosen")]
+        elif row.warns:
+            line = [(text, "warn" if style == "plain" else style) for text, style in line]
+        lines.append(line)
+    return lines
+
+
+def _foot(fleet: Fleet, view: View, rows: int) -> Line:
+    if view.typing:
+        text = view.search if view.typing == "search" else view.filter
+        return [
+            (f" {view.typing.title()}: ", "key"),
+            (f"{text}_", "plain"),
+            ("   Enter keeps it, Esc drops it", "dim"),
+        ]
+    line: Line = []
+    for key, what in _FOOT:
+        line += [(key, "key"), (f"{what}  ", "title")]
+    line.append((f"  {rows} rows", "dim"))
+    if fleet.queue_trouble:
+        line.append((f"  queue: {fleet.queue_trouble}", "warn"))
+    return line
+
+
+def _cell(cell: Cell, column: Column) -> Line:
+    if isinstance(cell, Bar):
+        return [*_bar(cell, column.width), (" ", "plain")]
+    return [(_aligned(cell[: column.width], column) + " ", "plain")]
+
+
+def _aligned(text: str, column: Column) -> str:
+    return text.rjust(column.width) if column.right else text.ljust(column.width)
+
+
+def _bar(bar: Bar, width: int) -> Line:
+    """Return a bar with its text over its right end, as htop draws it."""
+    size = max(width - 2, 1)
+    full = round(size * min(1.0, max(0.0, bar.full)))
+    light = max(full, round(size * min(1.0, max(0.0, bar.light))))
+    text = bar.text[:size]
+    drawn = ("|" * full + ":" * (light - full)).ljust(size)
+    drawn = drawn[: size - len(text)] + text
+    level: Style = "low" if bar.full < 0.5 else "middle" if bar.full < 0.9 else "high"
+    return [
+        ("[", "plain"),
+        (drawn[:full], level),
+        (drawn[full:light], "light"),
+        (drawn[light:], "dim"),
+        ("]", "plain"),
+    ]
+
+
+def _sized(columns: Sequence[Column], width: int) -> list[Column]:
+    """Give the column that takes what is left its width."""
+    fixed = sum(max(column.width, 0) + 1 for column in columns)
+    return [
+        column
+        if column.width > 0
+        else Column(
+            title=column.title,
+            width=max(-column.width, width - fixed, 0),
+            right=column.right,
+            falls=column.falls,
+        )
+        for column in columns
+    ]
+
+
+def _cut(line: Line, width: int) -> Line:
+    found: Line = []
+    left = width
+    for text, style in line:
+        if left <= 0:
+            break
+        if text:
+            found.append((text[:left], style))
+            left -= len(text)
+    return found

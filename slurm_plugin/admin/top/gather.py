@@ -1,0 +1,136 @@
+"""Ask every node's rad-monitor and Slurm's queue; the only part of `rad top` that meets the outside.
+
+One way: rad-monitor -> HTTP -> here. All nodes are asked at once, and none is waited for longer than the rest of the
+screen can wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pwd
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from slurm_plugin.admin.top.fleet import Fleet, Node
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.errors import SlurmError, WireError
+from slurm_plugin.core.text import one_line
+from slurm_plugin.core.units import MIB
+from slurm_plugin.monitor.status import NodeStatus, from_text
+from slurm_plugin.monitor.window import STALE_AFTER_S
+from slurm_plugin.slurm.queue import WaitingJob
+
+ANSWER_S = 1.0
+"""A node that takes longer is shown as silent, with what it told last."""
+
+QUEUE_EVERY_S = 10.0
+"""squeue asks slurmctld, which has better things to do."""
+
+_MOST_BYTES = 4 * MIB
+_AT_ONCE = 128
+
+Place = tuple[str, int]
+
+
+class Gatherer:
+    """Puts a Fleet together, again and again; remembers what each node told last."""
+
+    def __init__(
+        self,
+        places: Mapping[str, Place],
+        *,
+        clock: Clock,
+        queue: Callable[[], tuple[WaitingJob, ...]] | None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            places: Host and port of each node's rad-monitor, by Slurm's name of the node.
+            clock: Time.
+            queue: Asks Slurm who waits; None leaves the queue out.
+        """
+        self._places, self._clock, self._queue = dict(places), clock, queue
+        self._nodes = {name: Node(name=name) for name in places}
+        self._users: dict[int, str] = {}
+        self._waiting: tuple[WaitingJob, ...] = ()
+        self._queue_trouble = ""
+        self._queue_s: float | None = None
+        self._runner = (
+            asyncio.Runner()
+        )  # one for all looks: none waits for a name that another still looks up
+
+    def look(self) -> Fleet:
+        """Ask all, wait for what comes in time, and return everything."""
+        for name, answer in self._runner.run(self._ask_all()).items():
+            known = self._nodes[name]
+            if isinstance(answer, NodeStatus):
+                self._nodes[name] = Node(name=name, status=answer, trouble=self._age(answer))
+            else:
+                self._nodes[name] = replace(known, trouble=answer)
+        self._ask_queue()
+        fleet = Fleet(
+            time_s=self._clock.now_s(),
+            nodes=tuple(self._nodes.values()),
+            waiting=self._waiting,
+            queue_trouble=self._queue_trouble,
+        )
+        ids = {job.user_id for _, _, job in fleet.jobs()} | {job.user_id for job in fleet.waiting}
+        for user_id in ids - self._users.keys():
+            self._users[user_id] = _name_of(user_id)
+        return replace(fleet, users=self._users)
+
+    def _age(self, status: NodeStatus) -> str:
+        age_s = self._clock.now_s() - status.time_s
+        return "" if abs(age_s) <= STALE_AFTER_S else f"its GPUs were read {age_s:.0f} s ago"
+
+    def _ask_queue(self) -> None:
+        now_s = self._clock.monotonic_s()
+        if self._queue is None or (self._queue_s is not None and now_s - self._queue_s < QUEUE_EVERY_S):
+            return
+        self._queue_s = now_s
+        try:
+            self._waiting, self._queue_trouble = self._queue(), ""
+        except SlurmError as exc:
+            self._queue_trouble = one_line(str(exc), 200)
+
+    async def _ask_all(self) -> dict[str, NodeStatus | str]:
+        turns = asyncio.Semaphore(_AT_ONCE)
+        names = list(self._places)
+        answers = await asyncio.gather(*(_ask(self._places[name], turns) for name in names))
+        return dict(zip(names, answers, strict=True))
+
+
+async def _ask(place: Place, turns: asyncio.Semaphore) -> NodeStatus | str:
+    """Return what a node tells, or why it tells nothing."""
+    async with turns:
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return from_text(await _get(*place))
+        except TimeoutError:
+            return f"no answer in {ANSWER_S:g} s"
+        except (OSError, WireError) as exc:
+            return one_line(getattr(exc, "strerror", None) or str(exc), 120)
+
+
+async def _get(host: str, port: int) -> bytes:
+    """Return the body of `GET /status`."""
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(f"GET /status HTTP/1.0\r\nHost: {host}\r\n\r\n".encode("ascii", "replace"))
+        answer = bytearray()
+        while len(answer) < _MOST_BYTES and (part := await reader.read(1 << 16)):
+            answer += part
+    finally:
+        writer.close()
+    head, _, body = bytes(answer).partition(b"\r\n\r\n")
+    first = head.partition(b"\r\n")[0]
+    if b" 200 " not in first:
+        raise WireError(f"it answers {first.decode('ascii', 'replace')!r:.60}")
+    return body
+
+
+def _name_of(user_id: int) -> str:
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except (KeyError, OverflowError, ValueError):
+        return str(user_id)

@@ -1,0 +1,335 @@
+"""The rows of each screen: what stands in them, and by what they are sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from slurm_plugin.admin.top.fleet import Fleet, Node
+from slurm_plugin.core.text import one_line
+from slurm_plugin.core.units import GIB
+from slurm_plugin.monitor.status import GpuStatus, JobStatus
+
+_LONGEST_CELL = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A bar such as htop's.
+
+    Attributes:
+        full: Its solid share, 0 to 1.
+        light: Its light share, drawn where that is longer than the solid one: what is booked.
+        text: What stands in its right end.
+    """
+
+    full: float
+    light: float = 0.0
+    text: str = ""
+
+
+Cell = str | Bar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of a screen.
+
+    Attributes:
+        cells: One for each column.
+        keys: By what to sort, one for each column; those of one column are of one type.
+        users: Names of whom it is about.
+        warns: Whether something is wrong with it.
+    """
+
+    cells: tuple[Cell, ...]
+    keys: tuple[float | str, ...]
+    users: tuple[str, ...] = ()
+    warns: bool = False
+
+    @property
+    def text(self) -> str:
+        """Return its words, for filter and search."""
+        return " ".join(cell if isinstance(cell, str) else cell.text for cell in self.cells).lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column; of a width of 0 or less it takes what is left, and at least as much as that says.
+
+    Attributes:
+        title: Its head.
+        width: Its width in characters.
+        right: Whether it holds numbers.
+        falls: Whether the largest comes first when it is chosen to sort by.
+    """
+
+    title: str
+    width: int
+    right: bool = False
+    falls: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screen:
+    """One kind of rows.
+
+    Attributes:
+        name: Its name on the tabs.
+        columns: What stands in its rows.
+        rows: Makes them.
+        empty: What to say where there are none.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    rows: Callable[[Fleet], Sequence[Row]]
+    empty: str
+
+
+def _gpus(fleet: Fleet) -> list[Row]:
+    found = []
+    for node in fleet.nodes:
+        gpus = node.status.gpus if node.status else ()
+        found += [_gpu(fleet, node, gpu) for gpu in gpus]
+        if not gpus:
+            said = node.trouble or "no GPUs"
+            found.append(
+                Row(
+                    cells=(node.name, "", "", "", said),
+                    keys=(node.name, -1.0, -1.0, -1.0, -1.0),
+                    warns=bool(node.trouble),
+                )
+            )
+    return found
+
+
+def _gpu(fleet: Fleet, node: Node, gpu: GpuStatus) -> Row:
+    whole = max(gpu.usable_bytes, 1)
+    flag = "!" if gpu.smact_source == "nvml-utilisation" else ""
+    said = [
+        f"{job.job_id} {fleet.user(job.user_id)}{' whole' if job.kind == 'whole' else ''} {_gib(job.used_bytes)}G"
+        for job in gpu.jobs
+    ]
+    if gpu.strangers_bytes:
+        said.append(f"outside of jobs {_gib(gpu.strangers_bytes)}G")
+    if gpu.state != "ok":
+        said.insert(0, gpu.state.upper())
+    if node.trouble:
+        said.insert(0, f"[{node.trouble}]")
+    return Row(
+        cells=(
+            node.name,
+            str(gpu.index),
+            Bar(
+                full=gpu.used_bytes / whole,
+                light=gpu.booked_bytes / whole,
+                text=f"{_gib(gpu.used_bytes)}/{_gib(gpu.booked_bytes)}/{_gib(gpu.usable_bytes)}G",
+            ),
+            Bar(full=gpu.smact or 0.0, text=_share(gpu.smact) + flag),
+            ", ".join(said),
+        ),
+        keys=(node.name, float(gpu.index), gpu.used_bytes / whole, _number(gpu.smact), float(len(gpu.jobs))),
+        users=tuple(fleet.user(job.user_id) for job in gpu.jobs),
+        warns=bool(node.trouble) or gpu.state == "unhealthy",
+    )
+
+
+def _jobs(fleet: Fleet) -> list[Row]:
+    return [_job(fleet, node, gpu, job) for node, gpu, job in fleet.jobs()]
+
+
+def _job(fleet: Fleet, node: Node, gpu: GpuStatus, job: JobStatus) -> Row:
+    user = fleet.user(job.user_id)
+    booked = max(job.booked_bytes, 1)
+    used = job.used_bytes or 0
+    return Row(
+        cells=(
+            str(job.job_id),
+            user,
+            node.name,
+            str(gpu.index),
+            job.kind,
+            _gib(job.estimate_bytes),
+            Bar(full=used / booked, text=f"{_gib(job.used_bytes)}/{_gib(job.booked_bytes)}G"),
+            _gib(job.peak_bytes),
+            _share(job.smact),
+        ),
+        keys=(
+            float(job.job_id),
+            user,
+            node.name,
+            float(gpu.index),
+            job.kind,
+            _number(job.estimate_bytes),
+            float(used),
+            _number(job.peak_bytes),
+            _number(job.smact),
+        ),
+        users=(user,),
+        warns=used > booked,
+    )
+
+
+def _users(fleet: Fleet) -> list[Row]:
+    held: dict[int, list[tuple[GpuStatus, JobStatus]]] = {}
+    for _, gpu, job in fleet.jobs():
+        held.setdefault(job.user_id, []).append((gpu, job))
+    waiting: dict[int, int] = {}
+    for one in fleet.waiting:
+        waiting[one.user_id] = waiting.get(one.user_id, 0) + 1
+    found = []
+    for user_id in held.keys() | waiting.keys():
+        own = held.get(user_id, [])
+        figures = (
+            float(len({job.job_id for _, job in own})),
+            float(len({gpu.uuid for gpu, _ in own})),
+            sum(job.booked_bytes for _, job in own) / GIB,
+            sum(job.used_bytes or 0 for _, job in own) / GIB,
+            sum(job.smact or 0.0 for _, job in own),
+            float(waiting.get(user_id, 0)),
+        )
+        name = fleet.user(user_id)
+        told = (f"{figures[0]:.0f}", f"{figures[1]:.0f}", f"{figures[2]:.1f}", f"{figures[3]:.1f}")
+        cells = (name, *told, f"{figures[4]:.2f}", f"{figures[5]:.0f}", "")
+        found.append(Row(cells=cells, keys=(name, *figures, ""), users=(name,)))
+    return found
+
+
+def _queue(fleet: Fleet) -> list[Row]:
+    found = []
+    for job in fleet.waiting:
+        waited_s = 0.0 if job.submit_s is None else max(0.0, fleet.time_s - job.submit_s)
+        user = fleet.user(job.user_id)
+        cells = (
+            str(job.job_id),
+            user,
+            one_line(job.partition, _LONGEST_CELL),
+            one_line(job.gres.replace("gres/", "").replace("gres:", ""), _LONGEST_CELL),
+            "-" if job.submit_s is None else duration(waited_s),
+            str(job.priority),
+            str(job.restarts),
+            one_line(job.reason, _LONGEST_CELL),
+        )
+        numbers = (waited_s, float(job.priority), float(job.restarts))
+        keys = (float(job.job_id), user, cells[2], cells[3], *numbers, cells[7])
+        found.append(Row(cells=cells, keys=keys, users=(user,)))
+    return found
+
+
+def _happened(fleet: Fleet) -> list[Row]:
+    owners = {job.job_id: fleet.user(job.user_id) for _, _, job in fleet.jobs()}
+    owners |= {job.job_id: fleet.user(job.user_id) for job in fleet.waiting}
+    found = []
+    for node, one in fleet.happened():
+        user = owners.get(one.job_id, "")
+        time = datetime.fromtimestamp(one.time_s).strftime("%H:%M:%S")
+        cells = (time, node.name, str(one.job_id), user, one_line(one.event, _LONGEST_CELL))
+        keys = (one.time_s, node.name, float(one.job_id), user, cells[4])
+        found.append(Row(cells=cells, keys=keys, users=(user,) if user else ()))
+    return found
+
+
+SCREENS = (
+    Screen(
+        name="GPUs",
+        columns=(
+            Column(title="NODE", width=16),
+            Column(title="GPU", width=3, right=True, falls=True),
+            Column(title="MEMORY used/booked/usable", width=30, falls=True),
+            Column(title="SM ACTIVITY", width=16, falls=True),
+            Column(title="JOBS", width=-20, falls=True),
+        ),
+        rows=_gpus,
+        empty="No node answers.",
+    ),
+    Screen(
+        name="Jobs",
+        columns=(
+            Column(title="JOB", width=10, right=True, falls=True),
+            Column(title="USER", width=12),
+            Column(title="NODE", width=16),
+            Column(title="GPU", width=3, right=True),
+            Column(title="KIND", width=6),
+            Column(title="EST", width=6, right=True, falls=True),
+            Column(title="MEMORY now/booked", width=24, falls=True),
+            Column(title="PEAK", width=6, right=True, falls=True),
+            Column(title="SMACT", width=5, right=True, falls=True),
+        ),
+        rows=_jobs,
+        empty="No job holds a GPU.",
+    ),
+    Screen(
+        name="Users",
+        columns=(
+            Column(title="USER", width=14),
+            Column(title="JOBS", width=6, right=True, falls=True),
+            Column(title="GPUS", width=6, right=True, falls=True),
+            Column(title="BOOKED GiB", width=11, right=True, falls=True),
+            Column(title="NOW GiB", width=9, right=True, falls=True),
+            Column(title="SMACT sum", width=9, right=True, falls=True),
+            Column(title="WAITING", width=8, right=True, falls=True),
+            Column(title="", width=0),
+        ),
+        rows=_users,
+        empty="Nobody has a job.",
+    ),
+    Screen(
+        name="Queue",
+        columns=(
+            Column(title="JOB", width=10, right=True),
+            Column(title="USER", width=12),
+            Column(title="PARTITION", width=12),
+            Column(title="ASKS", width=14),
+            Column(title="WAITS", width=8, right=True, falls=True),
+            Column(title="PRIORITY", width=10, right=True, falls=True),
+            Column(title="RESTARTS", width=8, right=True, falls=True),
+            Column(title="REASON", width=-12),
+        ),
+        rows=_queue,
+        empty="No job waits for GPUs.",
+    ),
+    Screen(
+        name="Recoveries",
+        columns=(
+            Column(title="TIME", width=8, falls=True),
+            Column(title="NODE", width=16),
+            Column(title="JOB", width=10, right=True, falls=True),
+            Column(title="USER", width=12),
+            Column(title="WHAT", width=-16),
+        ),
+        rows=_happened,
+        empty="Nothing since the monitors were started.",
+    ),
+)
+
+
+def duration(seconds: float) -> str:
+    """Return a time span for a narrow column.
+
+    >>> duration(59), duration(3 * 3600 + 60), duration(2 * 86400)
+    ('59s', '3h01m', '2d00h')
+    """
+    n = int(seconds)
+    if n < 60:
+        return f"{n}s"
+    if n < 3600:
+        return f"{n // 60}m{n % 60:02}s"
+    if n < 86400:
+        return f"{n // 3600}h{n % 3600 // 60:02}m"
+    return f"{n // 86400}d{n % 86400 // 3600:02}h"
+
+
+def _gib(n_bytes: int | None) -> str:
+    return (
+        "-" if n_bytes is None else f"{n_bytes / GIB:.1f}" if n_bytes < 100 * GIB else f"{n_bytes / GIB:.0f}"
+    )
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.2f}"
+
+
+def _number(value: float | None) -> float:
+    return -1.0 if value is None else float(value)

@@ -1,0 +1,179 @@
+"""What the person looks at, and how each key changes it; the keys are htop's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
+
+from slurm_plugin.admin.top.fleet import Fleet
+from slurm_plugin.admin.top.rows import SCREENS, Row
+
+Typing = Literal["", "search", "filter"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What is shown.
+
+    Attributes:
+        screen: Number of the screen in rows.SCREENS.
+        sort: The column that each screen is sorted by.
+        turned: Whether each screen is sorted the other way round.
+        selected: Number of the chosen row.
+        filter: Only rows with this text.
+        user: Only rows about this user; "" for all.
+        search: What is looked for.
+        typing: What the keys go to: a search, a filter, or "" for commands.
+        helping: Whether the keys are explained.
+        paused: Whether new readings wait.
+        ended: Whether to stop.
+    """
+
+    screen: int = 0
+    sort: tuple[int, ...] = (0,) * len(SCREENS)
+    turned: tuple[bool, ...] = (False,) * len(SCREENS)
+    selected: int = 0
+    filter: str = ""
+    user: str = ""
+    search: str = ""
+    typing: Typing = ""
+    helping: bool = False
+    paused: bool = False
+    ended: bool = False
+
+
+HELP = (
+    ("Up Down PgUp PgDn Home End", "choose a row"),
+    ("Tab, Shift-Tab, 1 to 5", "next, previous, any screen"),
+    ("F3 or /", "search; F3 again for the next match"),
+    ("F4 or \\", "show only rows with this text; Esc shows all"),
+    ("u", "show only rows of the chosen row's first user; again for all"),
+    ("F6, > and <", "sort by the next or previous column"),
+    ("M, P, N", "sort by memory, SM activity, first column"),
+    ("I", "turn the order round"),
+    ("Z", "hold the screen, go on"),
+    ("F1, h or ?", "this page"),
+    ("F10 or q", "end"),
+)
+"""Keys, and what they do."""
+
+_TITLES = {"M": ("MEMORY", "NOW"), "P": ("SM",)}
+_LONGEST_TEXT = 60
+
+
+def rows_of(fleet: Fleet, view: View) -> list[Row]:
+    """Return the rows that a view shows, in order."""
+    screen = SCREENS[view.screen]
+    column = view.sort[view.screen]
+    wanted = view.filter.lower()
+    found = [
+        row
+        for row in screen.rows(fleet)
+        if (not view.user or view.user in row.users) and (not wanted or wanted in row.text)
+    ]
+    falls = screen.columns[column].falls != view.turned[view.screen]
+    return sorted(found, key=lambda row: row.keys[column], reverse=falls)
+
+
+def after(view: View, key: str, rows: Sequence[Row], *, page: int) -> View:
+    """Return the view after a key.
+
+    Args:
+        view: The view before.
+        key: A character, or a name: "Up", "PgDn", "F3", "Enter", "Esc", "Backspace", "Tab", "BackTab", ...
+        rows: The rows that were shown.
+        page: Rows on one page.
+    """
+    view = replace(view, selected=max(0, min(view.selected, len(rows) - 1)))
+    if view.typing:
+        return _typed(view, key, rows)
+    if view.helping:
+        return replace(view, helping=False, ended=key in ("q", "F10"))
+    steps = {"Up": -1, "Down": 1, "PgUp": -page, "PgDn": page, "Home": -len(rows), "End": len(rows)}
+    if key in steps:
+        return replace(view, selected=max(0, min(view.selected + steps[key], len(rows) - 1)))
+    match key:
+        case "q" | "F10":
+            return replace(view, ended=True)
+        case "h" | "?" | "F1":
+            return replace(view, helping=True)
+        case "Tab" | "BackTab":
+            return _to_screen(view, view.screen + (1 if key == "Tab" else -1))
+        case "1" | "2" | "3" | "4" | "5":
+            return _to_screen(view, int(key) - 1)
+        case "/":
+            return replace(view, typing="search", search="")
+        case "F3" | "n":
+            return _found(view, rows, view.selected + 1) if view.search else replace(view, typing="search")
+        case "\\" | "F4":
+            return replace(view, typing="filter")
+        case "Esc":
+            return replace(view, filter="", user="", search="")
+        case "u":
+            users = rows[view.selected].users if rows else ()
+            return replace(view, user="" if view.user else next(iter(users), ""), selected=0)
+        case ">" | "." | "F6":
+            return _sorted_by(view, view.sort[view.screen] + 1)
+        case "<" | ",":
+            return _sorted_by(view, view.sort[view.screen] - 1)
+        case "M" | "P":
+            return _by_title(view, _TITLES[key])
+        case "N":
+            return _sorted_by(view, 0)
+        case "I":
+            return replace(view, turned=_with(view.turned, view.screen, not view.turned[view.screen]))
+        case "Z" | "z":
+            return replace(view, paused=not view.paused)
+    return view
+
+
+def _typed(view: View, key: str, rows: Sequence[Row]) -> View:
+    if key in ("Enter", "F3", "F4", "Down", "Up"):
+        return replace(view, typing="")
+    if key == "Esc":
+        gone = replace(view, typing="")
+        return replace(gone, search="") if view.typing == "search" else replace(gone, filter="")
+    text = view.search if view.typing == "search" else view.filter
+    if key == "Backspace":
+        text = text[:-1]
+    elif len(key) == 1 and key.isprintable():
+        text = (text + key)[:_LONGEST_TEXT]
+    if view.typing == "filter":
+        return replace(view, filter=text, selected=0)
+    return _found(replace(view, search=text), rows, view.selected)
+
+
+def _found(view: View, rows: Sequence[Row], start: int) -> View:
+    """Choose the next row that holds what is looked for, from `start` on and round again."""
+    wanted = view.search.lower()
+    for step in range(len(rows)):
+        number = (start + step) % len(rows)
+        if wanted in rows[number].text:
+            return replace(view, selected=number)
+    return view
+
+
+def _to_screen(view: View, number: int) -> View:
+    return replace(view, screen=number % len(SCREENS), selected=0)
+
+
+def _sorted_by(view: View, column: int) -> View:
+    columns = len(SCREENS[view.screen].columns)
+    return replace(
+        view,
+        sort=_with(view.sort, view.screen, column % columns),
+        turned=_with(view.turned, view.screen, False),
+    )
+
+
+def _by_title(view: View, starts: tuple[str, ...]) -> View:
+    for number, column in enumerate(SCREENS[view.screen].columns):
+        if column.title.startswith(starts):
+            return _sorted_by(view, number)
+    return view
+
+
+def _with(values: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
+    return (*values[:at], value, *values[at + 1 :])

@@ -1,0 +1,178 @@
+"""Asking nodes: those that answer, and every kind of one that does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from fakes import FakeClock
+
+from slurm_plugin.admin.cli import main
+from slurm_plugin.admin.top.command import places, port_of
+from slurm_plugin.admin.top.gather import QUEUE_EVERY_S, Gatherer
+from slurm_plugin.core.config import Config, TelemetryConfig
+from slurm_plugin.core.errors import ConfigError, SlurmError
+from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.units import GIB
+from slurm_plugin.monitor.web import PORT, serve
+from slurm_plugin.slurm.queue import _COLUMNS, WaitingJob, parse_waiting
+
+Answerer = Callable[[socket.socket], None]
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[[Answerer], int]]:
+    """Start servers on this machine that answer each caller in some way; returns the port."""
+    listeners = []
+
+    def start(answer: Answerer) -> int:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+
+        def run() -> None:
+            while True:
+                try:
+                    caller, _ = listener.accept()
+                except OSError:
+                    return
+                with caller:
+                    caller.recv(1000)
+                    answer(caller)
+
+        threading.Thread(target=run, daemon=True).start()
+        return int(listener.getsockname()[1])
+
+    yield start
+    for listener in listeners:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def node(tmp_path: Path, *, time_s: float) -> int:
+    """Start what rad-monitor serves."""
+    port = free_port()
+    board = serve(str(port), tmp_path)
+    reading = GpuReading(
+        uuid="GPU-a", index=0, name="card", memory_total_bytes=GIB, memory_used_bytes=0, time_s=time_s
+    )
+    held = Reservation(
+        job_id=7,
+        user_id=os.getuid(),
+        kind="shared",
+        gpus=("GPU-a",),
+        seats=(0,),
+        booked_bytes=GIB,
+        created_s=0.0,
+    )
+    board.show((reading,), {}, {}, Ledger(reservations=(held,)))
+    return port
+
+
+def test_one_that_answers_among_those_that_do_not(tmp_path: Path, answering: Callable[[Answerer], int]):
+    clock = FakeClock()
+    stop = threading.Event()
+    ports = {
+        "good": node(tmp_path, time_s=clock.now_s()),
+        "gone": free_port(),
+        "other": answering(lambda caller: caller.sendall(b"HTTP/1.0 404 Not Found\r\n\r\n")),
+        "garbage": answering(lambda caller: caller.sendall(b"HTTP/1.0 200 OK\r\n\r\n{")),
+        "closes": answering(lambda caller: None),
+        "hangs": answering(lambda caller: bool(stop.wait(5))),
+    }
+    gatherer = Gatherer(
+        {name: ("127.0.0.1", port) for name, port in ports.items()}, clock=clock, queue=lambda: ()
+    )
+    fleet = gatherer.look()
+    stop.set()
+    troubles = {one.name: one.trouble for one in fleet.nodes}
+    assert troubles.pop("good") == ""
+    assert all(troubles.values()), troubles
+    assert "404" in troubles["other"]
+    assert "no answer in 1 s" in troubles["hangs"]
+    (job,) = [job for _, _, job in fleet.jobs()]
+    assert fleet.user(job.user_id) != "" and job.job_id == 7
+
+
+def test_what_a_silent_node_told_last_is_kept_and_an_old_state_is_named(tmp_path: Path):
+    clock = FakeClock()
+    port = node(tmp_path, time_s=clock.now_s())
+    gatherer = Gatherer({"good": ("127.0.0.1", port)}, clock=clock, queue=None)
+    assert gatherer.look().nodes[0].trouble == ""
+    clock.sleep(60)
+    assert "read 60 s ago" in gatherer.look().nodes[0].trouble
+    gatherer._places["good"] = ("127.0.0.1", free_port())
+    (after,) = gatherer.look().nodes
+    assert after.trouble and after.status is not None
+
+
+def test_the_queue_is_asked_now_and_then_and_its_trouble_is_told(tmp_path: Path):
+    clock = FakeClock()
+    asked: list[float] = []
+
+    def queue() -> tuple[WaitingJob, ...]:
+        asked.append(clock.now_s())
+        raise SlurmError("slurmctld is away")
+
+    gatherer = Gatherer({}, clock=clock, queue=queue)
+    assert gatherer.look().queue_trouble == "slurmctld is away"
+    gatherer.look()
+    assert len(asked) == 1
+    clock.sleep(QUEUE_EVERY_S + 1)
+    gatherer.look()
+    assert len(asked) == 2
+
+
+def line(**values: str) -> str:
+    return "".join(values.get(name, "N/A").ljust(width)[:width] for name, width in _COLUMNS) + "\n"
+
+
+def test_the_queue_holds_those_who_wait_for_gpus():
+    common = {
+        "UserID": "1000",
+        "RestartCnt": "0",
+        "PriorityLong": "5",
+        "Partition": "gpu",
+        "Reason": "Priority",
+    }
+    text = line(**common, JobID="1", SubmitTime="2026-03-01T12:00:00", **{"tres-per-node": "gres:shard:12"})
+    text += line(**common, JobID="2", SubmitTime="Unknown", **{"tres-per-job": "gres/gpu=2"})
+    text += line(**common, JobID="3", SubmitTime="2026-03-01T12:00:00")
+    first, second = parse_waiting(text)
+    assert (first.job_id, first.gres, second.job_id, second.submit_s) == (1, "gres:shard:12", 2, None)
+    assert first.submit_s is not None
+    with pytest.raises(SlurmError):
+        parse_waiting("JOBID USER\n")
+
+
+def test_where_nodes_are_asked():
+    assert places(("a", "b=10.0.0.5:1"), 9, names=list) == {"a": ("a", 9), "b": ("10.0.0.5", 1)}
+    assert places((), 9, names=lambda: ["x"]) == {"x": ("x", 9)}
+    assert port_of(Config()) == PORT
+    assert port_of(Config(telemetry=TelemetryConfig(serve="0.0.0.0:1234"))) == 1234
+    for wrong in (("=1.2.3.4:5",), ("a=5",), ("a=b:c",), ()):
+        with pytest.raises(ConfigError):
+            places(wrong, 9, names=list)
+
+
+def test_one_screen_for_a_pipe_and_json_for_programs(tmp_path: Path):
+    port = node(tmp_path, time_s=0.0)
+    asked = ["top", "--config", "/nonexistent", "--node", f"gpu1=127.0.0.1:{port}"]
+    text = CliRunner().invoke(main, asked)
+    assert text.exit_code == 0, text.output
+    assert "gpu1" in text.output and "F10" not in text.output
+    told = json.loads(CliRunner().invoke(main, [*asked, "--json"]).output)
+    assert told["nodes"][0]["status"]["gpus"][0]["jobs"][0]["job_id"] == 7
