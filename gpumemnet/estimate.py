@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpumemnet.names import Family
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Likely:
+class Likely(NamedTuple):
     """A number with the interval that held the measured one in 80 % of the trainings left out of the fit.
 
     Attributes:
@@ -24,8 +24,7 @@ class Likely:
     high: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
+class Activity(NamedTuple):
     """What a training does to a GPU that it has to itself, if it never waits for data.
 
     Attributes:

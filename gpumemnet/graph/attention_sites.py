@@ -7,7 +7,7 @@ softmax over the scores; the path of containers or the order of the rows tells w
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpumemnet.names import Group
 from gpumemnet.texts import kinds
@@ -21,8 +21,7 @@ _ROLE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class Site(NamedTuple):
     """One attention operation.
 
     Attributes:

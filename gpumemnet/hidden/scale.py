@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpumemnet.names import Group
 from gpumemnet.texts import kinds
@@ -31,8 +32,7 @@ UNTOLD_PERCENT = 6400
 """Layers guessed to be hidden that had to be stretched this much: the text tells next to nothing of the model."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class Stretch(NamedTuple):
     """How the guess of hidden layers is stretched in one pass over the text.
 
     Attributes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gpumemnet.graph.tape import Tape
 from gpumemnet.names import Group
@@ -25,8 +26,7 @@ class Repeat:
     outside: set[int] = field(default_factory=set)
 
 
-@dataclass(slots=True, kw_only=True)
-class Lifetimes:
+class Lifetimes(NamedTuple):
     """Who reads and who keeps each tensor; the same for every step.
 
     Attributes:

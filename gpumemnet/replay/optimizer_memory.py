@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from gpumemnet.names import Optimizer
 
@@ -17,8 +17,7 @@ def runs(sizes: Iterable[int]) -> list[Run]:
     return [(size, len(list(group))) for size, group in groupby(sizes)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizerMemory:
+class OptimizerMemory(NamedTuple):
     """Memory of one optimizer.
 
     Attributes:

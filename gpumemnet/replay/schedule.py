@@ -6,7 +6,7 @@ The calls are the same for every step, so they are listed once and then run as o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpumemnet.graph.tape import Op, Tape
 from gpumemnet.replay.lifetimes import Lifetimes, lifetimes
@@ -18,8 +18,7 @@ Call = tuple[int, int | None]
 """(key, bytes) allocates, (key, None) frees what was last allocated under that key, (BORROW, bytes) does both."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class Schedule(NamedTuple):
     """The calls of one training step.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpumemnet.allocator.blocks import Block
 from gpumemnet.allocator.caching import CachingAllocator
@@ -12,8 +12,7 @@ from gpumemnet.replay.optimizer_memory import OptimizerMemory, runs
 from gpumemnet.replay.schedule import Call, schedule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
+class Replay(NamedTuple):
     """What a replay found.
 
     Attributes:

@@ -7,9 +7,9 @@ torch.autograd.graph.saved_tensors_hooks) and the autocast lists (torch.amp, "CU
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 from gpumemnet.names import Group
 
@@ -27,8 +27,7 @@ class Compute(StrEnum):
     PROMOTE = "promote"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class Kind(NamedTuple):
     """How one kind of layer behaves.
 
     Attributes:
@@ -205,7 +204,7 @@ def in_place(kind: Kind, name: str, holder: str, args: Mapping[str, object]) -> 
         args: Constructor arguments that the text shows.
     """
     if name in _FROM_RESULT and (args.get("inplace") is True or holder in _ALWAYS_IN_PLACE):
-        return replace(kind, saves_input=False, saves_output=True)
+        return kind._replace(saves_input=False, saves_output=True)
     return kind
 
 

@@ -36,7 +36,8 @@ _COUNT_TAIL = r"^[\d, ]*(?:params|arams|rams|ams|ms|s)$"
 """The rest of ", 1,234 params", which annotated trees put behind each line."""
 _RULE = re.compile(r"^[=_━─┏┓┗┛┳┻┡┩╇┼┴└┘├┤┬╋+ -]+$")
 _LATE_RULE = r"^.{0,200}?\w.{0,200}?\s(?P<rule>[=_━─-]{40,})$"
-_RULE_ENDS = frozenset(("==", "__", "--"))
+_RULE_ENDS = frozenset(("====", "____", "----"))
+"""A rule ends with one of these; a row of torchinfo may end with two dashes."""
 _ROW = re.compile(r"^[│|+ \t]*[├└+]─|-\d+ +\[")
 _NARROWEST, _WIDEST = 40, 400
 """Columns of a terminal."""
@@ -56,7 +57,7 @@ def clean(source: str) -> str:
     lines = _without_prefix(source.splitlines())
     table = any("Layer (type" in line[:60] for line in lines)
     lines = (
-        [_bare_rule(line) if line[-2:] in _RULE_ENDS else line for line in lines]
+        [_bare_rule(line) if line[-4:] in _RULE_ENDS else line for line in lines]
         if table
         else _from_root(lines)
     )

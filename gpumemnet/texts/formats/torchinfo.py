@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpumemnet.errors import SummaryError
 from gpumemnet.names import Source
@@ -11,6 +11,8 @@ from gpumemnet.texts import kinds
 from gpumemnet.texts.formats import text
 from gpumemnet.texts.records import RECREATE, Layer, ModelSummary, Shape
 
+Path = tuple[tuple[str, str], ...]
+"""Containers around a row, from the outside in, as (class name, name)."""
 _TREE = "│├└─|+ \t"
 _NAME = re.compile(
     r"(?P<cls>[A-Za-z_][\w.<>]*)(?: \((?P<var>[^()]*)\))?(?:: (?P<depth>\d+)(?:-(?P<index>\d+))?)?(?=\s|$)"
@@ -18,8 +20,9 @@ _NAME = re.compile(
 _CELL = re.compile(
     r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\(recursive\)|--|\([\d,]+\)|\d+(?:\.\d+)?%|True|False|Partial|[\d,]+"
 )
-_PARAMETER = re.compile(r"[├└]─[\d,]+(?=\s|$)|^(\d+\.[\w.]+|weight|bias)(?=\s|$)")
-"""The count, or else the name, of a single parameter (verbose=2)."""
+_PARAMETER = re.compile(r"(\d+\.[\w.]+|weight|bias)(?=\s|$)")
+_PARAMETER_COUNT = re.compile(r"[├└]─[\d,]+(?=\s|$)")
+"""Name and count of a single parameter (verbose=2)."""
 _COLUMNS = {
     "Kernel Shape": "kernel",
     "Input Shape": "input",
@@ -31,8 +34,7 @@ _COLUMNS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _Row(NamedTuple):
     """One line of the table before the tree is understood."""
 
     cls: str
@@ -69,7 +71,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
             totals.setdefault(*total)
         elif totals:
             output_bytes = output_bytes or text.parse_pass_size(line)
-        elif columns and line.strip() and set(line.strip()) != {"="}:
+        elif columns and line.strip().strip("="):
             if rows and text.is_foreign(line, _TREE.strip()):
                 foreign.append(number)
                 continue
@@ -116,7 +118,7 @@ def _columns(header: str) -> list[str]:
 def _row(row: str, columns: list[str], *, path: str, line: int) -> _Row | None:
     body = row.lstrip(_TREE)
     match = _NAME.match(body)
-    if _PARAMETER.search(body):
+    if _PARAMETER.match(body) or ("─" in body and _PARAMETER_COUNT.search(body)):
         return None
     if not match:
         raise SummaryError(
@@ -142,12 +144,14 @@ def _layers(rows: list[_Row], *, path: str) -> list[Layer]:
     layers: list[Layer] = []
     deepest = max(row.depth for row in rows)
     stack: list[_Row] = []
+    around: list[Path] = [()]  # the path inside each of them
     for index, row in enumerate(rows):
         while stack and stack[-1].depth >= row.depth:
-            layers += _end(stack.pop(), tuple((each.cls, each.name) for each in stack), path=path)
+            around.pop()
+            layers += _end(stack.pop(), around[-1], path=path)
         has_children = index + 1 < len(rows) and rows[index + 1].depth > row.depth
         kind = kinds.canonical(row.cls)
-        where = tuple((each.cls, each.name) for each in stack)
+        where = around[-1]
         if not has_children or _is_layer(row):
             cut_off = not kinds.is_known(kind) and row.depth == deepest
             layers.append(_layer(row, kind, where, cut_off=cut_off, path=path))
@@ -155,8 +159,10 @@ def _layers(rows: list[_Row], *, path: str) -> list[Layer]:
             layers.append(Layer(kind="parameter", name=row.name, path=where, params=own, line=row.line))
         if has_children:
             stack.append(row)
+            around.append((*where, (row.cls, row.name)))
     while stack:
-        layers += _end(stack.pop(), tuple((each.cls, each.name) for each in stack), path=path)
+        around.pop()
+        layers += _end(stack.pop(), around[-1], path=path)
     return layers
 
 
@@ -170,7 +176,7 @@ def _is_layer(row: _Row) -> bool:
     return kind == "multiheadattention" or (kinds.is_known(kind) and bool(own))
 
 
-def _end(row: _Row, where: tuple[tuple[str, str], ...], *, path: str) -> list[Layer]:
+def _end(row: _Row, where: Path, *, path: str) -> list[Layer]:
     """A container that is over: its output may be more than what its last layer made (a sum, a concatenation)."""
     outputs = text.parse_shapes(row.cells.get("output", ""), path=path, line=row.line)
     kind = kinds.canonical(row.cls)
@@ -191,7 +197,7 @@ def _end(row: _Row, where: tuple[tuple[str, str], ...], *, path: str) -> list[La
     ]
 
 
-def _layer(row: _Row, kind: str, where: tuple[tuple[str, str], ...], *, cut_off: bool, path: str) -> Layer:
+def _layer(row: _Row, kind: str, where: Path, *, cut_off: bool, path: str) -> Layer:
     cells = row.cells
     inputs = text.parse_shapes(cells.get("input", ""), path=path, line=row.line)
     outputs = text.parse_shapes(cells.get("output", ""), path=path, line=row.line)
