@@ -6,8 +6,8 @@ driver function is used whose differences between drivers nobody looked up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias, overload
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 if TYPE_CHECKING:
     import pynvml
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     Events: TypeAlias = pynvml.c_nvmlEventSet_t
     Sample: TypeAlias = pynvml.c_nvmlGpmSample_t
     MetricsGet: TypeAlias = pynvml.c_nvmlGpmMetricsGet_t
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Nvml(Protocol):
@@ -77,3 +80,38 @@ class Nvml(Protocol):
     def nvmlGpmSampleGet(self, device: Device, gpmSample: Sample) -> Sample: ...
     def c_nvmlGpmMetricsGet_t(self) -> MetricsGet: ...
     def nvmlGpmMetricsGet(self, metricsGet: MetricsGet) -> MetricsGet: ...
+
+
+def asked(nvml: Nvml, question: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T | None:
+    """Return the driver's answer; None where this card or driver has none.
+
+    Args:
+        nvml: The binding.
+        question: One of its functions.
+        *arguments: For it.
+        **named: For it.
+    """
+    try:
+        return question(*arguments, **named)
+    except nvml.NVMLError:
+        return None
+
+
+def decoded(text: str | bytes) -> str:
+    """Return text; bindings before 11.515 gave bytes."""
+    return text.decode() if isinstance(text, bytes) else text
+
+
+def lacks(nvml: Nvml, error: Exception) -> bool:
+    """Return whether an error means that the driver is too old for a function, rather than that the card fails.
+
+    Args:
+        nvml: The binding.
+        error: What one of its functions raised.
+    """
+    lacking = (
+        nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+        nvml.NVML_ERROR_NOT_SUPPORTED,
+        nvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+    )
+    return getattr(error, "value", None) in lacking

@@ -1,4 +1,4 @@
-"""One test for each row of the table in monitor/nvml.py."""
+"""One test for each row of the table in monitor/nvml_card.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fakes import FakeClock
 
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.monitor import nvml
+from slurm_plugin.monitor import nvml_card
 from slurm_plugin.monitor.nvml import NvmlTelemetry
 
 
@@ -49,7 +49,7 @@ def test_rows_of_another_length_give_no_processes_that_cannot_be():
 
 
 def test_every_row_of_the_table_has_a_source():
-    rows = [line.split("|")[1:-1] for line in (nvml.__doc__ or "").splitlines() if line.startswith("| ")]
+    rows = [line.split("|")[1:-1] for line in (nvml_card.__doc__ or "").splitlines() if line.startswith("| ")]
     assert len(rows) > 10
     assert [what for what, *_, source in rows if not source.strip()] == []
 
