@@ -14,7 +14,7 @@ from slurm_plugin.core.config import parse_config
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.submit import Submission
 
-SCRIPTS = sorted((CHECKOUT / "examples").glob("*.sh"))
+SCRIPTS = sorted((CHECKOUT / "examples").rglob("*.sh"))
 CONFIG = parse_config(
     {
         "default_partition": "gpu",
