@@ -10,6 +10,7 @@ from slurm_plugin.admin.simulate.command import Question, simulate
 from slurm_plugin.admin.simulate.trace import read_trace
 from slurm_plugin.core.clock import Clock
 
+HOUR_S, JOULES_PER_KWH = 3600.0, 3.6e6
 ROWS: tuple[tuple[str, str, float, str], ...] = (
     ("mean waiting", "mean_waiting_s", 3600, "h"),
     ("mean completion", "mean_completion_s", 3600, "h"),
@@ -32,16 +33,39 @@ class Advice:
         known: Those whose peak of GPU memory the trace tells; the others would keep their GPU.
         whole: Figures with a GPU for each job.
         shared: Figures with RAD.
+        assumed_mib: What jobs of unknown peak are taken to need; None if they keep their GPU.
     """
 
     jobs: int
     known: int
     whole: dict[str, Any]
     shared: dict[str, Any]
+    assumed_mib: int | None = None
+
+    @property
+    def saved(self) -> dict[str, float]:
+        """Return what sharing would have saved; what it would have cost is below zero."""
+        return {
+            "gpu_hours": round((self.whole["gpu_held_s"] - self.shared["gpu_held_s"]) / HOUR_S, 1),
+            "energy_kwh": round((self.whole["energy_j"] - self.shared["energy_j"]) / JOULES_PER_KWH, 1),
+            "waiting_hours": round(
+                self.jobs_done * (self.whole["mean_waiting_s"] - self.shared["mean_waiting_s"]) / HOUR_S, 1
+            ),
+        }
+
+    @property
+    def jobs_done(self) -> int:
+        """Return the jobs that were simulated."""
+        return int(self.whole["jobs"])
 
 
-def advise(question: Question, clock: Clock) -> Advice:
+def advise(question: Question, clock: Clock, *, show_progress: bool = False) -> Advice:
     """Run a trace both ways.
+
+    Args:
+        question: The cluster, the settings, and sacct's file as its trace.
+        clock: Tells how long the simulation took.
+        show_progress: Draw a progress bar for each way on the error output.
 
     Raises:
         ConfigError: The trace cannot be read, or no job of it fits the cluster.
@@ -50,8 +74,9 @@ def advise(question: Question, clock: Clock) -> Advice:
     return Advice(
         jobs=len(jobs),
         known=sum(job.memory_bytes is not None for job in jobs),
-        whole=simulate(replace(question, baseline="whole"), clock),
-        shared=simulate(replace(question, baseline="rad"), clock),
+        whole=simulate(replace(question, baseline="whole"), clock, show_progress=show_progress),
+        shared=simulate(replace(question, baseline="rad"), clock, show_progress=show_progress),
+        assumed_mib=question.assumed_mib,
     )
 
 
@@ -61,11 +86,24 @@ def as_text(advice: Advice) -> str:
     for name, figure, divisor, unit in ROWS:
         cells = (f"{found[figure] / divisor:.4g} {unit}".rstrip() for found in (advice.whole, advice.shared))
         lines.append(f"{name:<26}" + "".join(f"{cell:>12}" for cell in cells))
-    lines.append(f"\n{advice.known} of {advice.jobs} jobs have a known peak of GPU memory.")
-    if advice.known < advice.jobs:
+    saved = advice.saved
+    lines += [
+        "",
+        f"Sharing would have saved {saved['gpu_hours']:.4g} GPU hours, {saved['energy_kwh']:.4g} kWh and "
+        f"{saved['waiting_hours']:.4g} hours of waiting, over {advice.jobs_done} jobs.",
+        f"{advice.known} of {advice.jobs} jobs have a known peak of GPU memory.",
+    ]
+    if advice.known < advice.jobs and advice.assumed_mib is not None:
+        lines.append(f"The others with one GPU are taken to need {advice.assumed_mib} MiB: a guess of yours.")
+    elif advice.known < advice.jobs:
         lines.append(
-            "The others keep a GPU each here; let Slurm record peaks with AccountingStorageTRES=gres/gpumem "
-            "and AutoDetect=nvml."
+            "The others keep a GPU each here; --assume-mib takes a guess. Let Slurm record peaks with "
+            "AccountingStorageTRES=gres/gpumem and AutoDetect=nvml."
+        )
+    left_out = advice.whole["left_out"]
+    if left_out:
+        lines.append(
+            "Left out: " + ", ".join(f"{count} {why}" for why, count in sorted(left_out.items())) + "."
         )
     return "\n".join(lines)
 
@@ -73,5 +111,11 @@ def as_text(advice: Advice) -> str:
 def as_json(advice: Advice) -> str:
     """Return one JSON object."""
     return json.dumps(
-        {"jobs": advice.jobs, "known": advice.known, "whole": advice.whole, "shared": advice.shared}
+        {
+            "jobs": advice.jobs,
+            "known": advice.known,
+            "saved": advice.saved,
+            "whole": advice.whole,
+            "shared": advice.shared,
+        }
     )

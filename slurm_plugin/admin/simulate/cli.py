@@ -121,6 +121,11 @@ def simulate(
 @click.command(cls=Command)
 @click.argument("jobs", type=click.Path(path_type=Path))
 @_cluster_options
+@click.option(
+    "--assume-mib",
+    type=click.IntRange(1),
+    help="Peak of the one-GPU jobs whose peak JOBS does not tell; default: they keep their GPU.",
+)
 @_settings_options
 @json_option
 def advise(
@@ -128,6 +133,7 @@ def advise(
     nodes: int,
     gpus_per_node: int,
     gpu_memory_mib: int,
+    assume_mib: int | None,
     config: Path | None,
     partition: str | None,
     as_json: bool,
@@ -141,6 +147,7 @@ def advise(
         gpus_per_node=gpus_per_node,
         gpu_memory_mib=gpu_memory_mib,
         settings=command.settings_of(config, partition),
+        assumed_mib=assume_mib,
     )
-    found = advice.advise(question, SystemClock())
+    found = advice.advise(question, SystemClock(), show_progress=not as_json and sys.stderr.isatty())
     click.echo(advice.as_json(found) if as_json else advice.as_text(found))

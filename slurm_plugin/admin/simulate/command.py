@@ -45,6 +45,7 @@ class Question:
         activity: What RAD knows of a job's SM activity: as told before its first run, as of a training that never waits
             for data; as seen when it ran before; or nothing.
         never_wait: Whether trainings never wait for data, whatever the trace has.
+        assumed_mib: Peak of the one-GPU jobs whose peak the trace does not tell; None: it stays unknown.
     """
 
     trace: Path
@@ -61,6 +62,7 @@ class Question:
     kept: int = 0
     activity: Activity = "told"
     never_wait: bool = False
+    assumed_mib: int | None = None
 
 
 def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -> dict[str, Any]:
@@ -87,6 +89,8 @@ def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -
         if row.gpus > question.gpus_per_node:
             left_out["more GPUs than a node has"] += 1
             continue
+        if question.assumed_mib is not None and row.gpus == 1 and row.memory_bytes is None:
+            row = replace(row, memory_bytes=from_mib(question.assumed_mib))
         load = load_of(original, known)
         if question.never_wait:
             load = replace(load, duty=1.0)

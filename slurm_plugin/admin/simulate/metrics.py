@@ -51,6 +51,7 @@ def metrics(result: Result) -> dict[str, Any]:
         "booked_over_used": (
             round(result.booked_byte_s / result.used_byte_s, 3) if result.used_byte_s else None
         ),
+        "gpu_held_s": round(held_s),
         "gpu_held_share": round(held_s / span_s / len(result.gpus), 4),
         "energy_j": round(sum(power_w(0.0) * span_s + BUSY_W * gpu.busy_s for gpu in result.gpus)),
         "gpu_smact_mean": round(busy_s / span_s / len(result.gpus), 4),

@@ -11,14 +11,19 @@ from datetime import datetime
 from pathlib import Path
 
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.units import MIB, parse_size
+from slurm_plugin.core.units import MIB, from_mib, parse_size
 
 CSV_COLUMNS = ("arrival_s", "workload", "gpus", "duration_min")
 SACCT_COLUMNS = ("JobID", "Submit", "Start", "End", "AllocTRES")
 SACCT_FIELDS = (
-    "JobID,JobName,User,Partition,Submit,Start,End,TimelimitRaw,NNodes,State,AllocTRES,TRESUsageInMax"
+    "JobID,JobName,User,Partition,Submit,Start,End,TimelimitRaw,NNodes,State,AllocTRES,TRESUsageInMax,"
+    "AdminComment"
 )
 _GPUS = re.compile(r"gres/gpu(?::[^=,]+)?=(\d+)")
+_SHARDS = re.compile(r"gres/shard(?::[^=,]+)?=[1-9]")
+_TOLD_PEAK = re.compile(
+    r"\brad: .*\bpeak_mib=(\d+)"
+)  # by our Epilog, where AccountingStoreFlags keep comments
 _GPU_MEMORY = re.compile(r"gres/gpumem=([\d.]+[KMGT]?)")
 
 
@@ -100,7 +105,10 @@ def read_trace(path: Path) -> Trace:
             f"{path}: line 1 has no column {missing[0]}; a trace is CSV with {','.join(CSV_COLUMNS)}"
             f"[,mem_mib,limit_min], or the output of: sacct -aX --parsable2 -o {SACCT_FIELDS}"
         )
-    return _jobs(csv.DictReader(lines, delimiter=separator), parse, path)
+    if separator == ",":
+        return _jobs(csv.DictReader(lines), parse, path)
+    # sacct prints names as they are: a quote in one opens nothing.
+    return _jobs(csv.DictReader(lines, delimiter=separator, quoting=csv.QUOTE_NONE), parse, path)
 
 
 def _jobs(
@@ -111,6 +119,8 @@ def _jobs(
     peaks: dict[str, int] = {}
     for line, row in enumerate(rows, start=2):
         try:
+            if None in row and row.get("JobID"):
+                raise _Unfit("with a | in a field")
             name = row.get("JobID") or str(line)
             if "." in name:
                 # A step: of it only the peak is wanted. Steps stand behind their job.
@@ -153,8 +163,9 @@ def _least(value: float, least: float, name: str) -> float:
 
 
 def _sacct_job(row: Mapping[str, str], number: int) -> TraceJob:
-    gpus = _GPUS.search(row["AllocTRES"] or "")
-    if gpus is None:
+    allocated = row["AllocTRES"] or ""
+    gpus = _GPUS.search(allocated)
+    if gpus is None and not _SHARDS.search(allocated):
         raise _Unfit("without GPUs")
     if int(row.get("NNodes") or 1) > 1:
         raise _Unfit("on several nodes")
@@ -169,7 +180,7 @@ def _sacct_job(row: Mapping[str, str], number: int) -> TraceJob:
         number=number,
         submit_s=submit.timestamp(),
         workload=f"{row.get('User', '')}/{row.get('JobName', '')}",
-        gpus=int(gpus.group(1)),
+        gpus=1 if gpus is None else int(gpus.group(1)),  # shards are of one GPU
         duration_s=duration_s,
         limit_s=int(limit) * 60.0 if limit.isdigit() else None,
     )
@@ -179,3 +190,6 @@ def _note_peak(row: Mapping[str, str], job: str, peaks: dict[str, int]) -> None:
     memory = _GPU_MEMORY.search(row.get("TRESUsageInMax") or "")
     if memory is not None and memory.group(1) != "0":
         peaks[job] = max(peaks.get(job, 0), parse_size(memory.group(1), default_suffix=""))
+    told = _TOLD_PEAK.search(row.get("AdminComment") or "")
+    if told is not None:
+        peaks[job] = max(peaks.get(job, 0), from_mib(int(told.group(1))))

@@ -82,3 +82,21 @@ def test_advice_from_accounting(tmp_path: Path) -> None:
         shown = CliRunner().invoke(main, ["advise", str(tmp_path / "jobs.txt"), *size]).output
         assert f"{known} of 8 jobs have a known peak" in shown
         assert ("AccountingStorageTRES" in shown) == (known < 8)
+
+
+def test_advice_takes_a_guess_and_says_what_it_left_out(tmp_path: Path) -> None:
+    head = "JobID|JobName|User|Submit|Start|End|NNodes|AllocTRES\n"
+    day = "2026-10-01T"
+    jobs = "".join(
+        f"{n}|train{n}|ann|{day}08:0{n}:00|{day}08:0{n}:00|{day}09:0{n}:00|1|gres/gpu=1\n" for n in range(8)
+    )
+    (tmp_path / "jobs.txt").write_text(
+        f"{head}{jobs}9|cpu|ann|{day}08:00:00|{day}08:00:00|{day}09:00:00|1|cpu=1\n"
+    )
+    argv = ["advise", str(tmp_path / "jobs.txt"), "--gpus-per-node", "1", "--gpu-memory-mib", "80000"]
+    guess = CliRunner().invoke(main, [*argv, "--assume-mib", "6000"]).output
+    assert "taken to need 6000 MiB: a guess of yours" in guess and "Left out: 1 without GPUs." in guess
+    found = json.loads(CliRunner().invoke(main, [*argv, "--assume-mib", "6000", "--json"]).output)
+    hours = (found["whole"]["gpu_held_s"] - found["shared"]["gpu_held_s"]) / 3600
+    assert found["saved"]["gpu_hours"] == pytest.approx(hours, abs=0.1) and hours > 0
+    assert "--assume-mib" in CliRunner().invoke(main, argv).output

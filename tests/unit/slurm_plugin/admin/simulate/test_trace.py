@@ -31,6 +31,26 @@ def test_sacct(tmp_path: Path) -> None:
     assert trace.left_out == {"without GPUs": 1, "on several nodes": 1, "not ended": 1}
 
 
+def test_sacct_prints_names_as_they_are(tmp_path: Path) -> None:
+    """A quote in a job's name must not swallow the lines behind it, nor may a | stop all."""
+    head, *rows = SACCT.splitlines()
+    quoted, barred = rows[0].replace("train", '"train'), rows[0].replace("7|train", "12|a|b") + "||"
+    (tmp_path / "jobs.txt").write_text("\n".join([head, quoted, *rows[1:], barred]))
+    trace = read_trace(tmp_path / "jobs.txt")
+    assert [job.workload for job in trace.jobs] == ["bob/big", 'ann/"train']
+    assert trace.left_out["with a | in a field"] == 1
+
+
+def test_shards_are_of_one_gpu_and_our_comment_tells_the_peak(tmp_path: Path) -> None:
+    line = (
+        "20|small|ann|gpu|2026-10-01T10:00:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|1|COMPLETED|"
+        "cpu=4,gres/shard=6||rad: ended estimate_mib=5000 peak_mib=4096"
+    )
+    (tmp_path / "jobs.txt").write_text(f"{SACCT.splitlines()[0]}\n{line}\n")
+    (job,) = read_trace(tmp_path / "jobs.txt").jobs
+    assert (job.gpus, job.memory_bytes) == (1, 4 * GIB)
+
+
 def test_csv(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(
         "job,arrival_s,workload,gpus,epochs,duration_min,mem_mib_a100\n1,5,vgg,1,1,2.0,300.0\n"
