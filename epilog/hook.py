@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from epilog.report import ending_of, outcome_of, spool_peak, tell_peak, tell_why
+from epilog.report import ending_of, keep_run, outcome_of, run_of, tell_peak, tell_why
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
@@ -16,6 +16,7 @@ from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.last_good import InForce, config_in_force
 from slurm_plugin.core.log import HookLog
+from slurm_plugin.core.peaks import Run
 from slurm_plugin.core.records import Reservation
 from slurm_plugin.core.recovery import as_held, next_attempt
 from slurm_plugin.core.timely_file import TimelyFile
@@ -165,8 +166,9 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
     if booking is None or settings is None:
         return
     booking = as_held(booking, held)
+    run = run_of(job, booking, outcome, usage, now_s=clock.now_s())
     if config.features.history:
-        spool_peak(config, job, booking, outcome, usage, now_s=clock.now_s())
+        keep_run(config, run)
     recovery = next_attempt(booking, outcome, settings) if config.features.recovery else None
     slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
     if recovery is None:
@@ -174,6 +176,7 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
             tell_why(job, booking, outcome, slurm_conf=slurm_conf, timeout_s=SLURM_ANSWER_S)
         elif config.features.accounting and config.mode == "enforce" and has_slurmdbd(slurm_conf):
             tell_peak(job, booking, outcome, slurm_conf=slurm_conf, log=Path(config.paths.log))
+        _tell_owner(job, node, run, log, runs_again="")
         return
     if config.mode == "observe":
         log.say(EventKind.WOULD_RUN_AGAIN, recovery.reason)
@@ -181,7 +184,22 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
     from epilog.recover import recover  # an ordinary job ends without a question to Slurm
 
     restart = held.restart if held else job.restart
-    log.tell(recover(job, recovery, outcome, settings, node.slurm(), restart=restart, key=key))
+    came = recover(job, recovery, outcome, settings, node.slurm(), restart=restart, key=key)
+    log.tell(came)
+    _tell_owner(job, node, run, log, runs_again=recovery.reason if came.kind == EventKind.RUNS_AGAIN else "")
+
+
+def _tell_owner(job: HookJob, node: Node, run: Run, log: HookLog, *, runs_again: str) -> None:
+    """End the job's output with a line about what it used, where the site wants that."""
+    config = node.config
+    if not config.features.output_line or config.mode != "enforce" or run.peak_bytes is None:
+        return
+    from epilog.last_line import tell_owner
+
+    remembered = config.features.history
+    told = tell_owner(job, run, remembered=remembered, runs_again=runs_again, names=lambda: _names(node, job))
+    if told is not None:
+        log.tell(told)
 
 
 def _names(node: Node, job: HookJob) -> dict[str, str]:

@@ -120,22 +120,25 @@ def site_patterns(config: Config) -> Path:
     return Path(config.paths.state) / "oom_patterns.toml"
 
 
-def spool_peak(
-    config: Config,
+def run_of(
     job: HookJob,
     booking: Booking,
     outcome: Outcome,
     usage: JobUsage | None,
     *,
     now_s: float,
-) -> None:
-    """Keep what a job really needed, for radd to learn from; asks nobody.
+) -> Run:
+    """Return what is remembered of a run.
 
-    Raises:
-        OSError: It cannot be written.
+    Args:
+        job: The job.
+        booking: What it booked.
+        outcome: How it ended.
+        usage: What the monitor saw of it; None if nothing.
+        now_s: Seconds since the epoch.
     """
     learned = outcome.kind == "ok" and outcome.peak_bytes is not None and booking.profile_key is not None
-    run = Run(
+    return Run(
         user_id=job.user_id,
         peak_bytes=outcome.peak_bytes,
         profile_key=booking.profile_key if learned else None,  # a run cut short tells no need
@@ -146,9 +149,22 @@ def spool_peak(
         outcome=outcome.kind,
         estimate_bytes=booking.estimate_bytes,
         booked_bytes=booking.memory_bytes,
+        cap_bytes=booking.cap_bytes,
         mean_smact=usage.mean_smact if usage else None,
+        p95_smact=usage.p95_smact if usage else None,
+        energy_j=usage.energy_j if usage else None,
+        start_s=usage.first_s if usage else None,
+        node=job.node or None,
         gpus=usage.gpus if usage else (),
     )
+
+
+def keep_run(config: Config, run: Run) -> None:
+    """Keep what a job really needed, for radd to learn from and for people to ask; asks nobody.
+
+    Raises:
+        OSError: It cannot be written.
+    """
     record(peaks_path(Path(config.paths.state)), run)
 
 

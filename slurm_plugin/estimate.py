@@ -21,6 +21,7 @@ from gpumemnet.names import Policy
 from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import ConfigError, EstimateError
+from slurm_plugin.core.peaks import bound_of
 from slurm_plugin.core.records import Claims, MemoryEstimate
 from slurm_plugin.core.risk import SHARES
 from slurm_plugin.core.units import from_mib
@@ -32,9 +33,6 @@ _POLICIES: dict[Policy, Literal["exclusive", "collocate"]] = {
     Policy.EXCLUSIVE: "exclusive",
     Policy.COLLOCATE: "collocate",
 }
-MARGIN = 1.05
-"""Runs of one job differ by a few per cent: data order, fragmentation, a longer last batch."""
-LEAST_MARGIN_BYTES = from_mib(256)
 MAX_KEYS = 100_000
 """Of more kinds of jobs the ones that ran longest ago are forgotten."""
 
@@ -126,7 +124,7 @@ class ObservedPeaks:
             return None
         return MemoryEstimate(
             estimate_bytes=peak_bytes,
-            upper_bytes=max(int(peak_bytes * MARGIN), peak_bytes + LEAST_MARGIN_BYTES),
+            upper_bytes=bound_of(peak_bytes),
             confidence=None,  # no runs were held out to say how often a peak with its margin holds
             source="history",
             profile_key=profile_key,

@@ -49,7 +49,8 @@ class Features:
     """Kill switches: each turns one part off and leaves the others working.
 
     `accounting` writes the estimate into a job's AdminComment and, where there is slurmdbd, the observed peak. `guard`
-    lets rad-monitor act on jobs that take more than they booked.
+    lets rad-monitor act on jobs that take more than they booked. `output_line` ends a batch job's output with a line
+    that says what it used: off, because the file is the user's and a program may read it.
     """
 
     submit: bool = True
@@ -59,6 +60,7 @@ class Features:
     history: bool = True
     accounting: bool = True
     guard: bool = True
+    output_line: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,8 @@ class EventKind(StrEnum):
     NOT_RUN_AGAIN = "not run again"
     NO_RECOVERY = "no recovery"
     NOT_REPORTED = "not reported"
+    TOLD_OWNER = "told owner"
+    NOT_TOLD_OWNER = "not told owner"
 
     STRANGER = "stranger"
     """A process that holds nothing is on a GPU that a job holds as a whole."""

@@ -36,7 +36,12 @@ class Run:
         outcome: How it ended, as in Outcome.kind.
         estimate_bytes: The best guess before it.
         booked_bytes: What it booked; None for a whole GPU.
+        cap_bytes: What it was allowed to hold at most; None for a whole GPU.
         mean_smact: Its mean SM activity.
+        p95_smact: The 95th percentile of it.
+        energy_j: Its share of the GPUs' energy.
+        start_s: When it was first seen on a GPU, seconds since the epoch.
+        node: Where it ran.
         gpus: UUIDs of the GPUs it was seen on.
     """
 
@@ -50,7 +55,12 @@ class Run:
     outcome: str | None = None
     estimate_bytes: int | None = None
     booked_bytes: int | None = None
+    cap_bytes: int | None = None
     mean_smact: float | None = None
+    p95_smact: float | None = None
+    energy_j: float | None = None
+    start_s: float | None = None
+    node: str | None = None
     gpus: tuple[str, ...] = ()
 
 
@@ -58,10 +68,21 @@ _NAMES = {"user_id": "user", "profile_key": "profile", "job_id": "job"}
 """Fields whose name in the file is another one."""
 
 _KINDS: dict[str, type] = {
-    **dict.fromkeys(("user_id", "peak_bytes", "job_id", "restart", "estimate_bytes", "booked_bytes"), int),
-    **dict.fromkeys(("profile_key", "partition", "outcome"), str),
-    **dict.fromkeys(("time_s", "mean_smact"), float),
+    **dict.fromkeys(
+        ("user_id", "peak_bytes", "job_id", "restart", "estimate_bytes", "booked_bytes", "cap_bytes"), int
+    ),
+    **dict.fromkeys(("profile_key", "partition", "outcome", "node"), str),
+    **dict.fromkeys(("time_s", "mean_smact", "p95_smact", "energy_j", "start_s"), float),
 }
+
+MARGIN = 1.05
+"""Runs of one job differ by a few per cent: data order, fragmentation, a longer last batch."""
+LEAST_MARGIN_BYTES = 256 * MIB
+
+
+def bound_of(peak_bytes: int) -> int:
+    """Return what a run books that was seen to need so much before."""
+    return max(int(peak_bytes * MARGIN), peak_bytes + LEAST_MARGIN_BYTES)
 
 
 def peaks_path(state: Path) -> Path:
