@@ -173,6 +173,13 @@ def tell_why(
 ) -> None:
     """Write into the job's AdminComment why it was stopped.
 
+    Args:
+        job: The job, as slurmd tells its hooks.
+        booking: What was booked for it.
+        outcome: How it ended.
+        slurm_conf: SLURM_CONF of this node's slurmd; None leaves it to Slurm.
+        timeout_s: How long Slurm may take, in seconds.
+
     Raises:
         SlurmError: Slurm refused or did not answer.
     """
@@ -193,6 +200,13 @@ def tell_peak(
     job: HookJob, booking: Booking, outcome: Outcome, *, slurm_conf: Path | None, log: Path
 ) -> None:
     """Write what was estimated and what was seen into the job's AdminComment, where sacct shows it.
+
+    Args:
+        job: The job, as slurmd tells its hooks.
+        booking: What was booked for it.
+        outcome: How it ended.
+        slurm_conf: SLURM_CONF of this node's slurmd; None leaves it to Slurm.
+        log: Folder of our logs; what sacctmgr says goes to accounting.log, and it is not waited for.
 
     Raises:
         SlurmError: sacctmgr could not be started.

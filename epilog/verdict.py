@@ -39,7 +39,12 @@ def verdict_on(held: Reservation, outcome: Outcome, config: Config, clock: Clock
 
 
 def await_sample(run: Path, clock: Clock) -> None:
-    """Return once the monitor took a sample that began after now; at once if there is no monitor."""
+    """Return once the monitor took a sample that began after now; at once if there is no monitor.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        clock: Time.
+    """
     start_s, deadline = clock.now_s(), Deadline(clock, NEXT_SAMPLE_S)
     while not deadline.passed():
         readings = read_window(run, now_s=clock.now_s())

@@ -16,6 +16,12 @@ def wake(waiting: Waiting, run: Path, control: SlurmControl, clock: Clock) -> Ev
     """Let a job start as soon as Slurm can run a Prolog for it here, and forget that it waits.
 
     One job for each that ends: more of them would find no GPU and go back into the queue again.
+
+    Args:
+        waiting: The job that has waited longest.
+        run: Folder of the node's state (`paths.run`).
+        control: Slurm.
+        clock: Time.
     """
     left_s = max(0, math.ceil(waiting.earliest_s - clock.now_s()))
     change = JobChange(start_in_s=left_s) if left_s else JobChange(start_now=True)

@@ -46,6 +46,12 @@ def wanted_by(
     An ordinary job costs slurmctld nothing: its booking is verified here, and agrees with what the Prolog is told
     anyway. Of any other, Slurm is asked what it gave, and that counts; if it does not answer, the job gets whole
     GPUs, because what is unknown must not share.
+
+    Args:
+        job: The job, as slurmd tells its hooks.
+        config: rad.toml.
+        settings: The partition's settings.
+        slurm: Opens Slurm; called only where it must be asked.
     """
     booking = signed_booking(job, config)
     if booking is None:
@@ -90,7 +96,12 @@ def _given(job: HookJob, items: tuple[GresItem, ...], settings: PartitionConfig)
 
 
 def signed_booking(job: HookJob, config: Config) -> Booking | None:
-    """Return the booking in a job's comment if the cluster's key vouches for it."""
+    """Return the booking in a job's comment if the cluster's key vouches for it.
+
+    Args:
+        job: The job, as slurmd tells its hooks.
+        config: rad.toml.
+    """
     try:
         key = read_key(Path(config.paths.key))
     except ConfigError:

@@ -19,6 +19,13 @@ def environment_of(
     """Return the variables of every task of a placed job; MPS is started on the way where it is wanted.
 
     RAD_* are for the user's information and for TaskProlog; nothing of ours believes them afterwards.
+
+    Args:
+        node: This node.
+        job: The job, as slurmd tells its hooks.
+        placed: What the job holds.
+        settings: The partition's settings.
+        log: Where it is written down if MPS could not be started.
     """
     held = placed.reservation
     if held is None:

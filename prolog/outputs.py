@@ -11,6 +11,10 @@ def note_outputs(node: Node, job: HookJob) -> None:
     """Look at files that an earlier run may have written to; where that fails, all of the output will count.
 
     Slurm is asked for the job's name and array ids only where the names of such files depend on them.
+
+    Args:
+        node: This node.
+        job: The job, as slurmd tells its hooks.
     """
     from slurm_plugin.slurm.output_before import keep, look
     from slurm_plugin.slurm.output_files import expected_outputs, names_matter

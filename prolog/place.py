@@ -52,6 +52,12 @@ def place(node: Node, job: HookJob, demand: Demand, settings: PartitionConfig) -
     Before a job is put back, it is looked whether the holders of what it lacks are really there. A driver that does not
     answer leaves the ledger to decide: it keeps jobs apart, and only strangers go unseen.
 
+    Args:
+        node: This node.
+        job: The job, as slurmd tells its hooks.
+        demand: What the job may use.
+        settings: The partition's settings.
+
     Raises:
         RadError: GPUs or ledger cannot be read or written; nothing is reserved.
     """

@@ -14,6 +14,10 @@ from slurm_plugin.node.facts import NodeFacts
 def read_gpus(config: Config, clock: Clock) -> tuple[GpuReading, ...]:
     """Return a reading of every GPU of this node.
 
+    Args:
+        config: rad.toml.
+        clock: Time.
+
     Raises:
         DeviceError: There is neither a monitor nor a driver that answers.
     """

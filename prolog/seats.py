@@ -17,6 +17,10 @@ def why_no_start(node: Node, job: HookJob) -> str | None:
     """Return why a job without GPUs must not start here; None if it never asked for any.
 
     A signed booking says so by itself; of a job without one Slurm is asked, and believed to be right if it is silent.
+
+    Args:
+        node: This node.
+        job: The job, as slurmd tells its hooks.
     """
     if signed_booking(job, node.config) is not None:
         return "Slurm started it without the GPU that it books"

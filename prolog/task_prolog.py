@@ -68,6 +68,10 @@ def task_variables(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str,
     can reach (seen on 22.05: 0 for each of two tasks with a GPU each, and SLURM_STEP_GPUS does not tell them apart), so
     a task with fewer GPUs than its job keeps Slurm's own value.
 
+    Args:
+        job: What the Prolog left for every task of the job.
+        task: The task's own environment, as slurmstepd made it.
+
     >>> task_variables({"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b", "RAD_SEATS": "2,3"}, {"CUDA_VISIBLE_DEVICES": "3"})
     {'CUDA_VISIBLE_DEVICES': 'GPU-b', 'RAD_SEATS': '2,3'}
     """
@@ -87,6 +91,10 @@ def is_batch_script(task: Mapping[str, str], title: bytes) -> bool:
 
     The name of slurmstepd tells it, and no user chooses that. Where /proc hides it, the step's number does: the batch
     script has none on 22.05 and 24.11, and -5 on 26.05 (seen there; SLURM_BATCH_SCRIPT printed with a sign).
+
+    Args:
+        task: The task's own environment.
+        title: Command line of its slurmstepd, from /proc; empty if it is hidden.
 
     >>> is_batch_script({"SLURM_STEP_ID": "0"}, b"slurmstepd: [12.batch]"), is_batch_script({}, b"slurmstepd: [12.0]")
     (True, False)

@@ -17,6 +17,10 @@ LOCK_S = 1.0
 def note(node: Node, job: HookJob) -> Reservation | None:
     """Write down what Slurm gave a job, on a node that jobs of ours may come to; return what was written.
 
+    Args:
+        node: This node.
+        job: The job, as slurmd tells its hooks.
+
     Raises:
         RadError: It cannot be written down.
     """

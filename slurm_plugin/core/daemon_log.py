@@ -95,7 +95,12 @@ class EventsHandler(logging.Handler):
 
 
 def entry_of(record: logging.LogRecord, daemon: str) -> Entry:
-    """Return the event of a logging record."""
+    """Return the event of a logging record.
+
+    Args:
+        record: As `logging` made it.
+        daemon: Name of the daemon that logs.
+    """
     found = getattr(record, "about", None) or _About(_kind_of(record), 0)
     detail = record.getMessage()
     if record.exc_info and record.exc_info[1] is not None:

@@ -62,7 +62,12 @@ def _item(text: str) -> GresItem:
 
 
 def count_of(items: tuple[GresItem, ...], name: str) -> int:
-    """Return how many of a GRES are asked for in all, whatever the type."""
+    """Return how many of a GRES are asked for in all, whatever the type.
+
+    Args:
+        items: What a request asks for.
+        name: Of the GRES: "gpu", "shard".
+    """
     return sum(item.count for item in items if item.name == name)
 
 

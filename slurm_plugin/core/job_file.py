@@ -51,7 +51,13 @@ class JobFile:
         self._run = run
 
     def place(self, variables: Mapping[str, str], held: Reservation, *, boot_id: str) -> None:
-        """Leave what every task of the job gets, and what the job holds."""
+        """Leave what every task of the job gets, and what the job holds.
+
+        Args:
+            variables: By name; what TaskProlog prints.
+            held: What the job holds.
+            boot_id: The present boot of the node.
+        """
         head = {"boot_id": boot_id, "created_s": held.created_s, "reservation": asdict(held)}
         self._write(head, [f"export {name}={value}" for name, value in variables.items()])
 
@@ -66,7 +72,12 @@ class JobFile:
         self._write({"boot_id": boot_id, "created_s": now_s, "reservation": None}, [f"refused {reason}"])
 
     def mark(self, *, boot_id: str, now_s: float) -> None:
-        """Say that a job is ours although it is not placed: its tasks get nothing but what its submission needs."""
+        """Say that a job is ours although it is not placed: its tasks get nothing but what its submission needs.
+
+        Args:
+            boot_id: The present boot of the node.
+            now_s: Seconds since the node's boot.
+        """
         self._write({"boot_id": boot_id, "created_s": now_s, "reservation": None}, [])
 
     def variables(self) -> dict[str, str]:
@@ -108,7 +119,12 @@ class JobFile:
 
 
 def placed_files(run: Path, *, boot_id: str) -> tuple[PlacedFile, ...]:
-    """Return what is known of all jobs with a file."""
+    """Return what is known of all jobs with a file.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        boot_id: The present boot of the node.
+    """
     try:
         names = os.listdir(run / "placed")
     except OSError:

@@ -19,7 +19,12 @@ _NUMBERS = ("job_id", "user_id", "booked_bytes", "restart")
 
 
 def encode(ledger: Ledger, *, boot_id: str) -> bytes:
-    """Return a ledger as text."""
+    """Return a ledger as text.
+
+    Args:
+        ledger: The ledger.
+        boot_id: The present boot of the node.
+    """
     tree = {
         "boot_id": boot_id,
         "last_gpu": ledger.last_gpu,
@@ -35,6 +40,10 @@ _LARGEST = 2.0**63
 
 def decode(text: bytes, *, boot_id: str) -> Ledger | None:
     """Return the ledger in a text; None if it is of another boot, so that none of its jobs is alive.
+
+    Args:
+        text: The content of a slot.
+        boot_id: The present boot of the node.
 
     Raises:
         LedgerError: The text holds no ledger.

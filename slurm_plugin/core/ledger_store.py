@@ -100,6 +100,11 @@ class LedgerStore:
 
         If the lock is not free in time, a note is left for whoever takes it next.
 
+        Args:
+            job_id: The job.
+            restart: Restart count of the run that ends; what a later run holds stays.
+            deadline: Until when the lock is waited for.
+
         Raises:
             LedgerError: Neither ledger nor note can be written.
         """

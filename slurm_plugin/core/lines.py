@@ -53,6 +53,10 @@ def append_line(path: Path, line: bytes, *, mode: int = ADMINS, most_bytes: int 
 def make_file(path: Path, mode: int) -> None:
     """Make such a file where there is none, and mend the mode of one that others may read.
 
+    Args:
+        path: The file.
+        mode: Its permissions.
+
     Raises:
         OSError: It cannot be opened for writing.
     """

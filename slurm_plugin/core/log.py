@@ -41,7 +41,13 @@ class HookLog:
         self._start_s = clock.monotonic_s() if start_s is None else start_s
 
     def say(self, kind: EventKind, detail: str = "", **facts: Fact) -> None:
-        """Write down what happened: a sentence for people, facts for programs."""
+        """Write down what happened: a sentence for people, facts for programs.
+
+        Args:
+            kind: What kind of event.
+            detail: The sentence; empty where the kind says all.
+            **facts: Numbers and words by name, in the units of their names.
+        """
         self.tell(Event(kind=kind, detail=detail, facts=facts))
 
     def tell(self, event: Event) -> None:

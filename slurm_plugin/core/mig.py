@@ -51,6 +51,10 @@ def parse_profiles(text: str) -> tuple[MigProfile, ...]:
 def smallest_profile(need_bytes: int, profiles: tuple[MigProfile, ...]) -> MigProfile | None:
     """Return the smallest profile that holds a need; None if none does.
 
+    Args:
+        need_bytes: Memory that a job needs.
+        profiles: What the node has, the smallest first.
+
     >>> smallest_profile(6 * GIB, parse_profiles("3g.40gb 1g.5gb 1g.10gb")).name
     '1g.10gb'
     """

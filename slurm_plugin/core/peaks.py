@@ -93,6 +93,10 @@ def peaks_path(state: Path) -> Path:
 def record(path: Path, run: Run) -> None:
     """Append a run.
 
+    Args:
+        path: The file of peaks.
+        run: A run that ended well.
+
     Raises:
         OSError: It cannot be written.
     """

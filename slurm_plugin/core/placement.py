@@ -79,7 +79,7 @@ def choose_gpu(
         demand: What the job needs.
         settings: The partition's settings.
         pin: Which rooms the job may get.
-        now_s: Seconds since the epoch.
+        now_s: Seconds since the node's boot.
         window_s: Length of the window behind the readings' activity.
         owners: Job id of each GPU process, where known; other processes are strangers.
     """
@@ -107,7 +107,7 @@ def room_of(
     window_s: float,
     owners: Mapping[int, int],
 ) -> Room:
-    """Return a GPU as a newcomer finds it; the arguments are those of `choose_gpu`."""
+    """Return a GPU as a newcomer finds it; arguments as for `choose_gpu`, `jobs` those that hold a part of it."""
     use = memory_use(reading, jobs, owners)
     expected = sum(_still_unseen(held, settings, now_s=now_s, window_s=window_s) for held in jobs)
     return Room(
@@ -145,6 +145,11 @@ def memory_use(reading: GpuReading, jobs: Sequence[Reservation], owners: Mapping
 
     Where the driver does not tell the memory of some process of a job, all jobs together are compared with all that
     is used.
+
+    Args:
+        reading: The GPU.
+        jobs: Reservations on it.
+        owners: Job id of each GPU process, where known; other processes are strangers.
     """
     touched = dict.fromkeys((held.job_id for held in jobs), 0)
     told = True
@@ -271,22 +276,46 @@ Policy = Callable[[Sequence[Room], Ledger, Sequence[Room]], Room]
 
 
 def most_available_memory(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
-    """MAGM: the most free memory, so that a wrong estimate is least likely to end in an OOM."""
+    """MAGM: the most free memory, so that a wrong estimate is least likely to end in an OOM.
+
+    Args:
+        candidates: GPUs on which the job fits; at least one.
+        ledger: Who holds what, and which GPU was given out last.
+        rooms: All GPUs that were looked at.
+    """
     return min(candidates, key=lambda room: (-room.free_bytes, room.activity, room.index))
 
 
 def least_utilised(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
-    """LUG: the least compute in use, so that jobs slow each other down least."""
+    """LUG: the least compute in use, so that jobs slow each other down least.
+
+    Args:
+        candidates: GPUs on which the job fits; at least one.
+        ledger: Who holds what, and which GPU was given out last.
+        rooms: All GPUs that were looked at.
+    """
     return min(candidates, key=lambda room: (room.activity, -room.free_bytes, room.index))
 
 
 def most_utilised(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
-    """MUG: fill the active GPUs first and leave idle ones alone as long as possible."""
+    """MUG: fill the active GPUs first and leave idle ones alone as long as possible.
+
+    Args:
+        candidates: GPUs on which the job fits; at least one.
+        ledger: Who holds what, and which GPU was given out last.
+        rooms: All GPUs that were looked at.
+    """
     return min(candidates, key=lambda room: (room.idle, -room.activity, room.free_bytes, room.index))
 
 
 def round_robin(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
-    """RR: the next GPU in cyclic order after the one given out last."""
+    """RR: the next GPU in cyclic order after the one given out last.
+
+    Args:
+        candidates: GPUs on which the job fits; at least one.
+        ledger: Who holds what, and which GPU was given out last.
+        rooms: All GPUs that were looked at.
+    """
     last = next((room.index for room in rooms if room.uuid == ledger.last_gpu), -1)
     return min(candidates, key=lambda room: (room.index <= last, room.index))
 

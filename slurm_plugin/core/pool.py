@@ -60,7 +60,12 @@ def share(
 
 
 def share_of(held: Reservation, touched_bytes: int = 0) -> Share:
-    """Return the part that a reservation takes of a GPU; `touched_bytes` is what its job holds now."""
+    """Return the part that a reservation takes of a GPU; `touched_bytes` is what its job holds now.
+
+    Args:
+        held: The reservation.
+        touched_bytes: What its job holds now.
+    """
     return share(
         held.booked_bytes,
         cap_bytes=None if held.settled else held.cap_bytes,

@@ -14,6 +14,10 @@ PROC = Path("/proc")
 def started_ticks(pid: int, proc: Path = PROC) -> int | None:
     """Return when a process started, in clock ticks since boot; None if it does not run.
 
+    Args:
+        pid: The process.
+        proc: Where /proc is.
+
     Source: proc(5), /proc/PID/stat, fields 3 and 22; a zombie has given back its memory.
     """
     try:
@@ -24,7 +28,12 @@ def started_ticks(pid: int, proc: Path = PROC) -> int | None:
 
 
 def owner_of(pid: int, proc: Path = PROC) -> int | None:
-    """Return the user that a process runs as; None if it does not run."""
+    """Return the user that a process runs as; None if it does not run.
+
+    Args:
+        pid: The process.
+        proc: Where /proc is.
+    """
     try:
         return (proc / str(pid)).stat().st_uid
     except OSError:
@@ -40,7 +49,12 @@ class Process:
 
     @classmethod
     def running(cls, pid: int, proc: Path = PROC) -> Process | None:
-        """Return the process that has this pid now; None if none does."""
+        """Return the process that has this pid now; None if none does.
+
+        Args:
+            pid: Of the process.
+            proc: Where /proc is.
+        """
         ticks = started_ticks(pid, proc)
         return None if ticks is None else cls(pid=pid, started_ticks=ticks)
 

@@ -93,7 +93,13 @@ def rebuild(evidence: Evidence, unknown: Mapping[int, Reservation], *, now_s: fl
 
 
 def doubtful(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple[Reservation, ...]:
-    """Return the reservations that only Slurm can still speak for: it is asked if there are any."""
+    """Return the reservations that only Slurm can still speak for: it is asked if there are any.
+
+    Args:
+        ledger: As read.
+        evidence: What is really there.
+        now_s: Seconds since the node's boot.
+    """
     return tuple(
         held
         for held in ledger.reservations
@@ -105,6 +111,11 @@ def never_launched(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple
     """Return id and restart count of the jobs that Slurm takes for running here and of which nothing is here.
 
     slurmd was killed while their Prolog ran, or slurmctld just after it had put them back. Nothing ends such a run.
+
+    Args:
+        ledger: As read.
+        evidence: What is really there, and what Slurm says.
+        now_s: Seconds since the node's boot.
     """
     found = []
     for held in ledger.reservations:

@@ -100,7 +100,12 @@ def _corroborated(ending: Ending) -> bool:
 
 
 def as_held(booking: Booking, held: Reservation | None) -> Booking:
-    """Return a booking with the size that its job really held; a change of the request may have made it another."""
+    """Return a booking with the size that its job really held; a change of the request may have made it another.
+
+    Args:
+        booking: As signed at submission.
+        held: What the job held on this node; None if nothing is known of that.
+    """
     if held is None:
         return booking
     if held.kind == "whole":

@@ -12,6 +12,10 @@ def shard_fields(request: JobRequest, gres: str) -> dict[str, str]:
 
     `gres` and not `tres_per_node`, because it is the one spelling that every version takes. Options that count by
     GPU are converted and cleared: Slurm refuses them without gres/gpu.
+
+    Args:
+        request: What the job asks for: one GPU.
+        gres: The shards, as GRES: "shard:12".
     """
     fields = {"gres": f"{request.other_gres},{gres}" if request.other_gres else gres}
     if request.gres_per_job or request.gres_per_task:
@@ -37,7 +41,12 @@ def cleared_environment(request: JobRequest) -> dict[str, str]:
 
 
 def gpu_obstacle(request: JobRequest, partition: PartitionConfig) -> str | None:
-    """Return why shards cannot stand for the one GPU of a request; None if they can."""
+    """Return why shards cannot stand for the one GPU of a request; None if they can.
+
+    Args:
+        request: What the job asks for.
+        partition: The partition's settings.
+    """
     if request.gpu_only_option is not None:
         return f"{request.gpu_only_option} works only with a GPU of one's own"
     if request.gres_per_socket:

@@ -22,6 +22,10 @@ OUTPUT_LIMIT = 4 * MIB
 def find_program(name: str, *, folders: Sequence[str] = SYSTEM_PATH) -> str:
     """Return the absolute path of a program.
 
+    Args:
+        name: Of the program; a path is taken as it is.
+        folders: Where it is looked for, in this order.
+
     Raises:
         CommandError: No folder holds it; the package that brings it is not installed.
     """
@@ -97,6 +101,13 @@ def spawn_daemon(argv: Sequence[str], *, env: Mapping[str, str], log_path: Path,
     """Start a program that lives on, in a session of its own, and return its pid.
 
     Its output goes to a file: `nvidia-cuda-mps-control` hangs when its output is a pipe.
+
+    Args:
+        argv: The program and its arguments.
+        env: All of its environment.
+        log_path: File for its output; appended to.
+        uid: User that it runs as.
+        gid: Group that it runs as.
 
     Raises:
         CommandError: It could not be started.

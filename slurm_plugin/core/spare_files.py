@@ -43,6 +43,11 @@ class SpareFiles:
     def write(self, path: Path, content: bytes, *, mode: int = 0o444) -> None:
         """Replace a file as a whole; its folder must exist.
 
+        Args:
+            path: The file.
+            content: All of its new content.
+            mode: Its permissions.
+
         Raises:
             OSError: It cannot be written, and no spare file is left; the old content is untouched.
         """
@@ -88,6 +93,11 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     """Write a file so that a reader, also after a crash, finds all of the old content or all of the new.
 
     It is not synced to disk: what a crash of the whole machine leaves is of another boot, and counts for nothing.
+
+    Args:
+        path: The file.
+        content: All of its new content.
+        mode: Its permissions.
 
     Raises:
         OSError: It cannot be written; the old content is untouched.

@@ -73,6 +73,10 @@ def from_mib(mib: int) -> int:
 def shards_for(n_bytes: int, shard_bytes: int) -> int:
     """Return how many shards hold n_bytes; never less than one.
 
+    Args:
+        n_bytes: What a job needs.
+        shard_bytes: Size of one shard.
+
     >>> shards_for(0, GIB), shards_for(GIB, GIB), shards_for(GIB + 1, GIB)
     (1, 1, 2)
     """

@@ -26,7 +26,12 @@ class Waiting:
 
 
 def begin_waiting(run: Path, waiting: Waiting) -> None:
-    """Note that a job waits; without the note it waits as long as it was told."""
+    """Note that a job waits; without the note it waits as long as it was told.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        waiting: The job, and when Slurm can start it again at the earliest.
+    """
     with contextlib.suppress(OSError):
         (run / "waiting").mkdir(mode=0o755, exist_ok=True)
         replace_file(run / "waiting" / str(waiting.job_id), f"{waiting.earliest_s:.0f}".encode())
@@ -44,6 +49,11 @@ def next_waiting(run: Path) -> Waiting | None:
 
 
 def end_waiting(run: Path, job_id: int) -> None:
-    """Forget that a job waits; safe to repeat."""
+    """Forget that a job waits; safe to repeat.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        job_id: The job.
+    """
     with contextlib.suppress(OSError):
         (run / "waiting" / str(job_id)).unlink(missing_ok=True)

@@ -59,7 +59,13 @@ def read_key(path: Path) -> bytes:
 
 
 def stamp(booking: Booking, *, user_id: int, key: bytes) -> str:
-    """Return the signed text form of a booking."""
+    """Return the signed text form of a booking.
+
+    Args:
+        booking: What was booked.
+        user_id: The job's owner, for whom alone it counts.
+        key: The cluster's key, 32 bytes.
+    """
     values = {
         "gpus": booking.gpus,
         "mem": None if booking.memory_bytes is None else to_mib_up(booking.memory_bytes),
@@ -86,7 +92,13 @@ def _cap_mib(booking: Booking) -> int | None:
 
 
 def read_stamp(comment: str, *, user_id: int, key: bytes) -> Booking | None:
-    """Return the booking in a comment, or None if there is none that verifies for this owner."""
+    """Return the booking in a comment, or None if there is none that verifies for this owner.
+
+    Args:
+        comment: The job's comment.
+        user_id: The job's owner, as Slurm knows it.
+        key: The cluster's key, 32 bytes.
+    """
     found = _STAMP.findall(comment)
     if not found:
         return None
@@ -118,6 +130,10 @@ def with_stamp(comment: str, stamp_text: str) -> str:
     """Return a comment that carries this stamp and no other, the user's words before it.
 
     The user's words are cut where both do not fit; the stamp never is.
+
+    Args:
+        comment: The comment so far.
+        stamp_text: As `stamp` makes it.
     """
     words = user_words(comment)
     room = COMMENT_LIMIT - 1 - len(stamp_text.encode()) - 1
@@ -138,7 +154,12 @@ def profile_in(comment: str) -> str | None:
 
 
 def with_profile(comment: str, profile: str) -> str | None:
-    """Return a comment with a model profile after the user's words; None if both do not fit."""
+    """Return a comment with a model profile after the user's words; None if both do not fit.
+
+    Args:
+        comment: The comment so far.
+        profile: `ModelProfile.to_text()`, at most 600 characters.
+    """
     text = f"{user_words(comment)} rad.profile:{profile}".strip()
     return text if _size(text) < COMMENT_LIMIT else None
 

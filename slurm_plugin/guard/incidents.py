@@ -91,7 +91,13 @@ def incident_of(finding: Finding, *, now_s: float, stopped: bool = False) -> Inc
 def with_incidents(
     before: Sequence[Incident], new: Iterable[Incident], *, now_s: float
 ) -> tuple[Incident, ...]:
-    """Return the incidents with new ones joined to those that they go on with, and old ones dropped."""
+    """Return the incidents with new ones joined to those that they go on with, and old ones dropped.
+
+    Args:
+        before: Those remembered so far.
+        new: Those of this sample.
+        now_s: Seconds since the epoch.
+    """
     kept = [one for one in before if now_s - one.last_s <= KEPT_S]
     for one in new:
         same = next((i for i, old in enumerate(kept) if _goes_on(old, one)), None)
@@ -208,6 +214,10 @@ def _known(row: Any) -> bool:
 
 def write_incidents(run: Path, incidents: Iterable[Incident]) -> None:
     """Replace the record.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        incidents: All that are remembered.
 
     Raises:
         OSError: It cannot be written.

@@ -56,7 +56,7 @@ class JobFinder:
     def trace(
         self, readings: Iterable[GpuReading], *, users: Mapping[int, int] | None = None
     ) -> dict[int, Traced]:
-        """Return every GPU process that still runs, by its pid; the arguments are those of `owners`."""
+        """Return every GPU process that still runs, by its pid; arguments as for `owners`."""
         pids = {process.pid for reading in readings for process in reading.processes}
         born = {one for one in (Process.running(pid, self._proc) for pid in pids) if one is not None}
         fresh = [one for one in born if one not in self._known]

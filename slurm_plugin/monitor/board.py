@@ -52,7 +52,14 @@ class Board:
         owners: Mapping[int, int],
         ledger: Ledger,
     ) -> None:
-        """Take over the state after one sample."""
+        """Take over the state after one sample.
+
+        Args:
+            readings: One of each GPU, ordered by index.
+            usages: What each job used so far, by job id.
+            owners: Job id of each GPU process, where known.
+            ledger: Who holds what.
+        """
         self._seen = Seen(readings=readings, usages=dict(usages), owners=owners, ledger=ledger)
 
     def seen(self) -> Seen:

@@ -46,6 +46,10 @@ class Gpm:
     def open(cls, nvml: Nvml, handle: Device) -> Gpm | None:
         """Return the samples of a card, the first one taken; None if the card has no GPM.
 
+        Args:
+            nvml: The binding.
+            handle: The card's handle.
+
         Raises:
             NVMLError: The driver has none, or the card does not answer.
         """

@@ -34,7 +34,14 @@ class Exporter(Protocol):
         owners: Mapping[int, int],
         ledger: Ledger,
     ) -> None:
-        """Take over the state after one sample."""
+        """Take over the state after one sample.
+
+        Args:
+            readings: One of each GPU, ordered by index.
+            usages: What each job used so far, by job id.
+            owners: Job id of each GPU process, where known.
+            ledger: Who holds what.
+        """
         ...
 
 
@@ -42,7 +49,13 @@ class Watcher(Protocol):
     """Something that judges what was seen (guard/watch.py)."""
 
     def look(self, readings: Sequence[GpuReading], ledger: Ledger, traced: Mapping[int, Traced]) -> None:
-        """Judge one sample; raises OSError where something cannot be written down."""
+        """Judge one sample; raises OSError where something cannot be written down.
+
+        Args:
+            readings: One of each GPU, ordered by index.
+            ledger: Who holds what.
+            traced: What is known of each GPU process, by its pid.
+        """
         ...
 
 

@@ -112,7 +112,12 @@ class SimulatedGpus:
 
     @classmethod
     def create(cls, folder: Path, cards: Sequence[Card]) -> SimulatedGpus:
-        """Make the folder; every user of the machine may then run fake trainings on it."""
+        """Make the folder; every user of the machine may then run fake trainings on it.
+
+        Args:
+            folder: Where the cards lie as files.
+            cards: What cards to make.
+        """
         processes = folder / "processes"
         processes.mkdir(parents=True, exist_ok=True)
         processes.chmod(0o1777)  # sticky, as /tmp: each user removes only files of their own

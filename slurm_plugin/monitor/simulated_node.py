@@ -25,6 +25,10 @@ DEVICE_MAJOR = 240
 def make_devices(prefix: str, count: int) -> None:
     """Make the device files, open to all.
 
+    Args:
+        prefix: Path without the number: "/dev/nvidia".
+        count: How many.
+
     Raises:
         OSError: They may not be made here.
     """

@@ -14,7 +14,12 @@ from slurm_plugin.monitor.telemetry import Telemetry
 
 
 def lasting_telemetry(settings: TelemetryConfig, clock: Clock) -> Telemetry:
-    """Return telemetry for a process that lives on and may hang with the driver: the monitor."""
+    """Return telemetry for a process that lives on and may hang with the driver: the monitor.
+
+    Args:
+        settings: `[telemetry]` of rad.toml.
+        clock: Time.
+    """
     if settings.source == "simulated":
         return SimulatedGpus(Path(settings.simulated_folder), clock=clock)
     nvml = NvmlTelemetry(clock=clock)
@@ -24,7 +29,12 @@ def lasting_telemetry(settings: TelemetryConfig, clock: Clock) -> Telemetry:
 
 
 def timely_telemetry(settings: TelemetryConfig, clock: Clock) -> Telemetry:
-    """Return telemetry for a process that must end in time whatever the driver does: a hook, a command."""
+    """Return telemetry for a process that must end in time whatever the driver does: a hook, a command.
+
+    Args:
+        settings: `[telemetry]` of rad.toml.
+        clock: Time.
+    """
     return GuardedTelemetry(
         lambda: lasting_telemetry(settings, clock), timeout_s=settings.timeout_s, clock=clock
     )

@@ -64,7 +64,12 @@ def window_path(run: Path) -> Path:
 
 
 def job_path(run: Path, job_id: int) -> Path:
-    """Return where the record of a job lies."""
+    """Return where the record of a job lies.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        job_id: The job.
+    """
     return run / "monitor" / "jobs" / f"{job_id}.json"
 
 
@@ -72,6 +77,11 @@ def read_window(
     run: Path, *, now_s: float, max_age_s: float = STALE_AFTER_S
 ) -> tuple[GpuReading, ...] | None:
     """Return the monitor's last reading of every GPU, smact averaged over the window.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        now_s: Seconds since the epoch.
+        max_age_s: An older reading is not trusted.
 
     Returns:
         Readings ordered by index; None if there is no monitor, its file is broken or it is too old to trust.
@@ -86,7 +96,12 @@ def read_window(
 
 
 def read_job(run: Path, job_id: int) -> JobUsage | None:
-    """Return what a job used so far; None if no process of it was seen on a GPU."""
+    """Return what a job used so far; None if no process of it was seen on a GPU.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        job_id: The job.
+    """
     row = _read(job_path(run, job_id))
     if row is None:
         return None
@@ -99,7 +114,12 @@ def read_job(run: Path, job_id: int) -> JobUsage | None:
 
 
 def forget_job(run: Path, job_id: int) -> None:
-    """Take a job's record away: the epilog has read it, and a rerun under the same id starts afresh."""
+    """Take a job's record away: the epilog has read it, and a rerun under the same id starts afresh.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        job_id: The job.
+    """
     with contextlib.suppress(OSError):
         job_path(run, job_id).unlink(missing_ok=True)
 
@@ -112,6 +132,11 @@ def recorded_jobs(run: Path) -> set[int]:
 def write_window(run: Path, readings: Iterable[GpuReading], *, now_s: float) -> None:
     """Replace the window.
 
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        readings: One of each GPU, smact averaged over the window.
+        now_s: Seconds since the epoch.
+
     Raises:
         DeviceError: It cannot be written, e.g. because the file system is full.
     """
@@ -121,6 +146,10 @@ def write_window(run: Path, readings: Iterable[GpuReading], *, now_s: float) -> 
 
 def write_job(run: Path, usage: JobUsage) -> None:
     """Replace a job's record.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        usage: What the job used so far.
 
     Raises:
         DeviceError: It cannot be written.

@@ -97,6 +97,10 @@ class Daemon:
     def ask(self, command: str, deadline: Deadline) -> str:
         """Send the daemon a command and return its answer.
 
+        Args:
+            command: A line for the control daemon: "get_server_list".
+            deadline: By when it must be over.
+
         Raises:
             MpsError: There is no daemon, it refused or it did not answer in time.
         """
@@ -143,7 +147,12 @@ class Daemon:
             self.clock.sleep(_POLL_S)
 
     def quit(self, process: Process, deadline: Deadline) -> None:
-        """Ask the daemon to end, and end it by its pid if it does not."""
+        """Ask the daemon to end, and end it by its pid if it does not.
+
+        Args:
+            process: The daemon, as it was started.
+            deadline: Until when it may end by itself.
+        """
         try:
             self.ask("quit", deadline)
         except MpsError:
@@ -185,6 +194,10 @@ def let_in(folder: Path, user_id: int) -> None:
 
     A group would not do, because many users may have the same. The list is written as the kernel keeps it
     (linux/posix_acl_xattr.h): each entry a tag, its permissions and an id.
+
+    Args:
+        folder: The folder.
+        user_id: The user.
 
     Raises:
         OSError: The file system has no access control lists.

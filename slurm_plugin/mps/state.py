@@ -50,6 +50,10 @@ def read_state(place: Path) -> State:
 def write_state(place: Path, state: State) -> None:
     """Replace what is remembered.
 
+    Args:
+        place: Folder of one user's MPS on one GPU.
+        state: What is remembered of it.
+
     Raises:
         MpsError: It cannot be written, e.g. because the file system is full.
     """
@@ -67,6 +71,11 @@ def write_state(place: Path, state: State) -> None:
 @contextmanager
 def locked(place: Path, clock: Clock, deadline: Deadline) -> Iterator[None]:
     """Hold the lock of one user's MPS on one GPU.
+
+    Args:
+        place: Folder of one user's MPS on one GPU; the lock lies beside it.
+        clock: Time.
+        deadline: Until when it is waited for.
 
     Raises:
         MpsError: It was not free in time, or there is no room for it.

@@ -109,7 +109,12 @@ def learn_facts(node: Node, name: str, readings: Sequence[GpuReading]) -> NodeFa
 
 
 def refresh_facts(node: Node, readings: Sequence[GpuReading]) -> None:
-    """Ask anew what a hook has asked before: partitions may change while slurm.conf does not."""
+    """Ask anew what a hook has asked before: partitions may change while slurm.conf does not.
+
+    Args:
+        node: This node.
+        readings: Readings of all GPUs of the node.
+    """
     known = read_facts(node)
     if known is not None:
         learn_facts(node, known.name, readings)
@@ -132,6 +137,11 @@ def pin_of(node: Node, settings: PartitionConfig, facts: NodeFacts) -> Pin:
 
     A job of a partition that is not ours runs on the very GPU that Slurm names, so that on a node that serves such a
     partition too, no job of ours may sit on a GPU that Slurm takes for free.
+
+    Args:
+        node: This node.
+        settings: Of the job's partition.
+        facts: What Slurm and the driver said of the node.
     """
     if settings.pin != "auto":
         return settings.pin

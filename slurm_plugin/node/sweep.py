@@ -76,6 +76,10 @@ class Swept:
 def sweep_if_due(node: Node, readings: Sequence[GpuReading]) -> None:
     """Sweep where nobody has for long, or wait for whoever does it now if the ledger is lost.
 
+    Args:
+        node: This node.
+        readings: Readings of all GPUs of the node.
+
     Raises:
         LedgerError: The ledger is lost and could not be rebuilt.
     """

@@ -53,6 +53,10 @@ def main(config: Path, slurm_user: str) -> None:
 def run(config_path: Path, slurm_user: str) -> None:
     """Serve until a signal says to stop.
 
+    Args:
+        config_path: Path of rad.toml.
+        slurm_user: Name of the user that slurmctld runs as; only it and root are answered.
+
     Raises:
         RadError: radd cannot start.
     """

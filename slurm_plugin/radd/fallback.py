@@ -52,7 +52,12 @@ def fallback_of(
 
 
 def write_fallback(socket: Path, fallback: Mapping[str, Any]) -> None:
-    """Leave the file for the shim; where it cannot be written, jobs go on as they were submitted."""
+    """Leave the file for the shim; where it cannot be written, jobs go on as they were submitted.
+
+    Args:
+        socket: radd's socket; the file lies beside it.
+        fallback: As `fallback_of` makes it.
+    """
     path = socket.with_name("radd.fallback.json")
     try:
         replace_file(path, json.dumps(fallback).encode())

@@ -58,7 +58,14 @@ class Peaks:
                 self._take(peaks.from_line(line))
 
     def record(self, user_id: int, profile_key: str, peak_bytes: int, *, job_id: int | None = None) -> None:
-        """Remember a run that ended well."""
+        """Remember a run that ended well.
+
+        Args:
+            user_id: Its owner.
+            profile_key: `ModelProfile.key`.
+            peak_bytes: What it held at its peak, on one GPU.
+            job_id: The job; None if it is not known.
+        """
         run = Run(user_id=user_id, profile_key=profile_key, peak_bytes=peak_bytes, job_id=job_id)
         try:
             peaks.record(self._path, run)
@@ -68,7 +75,12 @@ class Peaks:
                 self._take(run)
 
     def estimate(self, user_id: int, profile_key: str) -> MemoryEstimate | None:
-        """Return the need of a job that this user ran before; None if it is new."""
+        """Return the need of a job that this user ran before; None if it is new.
+
+        Args:
+            user_id: The user.
+            profile_key: `ModelProfile.key`.
+        """
         with self._lock:
             return self._observed.estimate(user_id, profile_key)
 

@@ -104,6 +104,10 @@ def is_due(loan: Loan, job: JobView) -> bool:
 
     Slurm changes no job that has ended. One that ended too soon is looked at until Slurm forgets it, as its owner may
     requeue it.
+
+    Args:
+        loan: A loan that was not taken back.
+        job: Its job, as Slurm shows it now.
     """
     return job.state in _CHANGEABLE and (job.state == "RUNNING" or job.restarts > loan.restarts)
 
@@ -131,7 +135,12 @@ class Lender:
             return any(not loan.returned for loan in self._loans)
 
     def lend(self, job: JobView, claim: Claim) -> int | None:
-        """Return the nice value that a waiting rerun gets now; None if it keeps its own."""
+        """Return the nice value that a waiting rerun gets now; None if it keeps its own.
+
+        Args:
+            job: The rerun, as Slurm shows it.
+            claim: Whose fault its last end was.
+        """
         config = self._config()
         settings = config.partition(job.partition)
         if settings is None or config.mode != "enforce":

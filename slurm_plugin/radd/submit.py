@@ -27,7 +27,12 @@ class Peaks(Protocol):
     """What is remembered of earlier runs."""
 
     def estimate(self, user_id: int, profile_key: str) -> MemoryEstimate | None:
-        """Return the need of a job that this user ran before; None if it is new."""
+        """Return the need of a job that this user ran before; None if it is new.
+
+        Args:
+            user_id: The user.
+            profile_key: `ModelProfile.key`.
+        """
         ...
 
 
@@ -144,7 +149,13 @@ def _reply(
 
 
 def log_line(request: JobRequest, rewrite: Rewrite, estimate: MemoryEstimate | None) -> str:
-    """Return one line of key=value pairs about a decision."""
+    """Return one line of key=value pairs about a decision.
+
+    Args:
+        request: What the job asks for.
+        rewrite: What it gets.
+        estimate: What it needs; None if nothing tells it.
+    """
     values: dict[str, object] = {
         "user": request.user_id,
         "partition": request.partition,

@@ -13,6 +13,10 @@ from slurm_plugin.slurm.control import SlurmControl
 def open_control(config: Config, clock: Clock) -> SlurmControl:
     """Return the back end that rad.toml names.
 
+    Args:
+        config: rad.toml.
+        clock: Time.
+
     Raises:
         SlurmError: pyslurm is named and cannot be used; the text says why.
     """

@@ -82,7 +82,12 @@ class SlurmCommands:
         return found[0] if found else None
 
     def jobs(self, *, node: str | None = None, states: tuple[str, ...] = ()) -> tuple[JobView, ...]:
-        """Return jobs, of one node and in some states if asked; their comments are left empty."""
+        """Return jobs, of one node and in some states if asked; their comments are left empty.
+
+        Args:
+            node: Only jobs on this node; None takes all.
+            states: Only jobs in these states, in Slurm's words; none takes all.
+        """
         chosen = ["-t", ",".join(states) if states else "all", *(["-w", node] if node else [])]
         return parse_jobs(self._run("squeue", "-h", "-a", *chosen, "-O", _format(_JOB_COLUMNS)), _JOB_COLUMNS)
 
@@ -117,7 +122,12 @@ class SlurmCommands:
                 raise
 
     def update(self, job_id: int, change: JobChange) -> None:
-        """Change a job in one request."""
+        """Change a job in one request.
+
+        Args:
+            job_id: The job.
+            change: What to change; fields that are None stay.
+        """
         words = update_words(change, gres_prefix=traits(self.version()).gres_prefix if change.gres else "")
         if words:
             self._run("scontrol", "update", f"JobId={self.exact(job_id)}", *words)
@@ -152,6 +162,10 @@ class SlurmCommands:
 
 def update_words(change: JobChange, *, gres_prefix: str) -> tuple[str, ...]:
     """Return the words of `scontrol update` for a change.
+
+    Args:
+        change: What to change.
+        gres_prefix: What this version wants before a GRES: "gres:" or "gres/".
 
     >>> update_words(JobChange(gres="shard:40", nice=-7), gres_prefix="gres:")
     ('TresPerNode=gres:shard:40', 'Nice=-7')
@@ -203,6 +217,10 @@ def parse_version(text: str) -> tuple[int, int, int]:
 
 def parse_jobs(text: str, columns: Sequence[tuple[str, int]]) -> tuple[JobView, ...]:
     """Return the jobs that squeue printed in these columns.
+
+    Args:
+        text: What squeue printed.
+        columns: Name and width in characters of each column.
 
     Raises:
         SlurmError: The output is not what these columns give.

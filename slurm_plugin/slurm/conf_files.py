@@ -15,7 +15,12 @@ _CANDIDATES = (
 
 
 def find_slurm_conf(configured: str, env: Mapping[str, str]) -> Path | None:
-    """Return slurm.conf: as configured, as SLURM_CONF says, or at one of the usual places; None if it is at none."""
+    """Return slurm.conf: as configured, as SLURM_CONF says, or at one of the usual places; None if it is at none.
+
+    Args:
+        configured: `paths.slurm_conf` of rad.toml; empty if it says nothing.
+        env: Environment variables.
+    """
     for name in filter(None, (configured, env.get("SLURM_CONF"), *_CANDIDATES)):
         if Path(name).is_file():
             return Path(name)
@@ -52,6 +57,11 @@ def keeps_accounts(settings: Mapping[str, str]) -> bool:
 
 def lacks(settings: Mapping[str, str], name: str, word: str) -> bool:
     """Return whether a list in slurm.conf leaves a word out; of a file that could not be read nothing is claimed.
+
+    Args:
+        settings: Of slurm.conf, names in lower case; empty if it could not be read.
+        name: Of the setting.
+        word: That its list should hold.
 
     >>> lacks({"grestypes": "gpu"}, "GresTypes", "shard"), lacks({}, "GresTypes", "shard")
     (True, False)

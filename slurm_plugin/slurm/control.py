@@ -101,7 +101,12 @@ class SlurmControl(Protocol):
         ...
 
     def jobs(self, *, node: str | None = None, states: tuple[str, ...] = ()) -> tuple[JobView, ...]:
-        """Return jobs, of one node and in some states if asked."""
+        """Return jobs, of one node and in some states if asked.
+
+        Args:
+            node: Only jobs on this node; None takes all.
+            states: Only jobs in these states, in Slurm's words; none takes all.
+        """
         ...
 
     def given(self, job_id: int) -> str:
@@ -125,5 +130,10 @@ class SlurmControl(Protocol):
         ...
 
     def update(self, job_id: int, change: JobChange) -> None:
-        """Change a job in one request."""
+        """Change a job in one request.
+
+        Args:
+            job_id: The job.
+            change: What to change; fields that are None stay.
+        """
         ...

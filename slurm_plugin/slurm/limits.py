@@ -81,6 +81,11 @@ def read_limits(cluster: str, env: Mapping[str, str]) -> tuple[Limit, ...]:
 def parse_limits(qos: str, associations: str, *, cluster: str) -> tuple[Limit, ...]:
     """Return the limits that sacctmgr printed.
 
+    Args:
+        qos: What `sacctmgr show qos` printed.
+        associations: What `sacctmgr show associations` printed.
+        cluster: The cluster's name, for the commands that change a limit.
+
     >>> parse_limits("normal|||||||gres/gpu=1||", "", cluster="c")[0].name
     'MaxTRESPerUser'
     >>> parse_limits("", "lab|bob||gres/gpu=2,node=1|||||", cluster="c")[0].tres

@@ -56,7 +56,12 @@ class Before:
 
 
 def look(paths: Iterable[str], owner: Identity) -> tuple[Before, ...]:
-    """Return how files stand now, seen by a child process as the job's owner; what cannot be seen is left out."""
+    """Return how files stand now, seen by a child process as the job's owner; what cannot be seen is left out.
+
+    Args:
+        paths: Of output files, as Slurm will write them.
+        owner: Whom the child process becomes.
+    """
 
     def task() -> bytes:
         become(owner)
@@ -95,6 +100,10 @@ def _look_at(path: str) -> Before | None:
 def run_begins_at(handle: int, befores: Sequence[Before]) -> int:
     """Return the offset in an open file from which on its text is this run's.
 
+    Args:
+        handle: Descriptor of the open file.
+        befores: What the Prolog saw of the job's files.
+
     Raises:
         OSError: It cannot be read.
     """
@@ -117,6 +126,11 @@ def _crc(handle: int, end: int) -> int:
 def keep(run: Path, job_id: int, befores: Sequence[Before]) -> None:
     """Leave for a job's Epilog what its Prolog saw; nothing to see leaves nothing.
 
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        job_id: The job.
+        befores: What `look` returned.
+
     Raises:
         OSError: It cannot be written; nothing is left, and all of the output counts.
     """
@@ -131,7 +145,12 @@ def keep(run: Path, job_id: int, befores: Sequence[Before]) -> None:
 
 
 def recall(run: Path, job_id: int) -> tuple[Before, ...]:
-    """Return what the Prolog of a job saw; nothing if it left nothing, or only half of it."""
+    """Return what the Prolog of a job saw; nothing if it left nothing, or only half of it.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        job_id: The job.
+    """
     try:
         rows = json.loads(_path(run, job_id).read_bytes())
         return tuple(Before(**{name: int(value) for name, value in row.items()}) for row in rows)
@@ -140,7 +159,12 @@ def recall(run: Path, job_id: int) -> tuple[Before, ...]:
 
 
 def forget(run: Path, job_id: int) -> None:
-    """Take away what a Prolog left."""
+    """Take away what a Prolog left.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        job_id: The job.
+    """
     with suppress(OSError):
         _path(run, job_id).unlink(missing_ok=True)
 

@@ -54,6 +54,11 @@ def expand(pattern: str, job: HookJob, names: Mapping[str, str]) -> str | None:
 
     A width pads with zeros (`%5j`), and a backslash anywhere keeps the whole pattern as it is. A percent sign before
     any other letter stays: the folder's name is part of what Slurm tells, and may be `100% mine`.
+
+    Args:
+        pattern: As the user wrote it behind --output: `%x-%j.out`.
+        job: The job, as slurmd tells its hooks.
+        names: What Slurm was asked for, by letter of the pattern: the job's name and array ids.
     """
     known = {
         **dict.fromkeys(_FROM_SLURM),

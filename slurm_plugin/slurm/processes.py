@@ -90,7 +90,12 @@ class Belonging:
 
 
 def owners_of(pids: Iterable[int], *, proc: Path = PROC) -> dict[int, Belonging]:
-    """Return the job of each process that belongs to one: by cgroup, by its parents, else by its first environment."""
+    """Return the job of each process that belongs to one: by cgroup, by its parents, else by its first environment.
+
+    Args:
+        pids: Processes; those that have ended are left out.
+        proc: Where /proc is.
+    """
     found = {}
     for pid in pids:
         folder = proc / str(pid)
@@ -106,7 +111,13 @@ def owners_of(pids: Iterable[int], *, proc: Path = PROC) -> dict[int, Belonging]
 
 
 def processes_of(job_id: int, user_id: int, *, proc: Path = PROC) -> tuple[Process, ...]:
-    """Return the processes of a job that run as its owner; root's, such as slurmstepd, are never among them."""
+    """Return the processes of a job that run as its owner; root's, such as slurmstepd, are never among them.
+
+    Args:
+        job_id: The job.
+        user_id: Its owner.
+        proc: Where /proc is.
+    """
     own = [pid for pid in _pids(proc) if owner_of(pid, proc) == user_id]
     known = [Process.running(pid, proc) for pid in own]
     belongs = owners_of([one.pid for one in known if one is not None], proc=proc)
@@ -147,6 +158,10 @@ def claimed_gpus(jobs: Iterable[int], *, proc: Path = PROC) -> dict[int, tuple[s
 
     A user may write there what he likes, so it is a hint for what nobody else tells; and a process of another job says
     nothing about these.
+
+    Args:
+        jobs: Ids of jobs.
+        proc: Where /proc is.
     """
     wanted = frozenset(jobs)
     found: dict[int, tuple[str, ...]] = {}

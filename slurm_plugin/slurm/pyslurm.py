@@ -71,7 +71,12 @@ class PyslurmControl:
             raise SlurmError(f"job {job_id}: {exc}") from exc
 
     def jobs(self, *, node: str | None = None, states: tuple[str, ...] = ()) -> tuple[JobView, ...]:
-        """Return jobs, of one node and in some states if asked."""
+        """Return jobs, of one node and in some states if asked.
+
+        Args:
+            node: Only jobs on this node; None takes all.
+            states: Only jobs in these states, in Slurm's words; none takes all.
+        """
         jobs = self._ask(self._pyslurm.Jobs.load).values()
         if node is not None:
             jobs = [job for job in jobs if node in self._hosts(job)]
@@ -112,7 +117,12 @@ class PyslurmControl:
                 raise SlurmError(f"job {job_id}: requeue: {exc}") from exc
 
     def update(self, job_id: int, change: JobChange) -> None:
-        """Change a job in one request."""
+        """Change a job in one request.
+
+        Args:
+            job_id: The job.
+            change: What to change; fields that are None stay.
+        """
         if self._is_task(job_id):
             self._commands.update(job_id, change)
             return

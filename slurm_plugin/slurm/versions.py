@@ -106,7 +106,12 @@ def known(version: Version) -> bool:
 
 
 def whole_gpu_request(settings: PartitionConfig, version: Version) -> str:
-    """Return how a GPU of one's own is asked for, without prefix: all of its shards, or gpu:1 where that holds."""
+    """Return how a GPU of one's own is asked for, without prefix: all of its shards, or gpu:1 where that holds.
+
+    Args:
+        settings: The partition's settings.
+        version: Of Slurm here.
+    """
     form = settings.exclusive_form
     if form == "gpu" or (form == "auto" and traits(version).gpu_after_requeue):
         return "gpu:1"
