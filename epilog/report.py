@@ -162,6 +162,10 @@ def run_of(
 def keep_run(config: Config, run: Run) -> None:
     """Keep what a job really needed, for radd to learn from and for people to ask; asks nobody.
 
+    Args:
+        config: rad.toml.
+        run: As `run_of` returns it.
+
     Raises:
         OSError: It cannot be written.
     """

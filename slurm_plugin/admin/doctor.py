@@ -16,7 +16,13 @@ _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL", "unseen": "?   "}
 
 
 def diagnose(config_path: Path, env: Mapping[str, str], clock: Clock) -> list[Finding]:
-    """Return everything that can be told from this machine."""
+    """Return everything that can be told from this machine.
+
+    Args:
+        config_path: Path of rad.toml.
+        env: Environment variables.
+        clock: Time.
+    """
     return examine(gather(config_path, env, clock))
 
 

@@ -27,20 +27,42 @@ class Finding:
 
 
 def ok(subject: str, text: str) -> Finding:
-    """Return a finding that needs nothing."""
+    """Return a finding that needs nothing.
+
+    Args:
+        subject: What was looked at.
+        text: What was found, in a sentence.
+    """
     return Finding(level="ok", subject=subject, text=text)
 
 
 def warn(subject: str, text: str, fix: str) -> Finding:
-    """Return a finding that could be better."""
+    """Return a finding that could be better.
+
+    Args:
+        subject: What was looked at.
+        text: What was found, in a sentence.
+        fix: What to do about it.
+    """
     return Finding(level="warn", subject=subject, text=text, fix=fix)
 
 
 def fail(subject: str, text: str, fix: str) -> Finding:
-    """Return a finding that must be mended."""
+    """Return a finding that must be mended.
+
+    Args:
+        subject: What was looked at.
+        text: What was found, in a sentence.
+        fix: What to do about it.
+    """
     return Finding(level="fail", subject=subject, text=text, fix=fix)
 
 
 def unseen(subject: str, text: str) -> Finding:
-    """Return what cannot be told from here."""
+    """Return what cannot be told from here.
+
+    Args:
+        subject: What was looked at.
+        text: What was found, in a sentence.
+    """
     return Finding(level="unseen", subject=subject, text=text)

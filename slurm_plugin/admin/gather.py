@@ -42,7 +42,13 @@ _PING_S = 1.0
 
 
 def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
-    """Return what can be seen from this machine; nothing is changed and nothing waits long."""
+    """Return what can be seen from this machine; nothing is changed and nothing waits long.
+
+    Args:
+        config_path: Path of rad.toml.
+        env: Environment variables.
+        clock: Time.
+    """
     config, config_error = _config(config_path)
     used = config or Config()
     slurm_conf = find_slurm_conf(used.paths.slurm_conf, env)

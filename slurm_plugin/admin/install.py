@@ -146,7 +146,12 @@ def apply(steps: Sequence[Step]) -> None:
 
 
 def as_text(steps: Sequence[Step], *, verbose: bool) -> str:
-    """Return the plan for a person; `verbose` shows the content of new files too."""
+    """Return the plan for a person; `verbose` shows the content of new files too.
+
+    Args:
+        steps: What is to be done, in order.
+        verbose: Show the content of new files, too.
+    """
     lines = []
     for step in steps:
         if step.action == "show":

@@ -21,7 +21,12 @@ take there: a card whose last shard was booked lacked 0.7 GiB in a replay, and t
 
 
 def shards_within(memory_mib: int, shard_mib: int) -> int:
-    """Return how many shards a GPU of so much usable memory can promise; one at least, if it holds one at all."""
+    """Return how many shards a GPU of so much usable memory can promise; one at least, if it holds one at all.
+
+    Args:
+        memory_mib: Usable memory of the GPU.
+        shard_mib: Size of one shard.
+    """
     return max((memory_mib - UNSHARED_MIB) // shard_mib, min(1, memory_mib // shard_mib))
 
 

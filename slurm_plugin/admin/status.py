@@ -16,6 +16,10 @@ from slurm_plugin.monitor.window import read_job, read_window
 def node_status(config: Config, clock: Clock) -> tuple[GpuStatus, ...]:
     """Return the state of this node's GPUs.
 
+    Args:
+        config: rad.toml.
+        clock: Time.
+
     Raises:
         DeviceError: There are none, or they do not answer.
     """

@@ -14,6 +14,10 @@ from slurm_plugin.core.errors import ConfigError
 def write_pngs(charts: Sequence[Chart], folder: Path) -> int:
     """Write a PNG file for each chart; return how many there are.
 
+    Args:
+        charts: What to draw.
+        folder: Where the files go; made if it is not there.
+
     Raises:
         ConfigError: There is no matplotlib here.
     """

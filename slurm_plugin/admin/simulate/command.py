@@ -141,6 +141,10 @@ def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -
 def settings_of(config: Path | None, partition: str | None) -> PartitionConfig:
     """Return the settings to try: those of a partition of rad.toml, or the defaults without a file.
 
+    Args:
+        config: Path of rad.toml; None takes the defaults.
+        partition: Its name; None takes the only one.
+
     Raises:
         ConfigError: The file cannot be read, or does not say which partition is meant.
     """

@@ -65,7 +65,12 @@ def slowdowns(loads: Sequence[Load]) -> list[float]:
 
 
 def together(loads: Sequence[Load], factors: Sequence[float]) -> float:
-    """Return the GPU's SM activity while these jobs share it."""
+    """Return the GPU's SM activity while these jobs share it.
+
+    Args:
+        loads: What each job does to a GPU of its own.
+        factors: How many times slower each one is here; 1 is not slower.
+    """
     return min(1.0, sum(load.mean_smact / factor for load, factor in zip(loads, factors, strict=True)))
 
 

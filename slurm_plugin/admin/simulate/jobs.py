@@ -152,7 +152,12 @@ def make_job(
 
 
 def booked_shards(booking: Booking | None, partition: PartitionConfig) -> int:
-    """Return what a booking is in shards of one GPU."""
+    """Return what a booking is in shards of one GPU.
+
+    Args:
+        booking: What was booked; None for a whole GPU.
+        partition: The partition's settings.
+    """
     if booking is None or booking.memory_bytes is None:
         return partition.shards
     return shards_for(booking.memory_bytes, partition.shard_bytes)

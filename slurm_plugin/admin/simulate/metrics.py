@@ -13,6 +13,10 @@ from slurm_plugin.admin.simulate.interference import BUSY_W, power_w
 def quantile(values: Sequence[float], share: float) -> float:
     """Return the value below which this share lies (nearest rank); 0 of nothing.
 
+    Args:
+        values: Any numbers, in any order.
+        share: 0 to 1.
+
     >>> quantile([3.0, 1.0, 2.0], 0.5), quantile([], 0.5)
     (2.0, 0.0)
     """

@@ -65,7 +65,12 @@ class Gpu:
             self._trail.popleft()
 
     def window_smact(self, now_s: float, window_s: float) -> float:
-        """Return the mean activity of the last `window_s` seconds."""
+        """Return the mean activity of the last `window_s` seconds.
+
+        Args:
+            now_s: Seconds since the trace began.
+            window_s: Length of the window.
+        """
         begin_s = max(0.0, now_s - window_s)
         busy_s = self.busy_s + self.smact * (now_s - self.changed_s)
         before = (0.0, 0.0)
@@ -101,7 +106,14 @@ class Node:
         self.gpus, self.memory_bytes, self.ledger = gpus, memory_bytes, Ledger()
 
     def place(self, job: Job, config: Config, pin: Pin, now_s: float) -> Placement:
-        """Ask the production placement where a job goes, and book it there."""
+        """Ask the production placement where a job goes, and book it there.
+
+        Args:
+            job: The job, with the seats that Slurm gave it.
+            config: rad.toml.
+            pin: Which GPUs it may get.
+            now_s: Seconds since the trace began.
+        """
         settings = config.partition(PARTITION)
         assert settings is not None
         window_s = float(config.telemetry.window_s)

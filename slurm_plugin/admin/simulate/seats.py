@@ -21,7 +21,12 @@ class MaxTree:
         return self._tree[1]
 
     def put(self, index: int, value: int) -> None:
-        """Change one value."""
+        """Change one value.
+
+        Args:
+            index: Its place in the list.
+            value: The new one.
+        """
         tree, place = self._tree, index + self._size
         tree[place] = value
         place //= 2
@@ -34,7 +39,12 @@ class MaxTree:
             place //= 2
 
     def first(self, least: int, start: int = 0) -> int | None:
-        """Return the first index from `start` on whose value is at least `least`; None if there is none."""
+        """Return the first index from `start` on whose value is at least `least`; None if there is none.
+
+        Args:
+            least: How large it must be.
+            start: The first place that is looked at.
+        """
         tree, place = self._tree, start + self._size
         if start >= self._size:
             return None
@@ -76,19 +86,34 @@ class Seats:
         return range(node * self.per_node, (node + 1) * self.per_node)
 
     def gpus_for(self, node: int, shards: int) -> range:
-        """Return the GPUs of a node that jobs of this size may ever get."""
+        """Return the GPUs of a node that jobs of this size may ever get.
+
+        Args:
+            node: Number of the node.
+            shards: What such a job takes of one GPU.
+        """
         return (
             self.gpus_of(node) if shards == self.shards else self.gpus_of(node)[: self.per_node - self.kept]
         )
 
     def take(self, gpus: tuple[int, ...], shards: int) -> None:
-        """Give shards of each of these GPUs, all of one node, to a job."""
+        """Give shards of each of these GPUs, all of one node, to a job.
+
+        Args:
+            gpus: Numbers of the GPUs, all of one node.
+            shards: Shards of each.
+        """
         for gpu in gpus:
             self.free[gpu] -= shards
         self._update(gpus[0] // self.per_node)
 
     def give_back(self, gpus: tuple[int, ...], shards: int) -> None:
-        """Take them back."""
+        """Take them back.
+
+        Args:
+            gpus: Numbers of the GPUs, all of one node.
+            shards: Shards of each.
+        """
         self.take(gpus, -shards)
 
     def _update(self, node: int) -> None:
@@ -97,15 +122,32 @@ class Seats:
         self._idle.put(node, part.count(self.shards))
 
     def may_fit(self, gpus: int, shards: int) -> bool:
-        """Return whether any node has room now."""
+        """Return whether any node has room now.
+
+        Args:
+            gpus: How many GPUs a job needs.
+            shards: Shards of each.
+        """
         return self._idle.largest >= gpus if shards == self.shards else self._most.largest >= shards
 
     def nodes_with_room(self, gpus: int, shards: int, start: int = 0) -> int | None:
-        """Return the first node from `start` on with room; None if there is none."""
+        """Return the first node from `start` on with room; None if there is none.
+
+        Args:
+            gpus: How many GPUs a job needs.
+            shards: Shards of each.
+            start: Number of the first node that is looked at.
+        """
         return self._idle.first(gpus, start) if shards == self.shards else self._most.first(shards, start)
 
     def candidates(self, node: int, gpus: int, shards: int) -> list[int]:
-        """Return the GPUs of a node that could serve, the least loaded first (LL_SHARED_GRES)."""
+        """Return the GPUs of a node that could serve, the least loaded first (LL_SHARED_GRES).
+
+        Args:
+            node: Number of the node.
+            gpus: How many GPUs a job needs.
+            shards: Shards of each.
+        """
         if shards == self.shards:
             idle = [gpu for gpu in self.gpus_of(node) if self.free[gpu] == shards]
             return idle[::-1] if self.kept else idle  # those that nobody can share come first

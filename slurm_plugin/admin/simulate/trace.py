@@ -69,6 +69,10 @@ def compressed(trace: Trace, factor: float) -> Trace:
     """Return a trace whose jobs come, run and are limited this many times faster, as a replay on real GPUs has them.
 
     What a job does to its GPU meanwhile stays as it was: its loader is not made faster than its trace had it.
+
+    Args:
+        trace: As it was recorded.
+        factor: How many times faster; 1 changes nothing.
     """
     jobs = (
         replace(

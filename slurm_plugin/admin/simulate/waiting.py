@@ -50,7 +50,12 @@ class Queue:
         self.waiting = 0
 
     def add(self, job: Job, now_s: float) -> None:
-        """Queue a job; it is looked at once it is eligible."""
+        """Queue a job; it is looked at once it is eligible.
+
+        Args:
+            job: The job.
+            now_s: Seconds since the trace began.
+        """
         self.waiting += 1
         if job.eligible_s > now_s:
             heapq.heappush(self._later, (job.eligible_s, job.number, job))
@@ -118,7 +123,12 @@ class Running:
         self.by_gpu: list[list[tuple[float, int, int]]] = [[] for _ in range(gpus)]
 
     def add(self, job: Job, now_s: float) -> None:
-        """Note a job that starts."""
+        """Note a job that starts.
+
+        Args:
+            job: The job, with its seats.
+            now_s: Seconds since the trace began.
+        """
         for gpu in job.seats:
             insort(self.by_gpu[gpu], (now_s + job.limit_s, job.number, job.shards))
 
@@ -129,7 +139,14 @@ class Running:
 
 
 def find(job: Job, seats: Seats, promises: list[Promise], now_s: float) -> tuple[int, ...] | None:
-    """Return the seats that a job can have now without breaking a promise; None if there are none."""
+    """Return the seats that a job can have now without breaking a promise; None if there are none.
+
+    Args:
+        job: The job that waits.
+        seats: What is free.
+        promises: Starts that must not be delayed.
+        now_s: Seconds since the trace began.
+    """
     if not seats.may_fit(job.gpus, job.shards):
         return None
     end_s = now_s + job.limit_s
@@ -150,7 +167,14 @@ def find(job: Job, seats: Seats, promises: list[Promise], now_s: float) -> tuple
 
 
 def promise(job: Job, seats: Seats, running: Running, now_s: float) -> Promise:
-    """Return where and when a job can start at the latest, by the limits of those who run."""
+    """Return where and when a job can start at the latest, by the limits of those who run.
+
+    Args:
+        job: The job that waits first.
+        seats: What is free.
+        running: Who holds seats until when at the latest.
+        now_s: Seconds since the trace began.
+    """
     best: tuple[float, frozenset[int], int] | None = None
     least = job.shards if job.gpus == 1 else seats.shards
     step = max(1, seats.nodes // SEARCHED_NODES)

@@ -39,7 +39,12 @@ class Workload:
 
 
 def load_of(job: TraceJob, known: Mapping[str, Workload]) -> Load:
-    """Return what a job of a trace does to a GPU."""
+    """Return what a job of a trace does to a GPU.
+
+    Args:
+        job: A job of a trace.
+        known: Measured workloads by name; of others the middle is assumed.
+    """
     workload = known.get(job.workload)
     return UNKNOWN if workload is None else workload.load(job)
 

@@ -64,7 +64,12 @@ _LONGEST_TEXT = 60
 
 
 def rows_of(fleet: Fleet, view: View) -> list[Row]:
-    """Return the rows that a view shows, in order."""
+    """Return the rows that a view shows, in order.
+
+    Args:
+        fleet: What all nodes said.
+        view: Screen, order, filter and user to show.
+    """
     screen = SCREENS[view.screen]
     column = view.sort[view.screen]
     wanted = view.filter.lower()
