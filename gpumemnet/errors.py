@@ -7,6 +7,11 @@ class GpuMemNetError(Exception):
     """Base of the expected errors; its text is one line for the user."""
 
 
+def lines_of(error: GpuMemNetError) -> tuple[str, ...]:
+    """Return a line for each thing that is wrong."""
+    return getattr(error, "lines", (str(error),))
+
+
 class SummaryError(GpuMemNetError):
     """A model summary is missing, unreadable or not a summary.
 
@@ -36,16 +41,30 @@ class TraceError(GpuMemNetError):
 
 
 class DirectiveError(GpuMemNetError):
-    """A `#RAD` line or a `rad:` comment cannot be understood.
+    """`#RAD` lines or a `rad:` comment cannot be understood.
 
     Attributes:
         path: The script as the user named it, or "comment".
         line: 1-based line number; None in a comment.
         problem: What is wrong, in a few words.
         fix: What to do about it.
+        lines: A line for each thing that is wrong, this one first.
     """
 
-    def __init__(self, *, path: str, line: int | None, problem: str, fix: str) -> None:
+    def __init__(
+        self, *, path: str, line: int | None, problem: str, fix: str, more: tuple[DirectiveError, ...] = ()
+    ) -> None:
         where = path if line is None else f"{path}:{line}"
         super().__init__(f"{where}: {problem}; {fix}")
         self.path, self.line, self.problem, self.fix = path, line, problem, fix
+        self.lines: tuple[str, ...] = (str(self), *(str(each) for each in more))
+
+    @classmethod
+    def of_all(cls, errors: list[DirectiveError]) -> DirectiveError:
+        """Return one error that tells all of them.
+
+        Args:
+            errors: At least one, in the order in which they stand.
+        """
+        first, *more = errors
+        return cls(path=first.path, line=first.line, problem=first.problem, fix=first.fix, more=tuple(more))

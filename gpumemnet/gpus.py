@@ -87,3 +87,17 @@ def gpu_named(name: str, *, base_bytes: int | None = None) -> Gpu:
     return replace(
         found, conv_base_bytes=base_bytes, base_bytes=base_bytes, measured=True, note="measured here"
     )
+
+
+def gpu_of_memory(name: str, memory_bytes: int) -> Gpu:
+    """Return a GPU whose memory the user tells; a card that the table lacks has the bases of the default one.
+
+    Args:
+        name: As the user calls it.
+        memory_bytes: Its memory.
+    """
+    known = next((gpu for key, gpu in gpus().items() if key in name.lower()), None)
+    if known is not None:
+        return replace(known, memory_bytes=memory_bytes)
+    assumed = gpu_named(DEFAULT_GPU)
+    return replace(assumed, name=name[:40], memory_bytes=memory_bytes, measured=False, note=_ASSUMED)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Literal
 
 from gpumemnet.directives.parse import Directives, parse_comment, parse_script
-from gpumemnet.errors import GpuMemNetError
+from gpumemnet.errors import GpuMemNetError, lines_of
 from gpumemnet.estimators import activity
 from gpumemnet.estimators.registry import ESTIMATORS
 from gpumemnet.estimators.registry import estimate as gpumemnet_estimate
-from gpumemnet.gpus import DEFAULT_GPU, gpu_named
+from gpumemnet.gpus import DEFAULT_GPU, Gpu, gpu_named
 from gpumemnet.names import Policy
 from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.config import Config
@@ -27,8 +27,20 @@ from slurm_plugin.core.risk import SHARES
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.core.wire import profile_in, user_words
 
+__all__ = [
+    "SCRIPT_HEAD_BYTES",
+    "Directives",
+    "Estimator",
+    "ObservedPeaks",
+    "claims_of",
+    "directives_of",
+    "profile_of",
+]
+
 SCRIPT_HEAD_BYTES = 1 << 16
 """How far into a job script #RAD lines are looked for."""
+MOST_LINES = 5
+"""About what is wrong with one submission; more would be read by nobody."""
 _POLICIES: dict[Policy, Literal["exclusive", "collocate"]] = {
     Policy.EXCLUSIVE: "exclusive",
     Policy.COLLOCATE: "collocate",
@@ -77,6 +89,19 @@ class Estimator:
             gpu_named(self.gpu or DEFAULT_GPU)
         except GpuMemNetError as exc:
             raise ConfigError(f"rad.toml: gpu: {exc}") from exc
+
+    def card(self) -> Gpu:
+        """Return the type of GPU that estimates here are for, with the base that was measured here.
+
+        Raises:
+            GpuMemNetError: gpumemnet knows no such GPU.
+        """
+        card = gpu_named(self.gpu or DEFAULT_GPU)
+        return replace(
+            card,
+            conv_base_bytes=self.conv_base_bytes or card.conv_base_bytes,
+            base_bytes=self.base_bytes or card.base_bytes,
+        )
 
     def estimate(self, claims: Claims) -> MemoryEstimate | None:
         """Return the need of one process; None if the claims do not tell it.
@@ -141,7 +166,7 @@ def directives_of(script: str | None, script_name: str, comment: str) -> Directi
         spoken = parse_comment(user_words(comment))
         return spoken or (parse_script(script, script_name) if script else None)
     except GpuMemNetError as exc:
-        raise EstimateError(str(exc)) from exc
+        raise EstimateError(*lines_of(exc)[:MOST_LINES]) from exc
 
 
 def claims_of(directives: Directives | None, comment: str) -> Claims:
@@ -190,13 +215,7 @@ def _estimate(profile_text: str, estimator: Estimator) -> MemoryEstimate | None:
     """Return the estimate of a profile; None if the text is no profile of this version."""
     try:
         profile = ModelProfile.from_text(profile_text)
-        card = gpu_named(estimator.gpu or DEFAULT_GPU)
-        card = replace(
-            card,
-            conv_base_bytes=estimator.conv_base_bytes or card.conv_base_bytes,
-            base_bytes=estimator.base_bytes or card.base_bytes,
-        )
-        result = gpumemnet_estimate(profile, gpu=card, estimator=estimator.name)
+        result = gpumemnet_estimate(profile, gpu=estimator.card(), estimator=estimator.name)
         busy = activity.estimate(profile)
     except GpuMemNetError:
         return None

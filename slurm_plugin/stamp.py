@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,16 @@ from slurm_plugin.core.config import Config, load_config
 from slurm_plugin.core.errors import EstimateError, RadError, SlurmError, WireError
 from slurm_plugin.core.policy import decide
 from slurm_plugin.core.request import request_from
-from slurm_plugin.estimate import SCRIPT_HEAD_BYTES, Estimator, claims_of, directives_of, profile_of
+from slurm_plugin.estimate import (
+    SCRIPT_HEAD_BYTES,
+    Directives,
+    Estimator,
+    claims_of,
+    directives_of,
+    profile_of,
+)
 from slurm_plugin.slurm.conf_files import find_slurm_conf, gres_of_nodes, settings_of, why_no_shards
+from slurm_plugin.slurm.job_desc import typed_desc
 
 MAX_WARNINGS = 2
 """More lines at each submission would be read by nobody; `rad-estimate` shows all."""
@@ -31,8 +40,6 @@ _OPTIONS = {
     "max_nodes": "nodes",
 }
 """job_desc fields that `decide` sets, as options of srun and salloc."""
-_NOT_CLEARED = ("cpus-per-gpu", "mem-per-gpu", "gpu-bind", "gpu-freq", "ntasks-per-gpu")
-"""Options that Slurm takes only with gres/gpu, and that a cli_filter cannot take back."""
 
 
 def main() -> None:
@@ -86,37 +93,64 @@ def answer(options: Mapping[str, str], config: Config, *, folder: Path, user_id:
     off = config.mode == "off" or not config.features.submit
     if off or partition is None or not partition.ours:
         return {}
-    comment = options.get("comment", "")
     script_name = options.get("script")
-    script = None if script_name is None else _head(Path(script_name))
-    try:
-        directives = directives_of(script, str(script_name), comment)
-    except EstimateError:
-        directives = None  # job_submit says so: it sees the same text, and its word reaches every user
-    says: list[str] = []
-    changes: dict[str, str] = {}
-    if directives is not None and directives.model is not None:
-        folders = (folder,) if script_name is None else (folder, Path(script_name).parent)
-        try:
-            profile, warnings = profile_of(directives, folders) or ("", ())
-            says += [f"RAD: {text}" for text in warnings[:MAX_WARNINGS]]
-            comment = _with_profile(comment, profile)
-            changes["comment"] = comment
-        except EstimateError as exc:
-            says.append(f"RAD: {exc}")
-    if config.mode == "observe":
-        says.clear()
+    script = None if script_name is None else head_of(Path(script_name))
+    seen = seen_on_login(script, script_name, comment=options.get("comment", ""), folder=folder)
+    says = () if config.mode == "observe" else seen.says
+    changes = {} if seen.comment is None else {"comment": seen.comment}
     if options.get("command") == "sbatch":
-        return {"set": changes, "say": says}
-    request = request_from(_job_desc(options, comment, user_id))
-    claims = claims_of(directives, comment)
+        return {"set": changes, "say": list(says)}
+    comment = options.get("comment", "") if seen.comment is None else seen.comment
+    request = request_from(typed_desc(options, comment=comment, user_id=user_id))
+    claims = claims_of(seen.directives, comment)
     estimate = Estimator.from_config(config).estimate(claims)
     rewrite = decide(request, claims, estimate, config=config)
     changes |= _as_options(rewrite.fields, options)
     return {"set": changes, "say": [*says, *rewrite.messages], "refuse": rewrite.refusal}
 
 
-def _head(script: Path) -> str | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the login node finds in a submission.
+
+    Attributes:
+        directives: What the user says; None if nothing, or nothing that can be understood.
+        comment: The comment with the model's profile; None if no model was read.
+        says: Lines for the user.
+        trouble: Whether the model could not be read.
+    """
+
+    directives: Directives | None = None
+    comment: str | None = None
+    says: tuple[str, ...] = ()
+    trouble: bool = False
+
+
+def seen_on_login(script: str | None, script_name: str | None, *, comment: str, folder: Path) -> Seen:
+    """Read the model that a submission names.
+
+    Args:
+        script: The start of the job script; None if there is none to read.
+        script_name: Its path as typed; None if there is none.
+        comment: The comment as typed.
+        folder: Where the user typed the command.
+    """
+    try:
+        directives = directives_of(script, str(script_name), comment)
+    except EstimateError:
+        return Seen()  # job_submit says so: it sees the same text, and its word reaches every user
+    if directives is None or directives.model is None:
+        return Seen(directives=directives)
+    folders = (folder,) if script_name is None else (folder, Path(script_name).parent)
+    try:
+        profile, warnings = profile_of(directives, folders) or ("", ())
+        says = tuple(f"RAD: {text}" for text in warnings[:MAX_WARNINGS])
+        return Seen(directives=directives, comment=_with_profile(comment, profile), says=says)
+    except EstimateError as exc:
+        return Seen(directives=directives, says=(f"RAD: {exc}",), trouble=True)
+
+
+def head_of(script: Path) -> str | None:
     """Return the start of a job script, or None if it is no ordinary file that can be read."""
     try:
         if not script.is_file():
@@ -137,34 +171,6 @@ def _with_profile(comment: str, profile: str) -> str:
     if changed is None:
         raise EstimateError("the comment leaves no room for the model's profile; use at most 400 characters")
     return changed
-
-
-def _job_desc(options: Mapping[str, str], comment: str, user_id: int) -> dict[str, Any]:
-    """Return the options as job_submit will see them."""
-    per_node = [options.get("gres"), _gpus(options.get("gpus-per-node"))]
-    return {
-        "user_id": user_id,
-        "partition": options.get("partition"),
-        "gres": ",".join(part for part in per_node if part),
-        "tres_per_job": _gpus(options.get("gpus")),
-        "tres_per_task": _gpus(options.get("gpus-per-task")),
-        "tres_per_socket": _gpus(options.get("gpus-per-socket")),
-        "gpu_only_option": next((f"--{name}" for name in _NOT_CLEARED if options.get(name)), None),
-        "min_nodes": _count(options.get("nodes")),
-        "num_tasks": _count(options.get("ntasks")),
-        "comment": comment,
-    }
-
-
-def _gpus(text: str | None) -> str | None:
-    """Return the value of a --gpus option as GRES: "2" is gpu:2, "a100:2" is gpu:a100:2."""
-    return ",".join(f"gpu:{part}" for part in text.split(",")) if text else None
-
-
-def _count(text: str | None) -> int | None:
-    """Return the least number of "4" or "2-4"; None for no number."""
-    first = (text or "").partition("-")[0]
-    return int(first) if first.isdigit() else None
 
 
 def _as_options(fields: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:

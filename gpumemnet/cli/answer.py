@@ -12,7 +12,7 @@ from gpumemnet.estimate import Estimate
 from gpumemnet.estimators import activity
 from gpumemnet.estimators.registry import DEFAULT, LAYERS, MODULE, estimate
 from gpumemnet.gpus import Gpu, gpu_named
-from gpumemnet.names import Source
+from gpumemnet.names import Family, Source
 from gpumemnet.profile.build import build_profile, profile_with_warnings
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.texts.read import read
@@ -20,14 +20,14 @@ from gpumemnet.training import TrainingSetup
 
 
 def for_summary(
-    path_or_text: str, setup: TrainingSetup, *, gpu: str, estimator: str = DEFAULT
+    path_or_text: str, setup: TrainingSetup, *, gpu: str | Gpu, estimator: str = DEFAULT
 ) -> tuple[Estimate, tuple[str, ...]]:
     """Estimate from a summary or a saved profile.
 
     Args:
         path_or_text: A file's path, or the text itself (told by a line break in it).
         setup: How the model is trained.
-        gpu: Type of GPU.
+        gpu: Type of GPU, by name or as a record.
         estimator: One of `gpumemnet.estimators.registry.NAMES`.
 
     Returns:
@@ -41,7 +41,7 @@ def for_summary(
         raise SetupError(
             f"--estimator {MODULE} runs the model's code: name it with --module pkg.mod:function"
         )
-    card = gpu_named(gpu)
+    card = gpu_named(gpu) if isinstance(gpu, str) else gpu
     if estimator == LAYERS:
         from gpumemnet.estimators import transformer
 
@@ -56,14 +56,14 @@ def for_summary(
 
 
 def for_script(
-    command: Sequence[str], setup: TrainingSetup, *, gpu: str, save: Path | None
+    command: Sequence[str], setup: TrainingSetup, *, gpu: str | Gpu, save: Path | None
 ) -> tuple[Estimate, tuple[str, ...]]:
     """Estimate from a run of a training script on a pretended GPU; from its model's text where that fails.
 
     Args:
         command: The words of the command.
         setup: What the user states must agree with what the script does.
-        gpu: Type of GPU.
+        gpu: Type of GPU, by name or as a record.
         save: Where to write the profile; None to keep it nowhere.
 
     Returns:
@@ -91,6 +91,24 @@ def for_script(
     return for_summary(found.to_text(), setup, gpu=gpu)
 
 
+def stated(memory_bytes: int, card: Gpu) -> Estimate:
+    """Return the need that a user states outright.
+
+    Args:
+        memory_bytes: `memory=`.
+        card: Type of GPU.
+    """
+    return Estimate(
+        estimate_bytes=memory_bytes,
+        upper_bytes=memory_bytes,
+        confidence=None,
+        breakdown_bytes={},
+        family=Family.OTHER,
+        estimator="stated",
+        gpu=card.name,
+    )
+
+
 def _of_profile(profile: ModelProfile, *, gpu: Gpu, estimator: str) -> Estimate:
     """Ask an estimator about a profile; a trace's tells no activity."""
     if profile.source is not Source.TRACE:
@@ -101,7 +119,7 @@ def _of_profile(profile: ModelProfile, *, gpu: Gpu, estimator: str) -> Estimate:
 
 
 def for_module(
-    spec: str, inputs: Sequence[str], setup: TrainingSetup, *, gpu: str, estimator: str = DEFAULT
+    spec: str, inputs: Sequence[str], setup: TrainingSetup, *, gpu: str | Gpu, estimator: str = DEFAULT
 ) -> Estimate:
     """Estimate from a module: the trace of it, or FakeTensor's count.
 
@@ -109,7 +127,7 @@ def for_module(
         spec: "pkg.mod:name" or "path/to/file.py:name".
         inputs: As for `gpumemnet.trace.trace_module`.
         setup: How the model is trained.
-        gpu: Type of GPU.
+        gpu: Type of GPU, by name or as a record.
         estimator: "ours" or "faketensor".
 
     Raises:
@@ -118,7 +136,7 @@ def for_module(
     """
     if estimator not in (DEFAULT, MODULE):
         raise SetupError(f"--estimator {estimator} reads a model summary, not a module: leave --module away")
-    card = gpu_named(gpu)
+    card = gpu_named(gpu) if isinstance(gpu, str) else gpu
     if estimator == MODULE:
         try:
             from gpumemnet.estimators import faketensor

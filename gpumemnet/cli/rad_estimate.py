@@ -1,10 +1,10 @@
-"""rad-estimate: how much GPU memory a training job will need, before it is submitted.
+"""rad-estimate: how much GPU memory a training job will need and what sbatch will say, before it is submitted.
 
 | exit status | means |
 |---|---|
-| 0 | fine |
-| 1 | a finding: the job does not fit on one GPU of that type |
-| 2 | usage: an option or a file is wrong; one line names it and the fix |
+| 0 | fits: sbatch takes the job |
+| 1 | a finding: sbatch refuses it, or it does not fit on one GPU of that type |
+| 2 | usage: an option, a #RAD line or a file is wrong; a line names it and the fix |
 | 3 | a bug of ours: its traceback is in the file that the line names |
 """
 
@@ -12,37 +12,34 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
-from enum import IntEnum
 from pathlib import Path
-from typing import NoReturn
+from typing import Any
 
 import click
 
-from gpumemnet.cli import answer, report
-from gpumemnet.directives.parse import Directives, parse_script
+from gpumemnet.cli.around import PROGRAM, Around, Exit, FindCluster
 from gpumemnet.directives.values import LEAST_CONFIDENCE, MOST_CONFIDENCE
-from gpumemnet.errors import GpuMemNetError, SetupError
+from gpumemnet.errors import GpuMemNetError, lines_of
 from gpumemnet.estimators.registry import DEFAULT, NAMES
-from gpumemnet.gpus import DEFAULT_GPU, gpu_named
+from gpumemnet.gpus import DEFAULT_GPU
 from gpumemnet.names import OPTIMIZERS, PRECISIONS
-from gpumemnet.texts.files import read_text
-from gpumemnet.training import TrainingSetup
-from gpumemnet.units import to_mib_nearest, to_mib_up
 
-PROGRAM = "rad-estimate"
 _COUNT = click.IntRange(1, 1 << 30)
 
 
-class Exit(IntEnum):
-    """Exit statuses; the table above says what they mean."""
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""\b
+Examples:
+  rad-estimate job.sh                       what sbatch will say, and what the job will book
+  rad-estimate job.sh --ask                 the same from Slurm itself, and when the job would start
+  rad-estimate job.sh --options '-p big'    with options as typed behind sbatch
+  rad-estimate model.txt --batch-size 64    a saved summary
+  rad-estimate --save m.rad -- python train.py
 
-    FINDINGS = 1
-    USAGE = 2
-    BUG = 3
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+\b
+Exit status: 0 fits, 1 does not fit or is refused, 2 a wrong option or file, 3 a bug of ours.""",
+)
 @click.argument("summary", required=False)
 @click.option("--batch-size", type=_COUNT, help="Samples per step and GPU; default: the summary's own.")
 @click.option("--seq-len", type=_COUNT, help="Tokens per sample, for summaries that do not show it.")
@@ -51,13 +48,12 @@ class Exit(IntEnum):
 @click.option(
     "--gradient-checkpointing", is_flag=True, help="Blocks run again in backward instead of being kept."
 )
-@click.option("--gpu", default=DEFAULT_GPU, show_default=True, help="Type of GPU.")
+@click.option("--gpu", help=f"Type of GPU; default: rad.toml's, else {DEFAULT_GPU}.")
+@click.option("--gpu-memory", help="Memory of one GPU, e.g. 24G; then --gpu may name any card.")
 @click.option(
     "--estimator",
     type=click.Choice(NAMES),
-    default=DEFAULT,
-    show_default=True,
-    help="Which estimator to ask; faketensor needs --module.",
+    help=f"Which estimator to ask; default: rad.toml's, else {DEFAULT}. faketensor needs --module.",
 )
 @click.option(
     "--module", help="Trace a real model instead: pkg.mod:function or file.py:function. Needs PyTorch."
@@ -73,7 +69,12 @@ class Exit(IntEnum):
     type=click.FloatRange(LEAST_CONFIDENCE, MOST_CONFIDENCE),
     help="Share of jobs for which what is booked shall be enough. Default: the estimator's bound.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="rad.toml; default: $RAD_CONFIG, /etc/rad/rad.toml."
+)
+@click.option("--options", "typed", default="", help="What you would type behind sbatch: '-p big --gpus=1'.")
+@click.option("--ask", is_flag=True, help="Ask Slurm, too: would it take the job, and when would it start?")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, of an error, too.")
 @click.option("--explain", is_flag=True, help="Say where the memory goes and what was assumed.")
 @click.option("--sbatch", is_flag=True, help="Print the lines to add to the job script.")
 @click.option(
@@ -81,27 +82,34 @@ class Exit(IntEnum):
 )
 @click.version_option(package_name="rad-slurm")
 @click.pass_obj
-def command(script: tuple[str, ...] | None, /, **options: object) -> None:
-    """Estimate the GPU memory of a training job.
+def command(around: Around | None, /, **options: Any) -> None:
+    """Estimate the GPU memory of a training job, and tell what sbatch will say to it.
 
     SUMMARY is the saved text of torchinfo.summary(), torchsummary.summary(), print(model) or Keras model.summary(),
-    a file that gpumemnet.save() wrote, or a job script with #RAD lines.
+    a file that gpumemnet.save() wrote, or a job script with #RAD lines; - reads it from standard input.
 
     rad-estimate [OPTIONS] -- python train.py ... runs a training script, as it is, on a GPU that is not there until its
     optimizer has made two steps; nothing of it is trained. Its Python needs PyTorch.
     """
-    finding = _run(script=script or (), **options)  # type: ignore[arg-type]
-    if finding is not None:
-        _fail(Exit.FINDINGS, finding)
+    from gpumemnet.cli import run  # the work, which --help does not wait for
+
+    status = run.run(around or Around(), **options)
+    if status:
+        sys.exit(status)
 
 
-def main() -> None:
-    """Run the command; whatever goes wrong is one line on stderr and an exit status of the table above."""
+def main(find_cluster: FindCluster = lambda given: None) -> None:
+    """Run the command; whatever goes wrong is one line on stderr and an exit status of the table above.
+
+    Args:
+        find_cluster: Finds the cluster that this machine belongs to.
+    """
+    own, script = _split(sys.argv[1:])
     try:
-        own, script = _split(sys.argv[1:])
-        command(own, prog_name=PROGRAM, standalone_mode=False, obj=script)
+        around = Around(script=script, find_cluster=find_cluster)
+        command(own, prog_name=PROGRAM, standalone_mode=False, obj=around)
     except GpuMemNetError as exc:
-        _fail(Exit.USAGE, str(exc))
+        _fail(Exit.USAGE, *lines_of(exc))
     except click.ClickException as exc:
         _fail(Exit.USAGE, f"{exc.format_message()}; see {PROGRAM} --help")
     except click.Abort:
@@ -122,98 +130,13 @@ def _split(words: list[str]) -> tuple[list[str], tuple[str, ...]]:
     return words[:at], tuple(words[at + 1 :])
 
 
-def _fail(status: Exit, line: str) -> NoReturn:
-    click.echo(f"{PROGRAM}: {' '.join(line.split())}", err=True)
+def _fail(status: Exit, *lines: str) -> None:
+    """Say what is wrong on stderr, and to a program that asked for JSON on stdout as well; end."""
+    told = [" ".join(line.split()) for line in lines]
+    if "--json" in _split(sys.argv[1:])[0]:
+        import json  # only this form needs it
+
+        click.echo(json.dumps({"version": 1, "error": {"status": int(status), "lines": told}}))
+    for line in told:
+        click.echo(f"{click.style(PROGRAM + ':', fg='red')} {line}", err=True)
     sys.exit(status)
-
-
-def _run(
-    *,
-    script: tuple[str, ...],
-    summary: str | None,
-    batch_size: int | None,
-    seq_len: int | None,
-    optimizer: str | None,
-    precision: str | None,
-    gradient_checkpointing: bool,
-    gpu: str,
-    estimator: str,
-    module: str | None,
-    inputs: tuple[str, ...],
-    confidence: float | None,
-    as_json: bool,
-    explain: bool,
-    sbatch: bool,
-    save: Path | None,
-) -> str | None:
-    """Print the answer; return what is wrong with it, or None."""
-    given = {
-        "batch_size": batch_size,
-        "seq_len": seq_len,
-        "optimizer": optimizer,
-        "precision": precision,
-        "gradient_checkpointing": gradient_checkpointing or None,
-    }
-    said = _directives(summary)
-    given = {key: value for key, value in given.items() if value is not None}
-    setup = replace(said.setup, **given, stated=said.setup.stated | set(given))  # type: ignore[arg-type]
-    if module:
-        if str(Path.cwd()) not in sys.path:
-            sys.path.insert(0, str(Path.cwd()))
-        result = answer.for_module(module, inputs, setup, gpu=gpu, estimator=estimator)
-        warnings: tuple[str, ...] = ()
-    elif script:
-        result, warnings = answer.for_script(script, setup, gpu=gpu, save=save)
-    else:
-        if said.model is None:
-            raise SetupError("name a model summary, a job script, or --module; see --help")
-        setup = replace(setup, input_shape=_shape(inputs))
-        result, warnings = answer.for_summary(said.model, setup, gpu=gpu, estimator=estimator)
-    said = replace(said, setup=setup, confidence=confidence or said.confidence)
-    if said.confidence == "auto":
-        warnings = (*warnings, "confidence=auto: the partition decides what is booked; the bound is shown")
-    booked = report.Booked.of(result, None if isinstance(said.confidence, str) else said.confidence)
-    if as_json:
-        text = report.as_json(result, booked, warnings)
-    elif explain:
-        text = report.as_explanation(result, booked, setup, warnings)
-    elif sbatch:
-        text = report.as_sbatch(result, booked, said, warnings)
-    else:
-        text = report.as_text(result, booked, warnings)
-    click.echo(text)
-    card = gpu_named(gpu)
-    if result.upper_bytes <= card.memory_bytes:
-        return None
-    asked, there = to_mib_up(result.upper_bytes), to_mib_nearest(card.memory_bytes)
-    return (
-        f"{asked} MiB do not fit on one {card.name} of {there} MiB; "
-        "try a smaller batch size, gradient checkpointing or another precision"
-    )
-
-
-def _directives(summary: str | None) -> Directives:
-    """Return what a job script says; a summary is a script that says only where the model is."""
-    if summary is None:
-        return Directives(setup=TrainingSetup())
-    text = read_text(summary)
-    said = parse_script(text, summary)
-    if said is None:
-        if text.startswith("#!"):
-            raise SetupError(f"{summary}: it has no #RAD line; add #RAD model=FILE batch_size=N")
-        return Directives(setup=TrainingSetup(), model=summary)
-    if said.model is None:
-        raise SetupError(f"{summary}: no model= in its #RAD lines; add model=FILE")
-    beside = Path(summary).parent / said.model
-    if not Path(said.model).exists() and beside.exists():
-        return replace(said, model=str(beside))
-    return said
-
-
-def _shape(inputs: tuple[str, ...]) -> tuple[int, ...] | None:
-    if not inputs:
-        return None
-    words = inputs[0].lower().split("x")
-    if len(inputs) > 1 or not all(word.isascii() and word.isdigit() and int(word[:12]) > 0 for word in words):
-        raise SetupError(f"--input {inputs[0][:40]} is not a shape; write for example --input 128x3x224x224")
-    return tuple(int(word) for word in words)

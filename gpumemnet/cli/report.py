@@ -1,14 +1,16 @@
-"""What `rad-estimate` prints: JSON, a line, an explanation, or the lines to add to a job script."""
+"""What `rad-estimate` prints: JSON, a few lines, an explanation, or the lines to add to a job script."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, replace
 
+from gpumemnet.cli.cluster import Asked, Verdict
+from gpumemnet.cli.question import comment_words, directive_words
 from gpumemnet.directives.parse import Directives
 from gpumemnet.estimate import Activity, Estimate
-from gpumemnet.gpus import gpu_named
-from gpumemnet.training import TrainingSetup
+from gpumemnet.gpus import Gpu
 from gpumemnet.units import MIB, to_mib_nearest, to_mib_up
 
 SHARD_MIB = 1024
@@ -24,11 +26,6 @@ _WHAT = {
 }
 
 
-def shards(n_bytes: int) -> int:
-    """Return the number of shards that hold this many bytes."""
-    return -(-n_bytes // (SHARD_MIB * MIB))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booked:
     """What is booked of an estimate.
@@ -37,11 +34,13 @@ class Booked:
         n_bytes: So much.
         share: Share of jobs for which that is enough; None if no measurement says it.
         most_bytes: What the job may hold at most.
+        shard_bytes: What one shard stands for.
     """
 
     n_bytes: int
     share: float | None
     most_bytes: int
+    shard_bytes: int = SHARD_MIB * MIB
 
     @classmethod
     def of(cls, result: Estimate, confidence: float | None) -> Booked:
@@ -56,38 +55,116 @@ class Booked:
         n_bytes = result.quantile(confidence)
         return cls(n_bytes=n_bytes, share=confidence, most_bytes=max(n_bytes, result.upper_bytes))
 
+    def in_cluster(self, verdict: Verdict) -> Booked:
+        """Return what a cluster books of it: what sbatch says, in shards of its size."""
+        n_bytes = verdict.booked_bytes or verdict.capacity_bytes or self.n_bytes
+        most_bytes = max(n_bytes, self.most_bytes) if verdict.booked_bytes else n_bytes
+        shard_bytes = verdict.shard_bytes or self.shard_bytes
+        return replace(self, n_bytes=n_bytes, most_bytes=most_bytes, shard_bytes=shard_bytes)
+
+    @property
+    def shards(self) -> int:
+        """Return the number of shards that hold it."""
+        return -(-self.n_bytes // self.shard_bytes)
+
+    @property
+    def shard_mib(self) -> int:
+        """Return what one shard stands for, in MiB."""
+        return self.shard_bytes // MIB
+
     def words(self) -> str:
         """Return it in words."""
         safe = "" if self.share is None else f" ({self.share * 100:g} % safe)"
         most = f"; at most {to_mib_up(self.most_bytes)} MiB" if self.most_bytes > self.n_bytes else ""
-        return f"{to_mib_up(self.n_bytes)} MiB{safe} = {shards(self.n_bytes)} shards of {SHARD_MIB} MiB{most}"
+        return f"{to_mib_up(self.n_bytes)} MiB{safe} = {self.shards} shards of {self.shard_mib} MiB{most}"
 
 
-def as_json(result: Estimate, booked: Booked, warnings: tuple[str, ...]) -> str:
-    """Return the estimate as one JSON object; its keys are a stable contract.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """All that there is to tell.
+
+    Attributes:
+        result: What the job needs; None if nothing says it.
+        booked: What is booked of it; None likewise.
+        card: Type of GPU.
+        said: What the user says of the job.
+        warnings: What had to be guessed, one sentence each.
+        verdict: What sbatch would do; None where no cluster is meant.
+        asked: What Slurm itself answers; None if it was not asked.
+    """
+
+    result: Estimate | None
+    booked: Booked | None
+    card: Gpu
+    said: Directives
+    warnings: tuple[str, ...] = ()
+    verdict: Verdict | None = None
+    asked: Asked | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what had to be guessed and sbatch does not say already."""
+        told = () if self.verdict is None else self.verdict.says
+        all_of_them = (*self.warnings, *(self.result.warnings if self.result is not None else ()))
+        return tuple(text for text in all_of_them if f"RAD: {text}" not in told)
+
+
+def as_json(told: Told) -> str:
+    """Return it as one JSON object; its keys are a stable contract.
 
     Args:
-        result: The estimate.
-        booked: What is booked of it.
-        warnings: What had to be guessed, one sentence each.
+        told: What there is to tell.
     """
-    return json.dumps(
-        {
-            "version": 1,
+    tree: dict[str, object] = {"version": 1}
+    result, booked = told.result, told.booked
+    if result is not None and booked is not None:
+        tree |= {
             "family": result.family,
             "estimator": result.estimator,
             "estimate_mib": to_mib_nearest(result.estimate_bytes),
             "booked_mib": to_mib_up(booked.n_bytes),
             "upper_mib": to_mib_up(result.upper_bytes),
             "confidence": result.confidence,
-            "shards": shards(booked.n_bytes),
-            "shard_mib": SHARD_MIB,
+            "shards": booked.shards,
+            "shard_mib": booked.shard_mib,
             "gpu": result.gpu,
             "breakdown_mib": {key: to_mib_nearest(value) for key, value in result.breakdown_bytes.items()},
-            "warnings": [*warnings, *result.warnings],
+            "warnings": [*told.warnings, *result.warnings],
             "activity": None if result.activity is None else _activity_json(result.activity),
         }
-    )
+    if told.verdict is not None:
+        tree["sbatch"] = _verdict_json(told.verdict, told.asked)
+    return json.dumps(tree)
+
+
+def _verdict_json(verdict: Verdict, asked: Asked | None) -> dict[str, object]:
+    tree: dict[str, object] = {
+        "says": list(verdict.says),
+        "refusal": verdict.refusal,
+        "partition": verdict.partition,
+        "gres": verdict.gres,
+        "decision": verdict.decision,
+    }
+    if asked is not None:
+        tree |= {"slurm": list(asked.lines), "starts": asked.starts}
+    return tree
+
+
+def _verdict_text(verdict: Verdict | None, asked: Asked | None) -> list[str]:
+    """Return what sbatch shows, what the job asks for, and what Slurm itself answered."""
+    if verdict is None:
+        return []
+    lines = [f"sbatch: {line}" for line in verdict.says]
+    if verdict.refusal is not None:
+        return [*lines, f"sbatch: error: {verdict.refusal}", *_asked_text(asked)]
+    where = f" in partition {verdict.partition}" if verdict.partition else ""
+    as_it_is = "" if verdict.capacity_bytes else "; RAD leaves it as it is"
+    lines.append(f"asks Slurm for {verdict.gres or 'no GPU'}{where}{as_it_is}")
+    return [*lines, *_asked_text(asked)]
+
+
+def _asked_text(asked: Asked | None) -> list[str]:
+    return [] if asked is None else [f"Slurm says: {line}" for line in asked.lines]
 
 
 def _activity_json(activity: Activity) -> dict[str, object]:
@@ -111,33 +188,31 @@ def _activity_text(activity: Activity | None) -> list[str]:
     ]
 
 
-def as_text(result: Estimate, booked: Booked, warnings: tuple[str, ...]) -> str:
-    """Return the estimate in one line, then the warnings.
+def as_text(told: Told) -> str:
+    """Return it in a few lines: what sbatch says, or the estimate where no cluster is meant; then the notes.
 
     Args:
-        result: The estimate.
-        booked: What is booked of it.
-        warnings: What had to be guessed, one sentence each.
+        told: What there is to tell.
     """
-    head = (
-        f"needs about {to_mib_nearest(result.estimate_bytes)} MiB; books {booked.words()}"
-        f" ({result.family}, {result.gpu})"
-    )
-    return "\n".join(
-        [head, *_activity_text(result.activity), *(f"note: {text}" for text in (*warnings, *result.warnings))]
-    )
+    result, booked = told.result, told.booked
+    lines = _verdict_text(told.verdict, told.asked)
+    if result is not None and booked is not None:
+        if told.verdict is None:
+            need = f"needs about {to_mib_nearest(result.estimate_bytes)} MiB"
+            lines.append(f"{need}; books {booked.words()} ({result.family}, {result.gpu})")
+        lines += _activity_text(result.activity)
+    return "\n".join([*lines, *(f"note: {text}" for text in told.notes)])
 
 
-def as_explanation(result: Estimate, booked: Booked, setup: TrainingSetup, warnings: tuple[str, ...]) -> str:
+def as_explanation(told: Told) -> str:
     """Return where the memory goes and what was assumed.
 
     Args:
-        result: The estimate.
-        booked: What is booked of it.
-        setup: How the model is trained.
-        warnings: What had to be guessed, one sentence each.
+        told: What there is to tell.
     """
-    card = gpu_named(result.gpu)
+    result, booked, card, setup = told.result, told.booked, told.card, told.said.setup
+    if result is None or booked is None:
+        return as_text(told)
     batch = "the summary's own" if setup.batch_size is None else str(setup.batch_size)
     lines = [
         f"One process on {result.gpu}: batch size {batch}, optimizer {setup.optimizer}, precision {setup.precision}"
@@ -151,9 +226,10 @@ def as_explanation(result: Estimate, booked: Booked, setup: TrainingSetup, warni
         f"  {'expected':<12}{to_mib_nearest(result.estimate_bytes):>9} MiB"
         "        what nvidia-smi would show at the peak",
         f"  {'to book':<12}{to_mib_up(booked.n_bytes):>9} MiB        {_trust(booked.share)};"
-        f" {shards(booked.n_bytes)} shards of {SHARD_MIB} MiB",
+        f" {booked.shards} shards of {booked.shard_mib} MiB",
         *_cap_line(booked),
         "",
+        *_verdict_text(told.verdict, told.asked),
         f"Estimator: {result.estimator}; network: {result.family}.",
         f"Under MPS {to_mib_nearest(card.mps_client_bytes)} MiB of the base are a client's context; the server of"
         f" all of a user's jobs holds {to_mib_nearest(card.mps_server_bytes)} MiB more, which no job books.",
@@ -162,7 +238,7 @@ def as_explanation(result: Estimate, booked: Booked, setup: TrainingSetup, warni
             for line in _activity_text(result.activity)
         ),
     ]
-    return "\n".join([*lines, *(f"note: {text}" for text in (*warnings, *result.warnings))])
+    return "\n".join([*lines, *(f"note: {text}" for text in told.notes)])
 
 
 def _cap_line(booked: Booked) -> list[str]:
@@ -178,40 +254,24 @@ def _trust(confidence: float | None) -> str:
     return f"exceeded by at most {1 - confidence:.0%} of jobs"
 
 
-def as_sbatch(result: Estimate, booked: Booked, said: Directives, warnings: tuple[str, ...]) -> str:
+def as_sbatch(told: Told) -> str:
     """Return the lines to put into a job script, and the same as a command.
 
     Args:
-        result: The estimate.
-        booked: What is booked of it.
-        said: The directives to write.
-        warnings: What had to be guessed, one sentence each.
+        told: What there is to tell.
     """
-    import shlex  # only this form needs it
-
-    words = directive_words(said)
+    words = directive_words(told.said)
     line = "#RAD " + " ".join(shlex.quote(word) if " " in word else word for word in words)
-    comment = "rad:" + ",".join(f"'{word}'" if "," in word or " " in word else word for word in words)
+    comment = comment_words(told.said)
     lines = [
         "# Add these lines above the first command of the job script:",
         "#SBATCH --gpus=1",
         line,
         "# or submit with:",
         f"# sbatch --gpus=1 --comment={shlex.quote(comment)} job.sh",
-        f"# {to_mib_up(booked.n_bytes)} MiB will be booked: {shards(booked.n_bytes)} x {SHARD_MIB} MiB",
     ]
-    return "\n".join([*lines, *(f"# note: {text}" for text in (*warnings, *result.warnings))])
-
-
-def directive_words(said: Directives) -> list[str]:
-    """Write directives as key=value words; what has its default is left out."""
-    setup, default = said.setup, TrainingSetup()
-    words = [f"model={said.model}"] if said.model else []
-    words += [
-        f"{key}={getattr(setup, key)}"
-        for key in ("batch_size", "seq_len", "optimizer", "precision")
-        if getattr(setup, key) != getattr(default, key)
-    ]
-    if said.confidence is not None:
-        words.append(f"confidence={said.confidence}")
-    return words + (["gradient_checkpointing=yes"] if setup.gradient_checkpointing else [])
+    if (booked := told.booked) is not None:
+        lines.append(
+            f"# {to_mib_up(booked.n_bytes)} MiB will be booked: {booked.shards} x {booked.shard_mib} MiB"
+        )
+    return "\n".join([*lines, *(f"# note: {text}" for text in told.notes)])

@@ -11,6 +11,7 @@ from typing import Any
 
 from gpumemnet.directives.values import READERS, Confidence, short
 from gpumemnet.directives.words import Place, split, until_space
+from gpumemnet.errors import DirectiveError
 from gpumemnet.names import Optimizer, Policy, Precision
 from gpumemnet.training import TrainingSetup
 
@@ -58,23 +59,30 @@ def parse_script(text: str, path: str) -> Directives | None:
         What they say; None if there are none.
 
     Raises:
-        DirectiveError: A line is malformed, repeated, or stands below the first command.
+        DirectiveError: Lines are malformed, repeated, or stand below the first command; it tells all of them.
     """
     if MARK not in text:
         return None
     words: list[tuple[str, Place]] = []
+    wrong: list[DirectiveError] = []
     command_line = 0
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
         if line.startswith(MARK) and line[len(MARK) : len(MARK) + 1] in ("", " ", "\t"):
             place = Place(path=path, line=number)
             if command_line:
-                raise place.error(
-                    "#RAD below the first command is not read", f"move it above line {command_line}"
+                problem, fix = (
+                    "#RAD below the first command is not read",
+                    f"move it above line {command_line}",
                 )
-            words.extend((word, place) for word in split(line[len(MARK) :], " \t", place))
+                wrong.append(place.error(problem, fix))
+                continue
+            try:
+                words.extend((word, place) for word in split(line[len(MARK) :], " \t", place))
+            except DirectiveError as exc:
+                wrong.append(exc)
         elif not command_line and line.strip() and not line.lstrip().startswith("#"):
             command_line = number
-    return _directives(words, path) if words else None
+    return _directives(words, path, wrong) if words or wrong else None
 
 
 def parse_comment(text: str) -> Directives | None:
@@ -106,24 +114,25 @@ def _comment_start(text: str) -> int | None:
     return None if at < 0 else at + len(COMMENT_MARK)
 
 
-def _directives(words: list[tuple[str, Place]], path: str) -> Directives:
+def _directives(
+    words: list[tuple[str, Place]], path: str, wrong: list[DirectiveError] | None = None
+) -> Directives:
+    """Read the words; all that is wrong with them, and was before, is told at once."""
+    wrong = wrong or []
     values: dict[str, Any] = {}
     lines: dict[str, int | None] = {}
     for word, place in words:
-        key, equals, value = word.partition("=")
-        if key not in READERS:
-            import difflib  # only a mistake needs it
-
-            near = difflib.get_close_matches(key, READERS, n=1)
-            fix = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(READERS)}"
-            raise place.error(f"unknown key '{short(key)}'", fix)
-        if not equals or not value:
-            raise place.error(f"{key} has no value", f"write {key}=VALUE with no spaces around =")
-        if key in values:
-            before = "" if lines[key] is None else f" (line {lines[key]})"
-            raise place.error(f"{key} is given twice{before}", "keep one")
-        values[key] = READERS[key](key, value, place)
-        lines[key] = place.line
+        try:
+            key, value = _pair(word, place)
+            if key in lines:
+                before = "" if lines[key] is None else f" (line {lines[key]})"
+                raise place.error(f"{key} is given twice{before}", "keep one")
+            lines[key] = place.line
+            values[key] = READERS[key](key, value, place)
+        except DirectiveError as exc:
+            wrong.append(exc)
+    if wrong:
+        raise DirectiveError.of_all(sorted(wrong, key=lambda each: each.line or 0))
     gpus: int | None = values.get("gpus")
     return Directives(
         model=values.get("model"),
@@ -144,3 +153,21 @@ def _directives(words: list[tuple[str, Place]], path: str) -> Directives:
         path=path,
         line=lines.get("model", words[0][1].line),
     )
+
+
+def _pair(word: str, place: Place) -> tuple[str, str]:
+    """Return key and value of a word.
+
+    Raises:
+        DirectiveError: There is no such key, or no value.
+    """
+    key, equals, value = word.partition("=")
+    if key not in READERS:
+        import difflib  # only a mistake needs it
+
+        near = difflib.get_close_matches(key, READERS, n=1)
+        fix = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(READERS)}"
+        raise place.error(f"unknown key '{short(key)}'", fix)
+    if not equals or not value:
+        raise place.error(f"{key} has no value", f"write {key}=VALUE with no spaces around =")
+    return key, value

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from gpumemnet.directives.words import Place
+from gpumemnet.errors import DirectiveError, SetupError
 from gpumemnet.names import Optimizer, Policy, Precision, StrEnum
 from gpumemnet.units import GIB, KIB, MIB
 
@@ -53,6 +54,24 @@ def _one_of(names: type[StrEnum]) -> Callable[[str, str, Place], StrEnum]:
         raise place.error(f"unknown {key} '{short(value)}'", fix)
 
     return read
+
+
+def amount_of_memory(text: str, option: str) -> int:
+    """Return the bytes of an amount as users write it; a bare number is MiB, G means GiB.
+
+    Args:
+        text: "24G", "512M".
+        option: Where it stands, for the error.
+
+    Raises:
+        SetupError: It is no amount.
+    """
+    try:
+        return _memory("memory", text, Place(path=option, line=None))
+    except DirectiveError as exc:
+        raise SetupError(
+            f"{option} {short(text)} is not an amount of memory; write for example {option} 24G"
+        ) from exc
 
 
 def _memory(key: str, value: str, place: Place) -> int:

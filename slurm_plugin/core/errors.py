@@ -20,7 +20,15 @@ class WireError(RadError):
 
 
 class EstimateError(RadError):
-    """The GPU memory of a job cannot be estimated; the text names file, line and fix."""
+    """The GPU memory of a job cannot be estimated; the text names file, line and fix.
+
+    Attributes:
+        lines: A line for each thing that is wrong.
+    """
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__(lines[0])
+        self.lines = lines
 
 
 class DeviceError(RadError):

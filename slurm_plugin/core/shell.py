@@ -50,6 +50,7 @@ def run(
     stdin: str | None = None,
     uid: int | None = None,
     gid: int | None = None,
+    with_errors: bool = False,
 ) -> str:
     """Run a program to its end and return what it wrote on stdout.
 
@@ -60,6 +61,7 @@ def run(
         stdin: Text for its standard input; None means /dev/null.
         uid: The user to run it as; None for our own.
         gid: The group to run it as; None for our own.
+        with_errors: Whether what it writes on stderr is returned too, in between.
 
     Raises:
         CommandError: It could not be started, exited non-zero or ran out of time.
@@ -71,7 +73,7 @@ def run(
             command,
             stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.STDOUT if with_errors else subprocess.PIPE,
             env=environment,
             text=True,
             errors="replace",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,15 +18,13 @@ from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.note import format_note, read_note
 from slurm_plugin.core.peaks import peaks_path
-from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.fallback import EVERY_S, fallback_of, write_fallback
 from slurm_plugin.radd.history import Peaks
+from slurm_plugin.radd.prepare import prepared
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.submit import VERSION, Submission, checked_version
-from slurm_plugin.slurm.conf_files import find_slurm_conf, gres_of_nodes, settings_of
 from slurm_plugin.slurm.control import SlurmControl
-from slurm_plugin.slurm.obstacles import Obstacle, obstacles
-from slurm_plugin.slurm.versions import OLDEST, Version, whole_gpu_request
+from slurm_plugin.slurm.versions import OLDEST, Version
 
 log = logging.getLogger("radd")
 
@@ -123,22 +120,11 @@ class Service:
         raise WireError(f"unknown operation {operation!r}")
 
     def _prepared(self, config: Config) -> Submission:
-        estimator = Estimator.from_config(config)
-        estimator.check()
-        in_the_way = _obstacles(config, self._version)
+        key = wire.read_key(Path(config.paths.key))
+        submission, in_the_way = prepared(config, self._version, key=key, peaks=self._peaks)
         for one in in_the_way:
             log.error("%s", one.text)
-        return Submission(
-            config=config,
-            leave_jobs=next((one.text for one in in_the_way if one.leave_jobs), ""),
-            key=wire.read_key(Path(config.paths.key)),
-            estimator=estimator,
-            peaks=self._peaks if config.features.history else None,
-            whole_as_gpu={
-                name: whole_gpu_request(partition, self._version) == "gpu:1"
-                for name, partition in config.partitions.items()
-            },
-        )
+        return submission
 
     def _status(self) -> dict[str, Any]:
         config = self.config
@@ -185,13 +171,6 @@ class Service:
             assert note.peak_bytes is not None and booking is not None and booking.profile_key is not None
             self._peaks.record(user_id, booking.profile_key, note.peak_bytes)
             self._peaks.refresh()
-
-
-def _obstacles(config: Config, version: Version) -> tuple[Obstacle, ...]:
-    slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
-    if slurm_conf is None:
-        return obstacles(version, {})
-    return obstacles(version, settings_of(slurm_conf), gres_of_nodes(slurm_conf))
 
 
 def _version_of(slurm: SlurmControl) -> Version:

@@ -37,6 +37,34 @@ class Peaks(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What one submission becomes.
+
+    Attributes:
+        request: What was asked for.
+        rewrite: What changes.
+        estimate: What one process needs; None if that is not known.
+        faults: Lines about what the user said and could not be understood.
+    """
+
+    request: JobRequest
+    rewrite: Rewrite
+    estimate: MemoryEstimate | None = None
+    faults: tuple[str, ...] = ()
+
+    @property
+    def says(self) -> tuple[str, ...]:
+        """Return the lines for the user."""
+        return tuple(one_line(text, LONGEST_MESSAGE) for text in (*self.faults, *self.rewrite.messages))
+
+    @property
+    def refusal(self) -> str | None:
+        """Return why the job is refused; None if it is not."""
+        refusal = self.rewrite.refusal
+        return None if refusal is None else one_line(refusal, LONGEST_MESSAGE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """What answering needs, all of it read beforehand.
 
@@ -62,12 +90,27 @@ class Submission:
         Raises:
             WireError: The message is not one of job_submit.lua's.
         """
+        made = self.decided(message)
+        reply = _reply(made, key=self.key)
+        booking = made.rewrite.booking
+        if self.config.features.accounting and booking is not None and booking.estimate_bytes is not None:
+            reply["set"]["admin_comment"] = format_note(
+                Note(event="booked", estimate_bytes=booking.estimate_bytes)
+            )
+        return reply
+
+    def decided(self, message: Mapping[str, Any]) -> Decided:
+        """Return what a submission becomes and what its user is told; the dry run asks the same.
+
+        Raises:
+            WireError: The message is not one of job_submit.lua's.
+        """
         request = request_from(message)
         if self.config.mode == "off" or not self.config.features.submit:
-            return _reply(request, Rewrite(reason="off"), None, messages=(), key=self.key)
+            return Decided(request=request, rewrite=Rewrite(reason="off"))
         if self.leave_jobs:
-            return _reply(request, Rewrite(reason="no shards here"), None, messages=(), key=self.key)
-        claims, messages = self._claims(request, str(message.get("script_name") or "job script"))
+            return Decided(request=request, rewrite=Rewrite(reason="no shards here"))
+        claims, faults = self._claims(request, str(message.get("script_name") or "job script"))
         estimate = self._estimate(request, claims)
         rewrite = decide(
             request,
@@ -77,14 +120,8 @@ class Submission:
             whole_as_gpu=self.whole_as_gpu.get(request.partition or self.config.default_partition, False),
         )
         if self.config.mode == "observe":
-            messages = ()
-        reply = _reply(request, rewrite, estimate, messages=messages, key=self.key)
-        booking = rewrite.booking
-        if self.config.features.accounting and booking is not None and booking.estimate_bytes is not None:
-            reply["set"]["admin_comment"] = format_note(
-                Note(event="booked", estimate_bytes=booking.estimate_bytes)
-            )
-        return reply
+            faults = ()
+        return Decided(request=request, rewrite=rewrite, estimate=estimate, faults=faults)
 
     def answer_change(self, message: Mapping[str, Any]) -> Reply:
         """Return the reply to `op = change`: the request of a waiting job was changed since it was booked.
@@ -98,7 +135,8 @@ class Submission:
         request = request_from(message)
         booked = wire.read_stamp(request.comment, user_id=request.user_id, key=self.key)
         changed = None if booked is None else replace(booked, changed=True)
-        return _reply(request, Rewrite(booking=changed, reason="changed"), None, messages=(), key=self.key)
+        made = Decided(request=request, rewrite=Rewrite(booking=changed, reason="changed"))
+        return _reply(made, key=self.key)
 
     def _claims(self, request: JobRequest, script_name: str) -> tuple[Claims, tuple[str, ...]]:
         partition = self.config.partition(request.partition)
@@ -107,7 +145,7 @@ class Submission:
         try:
             directives = directives_of(request.script, script_name, request.comment)
         except EstimateError as exc:
-            return Claims(), (f"RAD: {exc}",)
+            return Claims(), tuple(f"RAD: {line}" for line in exc.lines)
         claims = claims_of(directives, request.comment)
         if directives is not None and directives.model is not None and claims.profile is None:
             where = f"{directives.path}:{directives.line}: " if directives.line else ""
@@ -124,14 +162,8 @@ class Submission:
         return estimate if seen is None else replace(seen, smact=estimate.smact)
 
 
-def _reply(
-    request: JobRequest,
-    rewrite: Rewrite,
-    estimate: MemoryEstimate | None,
-    *,
-    messages: tuple[str, ...],
-    key: bytes,
-) -> Reply:
+def _reply(made: Decided, *, key: bytes) -> Reply:
+    request, rewrite = made.request, made.rewrite
     fields = dict(rewrite.fields)
     if rewrite.booking is not None:
         signed = wire.stamp(rewrite.booking, user_id=request.user_id, key=key)
@@ -142,9 +174,9 @@ def _reply(
         "v": VERSION,
         "set": fields,
         "env": rewrite.environment,
-        "say": [one_line(text, LONGEST_MESSAGE) for text in (*messages, *rewrite.messages)],
-        "refuse": None if rewrite.refusal is None else one_line(rewrite.refusal, LONGEST_MESSAGE),
-        "log": log_line(request, rewrite, estimate),
+        "say": list(made.says),
+        "refuse": made.refusal,
+        "log": log_line(request, rewrite, made.estimate),
     }
 
 

@@ -41,7 +41,22 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "slurm_plugin.slurm": ("slurm_plugin.core", "slurm_plugin.slurm"),
     "slurm_plugin.mps": ("slurm_plugin.core", "slurm_plugin.mps"),
     "slurm_plugin.estimate": ("slurm_plugin.core", "gpumemnet"),
-    "slurm_plugin.stamp": ("slurm_plugin.core", "slurm_plugin.estimate", "slurm_plugin.slurm.conf_files"),
+    "slurm_plugin.stamp": (
+        "slurm_plugin.core",
+        "slurm_plugin.estimate",
+        "slurm_plugin.slurm.conf_files",
+        "slurm_plugin.slurm.job_desc",
+    ),
+    "slurm_plugin.dryrun": (
+        "slurm_plugin.core",
+        "slurm_plugin.slurm",
+        "slurm_plugin.estimate",
+        "slurm_plugin.radd",
+        "slurm_plugin.stamp",
+        "gpumemnet.cli",
+        "gpumemnet.gpus",
+        "gpumemnet.errors",
+    ),
     "slurm_plugin.radd": (
         "slurm_plugin.core",
         "slurm_plugin.slurm",
@@ -202,7 +217,10 @@ SLURM_PROGRAMS = {
     ),
     *("sshare", "sstat", "strigger", "slurmctld", "slurmd", "slurmdbd", "slurmrestd"),
 }
-NAMES_NO_PROGRAM = {"slurm_plugin.stamp": {"sbatch"}}  # tells which command the user typed
+NAMES_NO_PROGRAM = {
+    "slurm_plugin.stamp": {"sbatch"},  # tells which command the user typed
+    "gpumemnet.cli.report": {"sbatch"},  # a key of what is printed
+}
 STANDARD_LIBRARY_ONLY = ("slurm_plugin.core", "prolog", "epilog")
 
 

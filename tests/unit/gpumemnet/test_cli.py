@@ -99,9 +99,9 @@ def test_an_estimator_that_cannot_answer_says_what_it_needs(args: tuple[str, ...
 
 def test_a_bug_of_ours_is_one_line_with_status_3_and_its_traceback_in_a_file(tmp_path: Path) -> None:
     code = (
-        "from gpumemnet.cli import main, rad_estimate\n"
-        "def broken(**options): raise KeyError('x')\n"
-        "rad_estimate._run = broken\nmain()"
+        "from gpumemnet.cli import main, run\n"
+        "def broken(around, **options): raise KeyError('x')\n"
+        "run.run = broken\nmain()"
     )
     for state in (tmp_path, tmp_path / "a file"):
         (tmp_path / "a file").touch()

@@ -1,0 +1,130 @@
+"""What is asked: a summary or a job script, and what the options say beside it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpumemnet.cli.cluster import Job
+from gpumemnet.directives.parse import Directives, parse_comment, parse_script
+from gpumemnet.errors import DirectiveError, SetupError
+from gpumemnet.texts.files import MAX_BYTES, read_text
+from gpumemnet.training import TrainingSetup
+from gpumemnet.units import to_mib_up
+
+STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked.
+
+    Attributes:
+        said: What job script and options say together; its model is a path, or a summary's own text.
+        job: What would be submitted; None where a module or a training script is traced.
+        fault: What is wrong with the #RAD lines; None if nothing.
+    """
+
+    said: Directives
+    job: Job | None = None
+    fault: DirectiveError | None = None
+
+
+def question_of(summary: str | None, given: Mapping[str, object], typed: str) -> Question:
+    """Return what is asked.
+
+    Args:
+        summary: A summary, a saved profile or a job script; "-" for standard input; None for none of them.
+        given: Training settings of the command line; they overrule the job script's.
+        typed: Options as typed behind sbatch.
+
+    Raises:
+        SummaryError: The file cannot be read.
+        SetupError: It is a job script that says nothing to us, or `typed` has an open quote.
+    """
+    try:
+        words = tuple(shlex.split(typed))
+    except ValueError as exc:
+        raise SetupError(f"--options: {str(exc).lower()}; close the quote") from exc
+    if summary is None:
+        return Question(said=_with(Directives(setup=TrainingSetup()), given))
+    text = _text(summary)
+    name = "standard input" if summary == STDIN else summary
+    if not text.lstrip().startswith("#") and "#RAD" not in text and "#SBATCH" not in text:
+        return _of_summary(text if summary == STDIN else summary, given, words)
+    job = Job(typed=words, script=text, path=None if summary == STDIN else summary)
+    try:
+        comment = next((word for word in reversed(words) if word.startswith("--comment=")), "")
+        said = parse_comment(comment.partition("=")[2]) or parse_script(text, name)
+    except DirectiveError as exc:
+        return Question(said=Directives(setup=TrainingSetup()), job=job, fault=exc)
+    said = _beside(said or Directives(setup=TrainingSetup()), summary)
+    if not given:
+        return Question(said=said, job=job)
+    said = _with(said, given)
+    return Question(said=said, job=replace(job, typed=(*words, _comment_of(said))))
+
+
+def directive_words(said: Directives) -> list[str]:
+    """Write directives as key=value words; what has its default is left out."""
+    setup, default = said.setup, TrainingSetup()
+    words = [f"model={said.model}"] if said.model else []
+    words += [
+        f"{key}={getattr(setup, key)}"
+        for key in ("batch_size", "seq_len", "optimizer", "precision")
+        if getattr(setup, key) != getattr(default, key)
+    ]
+    words += [] if said.memory_bytes is None else [f"memory={to_mib_up(said.memory_bytes)}M"]
+    words += [
+        f"{key}={value}"
+        for key, value in (("gpus", said.gpus), ("policy", said.policy), ("confidence", said.confidence))
+        if value is not None
+    ]
+    words += [] if said.retry else ["retry=no"]
+    return words + (["gradient_checkpointing=yes"] if setup.gradient_checkpointing else [])
+
+
+def comment_words(said: Directives) -> str:
+    """Write directives as the text of a job's comment."""
+    words = directive_words(said)
+    return "rad:" + ",".join(f"'{word}'" if "," in word or " " in word else word for word in words)
+
+
+def _comment_of(said: Directives) -> str:
+    return f"--comment={comment_words(said)}"
+
+
+def _of_summary(model: str, given: Mapping[str, object], words: tuple[str, ...]) -> Question:
+    """A summary alone is asked about as a job for one GPU that names it."""
+    said = _with(Directives(setup=TrainingSetup(), model=model), given)
+    if "\n" in model:  # its text: no job can name it
+        return Question(said=said)
+    return Question(said=said, job=Job(typed=("--gpus=1", *words, _comment_of(said))))
+
+
+def _with(said: Directives, given: Mapping[str, object]) -> Directives:
+    """Overrule directives by options of the same name."""
+    settings = {key: value for key, value in given.items() if key != "confidence"}
+    setup = replace(said.setup, **settings, stated=said.setup.stated | set(settings))  # type: ignore[arg-type]
+    confidence = given.get("confidence", said.confidence)
+    return replace(said, setup=setup, confidence=confidence)  # type: ignore[arg-type]
+
+
+def _text(summary: str) -> str:
+    if summary != STDIN:
+        return read_text(summary)
+    text = sys.stdin.read(MAX_BYTES + 1)
+    if len(text) > MAX_BYTES or "\0" in text:
+        raise SetupError("standard input: not a model summary; save it as plain text")
+    return text.removeprefix("\ufeff")
+
+
+def _beside(said: Directives, summary: str) -> Directives:
+    """Return directives whose model is found where sbatch finds it: from here, or beside the job script."""
+    if said.model is None or summary == STDIN:
+        return said
+    beside = Path(summary).parent / said.model
+    return replace(said, model=str(beside)) if not Path(said.model).exists() and beside.exists() else said

@@ -1,0 +1,50 @@
+"""What answering submissions needs, read beforehand from rad.toml and slurm.conf: by radd, and by the dry run."""
+
+from __future__ import annotations
+
+import os
+
+from slurm_plugin.core.config import Config
+from slurm_plugin.estimate import Estimator
+from slurm_plugin.radd.submit import Peaks, Submission
+from slurm_plugin.slurm.conf_files import find_slurm_conf, gres_of_nodes, settings_of
+from slurm_plugin.slurm.obstacles import Obstacle, obstacles
+from slurm_plugin.slurm.versions import Version, whole_gpu_request
+
+
+def prepared(
+    config: Config, version: Version, *, key: bytes, peaks: Peaks | None
+) -> tuple[Submission, tuple[Obstacle, ...]]:
+    """Return what answers submissions, and what keeps the cluster from sharing GPUs.
+
+    Args:
+        config: rad.toml.
+        version: The running Slurm.
+        key: The cluster's key; b"" where nothing is signed.
+        peaks: What is remembered of earlier runs; None if nothing.
+
+    Raises:
+        ConfigError: rad.toml names an estimator or a GPU that gpumemnet does not have.
+    """
+    estimator = Estimator.from_config(config)
+    estimator.check()
+    in_the_way = _obstacles(config, version)
+    submission = Submission(
+        config=config,
+        leave_jobs=next((one.text for one in in_the_way if one.leave_jobs), ""),
+        key=key,
+        estimator=estimator,
+        peaks=peaks if config.features.history else None,
+        whole_as_gpu={
+            name: whole_gpu_request(partition, version) == "gpu:1"
+            for name, partition in config.partitions.items()
+        },
+    )
+    return submission, in_the_way
+
+
+def _obstacles(config: Config, version: Version) -> tuple[Obstacle, ...]:
+    slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
+    if slurm_conf is None:
+        return obstacles(version, {})
+    return obstacles(version, settings_of(slurm_conf), gres_of_nodes(slurm_conf))

@@ -1,0 +1,92 @@
+"""`rad-estimate` says what sbatch says: generated job scripts, each submitted to a real Slurm and compared by word."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+from typing import Any
+
+import pytest
+
+from gpumemnet.cli.around import Exit
+from lab.jobs import Jobs
+from lab.scripts import drawn
+
+pytestmark = pytest.mark.cluster
+
+EXAMPLES = int(os.environ.get("RAD_DRY_RUNS", "12"))
+"""A few in the suite; docs/user.md says what came of some hundred on each Slurm."""
+
+
+def dry_run(jobs: Jobs, *words: str) -> tuple[int, dict[str, Any]]:
+    """Run rad-estimate as the user who submits, in the folder where he does."""
+    program = jobs.cluster.place.venv / "bin" / "rad-estimate"
+    config = f"--config={jobs.cluster.place.etc}/rad.toml"
+    text = jobs.cluster.slurm(
+        "runuser",
+        "-u",
+        "nobody",
+        "--",
+        "sh",
+        "-c",
+        f'cd "{jobs.folder}" && "$@" 2>&1; echo "status=$?"',
+        "sh",
+        str(program),
+        *words,
+        config,
+        "--json",
+    )
+    *told, status = text.splitlines()
+    return int(status.removeprefix("status=")), json.loads(told[0])["sbatch"]
+
+
+def normal(gres: str) -> set[str]:
+    """Return the items of a request, each with its number."""
+    items = [item.replace("=", ":") for item in gres.split(",") if item]
+    return {item if re.search(r":\d+$", item) else f"{item}:1" for item in items}
+
+
+def said_by_slurm(messages: str) -> list[str]:
+    return [line[line.index("RAD: ") :] for line in messages.splitlines() if "RAD: " in line]
+
+
+def gres_of(fields: dict[str, str]) -> str:
+    text = fields.get("TresPerNode") or fields.get("TresPerJob") or fields.get("TresPerTask") or ""
+    return re.sub(r"(^|,)(cpu=\d+,?|gres[:/])", r"\1", text).strip(",")
+
+
+def test_sbatch_says_what_the_dry_run_said(jobs: Jobs) -> None:
+    draw = random.Random(int(os.environ.get("RAD_SEED", "7")))
+    wrong = []
+    for number in range(EXAMPLES):
+        script, typed = drawn(draw)
+        path = jobs.folder / f"job{number}.sh"
+        path.write_text(script)
+        status, verdict = dry_run(jobs, path.name, f"--options={' '.join(typed)}")
+        job = jobs.submit(*typed, "--hold", path.name)
+        said = said_by_slurm(job.messages)
+        if job.job_id is None and not said:  # Slurm's own word, which only Slurm can say
+            status, verdict = dry_run(jobs, path.name, f"--options={' '.join(typed)}", "--ask")
+            assert status == Exit.FINDINGS and verdict["slurm"][0] in job.messages, (script, typed, verdict)
+            continue
+        expected = [*verdict["says"], *([verdict["refusal"]] if verdict["refusal"] else [])]
+        asked = gres_of(jobs.fields(job.job_id)) if job.job_id is not None else ""
+        taken = status != Exit.FINDINGS
+        same = said == expected and taken == (job.job_id is not None)
+        if not same or (taken and normal(asked) != normal(verdict["gres"])):
+            wrong.append(f"{script}{typed}: expected {expected} {verdict['gres']} and status {status},")
+            wrong.append(f"got {asked}: {job.messages}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_slurm_itself_can_be_asked_and_nothing_is_submitted(jobs: Jobs) -> None:
+    before = set(jobs.all_fields())
+    (jobs.folder / "job.sh").write_text("#!/bin/sh\n#SBATCH --gpus=1\n#RAD memory=5G\ntrue\n")
+    status, verdict = dry_run(jobs, "job.sh", "--ask")
+    assert status == 0 and verdict["starts"], verdict
+    assert said_by_slurm("\n".join(verdict["slurm"])) == verdict["says"]
+    status, verdict = dry_run(jobs, "job.sh", "--ask", "--options=-p nowhere")
+    assert status == 1 and verdict["starts"] is None and "partition" in str(verdict["slurm"]), verdict
+    assert set(jobs.all_fields()) == before
