@@ -175,7 +175,7 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
         if outcome.kind == "overrun" and config.mode == "enforce":
             tell_why(job, booking, outcome, slurm_conf=slurm_conf, timeout_s=SLURM_ANSWER_S)
         elif config.features.accounting and config.mode == "enforce" and has_slurmdbd(slurm_conf):
-            tell_peak(job, booking, outcome, slurm_conf=slurm_conf, log=Path(config.paths.log))
+            tell_peak(job, booking, outcome, usage=usage, slurm_conf=slurm_conf, log=Path(config.paths.log))
         _tell_owner(job, node, run, log, runs_again="")
         return
     if config.mode == "observe":

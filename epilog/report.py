@@ -22,6 +22,8 @@ from slurm_plugin.core.units import human
 from slurm_plugin.monitor.window import JobUsage
 from slurm_plugin.slurm.hook_env import HookJob
 
+LEAST_SAMPLES = 60
+"""A minute of training: what a shorter run shows of its activity is mostly its first steps."""
 OWN_PATTERNS_S = 0.5
 """For all of a site's own regular expressions, which may backtrack without end."""
 
@@ -115,6 +117,13 @@ def ending_of(outcome: Outcome) -> LoggedEvent:
     )
 
 
+def activity_of(usage: JobUsage | None) -> float | None:
+    """Return what SM activity a run would have had alone; None if it was too short, or never had room."""
+    if usage is None or usage.own_smact is None or usage.own_samples < LEAST_SAMPLES:
+        return None
+    return round(usage.own_smact, 3)
+
+
 def site_patterns(config: Config) -> Path:
     """Return where a site may keep patterns of its own."""
     return Path(config.paths.state) / "oom_patterns.toml"
@@ -155,6 +164,7 @@ def run_of(
         energy_j=usage.energy_j if usage else None,
         start_s=usage.first_s if usage else None,
         node=job.node or None,
+        smact=activity_of(usage) if learned else None,
         gpus=usage.gpus if usage else (),
     )
 
@@ -201,7 +211,13 @@ def tell_why(
 
 
 def tell_peak(
-    job: HookJob, booking: Booking, outcome: Outcome, *, slurm_conf: Path | None, log: Path
+    job: HookJob,
+    booking: Booking,
+    outcome: Outcome,
+    *,
+    usage: JobUsage | None = None,
+    slurm_conf: Path | None,
+    log: Path,
 ) -> None:
     """Write what was estimated and what was seen into the job's AdminComment, where sacct shows it.
 
@@ -209,6 +225,7 @@ def tell_peak(
         job: The job, as slurmd tells its hooks.
         booking: What was booked for it.
         outcome: How it ended.
+        usage: What the monitor saw of it; None if nothing.
         slurm_conf: SLURM_CONF of this node's slurmd; None leaves it to Slurm.
         log: Folder of our logs; what sacctmgr says goes to accounting.log, and it is not waited for.
 
@@ -225,6 +242,7 @@ def tell_peak(
         event=event,
         estimate_bytes=booking.estimate_bytes,
         peak_bytes=outcome.peak_bytes,
+        smact=activity_of(usage) if outcome.kind == "ok" else None,
         detail=f"recovered from running out of GPU memory, {times} time{'s' * (times > 1)}" if times else "",
     )
     env = {"SLURM_CONF": str(slurm_conf)} if slurm_conf else {}

@@ -125,33 +125,40 @@ class ObservedPeaks:
     """What jobs of this site really needed, in memory: the same user training the same model in the same way."""
 
     def __init__(self) -> None:
-        self._peaks: OrderedDict[tuple[int, str], int] = OrderedDict()
+        self._peaks: OrderedDict[tuple[int, str], tuple[int, float | None]] = OrderedDict()
 
-    def add(self, user_id: int, profile_key: str, *, peak_bytes: int) -> None:
+    def add(self, user_id: int, profile_key: str, *, peak_bytes: int, smact: float | None = None) -> None:
         """Take in a run that ended well.
 
         Args:
             user_id: Its owner.
             profile_key: `ModelProfile.key`.
             peak_bytes: What it held at its peak; a run cut short by lack of memory must not be taken in.
+            smact: What SM activity it would have alone; None if the run did not tell. Half of what is remembered is
+                the last run's: loaders, data and GPUs change.
         """
         if peak_bytes <= 0:
             return
         key = (user_id, profile_key)
-        self._peaks[key] = max(peak_bytes, self._peaks.pop(key, 0))
+        highest_bytes, seen = self._peaks.pop(key, (0, None))
+        if smact is not None and 0.0 <= smact <= 1.0:
+            seen = smact if seen is None else (seen + smact) / 2
+        self._peaks[key] = (max(peak_bytes, highest_bytes), seen)
         if len(self._peaks) > MAX_KEYS:
             self._peaks.popitem(last=False)
 
     def estimate(self, user_id: int, profile_key: str) -> MemoryEstimate | None:
         """Return the need of a job that this user ran before; None if it is new."""
-        peak_bytes = self._peaks.get((user_id, profile_key))
-        if peak_bytes is None:
+        known = self._peaks.get((user_id, profile_key))
+        if known is None:
             return None
+        peak_bytes, smact = known
         return MemoryEstimate(
             estimate_bytes=peak_bytes,
             upper_bytes=bound_of(peak_bytes),
             confidence=None,  # no runs were held out to say how often a peak with its margin holds
             source="history",
+            smact=None if smact is None else round(smact, 3),
             profile_key=profile_key,
         )
 

@@ -2,7 +2,7 @@
 
     rad: recovered peak_mib=13210 start_in_s=0 - torch.OutOfMemoryError: CUDA out of memory
     rad: put-back start_in_s=15 - no idle GPU for a whole-GPU job
-    rad: ended estimate_mib=10432 peak_mib=9876
+    rad: ended estimate_mib=10432 peak_mib=9876 smact_pct=41
 
 Only root and SlurmUser may write an AdminComment, so a note needs no signature.
 """
@@ -21,6 +21,7 @@ Fault = Literal["estimate", "victim"]
 _EVENTS: tuple[Event, ...] = get_args(Event)
 _FAULTS: tuple[Fault, ...] = get_args(Fault)
 _NOTE = re.compile(r"^rad: ([a-z-]+)((?: [a-z_]+=\d{1,12})*)(?: - (.*))?$", re.DOTALL)
+PERCENT = 100
 _DETAIL_LIMIT = 300
 """Slurm keeps 1,024 characters; a line of an error message needs no more than this."""
 
@@ -36,6 +37,7 @@ class Note:
         start_in_s: Seconds that the job is to wait in the queue; None where it does not return there.
         estimate_bytes: The best guess before the run; None if there was none.
         peak_bytes: Highest GPU memory that the monitor saw; None without a monitor.
+        smact: What SM activity the job would have alone, as the monitor saw it (0 to 1); None where it did not tell.
         fault: Whose fault a recovered job's end was, if not its owner's: our "estimate", or it was a "victim"; then
             radd may lend it priority. None if it asks for none.
         detail: A sentence for people.
@@ -45,6 +47,7 @@ class Note:
     start_in_s: int | None = None
     estimate_bytes: int | None = None
     peak_bytes: int | None = None
+    smact: float | None = None
     fault: Fault | None = None
     detail: str = ""
 
@@ -58,6 +61,7 @@ def format_note(note: Note) -> str:
     values = {
         "estimate_mib": None if note.estimate_bytes is None else to_mib_up(note.estimate_bytes),
         "peak_mib": None if note.peak_bytes is None else to_mib_up(note.peak_bytes),
+        "smact_pct": None if note.smact is None else round(note.smact * PERCENT),
         "start_in_s": note.start_in_s,
         "fault": None if note.fault is None else _FAULTS.index(note.fault) + 1,
     }
@@ -77,11 +81,13 @@ def read_note(text: str) -> Note | None:
         return None
     values = {name: int(value) for name, value in re.findall(r"([a-z_]+)=(\d+)", match[2])}
     estimate_mib, peak_mib = values.get("estimate_mib"), values.get("peak_mib")
+    smact_pct = values.get("smact_pct")
     return Note(
         event=event,
         start_in_s=values.get("start_in_s"),
         estimate_bytes=None if estimate_mib is None else from_mib(estimate_mib),
         peak_bytes=None if peak_mib is None else from_mib(peak_mib),
+        smact=None if smact_pct is None else smact_pct / PERCENT,
         fault=dict(enumerate(_FAULTS, start=1)).get(values.get("fault", 0)),
         detail=match[3] or "",
     )

@@ -1,7 +1,7 @@
 """What runs really needed: one line of JSON each in STATE/peaks.jsonl. Everybody who writes or reads it does so here.
 
     {"time_s":1.5,"job":7,"restart":0,"user":1000,"partition":"gpu","outcome":"ok","estimate_bytes":3221225472,
-     "booked_bytes":4294967296,"peak_bytes":2147483648,"mean_smact":0.4,"gpus":["GPU-..."],"profile":"ab12"}
+     "booked_bytes":4294967296,"peak_bytes":2147483648,"mean_smact":0.4,"smact":0.45,"gpus":["GPU-..."],"profile":"ab12"}
 
 Only `user` is in every line. `profile` is there if the run tells what its model needs: it ended well, and was watched.
 The file is for root and SlurmUser alone, because it tells who ran what.
@@ -42,6 +42,7 @@ class Run:
         energy_j: Its share of the GPUs' energy.
         start_s: When it was first seen on a GPU, seconds since the epoch.
         node: Where it ran.
+        smact: What it would keep busy with a GPU to itself, where the run tells it.
         gpus: UUIDs of the GPUs it was seen on.
     """
 
@@ -61,6 +62,7 @@ class Run:
     energy_j: float | None = None
     start_s: float | None = None
     node: str | None = None
+    smact: float | None = None
     gpus: tuple[str, ...] = ()
 
 
@@ -72,7 +74,7 @@ _KINDS: dict[str, type] = {
         ("user_id", "peak_bytes", "job_id", "restart", "estimate_bytes", "booked_bytes", "cap_bytes"), int
     ),
     **dict.fromkeys(("profile_key", "partition", "outcome", "node"), str),
-    **dict.fromkeys(("time_s", "mean_smact", "p95_smact", "energy_j", "start_s"), float),
+    **dict.fromkeys(("time_s", "mean_smact", "p95_smact", "smact", "energy_j", "start_s"), float),
 }
 
 MARGIN = 1.05

@@ -121,7 +121,12 @@ class Monitor:
             self._judge(self._guard, readings, found.ledger, traced)
         self._forget(now_s)
         seen = add_readings(
-            self._usages, readings, owners, energy_j=self._energy_since(readings), now_s=now_s
+            self._usages,
+            readings,
+            owners,
+            energy_j=self._energy_since(readings),
+            now_s=now_s,
+            expected=_expected(ledger),
         )
         self._usages |= seen
         if self._exporter is not None:
@@ -170,3 +175,9 @@ class Monitor:
             del self._usages[job_id]
             self._written.discard(job_id)
             job_path(self._run, job_id).unlink(missing_ok=True)
+
+
+def _expected(ledger: Ledger | None) -> dict[int, float]:
+    """Return what SM activity is expected of each job of the node."""
+    reservations = () if ledger is None else ledger.reservations
+    return {held.job_id: held.smact for held in reservations if held.smact is not None}

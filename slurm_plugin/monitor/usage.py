@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.monitor.window import JobUsage
 
 BINS = 50
 """SMACT is counted in steps of 2 %, fine enough for a percentile and small enough to keep in a job's record."""
+UNTOLD = 0.4
+"""What is expected of a job of which nothing is known: half of smact_max, as the placement counts it."""
+SPARE = 0.8
+"""Jobs that share a GPU below this activity hardly slow each other: 1.07 times at the median (docs/activity.md)."""
+MISLEADS = "nvml-utilisation"
+"""The source that counts any kernel as a whole GPU."""
 
 
 def add_readings(
@@ -19,6 +26,7 @@ def add_readings(
     *,
     energy_j: Mapping[str, float],
     now_s: float,
+    expected: Mapping[int, float] = MappingProxyType({}),
 ) -> dict[int, JobUsage]:
     """Return the records of all jobs that are on a GPU now, with these readings counted in.
 
@@ -28,6 +36,7 @@ def add_readings(
         owners: Job id of each GPU process that belongs to a job.
         energy_j: Energy of each GPU since the reading before.
         now_s: Seconds since the epoch.
+        expected: SM activity that each job is expected to have alone, by its id.
     """
     parts: dict[int, list[_Part]] = {}
     for reading in readings:
@@ -35,12 +44,16 @@ def add_readings(
         for process in reading.processes:
             if process.pid in owners:
                 on_it.setdefault(owners[process.pid], []).append(process.memory_bytes)
+        weights = {job_id: max(0.01, expected.get(job_id, UNTOLD)) for job_id in on_it}
+        tells = _tells_of_one(reading, owners)
         for job_id, memory in on_it.items():
+            share = weights[job_id] / sum(weights.values())
             parts.setdefault(job_id, []).append(
                 _Part(
                     uuid=reading.uuid,
                     memory_bytes=None if None in memory else sum(n for n in memory if n is not None),
-                    smact=None if reading.smact is None else reading.smact / len(on_it),
+                    smact=None if reading.smact is None else reading.smact * share,
+                    tells=tells,
                     energy_j=energy_j.get(reading.uuid, 0.0) / len(on_it),
                 )
             )
@@ -59,7 +72,16 @@ class _Part:
     uuid: str
     memory_bytes: int | None
     smact: float | None
+    tells: bool
     energy_j: float
+
+
+def _tells_of_one(reading: GpuReading, owners: Mapping[int, int]) -> bool:
+    """Return whether a GPU's activity tells what its jobs would do alone: by itself, or with room to spare."""
+    if reading.smact is None or reading.smact_source == MISLEADS:
+        return False
+    jobs = {owners.get(process.pid) for process in reading.processes}
+    return None not in jobs and (len(jobs) == 1 or reading.smact < SPARE)
 
 
 def _with(usage: JobUsage, parts: Sequence[_Part], *, now_s: float) -> JobUsage:
@@ -74,12 +96,18 @@ def _with(usage: JobUsage, parts: Sequence[_Part], *, now_s: float) -> JobUsage:
         n = sum(counts)
         mean = ((mean or 0.0) * (n - 1) + share) / n
         p95 = _percentile(counts, 0.95)
+    own_smact, own_samples = usage.own_smact, usage.own_samples
+    if shares and all(part.tells for part in parts):
+        own_samples += 1
+        own_smact = ((own_smact or 0.0) * (own_samples - 1) + sum(shares) / len(shares)) / own_samples
     return dataclasses.replace(
         usage,
         last_s=now_s,
         peak_bytes=peak,
         mean_smact=mean,
         p95_smact=p95,
+        own_smact=own_smact,
+        own_samples=own_samples,
         energy_j=(usage.energy_j or 0.0) + sum(part.energy_j for part in parts),
         gpus=tuple(sorted({*usage.gpus, *(part.uuid for part in parts)})),
         samples=usage.samples + 1,

@@ -36,12 +36,15 @@ class JobUsage:
         peak_bytes: Highest GPU memory on any one GPU, all processes of the job together; None where the driver
             does not tell memory per process.
         mean_smact: Its share of SM activity, mean over the samples; a GPU's activity is split over the jobs on it
-            evenly, as no source tells it per process. None without a source.
+            by what is expected of each, as no source tells it per process. None without a source.
         p95_smact: The same, 95th percentile.
         energy_j: Its share of the GPUs' energy.
         gpus: UUIDs of the GPUs it was seen on.
         samples: Number of samples behind these figures.
         steady_samples: Samples since the peak last rose.
+        own_smact: The same, over the samples that tell what it would do alone: the GPU had activity to spare, and
+            nobody was on it who is no job. None where there was none.
+        own_samples: How many these were.
         smact_counts: How many samples fell into each of equal steps of SM activity, for the percentile.
     """
 
@@ -55,6 +58,8 @@ class JobUsage:
     gpus: tuple[str, ...] = ()
     samples: int = 0
     steady_samples: int = 0
+    own_smact: float | None = None
+    own_samples: int = 0
     smact_counts: tuple[int, ...] = ()
 
 

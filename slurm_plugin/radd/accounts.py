@@ -13,7 +13,7 @@ from pathlib import Path
 from slurm_plugin.core import wire
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import RadError
-from slurm_plugin.core.note import read_note
+from slurm_plugin.core.note import Note, read_note
 from slurm_plugin.radd.history import Peaks
 from slurm_plugin.slurm.accounting import Accounts, EndedJob
 
@@ -57,7 +57,7 @@ class AccountsReader:
             return
         ended = {job.job_id: job for job in self._accounts.completed(self._last_s)}
         told = {
-            job_id: note.peak_bytes
+            job_id: note
             for job_id, job in ended.items()
             if job_id not in self._seen
             and (note := read_note(job.admin_comment))
@@ -73,10 +73,14 @@ class AccountsReader:
         self._seen = {job_id for job_id in ended if job_id in self._seen or job_id in told}
         self._last_s = AGAIN_S
 
-    def _remember(self, job: EndedJob, comment: str, peak_bytes: int, key: bytes) -> None:
+    def _remember(self, job: EndedJob, comment: str, note: Note, key: bytes) -> None:
         booking = wire.read_stamp(comment, user_id=job.user_id, key=key)
-        if booking is not None and booking.profile_key is not None and not self._peaks.knows(job.job_id):
-            self._peaks.record(job.user_id, booking.profile_key, peak_bytes, job_id=job.job_id)
+        if booking is None or booking.profile_key is None or note.peak_bytes is None:
+            return
+        if not self._peaks.knows(job.job_id):
+            self._peaks.record(
+                job.user_id, booking.profile_key, note.peak_bytes, smact=note.smact, job_id=job.job_id
+            )
 
     def _work(self) -> None:
         while not self._stopping.wait(EVERY_S):

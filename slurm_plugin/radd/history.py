@@ -57,16 +57,25 @@ class Peaks:
             for line in lines:
                 self._take(peaks.from_line(line))
 
-    def record(self, user_id: int, profile_key: str, peak_bytes: int, *, job_id: int | None = None) -> None:
+    def record(
+        self,
+        user_id: int,
+        profile_key: str,
+        peak_bytes: int,
+        *,
+        smact: float | None = None,
+        job_id: int | None = None,
+    ) -> None:
         """Remember a run that ended well.
 
         Args:
             user_id: Its owner.
             profile_key: `ModelProfile.key`.
             peak_bytes: What it held at its peak, on one GPU.
+            smact: What SM activity it would have alone (0 to 1); None if the run did not tell.
             job_id: The job; None if it is not known.
         """
-        run = Run(user_id=user_id, profile_key=profile_key, peak_bytes=peak_bytes, job_id=job_id)
+        run = Run(user_id=user_id, profile_key=profile_key, peak_bytes=peak_bytes, smact=smact, job_id=job_id)
         try:
             peaks.record(self._path, run)
         except OSError as exc:
@@ -87,7 +96,7 @@ class Peaks:
     def _take(self, run: Run | None) -> None:
         if run is None or run.profile_key is None or run.peak_bytes is None:
             return  # half a line after a crash, or a run that does not tell what its model needs
-        self._observed.add(run.user_id, run.profile_key, peak_bytes=run.peak_bytes)
+        self._observed.add(run.user_id, run.profile_key, peak_bytes=run.peak_bytes, smact=run.smact)
         if run.job_id is not None:
             self._jobs[run.job_id] = None
             while len(self._jobs) > JOBS_KNOWN:

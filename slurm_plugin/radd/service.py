@@ -169,7 +169,7 @@ class Service:
         learned = note.event == "ended" and note.peak_bytes and booking and booking.profile_key
         if learned and self.config.features.history:
             assert note.peak_bytes is not None and booking is not None and booking.profile_key is not None
-            self._peaks.record(user_id, booking.profile_key, note.peak_bytes)
+            self._peaks.record(user_id, booking.profile_key, note.peak_bytes, smact=note.smact)
             self._peaks.refresh()
 
 

@@ -156,10 +156,11 @@ class Submission:
         estimate = self.estimator.estimate(claims)
         if self.peaks is None or estimate is None or estimate.profile_key is None:
             return estimate
-        if estimate.source == "stated":
-            return estimate
         seen = self.peaks.estimate(request.user_id, estimate.profile_key)
-        return estimate if seen is None else replace(seen, smact=estimate.smact)
+        if seen is None:
+            return estimate
+        smact = estimate.smact if seen.smact is None else seen.smact  # a loader's pauses are in what was seen
+        return replace(estimate if estimate.source == "stated" else seen, smact=smact)
 
 
 def _reply(made: Decided, *, key: bytes) -> Reply:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from epilog.report import tell_peak
+from epilog.report import run_of, tell_peak
 from slurm_plugin.core.note import read_note
+from slurm_plugin.core.peaks import from_line, to_line
 from slurm_plugin.core.records import Booking, Outcome
+from slurm_plugin.monitor.window import JobUsage
 from slurm_plugin.slurm import accounting
 from slurm_plugin.slurm.conf_files import has_slurmdbd
 from slurm_plugin.slurm.hook_env import HookJob
@@ -41,13 +43,15 @@ def test_estimate_and_peak_are_told(
         kind="shared", memory_bytes=4096 * MIB, estimate_bytes=3000 * MIB, recoveries=recoveries
     )
     outcome = Outcome(kind=kind, peak_bytes=2900 * MIB)  # type: ignore[arg-type]
-    tell_peak(JOB, booking, outcome, slurm_conf=tmp_path / "slurm.conf", log=tmp_path)
+    usage = JobUsage(job_id=71, first_s=0.0, last_s=1.0, own_smact=0.414, own_samples=600)
+    tell_peak(JOB, booking, outcome, usage=usage, slurm_conf=tmp_path / "slurm.conf", log=tmp_path)
     *argv, conf = told.read_text().splitlines()
     assert argv[:7] == ["sacctmgr", "-iQ", "modify", "job", "where", "jobid=71", "set"]
     assert conf == str(tmp_path / "slurm.conf")
     note = read_note(argv[7].removeprefix("AdminComment="))
     assert note is not None
     assert (note.event, note.estimate_bytes, note.peak_bytes) == (event, 3000 * MIB, 2900 * MIB)
+    assert note.smact == (0.41 if kind == "ok" else None)
     assert ("recovered" in note.detail) == bool(recoveries)
 
 
@@ -63,3 +67,16 @@ def test_the_database_is_seen_in_slurm_conf(tmp_path: Path) -> None:
     assert not has_slurmdbd(conf)
     conf.write_text("accountingstoragetype = accounting_storage/slurmdbd # ours\n")
     assert has_slurmdbd(conf)
+
+
+@pytest.mark.parametrize(
+    ("kind", "samples", "told"), [("ok", 60, 0.41), ("ok", 59, None), ("failed", 600, None)]
+)
+def test_activity_is_learned_of_whole_runs_that_were_seen_for_a_minute(
+    kind: str, samples: int, told: float | None
+) -> None:
+    booking = Booking(kind="shared", memory_bytes=4096 * MIB, profile_key="ab12")
+    outcome = Outcome(kind=kind, peak_bytes=2900 * MIB)  # type: ignore[arg-type]
+    usage = JobUsage(job_id=71, first_s=0.0, last_s=1.0, own_smact=0.41, own_samples=samples)
+    run = from_line(to_line(run_of(JOB, booking, outcome, usage, now_s=5.0)))
+    assert run is not None and run.smact == told

@@ -37,7 +37,7 @@ class FakeAccounts(Accounts):
         peak_bytes: int = 10 * GIB,
         comment: str = "",
     ) -> None:
-        text = format_note(Note(event=event, peak_bytes=peak_bytes))
+        text = format_note(Note(event=event, peak_bytes=peak_bytes, smact=0.41))
         self.jobs[job_id] = (
             EndedJob(job_id=job_id, user_id=user_id, admin_comment=text),
             comment or stamped(),
@@ -83,6 +83,7 @@ def test_a_peak_in_the_accounts_is_learned_once(config: Config, peaks: Peaks, tm
     reader.learn()
     reader.learn()
     assert peak_bytes(peaks) == 10 * GIB
+    assert (known := peaks.estimate(1000, PROFILE)) is not None and known.smact == 0.41
     assert accounts.asked == [FIRST_S, AGAIN_S]
     assert accounts.comments_asked == [(7,)]
     AccountsReader(accounts, peaks, lambda: config).learn()  # radd starts anew

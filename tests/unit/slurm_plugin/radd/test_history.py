@@ -92,3 +92,19 @@ def test_nobody_else_reads_who_ran_what(tmp_path: Path) -> None:
     path.chmod(0o644)
     Peaks(path, "").refresh()
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_activity_is_remembered_with_the_peak_and_half_of_it_is_the_last_runs(tmp_path: Path) -> None:
+    path = tmp_path / "peaks.jsonl"
+    peaks = Peaks(path, "")
+    peaks.refresh()
+    record(peaks, 1, "ab", GIB)
+    assert (known := peaks.estimate(1, "ab")) is not None and known.smact is None
+    for smact in (0.8, 0.4, None, float("nan")):
+        peaks.record(1, "ab", GIB, smact=smact)
+    peaks.refresh()
+    again = Peaks(path, "")
+    again.refresh()
+    for one in (peaks, again):
+        known = one.estimate(1, "ab")
+        assert known is not None and known.smact == 0.6

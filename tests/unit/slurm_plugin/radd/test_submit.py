@@ -80,6 +80,18 @@ def test_history_wins_over_the_estimate(tmp_path: Any) -> None:
     assert answer(made, comment=f"rad:memory=2G rad.profile:{PROFILE}")["set"]["gres"] == "shard:2"
 
 
+def test_what_was_seen_of_the_activity_wins_over_what_the_model_tells(tmp_path: Any) -> None:
+    peaks = Peaks(tmp_path / "peaks.jsonl", "")
+    peaks.refresh()
+    peaks.record(1000, MODEL.key, 20 * GIB, smact=0.123)
+    peaks.refresh()
+    made = submission(peaks=peaks)
+    for words in ("", "rad:memory=2G "):
+        comment = str(answer(made, comment=f"{words}rad.profile:{PROFILE}")["set"]["comment"])
+        booking = wire.read_stamp(comment, user_id=1000, key=KEY)
+        assert booking is not None and booking.smact == 0.123
+
+
 @pytest.mark.parametrize(
     ("script", "words"),
     [

@@ -1,0 +1,80 @@
+"""What a job's samples tell of its own activity, where a GPU's is all that can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from slurm_plugin.core.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.units import GIB
+from slurm_plugin.monitor.usage import add_readings
+from slurm_plugin.monitor.window import JobUsage
+
+OWNERS = {11: 1, 21: 2}
+
+
+def reading(smact: float | None, *pids: int, source: str = "nvml-gpm") -> GpuReading:
+    return GpuReading(
+        uuid="GPU-a",
+        index=0,
+        name="card",
+        memory_total_bytes=140 * GIB,
+        memory_used_bytes=GIB * len(pids),
+        time_s=0.0,
+        smact=smact,
+        smact_source=source,
+        processes=tuple(GpuProcess(pid=pid, memory_bytes=GIB) for pid in pids),
+    )
+
+
+def after(*readings: GpuReading, expected: Mapping[int, float] | None = None) -> dict[int, JobUsage]:
+    usages: dict[int, JobUsage] = {}
+    for second, one in enumerate(readings):
+        usages |= add_readings(
+            usages, [one], OWNERS, energy_j={}, now_s=float(second), expected=expected or {}
+        )
+    return usages
+
+
+def test_alone_a_job_is_told_whatever_it_takes() -> None:
+    usage = after(reading(0.9, 11), reading(0.7, 11))[1]
+    assert (usage.own_smact, usage.own_samples) == (pytest.approx(0.8), 2)
+
+
+def test_a_shared_gpu_with_room_is_split_by_what_is_expected() -> None:
+    usages = after(reading(0.6, 11, 21), expected={1: 0.6, 2: 0.3})
+    assert usages[1].own_smact == pytest.approx(0.4) == usages[1].mean_smact
+    assert usages[2].own_smact == pytest.approx(0.2)
+    evenly = after(reading(0.6, 11, 21))
+    assert evenly[1].own_smact == pytest.approx(0.3) == evenly[2].own_smact
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        reading(0.95, 11, 21),
+        reading(0.3, 11, 99),
+        reading(0.3, 11, source="nvml-utilisation"),
+        reading(None, 11),
+    ],
+    ids=["both want more than there is", "a process of no job", "a source that misleads", "no source"],
+)
+def test_what_tells_nothing_of_one_job_is_not_taken(one: GpuReading) -> None:
+    usage = after(reading(0.5, 11), one)[1]
+    assert (usage.own_smact, usage.own_samples, usage.samples) == (pytest.approx(0.5), 1, 2)
+
+
+def test_wrong_expectations_mend_themselves_over_runs() -> None:
+    """Jobs meet in pairs; two are told 0.6, and the first really waits for data. History tells more each time."""
+    real, known = {1: 0.1, 2: 0.5, 3: 0.2}, {1: 0.6, 2: 0.6, 3: 0.4}
+    for _ in range(6):
+        for pair in ((1, 2), (1, 3), (2, 3)):
+            owners = {job * 10 + 1: job for job in pair}
+            both = reading(sum(real[job] for job in pair), *owners)
+            usages = add_readings({}, [both], owners, energy_j={}, now_s=0.0, expected=known)
+            for job in pair:
+                own = usages[job].own_smact
+                assert own is not None
+                known[job] = (known[job] + own) / 2
+    assert all(abs(known[job] - real[job]) < 0.05 for job in real)
