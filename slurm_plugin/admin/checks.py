@@ -9,6 +9,7 @@ from slurm_plugin.admin.checks_gpu import check_gpus, check_gres, check_guard, c
 from slurm_plugin.admin.checks_limits import check_limits
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, fail, ok, unseen, warn
+from slurm_plugin.core.config import Features
 from slurm_plugin.core.last_good import copy_of
 from slurm_plugin.slurm.versions import NEWEST, OLDEST, known, traits
 
@@ -40,8 +41,9 @@ def check_config(facts: Facts) -> Iterator[Finding]:
         yield warn(subject, "no partition shares GPUs", "add [partition.NAME] with collocate = true")
     else:
         yield ok(subject, f"{facts.config_path}: sharing in {', '.join(sharing)}")
+    features, usual = facts.config.features, Features()
     switched_off = [
-        name for name in facts.config.features.__slots__ if not getattr(facts.config.features, name)
+        name for name in features.__slots__ if getattr(usual, name) and not getattr(features, name)
     ]
     if switched_off:
         yield warn(subject, f"switched off: {', '.join(switched_off)}", "see [features]")
