@@ -8,56 +8,19 @@ that Slurm may still give away as a whole has an idle room, and no job needs to 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.pool import Share, share, share_of, widest
+from slurm_plugin.core.pool import share, widest
 from slurm_plugin.core.records import Demand, Placement, PolicyName, Reservation
+from slurm_plugin.core.room import Room, room_of
 from slurm_plugin.core.units import from_mib, human
 
 Pin = Literal["slurm", "bound", "free"]
 """Which rooms a job may get: that of its own seat; any, but a seat in use keeps its room; any. bench/put_backs.py shows
 what the last one costs jobs that want a GPU of their own."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
-    """One GPU as a newcomer finds it.
-
-    Attributes:
-        uuid: The GPU.
-        index: The number that Slurm uses.
-        free_bytes: Live free memory, less what neighbours have booked and not yet touched.
-        smact: Activity of the window and expected activity of neighbours younger than it; None if not known.
-        strangers_bytes: Memory of processes that belong to no job of the ledger.
-        overrun_bytes: Memory that neighbours hold beyond what they booked.
-        jobs: Reservations on it.
-        room_bytes: What jobs may have of it together: all that strangers leave.
-        shares: What each of those jobs may need.
-    """
-
-    uuid: str
-    index: int
-    free_bytes: int
-    room_bytes: int
-    shares: tuple[Share, ...]
-    smact: float | None
-    strangers_bytes: int
-    overrun_bytes: int
-    jobs: tuple[Reservation, ...]
-
-    @property
-    def idle(self) -> bool:
-        """Return whether no job holds any of it."""
-        return not self.jobs
-
-    @property
-    def activity(self) -> float:
-        """Return the activity that policies compare; what nobody can tell counts as none."""
-        return self.smact or 0.0
 
 
 def choose_gpu(
@@ -96,90 +59,6 @@ def choose_gpu(
     if demand.kind == "whole" or settings.policy == "exclusive":
         return _whole(rooms, demand)
     return _shared(rooms, ledger, demand, settings, pin=pin)
-
-
-def room_of(
-    reading: GpuReading,
-    jobs: tuple[Reservation, ...],
-    settings: PartitionConfig,
-    *,
-    now_s: float,
-    window_s: float,
-    owners: Mapping[int, int],
-) -> Room:
-    """Return a GPU as a newcomer finds it; arguments as for `choose_gpu`, `jobs` those that hold a part of it."""
-    use = memory_use(reading, jobs, owners)
-    expected = sum(_still_unseen(held, settings, now_s=now_s, window_s=window_s) for held in jobs)
-    return Room(
-        uuid=reading.uuid,
-        index=reading.index,
-        free_bytes=reading.usable_bytes - reading.memory_used_bytes - use.untouched_bytes,
-        room_bytes=reading.usable_bytes - use.strangers_bytes,
-        shares=tuple(share_of(held, use.touched_bytes.get(held.job_id, 0)) for held in jobs),
-        smact=reading.smact + expected if reading.smact is not None else (expected or None),
-        strangers_bytes=use.strangers_bytes,
-        overrun_bytes=use.overrun_bytes,
-        jobs=jobs,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryUse:
-    """Whose the used memory of a GPU is.
-
-    Attributes:
-        untouched_bytes: Booked by jobs and not yet taken.
-        overrun_bytes: Taken by jobs beyond what they booked.
-        strangers_bytes: Taken by what belongs to no job.
-        touched_bytes: What each job holds, by job id; empty where the driver does not tell.
-    """
-
-    untouched_bytes: int
-    overrun_bytes: int
-    strangers_bytes: int
-    touched_bytes: Mapping[int, int] = field(default_factory=dict)
-
-
-def memory_use(reading: GpuReading, jobs: Sequence[Reservation], owners: Mapping[int, int]) -> MemoryUse:
-    """Return whose the used memory of a GPU is.
-
-    Where the driver does not tell the memory of some process of a job, all jobs together are compared with all that
-    is used.
-
-    Args:
-        reading: The GPU.
-        jobs: Reservations on it.
-        owners: Job id of each GPU process, where known; other processes are strangers.
-    """
-    touched = dict.fromkeys((held.job_id for held in jobs), 0)
-    told = True
-    for process in reading.processes:
-        job_id = owners.get(process.pid)
-        if job_id in touched:
-            touched[job_id] += process.memory_bytes or 0
-            told = told and process.memory_bytes is not None
-    used_bytes = reading.memory_used_bytes
-    if not told:
-        booked_bytes = sum(held.booked_bytes for held in jobs)
-        return MemoryUse(
-            untouched_bytes=max(0, booked_bytes - used_bytes),
-            overrun_bytes=0,
-            strangers_bytes=max(0, used_bytes - booked_bytes),
-        )
-    return MemoryUse(
-        untouched_bytes=sum(max(0, held.booked_bytes - touched[held.job_id]) for held in jobs),
-        overrun_bytes=sum(max(0, touched[held.job_id] - held.booked_bytes) for held in jobs),
-        strangers_bytes=max(0, used_bytes - sum(touched.values())),
-        touched_bytes=touched,
-    )
-
-
-def _still_unseen(held: Reservation, settings: PartitionConfig, *, now_s: float, window_s: float) -> float:
-    """Return the share of a young job's activity that the window's mean does not show yet."""
-    age_s = max(0.0, now_s - held.created_s)
-    # Two newcomers of unknown activity count as a full GPU until the window has seen them.
-    expected = held.smact if held.smact is not None else settings.smact_max / 2
-    return expected * max(0.0, 1.0 - age_s / window_s)
 
 
 def _whole(rooms: Sequence[Room], demand: Demand) -> Placement:

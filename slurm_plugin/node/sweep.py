@@ -6,33 +6,28 @@ evidence is collected without the lock; under it the ledger is read again and on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 from slurm_plugin.core.clock import Deadline
-from slurm_plugin.core.errors import ConfigError, LedgerError, SlurmError
+from slurm_plugin.core.errors import LedgerError, SlurmError
 from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.gres import count_of, parse_gres
 from slurm_plugin.core.job_file import JobFile, PlacedFile, placed_files
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.reconcile import (
     YOUNG_S,
     Evidence,
-    SlurmSays,
     doubtful,
     never_launched,
     rebuild,
     reconcile,
 )
-from slurm_plugin.core.records import Reservation
 from slurm_plugin.core.spare_files import SpareFiles
-from slurm_plugin.core.wire import read_key, read_stamp
+from slurm_plugin.node.evidence import STARTED, look, present, unknown_holders
 from slurm_plugin.node.facts import NodeFacts, read_facts
 from slurm_plugin.node.node import Node
-from slurm_plugin.slurm.control import JobView
-from slurm_plugin.slurm.processes import claimed_gpus, living_jobs, owners_of, slurmd_since_s
+from slurm_plugin.slurm.processes import living_jobs, slurmd_since_s
 
 LOCK_S = 3.0
 """Of a hook's five seconds."""
@@ -42,9 +37,6 @@ UNSWEPT_S = 90.0
 
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.02, 0.3
 """Growing, so that those who wait leave the processor to the one that sweeps."""
-
-_STARTED = ("RUNNING", "CONFIGURING")
-_ON_NODE = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,14 +110,14 @@ def sweep(node: Node, readings: Sequence[GpuReading]) -> Swept:
     """
     facts = read_facts(node) or NodeFacts(slurm_conf=node.slurm_conf)
     files = placed_files(node.run, boot_id=node.store.boot_id)
-    evidence = _look(node, readings, files, facts)
+    evidence = look(node, readings, files, facts)
     found = node.store.read()
-    unknown = _unknown_holders(node, evidence, readings) if found.lost else {}
+    unknown = unknown_holders(node, evidence, readings) if found.lost else {}
     now_s = node.clock.monotonic_s()
     seen = rebuild(evidence, unknown, now_s=now_s) if found.lost else found.ledger
     if doubtful(seen, evidence, now_s=now_s):
         since_s = slurmd_since_s(facts.name, slurm_conf=facts.slurm_conf, proc=node.proc)
-        evidence = replace(evidence, present=_present(node, facts), slurmd_since_s=since_s)
+        evidence = replace(evidence, present=present(node, facts), slurmd_since_s=since_s)
     with node.store.locked(Deadline(node.clock, LOCK_S)):
         found = node.store.read()
         left = {job_id: held for job_id, held in evidence.placed.items() if node.job_file(job_id).exists()}
@@ -162,7 +154,7 @@ def run_again(node: Node, job_id: int, restart: int | None) -> bool:
         if view is None or not name or (view.node, view.batch) != (name, True):
             return False
         if view.state not in (
-            _STARTED if restart is not None else _STARTED[:1]
+            STARTED if restart is not None else STARTED[:1]
         ):  # it may just be starting anew
             return False
         if restart not in (None, view.restarts) or node.job_file(job_id).exists():
@@ -173,101 +165,6 @@ def run_again(node: Node, job_id: int, restart: int | None) -> bool:
     except SlurmError:
         return False
     return True
-
-
-def _look(
-    node: Node, readings: Sequence[GpuReading], files: Sequence[PlacedFile], facts: NodeFacts
-) -> Evidence:
-    pids = {process.pid for reading in readings for process in reading.processes}
-    owners = owners_of(pids, proc=node.proc)
-    on_gpus: dict[int, frozenset[str]] = {}
-    for reading in readings:
-        for process in reading.processes:
-            owner = owners.get(process.pid)
-            if owner is not None and owner.certain:
-                on_gpus[owner.job_id] = on_gpus.get(owner.job_id, frozenset()) | {reading.uuid}
-    return Evidence(
-        steps=living_jobs(slurm_conf=facts.slurm_conf, proc=node.proc),
-        on_gpus=on_gpus,
-        placed={file.job_id: file.held for file in files if file.held is not None},
-    )
-
-
-def _present(node: Node, facts: NodeFacts) -> Mapping[int, SlurmSays] | None:
-    """Return what Slurm has on this node; None if it does not answer."""
-    try:
-        views = node.slurm().jobs(node=facts.name or None, states=_ON_NODE)
-    except SlurmError:
-        return None
-    return {view.job_id: _says(view, facts.name) for view in views}
-
-
-def _says(view: JobView, name: str) -> SlurmSays:
-    here = view.batch and bool(name) and view.node == name
-    starting = view.state == "CONFIGURING" or view.reason == "Prolog"
-    return SlurmSays(
-        restarts=view.restarts,
-        launched_here=here and not starting,
-        starting_here=here and starting,
-        running=view.state in _STARTED,
-    )
-
-
-def _unknown_holders(
-    node: Node, evidence: Evidence, readings: Sequence[GpuReading]
-) -> dict[int, Reservation]:
-    """Return what jobs hold of which nothing is left but their processes, for a ledger that is lost altogether.
-
-    Where they are is what the driver shows, else what their own tasks name. How much they hold is what their signed
-    booking says, if Slurm answers, else the whole GPU.
-    """
-    usable = {reading.uuid: (reading.index, reading.usable_bytes) for reading in readings}
-    strays = (evidence.steps | evidence.on_gpus.keys()) - evidence.placed.keys()
-    hidden = strays - evidence.on_gpus.keys()
-    claims = claimed_gpus(hidden, proc=node.proc)
-    found = {}
-    for job_id in sorted(strays):
-        gpus = tuple(sorted(evidence.on_gpus.get(job_id, claims.get(job_id, ()))))
-        known = tuple(uuid for uuid in gpus if uuid in usable)
-        if known:
-            found[job_id] = _of_stray(node, job_id, known, usable)
-    return found
-
-
-def _of_stray(
-    node: Node, job_id: int, gpus: tuple[str, ...], usable: Mapping[str, tuple[int, int]]
-) -> Reservation:
-    whole = Reservation(
-        job_id=job_id,
-        user_id=0,
-        kind="whole",
-        gpus=gpus,
-        seats=tuple(usable[uuid][0] for uuid in gpus),
-        booked_bytes=min(usable[uuid][1] for uuid in gpus),
-        created_s=node.clock.monotonic_s(),
-    )
-    try:
-        view = node.slurm().job(job_id)
-        key = read_key(Path(node.config.paths.key))
-    except (SlurmError, ConfigError):
-        return whole
-    if view is None:
-        return whole
-    known = replace(whole, user_id=view.user_id, restart=view.restarts)
-    booking = read_stamp(view.comment, user_id=view.user_id, key=key)
-    if booking is None or booking.kind != "shared" or booking.memory_bytes is None or len(gpus) != 1:
-        return known
-    if count_of(parse_gres(view.gres), "gpu"):
-        return known
-    return replace(
-        known,
-        kind="shared",
-        booked_bytes=booking.memory_bytes,
-        cap_bytes=booking.cap_bytes,
-        estimate_bytes=booking.estimate_bytes,
-        profile_key=booking.profile_key,
-        smact=booking.smact,
-    )
 
 
 def _clear(

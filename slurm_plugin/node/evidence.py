@@ -1,0 +1,134 @@
+"""Collect what a sweep compares the ledger with: evidence that only root can make, and what Slurm says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from slurm_plugin.core.errors import ConfigError, SlurmError
+from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.gres import count_of, parse_gres
+from slurm_plugin.core.job_file import PlacedFile
+from slurm_plugin.core.reconcile import Evidence, SlurmSays
+from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.wire import read_key, read_stamp
+from slurm_plugin.node.facts import NodeFacts
+from slurm_plugin.node.node import Node
+from slurm_plugin.slurm.control import JobView
+from slurm_plugin.slurm.processes import claimed_gpus, living_jobs, owners_of
+
+STARTED = ("RUNNING", "CONFIGURING")
+"""States of a job that Slurm takes for running."""
+_ON_NODE = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT")
+
+
+def look(
+    node: Node, readings: Sequence[GpuReading], files: Sequence[PlacedFile], facts: NodeFacts
+) -> Evidence:
+    """Return what proves which jobs are here: slurmstepds, processes on GPUs, the Prolog's files.
+
+    Args:
+        node: This node.
+        readings: Its GPUs with their processes.
+        files: The Prolog's files.
+        facts: What Slurm said of the node.
+    """
+    pids = {process.pid for reading in readings for process in reading.processes}
+    owners = owners_of(pids, proc=node.proc)
+    on_gpus: dict[int, frozenset[str]] = {}
+    for reading in readings:
+        for process in reading.processes:
+            owner = owners.get(process.pid)
+            if owner is not None and owner.certain:
+                on_gpus[owner.job_id] = on_gpus.get(owner.job_id, frozenset()) | {reading.uuid}
+    return Evidence(
+        steps=living_jobs(slurm_conf=facts.slurm_conf, proc=node.proc),
+        on_gpus=on_gpus,
+        placed={file.job_id: file.held for file in files if file.held is not None},
+    )
+
+
+def present(node: Node, facts: NodeFacts) -> Mapping[int, SlurmSays] | None:
+    """Return what Slurm has on this node, by job id; None if it does not answer.
+
+    Args:
+        node: This node.
+        facts: What Slurm said of the node.
+    """
+    try:
+        views = node.slurm().jobs(node=facts.name or None, states=_ON_NODE)
+    except SlurmError:
+        return None
+    return {view.job_id: _says(view, facts.name) for view in views}
+
+
+def _says(view: JobView, name: str) -> SlurmSays:
+    here = view.batch and bool(name) and view.node == name
+    starting = view.state == "CONFIGURING" or view.reason == "Prolog"
+    return SlurmSays(
+        restarts=view.restarts,
+        launched_here=here and not starting,
+        starting_here=here and starting,
+        running=view.state in STARTED,
+    )
+
+
+def unknown_holders(node: Node, evidence: Evidence, readings: Sequence[GpuReading]) -> dict[int, Reservation]:
+    """Return what jobs hold of which nothing is left but their processes, for a ledger that is lost altogether.
+
+    Where they are is what the driver shows, else what their own tasks name. How much they hold is what their signed
+    booking says, if Slurm answers, else the whole GPU.
+
+    Args:
+        node: This node.
+        evidence: What is really here.
+        readings: Its GPUs with their processes.
+    """
+    usable = {reading.uuid: (reading.index, reading.usable_bytes) for reading in readings}
+    strays = (evidence.steps | evidence.on_gpus.keys()) - evidence.placed.keys()
+    hidden = strays - evidence.on_gpus.keys()
+    claims = claimed_gpus(hidden, proc=node.proc)
+    found = {}
+    for job_id in sorted(strays):
+        gpus = tuple(sorted(evidence.on_gpus.get(job_id, claims.get(job_id, ()))))
+        known = tuple(uuid for uuid in gpus if uuid in usable)
+        if known:
+            found[job_id] = _of_stray(node, job_id, known, usable)
+    return found
+
+
+def _of_stray(
+    node: Node, job_id: int, gpus: tuple[str, ...], usable: Mapping[str, tuple[int, int]]
+) -> Reservation:
+    whole = Reservation(
+        job_id=job_id,
+        user_id=0,
+        kind="whole",
+        gpus=gpus,
+        seats=tuple(usable[uuid][0] for uuid in gpus),
+        booked_bytes=min(usable[uuid][1] for uuid in gpus),
+        created_s=node.clock.monotonic_s(),
+    )
+    try:
+        view = node.slurm().job(job_id)
+        key = read_key(Path(node.config.paths.key))
+    except (SlurmError, ConfigError):
+        return whole
+    if view is None:
+        return whole
+    known = replace(whole, user_id=view.user_id, restart=view.restarts)
+    booking = read_stamp(view.comment, user_id=view.user_id, key=key)
+    if booking is None or booking.kind != "shared" or booking.memory_bytes is None or len(gpus) != 1:
+        return known
+    if count_of(parse_gres(view.gres), "gpu"):
+        return known
+    return replace(
+        known,
+        kind="shared",
+        booked_bytes=booking.memory_bytes,
+        cap_bytes=booking.cap_bytes,
+        estimate_bytes=booking.estimate_bytes,
+        profile_key=booking.profile_key,
+        smact=booking.smact,
+    )
