@@ -8,8 +8,8 @@ from __future__ import annotations
 from enum import Enum
 
 
-class StrEnum(str, Enum):  # noqa: UP042 - it is this that makes it one
-    """As `enum.StrEnum`, which Python 3.10 lacks: users' environments are older than nodes."""
+class StrEnum(str, Enum):
+    """As `enum.StrEnum`, which Python 3.9 and 3.10 lack: users' environments are older than nodes."""
 
     __str__ = str.__str__
 

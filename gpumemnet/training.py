@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gpumemnet.errors import SetupError
 from gpumemnet.names import Optimizer, Precision
+from gpumemnet.records import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TrainingSetup:
     """One training configuration.
 

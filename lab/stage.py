@@ -31,7 +31,7 @@ _TRAIN_SOURCES = (
 )
 _PROFILE_SOURCES = (
     "LICENSE",
-    *(f"gpumemnet/{name}.py" for name in ("__init__", "errors", "names", "training", "units")),
+    *(f"gpumemnet/{name}.py" for name in ("__init__", "errors", "names", "records", "training", "units")),
     *("gpumemnet/py.typed", "gpumemnet/profile/__init__.py", "gpumemnet/profile/record.py"),
     *(f"gpumemnet/{name}" for name in ("allocator", "cudnn", "rules", "saved", "trace")),
 )

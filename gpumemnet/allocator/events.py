@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import Optional
 
 from gpumemnet.allocator.blocks import Block
 from gpumemnet.allocator.caching import CachingAllocator
+from gpumemnet.records import frozen
 
-Event = tuple[int, int | None]
+Event = tuple[int, Optional[int]]
 """One call: (key, bytes) allocates, (key, None) frees what was allocated under that key."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Peaks:
     """What a whole sequence of calls came to.
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from gpumemnet.names import ConvPass
+from gpumemnet.records import frozen
 from gpumemnet.rules import numbers
 
 INT32_MAX = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Plan:
     """A convolution as cuDNN sees it; a transposed one is seen as the one that it is the gradient of.
 

@@ -7,7 +7,7 @@ from it takes microseconds.
 from __future__ import annotations
 
 import string
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from gpumemnet.errors import SummaryError
@@ -22,6 +22,7 @@ from gpumemnet.names import (
     Source,
     StrEnum,
 )
+from gpumemnet.records import frozen
 
 VERSION = "p3"
 """Changes with any change of fields or of their meaning: a stamp of another version is not understood."""
@@ -38,7 +39,7 @@ WORDS: dict[str, tuple[StrEnum, ...]] = {
 """The fields that are names, each with all its names, in the order of their codes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelProfile:
     """One training job, without its layers.
 
@@ -177,7 +178,7 @@ class ModelProfile:
         if len(words) != len(_NAMES) + 1 or words[0] != VERSION:
             raise _broken(f"it is not a profile of version {VERSION}")
         values: dict[str, Any] = {}
-        for name, word in zip(_NAMES, words[1:], strict=True):
+        for name, word in zip(_NAMES, words[1:]):
             if not 0 < len(word) <= 11 or word.strip(_ALPHABET):
                 raise _broken(f"{name} is not a number")
             number = int(word, 36)

@@ -9,7 +9,7 @@ import copy
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
-from typing import Any
+from typing import Any, Union
 
 import torch
 from torch import Tensor, nn
@@ -25,9 +25,9 @@ from gpumemnet.trace.loss import TARGET
 from gpumemnet.trace.target import Target
 from gpumemnet.training import TrainingSetup
 
-Inputs = Tensor | Sequence[Any] | Mapping[str, Any]
+Inputs = Union[Tensor, Sequence[Any], Mapping[str, Any]]
 """A tensor, a shape, or several of either: positional in a list or tuple, by name in a mapping."""
-OptimizerLike = str | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer]
+OptimizerLike = Union[str, torch.optim.Optimizer, Callable[..., torch.optim.Optimizer]]
 _DISTRIBUTIONS = ("gpumemnet", "rad-slurm")
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from gpumemnet.errors import SummaryError
 from gpumemnet.profile.record import MAX_NUMBER, WORDS, ModelProfile
+from gpumemnet.records import frozen
 
 FORMAT = "rad-profile"
 VERSION = 1
@@ -23,7 +24,7 @@ MAX_LINE = 400
 _NUMBERS = tuple(field.name for field in fields(ModelProfile) if field.name not in WORDS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SavedProfile:
     """One model, trained in one way, at one or a few batch sizes.
 
@@ -91,7 +92,7 @@ class SavedProfile:
         made = tuple(_profile(each, path) for each in profiles)
         sizes = [profile.batch_size for profile in made]
         batch_size = tree.get("batch_size")
-        if sizes != sorted(set(sizes)) or batch_size not in sizes or isinstance(batch_size, bool | float):
+        if sizes != sorted(set(sizes)) or batch_size not in sizes or isinstance(batch_size, (bool, float)):
             raise broken(path, "its batch sizes contradict each other")
         if len({_kind(profile) for profile in made}) > 1:
             raise broken(path, "its profiles are of different trainings")

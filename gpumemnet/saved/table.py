@@ -9,20 +9,20 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from gpumemnet.errors import TraceError
 from gpumemnet.trace.build import move_to_cuda
 from gpumemnet.trace.device import CUDA, pretended_cuda
 from gpumemnet.trace.inputs import InputSpec
 from gpumemnet.trace.loss import TARGET
+from gpumemnet.trace.older import tree_leaves
 from gpumemnet.units import MEGA
 
 COLUMNS = ("Input Shape", "Output Shape", "Param #", "Kernel Shape")
 _GAP = 3
 
 
-@dataclass(slots=True)
+@dataclass
 class _Row:
     """One call of a module, in the order in which calls begin."""
 
@@ -61,13 +61,12 @@ def of_model(model: nn.Module, inputs: Sequence[InputSpec]) -> str:
         raise TraceError(f"the model does not run on these inputs: {type(exc).__name__}: {text}") from exc
     numbers = _numbers(rows)
     called = {id(row.module) for row in rows}
-    lines = [_cells(row, number, called) for row, number in zip(rows, numbers, strict=True)]
+    lines = [_cells(row, number, called) for row, number in zip(rows, numbers)]
     head = ("Layer (type (var_name):depth-idx)", *COLUMNS)
     widths = [max(len(line[at]) for line in (head, *lines)) + _GAP for at in range(len(head))]
     rule = "=" * sum(widths)
     body = [
-        "".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in (head, *lines)
+        "".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in (head, *lines)
     ]
     return "\n".join((rule, body[0], rule, *body[1:], rule, *_totals(model, rows, rule)))
 

@@ -121,8 +121,11 @@ def enter(stack: ExitStack, recorder: Recorder) -> None:
         recorder: Notes what is made on the pretended GPU.
     """
     # An optimizer that was made before the model moved keeps its parameters: they move by changing places.
-    torch.__future__.set_swap_module_params_on_conversion(True)
-    torch.utils.swap_tensors = _swap
+    if hasattr(torch.__future__, "set_swap_module_params_on_conversion"):
+        torch.__future__.set_swap_module_params_on_conversion(True)
+        torch.utils.swap_tensors = _swap
+    else:  # before 2.3 they are made anew, and an optimizer has to be made after the model moved
+        torch.__future__.set_overwrite_module_params_on_conversion(True)
     stack.enter_context(skip_inits())
     stack.enter_context(pretended_cuda(MixedMode))
     stack.enter_context(ScriptCalls())

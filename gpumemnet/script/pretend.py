@@ -19,7 +19,7 @@ TOTAL_BYTES = 141 * GIB
 """Of the pretended GPU, for scripts that size themselves by it: an H200's."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Said:
     """What the script was seen to do.
 
@@ -52,6 +52,10 @@ class _Stream:
     def __exit__(self, *_: Any) -> None:
         return None
 
+
+for _base in ("_StreamBase", "_EventBase"):  # of some releases; torch.compile's imports insist on them
+    if hasattr(getattr(torch, "_streambase", None), _base):
+        getattr(torch._streambase, _base).register(_Stream)  # type: ignore[attr-defined]
 
 _PROPERTIES = SimpleNamespace(
     name="pretended GPU", major=9, minor=0, total_memory=TOTAL_BYTES, multi_processor_count=132, warp_size=32,
@@ -119,7 +123,7 @@ def everything(stack: ExitStack, said: Said, *, on_save: Callable[[], None]) -> 
     loader = torch.utils.data.DataLoader.__init__
 
     def in_this_process(self: Any, *args: Any, **kwargs: Any) -> None:
-        kwargs = dict(zip(_LOADER_ARGUMENTS, args[:6], strict=False)) | kwargs
+        kwargs = dict(zip(_LOADER_ARGUMENTS, args[:6])) | kwargs
         kwargs = {key: value for key, value in kwargs.items() if key not in _LOADER}
         kwargs.pop("multiprocessing_context", None)
         kwargs.pop("pin_memory_device", None)

@@ -11,10 +11,10 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from gpumemnet.errors import TraceError
+from gpumemnet.records import frozen
 from gpumemnet.saved.record import SavedProfile
 from gpumemnet.script.files import COMMAND, FAILED, FOLDER, RESULT
 from gpumemnet.units import GIB, MIB
@@ -28,7 +28,7 @@ _LOG_TAIL = 4096
 _SITECUSTOMIZE = "from gpumemnet.script import inside\n\ninside.install()\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Limits:
     """What the script may use until its steps are done.
 
@@ -41,7 +41,7 @@ class Limits:
     resident_bytes: int = 16 * GIB
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Untraced:
     """A script that could not be traced.
 

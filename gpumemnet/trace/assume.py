@@ -9,6 +9,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 aten = torch.ops.aten
+_IN_PLACE = ("aten::_fused_", "aten::_foreach_")
 
 
 class Assumptions:
@@ -32,8 +33,11 @@ class Assumptions:
         handler = _HANDLERS.get(func)
         if handler is not None:
             return handler(self, args, kwargs)
-        # Fused optimizers change their arguments in place; some have no meta kernel.
-        return (None,) if func._schema.name.startswith("aten::_fused_") and not func._schema.returns else None
+        # Fused and multi-tensor optimizers change their arguments in place; some have no meta kernel.
+        name = func._schema.name
+        if func._schema.returns or not name.startswith(_IN_PLACE):
+            return None
+        return (None,) if name.startswith("aten::_fused_") or _of_gpu(args) else None
 
     def _scalar(self, args: Any, kwargs: Any) -> tuple[Any] | None:
         tensor = args[0]
@@ -43,7 +47,8 @@ class Assumptions:
             self.warnings["a branch that depends on a tensor's values was taken as true"] = None
             return (True,)
         if tensor.is_floating_point():
-            return (0.0,)
+            # Of the GPU: no gradient overflowed. Of the CPU: an optimizer has made its first step.
+            return (0.0 if tensor.fake_device.type == "cuda" else 1.0,)
         self.warnings["an integer read from a tensor was taken as 1"] = None
         return (1,)
 
@@ -85,6 +90,12 @@ class Assumptions:
 
     def _all_chosen(self) -> None:
         self.warnings["a selection by mask was taken to choose every element"] = None
+
+
+def _of_gpu(args: Any) -> bool:
+    """Tell whether a list of tensors is on the pretended GPU; an optimizer's step counts are on the CPU."""
+    first = args[0][0] if args and isinstance(args[0], (list, tuple)) and args[0] else None
+    return isinstance(first, FakeTensor) and first.fake_device.type == "cuda"
 
 
 _HANDLERS: dict[Any, Any] = {

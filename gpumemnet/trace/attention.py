@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gpumemnet.trace.older import cudnn_attention_on, reduces_in_half
+
 aten = torch.ops.aten
 HALVES = (torch.float16, torch.bfloat16)
 
@@ -106,7 +108,7 @@ def _plain_attention(
 ) -> Tensor:
     """What _scaled_dot_product_attention_math does, but the mask is added in place, as for tensors of no subclass."""
     dtype = query.dtype
-    if dtype in HALVES and not torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed():
+    if dtype in HALVES and not reduces_in_half():
         query, key, value = query.float(), key.float(), value.float()
     factor = (query.shape[-1] ** -0.5 if scale is None else abs(scale)) ** 0.5
     query = query * factor
@@ -147,7 +149,7 @@ def _backend(
     cudnn_ok = (
         halves
         and dense
-        and flags.cudnn_sdp_enabled()
+        and cudnn_attention_on()
         and size % 8 == 0
         and size <= 128
         and v.shape[-1] % 8 == 0

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
+from gpumemnet.trace.older import autocast_dtype, destroy
+
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
@@ -56,7 +58,7 @@ def _eligible(value: Any) -> bool:
 def _cast(value: Any, dtype: torch.dtype) -> Any:
     if not _eligible(value) or value.dtype == dtype:
         return value
-    lower = torch.get_autocast_dtype("cuda")
+    lower = autocast_dtype()
     cached = (
         dtype == lower
         and value.dtype == torch.float32
@@ -74,7 +76,7 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
 
 
 def _widest(args: Any, kwargs: Any) -> torch.dtype:
-    dtype = torch.get_autocast_dtype("cuda")
+    dtype = autocast_dtype()
     found: list[torch.dtype] = []
     tree_map(lambda v: found.append(v.dtype) if _eligible(v) else None, (args, kwargs))
     return torch.float32 if torch.float32 in found else dtype
@@ -116,7 +118,7 @@ def registered() -> Iterator[None]:
     """Replace CUDA's autocast kernels; the cache is emptied when the outermost `torch.autocast` is left."""
     library = torch.library.Library("aten", "IMPL")
     rules: list[tuple[tuple[str, ...], Callable[[Any], Callable[..., Any]]]] = [
-        (LOWER_PRECISION, lambda op: _kernel(op, lambda *_: torch.get_autocast_dtype("cuda"))),
+        (LOWER_PRECISION, lambda op: _kernel(op, lambda *_: autocast_dtype())),
         (FULL_PRECISION, lambda op: _kernel(op, lambda *_: torch.float32)),
         (FULL_PRECISION_BY_DTYPE, _by_dtype),
         (WIDEST, lambda op: _kernel(op, _widest)),
@@ -138,7 +140,7 @@ def registered() -> Iterator[None]:
     finally:
         torch.clear_autocast_cache = clear
         _cache.clear()
-        library._destroy()
+        destroy(library)
 
 
 def _override_argument() -> dict[str, bool]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from gpumemnet.trace.device import CUDA, pretend_cuda_calls, replaced
+from gpumemnet.trace.older import is_dense
 
 LARGE_ELEMENTS = 1 << 16
 """Larger tensors are left unfilled: their values cannot matter, and pages never written take no memory."""
@@ -133,7 +134,7 @@ def move_to_cuda(model: nn.Module, dtype: torch.dtype | None) -> None:
 
 def _on_cuda(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
     wanted = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
-    if torch._prims_common.is_non_overlapping_and_dense_or_false(tensor):
+    if is_dense(tensor):
         new = torch.empty_strided(tensor.shape, tensor.stride(), dtype=wanted, device=CUDA)
     else:
         new = torch.empty(tensor.shape, dtype=wanted, device=CUDA)

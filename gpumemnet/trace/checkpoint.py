@@ -31,7 +31,7 @@ def switch_on(model: nn.Module) -> str | None:
 
 def _repeated(group: nn.Module) -> list[nn.Module]:
     """Return the blocks of a list or sequence that holds at least two of one kind with layers inside."""
-    if not isinstance(group, nn.ModuleList | nn.Sequential):
+    if not isinstance(group, (nn.ModuleList, nn.Sequential)):
         return []
     kinds = Counter(type(child) for child in group)
     return [child for child in group if kinds[type(child)] > 1 and any(True for _ in child.children())]

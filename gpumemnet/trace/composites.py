@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gpumemnet.trace import recurrent
 from gpumemnet.trace.attention import attention, safe_softmax
+from gpumemnet.trace.older import destroy
 
 aten = torch.ops.aten
 
@@ -124,4 +125,4 @@ def registered() -> Iterator[None]:
     try:
         yield
     finally:
-        library._destroy()
+        destroy(library)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,12 +10,13 @@ from torch import Tensor
 
 from gpumemnet.cudnn import conv_workspace
 from gpumemnet.names import ConvPass
+from gpumemnet.records import frozen
 from gpumemnet.trace.request import Request
 
 _SWAPPED = {ConvPass.FORWARD: ConvPass.DATA, ConvPass.DATA: ConvPass.FORWARD}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Convolution:
     """One call of cuDNN.
 

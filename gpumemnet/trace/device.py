@@ -4,8 +4,8 @@
 with them where there is no GPU. PyTorch's C++ asks the CUDA driver about the tensors' device (streams for backward,
 device guards), and its Python asks `torch.cuda`. So the C++ side is told "meta", which it handles without a driver,
 while Python code is told "cuda:0"; the few C++ decisions that depend on the device are made in `composites` and
-`autocast`, as PyTorch makes them for CUDA. Tried with the CPU build of PyTorch 2.13 and, without a driver, with the
-CUDA build of PyTorch 2.11.
+`autocast`, as PyTorch makes them for CUDA. docs/estimator.md names the releases of PyTorch that were tried, builds with
+CUDA without a driver among them; `older` holds how they differ.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from torch.optim.optimizer import _foreach_supported_types
 from torch.overrides import TorchFunctionMode
 
 from gpumemnet.trace import autocast, composites
+from gpumemnet.trace.older import INIT_CONTEXT, META_HANDLERS
 
 CUDA = torch.device("cuda:0")
 META = torch.device("meta")
@@ -51,6 +52,8 @@ class CudaFakeMode(FakeTensorMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] = _NOTHING
     ) -> Any:
+        if func is _DEVICE_OP:
+            return _device_for_cpp(args)
         device = kwargs.get("device")
         if device is not None and torch.device(device).type == "meta":
             kwargs = {**kwargs, "device": CUDA}
@@ -118,6 +121,7 @@ _CALLS: dict[Any, Callable[..., Any]] = {
 }
 
 _CUDA_ANSWERS: dict[str, Callable[..., Any]] = {
+    "_lazy_init": lambda: None,
     "is_available": lambda: True,
     "device_count": lambda: 1,
     "current_device": lambda: 0,
@@ -183,16 +187,15 @@ def pretended_cuda(kind: type[CudaFakeMode] = CudaFakeMode) -> Iterator[CudaFake
             return _device_for_cpp(args)
         return original(func, types, args, kwargs or {})
 
-    handlers = fake_tensor._DISPATCH_META_HANDLERS
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         stack.enter_context(replaced(FakeTensor, "__torch_dispatch__", classmethod(dispatch)))
-        before = handlers[_DEVICE_OP]
-        handlers[_DEVICE_OP] = _device_for_cpp
-        stack.callback(handlers.__setitem__, _DEVICE_OP, before)
+        if _DEVICE_OP in META_HANDLERS:
+            stack.callback(META_HANDLERS.__setitem__, _DEVICE_OP, META_HANDLERS[_DEVICE_OP])
+            META_HANDLERS[_DEVICE_OP] = _device_for_cpp
         # A build with CUDA would ask the driver for a context: a login node has no driver, a full GPU no room.
-        stack.enter_context(replaced(fake_tensor, "init_gpu_context", lambda device: None))
+        stack.enter_context(replaced(fake_tensor, INIT_CONTEXT, lambda *_: None))
         # The optimizers take their multi-tensor path for plain parameters on CUDA only; these count as such.
         _foreach_supported_types.append(FakeTensor)
         stack.callback(_foreach_supported_types.remove, FakeTensor)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gpumemnet.errors import TraceError
+from gpumemnet.records import frozen
 from gpumemnet.training import TrainingSetup
 
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
@@ -15,7 +15,7 @@ MAX_ELEMENTS = 1 << 50
 """More than any GPU holds by far; a typing error."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class InputSpec:
     """One input.
 

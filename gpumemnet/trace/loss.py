@@ -100,7 +100,11 @@ def _first_float(output: Any) -> Tensor | None:
         if isinstance(found, Tensor):
             return found
     values = (
-        output.values() if isinstance(output, Mapping) else output if isinstance(output, list | tuple) else ()
+        output.values()
+        if isinstance(output, Mapping)
+        else output
+        if isinstance(output, (list, tuple))
+        else ()
     )
     return next((found for value in values if (found := _first_float(value)) is not None), None)
 
@@ -112,7 +116,7 @@ def _takes_tokens(batch: dict[str, Any]) -> bool:
 def _invented_target(loss: Any, output: Any) -> Tensor | None:
     """Make a target for a loss of torch.nn; None for a loss that takes the output alone."""
     if isinstance(loss, _KNOWN_LOSSES) and isinstance(output, Tensor):
-        if isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss):
+        if isinstance(loss, (nn.CrossEntropyLoss, nn.NLLLoss)):
             return _labels((output.shape[0], *output.shape[2:]), output.device)
         return torch.empty_like(output, requires_grad=False)
     try:

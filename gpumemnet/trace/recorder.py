@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from gpumemnet.allocator.events import Event
 from gpumemnet.trace.assume import Assumptions
 from gpumemnet.trace.device import on_cuda
+from gpumemnet.trace.older import POLLED, tree_leaves, watched
 from gpumemnet.trace.request import Request
 from gpumemnet.trace.workspace import Workspaces
 
@@ -29,7 +28,7 @@ class _Live:
 
     __slots__ = ("key", "ref")
 
-    def __init__(self, key: int, ref: weakref.ref[Any]) -> None:
+    def __init__(self, key: int, ref: Any) -> None:
         self.key, self.ref = key, ref
 
 
@@ -65,6 +64,8 @@ class Recorder(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if POLLED:
+            self._sweep()
         replaced = self.assumptions.answer(func, args, kwargs)
         out = func(*args, **kwargs) if replaced is None else replaced[0]
         requests = self._workspaces.of(func, args, kwargs, out)
@@ -92,6 +93,8 @@ class Recorder(TorchDispatchMode):
 
     def enter(self, phase: str) -> None:
         """Begin a phase."""
+        if POLLED:
+            self._sweep()
         self.phase = phase
         self.phase_starts.append((len(self.events), phase))
 
@@ -133,14 +136,24 @@ class Recorder(TorchDispatchMode):
             return None
 
         def gone(_: Any) -> None:
-            key = self._live.pop(address).key
-            if not self._finished:
-                self._freed(key)
+            self._gone(address)
 
-        live = _Live(self._key(), weakref.ref(storage, gone))
+        live = _Live(self._key(), watched(storage, gone))
         self._live[address] = live
         self.events.append((live.key, storage.nbytes()))
         return live
+
+    def _gone(self, address: int) -> None:
+        key = self._live.pop(address).key
+        if not self._finished:
+            self._freed(key)
+
+    def _sweep(self) -> None:
+        """Hear of storages that ended since the last time, where nothing tells of it; a sum's first operand first."""
+        ended = [address for address, live in self._live.items() if live.ref.expired()]
+        first = None if self._pending_sum is None else self._pending_sum[1]
+        for address in sorted(ended, key=lambda each: self._live[each].key != first):
+            self._gone(address)
 
     def _take(self, request: Request) -> int:
         key = self._key("workspace")

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gpumemnet.rules import numbers
+from gpumemnet.trace.older import autocast_dtype, autocast_on
 
 PERCENT = 100
 """The table writes values per unit in percent, as whole numbers."""
@@ -70,8 +71,8 @@ def _run(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Tensor, ...]:
-    if torch.is_autocast_enabled("cuda"):
-        dtype = torch.get_autocast_dtype("cuda")
+    if autocast_on():
+        dtype = autocast_dtype()
         x, states, params = x.to(dtype), tuple(s.to(dtype) for s in states), [p.to(dtype) for p in params]
     if batch_first:
         # cuDNN wants time first; PyTorch copies there and back.

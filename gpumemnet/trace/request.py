@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from gpumemnet.records import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class Request:
     """Memory that an operator takes for itself.
 

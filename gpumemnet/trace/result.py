@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gpumemnet.allocator.events import Event, Peaks
 from gpumemnet.names import Family
+from gpumemnet.records import frozen
 from gpumemnet.units import MIB
 
 DOUBT_FIXED_BYTES = 16 * MIB
@@ -19,7 +20,7 @@ at random (seed 2027 of gpumemnet/dataset/real_draw.py), and 125 of bench/alloca
 PURPOSES = ("parameters", "gradients", "optimizer", "activations")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TracedMemory:
     """Peaks of a traced training job, without the process' own base (CUDA context and libraries).
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from gpumemnet.allocator.events import Event
 from gpumemnet.errors import TraceError
 from gpumemnet.names import Family, Precision
+from gpumemnet.records import frozen
 from gpumemnet.trace.build import move_to_cuda, unfilled
 from gpumemnet.trace.checkpoint import switch_on
 from gpumemnet.trace.convolution import Convolution
@@ -25,7 +25,7 @@ from gpumemnet.trace.workspace import CUDNN_ATTENTION, Workspaces
 from gpumemnet.training import TrainingSetup
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Trace:
     """A recorded training.
 
@@ -139,6 +139,6 @@ def family_of(model: nn.Module) -> Family:
         return Family.TRANSFORMER
     if any(isinstance(module, nn.modules.conv._ConvNd) for module in model.modules()):
         return Family.CNN
-    if any(isinstance(module, nn.RNNBase | nn.EmbeddingBag) for module in model.modules()):
+    if any(isinstance(module, (nn.RNNBase, nn.EmbeddingBag)) for module in model.modules()):
         return Family.OTHER
     return Family.MLP if any(isinstance(module, nn.Linear) for module in model.modules()) else Family.OTHER

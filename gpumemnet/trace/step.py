@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from gpumemnet.names import Optimizer, Precision
+from gpumemnet.records import frozen
+from gpumemnet.trace.older import grad_scaler
 from gpumemnet.trace.recorder import Recorder
 from gpumemnet.training import TrainingSetup
 
@@ -19,7 +21,7 @@ STEPS = 3
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
-@dataclass(slots=True)
+@dataclass
 class Script:
     """The variables of a training script: what a step leaves behind lives until the next one replaces it.
 
@@ -36,7 +38,7 @@ Step = Callable[[nn.Module, dict[str, Any], Script], Tensor]
 """Runs the model on a batch, leaves the output in the script, and returns the loss."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Training:
     """What is trained.
 
@@ -82,7 +84,7 @@ def run(training: Training, recorder: Recorder, *, steps: int = STEPS) -> None:
     """
     model, amp = training.model, training.setup.precision is Precision.AMP
     optimizer = training.optimizer(model.parameters())
-    scaler = torch.amp.GradScaler("cuda", enabled=amp)
+    scaler = grad_scaler(enabled=amp)
     script = Script()
     for _ in range(steps):
         recorder.enter("forward")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -85,14 +85,15 @@ def cudnn_attention_backward(args: Any, out: Any) -> int:
     return 4 * (query.numel() + query.numel() // query.shape[-1])
 
 
-SCRATCH = {
-    aten._softmax_backward_data.default: softmax_backward,
-    aten.embedding_dense_backward.default: embedding_backward,
-    aten._scaled_dot_product_cudnn_attention.default: cudnn_attention,
-    aten._scaled_dot_product_cudnn_attention_backward.default: cudnn_attention_backward,
+_SCRATCH: dict[str, Callable[[Any, Any], int]] = {
+    "_softmax_backward_data": softmax_backward,
+    "embedding_dense_backward": embedding_backward,
+    "_scaled_dot_product_cudnn_attention": cudnn_attention,
+    "_scaled_dot_product_cudnn_attention_backward": cudnn_attention_backward,
 }
-"""Workspaces of other operators, taken once their outputs are made."""
-CUDNN_ATTENTION = aten._scaled_dot_product_cudnn_attention.default.__name__
+SCRATCH = {getattr(aten, name).default: takes for name, takes in _SCRATCH.items() if hasattr(aten, name)}
+"""Workspaces of other operators, taken once their outputs are made; PyTorch before 2.5 has no cuDNN attention."""
+CUDNN_ATTENTION = "_scaled_dot_product_cudnn_attention.default"
 
 
 class Workspaces:

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog")
 
-_WORDS = ("gpumemnet.errors", "gpumemnet.names", "gpumemnet.units", "gpumemnet.training")
+_WORDS = tuple(f"gpumemnet.{name}" for name in ("errors", "names", "records", "units", "training"))
 
 # Which of the project's own modules a folder may import; the longest matching entry decides.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -64,7 +64,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "slurm_plugin.radd",
     ),
     "slurm_plugin.admin": ("slurm_plugin", "gpumemnet"),
-    **dict.fromkeys(_WORDS, ("gpumemnet.errors", "gpumemnet.names")),
+    **dict.fromkeys(_WORDS, ("gpumemnet.errors", "gpumemnet.names", "gpumemnet.records")),
     "gpumemnet.rules": (*_WORDS, "gpumemnet.rules"),
     "gpumemnet.gpus": (*_WORDS, "gpumemnet.rules"),
     "gpumemnet.directives": (*_WORDS, "gpumemnet.directives"),
