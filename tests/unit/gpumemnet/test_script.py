@@ -28,12 +28,12 @@ def alive(pid: int) -> bool:
 
 
 def test_time_is_bounded_and_all_processes_are_ended(tmp_path: Path) -> None:
-    told = str(tmp_path / "pid")
-    code = f"import os, time; os.fork(); open({told!r}, 'w').write(str(os.getpid())); time.sleep(600)"
-    began = time.monotonic()
-    assert ran(code, Limits(seconds=2)).why == "its optimizer made no two steps within 2 s"
-    assert time.monotonic() - began < 60
-    pid, deadline = int((tmp_path / "pid").read_text()), time.monotonic() + 20
+    # A shell starts at once, on a busy machine too.
+    command = ["/bin/sh", "-c", f"sleep 600 & echo $! > {tmp_path / 'pid'}; wait"]
+    found = run(command, environment=os.environ, limits=Limits(seconds=5))
+    assert isinstance(found, Untraced)
+    assert found.why == "its optimizer made no two steps within 5 s"
+    pid, deadline = int((tmp_path / "pid").read_text()), time.monotonic() + 60
     while alive(pid) and time.monotonic() < deadline:
         time.sleep(0.01)  # a killed process that is nobody's child any more ends a moment later
     assert not alive(pid)
