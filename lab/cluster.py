@@ -97,7 +97,7 @@ class Cluster:
             self.start_node(node)
             if spec.ours:
                 self.start_monitor(node)
-        self.wait("slurmctld answers", self._answers, 20)
+        self.wait("slurmctld answers", self.answers, 20)
         self.wait("nodes idle", lambda: self._idle() == {node.name for node in spec.nodes}, 20)
 
     def start_slurmctld(self) -> None:
@@ -152,7 +152,8 @@ class Cluster:
         ]
         self.daemons.start(f"monitor-{node.name}", argv, env=self.env())
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Return whether slurmctld answers."""
         try:
             return "UP" in self.slurm("scontrol", "ping")
         except CommandError:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from slurm_plugin.admin.checks import examine
+from slurm_plugin.admin.edits import Deed, Run
 from slurm_plugin.admin.finding import Finding
 from slurm_plugin.admin.gather import gather
 from slurm_plugin.core.clock import Clock
@@ -33,7 +33,8 @@ def as_text(findings: Sequence[Finding]) -> str:
     for finding in findings:
         lines.append(f"{_MARKS[finding.level]}  {finding.subject:<{width}}  {finding.text}")
         if finding.fix:
-            lines.append(f"      {'':<{width}}  fix: {finding.fix}")
+            margin = f"      {'':<{width}}  "
+            lines.append(f"{margin}fix: {finding.fix}".replace("\n", f"\n{margin}    "))
     counts = {level: sum(finding.level == level for finding in findings) for level in _MARKS}
     verdict = f"{counts['fail']} to mend, {counts['warn']} could be better, {counts['ok']} fine"
     return "\n".join([*lines, f"{verdict}, {counts['unseen']} not to be seen from this machine"])
@@ -41,7 +42,23 @@ def as_text(findings: Sequence[Finding]) -> str:
 
 def as_json(findings: Sequence[Finding]) -> str:
     """Return the findings for a program."""
-    return json.dumps({"version": 1, "findings": [asdict(finding) for finding in findings]}, indent=1)
+    rows = [
+        {
+            "level": finding.level,
+            "subject": finding.subject,
+            "text": finding.text,
+            "fix": finding.fix,
+            "deeds": [_deed(deed) for deed in finding.deeds],
+        }
+        for finding in findings
+    ]
+    return json.dumps({"version": 1, "findings": rows}, indent=1)
+
+
+def _deed(deed: Deed) -> dict[str, object]:
+    if isinstance(deed, Run):
+        return {"run": list(deed.argv)}
+    return {"file": str(deed.path), "line": deed.first, "lines": deed.count, "new": deed.new}
 
 
 def failed(findings: Sequence[Finding]) -> bool:

@@ -20,6 +20,7 @@ class Facts:
     Attributes:
         config_path: rad.toml.
         config: Its content.
+        config_text: Its text.
         config_error: Why it cannot be used, and whether there is a last good copy.
         config_copied: Whether hooks have kept a copy of it, for when it is broken.
         slurm_conf_path: slurm.conf.
@@ -31,7 +32,9 @@ class Facts:
         version: Of the installed Slurm.
         plugins: Names of its plugins.
         hooks: "prolog", "taskprolog", "epilog" -> text of the script that slurm.conf names.
+        executable: The same -> whether it may be run; a script that is not there has no entry.
         lua: "job_submit", "cli_filter" -> text of the script beside slurm.conf.
+        lua_files: Names of the Lua files in `rad` beside slurm.conf.
         lua_sockets: Lua versions with LuaSocket or lua-posix.
         key_error: Why the cluster's key cannot be used; "" if it can.
         radd: What radd says of itself, or why it does not answer.
@@ -48,6 +51,7 @@ class Facts:
 
     config_path: Path
     config: Config | None = None
+    config_text: str = ""
     config_error: str = ""
     config_copied: bool = True
     slurm_conf_path: Path | None = None
@@ -59,7 +63,9 @@ class Facts:
     version: tuple[int, int, int] | None = None
     plugins: frozenset[str] | None = None
     hooks: Mapping[str, str | None] = field(default_factory=dict)
+    executable: Mapping[str, bool] = field(default_factory=dict)
     lua: Mapping[str, str | None] = field(default_factory=dict)
+    lua_files: frozenset[str] | None = None
     lua_sockets: tuple[str, ...] = ()
     key_error: str | None = None
     radd: str | None = None

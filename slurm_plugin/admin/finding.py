@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from slurm_plugin.admin.edits import Deed, shown
+
 Level = Literal["ok", "warn", "fail", "unseen"]
 
 
@@ -18,12 +20,14 @@ class Finding:
         subject: What was looked at.
         text: What was found.
         fix: What to do about it; "" for nothing.
+        deeds: The same exactly, as lines of files and commands; empty where a person must choose.
     """
 
     level: Level
     subject: str
     text: str
     fix: str = ""
+    deeds: tuple[Deed, ...] = ()
 
 
 def ok(subject: str, text: str) -> Finding:
@@ -36,7 +40,11 @@ def ok(subject: str, text: str) -> Finding:
     return Finding(level="ok", subject=subject, text=text)
 
 
-def warn(subject: str, text: str, fix: str) -> Finding:
+Fix = str | Deed | tuple[Deed, ...]
+"""Words, or what is to be done exactly, which is then shown as it is."""
+
+
+def warn(subject: str, text: str, fix: Fix) -> Finding:
     """Return a finding that could be better.
 
     Args:
@@ -44,10 +52,10 @@ def warn(subject: str, text: str, fix: str) -> Finding:
         text: What was found, in a sentence.
         fix: What to do about it.
     """
-    return Finding(level="warn", subject=subject, text=text, fix=fix)
+    return _finding("warn", subject, text, fix)
 
 
-def fail(subject: str, text: str, fix: str) -> Finding:
+def fail(subject: str, text: str, fix: Fix) -> Finding:
     """Return a finding that must be mended.
 
     Args:
@@ -55,7 +63,7 @@ def fail(subject: str, text: str, fix: str) -> Finding:
         text: What was found, in a sentence.
         fix: What to do about it.
     """
-    return Finding(level="fail", subject=subject, text=text, fix=fix)
+    return _finding("fail", subject, text, fix)
 
 
 def unseen(subject: str, text: str) -> Finding:
@@ -66,3 +74,10 @@ def unseen(subject: str, text: str) -> Finding:
         text: What was found, in a sentence.
     """
     return Finding(level="unseen", subject=subject, text=text)
+
+
+def _finding(level: Level, subject: str, text: str, fix: Fix) -> Finding:
+    if isinstance(fix, str):
+        return Finding(level=level, subject=subject, text=text, fix=fix)
+    deeds = fix if isinstance(fix, tuple) else (fix,)
+    return Finding(level=level, subject=subject, text=text, fix=shown(deeds), deeds=deeds)

@@ -36,6 +36,9 @@ LUA_FOLDERS = (
 )
 LUA_SOCKETS = ("socket/unix.so", "posix/sys/socket.so", "posix/sys/socket.lua", "posix.so")
 """Files of LuaSocket and of lua-posix below such a folder and Lua's version."""
+HOOKS = ("prolog", "taskprolog", "epilog")
+CONFIGLESS_LUA = Path("/etc/slurm/rad")
+"""Where job_submit.lua and cli_filter.lua look besides: slurmctld hands out cli_filter.lua, and no folder beside it."""
 UNITS = ("radd", "rad-monitor")
 _COMMAND_S = 5.0
 _PING_S = 1.0
@@ -49,8 +52,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         env: Environment variables.
         clock: Time.
     """
-    config, config_error = _config(config_path)
-    used = config or Config()
+    config, used, config_error = _config(config_path)
     slurm_conf = find_slurm_conf(used.paths.slurm_conf, env)
     slurm = None if slurm_conf is None else read_conf(slurm_conf)
     settings = {} if slurm is None else slurm.settings
@@ -61,6 +63,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
     return Facts(
         config_path=config_path,
         config=config,
+        config_text=_text(str(config_path)) or "",
         config_error=config_error,
         config_copied=copied_at_s(config_path) is not None,
         slurm_conf_path=slurm_conf,
@@ -71,11 +74,19 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         limits=limits,
         version=installed_version(),
         plugins=plugins(settings),
-        hooks={name: _text(settings.get(name)) for name in ("prolog", "taskprolog", "epilog")},
+        hooks={name: _text(settings.get(name)) for name in HOOKS},
+        executable={
+            name: os.access(settings[name], os.X_OK)
+            for name in HOOKS
+            if name in settings and Path(settings[name]).exists()
+        },
         lua={
             name: None if slurm_conf is None else _text(str(slurm_conf.with_name(f"{name}.lua")))
             for name in ("job_submit", "cli_filter")
         },
+        lua_files=None
+        if slurm_conf is None
+        else _names(slurm_conf.with_name("rad")) or _names(CONFIGLESS_LUA),
         lua_sockets=_lua_sockets(),
         key_error=_key_error(
             Path(used.paths.key), settings.get("slurmuser", "root") if radd_here else "root"
@@ -133,12 +144,13 @@ def _is_controller(settings: Mapping[str, str]) -> bool:
     return bool(named) and named.partition(".")[0] == socket.gethostname().partition(".")[0]
 
 
-def _config(path: Path) -> tuple[Config | None, str]:
+def _config(path: Path) -> tuple[Config | None, Config, str]:
+    """Return rad.toml, the settings that lead to everything else, and why rad.toml cannot be used."""
     try:
         found = config_in_force(path)
     except ConfigError as exc:
-        return None, str(exc)
-    return (None, found.trouble) if found.trouble else (found.config, "")
+        return None, Config(), str(exc)
+    return None if found.trouble else found.config, found.config, found.trouble
 
 
 def _readings(config: Config, clock: Clock) -> tuple[tuple[GpuReading, ...] | None, str]:
@@ -157,6 +169,13 @@ def _text(path: str | None) -> str | None:
     except OSError:
         return None
     return text
+
+
+def _names(folder: Path) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(folder))
+    except OSError:
+        return frozenset()
 
 
 def _lua_sockets() -> tuple[str, ...]:

@@ -53,7 +53,7 @@ def read_key(path: Path) -> bytes:
         raise ConfigError(f"{path}: no cluster key ({exc.strerror}); run: rad install --key") from exc
     if len(key) < KEY_BYTES:
         raise ConfigError(
-            f"{path}: the cluster key is shorter than {KEY_BYTES} bytes; run: rad install --key"
+            f"{path}: the cluster key is shorter than {KEY_BYTES} bytes; remove it and run: rad install --key"
         )
     return key
 

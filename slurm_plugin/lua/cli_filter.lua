@@ -2,7 +2,7 @@
 -- A site with a cli_filter.lua of its own keeps it and adds the two marked lines (1) and (2) to it.
 
 local here = debug.getinfo(1, "S").source:match("^@(.*)/") or "/etc/slurm"
-package.path = here .. "/rad/?.lua;" .. package.path
+package.path = here .. "/rad/?.lua;/etc/slurm/rad/?.lua;" .. package.path -- configless nodes get this file alone
 local found, rad_cli = pcall(require, "rad_cli") -- (1) with a package.path that leads to RAD's Lua files
 
 function slurm_cli_setup_defaults(options, early_pass)

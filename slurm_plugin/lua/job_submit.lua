@@ -2,7 +2,7 @@
 -- A site with a job_submit.lua of its own keeps it and adds the three marked lines (1), (2) and (3) to it.
 
 local here = debug.getinfo(1, "S").source:match("^@(.*)/") or "/etc/slurm"
-package.path = here .. "/rad/?.lua;" .. package.path
+package.path = here .. "/rad/?.lua;/etc/slurm/rad/?.lua;" .. package.path -- configless nodes get this file alone
 local found, rad = pcall(require, "rad") -- (1) with a package.path that leads to RAD's Lua files
 
 function slurm_job_submit(job_desc, part_list, submit_uid)

@@ -10,6 +10,7 @@ from slurm_plugin.slurm.conf_lines import pairs_of, read_lines, settings_in
 _CANDIDATES = (
     "/etc/slurm/slurm.conf",
     "/etc/slurm-llnl/slurm.conf",
+    "/run/slurm/conf/slurm.conf",  # of a configless login or compute node
     "/var/spool/slurmd/conf-cache/slurm.conf",
 )
 

@@ -23,32 +23,62 @@ _MOST_NAMES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line as Slurm takes it.
+
+    Attributes:
+        text: What it says, joined where it goes on, without comment.
+        path: The file that it stands in, which another one may include.
+        first: Number of its first line there, from 1.
+        last: Number of its last line.
+    """
+
+    text: str
+    path: Path
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfFile:
     """One file.
 
     Attributes:
         settings: NAME=VALUE lines, names in lower case; the last one counts.
         lines: Lines that begin with a record (`NodeName=`, `PartitionName=`, or `Name=` in gres.conf).
+        settings_at: Where each setting stands.
+        lines_at: Where each record stands, in the order of `lines`.
     """
 
     settings: dict[str, str] = field(default_factory=dict)
     lines: tuple[dict[str, str], ...] = ()
+    settings_at: dict[str, Line] = field(default_factory=dict, compare=False)
+    lines_at: tuple[Line, ...] = field(default=(), compare=False)
 
 
 def read_conf(path: Path) -> ConfFile | None:
     """Return what a file and the files that it includes say; None if it cannot be read."""
-    texts = read_lines(path)
-    if texts is None:
+    try:
+        found = list(_lines(path, depth=0))
+    except OSError:
         return None
     settings: dict[str, str] = {}
-    lines: list[dict[str, str]] = []
-    for text in texts:
-        pairs = pairs_of(text)
+    settings_at: dict[str, Line] = {}
+    records: list[tuple[dict[str, str], Line]] = []
+    for line in found:
+        pairs = pairs_of(line.text)
         if _RECORDS & set(pairs):
-            lines.append(pairs)
+            records.append((pairs, line))
         else:
-            settings |= settings_in([text])
-    return ConfFile(settings=settings, lines=tuple(lines))
+            one = settings_in([line.text])
+            settings |= one
+            settings_at |= dict.fromkeys(one, line)
+    return ConfFile(
+        settings=settings,
+        lines=tuple(pairs for pairs, _ in records),
+        settings_at=settings_at,
+        lines_at=tuple(line for _, line in records),
+    )
 
 
 def read_lines(path: Path) -> list[str] | None:
@@ -57,7 +87,7 @@ def read_lines(path: Path) -> list[str] | None:
     None if the file cannot be read; an included one that cannot be read is left out.
     """
     try:
-        return list(_lines(path, depth=0))
+        return [line.text for line in _lines(path, depth=0)]
     except OSError:
         return None
 
@@ -109,13 +139,19 @@ def _numbers(ranges: str) -> list[str]:
     return found[:_MOST_NAMES]
 
 
-def _lines(path: Path, *, depth: int) -> Iterator[str]:
-    text = path.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
-    for raw in text.splitlines():
-        line = raw.partition("#")[0].strip()
-        if include := _INCLUDE.match(line):
+def _lines(path: Path, *, depth: int) -> Iterator[Line]:
+    raw = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    number = 0
+    while number < len(raw):
+        first, text = number + 1, raw[number]
+        while text.endswith("\\") and number + 1 < len(raw):
+            number += 1
+            text = f"{text[:-1]} {raw[number]}"
+        number += 1
+        text = text.partition("#")[0].strip()
+        if include := _INCLUDE.match(text):
             if depth < _DEEPEST:
                 with suppress(OSError):
                     yield from _lines(path.parent / include[1], depth=depth + 1)
-        elif line:
-            yield line
+        elif text:
+            yield Line(text=text, path=path, first=first, last=number)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from lab.cluster import Cluster
 from lab.jobs import Jobs
+from lab.mend import findings, mend
 from lab.place import ClusterSpec, Place
-from slurm_plugin.core.errors import CommandError
 from tests.cluster.conftest import jobs_on, started
 
 pytestmark = pytest.mark.cluster
@@ -34,31 +33,8 @@ def jobs(own: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
     yield from jobs_on(own, request)
 
 
-def fixes(cluster: Cluster) -> list[str]:
-    """Return what `rad doctor` says to do about the accounts."""
-    config = str(cluster.place.etc / "rad.toml")
-    try:
-        text = cluster.slurm(f"{cluster.place.venv}/bin/rad", "doctor", "--config", config, "--json")
-    except CommandError as exc:
-        text = exc.output
-    found = [each for each in json.loads(text)["findings"] if each["subject"] == "accounts"]
-    assert found, text
-    return [each["fix"] for each in found if each["level"] != "ok"]
-
-
-def apply(cluster: Cluster, fix: str) -> None:
-    """Do as the words say, as an admin would."""
-    conf = cluster.place.slurm_conf
-    if fix.startswith("sacctmgr "):
-        cluster.slurm(*fix.split())
-    elif match := re.fullmatch(r"PartitionName=(\w+) \.\.\. (TRESBillingWeights=\S+)", fix):
-        text, count = re.subn(rf"(?m)^(PartitionName={match[1]} .*)$", rf"\1 {match[2]}", conf.read_text())
-        assert count == 1
-        conf.write_text(text)
-    else:
-        match = re.fullmatch(r"(AccountingStorageTRES)(=\S+), and restart slurmctld", fix)
-        assert match, fix
-        conf.write_text(re.sub(rf"(?m)^{match[1]}=.*$", match[1] + match[2], conf.read_text()))
+def about_accounts(cluster: Cluster) -> list[dict[str, Any]]:
+    return [each for each in findings(cluster) if each["subject"] == "accounts"]
 
 
 def worth(row: dict[str, str]) -> int:
@@ -69,11 +45,12 @@ def worth(row: dict[str, str]) -> int:
 
 def test_a_user_who_may_have_one_gpu_has_no_more_of_them(jobs: Jobs, own: Cluster) -> None:
     own.slurm("sacctmgr", "-i", "modify", "qos", "normal", "set", "MaxTRESPerUser=gres/gpu=1")
-    for fix in fixes(own):
-        apply(own, fix)
-    own.daemons.stop("slurmctld")
-    own.start_slurmctld()
-    own.wait("doctor is content", lambda: not fixes(own), 40)
+    found = about_accounts(own)
+    assert found
+    for finding in found:
+        mend(own, finding)
+    own.slurm("scontrol", "reconfigure")
+    own.wait("doctor is content", lambda: not about_accounts(own), 40)
 
     asked = [
         ("--gpus=1", "--comment=rad:memory=12G", "--wrap", TRAIN.format("11G", 4)),

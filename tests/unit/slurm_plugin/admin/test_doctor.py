@@ -27,10 +27,12 @@ from slurm_plugin.core.config import Config, Features, PartitionConfig
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.slurm.conf_lines import ConfFile
+from slurm_plugin.slurm.live import Live
 
 SLURM = {
     "grestypes": "gpu,shard",
     "selecttype": "select/cons_tres",
+    "defmempercpu": "4000",
     "selecttypeparameters": "CR_Core_Memory,LL_SHARED_GRES",
     "jobsubmitplugins": "lua",
     "clifilterplugins": "lua",
@@ -119,7 +121,7 @@ def test_a_right_site_has_no_findings():
     [
         {
             **gres({**GRES[0], "type": "h200"}, *GRES[1:]),
-            "slurm": ConfFile(settings=OLD, lines=({**NODES[0], "gres": "gpu:h200:2,shard:278"}, *NODES[1:])),
+            "slurm": ConfFile(settings=OLD, lines=({**NODES[0], "gres": "gpu:h200:2,shard:276"}, *NODES[1:])),
         },
         {**gres({**GRES[0], "cores": "0-31"}, *GRES[1:]), "slurm": ConfFile(settings=OLD, lines=NODES)},
         {
@@ -140,6 +142,50 @@ def test_a_type_that_slurm_conf_does_not_name_is_dropped_by_slurmd():
     assert "shards in use" in found.text
 
 
+FOUR = ({"nodename": "n1", "gres": "gpu:4,shard:552"}, NODES[-1])
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ({"autodetect": "nvml", "name": "gpu"}, {"name": "shard", "count": "552"}),
+        (
+            {"nodename": "n1", "autodetect": "nvml", "name": "gpu"},
+            {"nodename": "n1", "name": "shard", "count": "552"},
+        ),
+        ({"name": "gpu", "file": "/dev/nvidia[0-3]"}, {"name": "shard", "count": "552"}),
+        ({"name": "gpu", "file": "/dev/nvidia[0-3]"}, {"nodename": "n1", "name": "shard", "count": "552"}),
+    ],
+)
+def test_shards_of_a_node_are_spread_over_the_gpus_that_slurm_found(lines: tuple[dict[str, str], ...]):
+    """`Name=shard Count=552` on a node with four GPUs is 138 for each, whether gres.conf names them or NVML does."""
+    changes = {"gres": ConfFile(lines=lines), "slurm": ConfFile(settings=SLURM, lines=FOUR)}
+    assert troubles(dataclasses.replace(GOOD, **changes)) == []
+    few = tuple(line | ({"count": "400"} if "count" in line else {}) for line in lines)
+    told = troubles(dataclasses.replace(GOOD, **{**changes, "gres": ConfFile(lines=few)}))
+    assert any("GPUs have 100 shards" in each.text and "shards_per_gpu = 100" in each.fix for each in told)
+
+
+def test_slurmctlds_own_word_goes_before_the_files():
+    """The node's Gres as slurmctld has it says how many GPUs share the shards; the file here may be another node's."""
+    row = {"gres": "gpu:h200:4(S:0-1),shard:h200:552(S:0-1)", "state": "IDLE"}
+    live = Live(
+        settings={**SLURM, "selecttypeparameters": "CR_CORE_MEMORY,LL_SHARED_GRES"},
+        partitions={"gpu": {"nodes": "n1", "defmempercpu": "4000"}},
+        nodes={"n1": row},
+    )
+    shards = ConfFile(lines=({"name": "gpu", "autodetect": "nvml"}, {"name": "shard", "count": "552"}))
+    assert troubles(dataclasses.replace(GOOD, live=live, gres=shards)) == []
+    drained = {**row, "state": "IDLE+DRAIN", "reason": "gres/shard"}
+    told = troubles(
+        dataclasses.replace(GOOD, gres=shards, live=dataclasses.replace(live, nodes={"n1": drained}))
+    )
+    assert [each.fix for each in told] == ["run: scontrol update NodeName=n1 State=RESUME"]
+    behind = dataclasses.replace(live, settings={**live.settings, "grestypes": "gpu"})
+    told = troubles(dataclasses.replace(GOOD, gres=shards, live=behind))
+    assert [each.fix for each in told] == ["run: systemctl restart slurmctld"]
+
+
 @pytest.mark.parametrize("word", ["lua", "all_partitions, job_submit/lua"])
 def test_plugins_may_be_named_in_either_way(word: str):
     assert troubles(dataclasses.replace(GOOD, **slurm(jobsubmitplugins=word))) == []
@@ -155,7 +201,7 @@ def test_plugins_may_be_named_in_either_way(word: str):
             {"config": dataclasses.replace(GOOD.config, features=Features(mps=False))},
             "warn",
             "mps",
-            "features",
+            "mps = true",
         ),
         ({"version": (20, 11, 4)}, "fail", "older than 22.05", "upgrade"),
         ({"version": (27, 5, 0)}, "warn", "newer than 26.05", "treated"),
@@ -163,7 +209,12 @@ def test_plugins_may_be_named_in_either_way(word: str):
         (slurm(selecttype="select/cons_res"), "fail", "cons_tres", "SelectType="),
         (slurm(selecttypeparameters="CR_Core,LL_SHARED_GRES"), "warn", "host memory", "CR_Core_Memory"),
         (slurm(selecttypeparameters="CR_Core_Memory"), "warn", "fills one GPU", "LL_SHARED_GRES"),
-        ({"version": (22, 5, 8)}, "fail", "does not know LL_SHARED_GRES", "remove"),
+        (
+            {"version": (22, 5, 8)},
+            "fail",
+            "does not know LL_SHARED_GRES",
+            "SelectTypeParameters=CR_Core_Memory",
+        ),
         (slurm(jobsubmitplugins=""), "fail", "JobSubmitPlugins", "JobSubmitPlugins=lua"),
         (slurm(clifilterplugins=""), "warn", "CliFilterPlugins", "CliFilterPlugins=lua"),
         (
@@ -183,15 +234,21 @@ def test_plugins_may_be_named_in_either_way(word: str):
             "n2 of partition gpu has Gres=gpu:a100:4",
             "Gres=gpu:a100:4,shard:552",
         ),
-        ({"hooks": {**GOOD.hooks, "epilog": "exit 0"}}, "fail", "does not start", "-m epilog"),
+        (
+            {"hooks": {**GOOD.hooks, "epilog": "exit 0"}},
+            "fail",
+            "does not start",
+            "/etc/rad/epilog.sh must say",
+        ),
         ({"hooks": {**GOOD.hooks, "prolog": None}}, "unseen", "cannot be read here", ""),
         (
             {"lua": {**GOOD.lua, "job_submit": "-- gradual limits\nreturn slurm.SUCCESS"}},
             "fail",
             "does not call RAD",
-            "marked lines",
+            "rad.submit",
         ),
-        ({"lua": {**GOOD.lua, "job_submit": None}}, "unseen", "controller", ""),
+        ({"lua": {**GOOD.lua, "job_submit": None}}, "fail", "is missing", "rad install"),
+        ({"lua": {**GOOD.lua, "cli_filter": None}}, "unseen", "login nodes", ""),
         ({"lua_sockets": ()}, "warn", "leaves every job", "lua-socket"),
         ({"key_error": "other users can read the cluster key"}, "fail", "can read", "0600"),
         ({"key_error": None}, "unseen", "only root", ""),
@@ -203,7 +260,7 @@ def test_plugins_may_be_named_in_either_way(word: str):
             "failed",
             "enable --now rad-monitor",
         ),
-        ({"gres": None}, "fail", "not beside slurm.conf", "gres_conf"),
+        ({"gres": None}, "fail", "not beside slurm.conf", "Name=shard Count=138 File=/dev/nvidia1"),
         (gres(GRES[0]), "fail", "no shards", "Name=shard"),
         (
             gres(GRES[0], {"nodename": "n1", "name": "shard", "count": "160"}),
@@ -215,9 +272,14 @@ def test_plugins_may_be_named_in_either_way(word: str):
             gres(GRES[0], GRES[1], {**GRES[2], "count": "140"}),
             "fail",
             "GPU 1: 140 shards of 1024 MiB",
-            "Count=138 for File=/dev/nvidia1",
+            "count=138",
         ),
-        ({"cgroup": ConfFile(settings={"constraindevices": "yes"})}, "warn", "does nothing", "task/cgroup"),
+        (
+            {"cgroup": ConfFile(settings={"constraindevices": "yes"})},
+            "warn",
+            "does nothing",
+            "ConstrainDevices=no",
+        ),
         (
             {
                 **slurm(taskplugin="task/cgroup", selecttypeparameters="CR_Core_Memory"),
@@ -226,13 +288,13 @@ def test_plugins_may_be_named_in_either_way(word: str):
             },
             "fail",
             "cgroups pin both",
-            "23.11.5",
+            "ConstrainDevices=no",
         ),
         (
             {**slurm(selecttypeparameters="CR_Core_Memory"), "version": (22, 5, 8)},
             "warn",
             "a GPU with shards in use",
-            "Type=NAME",
+            "Type=gpu",
         ),
         ({"readings": None, "readings_error": "no driver"}, "fail", "no driver", "nvidia-smi"),
         ({"readings": (reading(0, healthy=False),)}, "fail", "needs a reset", "nvidia-smi -q"),
@@ -240,7 +302,7 @@ def test_plugins_may_be_named_in_either_way(word: str):
         ({"gpu_node": False, "readings": None}, "unseen", "GPU node", ""),
         ({"monitored": False}, "warn", "two samples", "rad-monitor"),
         ({"mps_control": None}, "warn", "time slices", "streams"),
-        ({"acls": False}, "fail", "access control lists", "tmpfs"),
+        ({"acls": False}, "fail", "access control lists", "/run/rad"),
         (
             {"config": sharing(on_overrun="warn")},
             "warn",
@@ -251,7 +313,7 @@ def test_plugins_may_be_named_in_either_way(word: str):
             {"config": sharing(sharing="streams"), "compute_modes": {0: "Exclusive_Process", 1: "Default"}},
             "fail",
             "GPU 0 takes one process at a time",
-            "nvidia-smi -c DEFAULT",
+            "nvidia-smi -i 0 -c DEFAULT",
         ),
         (
             {"slurm": ConfFile(settings={**SLURM, "proctracktype": "proctrack/linuxproc"}, lines=NODES)},
@@ -266,7 +328,7 @@ def test_one_fault_one_finding(changes: dict[str, Any], level: str, says: str, f
     findings = troubles(dataclasses.replace(GOOD, **changes))
     found = [f for f in findings if f.level == level and says in f.text]
     assert len(found) == 1, as_text(findings)
-    assert fix in found[0].fix
+    assert fix.lower() in found[0].fix.lower()
     assert failed(findings) == (level == "fail"), as_text(findings)
 
 
@@ -393,7 +455,7 @@ class TestGather:
     def test_the_command(self, tmp_path: Path):
         result = CliRunner().invoke(main, ["doctor", "--config", str(self.files(tmp_path)), "--json"])
         findings = json.loads(result.output)["findings"]
-        assert {"level", "subject", "text", "fix"} == set(findings[0])
+        assert {"level", "subject", "text", "fix", "deeds"} == set(findings[0])
         assert result.exit_code == 1
 
     def test_a_wrong_rad_toml_is_one_finding(self, tmp_path: Path):
@@ -412,7 +474,7 @@ def test_shards_leave_room_for_mps_servers() -> None:
     facts = dataclasses.replace(GOOD, gres=ConfFile(lines=rows), config=config)
     told = [found for found in examine(facts) if "leave no room for MPS" in found.text]
     assert [found.level for found in told] == ["warn", "warn"]
-    assert "Count=138 for File=/dev/nvidia0" in told[0].fix
+    assert "count=138" in told[0].fix.lower() and "shards_per_gpu = 138" in told[0].fix
     streams = dataclasses.replace(config.partitions["gpu"], sharing="streams")
     plain = dataclasses.replace(facts, config=dataclasses.replace(config, partitions={"gpu": streams}))
     assert not [found for found in examine(plain) if "leave no room for MPS" in found.text]

@@ -77,7 +77,7 @@ def test_a_limit_that_counts_both_is_right() -> None:
 def test_a_limit_on_gpus_alone_does_not_bind_and_the_fix_is_a_command() -> None:
     ((level, text, fix),) = found(site(QOS))
     assert (level, "does not count jobs that share" in text) == ("fail", True)
-    assert fix == "sacctmgr -i modify qos where name=normal set MaxTRESPerUser=billing=276"
+    assert fix == "run: sacctmgr -i modify qos where name=normal set MaxTRESPerUser=billing=276"
 
 
 def test_a_limit_on_both_by_themselves_lets_users_have_both() -> None:
@@ -108,7 +108,7 @@ def test_each_kind_of_limit(changes: dict[str, object], fix: str) -> None:
 def test_weights_of_gpus_alone_let_shared_jobs_go_free() -> None:
     ((level, text, fix),) = found(site(weights="CPU=1,GRES/gpu=16"))
     assert level == "fail" and "138 shards nothing" in text
-    assert fix == "PartitionName=gpu ... TRESBillingWeights=CPU=69,GRES/gpu=1104,GRES/shard=8"
+    assert fix.endswith(" TRESBillingWeights=CPU=69,GRES/gpu=1104,GRES/shard=8")
 
 
 def test_every_partition_with_gpus_must_weigh_them_alike() -> None:
@@ -126,10 +126,7 @@ def test_every_partition_with_gpus_must_weigh_them_alike() -> None:
 
 def test_shards_that_are_not_counted() -> None:
     ((level, _, fix), *_) = found(site(QOS, counted="gres/gpu,gres/nvme"))
-    assert (level, fix) == (
-        "fail",
-        "AccountingStorageTRES=gres/nvme,gres/gpu,gres/shard, and restart slurmctld",
-    )
+    assert level == "fail" and "AccountingStorageTRES=gres/nvme,gres/gpu,gres/shard\nrun: systemctl" in fix
     ((level, _, _),) = found(site(counted="gres/gpu", weights=""))
     assert level == "warn"
 

@@ -1,0 +1,267 @@
+"""Sites with one fault each: does `rad doctor` find it, and does its fix, done to the letter, make the site right?
+
+    python bench/doctor_faults.py [--out FILE] [--part K/N]     # as root: each on a real Slurm that then shares a job
+
+tests/unit/slurm_plugin/admin/test_doctor_faults.py does the same without Slurm, in a folder.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Edit = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault.
+
+    Attributes:
+        name: What is wrong.
+        says: What a finding's text holds then.
+        files: File in the folder of slurm.conf -> how its text is changed.
+        modes: File -> the mode that it gets.
+        old: Whether it is one of Slurm before 23.11.5 alone.
+        new: Whether it is one of Slurm from 23.11 on alone.
+    """
+
+    name: str
+    says: str
+    files: Mapping[str, Edit] = field(default_factory=dict)
+    modes: Mapping[str, int] = field(default_factory=dict)
+    old: bool = False
+    new: bool = False
+
+
+def put(pattern: str, text: str) -> Edit:
+    """Return an edit that puts a text in the place of the only match of a pattern."""
+
+    def edit(before: str) -> str:
+        after, count = re.subn(pattern, text, before, count=1, flags=re.MULTILINE)
+        assert count, f"{pattern} is not in {before}"
+        return after
+
+    return edit
+
+
+def without(*patterns: str) -> Edit:
+    """Return an edit that takes lines out."""
+
+    def edit(before: str) -> str:
+        for pattern in patterns:
+            before, count = re.subn(rf"(?m)^{pattern}.*\n", "", before)
+            assert count, pattern
+        return before
+
+    return edit
+
+
+def more(text: str) -> Edit:
+    """Return an edit that adds lines at the end."""
+    return lambda before: f"{before.rstrip()}\n{text}\n"
+
+
+def whole(text: str) -> Edit:
+    """Return an edit that leaves nothing of what was there."""
+    return lambda before: text
+
+
+TOML = "rad.toml"
+SITE_SUBMIT = """\
+-- A site's own script.
+function slurm_job_submit(job_desc, part_list, submit_uid) return slurm.SUCCESS end
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid) return slurm.SUCCESS end
+return slurm.SUCCESS
+"""
+SITE_FILTER = """\
+-- A site's own script.
+function slurm_cli_setup_defaults(options, early) return slurm.SUCCESS end
+function slurm_cli_pre_submit(options, offset) return slurm.SUCCESS end
+function slurm_cli_post_submit(offset, job, step) return slurm.SUCCESS end
+return slurm.SUCCESS
+"""
+NODE = r"^(NodeName=n0 .*)"
+
+
+def toml(name: str, says: str, edit: Edit) -> Fault:
+    """Return a fault of rad.toml."""
+    return Fault(name=f"rad.toml: {name}", says=says, files={TOML: edit})
+
+
+def conf(name: str, says: str, edit: Edit, **more: bool) -> Fault:
+    """Return a fault of slurm.conf."""
+    return Fault(name=f"slurm.conf: {name}", says=says, files={"slurm.conf": edit}, **more)
+
+
+def gres(name: str, says: str, edit: Edit, **more: bool) -> Fault:
+    """Return a fault of gres.conf."""
+    return Fault(name=f"gres.conf: {name}", says=says, files={"gres.conf": edit}, **more)
+
+
+def own_hook(name: str, script: str, text: str, more: str = "") -> Fault:
+    """Return a fault: slurm.conf names a hook of the site's own, which does not start ours."""
+    edits = {
+        "slurm.conf": put(rf"^{name}=(.*)/{script}", rf"{name}=\1/site_{script}"),
+        f"site_{script}": whole(text),
+    }
+    return Fault(
+        name=f"{name}: the site's own{more}",
+        says="does not start",
+        files=edits,
+        modes={f"site_{script}": 0o755},
+    )
+
+
+FAULTS: tuple[Fault, ...] = (
+    toml("a key misspelt", "unknown key modes", put(r"^mode =", "modes =")),
+    toml(
+        "a partition's key misspelt",
+        "did you mean partition.gpu.collocate",
+        put(r"^collocate =", "colocate ="),
+    ),
+    toml("a table's key misspelt", "did you mean features.guard", put(r"^#guard = true", "gaurd = true")),
+    toml(
+        "a word that is none", "confidence is 'sure'", put(r'^#confidence = "bound"', 'confidence = "sure"')
+    ),
+    toml("a number as text", "smact_max is 'high'", put(r"^#smact_max = 0.80", 'smact_max = "high"')),
+    toml("a share of jobs above one", "confidence is 9", put(r'^#confidence = "bound"', "confidence = 9.0")),
+    toml("observing", "mode is 'observe'", put(r'^mode = "enforce"', 'mode = "observe"')),
+    toml("off", "mode is 'off'", put(r'^mode = "enforce"', 'mode = "off"')),
+    toml("no partition shares", "no partition shares", put(r"^collocate = true", "collocate = false")),
+    toml("no partition at all", "names no partition any more", put(r"(?s)^\[partition\.gpu\].*", "")),
+    toml("a partition misspelt", "no partition gpus", put(r"^\[partition\.gpu\]", "[partition.gpus]")),
+    toml(
+        "another default partition",
+        "go to gpu",
+        put(r'^default_partition = "gpu"', 'default_partition = "plain"'),
+    ),
+    toml("no default partition", "go to gpu", put(r'^default_partition = "gpu"', 'default_partition = ""')),
+    toml("MPS off", "switched off: mps", put(r"^#mps = true", "mps = false")),
+    toml("recovery off", "switched off: recovery", put(r"^#recovery = true", "recovery = false")),
+    toml("the guard off", "named, not stopped", put(r"^#guard = true", "guard = false")),
+    toml(
+        "overruns only named", "named, not stopped", put(r'^#on_overrun = "requeue"', 'on_overrun = "warn"')
+    ),
+    toml("too few shards", "counts 30", put(r"^shards_per_gpu = 39", "shards_per_gpu = 30")),
+    toml("too many shards", "counts 79", put(r"^shards_per_gpu = 39", "shards_per_gpu = 79")),
+    toml(
+        "the shards of a node for those of a GPU",
+        "counts 156",
+        put(r"^shards_per_gpu = 39", "shards_per_gpu = 156"),
+    ),
+    conf("GresTypes without shard", "GresTypes lacks shard", put("^GresTypes=.*", "GresTypes=gpu")),
+    conf("no GresTypes", "GresTypes lacks gpu, shard", without("GresTypes=")),
+    conf("GresTypes of the site", "GresTypes lacks shard", put("^GresTypes=.*", "GresTypes=gpu,nvme")),
+    conf("nodes selected as a whole", "need cons_tres", put("^SelectType=.*", "SelectType=select/linear")),
+    conf("memory not counted", "host memory is not counted", put("CR_Core_Memory", "CR_Core")),
+    conf("shards not spread", "fills one GPU", put(",LL_SHARED_GRES", ""), new=True),
+    conf(
+        "a parameter of later versions",
+        "does not know LL_SHARED_GRES",
+        put("(?m)^SelectTypeParameters=.*", "SelectTypeParameters=CR_Core_Memory,LL_SHARED_GRES"),
+        old=True,
+    ),
+    conf("no memory default", "no DefMemPerCPU", without("DefMemPerCPU=")),
+    conf("no job_submit", "without JobSubmitPlugins=lua", without("JobSubmitPlugins=")),
+    conf(
+        "job_submit of the site",
+        "without JobSubmitPlugins=lua",
+        put("^JobSubmitPlugins=.*", "JobSubmitPlugins=require_timelimit"),
+    ),
+    conf("no cli_filter", "without CliFilterPlugins=lua", without("CliFilterPlugins=")),
+    conf("jobs are not requeued", "JobRequeue=0", put("^JobRequeue=1", "JobRequeue=0")),
+    conf("no PrologFlags", "before its Prolog", without("PrologFlags=")),
+    conf(
+        "PrologFlags of the site",
+        "before its Prolog",
+        put("^PrologFlags=.*", "PrologFlags=NoHold,DeferBatch"),
+    ),
+    conf("no Prolog", "names none", without("Prolog=")),
+    conf("no TaskProlog", "names none", without("TaskProlog=")),
+    conf("no Epilog", "names none", without("Epilog=")),
+    conf("a node without shards", "no shared job can start", put(r"(?<=simulated:4),shard:156", "")),
+    conf(
+        "a node's line goes on on the next, without shards",
+        "no shared job can start",
+        put(r" Gres=gpu:simulated:4,shard:156", " \\\\\n  Gres=gpu:simulated:4"),
+    ),
+    conf(
+        "whole nodes for each job",
+        "gives each job whole nodes",
+        put(r"^(PartitionName=gpu .*)", r"\1 OverSubscribe=EXCLUSIVE"),
+    ),
+    Fault(
+        name="slurm.conf: the fault lies in an included file",
+        says="GresTypes lacks shard",
+        files={
+            "slurm.conf": put("^GresTypes=.*", "Include types.conf"),
+            "types.conf": whole("# ours\nGresTypes=gpu\n"),
+        },
+    ),
+    gres("no shards", "no shards", without("NodeName=n0 Name=shard")),
+    gres("a GPU with fewer shards", "slurmctld drains it", put("Count=39", "Count=30")),
+    gres("more shards than rad.toml", "have 40 shards", lambda text: text.replace("Count=39", "Count=40")),
+    Fault(
+        name="gres.conf: GPUs without a type",
+        says="a GPU with shards in use",
+        files={
+            "gres.conf": lambda text: text.replace(" Type=simulated", ""),
+            "slurm.conf": put("gpu:simulated:4", "gpu:4"),
+        },
+        old=True,
+    ),
+    Fault(
+        name="cgroup.conf: confined without task/cgroup",
+        says="does nothing without TaskPlugin",
+        files={"cgroup.conf": more("ConstrainDevices=yes")},
+    ),
+    own_hook("Prolog", "prolog.sh", "#!/bin/sh\nexit 0\n"),
+    own_hook("Prolog", "prolog.sh", "#!/bin/sh\n# rad: python -m prolog\nexit 0\n", ", ours in a comment"),
+    own_hook("TaskProlog", "task_prolog.sh", "#!/bin/sh\nexit 0\n"),
+    own_hook("Epilog", "epilog.sh", "#!/bin/sh\nexit 0\n"),
+    Fault(name="Prolog: not executable", says="is not executable", modes={"prolog.sh": 0o644}),
+    Fault(name="Epilog: not executable", says="is not executable", modes={"epilog.sh": 0o644}),
+    Fault(name="key: readable for all", says="can read the cluster key", modes={"key": 0o644}),
+    Fault(
+        name="job_submit.lua: the site's own",
+        says="does not call RAD",
+        files={"job_submit.lua": whole(SITE_SUBMIT)},
+    ),
+    Fault(
+        name="job_submit.lua: RAD in a comment alone",
+        says="does not call RAD",
+        files={"job_submit.lua": whole(f'-- require("rad") later\n{SITE_SUBMIT}')},
+    ),
+    Fault(
+        name="cli_filter.lua: the site's own",
+        says="does not call RAD",
+        files={"cli_filter.lua": whole(SITE_FILTER)},
+    ),
+)
+
+
+def seed(fault: Fault, etc: Path) -> None:
+    """Bring a fault into the folder of slurm.conf."""
+    for name, edit in fault.files.items():
+        path = etc / name
+        path.write_text(edit(path.read_text() if path.exists() else ""))
+    for name, mode in fault.modes.items():
+        (etc / name).chmod(mode)
+
+
+def saved(etc: Path, backup: Path) -> Callable[[], None]:
+    """Keep a copy of a folder and return what puts it back."""
+    shutil.copytree(etc, backup)
+
+    def restore() -> None:
+        for path in backup.rglob("*"):
+            if path.is_file():
+                target = etc / path.relative_to(backup)
+                target.write_bytes(path.read_bytes())
+                shutil.copystat(path, target)
+
+    return restore

@@ -1,0 +1,54 @@
+"""Do what `rad doctor` says, to the letter, on a private cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.cluster import Cluster
+from lab.daemons import LabError
+from slurm_plugin.admin.edits import Change
+from slurm_plugin.core.errors import CommandError
+
+
+def findings(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return what `rad doctor` finds to mend or to better on the controller, as it prints it for programs."""
+    config = str(cluster.place.etc / "rad.toml")
+    try:
+        text = cluster.slurm(f"{cluster.place.venv}/bin/rad", "doctor", "--config", config, "--json")
+    except CommandError as exc:
+        text = exc.output
+    found: list[dict[str, Any]] = json.loads(text)["findings"]
+    return [each for each in found if each["level"] in ("fail", "warn")]
+
+
+def mend(cluster: Cluster, finding: Mapping[str, Any]) -> None:
+    """Do what one finding says: its lines from below, so that the numbers stay those that were shown.
+
+    Args:
+        cluster: The cluster; a restart of its slurmctld is done with its own means.
+        finding: From `findings`.
+
+    Raises:
+        LabError: It says nothing that could be done.
+        CommandError: A command fails.
+    """
+    deeds: Sequence[Mapping[str, Any]] = finding["deeds"]
+    if not deeds:
+        raise LabError(f"nothing to do is said: {finding}")
+    changes = [
+        Change(path=Path(deed["file"]), first=deed["line"], count=deed["lines"], new=deed["new"])
+        for deed in deeds
+        if "file" in deed
+    ]
+    for change in sorted(changes, key=lambda change: -change.first):
+        change.path.write_text(change.applied(change.path.read_text() if change.path.exists() else ""))
+    for deed in deeds:
+        if deed.get("run") == ["systemctl", "restart", "slurmctld"]:
+            cluster.daemons.stop("slurmctld")
+            cluster.start_slurmctld()
+            cluster.wait("slurmctld answers", cluster.answers, 20)
+        elif "run" in deed:
+            cluster.slurm(*deed["run"])

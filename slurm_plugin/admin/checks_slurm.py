@@ -1,0 +1,202 @@
+"""The checks of `rad doctor` on slurm.conf, the hooks and the Lua scripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from slurm_plugin.admin.edits import Change, command
+from slurm_plugin.admin.facts import Facts
+from slurm_plugin.admin.finding import Finding, fail, ok, unseen, warn
+from slurm_plugin.admin.seen import beside, slurm_conf
+from slurm_plugin.slurm.versions import traits
+
+_HOOKS = {
+    "Prolog": ("prolog", "prolog.sh"),
+    "TaskProlog": ("prolog.task_prolog", "task_prolog.sh"),
+    "Epilog": ("epilog", "epilog.sh"),
+}
+"""Setting of slurm.conf -> our module, and the script that starts it."""
+_PLUGIN_FILES = {"JobSubmitPlugins": "job_submit", "CliFilterPlugins": "cli_filter"}
+_LUA_MODULES = {"job_submit": "rad", "cli_filter": "rad_cli"}
+_LUA_FILES = ("rad.lua", "rad_cli.lua", "rad_json.lua", "rad_link.lua", "rad_settings.lua")
+_COMPARED = ("GresTypes", "SelectTypeParameters", "JobSubmitPlugins", "CliFilterPlugins", "PrologFlags")
+
+_CALLS = {
+    "job_submit": """\
+package.path = "{folder}/rad/?.lua;" .. package.path
+local rad_found, rad = pcall(require, "rad")
+local site_submit, site_modify = slurm_job_submit, slurm_job_modify
+function slurm_job_submit(job_desc, part_list, submit_uid)
+  local code = site_submit(job_desc, part_list, submit_uid)
+  if code ~= slurm.SUCCESS or not rad_found then return code end
+  return rad.submit(job_desc, part_list, submit_uid)
+end
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+  local code = site_modify(job_desc, job_rec, part_list, modify_uid)
+  if code ~= slurm.SUCCESS or not rad_found then return code end
+  return rad.modify(job_desc, job_rec, part_list, modify_uid)
+end""",
+    "cli_filter": """\
+package.path = "{folder}/rad/?.lua;" .. package.path
+local rad_found, rad_cli = pcall(require, "rad_cli")
+local site_pre_submit = slurm_cli_pre_submit
+function slurm_cli_pre_submit(options, pack_offset)
+  local code = site_pre_submit(options, pack_offset)
+  if code ~= slurm.SUCCESS or not rad_found then return code end
+  return rad_cli.pre_submit(options, pack_offset)
+end""",
+}
+"""What a script of the site's own calls us with, above its last `return`."""
+
+
+def check_slurm_conf(facts: Facts) -> Iterator[Finding]:
+    """slurm.conf: GRES, selection, plugins."""
+    if facts.slurm is None or facts.slurm_conf_path is None:
+        yield unseen("slurm.conf", "not found here; set paths.slurm_conf in rad.toml")
+        return
+    missing = [name for name in ("gpu", "shard") if name not in _words(facts, "GresTypes")]
+    if missing:
+        kinds = ",".join([*_words(facts, "GresTypes"), *missing])
+        yield fail(
+            "slurm.conf", f"GresTypes lacks {', '.join(missing)}", slurm_conf(facts, "GresTypes", kinds)
+        )
+    select = facts.slurm.settings.get("selecttype", "select/cons_tres").lower()
+    if select.rpartition("/")[2] != "cons_tres":
+        yield fail("slurm.conf", "shards need cons_tres", slurm_conf(facts, "SelectType", "select/cons_tres"))
+    yield from _check_select_parameters(facts)
+    yield from _check_plugins(facts)
+    if facts.slurm.settings.get("jobrequeue") == "0":
+        text = "JobRequeue=0: only jobs with --requeue are recovered"
+        yield warn("slurm.conf", text, slurm_conf(facts, "JobRequeue", "1"))
+    if "alloc" not in _lower(facts, "PrologFlags"):
+        flags = ",".join([*_words(facts, "PrologFlags"), "Alloc"])
+        text = "salloc and srun reach a node before its Prolog has run"
+        yield warn("slurm.conf", text, slurm_conf(facts, "PrologFlags", flags))
+    yield from _check_restarted(facts)
+    yield ok("slurm.conf", f"{facts.slurm_conf_path} was read")
+
+
+def _words(facts: Facts, name: str) -> list[str]:
+    """Return the words of a list in slurm.conf as they are written."""
+    text = "" if facts.slurm is None else facts.slurm.settings.get(name.lower(), "")
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _lower(facts: Facts, name: str) -> list[str]:
+    return [word.lower() for word in _words(facts, name)]
+
+
+def _check_plugins(facts: Facts) -> Iterator[Finding]:
+    for name, loss in (
+        ("JobSubmitPlugins", "no request is turned into shards"),
+        ("CliFilterPlugins", "model summaries are not read, and a direct srun is not rewritten on 22.05"),
+    ):
+        if "lua" not in [word.rpartition("/")[2] for word in _lower(facts, name)]:
+            found = fail if name == "JobSubmitPlugins" else warn
+            fix = slurm_conf(facts, name, ",".join([*_words(facts, name), "lua"]))
+            yield found("slurm.conf", f"without {name}=lua {loss}", fix)
+        elif facts.plugins is not None and f"{_PLUGIN_FILES[name]}_lua" not in facts.plugins:
+            text = f"{name}=lua, but this Slurm has no {_PLUGIN_FILES[name]}_lua.so and will not start"
+            yield fail(
+                "slurm.conf", text, "apt install slurm-wlm-basic-plugins, or build Slurm with Lua's headers"
+            )
+
+
+def _check_select_parameters(facts: Facts) -> Iterator[Finding]:
+    """Each finding's fix is the whole line as it should be, so that they can be made in any order."""
+    written = _words(facts, "SelectTypeParameters")
+    lower = [word.lower() for word in written]
+    wanted = list(written)
+    if not any("memory" in word for word in lower):
+        wanted = ["CR_Core_Memory", *(word for word in written if not word.lower().startswith("cr_"))]
+    spreads = facts.version is None or traits(facts.version).spreads_shards
+    if facts.version is not None and spreads and "ll_shared_gres" not in lower:
+        wanted.append("LL_SHARED_GRES")
+    if not spreads:
+        wanted = [word for word in wanted if word.lower() != "ll_shared_gres"]
+    fix = slurm_conf(facts, "SelectTypeParameters", ",".join(wanted))
+    if not any("memory" in word for word in lower):
+        text = "host memory is not counted, so jobs that share a node can exhaust it"
+        yield warn("slurm.conf", text, fix)
+    if facts.version is None:
+        return
+    if "ll_shared_gres" in lower and not spreads:
+        yield fail("slurm.conf", "this Slurm does not know LL_SHARED_GRES and will not start", fix)
+    if "ll_shared_gres" not in lower and spreads:
+        yield warn("slurm.conf", "Slurm fills one GPU with shards before it takes the next", fix)
+
+
+def _check_restarted(facts: Facts) -> Iterator[Finding]:
+    """Slurmctld runs with what slurm.conf says; some settings change only when it starts again."""
+    if facts.live is None:
+        return
+    for name in _COMPARED:
+        running = facts.live.settings.get(name.lower(), "").lower().split(",")
+        if set(_lower(facts, name)) - {word.strip() for word in running}:
+            said = ",".join(_words(facts, name))
+            text = f"slurmctld runs with {name}={','.join(running)}; slurm.conf has said {said} since"
+            yield fail("slurm.conf", text, command("systemctl restart slurmctld"))
+
+
+def check_hooks(facts: Facts) -> Iterator[Finding]:
+    """Prolog, TaskProlog and Epilog lead to ours."""
+    if facts.slurm is None:
+        return
+    for name, (module, script) in _HOOKS.items():
+        path = facts.slurm.settings.get(name.lower())
+        ours = facts.config_path.with_name(script)
+        text = facts.hooks.get(name.lower())
+        if not path:
+            yield fail(name, "slurm.conf names none", slurm_conf(facts, name, str(ours)))
+        elif text is None:
+            yield unseen(name, f"{path} cannot be read here; it must be on every GPU node")
+        elif not _starts(text, module, script):
+            there = beside(facts, "slurm.conf").parent / path
+            first = 2 if text.startswith("#!") else 1
+            fix = Change(path=there, first=first, new=str(ours))
+            words = f"rad install --dry-run shows what {path} must say"
+            text = f"{path} does not start `python -m {module}`"
+            yield fail(name, text, words if there == ours else fix)
+        elif facts.executable.get(name.lower()) is False:
+            yield fail(name, f"{path} is not executable", command(f"chmod 755 {path}"))
+        else:
+            yield ok(name, path)
+
+
+def _starts(text: str, module: str, script: str) -> bool:
+    """Return whether a script starts our hook, by module or script; comments do not count."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    pattern = rf"-m\s+{re.escape(module)}(?![\w.])|/{re.escape(script)}(?!\w)"
+    return any(re.search(pattern, line) for line in lines)
+
+
+def check_lua(facts: Facts) -> Iterator[Finding]:
+    """The Lua scripts are there, lead to ours, and can reach radd."""
+    if facts.slurm is None:
+        return
+    for name, loss in (("job_submit", fail), ("cli_filter", warn)):
+        text = facts.lua.get(name)
+        path = beside(facts, f"{name}.lua")
+        if text is None and name == "job_submit" and facts.radd_here:
+            yield fail(f"{name}.lua", f"{path} is missing, and slurmctld will not start", "run: rad install")
+        elif text is None:
+            where = "the controller" if name == "job_submit" else "login nodes"
+            yield unseen(f"{name}.lua", f"not beside slurm.conf here; it belongs on {where}")
+        elif not re.search(rf"""(?m)^[^-\n]*require\W+{_LUA_MODULES[name]}\b""", text):
+            new = _CALLS[name].format(folder=path.parent)
+            returns = [n for n, line in enumerate(text.splitlines(), 1) if re.match(r"return\b", line)]
+            fix = Change(path=path, first=returns[-1] if returns else 0, new=new)
+            yield loss(f"{name}.lua", "a script of the site's own that does not call RAD", fix)
+        elif facts.lua_files is not None and (
+            gone := [file for file in _LUA_FILES if file not in facts.lua_files]
+        ):
+            text = f"it calls RAD, but {path.parent}/rad lacks {', '.join(gone)}: every job goes on as it was"
+            yield loss(f"{name}.lua", text, "run: rad install (configless: on each login node, too)")
+        else:
+            yield ok(f"{name}.lua", "calls RAD")
+    if facts.lua_sockets:
+        yield ok("Lua sockets", f"for Lua {', '.join(facts.lua_sockets)}")
+    else:
+        text = "not found: on a controller, job_submit.lua cannot reach radd and leaves every job as it is"
+        yield warn("Lua sockets", text, "apt install lua-socket, or dnf install lua-posix")
