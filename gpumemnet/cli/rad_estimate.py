@@ -35,6 +35,10 @@ Examples:
   rad-estimate job.sh --ask                 the same from Slurm itself, and when the job would start
   rad-estimate job.sh --options '-p big'    with options as typed behind sbatch
   rad-estimate model.txt --batch-size 64    a saved summary
+  rad-estimate model.txt --largest          the largest batch that fits a card, and half and a quarter of it
+  rad-estimate job.sh --sweep               batch sizes, precisions and checkpointing side by side
+  rad-estimate job.sh --cards --ask         every shared partition, and when the job would start there
+  rad-estimate job.sh --plot step.html      memory over one training step
   rad-estimate --save m.rad -- python train.py
 
 \b
@@ -74,6 +78,10 @@ Exit status: 0 fits, 1 does not fit or is refused, 2 a wrong option or file, 3 a
 )
 @click.option("--options", "typed", default="", help="What you would type behind sbatch: '-p big --gpus=1'.")
 @click.option("--ask", is_flag=True, help="Ask Slurm, too: would it take the job, and when would it start?")
+@click.option("--largest", is_flag=True, help="The largest batch size for a GPU, and for parts of it.")
+@click.option("--sweep", is_flag=True, help="Batch sizes, precisions and checkpointing side by side.")
+@click.option("--cards", is_flag=True, help="The cluster's partitions side by side, or all known cards.")
+@click.option("--plot", help="Memory over one step: - draws it here; or FILE.html, FILE.svg, FILE.png.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, of an error, too.")
 @click.option("--explain", is_flag=True, help="Say where the memory goes and what was assumed.")
 @click.option("--sbatch", is_flag=True, help="Print the lines to add to the job script.")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,9 @@ from gpumemnet.estimate import Estimate
 from gpumemnet.estimators.registry import DEFAULT
 from gpumemnet.gpus import DEFAULT_GPU, Gpu, gpu_named, gpu_of_memory
 from gpumemnet.units import to_mib_nearest, to_mib_up
+
+if TYPE_CHECKING:
+    from gpumemnet.cli import advice
 
 _SETTINGS = ("batch_size", "seq_len", "optimizer", "precision", "gradient_checkpointing", "confidence")
 
@@ -37,6 +40,10 @@ class Options:
     config: Path | None
     typed: str
     ask: bool
+    largest: bool
+    sweep: bool
+    cards: bool
+    plot: str | None
     as_json: bool
     explain: bool
     sbatch: bool
@@ -69,6 +76,8 @@ def run(around: Around, /, **values: Any) -> Exit:
         )
         raise SetupError(f"--ask and --config: {why}; leave them away")
     question = question_of(options.summary, stated, options.typed)
+    if options.largest or options.sweep or options.cards or options.plot:
+        return _advise(options, question, cluster)
     if cluster is None or question.job is None or options.module:
         return _of_card(options, question, around.script, cluster)
     return _of_cluster(options, question, question.job, cluster)
@@ -119,6 +128,54 @@ def _of_card(options: Options, question: Question, script: Sequence[str], cluste
         "try a smaller batch size, gradient checkpointing or another precision"
     )
     return Exit.FINDINGS
+
+
+def _advise(options: Options, question: Question, cluster: Cluster | None) -> Exit:
+    """Print the advice that is asked for."""
+    from gpumemnet.cli import advice, tables  # only advice needs them
+
+    if question.fault is not None:
+        raise question.fault
+    said = replace(question.said, setup=replace(question.said.setup, input_shape=_shape(options.inputs)))
+    if said.model is None:
+        raise SetupError(
+            "advice needs a model: name a summary, or a job script with model= in its #RAD lines"
+        )
+    card = cluster.card if cluster is not None else _card(options)
+    estimator = options.estimator or (cluster.estimator if cluster is not None else DEFAULT)
+    room = card.memory_bytes
+    if cluster is not None and question.job is not None:
+        room = cluster.submit(question.job).capacity_bytes or room
+    subject = advice.Subject(said=said, card=card, usable_bytes=room, estimator=estimator)
+    if options.plot:
+        return _plot(options.plot, subject)
+    if options.largest:
+        name, rows = "largest", advice.largest(subject)
+        fits = rows[0]["batch_size"] is not None
+    elif options.sweep:
+        name, rows = "sweep", advice.sweep(subject, said.setup.batch_size or answer.batch_of(said.model))
+        fits = any(row["fit"] for row in rows)
+    else:
+        name, rows = "cards", advice.cards(subject, cluster, question.job, ask=options.ask)
+        fits = any(row["fit"] for row in rows)
+    click.echo(tables.as_json(name, rows) if options.as_json else tables.as_table(rows))
+    return Exit.FINE if fits else Exit.FINDINGS
+
+
+def _plot(where: str, subject: advice.Subject) -> Exit:
+    from gpumemnet.cli import plot  # only a plot needs it
+
+    setup, model = subject.said.setup, subject.said.model or ""
+    result, _ = answer.for_summary(model, setup, gpu=subject.card, estimator=subject.estimator)
+    course = answer.course_of(model, setup)
+    name = "the summary's own" if setup.batch_size is None else str(setup.batch_size)
+    title = f"One training step: batch size {name}, {setup.optimizer}, {setup.precision}"
+    base_bytes = result.breakdown_bytes.get("base", 0)
+    if where == "-":
+        click.echo(plot.as_text(course, base_bytes, title))
+    else:
+        plot.write(course, base_bytes, title, Path(where))
+    return Exit.FINE
 
 
 def _estimated(

@@ -6,10 +6,12 @@ from collections import Counter
 
 from gpumemnet.errors import SetupError, SummaryError
 from gpumemnet.graph.build import build
+from gpumemnet.graph.tape import Tape
 from gpumemnet.names import Family, Group
 from gpumemnet.profile import sums
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
+from gpumemnet.replay.timeline import Timeline, timeline
 from gpumemnet.replay.training_step import replay
 from gpumemnet.texts.read import rows_of, text_of
 from gpumemnet.texts.records import RECREATE, ModelSummary
@@ -65,15 +67,7 @@ def build_profile(
         SetupError: The batch size is open.
         SummaryError: The numbers in the text cannot be those of a model.
     """
-    batch_size = setup.batch_size or summary.batch_size
-    if not batch_size:
-        raise SetupError(f"{path}: the summary leaves the batch size open; add batch_size=N")
-    layers = with_shapes(summary, setup)
-    tape, warnings = build(layers, setup)
-    if not tape.ops:
-        raise SummaryError(path=path, problem="it shows no layer that runs", fix=RECREATE)
-    if not 0 < sum(tape.sizes) + sum(tape.parameters) < MAX_STEP_BYTES:
-        raise SummaryError(path=path, problem="no model is of that size", fix="check shapes and batch size")
+    batch_size, layers, tape, warnings = _taped(summary, setup, path=path)
     result = replay(tape, OPTIMIZER_MEMORY[setup.optimizer], checkpointing=setup.gradient_checkpointing)
     counts = sums.count_groups(layers, tape)
     assumed = setup.input_shape is None and not any(layer.output_shapes for layer in summary.layers)
@@ -94,6 +88,40 @@ def build_profile(
         **sums.counts(layers, tape, counts),
     )
     return profile, warnings
+
+
+def step_of(path_or_text: str, setup: TrainingSetup) -> Timeline:
+    """Return memory over one training step, as the analytical model has it.
+
+    Args:
+        path_or_text: A summary's path, or the text itself.
+        setup: How the model is trained.
+
+    Raises:
+        SummaryError: The file or the text is unusable.
+        SetupError: The setup is impossible for this model, or the text is a saved profile, which tells peaks alone.
+    """
+    text, path = text_of(path_or_text)
+    if text.lstrip()[:1] == "{":
+        raise SetupError(f"{path}: a saved profile tells peaks and no course; give the model's summary")
+    _, _, tape, _ = _taped(rows_of(text, setup, path=path), setup, path=path)
+    return timeline(tape, OPTIMIZER_MEMORY[setup.optimizer], checkpointing=setup.gradient_checkpointing)
+
+
+def _taped(
+    summary: ModelSummary, setup: TrainingSetup, *, path: str
+) -> tuple[int, ModelSummary, Tape, tuple[str, ...]]:
+    """Return the batch size, the layers with shapes, their tape, and what had to be guessed."""
+    batch_size = setup.batch_size or summary.batch_size
+    if not batch_size:
+        raise SetupError(f"{path}: the summary leaves the batch size open; add batch_size=N")
+    layers = with_shapes(summary, setup)
+    tape, warnings = build(layers, setup)
+    if not tape.ops:
+        raise SummaryError(path=path, problem="it shows no layer that runs", fix=RECREATE)
+    if not 0 < sum(tape.sizes) + sum(tape.parameters) < MAX_STEP_BYTES:
+        raise SummaryError(path=path, problem="no model is of that size", fix="check shapes and batch size")
+    return batch_size, layers, tape, warnings
 
 
 def with_shapes(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:

@@ -124,6 +124,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "gpumemnet.directives",
         "gpumemnet.texts",
         "gpumemnet.profile",
+        "gpumemnet.replay.timeline",
         "gpumemnet.saved",
         "gpumemnet.script",
         "gpumemnet.estimators",

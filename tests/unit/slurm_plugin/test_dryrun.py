@@ -145,3 +145,16 @@ def test_without_a_rad_toml_it_answers_for_a_card(folder: Path) -> None:
     argv = [sys.executable, "-P", "-c", code, "job.sh"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=folder, env=env, check=False)
     assert done.returncode == 0 and "9216 MiB = 9 shards" in done.stdout
+
+
+def test_advice_counts_with_the_clusters_cards_and_partitions(folder: Path) -> None:
+    rows = json.loads(run(folder, "m.txt", "--batch-size=64", "--cards", "--json").stdout)["cards"]
+    assert [(row["partition"], row["card"], row["has_mib"]) for row in rows] == [("gpu", "a100", 40000)]
+    assert rows[0]["asks"].startswith("shard:")
+    rows = json.loads(run(folder, "m.txt", "--largest", "--json").stdout)["largest"]
+    assert rows[0]["room_mib"] == 40000
+
+
+def test_the_shell_can_complete_options(folder: Path) -> None:
+    words = {"COMP_WORDS": "rad-estimate --swe", "COMP_CWORD": "1", "_RAD_ESTIMATE_COMPLETE": "bash_complete"}
+    assert "--sweep" in run(folder, **words).stdout

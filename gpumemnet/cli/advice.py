@@ -1,0 +1,181 @@
+"""Advice: the largest batch that fits; settings and cards side by side. Each row is an estimate of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpumemnet.cli import answer
+from gpumemnet.cli.cluster import Cluster, Job
+from gpumemnet.cli.report import Booked
+from gpumemnet.directives.parse import Directives
+from gpumemnet.errors import GpuMemNetError
+from gpumemnet.gpus import Gpu, gpus
+from gpumemnet.names import Precision
+from gpumemnet.training import TrainingSetup
+from gpumemnet.units import to_mib_nearest, to_mib_up
+
+MOST_BATCH = 1 << 24
+PARTS = (1.0, 0.5, 0.25)
+"""Of a card."""
+_BATCHES = (0.25, 0.5, 1.0, 2.0, 4.0)
+_PRECISIONS = (Precision.FP32, Precision.AMP, Precision.BF16)
+"""tf32 holds the same memory as fp32."""
+
+Row = dict[str, Any]
+"""By heading; None is unknown, or does not fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What the advice is about.
+
+    Attributes:
+        said: Model and settings.
+        card: Type of GPU.
+        usable_bytes: Memory of it that jobs can have.
+        estimator: Which estimator answers.
+    """
+
+    said: Directives
+    card: Gpu
+    usable_bytes: int
+    estimator: str
+
+    def booked(self, setup: TrainingSetup, card: Gpu | None = None) -> tuple[int, Booked]:
+        """Return the best guess of the need, and what is booked of it.
+
+        Args:
+            setup: How the model is trained.
+            card: Type of GPU; None for the subject's own.
+
+        Raises:
+            GpuMemNetError: The model cannot be estimated with that setup.
+        """
+        model = self.said.model or ""
+        result, _ = answer.for_summary(model, setup, gpu=card or self.card, estimator=self.estimator)
+        confidence = None if isinstance(self.said.confidence, str) else self.said.confidence
+        return result.estimate_bytes, Booked.of(result, confidence)
+
+
+def largest(subject: Subject) -> list[Row]:
+    """Return the largest batch for the card and for parts of it.
+
+    Args:
+        subject: The model.
+
+    Raises:
+        GpuMemNetError: The model cannot be estimated with any batch size.
+    """
+    known: dict[int, int] = {}
+
+    def booked_bytes(batch_size: int) -> int:
+        if batch_size not in known:
+            setup = subject.said.setup
+            changed = replace(setup, batch_size=batch_size, stated=setup.stated | {"batch_size"})
+            known[batch_size] = subject.booked(changed)[1].n_bytes
+        return known[batch_size]
+
+    rows: list[Row] = []
+    for part in PARTS:
+        room = int(part * subject.usable_bytes)
+        batch_size = _largest(booked_bytes, room)
+        booked = None if batch_size is None else to_mib_up(booked_bytes(batch_size))
+        of_card = "the whole card" if part == 1 else f"{part:g} of it"
+        rows.append(
+            {
+                "part": of_card,
+                "room_mib": to_mib_nearest(room),
+                "batch_size": batch_size,
+                "booked_mib": booked,
+            }
+        )
+    return rows
+
+
+def _largest(booked_bytes: Callable[[int], int], room: int) -> int | None:
+    """Return the largest batch size whose booking fits; None if not even one sample does.
+
+    Memory rises with the batch size but for small steps of workspaces; so the answer fits, and the next one does not.
+    """
+    if booked_bytes(1) > room:
+        return None
+    fits = 1
+    while fits < MOST_BATCH and booked_bytes(2 * fits) <= room:
+        fits *= 2
+    above = 2 * fits
+    while above - fits > 1:
+        middle = (fits + above) // 2
+        if booked_bytes(middle) <= room:
+            fits = middle
+        else:
+            above = middle
+    return fits
+
+
+def sweep(subject: Subject, batch_size: int) -> list[Row]:
+    """Return batch sizes, precisions and checkpointing side by side.
+
+    Args:
+        subject: The model.
+        batch_size: The one in the middle.
+    """
+    rows: list[Row] = []
+    for each in sorted({max(1, round(factor * batch_size)) for factor in _BATCHES}):
+        for precision in _PRECISIONS:
+            for checkpointing in (False, True):
+                setup = replace(
+                    subject.said.setup,
+                    batch_size=each,
+                    precision=precision,
+                    gradient_checkpointing=checkpointing,
+                    stated=subject.said.setup.stated | {"batch_size", "precision", "gradient_checkpointing"},
+                )
+                row: Row = {
+                    "batch_size": each,
+                    "precision": precision.value,
+                    "checkpointing": "yes" if checkpointing else "no",
+                }
+                rows.append(row | _needs(subject, setup, subject.card, subject.usable_bytes))
+    return rows
+
+
+def cards(subject: Subject, cluster: Cluster | None, job: Job | None, *, ask: bool) -> list[Row]:
+    """Return cards side by side: a cluster's shared partitions, or every known type of GPU.
+
+    Args:
+        subject: The model.
+        cluster: Where jobs can run; None for the known cards.
+        job: What would be submitted there.
+        ask: Whether Slurm is asked when the job would start.
+    """
+    if cluster is None or job is None:
+        return [
+            {"card": card.name, **_needs(subject, subject.said.setup, card, card.memory_bytes)}
+            for card in gpus().values()
+        ]
+    rows: list[Row] = []
+    for place in cluster.places:
+        there = replace(job, typed=(*job.typed, f"--partition={place.partition}"))
+        verdict = cluster.submit(there)
+        row: Row = {"partition": place.partition, "card": place.gpu}
+        row |= _needs(subject, subject.said.setup, cluster.card, place.usable_bytes)
+        row["asks"] = None if verdict.refusal else verdict.gres
+        if ask:
+            row["starts"] = cluster.ask(there).starts
+        rows.append(row)
+    return rows
+
+
+def _needs(subject: Subject, setup: TrainingSetup, card: Gpu, usable_bytes: int) -> Row:
+    row: Row = {"has_mib": to_mib_nearest(usable_bytes), "needs_mib": None, "booked_mib": None, "fit": None}
+    try:
+        estimate_bytes, booked = subject.booked(setup, card)
+    except GpuMemNetError:
+        return row  # a saved profile answers for its own settings alone
+    return row | {
+        "needs_mib": to_mib_nearest(estimate_bytes),
+        "booked_mib": to_mib_up(booked.n_bytes),
+        "fit": usable_bytes // booked.n_bytes,
+    }

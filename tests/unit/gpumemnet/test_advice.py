@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from paths import CHECKOUT
+
+from gpumemnet.cli import command
+from gpumemnet.cli.advice import Subject, largest
+from gpumemnet.directives.parse import Directives
+from gpumemnet.gpus import gpu_named
+from gpumemnet.profile.build import profile_summary, step_of
+from gpumemnet.training import TrainingSetup
+from gpumemnet.units import GIB
+
+EXAMPLES = CHECKOUT / "examples" / "models"
+MODELS = ("resnet18_torchinfo.txt", "encoder12_torchinfo.txt", "mlp_torchinfo.txt")
+
+
+def run(*args: str, status: int = 0) -> Result:
+    result = CliRunner().invoke(command, [str(EXAMPLES / MODELS[0]), *args])
+    assert result.exit_code == status, result.output
+    return result
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_largest_batch_fits_and_one_more_does_not(model: str) -> None:
+    said = Directives(setup=TrainingSetup(), model=str(EXAMPLES / model))
+    subject = Subject(said=said, card=gpu_named("v100"), usable_bytes=8 * GIB, estimator="ours")
+
+    def booked_mib(batch_size: int) -> float:
+        return subject.booked(TrainingSetup(batch_size=batch_size))[1].n_bytes / (1 << 20)
+
+    rows = largest(subject)
+    assert [row["room_mib"] for row in rows] == [8192, 4096, 2048]
+    assert rows[0]["batch_size"] is not None
+    for row in rows:
+        fits, room = row["batch_size"] or 0, row["room_mib"]
+        assert (not fits or booked_mib(fits) <= room) and booked_mib(fits + 1) > room
+
+
+def test_a_card_that_holds_not_even_one_sample_is_a_finding() -> None:
+    answer = json.loads(run("--largest", "--gpu-memory=1G", "--json", status=1).output)
+    assert [row["batch_size"] for row in answer["largest"]] == [None, None, None]
+    assert " -" in run("--largest", "--gpu-memory=1G", status=1).output
+
+
+def test_a_sweep_shows_what_each_setting_saves() -> None:
+    rows = json.loads(run("--sweep", "--batch-size=64", "--gpu=v100", "--json").output)["sweep"]
+    assert [row["batch_size"] for row in rows] == sorted(
+        each for each in (16, 32, 64, 128, 256) for _ in range(6)
+    )
+    by = {(row["batch_size"], row["precision"], row["checkpointing"]): row["booked_mib"] for row in rows}
+    assert by[64, "amp", "no"] < by[64, "fp32", "no"] < by[128, "fp32", "no"]
+    assert by[256, "fp32", "yes"] <= by[256, "fp32", "no"]
+    table = run("--sweep", "--batch-size=64").output.splitlines()
+    assert table[0].split()[:3] == ["batch", "precision", "checkpointing"] and len(table) == 31
+
+
+def test_all_known_cards_side_by_side() -> None:
+    rows = json.loads(run("--cards", "--batch-size=64", "--json").output)["cards"]
+    assert {"h200", "a100", "v100"} <= {row["card"] for row in rows}
+    assert all(row["fit"] == row["has_mib"] // row["booked_mib"] for row in rows)
+    run("--cards", "--batch-size=64000", status=1)
+
+
+def test_advice_without_a_model_says_what_to_name(tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n#RAD memory=9G\n")
+    result = CliRunner().invoke(command, [str(tmp_path / "job.sh"), "--sweep"])
+    assert result.exit_code != 0 and "needs a model" in str(result.exception)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_the_course_of_a_step_peaks_where_the_replay_does(model: str, checkpointing: bool) -> None:
+    setup = TrainingSetup(batch_size=32, gradient_checkpointing=checkpointing)
+    course, profile = step_of(str(EXAMPLES / model), setup), profile_summary(str(EXAMPLES / model), setup)
+    # The allocator rounds what it hands out; the course does not.
+    assert max(course.held_bytes) == pytest.approx(profile.allocated_bytes, rel=0.03)
+    assert course.held_bytes[-1] == course.kept_bytes, "nothing of a step is left over"
+    assert 0 == course.starts[0] < course.starts[1] < course.starts[2] < len(course.held_bytes)
+
+
+def test_a_plot_in_the_terminal_and_in_files(tmp_path: Path) -> None:
+    text = run("--plot=-", "--batch-size=64").output
+    assert all(word in text for word in ("forward", "backward", "optimizer", "GiB", "at the peak"))
+    for name in ("step.html", "step.svg"):
+        run(f"--plot={tmp_path / name}", "--batch-size=64")
+        page = (tmp_path / name).read_text()
+        assert page.count("<polygon") == 3 and page.count("<svg") == 1
+    result = CliRunner().invoke(command, [str(EXAMPLES / MODELS[0]), "--batch-size=8", "--plot=step.doc"])
+    assert "ends in .svg, .html or .png" in str(result.exception)
