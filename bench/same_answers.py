@@ -4,6 +4,7 @@
     python bench/same_answers.py HEAD~1 --every 1    # with the parent, on every text
     python bench/same_answers.py --write FILE        # only write the answers; --read FILE compares with such a file
     python bench/same_answers.py --cost              # import and speed of both, measured in turn
+    python bench/same_answers.py --instructions      # instructions of both, counted by valgrind: no other load matters
 
 For changes that must not change a number: profile (fields that both have), estimate, bound, breakdown and the kind and
 line of errors for the texts in tests/data/summaries and examples/models, seeded random variations of them, and the
@@ -257,6 +258,43 @@ def costs() -> dict[str, float]:
     return taken | {"first estimate of 1,000 layers, ms": times[0], "later ones, ms": min(times)}
 
 
+PROFILE = f"""
+try:
+    from gpumemnet.profile.build import profile_with_warnings
+except ImportError:
+    from gpumemnet.account import profile_with_warnings
+from gpumemnet.training import TrainingSetup
+profile_with_warnings({str(CHECKOUT / "examples" / "models" / "resnet50_torchinfo.txt")!r}, TrainingSetup(batch_size=8))
+"""
+PROGRAMS = {
+    "a submission's model read, resnet50": f"import slurm_plugin.stamp{PROFILE}",
+    "a profile of it alone": PROFILE,
+    "rad-estimate of it": f"""
+import sys
+from gpumemnet.cli import main
+sys.argv[1:] = [{str(CHECKOUT / "examples" / "models" / "resnet50_torchinfo.txt")!r}, "--batch-size", "8"]
+main()
+""",
+    "Python alone": "",
+}
+"""What is counted: each program in an interpreter of its own, its modules compiled before."""
+
+
+def instructions(package: Path) -> dict[str, int]:
+    """Return the instructions that each program takes with the packages in a folder."""
+    env = {"PYTHONPATH": str(package), "PYTHONHASHSEED": "0", "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+    found = {}
+    for name, code in PROGRAMS.items():
+        python = [sys.executable, "-P", "-c", code]
+        subprocess.run(python, env=env, check=True, stdout=subprocess.DEVNULL)  # compiles
+        done = subprocess.run(
+            ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *python],
+            env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        found[name] = int(re.findall(r"Collected : (\d+)", done.stderr)[-1])
+    return found
+
+
 @contextmanager
 def worktree(revision: str) -> Iterator[Path]:
     """Check a commit out into a temporary folder."""
@@ -350,6 +388,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="only write this checkout's answers")
     parser.add_argument("--read", type=Path, help="compare with a file of answers instead of a commit")
     parser.add_argument("--cost", action="store_true", help="compare what importing and estimating costs")
+    parser.add_argument("--instructions", action="store_true", help="count what the submit path takes")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.write:
@@ -365,6 +404,13 @@ def main() -> None:
         for name in runs[0][0]:
             was, now = (min(run[side][name] for run in runs) for side in (0, 1))
             print(f"{name:<36}{was:>10.1f} at {options.revision}{now:>10.1f} now")
+    elif options.instructions:
+        with worktree(options.revision) as folder:
+            was, now = instructions(folder), instructions(CHECKOUT)
+        for name in was:
+            print(
+                f"{name:<40}{was[name] / 1e6:>10.1f} million at {options.revision}{now[name] / 1e6:>10.1f} now"
+            )
     else:
         before = options.read or kept(options.revision, options.every)
         with tempfile.TemporaryDirectory() as folder:

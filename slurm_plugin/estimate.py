@@ -1,6 +1,6 @@
-"""The one place that meets gpumemnet: words of a user in, our records out.
+"""What a job needs: the estimate of its profile, or what its runs before really held.
 
-radd and the program on the login node share it. Nothing here opens a file but `profile_of`, which runs as the user.
+This is where gpumemnet's estimators are met; said.py meets its readers. Nothing here opens a file.
 """
 
 from __future__ import annotations
@@ -8,43 +8,20 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
-from typing import Literal
 
-from gpumemnet.directives.parse import Directives, parse_comment, parse_script
-from gpumemnet.errors import GpuMemNetError, lines_of
+from gpumemnet.errors import GpuMemNetError
 from gpumemnet.estimators import activity
 from gpumemnet.estimators.registry import ESTIMATORS
 from gpumemnet.estimators.registry import estimate as gpumemnet_estimate
 from gpumemnet.gpus import DEFAULT_GPU, Gpu, gpu_named
-from gpumemnet.names import Policy
 from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.config import Config
-from slurm_plugin.core.errors import ConfigError, EstimateError
+from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.peaks import bound_of
 from slurm_plugin.core.records import Claims, MemoryEstimate
 from slurm_plugin.core.risk import SHARES
 from slurm_plugin.core.units import from_mib
-from slurm_plugin.core.wire import profile_in, user_words
 
-__all__ = [
-    "SCRIPT_HEAD_BYTES",
-    "Directives",
-    "Estimator",
-    "ObservedPeaks",
-    "claims_of",
-    "directives_of",
-    "profile_of",
-]
-
-SCRIPT_HEAD_BYTES = 1 << 16
-"""How far into a job script #RAD lines are looked for."""
-MOST_LINES = 5
-"""About what is wrong with one submission; more would be read by nobody."""
-_POLICIES: dict[Policy, Literal["exclusive", "collocate"]] = {
-    Policy.EXCLUSIVE: "exclusive",
-    Policy.COLLOCATE: "collocate",
-}
 MAX_KEYS = 100_000
 """Of more kinds of jobs the ones that ran longest ago are forgotten."""
 
@@ -148,7 +125,12 @@ class ObservedPeaks:
             self._peaks.popitem(last=False)
 
     def estimate(self, user_id: int, profile_key: str) -> MemoryEstimate | None:
-        """Return the need of a job that this user ran before; None if it is new."""
+        """Return the need of a job that this user ran before; None if it is new.
+
+        Args:
+            user_id: The user.
+            profile_key: `ModelProfile.key`.
+        """
         known = self._peaks.get((user_id, profile_key))
         if known is None:
             return None
@@ -161,60 +143,6 @@ class ObservedPeaks:
             smact=None if smact is None else round(smact, 3),
             profile_key=profile_key,
         )
-
-
-def directives_of(script: str | None, script_name: str, comment: str) -> Directives | None:
-    """Return what the user says about the job; a `rad:` comment stands in place of the script's #RAD lines.
-
-    Raises:
-        EstimateError: It is malformed; the text names file, line and fix.
-    """
-    try:
-        spoken = parse_comment(user_words(comment))
-        return spoken or (parse_script(script, script_name) if script else None)
-    except GpuMemNetError as exc:
-        raise EstimateError(*lines_of(exc)[:MOST_LINES]) from exc
-
-
-def claims_of(directives: Directives | None, comment: str) -> Claims:
-    """Return the user's claims, with the profile that the login node put into the comment."""
-    profile = profile_in(comment)
-    if directives is None:
-        return Claims(profile=profile)
-    return Claims(
-        profile=profile,
-        memory_bytes=directives.memory_bytes,
-        policy=None if directives.policy is None else _POLICIES[directives.policy],
-        retry=directives.retry,
-        gpus=directives.gpus,
-        confidence=directives.confidence,
-    )
-
-
-def profile_of(directives: Directives, folders: tuple[Path, ...]) -> tuple[str, tuple[str, ...]] | None:
-    """Read the model summary that the user names and return its profile; None if no model is named.
-
-    Args:
-        directives: What the user says.
-        folders: Where a relative path is looked for, in this order.
-
-    Returns:
-        The profile's text and what had to be assumed, one sentence each.
-
-    Raises:
-        EstimateError: The summary or the setup is unusable; the text names file, line and fix.
-    """
-    from gpumemnet.profile.build import profile_with_warnings
-
-    if directives.model is None:
-        return None
-    candidates = [folder / directives.model for folder in folders]
-    path = next((each for each in candidates if each.exists()), candidates[0])
-    try:
-        profile, warnings = profile_with_warnings(str(path), directives.setup)
-    except GpuMemNetError as exc:
-        raise EstimateError(str(exc)) from exc
-    return profile.to_text(), warnings
 
 
 @lru_cache(maxsize=4096)

@@ -18,28 +18,11 @@ from typing import Any
 from slurm_plugin.core import wire
 from slurm_plugin.core.config import Config, load_config
 from slurm_plugin.core.errors import EstimateError, RadError, SlurmError, WireError
-from slurm_plugin.core.policy import decide
-from slurm_plugin.core.request import request_from
-from slurm_plugin.estimate import (
-    SCRIPT_HEAD_BYTES,
-    Directives,
-    Estimator,
-    claims_of,
-    directives_of,
-    profile_of,
-)
+from slurm_plugin.said import SCRIPT_HEAD_BYTES, Directives, directives_of, profile_of
 from slurm_plugin.slurm.conf_files import find_slurm_conf, gres_of_nodes, settings_of, why_no_shards
-from slurm_plugin.slurm.job_desc import typed_desc
 
 MAX_WARNINGS = 2
 """More lines at each submission would be read by nobody; `rad-estimate` shows all."""
-_OPTIONS = {
-    "gres": "gres",
-    "tres_per_job": "gpus",
-    "tres_per_task": "gpus-per-task",
-    "max_nodes": "nodes",
-}
-"""job_desc fields that `decide` sets, as options of srun and salloc."""
 
 
 def main() -> None:
@@ -101,12 +84,10 @@ def answer(options: Mapping[str, str], config: Config, *, folder: Path, user_id:
     if options.get("command") == "sbatch":
         return {"set": changes, "say": list(says)}
     comment = options.get("comment", "") if seen.comment is None else seen.comment
-    request = request_from(typed_desc(options, comment=comment, user_id=user_id))
-    claims = claims_of(seen.directives, comment)
-    estimate = Estimator.from_config(config).estimate(claims)
-    rewrite = decide(request, claims, estimate, config=config)
-    changes |= _as_options(rewrite.fields, options)
-    return {"set": changes, "say": [*says, *rewrite.messages], "refuse": rewrite.refusal}
+    from slurm_plugin.interactive import decided  # a batch job's submission need not load what decides
+
+    rewrite, options_now = decided(options, seen.directives, config, comment=comment, user_id=user_id)
+    return {"set": changes | options_now, "say": [*says, *rewrite.messages], "refuse": rewrite.refusal}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,13 +152,6 @@ def _with_profile(comment: str, profile: str) -> str:
     if changed is None:
         raise EstimateError("the comment leaves no room for the model's profile; use at most 400 characters")
     return changed
-
-
-def _as_options(fields: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
-    changes = {_OPTIONS[name]: value for name, value in fields.items() if name in _OPTIONS}
-    if fields and options.get("gpus-per-node"):
-        changes["gpus-per-node"] = ""
-    return changes
 
 
 if __name__ == "__main__":

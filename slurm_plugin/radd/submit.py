@@ -15,7 +15,8 @@ from slurm_plugin.core.records import Booking, Claims, JobRequest, MemoryEstimat
 from slurm_plugin.core.request import request_from
 from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import to_mib_up
-from slurm_plugin.estimate import Estimator, claims_of, directives_of
+from slurm_plugin.estimate import Estimator
+from slurm_plugin.said import claims_of, directives_of
 
 Reply = dict[str, Any]
 VERSION = 1

@@ -15,8 +15,9 @@ from slurm_plugin.core.config import Config, load_config
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.records import Claims, MemoryEstimate
 from slurm_plugin.core.units import MIB, to_mib_up
-from slurm_plugin.estimate import Estimator, directives_of, profile_of
+from slurm_plugin.estimate import Estimator
 from slurm_plugin.monitor.nvml import NvmlTelemetry
+from slurm_plugin.said import directives_of, profile_of
 
 pytestmark = pytest.mark.gpu
 

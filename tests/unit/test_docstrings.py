@@ -13,7 +13,6 @@ SOURCES = sorted(
     path
     for package in ("gpumemnet", "slurm_plugin", "prolog", "epilog")
     for path in (ROOT / package).rglob("*.py")
-    if path.relative_to(ROOT) != Path("slurm_plugin", "estimate.py")
 )
 LEAST = 2
 """Of one argument the first line tells."""

@@ -58,3 +58,15 @@ def test_what_keeps_a_hooks_time_is_small_enough_to_fork_at_once(module: str) ->
 @pytest.mark.parametrize("module", RUNTIME)
 def test_programs_start_without_heavy_packages(module: str) -> None:
     assert modules_after_import(module) & HEAVY == set()
+
+
+def test_a_batch_jobs_submission_loads_neither_what_estimates_nor_what_decides() -> None:
+    code = "import sys, slurm_plugin.stamp, gpumemnet.profile.build; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    unwanted = (
+        "gpumemnet.estimators",
+        "gpumemnet.estimate",
+        "slurm_plugin.core.policy",
+        "slurm_plugin.core.request",
+    )
+    assert [name for name in done.stdout.split() if name.startswith(unwanted)] == []

@@ -40,16 +40,23 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "slurm_plugin.slurm": ("slurm_plugin.core", "slurm_plugin.slurm"),
     "slurm_plugin.mps": ("slurm_plugin.core", "slurm_plugin.mps"),
-    "slurm_plugin.estimate": ("slurm_plugin.core", "gpumemnet"),
+    **dict.fromkeys(("slurm_plugin.said", "slurm_plugin.estimate"), ("slurm_plugin.core", "gpumemnet")),
     "slurm_plugin.stamp": (
         "slurm_plugin.core",
-        "slurm_plugin.estimate",
+        "slurm_plugin.said",
+        "slurm_plugin.interactive",
         "slurm_plugin.slurm.conf_files",
+    ),
+    "slurm_plugin.interactive": (
+        "slurm_plugin.core",
+        "slurm_plugin.said",
+        "slurm_plugin.estimate",
         "slurm_plugin.slurm.job_desc",
     ),
     "slurm_plugin.dryrun": (
         "slurm_plugin.core",
         "slurm_plugin.slurm",
+        "slurm_plugin.said",
         "slurm_plugin.estimate",
         "slurm_plugin.radd",
         "slurm_plugin.stamp",
@@ -60,6 +67,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "slurm_plugin.radd": (
         "slurm_plugin.core",
         "slurm_plugin.slurm",
+        "slurm_plugin.said",
         "slurm_plugin.estimate",
         "slurm_plugin.radd",
     ),

@@ -187,7 +187,8 @@ def test_what_was_not_written_here_is_refused_in_one_line(text: str, problem: st
 def test_a_submission_stamps_it_and_radd_books_it(file: str) -> None:
     """The way of `#RAD model=m.rad`: read as the user on the login node, a text in the comment, evaluated by radd."""
     from slurm_plugin.core.records import Claims
-    from slurm_plugin.estimate import Estimator, profile_of
+    from slurm_plugin.estimate import Estimator
+    from slurm_plugin.said import profile_of
 
     said = parse_script(f"#!/bin/sh\n#RAD model={Path(file).name} batch_size=128\n", "job.sh")
     assert said is not None

@@ -13,7 +13,8 @@ from slurm_plugin.core.records import Claims
 from slurm_plugin.core.risk import LEAST, MOST, SHARES
 from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import COMMENT_LIMIT, with_profile
-from slurm_plugin.estimate import Estimator, ObservedPeaks, claims_of, directives_of, profile_of
+from slurm_plugin.estimate import Estimator, ObservedPeaks
+from slurm_plugin.said import claims_of, directives_of, profile_of
 
 SUMMARIES = sorted(path for path in MODELS.glob("*.txt") if path.name != "broken.txt")
 

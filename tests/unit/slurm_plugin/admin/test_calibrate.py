@@ -14,7 +14,8 @@ from slurm_plugin.core.config import Config, parse_config
 from slurm_plugin.core.errors import EstimateError
 from slurm_plugin.core.records import Claims
 from slurm_plugin.core.units import MIB
-from slurm_plugin.estimate import Estimator, claims_of, directives_of, profile_of
+from slurm_plugin.estimate import Estimator
+from slurm_plugin.said import claims_of, directives_of, profile_of
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples"
 

@@ -1,0 +1,57 @@
+"""srun and salloc: the decision that job_submit makes, made on the login node, too.
+
+Slurm 22.05 sets up their first step from the request as it was typed, so it must be typed as it will be decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from slurm_plugin.core.config import Config
+from slurm_plugin.core.policy import decide
+from slurm_plugin.core.records import Rewrite
+from slurm_plugin.core.request import request_from
+from slurm_plugin.estimate import Estimator
+from slurm_plugin.said import Directives, claims_of
+from slurm_plugin.slurm.job_desc import typed_desc
+
+_OPTIONS = {
+    "gres": "gres",
+    "tres_per_job": "gpus",
+    "tres_per_task": "gpus-per-task",
+    "max_nodes": "nodes",
+}
+"""job_desc fields that `decide` sets, as options of srun and salloc."""
+
+
+def decided(
+    options: Mapping[str, str],
+    directives: Directives | None,
+    config: Config,
+    *,
+    comment: str,
+    user_id: int,
+) -> tuple[Rewrite, dict[str, str]]:
+    """Return what job_submit will decide, and the options that ask for it.
+
+    Args:
+        options: Options by their long name, as typed.
+        directives: What the user says about the job; None if nothing.
+        config: rad.toml.
+        comment: The comment, with the model's profile.
+        user_id: The user.
+
+    Raises:
+        RadError: An option cannot be understood.
+    """
+    request = request_from(typed_desc(options, comment=comment, user_id=user_id))
+    claims = claims_of(directives, comment)
+    rewrite = decide(request, claims, Estimator.from_config(config).estimate(claims), config=config)
+    return rewrite, _as_options(rewrite.fields, options)
+
+
+def _as_options(fields: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
+    changes = {_OPTIONS[name]: value for name, value in fields.items() if name in _OPTIONS}
+    if fields and options.get("gpus-per-node"):
+        changes["gpus-per-node"] = ""
+    return changes
