@@ -87,13 +87,14 @@ def status(config: Path, as_json: bool, watch: bool) -> None:
 
 @main.command()
 @config_option
+@json_option
 @click.option("--user", "user_id", type=int, help="Show the jobs of this user id alone.")
-def history(config: Path, user_id: int | None) -> None:
-    """Show the observed memory peaks that later estimates use; run it on the controller."""
+def history(config: Path, as_json: bool, user_id: int | None) -> None:
+    """Show the observed memory peaks that later estimates use, by model; run it on the controller."""
     from slurm_plugin.admin import history as remembering
 
     rows = remembering.peaks(Path(load_config(config).paths.state), user_id=user_id)
-    click.echo(remembering.as_text(rows))
+    click.echo(remembering.as_json(rows) if as_json else remembering.as_text(rows))
 
 
 @main.command()
@@ -132,31 +133,35 @@ def calibrate(python: str, deep: bool, out: Path, dry_run: bool) -> None:
 
 
 @main.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("what", metavar="JOB | RUN...", nargs=-1, required=True)
+@config_option
+@json_option
 @click.option(
-    "--out", type=click.Path(path_type=Path), default="report.html", show_default=True, help="The page."
+    "--out", type=click.Path(path_type=Path), default="report.html", show_default=True, help="RUNs: the page."
 )
 @click.option(
-    "--png", type=click.Path(path_type=Path), help="A folder for the charts as PNG (needs matplotlib)."
+    "--png", type=click.Path(path_type=Path), help="RUNs: a folder for the charts as PNG (needs matplotlib)."
 )
-def report(runs: tuple[Path, ...], out: Path, png: Path | None) -> None:
-    """Compare RUNS, files that bench/replay wrote, on one page that needs nothing else."""
-    from itertools import groupby
+def report(what: tuple[str, ...], config: Path, as_json: bool, out: Path, png: Path | None) -> None:
+    """Tell of a JOB, or compare RUNs.
 
-    from slurm_plugin.admin.report.charts import charts
-    from slurm_plugin.admin.report.page import page
-    from slurm_plugin.admin.report.runs import read_runs
+    JOB is a job id: what it asked, was estimated, booked and used, when and where it ran, beside whom, and what to
+    do next time. Run it on the controller, as root; it says what it could not see. RUNs are files that bench/replay
+    wrote: they are compared on one page that needs nothing else.
+    """
+    if len(what) == 1 and what[0].isdecimal() and not Path(what[0]).exists():
+        from slurm_plugin.admin.job_report import text
+        from slurm_plugin.admin.job_report.gather import find
+        from slurm_plugin.admin.job_report.story import story_of
 
-    found = read_runs(runs)
-    out.write_text(page(found), encoding="utf-8")
-    click.echo(f"{out}: {len(found)} runs")
-    if png is not None:
-        from slurm_plugin.admin.report.png import write_pngs
+        story = story_of(find(int(what[0]), load_config(config), SystemClock()))
+        click.echo(text.as_json(story) if as_json else text.as_text(story))
+        return
+    if as_json:
+        raise click.UsageError("--json goes with a job id")
+    from slurm_plugin.admin.report.command import compare
 
-        drawn = sum(
-            write_pngs(charts(list(some)), png) for _, some in groupby(found, key=lambda run: run.trace)
-        )
-        click.echo(f"{png}: {drawn} charts")
+    click.echo("\n".join(compare(tuple(map(Path, what)), out=out, png=png)))
 
 
 @main.command()

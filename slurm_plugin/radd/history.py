@@ -65,6 +65,7 @@ class Peaks:
         *,
         smact: float | None = None,
         job_id: int | None = None,
+        time_s: float | None = None,
     ) -> None:
         """Remember a run that ended well.
 
@@ -74,8 +75,16 @@ class Peaks:
             peak_bytes: What it held at its peak, on one GPU.
             smact: What SM activity it would have alone (0 to 1); None if the run did not tell.
             job_id: The job; None if it is not known.
+            time_s: When that was heard, seconds since the epoch; None if it is not known.
         """
-        run = Run(user_id=user_id, profile_key=profile_key, peak_bytes=peak_bytes, smact=smact, job_id=job_id)
+        run = Run(
+            user_id=user_id,
+            profile_key=profile_key,
+            peak_bytes=peak_bytes,
+            smact=smact,
+            job_id=job_id,
+            time_s=time_s,
+        )
         try:
             peaks.record(self._path, run)
         except OSError as exc:

@@ -16,10 +16,12 @@ from slurm_plugin.core.daemon_log import about
 from slurm_plugin.core.errors import ConfigError, SlurmError, WireError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.last_good import config_in_force
+from slurm_plugin.core.models import models_path
 from slurm_plugin.core.note import format_note, read_note
 from slurm_plugin.core.peaks import peaks_path
 from slurm_plugin.radd.fallback import EVERY_S, fallback_of, write_fallback
 from slurm_plugin.radd.history import Peaks
+from slurm_plugin.radd.models import Models
 from slurm_plugin.radd.prepare import prepared
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.submit import VERSION, Submission, checked_version
@@ -53,8 +55,10 @@ class Service:
             log.error("%s", found.trouble)
         self._peaks = Peaks(peaks_path(Path(config.paths.state)), config.gpu)
         self._peaks.refresh()
+        self._models = Models(models_path(Path(config.paths.state)))
         self._submission = self._prepared(config)
         self._wrote_s = 0.0
+        self._refreshed_s = self._clock.monotonic_s()
         self._changes: SimpleQueue[Mapping[str, Any] | None] = SimpleQueue()
         self._learner = threading.Thread(target=self._learn, name="radd-learn", daemon=True)
         self._learner.start()
@@ -109,6 +113,8 @@ class Service:
         if operation == "submit":
             reply = self._submission.answer(message)
             log.info("submit %s", reply.get("log", ""), extra=_asked(EventKind.SUBMITTED, message))
+            if self.config.features.history and wire.profile_in(str(message.get("comment") or "")):
+                self._changes.put(message)
             return reply
         if operation == "change":
             reply = self._submission.answer_change(message)
@@ -142,9 +148,7 @@ class Service:
             try:
                 message = self._changes.get(timeout=REFRESH_S)
             except Empty:
-                self._peaks.refresh()
-                if not 0 <= self._clock.now_s() - self._wrote_s < EVERY_S:
-                    self.leave_fallback()
+                self._refresh()
                 continue
             if message is None:
                 return
@@ -152,8 +156,20 @@ class Service:
                 self._take_in(message)
             except (KeyError, TypeError, ValueError) as exc:
                 log.warning("change not understood: %r", exc)
+            if self._clock.monotonic_s() - self._refreshed_s >= REFRESH_S:
+                self._refresh()  # also where a message comes every second
+
+    def _refresh(self) -> None:
+        """Take in what was written since, and tell the shim that radd is still there."""
+        self._refreshed_s = self._clock.monotonic_s()
+        self._peaks.refresh()
+        if not 0 <= self._clock.now_s() - self._wrote_s < EVERY_S:
+            self.leave_fallback()
 
     def _take_in(self, message: Mapping[str, Any]) -> None:
+        if message.get("op") == "submit":
+            self._models.take(message, now_s=self._clock.now_s())
+            return
         note = read_note(str(message.get("admin_comment", "")))
         job_id, user_id = int(message["job_id"]), int(message["user_id"])
         if note is None:
@@ -169,7 +185,14 @@ class Service:
         learned = note.event == "ended" and note.peak_bytes and booking and booking.profile_key
         if learned and self.config.features.history:
             assert note.peak_bytes is not None and booking is not None and booking.profile_key is not None
-            self._peaks.record(user_id, booking.profile_key, note.peak_bytes, smact=note.smact)
+            self._peaks.record(
+                user_id,
+                booking.profile_key,
+                note.peak_bytes,
+                smact=note.smact,
+                job_id=job_id,
+                time_s=round(self._clock.now_s(), 3),
+            )
             self._peaks.refresh()
 
 

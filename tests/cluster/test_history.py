@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from gpumemnet.units import GIB
@@ -26,6 +29,14 @@ def submit(jobs: Jobs, *more: str, batch_size: int = 64) -> Submitted:
     return job
 
 
+def rad(cluster: Cluster, *words: str) -> dict[str, Any]:
+    config = str(cluster.place.etc / "rad.toml")
+    tree: dict[str, Any] = json.loads(
+        cluster.slurm(f"{cluster.place.venv}/bin/rad", *words, "--config", config)
+    )
+    return tree
+
+
 def shards(jobs: Jobs, job_id: int) -> int:
     return int(jobs.fields(job_id)["TresPerNode"].rpartition(":")[2])
 
@@ -44,5 +55,14 @@ def test_the_second_submission_of_a_job_books_its_observed_peak(jobs: Jobs, clus
 
     wait_until("radd has heard of the peak", known, timeout_s=30, clock=cluster.clock)
     assert shards(jobs, found[-1].job_id) == SHARDS < booked_first
+    told = rad(cluster, "history", "--json")
+    assert [row["model"]["name"] for row in told["models"] if row["profile_key"]] == ["resnet50_torchsummary"]
+    story = rad(cluster, "report", str(first.job_id), "--json")
+    (run,) = story["runs"]
+    assert (run["run"]["outcome"], run["run"]["node"], story["slurm"]["state"]) == ("ok", "n0", "COMPLETED")
+    assert run["run"]["peak_bytes"] == PEAK_GIB * GIB <= story["booking"]["memory_bytes"]
+    assert story["model"]["name"] == "resnet50_torchsummary"
+    assert {"placed", "ok"} <= {event["event"] for event in story["events"]}
+    assert story["waited_s"] is not None and not story["missing"]
     # Trained in another way it is another job.
     assert "as seen before" not in submit(jobs, "--hold", batch_size=96).messages

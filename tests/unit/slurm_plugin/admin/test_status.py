@@ -12,6 +12,7 @@ from golden_texts import Golden
 
 from slurm_plugin.admin import status_view
 from slurm_plugin.admin.cli import main
+from slurm_plugin.admin.history import user_name
 from slurm_plugin.core.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.records import Reservation
@@ -132,8 +133,8 @@ def test_history(config: str, tmp_path: Path):
     (tmp_path / "state" / "peaks.jsonl").write_text(text)
     result = CliRunner().invoke(main, ["history", "--config", config])
     assert [line.split() for line in result.output.splitlines()[1:]] == [
-        ["2", "bb", "1", "1024", "1024"],
-        ["1", "aa", "2", "2048", "1024"],
+        [user_name(2), "-", "-", "bb", "1", "1024", "1024", "-", "-", "-"],
+        [user_name(1), "-", "-", "aa", "2", "2048", "1024", "-", "-", "-"],
     ]
     assert (
         len(CliRunner().invoke(main, ["history", "--config", config, "--user", "2"]).output.splitlines()) == 2

@@ -9,8 +9,10 @@ from fakes import FakeClock
 from slurm_plugin.core import wire
 from slurm_plugin.core.errors import ConfigError, SlurmError, WireError
 from slurm_plugin.core.note import Note, format_note
+from slurm_plugin.core.peaks import Run, from_line, peaks_path, record
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import GIB
+from slurm_plugin.radd import service as radd_service
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.service import Service
 from slurm_plugin.slurm.commands import SlurmCommands
@@ -183,4 +185,19 @@ def test_notes_reach_the_recoverer_and_peaks_the_history(tmp_path: Path) -> None
     made.stop()
     assert heard.notes == [(7, recovered), (7, ended), (7, ended), (7, ended)]
     lines = (tmp_path / "state" / "peaks.jsonl").read_text().splitlines()
-    assert lines == ['{"user":1000,"peak_bytes":10737418240,"profile":"ab12"}']
+    (run,) = map(from_line, map(str.encode, lines))
+    assert run is not None and run.time_s is not None
+    assert (run.user_id, run.peak_bytes, run.profile_key, run.job_id) == (1000, 10 * GIB, "ab12", 7)
+
+
+def test_what_epilogs_wrote_is_taken_in_also_where_messages_never_cease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(radd_service, "REFRESH_S", 3600.0)
+    clock = FakeClock()
+    made = Service(write(tmp_path), FixedVersion((22, 5, 8)), Heard(), clock)
+    record(peaks_path(tmp_path / "state"), Run(user_id=1, profile_key="ab12", peak_bytes=GIB, job_id=5))
+    clock.sleep(4000)
+    made.handle(modified(Note(event="ended"), ""))
+    made.stop()  # it ends once everything was taken in
+    assert made.peaks.knows(5)

@@ -1,0 +1,104 @@
+"""Look for everything that this machine knows of a job: Slurm, the history, the events, the node's rad-monitor."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from slurm_plugin.admin.history import models_in, runs_in
+from slurm_plugin.admin.job_report.story import Found
+from slurm_plugin.admin.top.command import port_of
+from slurm_plugin.admin.top.gather import Gatherer
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.config import Config
+from slurm_plugin.core.errors import ConfigError, SlurmError
+from slurm_plugin.core.events import Entry, from_line
+from slurm_plugin.core.lines import NewLines
+from slurm_plugin.core.log import EVENTS
+from slurm_plugin.core.records import Booking
+from slurm_plugin.core.wire import read_key, read_stamp
+from slurm_plugin.monitor.status import GpuStatus
+from slurm_plugin.slurm.conf_files import find_slurm_conf, has_slurmdbd
+from slurm_plugin.slurm.job_times import JobTimes, job_times
+
+
+def find(job_id: int, config: Config, clock: Clock) -> Found:
+    """Return what is known here of a job; what cannot be looked at is named, and no reason to stop.
+
+    Args:
+        job_id: Slurm's job id.
+        config: rad.toml.
+        clock: Time.
+    """
+    missing: list[str] = []
+    times = _times(job_id, config, missing)
+    state = Path(config.paths.state)
+    try:
+        runs = runs_in(state)
+    except ConfigError as exc:
+        runs = []
+        missing.append(f"runs: {exc}")
+    return Found(
+        job_id=job_id,
+        times=times,
+        booking=_booking(times, config, missing),
+        runs=runs,
+        models=models_in(state),
+        events=_events(job_id, Path(config.paths.log) / EVENTS, missing),
+        live=_live(times, config, clock, missing),
+        remembered=config.features.history,
+        missing=tuple(missing),
+    )
+
+
+def _times(job_id: int, config: Config, missing: list[str]) -> JobTimes | None:
+    conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
+    accounts = has_slurmdbd(conf)
+    try:
+        found = job_times(job_id, slurm_conf=config.paths.slurm_conf, accounts=accounts)
+    except SlurmError as exc:
+        missing.append(f"Slurm: {exc}")
+        return None
+    if found is None:
+        missing.append(
+            "Slurm: it " + ("has no such job" if accounts else "forgot the job, and there is no slurmdbd")
+        )
+    return found
+
+
+def _booking(times: JobTimes | None, config: Config, missing: list[str]) -> Booking | None:
+    if times is None:
+        return None
+    try:
+        return read_stamp(times.comment, user_id=times.user_id, key=read_key(Path(config.paths.key)))
+    except ConfigError as exc:
+        missing.append(f"booking: {exc}")
+        return None
+
+
+def _events(job_id: int, path: Path, missing: list[str]) -> list[Entry]:
+    try:
+        lines = NewLines(path).read()
+    except OSError as exc:
+        missing.append(f"events: {path}: {exc.strerror}")
+        return []
+    mark = f'"job":{job_id},'.encode()
+    return [entry for line in lines if mark in line and (entry := from_line(line)) is not None]
+
+
+def _live(
+    times: JobTimes | None, config: Config, clock: Clock, missing: list[str]
+) -> list[tuple[str, GpuStatus]]:
+    """Ask the rad-monitor of the job's node; a job on several nodes is none of ours."""
+    if times is None or times.state not in ("RUNNING", "COMPLETING") or not times.nodes.isascii():
+        return []
+    if not config.telemetry.serve or any(mark in times.nodes for mark in "[,"):
+        return []
+    name = times.nodes
+    fleet = Gatherer({name: (name, port_of(config))}, clock=clock, queue=None).look()
+    for node in fleet.nodes:
+        if node.trouble:
+            missing.append(f"rad-monitor of {name}: {node.trouble}")
+    return [
+        (node.name, gpu) for node, gpu in fleet.gpus() if any(job.job_id == times.job_id for job in gpu.jobs)
+    ]

@@ -1,0 +1,189 @@
+"""What is told of one job, made of what was found; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from slurm_plugin.admin.simulate.interference import Load, slowdowns
+from slurm_plugin.core.advice import next_time
+from slurm_plugin.core.events import Entry
+from slurm_plugin.core.models import Model
+from slurm_plugin.core.peaks import Run
+from slurm_plugin.core.records import Booking
+from slurm_plugin.monitor.status import GpuStatus
+from slurm_plugin.slurm.job_times import JobTimes
+
+INTENSITY = 0.69
+"""Share of the SMs that a training keeps busy while its kernels run: the median of simulate/workloads.csv. A monitor
+tells SM activity alone; this makes of it the share of time in which kernels run, which the model of slowdown needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Everything that was found of a job; None or empty where nothing was.
+
+    Attributes:
+        job_id: Slurm's job id.
+        times: What Slurm tells.
+        booking: What it booked at last, by its stamp.
+        runs: Every remembered run, of all jobs.
+        models: What is known of models, by user and profile key.
+        events: What hooks and daemons of this machine did to the job.
+        live: The GPUs that it holds now, each with its node's name.
+        remembered: Whether radd books what a model was seen to need.
+        missing: What could not be looked at, one sentence each.
+    """
+
+    job_id: int
+    times: JobTimes | None = None
+    booking: Booking | None = None
+    runs: Sequence[Run] = ()
+    models: Mapping[tuple[int, str], Model] | None = None
+    events: Sequence[Entry] = ()
+    live: Sequence[tuple[str, GpuStatus]] = ()
+    remembered: bool = True
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """Another job on a GPU of this one's.
+
+    Attributes:
+        job_id: It.
+        user_id: Its owner.
+        together_s: How long both were there; None while both still are.
+        mean_smact: Its mean SM activity, or None.
+    """
+
+    job_id: int
+    user_id: int
+    together_s: float | None
+    mean_smact: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStory:
+    """One run.
+
+    Attributes:
+        run: What is remembered of it.
+        neighbours: Who was on its GPUs meanwhile, as far as they have ended.
+        slowdown: How many times longer it took than alone, by a model; None where activity is not known.
+    """
+
+    run: Run
+    neighbours: tuple[Neighbour, ...]
+    slowdown: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """What is told of a job.
+
+    Attributes:
+        found: What it is made of.
+        user_id: The owner; None if unknown.
+        model: What it trains; None if unknown.
+        runs: Its runs, in order.
+        waited_s: From submission, or the last requeue, to the start of the last run; None if unknown.
+        beside: Who is on its GPUs now.
+        advice: What to do next time.
+    """
+
+    found: Found
+    user_id: int | None
+    model: Model | None
+    runs: tuple[RunStory, ...]
+    waited_s: float | None
+    beside: tuple[Neighbour, ...]
+    advice: tuple[str, ...]
+
+
+def story_of(found: Found) -> Story:
+    """Return what is told of a job."""
+    own = {run.restart: run for run in found.runs if run.job_id == found.job_id}  # an Epilog may run twice
+    runs = sorted(own.values(), key=lambda run: run.time_s or 0.0)
+    users = [run.user_id for run in runs]
+    user_id = found.times.user_id if found.times else next(iter(users), None)
+    keys = [run.profile_key for run in runs if run.profile_key]
+    key = found.booking.profile_key if found.booking else next(reversed(keys), None)
+    models = found.models or {}
+    times = found.times
+    waited_s = None
+    if times and times.submit_s is not None and times.start_s is not None and times.state != "PENDING":
+        waited_s = max(0.0, times.start_s - times.submit_s)
+    return Story(
+        found=found,
+        user_id=user_id,
+        model=models.get((user_id, key)) if user_id is not None and key else None,
+        runs=tuple(_run(run, found.runs) for run in runs),
+        waited_s=waited_s,
+        beside=_beside(found),
+        advice=next_time(runs[-1], remembered=found.remembered) if runs else (),
+    )
+
+
+def _run(run: Run, runs: Sequence[Run]) -> RunStory:
+    beside = {other.job_id: other for other in runs if other.job_id != run.job_id and _together_s(run, other)}
+    others = sorted(beside.values(), key=lambda other: _together_s(run, other), reverse=True)
+    neighbours = tuple(
+        Neighbour(
+            job_id=other.job_id or 0,
+            user_id=other.user_id,
+            together_s=_together_s(run, other),
+            mean_smact=other.mean_smact,
+        )
+        for other in others
+    )
+    return RunStory(run=run, neighbours=neighbours, slowdown=slowdown_of(run, others))
+
+
+def _together_s(run: Run, other: Run) -> float:
+    """Return for how long two runs were on one GPU; 0 if they never were, or nobody knows."""
+    if run.start_s is None or run.time_s is None or other.start_s is None or other.time_s is None:
+        return 0.0
+    if run.job_id is None or other.job_id is None or not set(run.gpus) & set(other.gpus):
+        return 0.0
+    return max(0.0, min(run.time_s, other.time_s) - max(run.start_s, other.start_s))
+
+
+def slowdown_of(run: Run, others: Sequence[Run]) -> float | None:
+    """Return how many times longer a run took than alone, by the model of interference; None if nothing tells.
+
+    Args:
+        run: The run.
+        others: Runs of other jobs that were on its GPU meanwhile.
+    """
+    start_s, end_s = run.start_s, run.time_s
+    if _activity(run) is None or start_s is None or end_s is None or end_s <= start_s:
+        return None
+    known = [other for other in others if _activity(other) is not None]
+    edges = sorted(
+        {start_s, end_s, *(min(max(t or 0.0, start_s), end_s) for o in known for t in (o.start_s, o.time_s))}
+    )
+    alone_s = 0.0
+    for first, last in pairwise(edges):
+        here = [o for o in known if (o.start_s or 0.0) <= first and (o.time_s or 0.0) >= last]
+        loads = [_load(_activity(one) or 0.0) for one in (run, *here)]
+        alone_s += (last - first) / slowdowns(loads)[0]
+    return (end_s - start_s) / alone_s
+
+
+def _activity(run: Run) -> float | None:
+    """Return what SM activity a run has alone, or at least what was seen of it."""
+    return run.mean_smact if run.smact is None else run.smact
+
+
+def _load(smact: float) -> Load:
+    return Load(smact=smact, busy=min(1.0, smact / INTENSITY))
+
+
+def _beside(found: Found) -> tuple[Neighbour, ...]:
+    jobs = {job.job_id: job for _, gpu in found.live for job in gpu.jobs if job.job_id != found.job_id}
+    return tuple(
+        Neighbour(job_id=job.job_id, user_id=job.user_id, together_s=None, mean_smact=job.smact)
+        for job in jobs.values()
+    )

@@ -1,0 +1,125 @@
+"""How `rad report JOB` looks: lines for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import datetime
+
+from slurm_plugin.admin.history import user_name
+from slurm_plugin.admin.job_report.story import Neighbour, RunStory, Story
+from slurm_plugin.admin.top.rows import duration
+from slurm_plugin.core.advice import used
+from slurm_plugin.core.events import EventKind
+from slurm_plugin.core.records import Booking
+from slurm_plugin.core.text import one_line
+from slurm_plugin.core.units import human
+
+VERSION = 1
+MOST_EVENTS = 20
+_LONGEST = 160
+_BASES = {"asked": "as asked", "estimate": "by our estimate", "history": "as seen before"}
+
+
+def as_text(story: Story) -> str:
+    """Return the report for people."""
+    return "\n".join(f"{name:<11}{text}".rstrip() for name, text in _lines(story))
+
+
+def as_json(story: Story) -> str:
+    """Return the report for programs: what was found of the job, and what was made of it."""
+    found = story.found
+    return json.dumps(
+        {
+            "version": VERSION,
+            "job_id": found.job_id,
+            "user_id": story.user_id,
+            "slurm": asdict(found.times) if found.times else None,
+            "booking": asdict(found.booking) if found.booking else None,
+            "model": asdict(story.model) if story.model else None,
+            "waited_s": story.waited_s,
+            "runs": [asdict(run) for run in story.runs],
+            "live": [{"node": node, **asdict(gpu)} for node, gpu in found.live],
+            "beside": [asdict(one) for one in story.beside],
+            "events": [
+                {"time_s": one.time_s, "hook": one.hook, "event": one.event.kind, "detail": one.event.detail}
+                for one in found.events
+            ],
+            "advice": story.advice,
+            "missing": found.missing,
+        },
+        indent=1,
+    )
+
+
+def _lines(story: Story) -> Iterator[tuple[str, str]]:
+    found, times = story.found, story.found.times
+    who = "" if story.user_id is None else f", {user_name(story.user_id)}"
+    where = f", partition {times.partition}: {times.state}" if times else ""
+    yield f"Job {found.job_id}", f"{who}{where}".removeprefix(", ")
+    if times and times.asked:
+        yield "asked", one_line(times.asked, _LONGEST)
+    if story.model is not None:
+        yield "model", str(story.model)
+    if found.booking is not None:
+        yield from _booking(found.booking)
+    if story.waited_s is not None and times and times.start_s:
+        yield "waited", f"{duration(story.waited_s)}, started {_time(times.start_s)}"
+    for number, run in enumerate(story.runs, start=1):
+        yield from _run(run, f"run {number}" if len(story.runs) > 1 else "ran")
+    for node, gpu in found.live:
+        job = next(job for job in gpu.jobs if job.job_id == found.job_id)
+        now = "-" if job.used_bytes is None else human(job.used_bytes)
+        yield "now", f"{now} of {human(job.booked_bytes)} on {node} GPU {gpu.index}"
+    if story.beside:
+        yield "beside", _names(story.beside)
+    for one in [one for one in found.events if one.event.kind != EventKind.END][-MOST_EVENTS:]:
+        yield (
+            "event",
+            one_line(f"{_time(one.time_s)} {one.hook}: {one.event.kind} {one.event.detail}", _LONGEST),
+        )
+    for text in story.advice:
+        yield "advice", text
+    for text in found.missing:
+        yield "not seen", one_line(text, _LONGEST)
+
+
+def _booking(booking: Booking) -> Iterator[tuple[str, str]]:
+    activity = "" if booking.smact is None else f", SM activity {booking.smact:.2f}"
+    if booking.estimate_bytes is not None:
+        yield "estimated", f"{human(booking.estimate_bytes)}{activity}"
+    if booking.memory_bytes is None:
+        yield "booked", f"{booking.gpus} whole GPU{'s' * (booking.gpus > 1)}"
+        return
+    cap = f", may hold up to {human(booking.cap_bytes)}" if booking.cap_bytes else ""
+    yield "booked", f"{human(booking.memory_bytes)}, {_BASES[booking.basis]}{cap}"
+
+
+def _run(story: RunStory, name: str) -> Iterator[tuple[str, str]]:
+    run = story.run
+    lasted = ""
+    if run.start_s is not None and run.time_s is not None:
+        lasted = f"{duration(run.time_s - run.start_s)} from {_time(run.start_s)}"
+    place = f" on {run.node or '?'} {' '.join(run.gpus)}".rstrip()
+    yield name, f"{lasted}{place}: {run.outcome or '?'}".strip()
+    if told := used(run):
+        energy = "" if run.energy_j is None else f", {run.energy_j / 1000:.1f} kJ"
+        high = "" if run.p95_smact is None else f" (95th percentile {run.p95_smact:.2f})"
+        yield "", f"{told}{high}{energy}"
+    if story.neighbours:
+        yield "", f"beside {_names(story.neighbours)}"
+    if story.slowdown is not None and story.neighbours:
+        yield "", f"about {story.slowdown:.1f} times as long as alone, by our model (docs/activity.md)"
+
+
+def _names(neighbours: Sequence[Neighbour]) -> str:
+    return ", ".join(
+        f"{one.job_id} ({user_name(one.user_id)})"
+        + ("" if one.together_s is None else f" for {duration(one.together_s)}")
+        for one in neighbours
+    )
+
+
+def _time(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s).strftime("%Y-%m-%d %H:%M:%S")

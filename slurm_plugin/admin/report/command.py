@@ -1,0 +1,33 @@
+"""`rad report RUN...`: compare replays on one page."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+
+from slurm_plugin.admin.report.charts import charts
+from slurm_plugin.admin.report.page import page
+from slurm_plugin.admin.report.runs import read_runs
+
+
+def compare(runs: tuple[Path, ...], *, out: Path, png: Path | None) -> list[str]:
+    """Write the page, and the charts if they are wanted, and return a line on each.
+
+    Args:
+        runs: Files that bench/replay wrote.
+        out: The page.
+        png: A folder for the charts; None for none.
+
+    Raises:
+        ConfigError: A file is no run, or matplotlib is missing.
+    """
+    found = read_runs(runs)
+    out.write_text(page(found), encoding="utf-8")
+    said = [f"{out}: {len(found)} runs"]
+    if png is not None:
+        from slurm_plugin.admin.report.png import write_pngs
+
+        by_trace = groupby(found, key=lambda run: run.trace)
+        drawn = sum(write_pngs(charts(list(some)), png) for _, some in by_trace)
+        said.append(f"{png}: {drawn} charts")
+    return said

@@ -1,0 +1,90 @@
+"""What a profile's key stands for: one line of JSON for each model and training setup, in STATE/models.jsonl.
+
+    {"profile":"ab12","user":1000,"time_s":1.5,"name":"resnet50","family":"cnn","parameters":25557032,"batch_size":64,
+     "optimizer":"adam","precision":"amp"}
+
+radd writes a line when a user first submits a model; `rad history` and `rad report` name it. The name is that of the
+file which the user gave as model=, so it is for people alone. The lines are for root and SlurmUser, because they tell
+who trains what.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from slurm_plugin.core.text import one_line
+
+_LONGEST_NAME = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A model and how it is trained.
+
+    Attributes:
+        profile: Its key, as in Run.profile_key.
+        user: Who submitted it, by id.
+        time_s: When that was first seen, seconds since the epoch.
+        name: What its user calls it.
+        family: "cnn", "transformer", ...
+        parameters: How many it has.
+        batch_size: Samples per step and process.
+        optimizer: As in #RAD.
+        precision: As in #RAD.
+    """
+
+    profile: str
+    user: int
+    time_s: float
+    name: str
+    family: str
+    parameters: int
+    batch_size: int
+    optimizer: str
+    precision: str
+
+    def __str__(self) -> str:
+        """Return it for a person."""
+        size = f"{self.parameters:,} parameters"
+        return f"{self.name} ({self.family}, {size}, batch {self.batch_size}, {self.optimizer}, {self.precision})"
+
+
+_KINDS = {"user": int, "time_s": float, "parameters": int, "batch_size": int}
+
+
+def models_path(state: Path) -> Path:
+    """Return where the file lies; `state` is paths.state."""
+    return state / "models.jsonl"
+
+
+def name_of(path: str) -> str:
+    """Return what to call a model that a user named by a path.
+
+    >>> name_of("models/resnet50.txt"), name_of("hf:meta/llama")
+    ('resnet50', 'llama')
+    """
+    file = PurePosixPath(path.rpartition(":")[2] or path)
+    return one_line(file.stem or str(file), _LONGEST_NAME)
+
+
+def to_line(model: Model) -> bytes:
+    """Return the line of a model, without its end."""
+    return json.dumps(dataclasses.asdict(model), separators=(",", ":")).encode("ascii")
+
+
+def from_lines(lines: Iterable[bytes]) -> dict[tuple[int, str], Model]:
+    """Return models by user and key, the last word on each; damaged lines are skipped."""
+    names = [field.name for field in dataclasses.fields(Model)]
+    found = {}
+    for line in lines:
+        try:
+            row = json.loads(line)
+            model = Model(**{name: _KINDS.get(name, str)(row[name]) for name in names})
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+            continue
+        found[model.user, model.profile] = model
+    return found

@@ -1,0 +1,60 @@
+"""Write down what each profile's key stands for, when it is first submitted: outside of any request."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from slurm_plugin.core.errors import EstimateError, WireError
+from slurm_plugin.core.lines import PRIVATE, NewLines, append_line
+from slurm_plugin.core.models import from_lines, to_line
+from slurm_plugin.core.request import request_from
+from slurm_plugin.said import model_of
+
+log = logging.getLogger("radd")
+
+MOST_KNOWN = 100_000
+"""Beyond it all is forgotten, and what comes again is written again."""
+
+
+class Models:
+    """For one thread only."""
+
+    def __init__(self, path: Path) -> None:
+        """Read what is known.
+
+        Args:
+            path: The file; one that cannot be read counts as empty.
+        """
+        self._path = path
+        self._complaint = ""
+        try:
+            self._known = dict.fromkeys(from_lines(NewLines(path).read()))
+        except OSError:
+            self._known = {}
+
+    def take(self, message: Mapping[str, Any], *, now_s: float) -> None:
+        """Take in a submission; what cannot be understood, or is known, is left out.
+
+        Args:
+            message: job_submit.lua's, with `op = submit`.
+            now_s: Seconds since the epoch.
+        """
+        try:
+            request = request_from(message)
+            model = model_of(request.script, request.comment, user_id=request.user_id, now_s=now_s)
+        except (WireError, EstimateError):
+            return
+        if model is None or (model.user, model.profile) in self._known:
+            return
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        self._known[model.user, model.profile] = None
+        try:
+            append_line(self._path, to_line(model), mode=PRIVATE)
+        except OSError as exc:
+            if str(exc) != self._complaint:
+                log.warning("%s: %s; models have no names in reports", self._path, exc.strerror)
+            self._complaint = str(exc)

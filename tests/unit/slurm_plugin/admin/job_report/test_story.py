@@ -1,0 +1,209 @@
+"""What is told of one job, from what was found."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+from golden_texts import Golden
+
+from slurm_plugin.admin.job_report.story import Found, slowdown_of, story_of
+from slurm_plugin.admin.job_report.text import as_json, as_text
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.events import Entry, Event, EventKind
+from slurm_plugin.core.models import Model
+from slurm_plugin.core.peaks import Run
+from slurm_plugin.core.records import Booking
+from slurm_plugin.core.units import GIB
+from slurm_plugin.slurm.job_times import _SACCT, _SQUEUE, JobTimes, parse_sacct, parse_squeue
+
+START_S = 1_772_366_400.0
+USER = 4_000_000_000  # no machine has a name for it
+
+
+def run_of(job_id: int, first_s: float, last_s: float, **more: object) -> Run:
+    run = Run(
+        user_id=USER,
+        job_id=job_id,
+        restart=0,
+        start_s=START_S + first_s,
+        time_s=START_S + last_s,
+        outcome="ok",
+        peak_bytes=9 * GIB,
+        booked_bytes=12 * GIB,
+        estimate_bytes=10 * GIB,
+        mean_smact=0.41,
+        p95_smact=0.6,
+        energy_j=123456.0,
+        profile_key="ab12",
+        node="gpu1",
+        gpus=("GPU-a",),
+    )
+    return replace(run, **more)  # type: ignore[arg-type]
+
+
+FOUND = Found(
+    job_id=7,
+    times=JobTimes(
+        job_id=7,
+        user_id=USER,
+        state="COMPLETED",
+        partition="gpu",
+        nodes="gpu1",
+        asked="gres/shard:12",
+        comment="",
+        restarts=1,
+        submit_s=START_S - 3700,
+        start_s=START_S,
+        end_s=START_S + 3600,
+    ),
+    booking=Booking(
+        kind="shared",
+        memory_bytes=12 * GIB,
+        cap_bytes=14 * GIB,
+        estimate_bytes=10 * GIB,
+        smact=0.45,
+        basis="estimate",
+        profile_key="ab12",
+    ),
+    runs=(
+        run_of(7, -4000, -3900, restart=0, outcome="gpu-oom", profile_key=None, peak_bytes=12 * GIB),
+        run_of(8, -1000, 1800),
+        run_of(9, 3000, 9000, mean_smact=None),
+        run_of(10, 0, 3600, gpus=("GPU-b",)),
+        run_of(7, 0, 3600, restart=1),
+        run_of(7, 0, 3600, restart=1),
+    ),
+    models={
+        (USER, "ab12"): Model(
+            profile="ab12",
+            user=USER,
+            time_s=START_S,
+            name="resnet50",
+            family="cnn",
+            parameters=25557032,
+            batch_size=64,
+            optimizer="adam",
+            precision="amp",
+        )
+    },
+    events=(
+        Entry(
+            time_s=START_S,
+            hook="prolog",
+            job_id=7,
+            restart=1,
+            after_ms=40,
+            event=Event(kind=EventKind.PLACED, detail="stamp shared: GPU-a magm: 120.1 GiB free"),
+        ),
+        Entry(
+            time_s=START_S, hook="prolog", job_id=7, restart=1, after_ms=41, event=Event(kind=EventKind.END)
+        ),
+    ),
+    missing=("events: not here",),
+)
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_the_page(golden: Golden):
+    golden("job_report.txt", as_text(story_of(FOUND)))
+
+
+def test_runs_neighbours_and_what_nobody_saw():
+    story = story_of(FOUND)
+    assert [one.run.outcome for one in story.runs] == ["gpu-oom", "ok"], "an Epilog that ran twice is one run"
+    first, last = story.runs
+    assert not first.neighbours
+    assert [(one.job_id, one.together_s) for one in last.neighbours] == [(8, 1800), (9, 600)]
+    assert story.waited_s == 3700
+    assert json.loads(as_json(story))["runs"][1]["neighbours"][0]["job_id"] == 8
+
+
+def test_a_job_of_which_nothing_is_known():
+    story = story_of(Found(job_id=5, missing=("Slurm: it is away",)))
+    assert (story.user_id, story.runs, story.advice, story.waited_s) == (None, (), (), None)
+    assert as_text(story).splitlines() == ["Job 5", "not seen   Slurm: it is away"]
+    assert json.loads(as_json(story))["slurm"] is None
+
+
+def test_what_a_job_calls_itself_cannot_write_to_the_terminal():
+    assert FOUND.times is not None
+    evil = replace(FOUND, times=replace(FOUND.times, asked="\x1b[2J"), missing=("\x1b[2J",))
+    assert "\x1b" not in as_text(story_of(evil))
+
+
+def test_slowdown_counts_who_was_there_and_for_how_long():
+    own = run_of(1, 0, 1000, mean_smact=0.5)
+    assert slowdown_of(own, ()) == pytest.approx(1.0)
+    whole = slowdown_of(own, (run_of(2, -10, 2000, mean_smact=0.5),))
+    half = slowdown_of(own, (run_of(2, 500, 2000, mean_smact=0.5),))
+    busier = slowdown_of(own, (run_of(2, -10, 2000, mean_smact=0.9),))
+    assert whole is not None and half is not None and busier is not None
+    assert 1.0 < half < whole < busier
+    assert slowdown_of(replace(own, mean_smact=None), ()) is None
+    assert slowdown_of(replace(own, start_s=None), ()) is None
+
+
+def line(columns: tuple[tuple[str, int], ...], gap: int, **values: str) -> str:
+    names = {name.replace("-", "_"): name for name, _ in columns}
+    given = {names[name]: value for name, value in values.items()}
+    return "".join(given.get(name, "N/A").ljust(width)[:width] + " " * gap for name, width in columns) + "\n"
+
+
+def test_a_job_is_read_from_squeue_and_from_sacct():
+    common = {"Partition": "gpu", "NodeList": "gpu1", "Comment": "my own\nState=X"}
+    text = line(
+        _SQUEUE,  # type: ignore[arg-type]
+        0,
+        JobID="7",
+        UserID="1000",
+        State="RUNNING",
+        SubmitTime="2026-03-01T11:00:00",
+        StartTime="2026-03-01T12:00:00",
+        RestartCnt="2",
+        tres_per_node="gres:shard:3",
+        **common,
+    )
+    one = parse_squeue(text, 7)
+    assert one is not None
+    assert (one.user_id, one.state, one.restarts, one.asked, one.end_s) == (
+        1000,
+        "RUNNING",
+        2,
+        "gres:shard:3",
+        None,
+    )
+    assert one.start_s is not None and one.submit_s is not None and one.start_s - one.submit_s == 3600
+    assert parse_squeue(text, 8) is None
+    text = line(
+        _SACCT,  # type: ignore[arg-type]
+        1,
+        JobIDRaw="7",
+        UID="1000",
+        State="CANCELLED by 0",
+        Submit="2026-03-01T11:00:00",
+        Start="Unknown",
+        ReqTRES="gres/shard=3",
+        **common,
+    )
+    ended = parse_sacct(text, 7)
+    assert ended is not None
+    assert (ended.state, ended.restarts, ended.asked, ended.start_s) == (
+        "CANCELLED",
+        None,
+        "gres/shard=3",
+        None,
+    )
+    assert parse_sacct("", 7) is None
+    with pytest.raises(SlurmError):
+        parse_squeue("JOBID\n", 7)

@@ -1,0 +1,59 @@
+"""What a profile's key stands for is written down once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from paths import CHECKOUT
+
+from gpumemnet.directives.parse import parse_script
+from slurm_plugin.core.models import from_lines
+from slurm_plugin.core.wire import with_profile
+from slurm_plugin.radd.models import Models
+from slurm_plugin.said import profile_of
+
+SCRIPT = "#!/bin/sh\n#RAD model=models/resnet50_torchinfo.txt batch_size=32 optimizer=adam\n"
+
+
+def message(*, user_id: int = 1000, script: str = SCRIPT) -> dict[str, object]:
+    directives = parse_script(SCRIPT, "job.sh")
+    assert directives is not None
+    told = profile_of(directives, (CHECKOUT / "examples",))
+    assert told is not None
+    return {"op": "submit", "user_id": user_id, "script": script, "comment": with_profile("", told[0])}
+
+
+def test_a_model_is_named_once_for_each_user(tmp_path: Path):
+    path = tmp_path / "models.jsonl"
+    for _ in range(2):  # radd was started again
+        models = Models(path)
+        for user_id in (1000, 1000, 1001):
+            models.take(message(user_id=user_id), now_s=5.0)
+    found = from_lines(path.read_bytes().splitlines())
+    assert len(path.read_bytes().splitlines()) == 2 == len(found)
+    model = next(iter(found.values()))
+    assert (model.name, model.batch_size, model.optimizer, model.user) == (
+        "resnet50_torchinfo",
+        32,
+        "adam",
+        1000,
+    )
+    assert str(model).startswith("resnet50_torchinfo (cnn, 25,557,032 parameters, batch 32, adam,")
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_what_is_not_understood_is_left_out(tmp_path: Path):
+    models = Models(tmp_path / "models.jsonl")
+    models.take(message(script="#!/bin/sh\n"), now_s=5.0)
+    models.take(message(script="#RAD model=\n"), now_s=5.0)
+    models.take({**message(), "user_id": "me"}, now_s=5.0)
+    models.take({**message(), "comment": "rad.profile:abc"}, now_s=5.0)
+    assert not (tmp_path / "models.jsonl").exists()
+
+
+def test_a_folder_that_is_gone_is_no_reason_to_fail(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    models = Models(tmp_path / "file" / "models.jsonl")
+    models.take(message(), now_s=5.0)
+    assert os.listdir(tmp_path) == ["file"]
