@@ -26,13 +26,20 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "memory alone (default)": ({}, {}),
     **{
         f"a: overcommit {c:g}, activity {activity}": ({"compute_overcommit": c}, {"activity": activity})
-        for activity in ("told", "seen")
+        for activity in ("told", "history", "seen")
         for c in (1.0, 1.5, 2.0, 3.0)
+    },
+    **{
+        f"a: max_slowdown {s:g}, activity history": ({"max_slowdown": s}, {"activity": "history"})
+        for s in (1.3, 2.0, 3.5, 6.7)
     },
     "b: wait at SMACT 0.80, five times": ({"on_saturated": "wait"}, {}),
     "b: wait at SMACT 0.80, to the end": (WAITS, {}),
     "b: wait at SMACT 0.95, to the end": ({**WAITS, "smact_max": 0.95}, {}),
     "d: one GPU without shards": ({}, {"kept": 1}),
+    "d: drained by who ends first": ({}, {"drain": True}),
+    "f: MPS takes 700 MiB, shards of all memory": ({}, {"server_mib": 700}),
+    "f: the same, 1 GiB without shards": ({"shards_per_gpu": 138}, {"server_mib": 700}),
     "e: confidence auto": (ESCALATE, {}),
     "e: confidence 0.9": ({**ESCALATE, "confidence": 0.9}, {}),
     "a 3 (seen) and e": ({**ESCALATE, "compute_overcommit": 3.0}, {"activity": "seen"}),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from slurm_plugin.core.compute import LEAST_SLOWDOWN, MOST_SLOWDOWN, overcommit_for
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.mig import parse_profiles
 from slurm_plugin.core.records import Confidence, PolicyName
@@ -103,6 +104,8 @@ class PartitionConfig:
         compute_overcommit: Slurm gives a GPU jobs of at most this much expected SM activity in all: a job asks for the
             larger of the shards of its memory and this part of a GPU's shards; what it may hold stays its memory. 2.0
             lets two jobs share that would each fill the GPU. 0 counts memory alone.
+        max_slowdown: The same as a promise: Slurm packs a GPU so that 9 of 10 jobs run at most this many times slower
+            than alone, as measured (core/compute.py). 0 promises nothing. One of the two may be set.
         policy: Placement policy (thesis section 6.2.2).
         pin: "slurm" keeps jobs on the GPU that Slurm booked. "bound" lets the policy choose whenever no job sits on
             the booked GPU yet. "free" lets it choose among all GPUs of the node; jobs that want a whole GPU then often
@@ -149,6 +152,7 @@ class PartitionConfig:
     exclusive_form: Literal["auto", "shards", "gpu"] = "auto"
     confidence: Confidence = "bound"
     compute_overcommit: float = 0.0
+    max_slowdown: float = 0.0
     policy: PolicyName = "magm"
     pin: Literal["auto", "slurm", "bound", "free"] = "auto"
     one_user_per_gpu: bool = False
@@ -185,6 +189,11 @@ class PartitionConfig:
     def shards(self) -> int:
         """Return the shards of one whole GPU."""
         return self.shards_per_gpu or self.gpu_memory_mib // self.shard_mib
+
+    @property
+    def packed_activity(self) -> float:
+        """Return how much expected SM activity Slurm may give one GPU; 0 where memory alone counts."""
+        return overcommit_for(self.max_slowdown) if self.max_slowdown else self.compute_overcommit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,8 +295,21 @@ def parse_config(tree: dict[str, Any], *, origin: str, strict: bool = True) -> C
                 f"{origin}: partition.{name}.compute_overcommit is {partition.compute_overcommit:g}; "
                 f"it must be 0 (memory alone counts) or a GPU's full SM activity times something, e.g. 1.5"
             )
+        _check_slowdown(name, partition, origin)
         _check_mig(name, partition, origin)
     return dataclasses.replace(config, partitions=partitions)
+
+
+def _check_slowdown(name: str, partition: PartitionConfig, origin: str) -> None:
+    if partition.max_slowdown and not LEAST_SLOWDOWN <= partition.max_slowdown <= MOST_SLOWDOWN:
+        raise ConfigError(
+            f"{origin}: partition.{name}.max_slowdown is {partition.max_slowdown:g}; it must be 0 (no promise) or from "
+            f"{LEAST_SLOWDOWN:g} to {MOST_SLOWDOWN:g}, as measured"
+        )
+    if partition.max_slowdown and partition.compute_overcommit:
+        raise ConfigError(
+            f"{origin}: partition.{name} has max_slowdown and compute_overcommit, which say the same; remove one"
+        )
 
 
 def _check_mig(name: str, partition: PartitionConfig, origin: str) -> None:

@@ -10,7 +10,7 @@
 | one GPU, need above one GPU | refused, with the number that would fit |
 | one GPU, `policy=exclusive`, or need unknown where that means exclusive | all shards of a GPU (or gpu:1) |
 | one GPU, need known | shards that hold the need at the chosen confidence; the cap is the bound (core/risk.py) |
-| the same with `compute_overcommit` | the larger of these shards and those of its expected compute |
+| the same with `compute_overcommit` or `max_slowdown` | the larger of these shards and those of its expected compute |
 | one GPU, need unknown, to be collocated all the same | shards for `free_min_mib` |
 | one GPU of no type, need known, in a partition with `mig = "map"` | the smallest MIG profile that holds it |
 """
@@ -185,6 +185,8 @@ def _single(
     more = f", up to {human(cap_bytes)} while nobody needs it" if cap_bytes > booked_bytes else ""
     asked = max(shards, _compute_shards(processes, estimate, partition))
     busy = f", and {asked} of {partition.shards} shards for its compute" if asked > shards else ""
+    if partition.max_slowdown:
+        busy += f"; by measurement 9 of 10 run at most {partition.max_slowdown:g} times slower than alone"
     messages = (f"RAD: books {human(booked_bytes)} of one GPU{more}{busy}{_because(estimate, processes)}",)
     booking = _shared(booked_bytes, request, claims, estimate)
     return Rewrite(
@@ -205,11 +207,11 @@ def _compute_shards(processes: int, estimate: MemoryEstimate | None, partition: 
     A job of unknown activity counts as the placement counts it: else to tell nothing would be the way to the front.
     Never all of a GPU: compute can be shared, and only memory needs a GPU alone.
     """
-    if not partition.compute_overcommit:
+    if not partition.packed_activity:
         return 0
     known = None if estimate is None else estimate.smact
     smact = partition.smact_max / 2 if known is None else known
-    share = processes * smact / partition.compute_overcommit
+    share = processes * smact / partition.packed_activity
     return min(math.ceil(share * partition.shards), partition.shards - 1)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from slurm_plugin.admin.simulate.engine import Cluster, Engine
-from slurm_plugin.admin.simulate.jobs import EXACT, PARTITION, Baseline, Job, Refused, make_job
+from slurm_plugin.admin.simulate.interference import Load
+from slurm_plugin.admin.simulate.jobs import EXACT, PARTITION, Baseline, Job, Refused, make_job, seen_activity
 from slurm_plugin.admin.simulate.metrics import metrics
 from slurm_plugin.admin.simulate.trace import compressed, read_trace
 from slurm_plugin.admin.simulate.workloads import estimate_errors, load_of, measured
@@ -21,7 +23,7 @@ from slurm_plugin.core.placement import Pin
 from slurm_plugin.core.units import from_mib
 
 Estimates = Literal["measured", "oracle", "none"]
-Activity = Literal["told", "seen", "none"]
+Activity = Literal["told", "seen", "history", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +45,11 @@ class Question:
         backfill_s: SchedulerParameters bf_interval.
         kept: GPUs of each node without shards.
         activity: What RAD knows of a job's SM activity: as told before its first run, as of a training that never waits
-            for data; as seen when it ran before; or nothing.
+            for data; as it really is ("seen"); as the monitor saw the same workload in an earlier run of the trace,
+            where it was told ("history"); or nothing.
         never_wait: Whether trainings never wait for data, whatever the trace has.
+        drain: Whether shared jobs go where they keep the GPU busy for the shortest time longer, by `--time`.
+        server_mib: What an MPS server and its contexts take of a GPU in use, which no shard counts.
         assumed_mib: Peak of the one-GPU jobs whose peak the trace does not tell; None: it stays unknown.
     """
 
@@ -62,6 +67,8 @@ class Question:
     kept: int = 0
     activity: Activity = "told"
     never_wait: bool = False
+    drain: bool = False
+    server_mib: int = 0
     assumed_mib: int | None = None
 
 
@@ -77,6 +84,39 @@ def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -
         ConfigError: The trace cannot be read, or no job of it fits the cluster.
     """
     began_s = clock.monotonic_s()
+    seen: Mapping[str, float] = {}
+    if question.activity == "history":
+        earlier = _made(replace(question, activity="told"), seen)
+        for gpu in earlier.engine.state.gpus:
+            gpu.learns = True
+        seen = seen_activity(earlier.engine.run().jobs)
+    made = _made(question, seen)
+    if show_progress:
+        import click
+
+        with click.progressbar(length=made.jobs, file=sys.stderr, label="jobs ended") as bar:
+            result = made.engine.run(bar.update)
+    else:
+        result = made.engine.run()
+    return metrics(result) | {
+        "left_out": dict(made.left_out),
+        "unknown_workloads": made.unknown,
+        "simulated_in_s": round(clock.monotonic_s() - began_s, 2),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A simulation before its first event."""
+
+    engine: Engine
+    jobs: int
+    unknown: int
+    left_out: Mapping[str, int]
+
+
+def _made(question: Question, seen: Mapping[str, float]) -> _Made:
+    """Read the trace, book its jobs and set the cluster up."""
     trace = read_trace(question.trace)
     settings = replace(question.settings, collocate=True, gpu_memory_mib=question.gpu_memory_mib)
     config = Config(partitions={PARTITION: settings}, default_partition=PARTITION)
@@ -94,7 +134,6 @@ def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -
         load = load_of(original, known)
         if question.never_wait:
             load = replace(load, duty=1.0)
-        told = {"told": load.smact, "seen": round(load.mean_smact, 3), "none": None}[question.activity]
         try:
             jobs.append(
                 make_job(
@@ -106,7 +145,7 @@ def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -
                     usable_bytes=usable_bytes,
                     start_up_s=question.start_up_s,
                     compress=question.compress,
-                    smact=told,
+                    smact=_known_activity(question.activity, load, seen.get(row.workload)),
                 )
             )
         except Refused:
@@ -122,20 +161,20 @@ def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -
         managed=question.baseline == "rad",
         backfill_s=question.backfill_s,
         kept=question.kept,
+        drain=question.drain,
+        server_bytes=from_mib(question.server_mib),
     )
-    engine = Engine(cluster, jobs)
-    if show_progress:
-        import click
+    unknown = sum(job.trace.workload not in known for job in jobs)
+    return _Made(Engine(cluster, jobs), len(jobs), unknown, left_out)
 
-        with click.progressbar(length=len(jobs), file=sys.stderr, label="jobs ended") as bar:
-            result = engine.run(bar.update)
-    else:
-        result = engine.run()
-    return metrics(result) | {
-        "left_out": dict(left_out),
-        "unknown_workloads": sum(job.trace.workload not in known for job in jobs),
-        "simulated_in_s": round(clock.monotonic_s() - began_s, 2),
-    }
+
+def _known_activity(activity: Activity, load: Load, seen: float | None) -> float | None:
+    """Return what RAD knows of a job's SM activity when it is submitted."""
+    if activity == "none":
+        return None
+    if activity == "seen":
+        return round(load.mean_smact, 3)
+    return load.smact if seen is None else round(seen, 3)
 
 
 def settings_of(config: Path | None, partition: str | None) -> PartitionConfig:

@@ -64,6 +64,8 @@ class Cluster:
         managed: Whether RAD places the jobs; without it they run where Slurm's seats say.
         backfill_s: SchedulerParameters bf_interval; Slurm's default.
         kept: GPUs of each node that have no shards, for jobs with GPUs of their own.
+        drain: Whether shared jobs go where they keep the GPU busy for the shortest time longer.
+        server_bytes: What an MPS server takes of a GPU in use.
     """
 
     nodes: int
@@ -74,6 +76,8 @@ class Cluster:
     managed: bool = True
     backfill_s: float = 30.0
     kept: int = 0
+    drain: bool = False
+    server_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -103,10 +107,14 @@ class Engine:
         self.state = _State(
             seats=Seats(cluster.nodes, cluster.per_node, settings.shards, cluster.kept),
             running=Running(count),
-            queue=Queue(),
+            queue=Queue(drain=cluster.drain),
             gpus=gpus,
             nodes=[
-                Node(gpus[n * cluster.per_node : (n + 1) * cluster.per_node], cluster.memory_bytes)
+                Node(
+                    gpus[n * cluster.per_node : (n + 1) * cluster.per_node],
+                    cluster.memory_bytes,
+                    cluster.server_bytes,
+                )
                 for n in range(cluster.nodes)
             ],
             result=Result(jobs=jobs, gpus=gpus),
@@ -188,7 +196,8 @@ class Engine:
             gpu = self.state.gpus[index]
             gpu.advance(now_s)
             gpu.jobs.append(job)
-            full = sum(other.peak_bytes for other in gpu.jobs) > self.cluster.memory_bytes
+            taken_bytes = sum(other.peak_bytes for other in gpu.jobs)
+            full = taken_bytes > self.cluster.memory_bytes - self.cluster.server_bytes * (not job.whole)
             if full or (cap_bytes is not None and job.peak_bytes > cap_bytes):
                 job.doomed_s = job.trains_s + min(CRASH_S, CRASH_SHARE * job.trace.duration_s)
         for index in job.held:

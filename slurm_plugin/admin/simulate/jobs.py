@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ HAND_ROUNDING = 1.2
 """Users who size by hand add this to what they have seen."""
 LIMIT_FACTOR, LEAST_LIMIT_S = 2.0, 1800.0
 """A trace without time limits: users ask for twice the time, and for half an hour at least."""
+
+LEAST_SEEN_S = 60.0
+"""A shorter run tells nothing of its activity (epilog/report.py)."""
 
 Errors = Sequence[tuple[float, float]]
 """(estimate, bound) over the real peak, as an estimator has them."""
@@ -43,6 +47,8 @@ class Job:
         start_up_s: Each time it starts, it imports and builds for so long before its first step.
         trains_s: When the run that is under way comes to its first step.
         cap_bytes: What its GPU lets it hold in this run; None if no more than it booked.
+        own_s: For how long its GPU's activity told of it alone, as rad-monitor counts it.
+        own_activity_s: Integral of its part of that activity.
     """
 
     trace: TraceJob
@@ -68,6 +74,8 @@ class Job:
     crashes: int = 0
     put_backs: int = 0
     doomed_s: float | None = None
+    own_s: float = 0.0
+    own_activity_s: float = 0.0
     lost_s: float = field(default=0.0)
 
     @property
@@ -149,6 +157,15 @@ def make_job(
         left_s=trace.duration_s,
         start_up_s=start_up_s,
     )
+
+
+def seen_activity(jobs: Sequence[Job]) -> dict[str, float]:
+    """Return the SM activity of each workload as rad-monitor saw it, mean over its runs of a minute or more."""
+    found: dict[str, list[float]] = {}
+    for job in jobs:
+        if job.own_s >= LEAST_SEEN_S:
+            found.setdefault(job.trace.workload, []).append(job.own_activity_s / job.own_s)
+    return {workload: statistics.fmean(values) for workload, values in found.items()}
 
 
 def booked_shards(booking: Booking | None, partition: PartitionConfig) -> int:

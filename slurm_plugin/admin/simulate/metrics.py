@@ -43,6 +43,9 @@ def metrics(result: Result) -> dict[str, Any]:
         "p95_completion_s": round(quantile(completion, 0.95), 1),
         "mean_waiting_s": _mean(waiting),
         "p95_waiting_s": round(quantile(waiting, 0.95), 1),
+        "mean_waiting_multi_gpu_s": _mean(
+            [wait_s for wait_s, job in zip(waiting, done, strict=True) if job.gpus > 1]
+        ),
         "mean_execution_s": _mean(execution),
         "median_slowdown": round(quantile(slowdown, 0.5), 3),
         "p95_slowdown": round(quantile(slowdown, 0.95), 3),

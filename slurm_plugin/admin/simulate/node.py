@@ -12,6 +12,7 @@ from slurm_plugin.core.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.placement import Pin, choose_gpu
 from slurm_plugin.core.records import BookingKind, Demand, Placement, Reservation
+from slurm_plugin.monitor.usage import SPARE, UNTOLD
 
 STARTS_UP = Load(smact=0.0, busy=0.0)
 """What a job does to its GPU before its first step."""
@@ -29,9 +30,21 @@ class Gpu:
         changed_s: When jobs were last moved forward.
         busy_s: Integral of the activity.
         held_s: Time during which anybody was on it.
+        learns: Whether what it shows of each job's activity is kept.
     """
 
-    __slots__ = ("_trail", "busy_s", "changed_s", "held_s", "index", "jobs", "smact", "used_bytes", "uuid")
+    __slots__ = (
+        "_trail",
+        "busy_s",
+        "changed_s",
+        "held_s",
+        "index",
+        "jobs",
+        "learns",
+        "smact",
+        "used_bytes",
+        "uuid",
+    )
 
     def __init__(self, index: int) -> None:
         """Start idle."""
@@ -39,6 +52,7 @@ class Gpu:
         self.jobs: list[Job] = []
         self.smact = self.busy_s = self.held_s = self.changed_s = 0.0
         self.used_bytes = 0
+        self.learns = False
         self._trail: deque[tuple[float, float]] = deque()
 
     def advance(self, now_s: float) -> None:
@@ -47,10 +61,21 @@ class Gpu:
         if passed_s > 0:
             self.busy_s += self.smact * passed_s
             self.held_s += passed_s * bool(self.jobs)
+            if self.learns:
+                self._tell(passed_s)
             for job in self.jobs:
                 if job.held[0] == self.index and job.trains_s <= self.changed_s:
                     job.left_s -= passed_s * job.rate
         self.changed_s = now_s
+
+    def _tell(self, passed_s: float) -> None:
+        """Split the activity over the jobs by what is expected of each, as rad-monitor does (monitor/usage.py)."""
+        if len(self.jobs) != 1 and self.smact >= SPARE:
+            return
+        weights = [max(0.01, _expected(job)) for job in self.jobs]
+        for job, weight in zip(self.jobs, weights, strict=True):
+            job.own_s += passed_s
+            job.own_activity_s += passed_s * self.smact * weight / sum(weights)
 
     def settle(self, window_s: float) -> None:
         """Work out rates and activity after a change of who is on it."""
@@ -98,12 +123,18 @@ class Gpu:
         return self.changed_s + max(0.0, job.left_s) / job.rate
 
 
+def _expected(job: Job) -> float:
+    known = None if job.booking is None else job.booking.smact
+    return UNTOLD if known is None else known
+
+
 class Node:
     """The GPUs of one host and their ledger."""
 
-    def __init__(self, gpus: list[Gpu], memory_bytes: int) -> None:
-        """Start with an empty ledger."""
+    def __init__(self, gpus: list[Gpu], memory_bytes: int, server_bytes: int = 0) -> None:
+        """Start with an empty ledger; an MPS server takes `server_bytes` of each GPU that is shared."""
         self.gpus, self.memory_bytes, self.ledger = gpus, memory_bytes, Ledger()
+        self.server_bytes = server_bytes
 
     def place(self, job: Job, config: Config, pin: Pin, now_s: float) -> Placement:
         """Ask the production placement where a job goes, and book it there.
@@ -171,7 +202,7 @@ class Node:
             index=gpu.index,
             name="simulated",
             memory_total_bytes=self.memory_bytes,
-            memory_used_bytes=gpu.used_bytes,
+            memory_used_bytes=gpu.used_bytes + self.server_bytes * any(not job.whole for job in gpu.jobs),
             time_s=now_s,
             smact=gpu.window_smact(now_s, window_s),
             smact_source="simulated",

@@ -43,8 +43,9 @@ class Promise:
 class Queue:
     """The waiting jobs."""
 
-    def __init__(self) -> None:
-        """Start empty."""
+    def __init__(self, *, drain: bool = False) -> None:
+        """Start empty; with `drain` shared jobs go where they keep the GPU busy for the shortest time longer."""
+        self._drain = drain
         self._by_size: dict[Size, list[tuple[tuple[int, float, int], Job]]] = {}
         self._later: list[tuple[float, int, Job]] = []
         self.waiting = 0
@@ -99,7 +100,7 @@ class Queue:
             _, size, place = heapq.heappop(heads)
             rows = self._by_size[size]
             job = rows[place][1]
-            found = find(job, seats, promises, now_s)
+            found = find(job, seats, promises, now_s, running if self._drain else None)
             if found is not None:
                 job.seats = found
                 yield job
@@ -132,13 +133,24 @@ class Running:
         for gpu in job.seats:
             insort(self.by_gpu[gpu], (now_s + job.limit_s, job.number, job.shards))
 
+    def until_s(self, gpu: int, now_s: float) -> float:
+        """Return until when a GPU is held at the latest.
+
+        Args:
+            gpu: Its number in the cluster.
+            now_s: Seconds since the trace began; the answer for a GPU that nobody holds.
+        """
+        return max((end_s for end_s, _, _ in self.by_gpu[gpu]), default=now_s)
+
     def remove(self, job: Job) -> None:
         """Note that it has ended."""
         for gpu in job.seats:
             self.by_gpu[gpu] = [row for row in self.by_gpu[gpu] if row[1] != job.number]
 
 
-def find(job: Job, seats: Seats, promises: list[Promise], now_s: float) -> tuple[int, ...] | None:
+def find(
+    job: Job, seats: Seats, promises: list[Promise], now_s: float, drained: Running | None = None
+) -> tuple[int, ...] | None:
     """Return the seats that a job can have now without breaking a promise; None if there are none.
 
     Args:
@@ -146,6 +158,7 @@ def find(job: Job, seats: Seats, promises: list[Promise], now_s: float) -> tuple
         seats: What is free.
         promises: Starts that must not be delayed.
         now_s: Seconds since the trace began.
+        drained: Who holds seats until when, where GPUs are to drain early; None takes the least loaded.
     """
     if not seats.may_fit(job.gpus, job.shards):
         return None
@@ -160,6 +173,9 @@ def find(job: Job, seats: Seats, promises: list[Promise], now_s: float) -> tuple
                 for promise in promises
             )
         ]
+        if drained is not None and job.shards < seats.shards:
+            # sorted() keeps the order of those that are equal: the least loaded first, as before.
+            fitting.sort(key=lambda gpu: max(0.0, end_s - drained.until_s(gpu, now_s)))
         if len(fitting) >= job.gpus:
             return tuple(sorted(fitting[: job.gpus]))
         node = seats.nodes_with_room(job.gpus, job.shards, node + 1)

@@ -1,0 +1,30 @@
+"""How much expected SM activity Slurm may pack onto one GPU, so that a site's promise on speed holds.
+
+Measured on H200s under MPS (gpumemnet/data/interference_h200.csv, `python bench/slowdown_by_activity.py`): trainings
+side by side, back to back, by the sum of the SM activity that they have alone. A training that waits for data, or a GPU
+that is not packed to the limit, is slowed less.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+SLOWED: tuple[tuple[float, float], ...] = ((1.3, 1.0), (2.05, 1.5), (3.5, 2.0), (4.6, 2.5), (6.7, 3.0))
+"""(factor, sum): on a GPU packed to this sum, 9 of 10 trainings run at most this many times slower than alone."""
+LEAST_SLOWDOWN, MOST_SLOWDOWN = SLOWED[0][0], SLOWED[-1][0]
+
+
+def overcommit_for(max_slowdown: float) -> float:
+    """Return how much expected SM activity one GPU may be given; between measured points a straight line.
+
+    Args:
+        max_slowdown: How many times slower than alone 9 of 10 jobs may run, LEAST_SLOWDOWN to MOST_SLOWDOWN.
+
+    >>> overcommit_for(1.3), overcommit_for(2.05), round(overcommit_for(2.775), 2), overcommit_for(6.7)
+    (1.0, 1.5, 1.75, 3.0)
+    """
+    for (factor, activity), (next_factor, next_activity) in pairwise(SLOWED):
+        if max_slowdown <= next_factor:
+            part = (max_slowdown - factor) / (next_factor - factor)
+            return activity + part * (next_activity - activity)
+    return SLOWED[-1][1]
