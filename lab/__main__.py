@@ -17,6 +17,7 @@ from lab.daemons import LabError
 from lab.demo import NODE_NAME, Demo
 from lab.install import TRAIN, install_package, install_slurm, why_no_slurm
 from lab.lint import checks
+from lab.packages import packages
 from lab.place import ClusterSpec, NodeSpec, Place, home_of
 from lab.real_gpus import real_node
 from lab.release import bill_of_materials, build, pythons, try_install
@@ -115,6 +116,9 @@ def _parser() -> argparse.ArgumentParser:
         "release",
         help="build all distributions, try them on every Python that is here, tell what they bring",
     ).set_defaults(command=_release)
+    commands.add_parser(
+        "packages", help="a .deb and, where rpmbuild can be had, an .rpm of the last commit"
+    ).set_defaults(command=_packages)
     commands.add_parser("clean", help="stop what runs and remove all that was made").set_defaults(
         command=_clean
     )
@@ -254,6 +258,16 @@ def _release(cluster: Cluster, options: argparse.Namespace) -> int:
         out = CHECKOUT / "dist" / "sbom.cdx.json"
         bill_of_materials(tried, tools / "bin" / "python", out, environment=os.environ)
         print(f"what it brings: {out.relative_to(CHECKOUT)}")
+    return 0
+
+
+def _packages(cluster: Cluster, options: argparse.Namespace) -> int:
+    home, python = cluster.place.root.parent, cluster.place.venv / "bin" / "python"
+    install_package(CHECKOUT, cluster.place.venv, environment=os.environ)
+    for file in packages(
+        CHECKOUT, home / "packages", CHECKOUT / "dist", python=python, environment=os.environ
+    ):
+        print(f"{file.stat().st_size / 1e6:6.2f} MB  {file.relative_to(CHECKOUT)}", flush=True)
     return 0
 
 

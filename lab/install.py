@@ -83,7 +83,7 @@ def install_slurm(environment: Mapping[str, str]) -> None:
     """
     if os.geteuid() != 0 or not _is_debian():
         return
-    packages = (*DEBIAN_PACKAGES, *accounts.DEBIAN_PACKAGES)
+    packages: tuple[str, ...] = (*DEBIAN_PACKAGES, *accounts.DEBIAN_PACKAGES)
     if not missing_programs() and not _is_installed("slurmctld"):  # a Slurm of another origin stays
         packages = tuple(package for package in DEBIAN_PACKAGES if package.startswith("lua"))
     wanted = [package for package in packages if not _is_installed(package)]

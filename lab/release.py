@@ -44,6 +44,27 @@ def build(
         CommandError: git or a build failed.
         LabError: This is no clone.
     """
+    source, env = _cloned(checkout, work, dist, environment)
+    files = _built(source, work / "node", dist, python, env)
+    version = files[0].name.split("-")[1]
+    staged = stage_train(source, work / "train-source", version=version)
+    files += _built(staged, work / "train", dist, python, env)
+    staged = stage_profile(source, work / "profile-source", version=version)
+    return files + _built(staged, work / "profile", dist, python, env)
+
+
+def build_node(
+    checkout: Path, work: Path, dist: Path, *, python: Path, environment: Mapping[str, str]
+) -> Path:
+    """Build rad-slurm alone, and return the wheel; arguments and errors as for `build`."""
+    source, env = _cloned(checkout, work, dist, environment)
+    return _built(source, work / "node", dist, python, env)[0]
+
+
+def _cloned(
+    checkout: Path, work: Path, dist: Path, environment: Mapping[str, str]
+) -> tuple[Path, dict[str, str]]:
+    """Clone the last commit into an emptied folder, empty dist, and return the clone and the environment for builds."""
     if not (checkout / ".git").exists():
         raise LabError(f"{checkout} is no clone: its tags tell the version")
     for folder in (work, dist):
@@ -57,12 +78,7 @@ def build(
     env = {**environment, **git}
     source = work / "source"
     run(["git", "clone", "-q", "--no-hardlinks", str(checkout), str(source)], timeout_s=_STEP_S, env=env)
-    files = _built(source, work / "node", dist, python, env)
-    version = files[0].name.split("-")[1]
-    staged = stage_train(source, work / "train-source", version=version)
-    files += _built(staged, work / "train", dist, python, env)
-    staged = stage_profile(source, work / "profile-source", version=version)
-    return files + _built(staged, work / "profile", dist, python, env)
+    return source, env
 
 
 def _built(source: Path, work: Path, dist: Path, python: Path, env: Mapping[str, str]) -> list[Path]:

@@ -241,7 +241,48 @@ def install(
     steps = installing.plan(values, places, root=root, gpus=cards, with_key=with_key)
     click.echo(installing.as_text(steps, verbose=dry_run))
     if not dry_run:
-        installing.apply(steps)
+        installing.apply(steps, places, root=root)
+
+
+@main.command()
+@click.option(
+    "--root", default="/", type=click.Path(path_type=Path), help="Everything lies below this folder."
+)
+@click.option(
+    "--etc", default="/etc/rad", show_default=True, help="Folder of rad.toml, key and hook scripts."
+)
+@click.option("--slurm", "slurm_etc", default="/etc/slurm", show_default=True, help="Folder of slurm.conf.")
+@click.option("--edit-slurm", is_flag=True, help="Take our lines out of slurm.conf and gres.conf, too.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+def uninstall(root: Path, etc: str, slurm_etc: str, edit_slurm: bool, dry_run: bool) -> None:
+    """Take back what `rad install` wrote, once Slurm's own files name it no longer.
+
+    A file that was changed since stays, and so does the cluster's key. Ends with status 1 as long as Slurm names a
+    file of ours.
+    """
+    from slurm_plugin.admin import uninstall as uninstalling
+    from slurm_plugin.slurm.live import ask_slurm
+
+    live = ask_slurm(os.environ) if root == Path("/") else None
+    running = live.settings if live is not None else {}
+    removal = uninstalling.plan(root=root, etc=etc, slurm=slurm_etc, running=running)
+    click.echo(uninstalling.as_text(removal, edited=edit_slurm and not dry_run))
+    if not dry_run:
+        if edit_slurm:
+            uninstalling.edit(removal.edits)
+        uninstalling.apply(removal)
+    if removal.edits or removal.named:
+        sys.exit(Exit.FINDINGS)
+
+
+@main.command()
+def schema() -> None:
+    """Print the JSON schema of rad.toml, for editors and a site's own checks."""
+    import json
+
+    from slurm_plugin.admin.schema import schema as rad_toml
+
+    click.echo(json.dumps(rad_toml(), indent=1))
 
 
 main.add_command(simulate)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from slurm_plugin.admin import worth
+from slurm_plugin.admin.installed import NAME, digest, read_installed, write_installed
 from slurm_plugin.admin.templates import lua_folder, render, templates_folder
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.wire import KEY_BYTES
@@ -29,6 +30,9 @@ FILES: dict[str, tuple[str, int]] = {
 }
 """Template -> where it goes, and its mode."""
 
+PACKAGED_UNITS = "/usr/lib/systemd/system"
+"""Where a .deb or .rpm puts the units; `rad install` writes its own only where they must say something else."""
+
 SITE_SCRIPTS = ("job_submit.lua", "cli_filter.lua")
 """Slurm's own Lua scripts, beside slurm.conf; our other Lua files go into rad/ below."""
 
@@ -45,16 +49,17 @@ class Step:
     """One thing to do.
 
     Attributes:
-        action: "write" a file that is not there; "keep" one that says the same already; "differs": there is one that
-            says something else and is left alone; "show" what an admin must add to a file of the site; "change" a
-            line that is there in some form already; "count": what a site with slurmdbd needs besides.
+        action: "write" a file that is not there; "update" one that an older release wrote and nobody has changed;
+            "keep" one that says the same already; "differs": there is one that says something else and is left
+            alone; "show" what an admin must add to a file of the site; "change" a line that is there in some form
+            already; "count": what a site with slurmdbd needs besides.
         path: The file.
         content: What it should hold.
         mode: Its mode.
         owner: Who must own it; None for whoever writes it.
     """
 
-    action: Literal["write", "keep", "differs", "show", "change", "count"]
+    action: Literal["write", "update", "keep", "differs", "show", "change", "count"]
     path: Path
     content: bytes
     mode: int = READABLE
@@ -83,14 +88,22 @@ def plan(
         ConfigError: A template is missing, or asks for something that has no value.
     """
     folder = templates_folder()
+    installed = read_installed(_manifest(root, places))
+    wrote = {_below(root, path): found for path, found in installed.items()}
     steps = []
     for template, (place, mode) in FILES.items():
         content = render((folder / template).read_text(), values, gpus=gpus).encode()
-        steps.append(_step(_below(root, place.format(**places)), content, mode))
+        path, packaged = (
+            _below(root, place.format(**places)),
+            _below(root, f"{PACKAGED_UNITS}/{Path(place).name}"),
+        )
+        if place.startswith("{units}") and not path.exists() and _says(packaged, content):
+            path = packaged
+        steps.append(_step(path, content, mode, wrote))
     for script in sorted(lua_folder().glob("*.lua")):
         folder_of = "{slurm}" if script.name in SITE_SCRIPTS else "{slurm}/rad"
         path = _below(root, f"{folder_of.format(**places)}/{script.name}")
-        steps.append(_step(path, script.read_bytes(), READABLE))
+        steps.append(_step(path, script.read_bytes(), READABLE, wrote))
     if with_key:
         path = _below(root, values["key"])
         if not path.exists():
@@ -122,27 +135,47 @@ def _accounts(values: Mapping[str, str]) -> str:
     )
 
 
-def apply(steps: Sequence[Step]) -> None:
-    """Write the files that are not there.
+def apply(steps: Sequence[Step], places: Mapping[str, str], *, root: Path) -> None:
+    """Write the files that are not there, renew those that only we wrote, and note what was written (installed.py).
+
+    Args:
+        steps: As `plan` returns them.
+        places: As for `plan`.
+        root: As for `plan`.
 
     Raises:
         ConfigError: One cannot be written.
     """
-    for step in steps:
-        if step.action != "write":
-            continue
+    manifest = _manifest(root, places)
+    installed = read_installed(manifest)
+    ours = [step for step in steps if step.action in ("write", "update")]
+    for step in ours:
         try:
             step.path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(step.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, step.mode)
-            with os.fdopen(handle, "wb") as file:
-                file.write(step.content)
-                if step.owner is not None and os.geteuid() == 0:
-                    os.fchown(handle, step.owner, -1)
-            step.path.chmod(step.mode)
+            _put(step)
+            if step.mode != SECRET:
+                installed[f"/{step.path.relative_to(root)}"] = digest(step.content)
         except OSError as exc:
             raise ConfigError(
                 f"{step.path}: {exc.strerror}; run as root, or name a folder with --root"
             ) from exc
+    if ours:
+        write_installed(manifest, installed)
+
+
+def _put(step: Step) -> None:
+    """Write a new file, never over another; renew one in one step, because a hook may start at any moment."""
+    path = step.path if step.action == "write" else step.path.with_name(f".{step.path.name}.new")
+    if step.action == "update":
+        path.unlink(missing_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, step.mode)
+    with os.fdopen(handle, "wb") as file:
+        file.write(step.content)
+        if step.owner is not None and os.geteuid() == 0:
+            os.fchown(handle, step.owner, -1)
+    path.chmod(step.mode)
+    if step.action == "update":
+        os.replace(path, step.path)
 
 
 def as_text(steps: Sequence[Step], *, verbose: bool) -> str:
@@ -172,14 +205,30 @@ def as_text(steps: Sequence[Step], *, verbose: bool) -> str:
     return "\n".join(lines)
 
 
-def _step(path: Path, content: bytes, mode: int) -> Step:
+def _step(path: Path, content: bytes, mode: int, wrote: Mapping[Path, str]) -> Step:
     try:
-        same = path.read_bytes() == content
+        found = path.read_bytes()
     except FileNotFoundError:
         return Step(action="write", path=path, content=content, mode=mode)
     except OSError as exc:
         raise ConfigError(f"{path}: {exc.strerror}") from exc
-    return Step(action="keep" if same else "differs", path=path, content=content, mode=mode)
+    if found == content:
+        return Step(action="keep", path=path, content=content, mode=mode)
+    ours = (
+        wrote.get(path) == digest(found) and path.suffix != ".toml"
+    )  # settings are the admin's, even untouched
+    return Step(action="update" if ours else "differs", path=path, content=content, mode=mode)
+
+
+def _says(path: Path, content: bytes) -> bool:
+    try:
+        return path.read_bytes() == content
+    except OSError:
+        return False
+
+
+def _manifest(root: Path, places: Mapping[str, str]) -> Path:
+    return _below(root, f"{places['etc']}/{NAME}")
 
 
 def _below(root: Path, path: str) -> Path:

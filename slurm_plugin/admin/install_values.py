@@ -76,7 +76,7 @@ def install_values(
     values = {
         "prefix": prefix,
         "python": f"{prefix}/bin/python",
-        "templates": str(templates_folder()),
+        "templates": str(templates_folder().resolve()),  # one name for every Python
         "etc": etc,
         "config": f"{etc}/rad.toml",
         "run": paths.run,

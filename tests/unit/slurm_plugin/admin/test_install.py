@@ -35,6 +35,7 @@ def test_everything_is_put_below_the_root(tmp_path: Path):
     assert files(tmp_path) == {
         "etc/rad/rad.toml": "0o644",
         "etc/rad/key": "0o600",
+        "etc/rad/installed.sha256": "0o644",
         "etc/rad/prolog.sh": "0o755",
         "etc/rad/task_prolog.sh": "0o755",
         "etc/rad/epilog.sh": "0o755",

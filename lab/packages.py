@@ -1,0 +1,214 @@
+"""The packages for a machine of a cluster: one tree of files, as a .deb and as an .rpm."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import zipfile
+from collections.abc import Mapping
+from configparser import ConfigParser
+from pathlib import Path
+
+from lab.daemons import LabError
+from lab.install import install_packages
+from lab.release import PYTHONS, REQUIREMENTS, build_node
+from slurm_plugin.admin.templates import render
+from slurm_plugin.core.config import Paths
+from slurm_plugin.core.errors import CommandError
+from slurm_plugin.core.shell import find_program, run
+
+FOLDER = Path("distributions") / "packages"
+PREFIX = Path("/opt/rad/venv")
+SITE = PREFIX / "lib" / "python3" / "site-packages"
+UNITS = Path("/usr/lib/systemd/system")
+ON_PATH = ("rad", "rad-estimate")
+"""Programs that people type; daemons are started by their units."""
+MANUAL = ("README.md", "CHANGELOG.md", "LICENSE", "docs/user.md", "docs/admin.md")
+_STEP_S = 300.0
+
+
+def packages(
+    checkout: Path, work: Path, dist: Path, *, python: Path, environment: Mapping[str, str]
+) -> list[Path]:
+    """Build the packages of the last commit: the .deb, and the .rpm where rpmbuild is here or can be installed.
+
+    Args:
+        checkout: A clone with its history.
+        work: A folder for what is needed meanwhile.
+        dist: Where the packages go; emptied first.
+        python: A Python with pip, setuptools and setuptools-scm.
+        environment: What pip, apt and git need of the caller's environment.
+
+    Raises:
+        CommandError: A build failed.
+        LabError: As for `stage_tree`.
+    """
+    wheel = build_node(checkout, work, dist, python=python, environment=environment)
+    version = wheel.name.split("-")[1]
+    git = ["git", "-C", str(work / "source"), "log", "-1", "--format=%ct"]
+    made_s = int(run(git, timeout_s=_STEP_S, env=environment))
+    tree = stage_tree(work / "source", wheel, work / "tree", python=python, environment=environment)
+    built = [wheel, build_deb(checkout, tree, work, dist, version=version, made_s=made_s)]
+    if not _has_rpmbuild():
+        install_packages(["rpm"], environment)
+    if _has_rpmbuild():
+        built.append(build_rpm(checkout, tree, work, dist, version=version, made_s=made_s))
+    return built
+
+
+def _has_rpmbuild() -> bool:
+    try:
+        return bool(find_program("rpmbuild"))
+    except CommandError:
+        return False
+
+
+def stage_tree(
+    checkout: Path, wheel: Path, tree: Path, *, python: Path, environment: Mapping[str, str]
+) -> Path:
+    """Lay out what the package puts on a machine, and return the folder.
+
+    Args:
+        checkout: For the requirements, the templates and the manual.
+        wheel: rad-slurm's.
+        tree: The folder, made anew; it stands for the machine's root.
+        python: A Python with pip.
+        environment: What pip needs of the caller's environment.
+
+    Raises:
+        LabError: Something that is needed is not pure Python, so one package could not serve every machine.
+    """
+    shutil.rmtree(tree, ignore_errors=True)
+    site = _below(tree, SITE)
+    site.mkdir(parents=True)
+    pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
+    into = ["--target", str(site), "--upgrade"]
+    needs = ["--require-hashes", "-r", str(checkout / REQUIREMENTS)]
+    run([*pip, *into, *needs], timeout_s=_STEP_S, env=environment)
+    run([*pip, *into, "--no-deps", str(wheel)], timeout_s=_STEP_S, env=environment)
+    shutil.rmtree(site / "bin", ignore_errors=True)  # they name the Python of the machine that builds
+    if compiled := sorted(path.name for path in site.rglob("*.so")):
+        raise LabError(f"not pure Python: {', '.join(compiled)}")
+    for version in PYTHONS:
+        (site.parents[1] / f"python{version}").symlink_to("python3")
+    _write(tree, PREFIX / "pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = false\n")
+    for name, target in _programs(wheel).items():
+        module, _, function = target.partition(":")
+        text = f"#!{PREFIX}/bin/python -I\nimport sys\n\nfrom {module} import {function}\n\nsys.exit({function}())\n"
+        _write(tree, PREFIX / "bin" / name, text, mode=0o755)
+    links = _below(tree, Path("/usr/bin"))
+    links.mkdir(parents=True)
+    for name in ON_PATH:
+        (links / name).symlink_to(PREFIX / "bin" / name)
+    templates = checkout / "gres_conf"
+    for path in sorted((templates / "systemd").iterdir()):
+        _write(tree, UNITS / path.name, render(path.read_text(), packaged_values()))
+    logs = render((templates / "logrotate.conf").read_text(), packaged_values())
+    _write(tree, Path("/etc/logrotate.d/rad"), logs)
+    for name in MANUAL:
+        _write(tree, Path("/usr/share/doc/rad-slurm", Path(name).name), (checkout / name).read_text())
+    return tree
+
+
+def packaged_values() -> dict[str, str]:
+    """Return what the templates of units say in a package: the places that `rad install` takes by itself."""
+    paths = Paths()
+    return {
+        "prefix": str(PREFIX),
+        "templates": str(SITE / "slurm_plugin" / "gres_conf"),
+        "config": "/etc/rad/rad.toml",
+        "slurm_user": "slurm",
+        "run": paths.run,
+        "state": paths.state,
+        "log": paths.log,
+        "socket": paths.socket,
+    }
+
+
+def package_version(version: str) -> str:
+    """Return a Python version as dpkg and rpm order it: a development version comes before its release.
+
+    >>> package_version("0.3.1.dev4+g123abc.d20260101")
+    '0.3.1~dev4+g123abc.d20260101'
+    """
+    return re.sub(r"\.?(dev|a|b|rc)(?=\d)", r"~\1", version, count=1)
+
+
+def build_deb(checkout: Path, tree: Path, work: Path, dist: Path, *, version: str, made_s: int) -> Path:
+    """Build the .deb.
+
+    Args:
+        checkout: For the description.
+        tree: As `stage_tree` leaves it.
+        work: A folder for what is needed meanwhile.
+        dist: Where the package goes.
+        version: In Python's spelling.
+        made_s: The date of every file in it, in seconds since the epoch.
+    """
+    version = package_version(version)
+    root = work / "deb"
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(tree, root, symlinks=True)
+    scripts = _scripts(checkout)
+    size_kib = sum(path.lstat().st_size for path in tree.rglob("*")) // 1024
+    control = (checkout / FOLDER / "control").read_text()
+    purge = (checkout / FOLDER / "after_purge.sh").read_text()
+    removed = f"case $1 in\nremove)\n{scripts['after_removal']};;\npurge)\n{purge};;\nesac\n"
+    debian = Path("/DEBIAN")
+    _write(root, debian / "control", _filled(control, {"version": version, "installed_kib": str(size_kib)}))
+    _write(root, debian / "conffiles", "/etc/logrotate.d/rad\n")
+    for name, text in {
+        "postinst": f'[ "$1" = configure ] || exit 0\n{scripts["after_install"]}',
+        "prerm": f'[ "$1" = remove ] || exit 0\n{scripts["before_removal"]}',
+        "postrm": removed,
+    }.items():
+        _write(root, debian / name, f"#!/bin/sh\nset -e\n{text}", mode=0o755)
+    out = dist / f"rad-slurm_{version}_all.deb"
+    env = {"SOURCE_DATE_EPOCH": str(made_s), "PATH": "/usr/bin:/bin"}
+    run(["dpkg-deb", "--root-owner-group", "--build", str(root), str(out)], timeout_s=_STEP_S, env=env)
+    return out
+
+
+def build_rpm(checkout: Path, tree: Path, work: Path, dist: Path, *, version: str, made_s: int) -> Path:
+    """Build the .rpm; arguments as for `build_deb`. Needs rpmbuild, which Debian has too."""
+    top = work / "rpm"
+    shutil.rmtree(top, ignore_errors=True)
+    values = {"version": package_version(version), "tree": str(tree), **_scripts(checkout)}
+    spec = _filled((checkout / FOLDER / "rad-slurm.spec").read_text(), values)
+    _write(top, Path("/rad-slurm.spec"), spec)
+    defines = {"_topdir": str(top), "use_source_date_epoch_as_buildtime": "1", "_buildhost": "localhost"}
+    options = [word for name, value in defines.items() for word in ("--define", f"{name} {value}")]
+    env = {"SOURCE_DATE_EPOCH": str(made_s), "PATH": "/usr/bin:/bin", "HOME": str(top)}
+    run(["rpmbuild", "-bb", *options, str(top / "rad-slurm.spec")], timeout_s=_STEP_S, env=env)
+    (built,) = top.glob("RPMS/noarch/*.rpm")
+    return Path(shutil.copy(built, dist / built.name))
+
+
+def _programs(wheel: Path) -> dict[str, str]:
+    """Return the programs of a wheel: name -> module:function."""
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt"))
+    parser = ConfigParser()
+    parser.read_string(archive.read(name).decode())
+    return dict(parser["console_scripts"])
+
+
+def _scripts(checkout: Path) -> dict[str, str]:
+    names = ("after_install", "before_removal", "after_removal")
+    return {name: (checkout / FOLDER / f"{name}.sh").read_text() for name in names}
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    """Fill a description in; unlike `render`, values may have lines of their own and comments are filled too."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], text)
+
+
+def _write(tree: Path, path: Path, text: str, *, mode: int = 0o644) -> None:
+    target = _below(tree, path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+    target.chmod(mode)
+
+
+def _below(tree: Path, path: Path) -> Path:
+    return tree / path.relative_to("/")

@@ -1,0 +1,51 @@
+"""What `rad install` wrote on this machine, so that a later one may renew it and `rad uninstall` may take it back.
+
+One line a file in the form of sha256sum(1), so `sha256sum -c /etc/rad/installed.sha256` says what was changed since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from slurm_plugin.core.errors import ConfigError
+
+NAME = "installed.sha256"
+
+
+def digest(content: bytes) -> str:
+    """Return what stands for a content."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def read_installed(path: Path) -> dict[str, str]:
+    """Return path -> digest of all that was written; empty if nothing was, or by a release that kept no list.
+
+    Raises:
+        ConfigError: The list cannot be read.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{path}: {exc}; run as root") from exc
+    return {name: found for found, _, name in (line.partition("  ") for line in lines) if name}
+
+
+def write_installed(path: Path, installed: Mapping[str, str]) -> None:
+    """Write the list anew, in one step.
+
+    Args:
+        path: The list.
+        installed: Path -> digest.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    text = "".join(f"{found}  {name}\n" for name, found in sorted(installed.items()))
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    os.replace(new, path)

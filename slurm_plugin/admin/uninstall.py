@@ -1,0 +1,206 @@
+"""`rad uninstall`: take back what `rad install` wrote, and what it had an admin add to Slurm's own files.
+
+Slurm comes first: a hook that slurm.conf names and that is missing drains its node (slurm.conf(5), Prolog), and
+slurmctld does not start with `JobSubmitPlugins=lua` and no job_submit.lua. So a file stays as long as slurm.conf, or
+the configuration that slurmctld runs with, still names it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_plugin.admin.installed import NAME, digest, read_installed, write_installed
+from slurm_plugin.admin.slurm_edits import changed_lines, gres_conf_without, slurm_conf_without
+from slurm_plugin.core.errors import ConfigError
+
+SAVED = ".before-rad-uninstall"
+_PLUGINS = ("jobsubmitplugins", "clifilterplugins")
+AFTERWARDS = (
+    "before that no job may hold or wait for shards: squeue -h -t all -O tres-alloc,tres-per-node | grep shard\n"
+    "then copy the files to all machines, restart slurmctld, `scontrol reconfigure`, and run `rad uninstall` again"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A file of Slurm's that still speaks of us.
+
+    Attributes:
+        path: The file.
+        old: What it says.
+        new: What it would say without us.
+    """
+
+    path: Path
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What is taken back.
+
+    Attributes:
+        edits: Files of Slurm's that must change first.
+        remove: Files that are as `rad install` wrote them and that nobody names.
+        named: Files that Slurm still names.
+        changed: Files that somebody changed since; they stay.
+        manifest: The list of what was written.
+        root: Below which everything lies.
+    """
+
+    edits: tuple[Edit, ...]
+    remove: tuple[Path, ...]
+    named: tuple[Path, ...]
+    changed: tuple[Path, ...]
+    manifest: Path
+    root: Path
+
+
+def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str]) -> Removal:
+    """Return what would be done.
+
+    Args:
+        root: Everything lies below this folder.
+        etc: Folder of our files.
+        slurm: Folder of slurm.conf.
+        running: What slurmctld runs with, names in lower case; empty where it does not answer.
+
+    Raises:
+        ConfigError: A file cannot be read.
+    """
+    manifest = root / etc.lstrip("/") / NAME
+    installed = read_installed(manifest)
+    folder = root / slurm.lstrip("/")
+    edits = _edits(folder, installed)
+    conf = next((edit for edit in edits if edit.path.name == "slurm.conf"), None)
+    remove, named, changed = [], [], []
+    for name, wrote in sorted(installed.items()):
+        path = root / name.lstrip("/")
+        try:
+            same = digest(path.read_bytes()) == wrote
+        except FileNotFoundError:
+            continue
+        except OSError as exc:
+            raise ConfigError(f"{path}: {exc.strerror}; run as root") from exc
+        if (conf is not None and _needed_by(name, conf)) or _runs_with(name, running):
+            named.append(path)
+        elif same:
+            remove.append(path)
+        else:
+            changed.append(path)
+    return Removal(
+        edits=edits,
+        remove=tuple(remove),
+        named=tuple(named),
+        changed=tuple(changed),
+        manifest=manifest,
+        root=root,
+    )
+
+
+def edit(edits: Sequence[Edit]) -> None:
+    """Change Slurm's files; each is kept beside itself as it was, and keeps its owner and mode.
+
+    Raises:
+        ConfigError: One cannot be written.
+    """
+    for one in edits:
+        saved = one.path.with_name(one.path.name + SAVED)
+        new = one.path.with_name(f".{one.path.name}.rad")
+        try:
+            if not saved.exists():
+                shutil.copy2(one.path, saved)
+            shutil.copy2(one.path, new)
+            found = one.path.stat()
+            os.chown(new, found.st_uid, found.st_gid)
+            new.write_text(one.new, encoding="utf-8", errors="surrogateescape")
+            os.replace(new, one.path)
+        except OSError as exc:
+            raise ConfigError(f"{one.path}: {exc.strerror}; run as root") from exc
+
+
+def apply(removal: Removal) -> None:
+    """Remove the files, and folders of ours that are empty then.
+
+    Raises:
+        ConfigError: One cannot be removed.
+    """
+    try:
+        for path in removal.remove:
+            path.unlink(missing_ok=True)
+            if path.parent.name == "rad":
+                _remove_empty(path.parent)
+        gone = {f"/{path.relative_to(removal.root)}" for path in removal.remove}
+        if removal.manifest.exists():
+            left = {
+                name: found for name, found in read_installed(removal.manifest).items() if name not in gone
+            }
+            if removal.named:
+                write_installed(removal.manifest, left)
+            else:
+                removal.manifest.unlink()
+            _remove_empty(removal.manifest.parent)
+    except OSError as exc:
+        raise ConfigError(f"{exc.filename}: {exc.strerror}; run as root") from exc
+
+
+def as_text(removal: Removal, *, edited: bool) -> str:
+    """Return what is done, or what must be done first, for a person.
+
+    Args:
+        removal: As `plan` returns it.
+        edited: Whether Slurm's files are changed by this very command.
+    """
+    lines = []
+    for one in removal.edits:
+        what = f"changed, as it was in {one.path.name}{SAVED}" if edited else "still speaks of RAD"
+        lines.append(f"{one.path}: {what}")
+        lines += [f"    {row}" for row in changed_lines(one.old, one.new)]
+    if removal.edits:
+        lines.append(AFTERWARDS if edited else f"change these lines, or say --edit-slurm; {AFTERWARDS}")
+    lines += [f"remove {path}" for path in removal.remove]
+    lines += [f"keep {path}: Slurm still names it" for path in removal.named]
+    lines += [f"keep {path}: changed since `rad install` wrote it" for path in removal.changed]
+    return "\n".join(lines) or "nothing of `rad install` is left here"
+
+
+def _edits(folder: Path, ours: Collection[str]) -> tuple[Edit, ...]:
+    found = []
+    for name in ("slurm.conf", "gres.conf"):
+        path = folder / name
+        try:
+            old = path.read_text(encoding="utf-8", errors="surrogateescape")
+        except FileNotFoundError:
+            continue
+        except OSError as exc:
+            raise ConfigError(f"{path}: {exc.strerror}; run as root") from exc
+        new = slurm_conf_without(old, ours) if name == "slurm.conf" else gres_conf_without(old)
+        if new != old:
+            found.append(Edit(path=path, old=old, new=new))
+    return tuple(found)
+
+
+def _needed_by(name: str, conf: Edit) -> bool:
+    """Return whether slurm.conf must change before a file may go: a hook that it names, or a Lua file of `lua`."""
+    gone = set(conf.old.splitlines()) - set(conf.new.splitlines())
+    if name.endswith(".lua"):
+        return any("lua" in line.lower() for line in gone)
+    return any(name in line for line in gone)
+
+
+def _runs_with(name: str, running: Mapping[str, str]) -> bool:
+    script = name.endswith(".lua")
+    return any(
+        name in value.split() or (script and setting.startswith(_PLUGINS) and "lua" in value)
+        for setting, value in running.items()
+    )
+
+
+def _remove_empty(folder: Path) -> None:
+    if not any(folder.iterdir()):
+        folder.rmdir()

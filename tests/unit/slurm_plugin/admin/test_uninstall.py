@@ -1,0 +1,206 @@
+"""`rad uninstall` leaves a machine as it was before `rad install`, and never removes what Slurm still names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_plugin.admin import uninstall as uninstalling
+from slurm_plugin.admin.cli import main
+from slurm_plugin.admin.slurm_edits import gres_conf_without, slurm_conf_without
+
+SLURM_CONF = """\
+# /etc/slurm/slurm.conf of a site. Prolog=/etc/rad/prolog.sh is what RAD wants, says a comment.
+ClusterName=lab
+GresTypes=gpu
+SelectTypeParameters=CR_Core_Memory   # as ever
+AccountingStorageTRES=gres/gpu
+JobSubmitPlugins=all_partitions
+Epilog=/etc/slurm/epilog.d/*
+NodeName=gpu[1-4] CPUs=64 Gres=gpu:a100:4 State=UNKNOWN
+NodeName=cpu[1-9] CPUs=64
+PartitionName=gpu Nodes=gpu[1-4] \\
+    Default=YES
+"""
+WITH_RAD = (
+    SLURM_CONF.replace("GresTypes=gpu", "GresTypes=gpu,shard")
+    .replace("=CR_Core_Memory ", "=CR_Core_Memory,LL_SHARED_GRES ")
+    .replace("=gres/gpu\n", "=gres/gpu,gres/shard\n")
+    .replace("=all_partitions\n", "=all_partitions,lua\nCliFilterPlugins=lua\n")
+    .replace("Gres=gpu:a100:4", "Gres=gpu:a100:4,shard:156")
+    + "Prolog=/etc/rad/prolog.sh\nTaskProlog=/etc/rad/task_prolog.sh\n"
+)
+GRES_CONF = "NodeName=gpu[1-4] Name=gpu Type=a100 File=/dev/nvidia[0-3]\n"
+WITH_SHARDS = f"{GRES_CONF}NodeName=gpu[1-4] Name=shard Count=156 File=/dev/nvidia[0-3]\n"
+
+
+def rad(root: Path, command: str, *options: str, status: int = 0) -> str:
+    result = CliRunner().invoke(main, [command, "--root", str(root), *options])
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def install(root: Path, *options: str) -> str:
+    return rad(root, "install", "--gpu-memory-mib", "40000", *options)
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    slurm = tmp_path / "etc" / "slurm"
+    slurm.mkdir(parents=True)
+    (slurm / "slurm.conf").write_text(SLURM_CONF)
+    (slurm / "gres.conf").write_text(GRES_CONF)
+    return tmp_path
+
+
+def add_rad(site: Path) -> None:
+    (site / "etc/slurm/slurm.conf").write_text(WITH_RAD)
+    (site / "etc/slurm/gres.conf").write_text(WITH_SHARDS)
+
+
+def test_what_was_written_goes_and_nothing_else(site: Path) -> None:
+    before = files(site)
+    install(site)
+    assert files(site) != before
+    rad(site, "uninstall")
+    assert files(site) == before
+    assert "nothing of `rad install`" in rad(site, "uninstall")
+
+
+def test_slurms_files_come_back_byte_for_byte(site: Path) -> None:
+    before = files(site)
+    install(site)
+    add_rad(site)
+    (site / "etc/slurm/slurm.conf").chmod(0o640)
+    said = rad(site, "uninstall", "--edit-slurm", status=1)
+    assert "Gres=gpu:a100:4,shard:156" in said and "scontrol reconfigure" in said
+    assert (site / "etc/rad/prolog.sh").exists(), "slurmd still runs with it"
+    assert (site / "etc/slurm/slurm.conf").stat().st_mode & 0o777 == 0o640
+    rad(site, "uninstall", "--edit-slurm")
+    saved = {f"etc/slurm/{name}{uninstalling.SAVED}" for name in ("slurm.conf", "gres.conf")}
+    after = files(site)
+    assert {name: text for name, text in after.items() if name not in saved} == before
+    assert after[f"etc/slurm/slurm.conf{uninstalling.SAVED}"].decode() == WITH_RAD
+
+
+def test_what_slurm_names_stays_without_being_asked_to_edit(site: Path) -> None:
+    install(site)
+    add_rad(site)
+    said = rad(site, "uninstall", status=1)
+    assert "Prolog=/etc/rad/prolog.sh  ->  (goes)" in said and "--edit-slurm" in said
+    left = files(site)
+    assert left["etc/slurm/slurm.conf"].decode() == WITH_RAD
+    assert {"etc/rad/prolog.sh", "etc/rad/task_prolog.sh", "etc/slurm/job_submit.lua"} <= set(left)
+    assert "etc/rad/epilog.sh" not in left, "slurm.conf names another Epilog"
+
+
+def test_what_slurmctld_runs_with_counts_too(site: Path) -> None:
+    """slurm.conf was changed, and nobody has told slurmctld of it yet."""
+    install(site)
+    running = {"epilog[0]": "/etc/rad/epilog.sh", "jobsubmitplugins": "lua", "prolog": "(null)"}
+    removal = uninstalling.plan(root=site, etc="/etc/rad", slurm="/etc/slurm", running=running)
+    named = {str(path.relative_to(site)) for path in removal.named}
+    assert "etc/rad/epilog.sh" in named and "etc/slurm/job_submit.lua" in named
+    assert site / "etc/rad/prolog.sh" in removal.remove
+    uninstalling.apply(removal)
+    again = uninstalling.plan(root=site, etc="/etc/rad", slurm="/etc/slurm", running={})
+    assert {str(path.relative_to(site)) for path in again.remove} == named, "they are not forgotten meanwhile"
+
+
+def test_what_somebody_changed_stays_and_so_does_the_key(site: Path) -> None:
+    install(site, "--key")
+    toml = site / "etc/rad/rad.toml"
+    toml.write_text(toml.read_text() + "# mine\n")
+    assert f"keep {toml}: changed" in rad(site, "uninstall")
+    assert sorted(path.name for path in (site / "etc/rad").iterdir()) == ["key", "rad.toml"]
+
+
+def test_a_dry_run_changes_nothing(site: Path) -> None:
+    install(site)
+    add_rad(site)
+    before = files(site)
+    rad(site, "uninstall", "--edit-slurm", "--dry-run", status=1)
+    assert files(site) == before
+
+
+def test_a_new_release_renews_what_nobody_touched(site: Path) -> None:
+    install(site)
+    prolog, toml = site / "etc/rad/prolog.sh", site / "etc/rad/rad.toml"
+    said = install(site, "--prefix", "/opt/other", "--partition", "other")
+    assert f"update {prolog}" in said and f"differs {toml}" in said, "settings are never renewed"
+    assert "/opt/other/bin/python" in prolog.read_text() and prolog.stat().st_mode & 0o777 == 0o755
+    prolog.write_text(prolog.read_text() + "# mine\n")
+    assert f"differs {prolog}" in install(site)
+    assert prolog.read_text().endswith("# mine\n")
+
+
+def test_units_of_a_package_are_not_written_twice(site: Path) -> None:
+    install(site)
+    written = site / "etc/systemd/system"
+    packaged = site / "usr/lib/systemd/system"
+    packaged.mkdir(parents=True)
+    for path in written.iterdir():
+        path.rename(packaged / path.name)
+    assert f"keep {packaged}/radd.socket" in install(site)
+    assert list(written.iterdir()) == []
+    install(site, "--slurm-user", "root")
+    assert sorted(path.name for path in written.iterdir()) == ["radd.service", "radd.socket"], (
+        "this site's own"
+    )
+
+
+lines = st.lists(
+    st.sampled_from(
+        [
+            *SLURM_CONF.splitlines(),
+            "",
+            "Include other.conf",
+            "  gresTYPES = gpu , mps",
+            "Prolog=/site/prolog",
+            "NodeName=x Gres=gpu:shardy:1,mps:4 Feature=shard",
+            "\ttext",
+        ]
+    )
+)
+
+
+@given(lines=lines, ending=st.sampled_from(["\n", "\r\n"]), last=st.booleans())
+def test_a_file_that_never_heard_of_us_stays_as_it_is(lines: list[str], ending: str, last: bool) -> None:
+    text = ending.join(lines) + (ending if last else "")
+    ours = {"/etc/rad/prolog.sh", "/etc/slurm/job_submit.lua"}
+    assert slurm_conf_without(text, ours) == text
+    assert gres_conf_without(text) == text
+
+
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        ("Gres=shard:4,gpu:1 CPUs=2", "Gres=gpu:1 CPUs=2"),
+        ("Gres=gpu:1,shard:4,mps:2", "Gres=gpu:1,mps:2"),
+        ("CPUs=2 Gres=shard:4", "CPUs=2"),
+        ("Gres=shard:4 CPUs=2", "CPUs=2"),
+    ],
+)
+def test_shards_leave_a_node_wherever_they_stand(line: str, left: str) -> None:
+    assert slurm_conf_without(f"NodeName=n {line}\n", ()) == f"NodeName=n {left}\n"
+
+
+def test_shards_weigh_nothing_without_us() -> None:
+    line = "PartitionName=gpu TRESBillingWeights=CPU=1.0,GRES/gpu=39.0{} State=UP\n"
+    assert slurm_conf_without(line.format(",GRES/shard=1.0"), ()) == line.format("")
+    assert (
+        slurm_conf_without("PartitionName=a TRESBillingWeights=GRES/shard=1 Nodes=b\n", ())
+        == "PartitionName=a Nodes=b\n"
+    )
+
+
+def test_a_lua_script_of_the_sites_own_keeps_its_plugin() -> None:
+    assert slurm_conf_without("JobSubmitPlugins=lua\n", {"/etc/rad/prolog.sh"}) == "JobSubmitPlugins=lua\n"
