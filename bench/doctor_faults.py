@@ -1,18 +1,35 @@
 """Sites with one fault each: does `rad doctor` find it, and does its fix, done to the letter, make the site right?
 
-    python bench/doctor_faults.py [--out FILE] [--part K/N]     # as root: each on a real Slurm that then shares a job
+    PYTHONPATH=. python bench/doctor_faults.py [--out FILE] [--part K/N]
+
+As root: each on a real Slurm, on which a job then shares a GPU.
 
 tests/unit/slurm_plugin/admin/test_doctor_faults.py does the same without Slurm, in a folder.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from lab.cluster import Cluster
+from lab.jobs import Jobs
+from lab.mend import findings, mend
+from lab.place import ClusterSpec, NodeSpec, Place, home_of
+from slurm_plugin.core.errors import RadError
+from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.versions import traits
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+NODE_SPEC = NodeSpec(name="n0")
 Edit = Callable[[str], str]
 
 
@@ -253,15 +270,122 @@ def seed(fault: Fault, etc: Path) -> None:
         (etc / name).chmod(mode)
 
 
-def saved(etc: Path, backup: Path) -> Callable[[], None]:
-    """Keep a copy of a folder and return what puts it back."""
-    shutil.copytree(etc, backup)
+def main() -> int:
+    """Try each fault on a private Slurm and write what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, help="JSON file for the results; what is in it already is kept")
+    parser.add_argument("--part", default="1/1", help="K/N: every Nth fault from the Kth")
+    options = parser.parse_args()
+    part, parts = map(int, options.part.split("/"))
+    rows: list[dict[str, object]] = []
+    home, _ = home_of(CHECKOUT)
+    cluster = Cluster(Place(root=home / f"faults-{part}", venv=home / "venv"))
+    try:
+        cluster.up(ClusterSpec(nodes=(NODE_SPEC,)))
+        version = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10).version()
+        right = _said(cluster)
+        for fault in FAULTS[part - 1 :: parts]:
+            recent = traits(version).keeps_gpu_and_shard_apart
+            if (fault.old and recent) or (fault.new and not recent):
+                continue
+            row = {"slurm": ".".join(map(str, version)), "fault": fault.name, **_tried(cluster, fault, right)}
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+    finally:
+        cluster.down()
+        if options.out:
+            before = json.loads(options.out.read_text()) if options.out.exists() else []
+            options.out.write_text(json.dumps([*before, *rows], indent=1) + "\n")
+    wrong = [row for row in rows if not (row["found"] and row["mended"] and row["shares"])]
+    print(f"{len(rows)} faults, {len(wrong)} not found, not mended, or no job shared afterwards")
+    return bool(wrong)
 
-    def restore() -> None:
-        for path in backup.rglob("*"):
-            if path.is_file():
-                target = etc / path.relative_to(backup)
-                target.write_bytes(path.read_bytes())
-                shutil.copystat(path, target)
 
-    return restore
+def _tried(cluster: Cluster, fault: Fault, right: set[tuple[str, str]]) -> dict[str, object]:
+    """Return whether a fault was found, whether the fix left nothing to find, and whether a job then shared a GPU."""
+    etc = cluster.place.etc
+    backup = etc.with_name("etc.right")
+    shutil.copytree(etc, backup, symlinks=True, copy_function=_copied)
+    result: dict[str, object] = {"found": False, "mended": False, "shares": False, "steps": 0}
+    try:
+        _stop(cluster)
+        seed(fault, etc)
+        wrong = _wrong(cluster, right)
+        result["found"] = any(fault.says in each["text"] for each in wrong)
+        for step in range(1, 6):
+            if not wrong:
+                break
+            mend(cluster, wrong[0])
+            result["steps"] = step
+            wrong = _wrong(cluster, right)
+        _start(cluster)
+        result["mended"] = not (_said(cluster) - right)
+        result["shares"] = _shares(cluster)
+    except RadError as exc:
+        result["trouble"] = str(exc).splitlines()[0][:300]
+    finally:
+        _stop(cluster)
+        shutil.rmtree(etc)
+        shutil.copytree(backup, etc, copy_function=_copied)
+        owner = backup.stat()
+        os.chown(etc, owner.st_uid, owner.st_gid)
+        shutil.rmtree(backup)
+        _start(cluster)
+    return result
+
+
+def _said(cluster: Cluster) -> set[tuple[str, str]]:
+    return {(each["subject"], each["text"]) for each in findings(cluster)}
+
+
+def _wrong(cluster: Cluster, right: set[tuple[str, str]]) -> list[dict[str, Any]]:
+    return [each for each in findings(cluster) if (each["subject"], each["text"]) not in right]
+
+
+def _copied(source: str, target: str) -> str:
+    shutil.copy2(source, target)
+    before = os.stat(source)
+    os.chown(target, before.st_uid, before.st_gid)
+    return target
+
+
+def _stop(cluster: Cluster) -> None:
+    cluster.cancel_jobs()
+    for name in (f"slurmd-{NODE_SPEC.name}", "slurmctld"):
+        cluster.daemons.stop(name)
+
+
+def _start(cluster: Cluster) -> None:
+    """Start Slurm and radd with the files as they are, without memory of earlier jobs."""
+    cluster.restart_radd()
+    argv = ["slurmctld", "-D", "-c", "-f", str(cluster.place.slurm_conf)]
+    cluster.daemons.start("slurmctld", argv, env=cluster.env())
+    cluster.start_node(NODE_SPEC)
+
+    def idle() -> bool:
+        return (
+            cluster.answers()
+            and cluster.slurm("sinfo", "-h", "-N", "-p", "gpu", "-o", "%T").strip() == "idle"
+        )
+
+    cluster.wait("the node is idle", idle, 30)
+
+
+def _shares(cluster: Cluster) -> bool:
+    """Return whether a job that asks for a GPU and says its memory runs on shards, to its end."""
+    folder = cluster.place.root / "work"
+    if not folder.exists():
+        shutil.copytree(CHECKOUT / "examples", folder)
+        folder.chmod(0o1777)
+    jobs = Jobs(cluster, folder)
+    job = jobs.submit(
+        "--gpus=1", "--comment=rad:memory=4G", "--wrap", "python3 fake_train.py --memory 3G --seconds 0.2"
+    )
+    if job.job_id is None:
+        return False
+    done = jobs.wait(job.job_id, timeout_s=30)
+    return done["JobState"] == "COMPLETED" and "shard:" in done["TresPerNode"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from slurm_plugin.admin.checks_cards import check_cards
 from slurm_plugin.admin.checks_gpu import check_gpus, check_gres, check_guard, check_mps
 from slurm_plugin.admin.checks_limits import check_limits
 from slurm_plugin.admin.checks_partitions import check_names, check_nodes, check_partitions
@@ -133,6 +134,7 @@ _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_limits,
     check_partitions,
     check_nodes,
+    check_cards,
     check_gres,
     check_gpus,
     check_mps,

@@ -40,6 +40,7 @@ class Facts:
         radd: What radd says of itself, or why it does not answer.
         radd_here: Whether radd belongs on this machine: its socket is here, or slurm.conf names it as controller.
         units: systemd unit -> "active", "inactive", ...
+        node: Slurm's name of this machine, if it is one of its nodes.
         gpu_node: Whether this machine has GPUs, real or simulated.
         readings: Its GPUs.
         readings_error: Why they cannot be read.
@@ -71,6 +72,7 @@ class Facts:
     radd: str | None = None
     radd_here: bool = False
     units: Mapping[str, str] = field(default_factory=dict)
+    node: str = ""
     gpu_node: bool = False
     readings: tuple[GpuReading, ...] | None = None
     readings_error: str = ""

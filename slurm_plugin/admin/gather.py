@@ -94,6 +94,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         radd=_ping(used.paths.socket) if radd_here else None,
         radd_here=radd_here,
         units=_units(),
+        node=socket.gethostname().partition(".")[0],
         gpu_node=gpu_node,
         readings=readings if gpu_node else None,
         readings_error=readings_error if gpu_node else "",

@@ -296,6 +296,47 @@ def test_plugins_may_be_named_in_either_way(word: str):
             "a GPU with shards in use",
             "Type=gpu",
         ),
+        (
+            {"config": sharing(gpu_memory_mib=150_000)},
+            "fail",
+            "counts 146.5 GiB for a GPU, and one here has 139.4 GiB",
+            "gpu_memory_mib = 142745",
+        ),
+        (
+            {"config": sharing(gpu_type="h200"), **nodes({"nodename": "n1", "gres": "gpu:h100:2,shard:276"})},
+            "fail",
+            "gpu_type of partition gpu is 'h200', and Slurm's is h100",
+            'gpu_type = "h100"',
+        ),
+        (
+            {
+                "config": sharing(gpu_type="h200"),
+                **nodes(
+                    {"nodename": "n1", "gres": "gpu:h200:2,shard:276"},
+                    {"nodename": "n2", "gres": "gpu:h100:2,shard:276"},
+                ),
+            },
+            "fail",
+            "has GPUs of type h100 too",
+            'gpu_type = ""',
+        ),
+        (
+            {
+                "version": (22, 5, 8),
+                "slurm": ConfFile(
+                    settings=OLD,
+                    lines=(
+                        {"nodename": "n1", "gres": "gpu:x:2,shard:276"},
+                        {"nodename": "n2", "gres": "gpu:x:2,shard:156"},
+                        NODES[-1],
+                    ),
+                ),
+                **gres(*({**line, "type": "x"} for line in GRES)),
+            },
+            "warn",
+            "different numbers of shards (n1 138, n2 78)",
+            "a partition for each size",
+        ),
         ({"readings": None, "readings_error": "no driver"}, "fail", "no driver", "nvidia-smi"),
         ({"readings": (reading(0, healthy=False),)}, "fail", "needs a reset", "nvidia-smi -q"),
         ({"readings": (reading(0, smact_source="nvml-utilisation"),)}, "warn", "only utilisation", "DCGM"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from golden_texts import Golden
 
 from bench.doctor_faults import FAULTS, Fault, seed
 from lab.config import Site
@@ -24,16 +25,26 @@ from slurm_plugin.core.clock import SystemClock
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a cluster's files belong to several users")
 
+CHECKOUT = Path(__file__).resolve().parents[4]
 OLD, NEW = (22, 5, 8), (24, 11, 5)
 
 
 @pytest.fixture
-def etc(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """The files of a private cluster, of which nothing runs."""
-    fault: Fault = request.getfixturevalue("fault")
-    lua = tmp_path / "venv/lib/python3.11/site-packages/slurm_plugin/lua"
-    shutil.copytree(lua_folder(), lua)
-    place = Place(root=tmp_path / "c", venv=tmp_path / "venv")
+def etc(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    return a_site(tmp_path, request.getfixturevalue("fault"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "_asked", lambda *_: (None, None))
+    monkeypatch.setattr(gathering, "installed_version", lambda: None)
+    monkeypatch.setattr(gathering, "_units", dict)
+
+
+def a_site(folder: Path, fault: Fault) -> Path:
+    """Return the folder of slurm.conf of a private cluster, of which nothing runs."""
+    shutil.copytree(lua_folder(), folder / "venv/lib/python3.11/site-packages/slurm_plugin/lua")
+    place = Place(root=folder / "c", venv=folder / "venv")
     site = Site(
         host="localhost",
         slurm_user="root",
@@ -41,7 +52,7 @@ def etc(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
         ports={"slurmctld": 1, "n0": 2, "n0-web": 3},
     )
     write_files(place, ClusterSpec(nodes=(NodeSpec(name="n0"),)), site)
-    yield place.etc
+    return place.etc
 
 
 def troubles(etc: Path, fault: Fault) -> list[Finding]:
@@ -68,12 +79,7 @@ def do(finding: Finding) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_found_and_its_fix_mends_it(
-    etc: Path, fault: Fault, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gathering, "_asked", lambda *_: (None, None))
-    monkeypatch.setattr(gathering, "installed_version", lambda: None)
-    monkeypatch.setattr(gathering, "_units", dict)
+def test_a_fault_is_found_and_its_fix_mends_it(etc: Path, fault: Fault) -> None:
     right = said(troubles(etc, fault))
     seed(fault, etc)
     found = [each for each in troubles(etc, fault) if (each.subject, each.text) not in right]
@@ -85,6 +91,48 @@ def test_a_fault_is_found_and_its_fix_mends_it(
         assert wrong[0].deeds, wrong[0]
         do(wrong[0])
     assert said(troubles(etc, fault)) == right
+
+
+HEAD = """\
+# What rad doctor finds
+
+Each row is a site with one fault, made of the files of a cluster that is right: what `rad doctor` says of it, and its
+fix, with the line's number for N. This page is written by a test, which also does each fix to the letter and finds
+nothing afterwards (`tests/unit/slurm_plugin/admin/test_doctor_faults.py --overwrite`). `bench/doctor_faults.py` does
+the same on a real Slurm, where a job then shares a GPU.
+
+| fault | rad doctor says | fix |
+|---|---|---|
+"""
+
+
+def as_admins_see_it(text: str, etc: Path) -> str:
+    """Return a finding's text with an admin's paths, for a cell of a table."""
+    text = re.sub(rf"{re.escape(str(etc))}/((rad\.toml|key)\b|(?!site_)\w+\.sh)", r"/etc/rad/\1", text)
+    text = text.replace(f"{etc.parent}/dev/n0/gpu", "/dev/nvidia").replace(str(etc), "/etc/slurm")
+    text = re.sub(r"(\.(?:toml|conf|sh|lua)):\d+\b", r"\1:N", text)
+    return text.replace("|", r"\|").replace("\n", "<br>")
+
+
+def test_the_page_of_the_manual(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    rows = []
+    sites = {old: a_site(tmp_path / str(old), Fault(name="", says="", old=old)) for old in (False, True)}
+    right = {old: said(troubles(etc, Fault(name="", says="", old=old))) for old, etc in sites.items()}
+    for fault in FAULTS:
+        etc = sites[fault.old]
+        before = {name: (etc / name).read_bytes() for name in fault.files if (etc / name).exists()}
+        modes = {name: (etc / name).stat().st_mode for name in fault.modes if (etc / name).exists()}
+        seed(fault, etc)
+        found = [each for each in troubles(etc, fault) if (each.subject, each.text) not in right[fault.old]]
+        told = next(each for each in found if fault.says in each.text)
+        words = [as_admins_see_it(text, etc) for text in (f"{told.subject}: {told.text}", told.fix)]
+        rows.append(f"| {fault.name} | {words[0]} | {words[1]} |")
+        for name, content in before.items():
+            (etc / name).write_bytes(content)
+        for name, mode in modes.items():
+            (etc / name).chmod(mode)
+    page = Golden(CHECKOUT / "docs", overwrite=request.config.getoption("--overwrite"))
+    page("doctor.md", HEAD + "\n".join(rows))
 
 
 def test_there_are_forty() -> None:

@@ -1,0 +1,75 @@
+"""The checks of `rad doctor` on kinds of GPUs: memory and type as rad.toml says them, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from slurm_plugin.admin.facts import Facts
+from slurm_plugin.admin.finding import Finding, fail, warn
+from slurm_plugin.admin.seen import gpu_nodes, gpus_of, partitions, rad_toml, shards_of, sharing
+from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.gres import parse_gres
+from slurm_plugin.core.units import from_mib, human, to_mib_down
+from slurm_plugin.slurm.versions import traits
+
+
+def check_cards(facts: Facts) -> Iterator[Finding]:
+    """A partition's GPUs have the memory and the type that rad.toml says, on each of its nodes."""
+    known = partitions(facts)
+    for name, partition in sharing(facts):
+        nodes = gpu_nodes(facts, known.get(name, {}))
+        yield from _check_types(facts, name, partition, nodes)
+        yield from _check_sizes(facts, name, nodes)
+        if facts.node in nodes or len(sharing(facts)) == 1:
+            yield from _check_memory_here(facts, name, partition)
+
+
+def _check_types(
+    facts: Facts, name: str, partition: PartitionConfig, nodes: Mapping[str, Mapping[str, str]]
+) -> Iterator[Finding]:
+    """Shards have no type: a request for one becomes shards only where all GPUs are of it."""
+    found = [item for row in nodes.values() for item in parse_gres(row.get("gres")) if item.name == "gpu"]
+    types = sorted({item.type for item in found if item.type})
+    if not partition.gpu_type or not types or types == [partition.gpu_type]:
+        return
+    asked = f"gpu:{partition.gpu_type}:1"
+    if partition.gpu_type in types:
+        others = ", ".join(kind for kind in types if kind != partition.gpu_type)
+        text = f"partition {name} has GPUs of type {others} too, and by its shards {asked} may land there"
+        yield fail("rad.toml", text, rad_toml(facts, f"partition.{name}", "gpu_type", '""'))
+    else:
+        text = f"gpu_type of partition {name} is {partition.gpu_type!r}, and Slurm's is {', '.join(types)}"
+        right = types[0] if len(types) == 1 else ""
+        yield fail("rad.toml", text, rad_toml(facts, f"partition.{name}", "gpu_type", f'"{right}"'))
+
+
+def _check_sizes(facts: Facts, name: str, nodes: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
+    """Before 23.11.5 a GPU of one's own is asked for as all its shards, and that is one number for a partition."""
+    sizes = {node: shards_of(row) // gpus_of(row) for node, row in nodes.items() if shards_of(row)}
+    if (
+        len(set(sizes.values())) < 2
+        or facts.version is None
+        or traits(facts.version).keeps_gpu_and_shard_apart
+    ):
+        return
+    shown = ", ".join(f"{node} {shards}" for node, shards in list(sizes.items())[:4])
+    text = (
+        f"GPUs of partition {name} have different numbers of shards ({shown}): a job with a GPU of its own leaves "
+        f"shards of a larger one to Slurm, and who comes there is put back"
+    )
+    yield warn("slurm.conf", text, "a partition for each size of GPU, or Slurm 23.11.5 or later")
+
+
+def _check_memory_here(facts: Facts, name: str, partition: PartitionConfig) -> Iterator[Finding]:
+    """A job may book as much as rad.toml says that a GPU has; where none has that, it is put back again and again."""
+    usable = [
+        gpu.usable_bytes for gpu in facts.readings or () if gpu.healthy and not gpu.mig and gpu.usable_bytes
+    ]
+    if not usable or from_mib(partition.gpu_memory_mib) <= min(usable):
+        return
+    text = (
+        f"partition {name} counts {human(from_mib(partition.gpu_memory_mib))} for a GPU, and one here has "
+        f"{human(min(usable))}"
+    )
+    least = str(to_mib_down(min(usable)))
+    yield fail("rad.toml", text, rad_toml(facts, f"partition.{name}", "gpu_memory_mib", least))
