@@ -9,10 +9,10 @@ from gpumemnet.shapes.walk import LOOK_BACK, POSITIONS, Dims, Step, Walk
 from gpumemnet.texts.arguments import integer
 from gpumemnet.texts.records import Layer
 
-_PATCH_MERGING = "erg"
-"""Part of the names of layers that join neighbouring patches: PatchMerging, merge."""
-_TOKEN_MODELS = ("rans", "iT", "Mixer")
-"""Parts of the class names of models that turn an image into tokens: Transformer, ViT, DeiT, MlpMixer."""
+_PATCH_MERGING = ("merge", "merging")
+"""Parts, in lower case, of the names of layers that join neighbouring patches (PatchMerging, merge)."""
+_TOKEN_MODELS = ("Transformer", "ViT", "DeiT", "BeiT", "CaiT", "XCiT", "PiT", "DiT", "Mixer")
+"""Parts of the class names of models of timm, torchvision and transformers that turn an image into tokens."""
 _POOLED = re.compile(r"pooler|pooled|classifier|heads?$|summary|score", re.IGNORECASE)
 
 
@@ -98,7 +98,7 @@ def _for_linear(walk: Walk, layer: Layer, ins: int) -> Dims:
     if len(last) == 4:
         return _from_image(walk, layer, ins, pooled=bool(pooled))
     joined, rest = divmod(ins, max(last[-1], 1))
-    if len(last) == 3 and not rest and joined in (2, 4) and _PATCH_MERGING in name + str(layer.path[-1:]):
+    if len(last) == 3 and not rest and joined in (2, 4) and _merges_patches(layer):
         return (last[0], max(last[1] * last[-1] // ins, 1), ins)
     near = (shape for shape in reversed(walk.recent[-LOOK_BACK:]) if shape[-1] == ins and len(shape) < 4)
     found = next(near, None)
@@ -149,6 +149,11 @@ def rnn(walk: Walk, layer: Layer) -> Step:
     source = walk.current if len(walk.current) == 3 else (walk.batch, walk.seq_len, size)
     directions = 2 if layer.args.get("bidirectional") is True else 1
     return source, (*source[:-1], hidden * directions), None
+
+
+def _merges_patches(layer: Layer) -> bool:
+    around = "".join(layer.path[-1]).lower() if layer.path else ""
+    return any(part in around for part in _PATCH_MERGING)
 
 
 def _is_token_model(walk: Walk) -> bool:
