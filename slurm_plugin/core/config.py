@@ -132,6 +132,9 @@ class PartitionConfig:
         mig_profiles: The types of MIG instances in gres.conf, e.g. "1g.10gb 3g.40gb".
         trim: Whether a job that has settled gives back what it does not need, once another needs it (core/trim.py).
             That helps only where gres.conf has more shards than a GPU has memory.
+        time_limit_factor: A job that shared its GPU with another user's may run longer than its --time: by as long as
+            it shared, up to this many times its --time, never past the partition's MaxTime or into a reservation of
+            its node. 1 gives no time.
         recovery: After running out of memory: "exclusive" takes a whole GPU at once; "escalate" first tries the
             observed peak plus the failed allocation plus 5 GiB (thesis section 7.2); "off" leaves the job failed.
         max_recoveries: Reruns of one job at most.
@@ -169,6 +172,7 @@ class PartitionConfig:
     trim: bool = False
     mig: Literal["pass", "map"] = "pass"
     mig_profiles: str = ""
+    time_limit_factor: float = 2.0
     recovery: Literal["exclusive", "escalate", "off"] = "exclusive"
     max_recoveries: int = 2
     recovery_boost: int = 1000
@@ -296,6 +300,11 @@ def parse_config(tree: dict[str, Any], *, origin: str, strict: bool = True) -> C
                 f"it must be 0 (memory alone counts) or a GPU's full SM activity times something, e.g. 1.5"
             )
         _check_slowdown(name, partition, origin)
+        if partition.time_limit_factor < 1.0:
+            raise ConfigError(
+                f"{origin}: partition.{name}.time_limit_factor is {partition.time_limit_factor:g}; "
+                f"it must be 1 (a shared job gets no more time) or more"
+            )
         _check_mig(name, partition, origin)
     return dataclasses.replace(config, partitions=partitions)
 

@@ -64,6 +64,7 @@ class EventKind(StrEnum):
     PRIORITY_LENT = "priority lent"
     PRIORITY_BACK = "priority put back"
     SWEPT = "swept"
+    MORE_TIME = "more time"
     NOTE = "note"
     TROUBLE = "trouble"
     BUG = "bug"

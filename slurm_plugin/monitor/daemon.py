@@ -80,7 +80,7 @@ def _run(options: argparse.Namespace) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
-    sweeper = Sweeper(Node.here(config, os.environ), say=_say)
+    sweeper = Sweeper(Node.here(config, os.environ), shared_s=monitor.shared_s, say=_say)
     if config.mode == "enforce" and config.features.placement:
         sweeper.start()
     while True:

@@ -127,6 +127,7 @@ class Monitor:
             energy_j=self._energy_since(readings),
             now_s=now_s,
             expected=_expected(ledger),
+            users=users or {},
         )
         self._usages |= seen
         if self._exporter is not None:
@@ -136,6 +137,11 @@ class Monitor:
             write_job(self._run, usage)
             self._written.add(usage.job_id)
         return averaged
+
+    def shared_s(self, job_id: int) -> float:
+        """Return how long a job was on a GPU beside another user's so far, in seconds; any thread may ask."""
+        usage = self._usages.get(job_id)
+        return 0.0 if usage is None else usage.shared_s
 
     def _judge(
         self,

@@ -9,6 +9,7 @@ from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.node.facts import refresh_facts
+from slurm_plugin.node.more_time import MoreTime
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import run_again, sweep
 
@@ -22,11 +23,14 @@ REFRESH_EVERY = 240
 class Sweeper:
     """Sweeps from time to time with the monitor's latest readings."""
 
-    def __init__(self, node: Node, *, say: Callable[[EventKind, str], None]) -> None:
+    def __init__(
+        self, node: Node, *, shared_s: Callable[[int], float], say: Callable[[EventKind, str], None]
+    ) -> None:
         """Prepare; `start` begins.
 
         Args:
             node: This node.
+            shared_s: Returns how long a job's run was on a GPU beside another user's, in seconds.
             say: Takes a line for the log.
         """
         self._node = node
@@ -34,6 +38,7 @@ class Sweeper:
         self._readings: Sequence[GpuReading] = ()
         self._trouble = ""
         self._doubted: tuple[tuple[int, int | None], ...] = ()
+        self._more_time = MoreTime(node, shared_s=shared_s, say=say)
 
     def look(self, readings: Sequence[GpuReading]) -> None:
         """Take the latest readings."""
@@ -59,6 +64,11 @@ class Sweeper:
                     self._say(EventKind.SWEPT, f"job {job_id} runs again: nothing of it is here")
         except (RadError, OSError) as exc:
             trouble = f"no sweep: {exc}"
+        try:
+            if self._node.config.mode == "enforce":
+                self._more_time.look()
+        except (RadError, OSError) as exc:
+            trouble = trouble or f"no look at time limits: {exc}"
         if trouble and trouble != self._trouble:
             self._say(EventKind.TROUBLE, trouble)
         self._trouble = trouble
@@ -69,7 +79,10 @@ class Sweeper:
             self._node.clock.sleep(SWEEP_EVERY_S)
             if not self._readings:
                 continue  # without a reading, what runs on the GPUs is not known
-            self.sweep()
-            number += 1
-            if number % REFRESH_EVERY == 0:
-                refresh_facts(self._node, self._readings)
+            try:
+                self.sweep()
+                number += 1
+                if number % REFRESH_EVERY == 0:
+                    refresh_facts(self._node, self._readings)
+            except Exception as exc:  # noqa: BLE001 - a bug must not end the sweeps of this node
+                self._say(EventKind.BUG, f"no sweep: {exc!r}")

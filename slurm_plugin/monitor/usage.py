@@ -19,6 +19,9 @@ its neighbours leave it: simulated with 0.8, P95 slowdowns came to 4.06 instead 
 MISLEADS = "nvml-utilisation"
 """The source that counts any kernel as a whole GPU."""
 
+LONGEST_STEP_S = 5.0
+"""What lies between two samples counts for so long at most: the monitor was away, or the clock was set."""
+
 
 def add_readings(
     usages: Mapping[int, JobUsage],
@@ -28,6 +31,7 @@ def add_readings(
     energy_j: Mapping[str, float],
     now_s: float,
     expected: Mapping[int, float] = MappingProxyType({}),
+    users: Mapping[int, int] = MappingProxyType({}),
 ) -> dict[int, JobUsage]:
     """Return the records of all jobs that are on a GPU now, with these readings counted in.
 
@@ -38,6 +42,7 @@ def add_readings(
         energy_j: Energy of each GPU since the reading before.
         now_s: Seconds since the epoch.
         expected: SM activity that each job is expected to have alone, by its id.
+        users: Owner of each job, where known; a job of unknown owner counts as another user's.
     """
     parts: dict[int, list[_Part]] = {}
     for reading in readings:
@@ -56,6 +61,9 @@ def add_readings(
                     smact=None if reading.smact is None else reading.smact * share,
                     tells=tells,
                     energy_j=energy_j.get(reading.uuid, 0.0) / len(on_it),
+                    shares=any(
+                        users.get(other) != users.get(job_id, -1) for other in on_it if other != job_id
+                    ),
                 )
             )
     return {
@@ -75,6 +83,7 @@ class _Part:
     smact: float | None
     tells: bool
     energy_j: float
+    shares: bool
 
 
 def _tells_of_one(reading: GpuReading, owners: Mapping[int, int]) -> bool:
@@ -89,6 +98,7 @@ def _with(usage: JobUsage, parts: Sequence[_Part], *, now_s: float) -> JobUsage:
     peaks = [part.memory_bytes for part in parts if part.memory_bytes is not None]
     peak = max([*peaks, *([] if usage.peak_bytes is None else [usage.peak_bytes])], default=None)
     shares = [part.smact for part in parts if part.smact is not None]
+    passed_s = min(max(0.0, now_s - usage.last_s), LONGEST_STEP_S)
     counts = list(usage.smact_counts or (0,) * BINS)
     mean, p95 = usage.mean_smact, usage.p95_smact
     if shares:
@@ -112,6 +122,7 @@ def _with(usage: JobUsage, parts: Sequence[_Part], *, now_s: float) -> JobUsage:
         energy_j=(usage.energy_j or 0.0) + sum(part.energy_j for part in parts),
         gpus=tuple(sorted({*usage.gpus, *(part.uuid for part in parts)})),
         samples=usage.samples + 1,
+        shared_s=usage.shared_s + (passed_s if any(part.shares for part in parts) else 0.0),
         steady_samples=usage.steady_samples + 1 if peak == usage.peak_bytes else 0,
         smact_counts=tuple(counts) if shares else usage.smact_counts,
     )

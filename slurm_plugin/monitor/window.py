@@ -45,6 +45,7 @@ class JobUsage:
         own_smact: The same, over the samples that tell what it would do alone: the GPU had activity to spare, and
             nobody was on it who is no job. None where there was none.
         own_samples: How many these were.
+        shared_s: How long a job of another user was on its GPU beside it.
         smact_counts: How many samples fell into each of equal steps of SM activity, for the percentile.
     """
 
@@ -60,6 +61,7 @@ class JobUsage:
     steady_samples: int = 0
     own_smact: float | None = None
     own_samples: int = 0
+    shared_s: float = 0.0
     smact_counts: tuple[int, ...] = ()
 
 

@@ -66,14 +66,14 @@ class SlurmCommands:
     def version(self) -> tuple[int, int, int]:
         """Return Slurm's version; asked once."""
         if self._version is None:
-            self._version = parse_version(self._run("scontrol", "--version"))
+            self._version = parse_version(self.ask("scontrol", "--version"))
         return self._version
 
     def job(self, job_id: int) -> JobView | None:
         """Return a job with its comments, or None if Slurm no longer knows it."""
         columns = (*_JOB_COLUMNS, *_MORE_COLUMNS)
         try:
-            text = self._run("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", _format(columns))
+            text = self.ask("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", _format(columns))
         except SlurmError as exc:
             if _UNKNOWN_JOB in str(exc):
                 return None
@@ -89,34 +89,34 @@ class SlurmCommands:
             states: Only jobs in these states, in Slurm's words; none takes all.
         """
         chosen = ["-t", ",".join(states) if states else "all", *(["-w", node] if node else [])]
-        return parse_jobs(self._run("squeue", "-h", "-a", *chosen, "-O", _format(_JOB_COLUMNS)), _JOB_COLUMNS)
+        return parse_jobs(self.ask("squeue", "-h", "-a", *chosen, "-O", _format(_JOB_COLUMNS)), _JOB_COLUMNS)
 
     def given(self, job_id: int) -> str:
         """Return the GRES that a job really has on each of its nodes."""
-        return parse_given(self._run("scontrol", "-d", "show", "job", self.exact(job_id)))
+        return parse_given(self.ask("scontrol", "-d", "show", "job", self.exact(job_id)))
 
     def nodes(self) -> tuple[NodeView, ...]:
         """Return all nodes."""
-        return parse_nodes(self._run("sinfo", "-h", "-a", "-N", "-O", _format(_NODE_COLUMNS)))
+        return parse_nodes(self.ask("sinfo", "-h", "-a", "-N", "-O", _format(_NODE_COLUMNS)))
 
     def node(self, name: str) -> NodeView | None:
         """Return one node; None if Slurm has none of this name."""
-        text = self._run("sinfo", "-h", "-a", "-N", "-n", name, "-O", _format(_NODE_COLUMNS))
+        text = self.ask("sinfo", "-h", "-a", "-N", "-n", name, "-O", _format(_NODE_COLUMNS))
         return next((view for view in parse_nodes(text) if view.name == name), None)
 
     def names(self, job_id: int) -> dict[str, str]:
         """Return what %A, %a and %x stand for in the paths of a job's output; nothing if Slurm forgot it."""
-        text = self._run("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", _format(_NAME_COLUMNS))
+        text = self.ask("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", _format(_NAME_COLUMNS))
         return next((parse_names(row) for row in cut(text, _NAME_COLUMNS) if row["JobID"] == str(job_id)), {})
 
     def config(self) -> dict[str, str]:
         """Return the running configuration."""
-        return parse_config(self._run("scontrol", "show", "config"))
+        return parse_config(self.ask("scontrol", "show", "config"))
 
     def requeue(self, job_id: int) -> None:
         """Put a batch job back into the queue; already pending is success."""
         try:
-            self._run("scontrol", "requeue", self.exact(job_id))
+            self.ask("scontrol", "requeue", self.exact(job_id))
         except SlurmError as exc:
             if _ALREADY_PENDING not in str(exc):
                 raise
@@ -130,7 +130,7 @@ class SlurmCommands:
         """
         words = update_words(change, gres_prefix=traits(self.version()).gres_prefix if change.gres else "")
         if words:
-            self._run("scontrol", "update", f"JobId={self.exact(job_id)}", *words)
+            self.ask("scontrol", "update", f"JobId={self.exact(job_id)}", *words)
 
     def exact(self, job_id: int) -> str:
         """Return how scontrol must be told of one job.
@@ -144,7 +144,7 @@ class SlurmCommands:
         known, name = self._named  # a hook asks several times for its one job
         if known == job_id:
             return name
-        text = self._run("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", _format(_TASK_COLUMNS))
+        text = self.ask("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", _format(_TASK_COLUMNS))
         rows = [row for row in cut(text, _TASK_COLUMNS) if row["JobID"] == str(job_id)]
         if not rows:
             raise SlurmError(f"job {job_id}: {_UNKNOWN_JOB}")
@@ -153,7 +153,8 @@ class SlurmCommands:
             self._named = (job_id, name)
         return name
 
-    def _run(self, *argv: str) -> str:
+    def ask(self, *argv: str) -> str:
+        """Run one of Slurm's commands and return what it printed."""
         try:
             return run(argv, timeout_s=self._timeout_s, env=self._env)
         except CommandError as exc:
@@ -297,7 +298,7 @@ def _job_view(row: dict[str, str]) -> JobView:
             requeue=row["Requeue"] != "0",
             restarts=int(row["RestartCnt"]),
             batch=row["BatchFlag"] != "0",
-            start_time_s=_seconds(row["StartTime"]),
+            start_time_s=seconds_of(row["StartTime"]),
         )
     except ValueError as exc:
         raise SlurmError(f"squeue printed what is no job: {exc}") from exc
@@ -307,7 +308,8 @@ def _known(text: str) -> str:
     return "" if text in _NOTHING else text
 
 
-def _seconds(text: str) -> float | None:
+def seconds_of(text: str) -> float | None:
+    """Return a point in time as Slurm prints it, in seconds since the epoch; None if it is none ("N/A")."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:

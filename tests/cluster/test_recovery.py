@@ -114,3 +114,14 @@ def test_an_array_task_recovers_as_itself(jobs: Jobs) -> None:
     again = jobs.wait(f"{job.job_id}_7", "COMPLETED", timeout_s=NO_DELAY_S)
     assert again["Restarts"] == "1"
     assert "phase 2 of 2 done" in (jobs.folder / f"out.{job.job_id}_7").read_text()
+
+
+def test_who_waits_for_a_job_waits_for_its_rerun(jobs: Jobs) -> None:
+    """afterok is decided by the rerun, and afternotok does not take the first run for the end."""
+    job = booked(jobs)
+    after = jobs.submit("-p", "plain", f"--dependency=afterok:{job}", "--wrap", "true").job_id
+    never = jobs.submit("-p", "plain", f"--dependency=afternotok:{job}", "--wrap", "true").job_id
+    assert after is not None and never is not None
+    jobs.wait(job, "COMPLETED", timeout_s=NO_DELAY_S)
+    jobs.wait(after, "COMPLETED")
+    assert jobs.state(never) in ("PENDING", "CANCELLED"), "it never ran"

@@ -222,7 +222,7 @@ def test_a_run_that_nobody_launched_goes_back_into_the_queue(bench: Bench) -> No
     """The sweep that finds it gives its GPU back, the next one makes sure and lets the job run again."""
     facts_of(bench.node(), "n0", bench.readings)
     said: list[str] = []
-    sweeper = Sweeper(bench.node(), say=lambda _, text: said.append(text))
+    sweeper = Sweeper(bench.node(), shared_s=lambda job_id: 0.0, say=lambda _, text: said.append(text))
     sweeper.look(bench.readings)
     for job in (1, 2, 3):
         bench.place(job, 1)

@@ -38,6 +38,7 @@ class Result:
         put_backs: Times that a job was put back into the queue.
         booked_byte_s: Integral of what shared jobs booked.
         used_byte_s: Integral of what they really took.
+        limit_factor: A job may run so many times its limit: sharing gives that time back (core/more_time.py).
     """
 
     jobs: Sequence[Job]
@@ -49,6 +50,7 @@ class Result:
     put_backs: int = 0
     booked_byte_s: float = 0.0
     used_byte_s: float = 0.0
+    limit_factor: float = 1.0
 
 
 @dataclass(slots=True)
@@ -117,7 +119,9 @@ class Engine:
                 )
                 for n in range(cluster.nodes)
             ],
-            result=Result(jobs=jobs, gpus=gpus),
+            result=Result(
+                jobs=jobs, gpus=gpus, limit_factor=settings.time_limit_factor if cluster.managed else 1.0
+            ),
             versions=[0] * count,
         )
         self.arrivals = list(reversed(jobs))

@@ -54,7 +54,9 @@ def metrics(result: Result) -> dict[str, Any]:
         "recoveries": result.recoveries,
         "failed": result.failed,
         "put_backs": result.put_backs,
-        "over_limit": sum(run_s > job.limit_s for run_s, job in zip(execution, done, strict=True)),
+        "over_limit": sum(
+            run_s > result.limit_factor * job.limit_s for run_s, job in zip(execution, done, strict=True)
+        ),
         "booked_over_used": (
             round(result.booked_byte_s / result.used_byte_s, 3) if result.used_byte_s else None
         ),

@@ -123,8 +123,13 @@ def test_children_that_ended_by_themselves_are_waited_for_when_the_next_one_star
     assert set(os.listdir("/proc/self/fd")) == before
 
 
+def _has_autogroups() -> bool:
+    switch = Path("/proc/sys/kernel/sched_autogroup_enabled")
+    return Path("/proc/self/autogroup").exists() and switch.exists() and switch.read_text().strip() == "1"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")
-@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="the kernel has no autogroups")
+@pytest.mark.skipif(not _has_autogroups(), reason="the kernel has no autogroups, or they are off")
 def test_the_session_of_a_hurried_child_is_hurried_too() -> None:
     """Else its niceness would count for nothing beside the sessions of jobs."""
 

@@ -171,6 +171,21 @@ def test_memory_that_the_driver_does_not_tell(bench: Bench):
     assert bench.usage(1).peak_bytes is None
 
 
+def test_time_beside_another_users_job_is_counted(bench: Bench):
+    for _ in range(4):
+        bench.sample(gpu(0.5, {11: GIB, 12: GIB}))
+    assert bench.usage(1).shared_s == 0.0, "two processes of one job"
+    for _ in range(4):
+        bench.sample(gpu(0.5, {11: GIB, 21: GIB}))
+    assert (bench.usage(1).shared_s, bench.monitor.shared_s(1)) == (4.0, 4.0)
+    bench.clock.sleep(3600.0)
+    bench.sample(gpu(0.5, {11: GIB, 21: GIB}))
+    assert bench.usage(1).shared_s == 9.0, "the monitor was away, and nobody knows what happened"
+    bench.sample(gpu(0.5, {11: GIB}), gpu(0.5, {21: GIB}, uuid="GPU-b"))
+    assert bench.usage(1).shared_s == 9.0
+    assert bench.monitor.shared_s(7) == 0.0
+
+
 def test_energy_is_shared(bench: Bench):
     bench.sample(gpu(0.5, {11: GIB, 21: GIB}, energy_j=100.0))
     bench.sample(gpu(0.5, {11: GIB, 21: GIB}, energy_j=400.0))

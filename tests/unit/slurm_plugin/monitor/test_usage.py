@@ -78,3 +78,16 @@ def test_wrong_expectations_mend_themselves_over_runs() -> None:
                 assert own is not None
                 known[job] = (known[job] + own) / 2
     assert all(abs(known[job] - real[job]) < 0.05 for job in real)
+
+
+def test_a_neighbour_of_the_same_user_costs_no_time() -> None:
+    before = {job: JobUsage(job_id=job, first_s=0.0, last_s=0.0) for job in (1, 2)}
+
+    def shared_s(users: dict[int, int]) -> list[float]:
+        seen = add_readings(before, [reading(0.5, 11, 21)], OWNERS, energy_j={}, now_s=1.0, users=users)
+        return [seen[1].shared_s, seen[2].shared_s]
+
+    assert shared_s({1: 1000, 2: 1000}) == [0.0, 0.0]
+    assert shared_s({1: 1000, 2: 1001}) == [1.0, 1.0]
+    assert shared_s({1: 1000}) == [1.0, 1.0], "nobody knows whose the other is"
+    assert shared_s({}) == [1.0, 1.0]

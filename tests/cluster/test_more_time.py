@@ -1,0 +1,71 @@
+"""A job that shared its GPU with another user gets back what this cost it, within the limits that the admin set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from cluster.conftest import jobs_on, started
+
+from lab.cluster import Cluster
+from lab.jobs import Jobs
+from lab.place import ClusterSpec, NodeSpec, Place
+from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.time_limits import TimeLimits
+
+pytestmark = pytest.mark.cluster
+
+LOOKS_S = 60.0
+"""rad-monitor looks four times a minute."""
+
+
+@pytest.fixture(scope="module")
+def one_gpu(place: Place) -> Iterator[Cluster]:
+    """One node with one GPU, so that two jobs meet on it."""
+    spec = ClusterSpec(nodes=(NodeSpec(name="n0", gpu_mib=(40960,)),))
+    yield from started(replace(place, root=place.root.with_name(f"{place.root.name}-one")), spec)
+
+
+@pytest.fixture
+def shared(one_gpu: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    yield from jobs_on(one_gpu, request)
+
+
+def trains(jobs: Jobs, user: str, minutes: int) -> int:
+    wrap = "python3 fake_train.py --memory 2G --seconds 600"
+    job = jobs.submit("--gpus=1", f"--time={minutes}", "--comment=rad:memory=4G", "--wrap", wrap, user=user)
+    assert job.job_id is not None, job.messages
+    jobs.wait(job.job_id, "RUNNING")
+    return job.job_id
+
+
+def limit(jobs: Jobs, job_id: int) -> str:
+    return jobs.fields(job_id)["TimeLimit"]
+
+
+def test_a_shared_jobs_limit_rises_before_it_is_reached(shared: Jobs) -> None:
+    first, second = trains(shared, "nobody", 1), trains(shared, "games", 2)
+    shared.cluster.wait("the first has more time", lambda: limit(shared, first) == "00:02:00", LOOKS_S)
+    shared.cluster.wait("so has the second", lambda: limit(shared, second) != "00:02:00", LOOKS_S)
+    assert "asked for 1" in shared.cluster.logs(1000)
+
+
+def test_a_partitions_limit_and_a_reservation_hold(shared: Jobs) -> None:
+    job = trains(shared, "nobody", 10)
+    slurm = SlurmCommands(slurm_conf=str(shared.cluster.place.slurm_conf), timeout_s=10)
+    limits, now_s = TimeLimits(slurm), shared.cluster.clock.now_s()
+    end = limits.of(job)
+    assert end is not None and (end.limit_s, end.partition) == (600.0, "gpu")
+    assert 500.0 < end.end_s - now_s <= 600.0
+    assert limits.room_s(end, node="n0", now_s=now_s) == float("inf")
+    window = ("StartTime=now+30minutes", "Duration=60", "Users=root", "Nodes=n0", "Flags=MAINT")
+    shared.cluster.slurm("scontrol", "create", "reservation", "ReservationName=service", *window)
+    try:
+        assert 1100.0 < limits.room_s(end, node="n0", now_s=now_s) < 1400.0
+        assert limits.room_s(end, node="n1", now_s=now_s) == float("inf")
+        shared.cluster.slurm("scontrol", "update", "PartitionName=gpu", "MaxTime=15")
+        assert limits.room_s(end, node="n0", now_s=now_s) == 300.0
+    finally:
+        shared.cluster.slurm("scontrol", "update", "PartitionName=gpu", "MaxTime=UNLIMITED")
+        shared.cluster.slurm("scontrol", "delete", "ReservationName=service")
