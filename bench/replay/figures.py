@@ -36,6 +36,7 @@ def figures(jobs: Sequence[Mapping[str, Any]], samples: Mapping[str, Any]) -> di
         "mean_waiting_s": _mean(waiting),
         "p95_waiting_s": _rounded(quantile(waiting, 0.95)),
         "mean_execution_s": _mean(execution),
+        "p95_execution_s": _rounded(quantile(execution, 0.95)),
         "mean_completion_s": _mean(completion),
         "p95_completion_s": _rounded(quantile(completion, 0.95)),
         "median_slowdown": _rounded(quantile(slowdown, 0.5)),

@@ -109,8 +109,13 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     done = folder / "workloads.json"
     known = json.loads(done.read_text()) if done.exists() else {}
-    known |= {name: describe(name, folder) for name in sys.argv[2:] if name not in known}
-    done.write_text(json.dumps(known))
+    for name in sys.argv[2:]:
+        if name in known:
+            continue
+        known[name] = describe(name, folder)
+        draft = done.with_suffix(".new")
+        draft.write_text(json.dumps(known))  # after each, so that a cut costs one
+        draft.replace(done)
 
 
 if __name__ == "__main__":

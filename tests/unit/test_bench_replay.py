@@ -10,6 +10,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
+from paths import CHECKOUT
+from replay.check import check
 from replay.figures import figures
 from replay.plan import plan
 from replay.policies import ESTIMATES, POLICIES, directives, rad_toml
@@ -60,6 +62,26 @@ def test_each_policy_asks_in_its_own_way(trace: Path, tmp_path: Path) -> None:
     assert lines(vgg, "lug", "none") == ["#SBATCH --gpus=1"]
     assert rad_toml(POLICIES["lug"], "none") == ('policy = "lug"', 'default = "collocate"')
     assert {"ours", "horus", "oracle", "none"} <= set(ESTIMATES)
+
+
+def test_a_trace_is_checked_without_a_gpu(tmp_path: Path, trace: Path) -> None:
+    """What nobody described, what has no text and what was never measured is named; the rest is estimated."""
+    text = (CHECKOUT / "examples" / "models" / "resnet18_torchinfo.txt").read_text()
+    (tmp_path / "vgg3.txt").write_text(text)
+    known = {
+        "vgg3": {"trains": "vgg3", "setup": "batch_size=64 optimizer=adam", "text": "torchinfo"},
+        "xlnet_base_cased_2": {"trains": "UNet_8", "setup": "batch_size=8", "text": None},
+    }
+    vgg, xlnet, resnet = plan(trace, compress=60)
+    rows = [check(job, 1, known, tmp_path, 142_000) for job in (vgg, xlnet, resnet)]
+    assert (rows[0].faults, rows[0].trains, rows[0].trace_mib) == ((), "vgg3", 21864)
+    assert rows[0].books_mib is not None and 1000 < rows[0].books_mib < 20_000
+    assert [fault.split(":")[0] for fault in rows[1].faults] == [
+        "another model stands in",
+        "never measured alone",
+    ]
+    assert rows[2].trains == "?" and "replay.workloads" in rows[2].faults[0]
+    assert check(vgg, 1, known, tmp_path, 500).faults == ("books more than a GPU has",)
 
 
 def run(called_s: float, end_s: float, outcome: str = "ok") -> dict[str, Any]:
