@@ -16,6 +16,7 @@ from slurm_plugin.admin.simulate.cli import advise, simulate
 from slurm_plugin.admin.top.command import top
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import PartitionConfig, load_config
+from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.exits import Exit
 
 WATCH_S = 2.0
@@ -60,6 +61,27 @@ def reload(config: Path) -> None:
     click.echo("\n".join(lines))
     if not good:
         sys.exit(Exit.FINDINGS)
+
+
+@main.command()
+@config_option
+@click.option("--serve", metavar="[ADDRESS:]PORT", help="Answer Prometheus there, until Ctrl-C.")
+def metrics(config: Path, serve: str | None) -> None:
+    """Tell Prometheus of radd's health and of who waits for GPUs; run it on the controller, as root.
+
+    Prints them once without --serve, for the text files of a node_exporter.
+    """
+    try:
+        from slurm_plugin.admin import controller_metrics as telling
+    except ImportError as exc:
+        raise ConfigError("metrics need prometheus-client: pip install 'rad-slurm[monitor]'") from exc
+    from slurm_plugin.monitor.web import listen
+
+    registry = telling.registry_of(load_config(config), SystemClock())
+    if serve is None:
+        click.echo(telling.as_text(registry), nl=False)
+        return
+    listen(serve, telling.app_of(registry)).serve_forever()
 
 
 @main.command()

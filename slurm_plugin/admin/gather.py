@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import pwd
 import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from slurm_plugin.admin.ask_radd import ask_radd
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Config
@@ -41,7 +41,6 @@ CONFIGLESS_LUA = Path("/etc/slurm/rad")
 """Where job_submit.lua and cli_filter.lua look besides: slurmctld hands out cli_filter.lua, and no folder beside it."""
 UNITS = ("radd", "rad-monitor")
 _COMMAND_S = 5.0
-_PING_S = 1.0
 
 
 def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
@@ -208,19 +207,10 @@ def _key_error(path: Path, reader: str) -> str | None:
 
 
 def _ping(path: str) -> str:
-    """Return radd's answer, or why there is none."""
-    try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(_PING_S)
-            connection.connect(path)
-            connection.sendall(b'{"v": 1, "op": "ping"}\n')
-            answer = json.loads(connection.makefile("rb").readline())
-    except OSError as exc:
-        return f"no answer: {exc.strerror or exc}"
-    except ValueError as exc:
-        return f"no answer: {exc}"
-    if not isinstance(answer, dict) or not answer.get("pong"):
-        return f"an answer that is not radd's: {answer}"
+    """Return how radd is, or why nobody knows."""
+    answer = ask_radd(path)
+    if isinstance(answer, str):
+        return answer
     return f"as it found when it started, {answer['leaves_jobs']}" if answer.get("leaves_jobs") else "ok"
 
 

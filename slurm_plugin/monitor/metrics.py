@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.monitor.board import Board, Seen
 from slurm_plugin.monitor.hook_counts import HookCounts
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
 _GPU = ["gpu", "UUID", "Hostname", "modelName"]
+_FROM_ZERO = (
+    EventKind.OK,
+    EventKind.FAILED,
+    EventKind.GPU_OOM,
+    EventKind.OVERRUN,
+    EventKind.VICTIM,
+    EventKind.RUNS_AGAIN,
+)
+"""Told before they first happen: Prometheus' increase() does not see a counter's first value."""
 _JOB = ["gpu", "UUID", "Hostname", "jobid", "userid"]
 
 _GPU_GAUGES: dict[str, tuple[str, Callable[[GpuReading], float | None]]] = {
@@ -125,7 +135,8 @@ def _of_hooks(counts: HookCounts, host: str) -> Iterator[Metric]:
     events = CounterMetricFamily(
         "rad_hook_events", "What hooks did", labels=["Hostname", "hook", "event", "policy"]
     )
-    for (hook, event, policy), count in sorted(counts.events.items()):
+    every = {("epilog", kind.value, ""): 0 for kind in _FROM_ZERO} | counts.events
+    for (hook, event, policy), count in sorted(every.items()):
         events.add_metric([host, hook, event, policy], count)
     times = HistogramMetricFamily("rad_hook_seconds", "How long hooks took", labels=["Hostname", "hook"])
     for hook, told in sorted(counts.durations.items()):

@@ -6,10 +6,10 @@ can be changed. Bind it to the network of the cluster's own machines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from socketserver import ThreadingMixIn
-from threading import Thread
+from threading import BoundedSemaphore, Thread
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -19,13 +19,16 @@ from slurm_plugin.monitor.hook_counts import HookCounts
 from slurm_plugin.monitor.status import to_text
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 PORT = 9835
 """Where `rad top` asks if nothing else is said."""
 
 PATIENCE_S = 5.0
 """A caller that sends nothing for so long is left."""
+
+AT_ONCE = 8
+"""Callers that are answered at once; Prometheus and a few `rad top` are far fewer."""
 
 _NO_METRICS = b"metrics need prometheus-client: pip install 'rad-slurm[monitor]'\n"
 
@@ -44,17 +47,27 @@ def serve(address: str, log: Path) -> Board:
         ConfigError: The address cannot be used.
     """
     board = Board(HookCounts(log))
+    Thread(target=listen(address, _app(board)).serve_forever, name="rad-monitor-web", daemon=True).start()
+    return board
+
+
+def listen(address: str, app: WSGIApplication) -> WSGIServer:
+    """Return a server that listens; `serve_forever()` lets it answer.
+
+    Args:
+        address: "PORT" or "ADDRESS:PORT"; a bare port is served on this machine alone.
+        app: What answers.
+
+    Raises:
+        ConfigError: The address cannot be used.
+    """
     host, port = split_address(address)
     try:
-        server = make_server(
-            host or "127.0.0.1", port, _app(board), server_class=_Server, handler_class=_Handler
-        )
+        return make_server(host or "127.0.0.1", port, app, server_class=_Server, handler_class=_Handler)
     except (OSError, OverflowError) as exc:
         raise ConfigError(
             f"metrics address {address}: {exc}; write it like {PORT} or 0.0.0.0:{PORT}"
         ) from exc
-    Thread(target=server.serve_forever, name="rad-monitor-web", daemon=True).start()
-    return board
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -73,8 +86,35 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
+    """Answers a few callers at once and hangs up on more: the guard needs threads and processes, too."""
+
     daemon_threads = True
     request_queue_size = 16
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        self._turns = BoundedSemaphore(AT_ONCE)
+        super().__init__(*args, **more)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread, if there is a turn for it."""
+        if not self._turns.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._turns.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and give the turn back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._turns.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a caller that hangs up is no trouble of ours."""
 
 
 class _Handler(WSGIRequestHandler):
@@ -84,7 +124,7 @@ class _Handler(WSGIRequestHandler):
         """Say nothing: a line for each scrape would fill the journal."""
 
 
-def _app(board: Board) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
+def _app(board: Board) -> WSGIApplication:
     try:
         from slurm_plugin.monitor.metrics import metrics_app
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import socket
+import threading
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -19,6 +22,7 @@ from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.records import Reservation
+from slurm_plugin.monitor import web
 from slurm_plugin.monitor.board import Board
 from slurm_plugin.monitor.hook_counts import HookCounts
 from slurm_plugin.monitor.status import from_text
@@ -116,6 +120,25 @@ def test_any_other_path_is_not_there(served: tuple[Board, str]):
 def test_what_is_no_state_of_a_node_is_one_error(text: bytes):
     with pytest.raises(WireError):
         from_text(text)
+
+
+def test_callers_that_say_nothing_leave_the_others_their_answer(
+    served: tuple[Board, str], monkeypatch: pytest.MonkeyPatch
+):
+    """Whoever opens many connections gets no more threads of rad-monitor than these, and each only for a while."""
+    monkeypatch.setattr(web._Handler, "timeout", 0.2)
+    host, port = served[1].removeprefix("http://").split(":")
+    before = threading.active_count()
+    idle = [socket.create_connection((host, int(port)), timeout=10) for _ in range(3 * web.AT_ONCE)]
+    deadline_s = time.monotonic() + 20
+    answered = False
+    while not answered and time.monotonic() < deadline_s:
+        assert threading.active_count() <= before + web.AT_ONCE
+        with contextlib.suppress(OSError):
+            answered = b"host" in asked(f"{served[1]}/status")
+    for connection in idle:
+        connection.close()
+    assert answered
 
 
 @pytest.mark.parametrize("address", ["no", "1:2:3", "99999999", "", ":"])

@@ -1,0 +1,106 @@
+"""What Prometheus is told of the controller."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes import FakeClock
+
+from slurm_plugin.core.events import EventKind
+from slurm_plugin.core.log import HookLog
+from slurm_plugin.monitor.hook_counts import HookCounts
+from slurm_plugin.slurm.queue import WaitingJob
+
+telling = pytest.importorskip("slurm_plugin.admin.controller_metrics")
+
+
+def waiting(job_id: int, partition: str, submit_s: float | None) -> WaitingJob:
+    return WaitingJob(
+        job_id=job_id,
+        user_id=1000,
+        partition=partition,
+        gres="gres/shard:3",
+        reason="Priority",
+        priority=1,
+        restarts=0,
+        submit_s=submit_s,
+    )
+
+
+def told(metrics: object) -> dict[tuple[str, ...], float]:
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for metric in metrics.collect()  # type: ignore[attr-defined]
+        for sample in metric.samples
+    }
+
+
+def test_health_queue_and_events(tmp_path: Path):
+    clock = FakeClock()
+    looks = []
+
+    def look() -> object:
+        looks.append(clock.now_s())
+        now_s = clock.now_s()
+        return telling.Seen(
+            time_s=now_s,
+            radd_up=True,
+            radd_answer_s=0.002,
+            radd_leaves_jobs=False,
+            waiting=[waiting(1, "a", now_s - 10), waiting(2, "a", now_s - 30), waiting(3, "b", None)],
+        )
+
+    metrics = telling.ControllerMetrics(look, HookCounts(tmp_path), clock)
+    told(metrics)
+    HookLog(str(tmp_path), "radd", job_id=0, clock=clock).say(EventKind.SUBMITTED)
+    HookLog(str(tmp_path), "prolog", job_id=0, clock=clock).say(EventKind.PLACED)
+    found = told(metrics)
+    assert found["rad_radd_up",] == 1 and found["rad_radd_answer_seconds",] == 0.002
+    assert found["rad_radd_events_total", "submitted"] == 1
+    assert ("rad_radd_events_total", "placed") not in found
+    assert (found["rad_queue_jobs", "a"], found["rad_queue_wait_mean_seconds", "a"]) == (2, 20)
+    assert (found["rad_queue_wait_longest_seconds", "a"], found["rad_queue_jobs", "b"]) == (30, 1)
+    assert len(looks) == 1, "several scrapers ask slurmctld no more often than one"
+    clock.sleep(telling.FRESH_S)
+    told(metrics)
+    assert len(looks) == 2
+
+
+def test_a_controller_where_nothing_answers(tmp_path: Path):
+    clock = FakeClock()
+    seen = telling.Seen(time_s=0.0, radd_up=False, radd_answer_s=None, radd_leaves_jobs=False, waiting=None)
+    found = told(telling.ControllerMetrics(lambda: seen, HookCounts(tmp_path), clock))
+    assert found["rad_radd_up",] == 0 and found["rad_queue_known",] == 0
+    assert ("rad_radd_answer_seconds",) not in found
+
+
+@pytest.fixture
+def radd(tmp_path: Path) -> Iterator[Path]:
+    """Something that answers as radd does."""
+    path = tmp_path / "radd.sock"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+
+    def answer() -> None:
+        caller, _ = listener.accept()
+        with caller:
+            caller.recv(1000)
+            caller.sendall(json.dumps({"v": 1, "pong": True, "leaves_jobs": "no shards"}).encode() + b"\n")
+
+    threading.Thread(target=answer, daemon=True).start()
+    yield path
+    listener.close()
+
+
+def test_radd_is_asked_over_its_socket(radd: Path):
+    from slurm_plugin.admin.ask_radd import ask_radd
+
+    answer = ask_radd(str(radd))
+    assert isinstance(answer, dict) and answer["leaves_jobs"] == "no shards"
+    assert "no answer" in str(ask_radd(str(radd.with_name("none"))))
