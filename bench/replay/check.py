@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from replay.plan import Planned, plan
+from replay.workloads import measured_mib, planned_name
 from slurm_plugin.admin.simulate.workloads import measured
 from slurm_plugin.core.errors import EstimateError
 from slurm_plugin.core.records import Claims
@@ -70,7 +71,7 @@ def check(job: Planned, jobs: int, known: Mapping[str, Any], texts: Path, usable
             faults=("not described: run replay.workloads",),
         )
     faults = []
-    if told["trains"].rstrip("0123456789_") != job.workload.rstrip("0123456789_e"):
+    if told["trains"] != planned_name(job.workload):
         faults.append("another model stands in: its library is missing")
     if job.workload not in measured():
         faults.append("never measured alone")
@@ -81,7 +82,10 @@ def check(job: Planned, jobs: int, known: Mapping[str, Any], texts: Path, usable
         try:
             books_mib = booked_mib(job.workload, told["setup"], texts)
         except EstimateError as exc:
-            faults.append(str(exc))
+            faults += [str(exc)] if job.gpus == 1 else []  # it has GPUs of its own, whatever its text says
+    seen_mib = measured_mib(job.workload)
+    if seen_mib is not None and not 0.8 < job.memory_mib / seen_mib < 1.25:
+        faults.append(f"takes {seen_mib} MiB on an H200: use replay.as_measured")
     if books_mib is not None and from_mib(books_mib) > from_mib(usable_mib):
         faults.append("books more than a GPU has")
     return Checked(

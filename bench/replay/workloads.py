@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 Record = dict[str, Any]
 
+ALONE = Path(__file__).resolve().parents[2] / "gpumemnet/data/activity_h200.jsonl.xz"
 _EPOCHS = re.compile(r"_\d+e_(\d)$")
 _STAND_INS = {32: "mnist_512", 28: "mnist_512"}
 
@@ -21,13 +23,38 @@ def _named() -> dict[str, Record]:
     return named()
 
 
+def planned_name(workload: str) -> str:
+    """Return a workload's name in the plan of the measurements, which knows no epochs."""
+    return _EPOCHS.sub(r"_\1", workload)
+
+
+@cache
+def _measured() -> dict[str, int]:
+    from gpumemnet.dataset.store import read_records
+
+    rows = [row for row in read_records(ALONE) if row["outcome"] == "ok" and row.get("process_bytes")]
+    return {_what_trains(row["config"]): row["process_bytes"] for row in rows}
+
+
+def _what_trains(config: Record) -> str:
+    told = {name: config.get(name) for name in ("arch", "batch_size", "precision", "seq_len")}
+    return json.dumps(told | {"precision": told["precision"] or "fp32"}, sort_keys=True)
+
+
+def measured_mib(workload: str) -> int | None:
+    """Return what a workload's process was seen to take on an H200; None if it was never measured."""
+    config = _named().get(planned_name(workload))
+    found = None if config is None else _measured().get(_what_trains(config))
+    return None if found is None else -(-found // (1 << 20))
+
+
 def config_of(workload: str) -> tuple[Record, str]:
     """Return a workload's configuration, and the name of what it is: another one where libraries lack its model.
 
     Raises:
         KeyError: Nobody knows this workload.
     """
-    name = _EPOCHS.sub(r"_\1", workload)
+    name = planned_name(workload)
     config = _named()[name]
     source = config["arch"].get("source")
     library = {"detection": "torchvision", None: None}.get(source, source)
@@ -102,7 +129,6 @@ def _fake_tensor(config: Record) -> int | None:
 
 def main() -> None:
     """Write texts into a folder: python -m replay.workloads FOLDER WORKLOAD ... (needs torch)."""
-    import json
     import sys
 
     folder = Path(sys.argv[1])

@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 from paths import CHECKOUT
+from replay.as_measured import rewritten
 from replay.check import check
 from replay.figures import figures
 from replay.plan import plan
@@ -68,7 +69,7 @@ def test_a_trace_is_checked_without_a_gpu(tmp_path: Path, trace: Path) -> None:
     """What nobody described, what has no text and what was never measured is named; the rest is estimated."""
     text = (CHECKOUT / "examples" / "models" / "resnet18_torchinfo.txt").read_text()
     (tmp_path / "vgg3.txt").write_text(text)
-    known = {
+    known: dict[str, Any] = {
         "vgg3": {"trains": "vgg3", "setup": "batch_size=64 optimizer=adam", "text": "torchinfo"},
         "xlnet_base_cased_2": {"trains": "UNet_8", "setup": "batch_size=8", "text": None},
     }
@@ -82,6 +83,17 @@ def test_a_trace_is_checked_without_a_gpu(tmp_path: Path, trace: Path) -> None:
     ]
     assert rows[2].trains == "?" and "replay.workloads" in rows[2].faults[0]
     assert check(vgg, 1, known, tmp_path, 500).faults == ("books more than a GPU has",)
+
+
+def test_a_trace_gets_the_memory_that_was_measured_where_it_is_replayed() -> None:
+    rows = [
+        {"workload": "Xception", "gpus": "1", "mem_mib_a100": "5918.0"},
+        {"workload": "mobilenet_cifar100_50e_3", "gpus": "1", "mem_mib_a100": "632.0"},
+        {"workload": "xlnet_base_cased_2", "gpus": "2", "mem_mib_a100": "9192.0"},
+    ]
+    found = rewritten(rows)
+    assert [row["mem_mib"] for row in found] == ["9272", "1118", "9192.0"], "the last one was never measured"
+    assert all("mem_mib_a100" not in row for row in found)
 
 
 def run(called_s: float, end_s: float, outcome: str = "ok") -> dict[str, Any]:
