@@ -2,7 +2,7 @@
 PYTHON ?= python3
 LAB = $(PYTHON) -m lab
 
-.PHONY: demo test test-cluster test-train test-matrix lint coverage release packages check setup lab-up lab-down clean test-faults
+.PHONY: demo test test-cluster test-train test-matrix lint coverage release packages site check setup lab-up lab-down clean test-faults
 
 demo: ## four simulated GPUs, a real Slurm, jobs that share, run out of memory and recover
 	$(LAB) --name demo demo
@@ -27,6 +27,9 @@ release: ## wheels, sdists and a bill of materials in dist/, tried on every Pyth
 
 packages: ## a .deb and an .rpm of the last commit, in dist/
 	$(LAB) packages
+
+site: ## the manual and a reference made from the code, in .rad/site/html
+	$(LAB) site
 
 check: lint test-train test ## what CI runs
 

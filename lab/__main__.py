@@ -21,6 +21,7 @@ from lab.packages import packages
 from lab.place import ClusterSpec, NodeSpec, Place, home_of
 from lab.real_gpus import real_node
 from lab.release import bill_of_materials, build, pythons, try_install
+from lab.site import build_site
 from slurm_plugin.core.errors import CommandError, DeviceError, RadError
 from slurm_plugin.core.shell import find_program, run
 from slurm_plugin.monitor.nvml import NvmlTelemetry
@@ -119,6 +120,9 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "packages", help="a .deb and, where rpmbuild can be had, an .rpm of the last commit"
     ).set_defaults(command=_packages)
+    commands.add_parser("site", help="the manual and the reference as a site, built strictly").set_defaults(
+        command=_site
+    )
     commands.add_parser("clean", help="stop what runs and remove all that was made").set_defaults(
         command=_clean
     )
@@ -268,6 +272,12 @@ def _packages(cluster: Cluster, options: argparse.Namespace) -> int:
         CHECKOUT, home / "packages", CHECKOUT / "dist", python=python, environment=os.environ
     ):
         print(f"{file.stat().st_size / 1e6:6.2f} MB  {file.relative_to(CHECKOUT)}", flush=True)
+    return 0
+
+
+def _site(cluster: Cluster, options: argparse.Namespace) -> int:
+    page = build_site(CHECKOUT, CHECKOUT / ".rad" / "site", environment=os.environ)
+    print(f"built: {page.relative_to(CHECKOUT)}")
     return 0
 
 

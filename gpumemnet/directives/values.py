@@ -12,7 +12,7 @@ from gpumemnet.units import GIB, KIB, MIB
 
 MAX_COUNT = 1 << 30
 MAX_GPUS = 1024
-Confidence = float | Literal["auto", "bound"]
+Confidence = float | Literal["bound", "auto"]
 LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.999
 _UNIT_BYTES = {"K": KIB, "M": MIB, "G": GIB, "T": GIB * KIB, "": MIB}
 """Slurm's spelling: a bare number is MiB, G means GiB."""

@@ -49,9 +49,16 @@ class Paths:
 class Features:
     """Kill switches: each turns one part off and leaves the others working.
 
-    `accounting` writes the estimate into a job's AdminComment and, where there is slurmdbd, the observed peak. `guard`
-    lets rad-monitor act on jobs that take more than they booked. `output_line` ends a batch job's output with a line
-    that says what it used: off, because the file is the user's and a program may read it.
+    Attributes:
+        submit: radd changes submissions.
+        placement: The Prolog chooses the GPU and keeps the ledger.
+        mps: Shared jobs run under MPS.
+        recovery: A job that ran out of memory runs again.
+        history: What earlier runs needed is what later ones book.
+        accounting: The estimate is written into a job's AdminComment and, where there is slurmdbd, the observed peak.
+        guard: rad-monitor acts on jobs that take more than they booked.
+        output_line: A batch job's output ends with a line that says what it used: off, because the file is the user's
+            and a program may read it.
     """
 
     submit: bool = True

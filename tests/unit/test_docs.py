@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
+import click
 import pytest
+
+from gpumemnet.cli.rad_estimate import command as rad_estimate
+from slurm_plugin.admin.cli import main as rad
+from slurm_plugin.radd.__main__ import main as radd
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md"), *CHECKOUT.glob("*/README.md")])
@@ -38,3 +44,46 @@ def test_make_targets_that_documents_name_exist() -> None:
         for target in re.findall(r"`make ([a-z][a-z-]*)", document.read_text(encoding="utf-8"))
     }
     assert named <= targets, f"no such target: {', '.join(sorted(named - targets))}"
+
+
+PROGRAMS: dict[str, click.Command] = {"rad": rad, "rad-estimate": rad_estimate, "radd": radd}
+FENCED = re.compile(r"^( *)```\w*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+TYPED = re.compile(r"^ *(?:\$ )?((?:rad|rad-estimate|radd(?= --)) [^─\n]*)$", re.MULTILINE)
+INLINE = re.compile(r"`((?:rad|rad-estimate|radd) [^`\n]+)`")
+
+OF_THE_READER = re.compile(r"does not exist|'[A-Z]+' is not|requires an argument")
+
+
+def commands_in(text: str) -> list[str]:
+    """Return the commands of ours that a document tells its reader to type."""
+    blocks = [match[2] for match in FENCED.finditer(text)]
+    indented = "\n".join(line for line in text.splitlines() if line.startswith("    "))
+    typed = [match[1] for block in (*blocks, indented) for match in TYPED.finditer(block)]
+    return list(dict.fromkeys([*typed, *INLINE.findall(text)]))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(CHECKOUT)))
+def test_our_programs_understand_every_command_in_the_documents(document: Path) -> None:
+    """What follows `[`, `|` or a lone `--` is left out; a file of the reader's and a missing argument are no fault."""
+    wrong = []
+    for command in commands_in(document.read_text(encoding="utf-8")):
+        program, *words = shlex.split(re.split(r" \[| [|>&] ?|;| -- |\.\.\.", command)[0], comments=True)
+        try:
+            understood(PROGRAMS[program], program, words)
+        except click.MissingParameter:
+            continue  # told of in passing: `rad simulate --compress`
+        except click.ClickException as exc:
+            if not OF_THE_READER.search(exc.format_message()):
+                wrong.append(f"{command}: {exc.format_message()}")
+    assert not wrong, f"{document.name}: {'; '.join(wrong)}"
+
+
+def understood(
+    command: click.Command, name: str, words: list[str], parent: click.Context | None = None
+) -> None:
+    """Parse a command line as the program would, and run nothing."""
+    with command.make_context(name, list(words), parent) as context:
+        if isinstance(command, click.Group):
+            found, sub, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+            assert sub is not None
+            understood(sub, str(found), rest, context)

@@ -1,0 +1,194 @@
+"""What MkDocs is told beyond mkdocs.yml: pages that lie elsewhere in the repository, and a reference made of code.
+
+The manual is written for the repository; nothing of it is repeated here. Links are followed from where a page lies
+there: to a page of the site; of what the site does not hold, the file's name is told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from prometheus_client.core import Metric
+
+from slurm_plugin.admin.schema import schema
+from slurm_plugin.core.shell import run
+from slurm_plugin.monitor.board import Board
+from slurm_plugin.monitor.hook_counts import HookCounts
+from slurm_plugin.monitor.metrics import NodeMetrics
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+ELSEWHERE = {
+    "README.md": "index.md",
+    "ARCHITECTURE.md": "architecture.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "gres_conf/README.md": "configuration.md",
+}
+"""Pages that lie outside docs/, and where they stand in the site."""
+_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
+COMMANDS = """\
+# Commands
+
+Each ends with status 0 if all is well, 1 after a finding, 2 for wrong usage or a wrong file, 3 for a bug of ours.
+
+::: mkdocs-click
+    :module: slurm_plugin.admin.cli
+    :command: main
+    :prog_name: rad
+    :depth: 1
+    :style: table
+    :list_subcommands: True
+
+::: mkdocs-click
+    :module: gpumemnet.cli.rad_estimate
+    :command: command
+    :prog_name: rad-estimate
+    :depth: 1
+    :style: table
+
+::: mkdocs-click
+    :module: slurm_plugin.radd.__main__
+    :command: main
+    :prog_name: radd
+    :depth: 1
+    :style: table
+
+## rad-monitor
+
+"""
+PYTHON = """\
+# Python
+
+## In the code that trains
+
+::: gpumemnet.saved.calls
+    options:
+      show_root_heading: false
+      show_root_toc_entry: false
+
+## The decisions
+
+Each is a pure function of records and a clock; ARCHITECTURE.md says which program applies it.
+
+::: slurm_plugin.core.policy.decide
+::: slurm_plugin.core.placement.choose_gpu
+::: slurm_plugin.core.recovery.classify
+::: slurm_plugin.core.recovery.next_attempt
+
+## The records
+
+::: slurm_plugin.core.records
+    options:
+      show_root_heading: false
+      show_root_toc_entry: false
+      show_if_no_docstring: false
+"""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that do not lie in docs/."""
+    for source, page in ELSEWHERE.items():
+        files.append(File.generated(config, page, content=(CHECKOUT / source).read_text(encoding="utf-8")))
+    for name, text in {
+        "commands.md": COMMANDS + _monitor_help(),
+        "rad-toml.md": _rad_toml(schema()),
+        "rad.schema.json": json.dumps(schema(), indent=1),
+        "metrics.md": _metrics(),
+        "python.md": PYTHON,
+    }.items():
+        files.append(File.generated(config, f"reference/{name}", content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Make links of the repository links of the site."""
+    uri = page.file.src_uri
+    origins = {at: source for source, at in ELSEWHERE.items()}
+    origin = origins.get(uri, f"docs/{uri}")
+
+    def followed(match: re.Match[str]) -> str:
+        words, target, anchor = match[1], match[2], match[3] or ""
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), target))
+        at = ELSEWHERE.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
+        if at is not None and files.get_file_from_path(at) is not None:
+            return f"[{words}]({posixpath.relpath(at, posixpath.dirname(uri) or '.')}{anchor})"
+        if (CHECKOUT / path).exists():
+            return words if path in words else f"{words} (`{path}`)"
+        return match[0]  # it leads nowhere, and the strict build says so
+
+    return _LINK.sub(followed, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Take out what mkdocs-click 0.9 says of an option of click 8.3 that has no default."""
+    return html.replace("<code>Sentinel.UNSET</code>", "")
+
+
+def _monitor_help() -> str:
+    argv = [sys.executable, "-m", "slurm_plugin.monitor.daemon", "--help"]
+    env = {**os.environ, "COLUMNS": "100"}
+    return f"```text\n{run(argv, timeout_s=60, env=env)}```\n"
+
+
+def _rad_toml(tree: dict[str, Any]) -> str:
+    lines = [
+        "# rad.toml",
+        "",
+        "Every key, made from the code that checks them. Editors take [the schema](rad.schema.json) (`rad schema`).",
+        "`rad install` writes a file whose comments explain the same keys by what an admin wants.",
+    ]
+    for title, table in _tables("", tree):
+        lines += ["", f"## {title}", "", "| key | values | default | meaning |", "|---|---|---|---|"]
+        for name, made in table["properties"].items():
+            if made.get("type") != "object":
+                default = json.dumps(made["default"])
+                cells = (f"`{name}`", _values(made), f"`{default}`", made.get("description", ""))
+                lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join([*lines, ""])
+
+
+def _tables(name: str, table: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield (f"[{name}]" if name else "At the top"), table
+    for key, made in table["properties"].items():
+        if key == "partition":
+            yield "[partition.NAME]", made["additionalProperties"]
+        elif (
+            made.get("type") == "object" and key != "partition_defaults"
+        ):  # its keys are those of a partition
+            yield from _tables(key, made)
+
+
+def _values(made: dict[str, Any]) -> str:
+    if "anyOf" in made:
+        return " or ".join(map(_values, made["anyOf"]))
+    if "enum" in made:
+        return ", ".join(f"`{json.dumps(each)}`" for each in made["enum"])
+    return {"boolean": "true, false", "integer": "whole number", "number": "number", "string": "text"}[
+        made["type"]
+    ]
+
+
+def _metrics() -> str:
+    board = Board(HookCounts(Path("/nonexistent")))
+    rows = [_metric_row(metric) for metric in NodeMetrics(board).collect()]
+    head = (
+        "# Metrics\n\nWhat rad-monitor serves for Prometheus ([how](../monitoring.md)), as the code declares it.\n\n"
+        "| metric | type | labels | meaning |\n|---|---|---|---|\n"
+    )
+    return head + "\n".join(rows) + "\n"
+
+
+def _metric_row(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in getattr(metric, "_labelnames", ()))
+    suffix = "_total" if metric.type == "counter" else ""
+    return f"| `{metric.name}{suffix}` | {metric.type} | {labels} | {metric.documentation} |"
