@@ -18,6 +18,15 @@ def to_mib_up(n_bytes: float) -> int:
     return -int(-n_bytes // MIB)
 
 
+def human(n_bytes: float) -> str:
+    """Return bytes for a person.
+
+    >>> human(812 * MIB), human(12.3 * GIB)
+    ('812 MiB', '12.3 GiB')
+    """
+    return f"{n_bytes / GIB:.1f} GiB" if n_bytes >= GIB else f"{to_mib_up(n_bytes)} MiB"
+
+
 def to_mib_nearest(n_bytes: float) -> int:
     """Return bytes as the nearest whole MiB."""
     return round(n_bytes / MIB)

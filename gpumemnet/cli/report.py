@@ -11,7 +11,7 @@ from gpumemnet.cli.question import comment_words, directive_words
 from gpumemnet.directives.parse import Directives
 from gpumemnet.estimate import Activity, Estimate
 from gpumemnet.gpus import Gpu
-from gpumemnet.units import MIB, to_mib_nearest, to_mib_up
+from gpumemnet.units import MIB, human, to_mib_nearest, to_mib_up
 
 SHARD_MIB = 1024
 """Default size of one shard; a site may configure another."""
@@ -75,8 +75,12 @@ class Booked:
     def words(self) -> str:
         """Return it in words."""
         safe = "" if self.share is None else f" ({self.share * 100:g} % safe)"
-        most = f"; at most {to_mib_up(self.most_bytes)} MiB" if self.most_bytes > self.n_bytes else ""
-        return f"{to_mib_up(self.n_bytes)} MiB{safe} = {self.shards} shards of {self.shard_mib} MiB{most}"
+        more = (
+            f", up to {human(self.most_bytes)} while nobody needs it"
+            if self.most_bytes > self.n_bytes
+            else ""
+        )
+        return f"{human(self.n_bytes)}{safe}{more}: {self.shards} shards of {self.shard_mib} MiB"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +139,12 @@ def as_json(told: Told) -> str:
     if told.verdict is not None:
         tree["sbatch"] = _verdict_json(told.verdict, told.asked)
     return json.dumps(tree)
+
+
+def _reserved_text(result: Estimate, booked: Booked) -> str:
+    if result.estimator == "stated":
+        return f"reserves {booked.words()}, as stated"
+    return f"needs about {human(result.estimate_bytes)}; reserves {booked.words()} ({result.family}, {result.gpu})"
 
 
 def _verdict_json(verdict: Verdict, asked: Asked | None) -> dict[str, object]:
@@ -198,8 +208,7 @@ def as_text(told: Told) -> str:
     lines = _verdict_text(told.verdict, told.asked)
     if result is not None and booked is not None:
         if told.verdict is None:
-            need = f"needs about {to_mib_nearest(result.estimate_bytes)} MiB"
-            lines.append(f"{need}; books {booked.words()} ({result.family}, {result.gpu})")
+            lines.append(_reserved_text(result, booked))
         lines += _activity_text(result.activity)
     return "\n".join([*lines, *(f"note: {text}" for text in told.notes)])
 
@@ -225,7 +234,7 @@ def as_explanation(told: Told) -> str:
     lines += [
         f"  {'expected':<12}{to_mib_nearest(result.estimate_bytes):>9} MiB"
         "        what nvidia-smi would show at the peak",
-        f"  {'to book':<12}{to_mib_up(booked.n_bytes):>9} MiB        {_trust(booked.share)};"
+        f"  {'reserved':<12}{to_mib_up(booked.n_bytes):>9} MiB        {_trust(booked.share)};"
         f" {booked.shards} shards of {booked.shard_mib} MiB",
         *_cap_line(booked),
         "",
@@ -271,7 +280,5 @@ def as_sbatch(told: Told) -> str:
         f"# sbatch --gpus=1 --comment={shlex.quote(comment)} job.sh",
     ]
     if (booked := told.booked) is not None:
-        lines.append(
-            f"# {to_mib_up(booked.n_bytes)} MiB will be booked: {booked.shards} x {booked.shard_mib} MiB"
-        )
+        lines.append(f"# {human(booked.n_bytes)} will be reserved: {booked.shards} x {booked.shard_mib} MiB")
     return "\n".join([*lines, *(f"# note: {text}" for text in told.notes)])

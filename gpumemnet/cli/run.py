@@ -19,7 +19,7 @@ from gpumemnet.errors import GpuMemNetError, SetupError, lines_of
 from gpumemnet.estimate import Estimate
 from gpumemnet.estimators.registry import DEFAULT
 from gpumemnet.gpus import DEFAULT_GPU, Gpu, gpu_named, gpu_of_memory
-from gpumemnet.units import to_mib_nearest, to_mib_up
+from gpumemnet.units import human
 
 if TYPE_CHECKING:
     from gpumemnet.cli import advice
@@ -122,9 +122,9 @@ def _of_card(options: Options, question: Question, script: Sequence[str], cluste
     result = found[0]
     if result.upper_bytes <= card.memory_bytes:
         return Exit.FINE
-    asked, there = to_mib_up(result.upper_bytes), to_mib_nearest(card.memory_bytes)
+    asked, there = human(result.upper_bytes), human(card.memory_bytes)
     _complain(
-        f"{asked} MiB do not fit on one {card.name} of {there} MiB; "
+        f"{asked} do not fit on one {card.name} of {there}; "
         "try a smaller batch size, gradient checkpointing or another precision"
     )
     return Exit.FINDINGS

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from slurm_plugin.core import words
 from slurm_plugin.core.binding import bound
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.gres import count_of, is_mig
@@ -35,7 +36,7 @@ from slurm_plugin.core.records import (
 )
 from slurm_plugin.core.risk import Card, Size, size_of
 from slurm_plugin.core.shards import cleared_environment, gpu_obstacle, shard_fields
-from slurm_plugin.core.units import from_mib, human, shards_for
+from slurm_plugin.core.units import from_mib, shards_for
 
 
 def decide(
@@ -88,7 +89,7 @@ def _decide(
     if any(is_mig(item) for item in asked):
         return Rewrite(reason="mig")
     if not gpus and not shards:
-        messages = ("RAD: the job asks for no GPU; add --gpus=1",) if _spoken(claims) else ()
+        messages = (words.NO_GPU,) if _spoken(claims) else ()
         return Rewrite(messages=messages, reason="no gpu")
     if gpus and shards:
         return Rewrite(reason="gpu and shards")  # Slurm refuses the pair with a message of its own
@@ -121,18 +122,15 @@ def _own_shards(
     if shards > partition.shards:
         return Rewrite(
             reason="too many shards",
-            refusal=f"RAD: {shards} shards are more than one GPU has; ask for at most {partition.shards}",
+            refusal=words.too_many_shards(shards, partition.shards),
         )
     if shards == partition.shards:
         return Rewrite(booking=_by_hand(_whole(1, claims, estimate)), reason="own shards")
     booked_bytes = shards * partition.shard_bytes
     messages: tuple[str, ...] = ()
     if estimate is not None and estimate.upper_bytes > booked_bytes:
-        messages = (
-            f"RAD: the job asks for {human(booked_bytes)} of GPU memory but may need "
-            f"{human(estimate.upper_bytes)}; --gres=shard:"
-            f"{min(shards_for(estimate.upper_bytes, partition.shard_bytes), partition.shards)} would hold it",
-        )
+        enough = min(shards_for(estimate.upper_bytes, partition.shard_bytes), partition.shards)
+        messages = (words.too_few_shards(booked_bytes, estimate, enough),)
     booking = _by_hand(_shared(booked_bytes, request, claims, estimate))
     return Rewrite(messages=messages, booking=booking, reason="own shards")
 
@@ -142,12 +140,9 @@ def _several(
 ) -> Rewrite:
     messages: tuple[str, ...] = ()
     if claims.gpus is not None and claims.gpus != gpus:
-        messages = (f"RAD: #RAD says gpus={claims.gpus} but the job asks for {gpus}; it gets {gpus}",)
+        messages = (words.other_count(claims.gpus, gpus),)
     elif estimate is not None and estimate.estimate_bytes > _capacity(partition):
-        messages = (
-            f"RAD: each process needs about {human(estimate.estimate_bytes)} and one GPU has "
-            f"{human(_capacity(partition))}; the job will run out of memory unless the model is split",
-        )
+        messages = (words.each_too_large(estimate, _capacity(partition)),)
     return Rewrite(messages=messages, booking=_whole(gpus, claims, estimate), reason="multi-gpu")
 
 
@@ -160,7 +155,7 @@ def _single(
 ) -> Rewrite:
     capacity_bytes = _capacity(partition)
     if estimate is not None and estimate.estimate_bytes > capacity_bytes:
-        return Rewrite(reason="too large", refusal=_too_large(estimate, capacity_bytes))
+        return Rewrite(reason="too large", refusal=words.too_large(estimate, capacity_bytes))
     unknown = estimate is None and claims.policy != "collocate"
     if unknown and claims.policy is None and partition.default == "leave":
         return Rewrite(reason="default")
@@ -168,34 +163,39 @@ def _single(
         return Rewrite(booking=_whole(1, claims, estimate), reason="interactive")
     obstacle = gpu_obstacle(request, partition)
     if obstacle is not None:
-        messages = (f"RAD: {obstacle}; the job keeps its GPU to itself",) if _spoken(claims) else ()
+        messages = (words.keeps_gpu(obstacle),) if _spoken(claims) else ()
         return Rewrite(messages=messages, booking=_whole(1, claims, estimate), reason="kept")
     if claims.policy == "exclusive" or (unknown and partition.default == "exclusive"):
-        why = "policy=exclusive" if claims.policy == "exclusive" else "its GPU memory is not known"
+        why = words.EXCLUSIVE if claims.policy == "exclusive" else words.NEED_UNKNOWN
         return _exclusively(request, claims, estimate, partition, whole_as_gpu, why)
     processes = _processes(request, claims)
     size = _size(claims, estimate, partition)
     need_bytes = processes * size.booked_bytes
     shards = shards_for(need_bytes, partition.shard_bytes)
     if shards >= partition.shards or need_bytes > capacity_bytes:
-        why = f"it may need {human(need_bytes)} of {human(capacity_bytes)}"
+        why = words.may_need(need_bytes, capacity_bytes)
         return _exclusively(request, claims, estimate, partition, whole_as_gpu, why)
     booked_bytes = shards * partition.shard_bytes
     cap_bytes = min(processes * size.cap_bytes, capacity_bytes)
-    more = f", up to {human(cap_bytes)} while nobody needs it" if cap_bytes > booked_bytes else ""
+    surprise = cap_bytes if cap_bytes > booked_bytes else None
     asked = max(shards, _compute_shards(processes, estimate, partition))
-    busy = f", and {asked} of {partition.shards} shards for its compute" if asked > shards else ""
-    if partition.max_slowdown:
-        busy += f"; by measurement 9 of 10 run at most {partition.max_slowdown:g} times slower than alone"
-    messages = (f"RAD: books {human(booked_bytes)} of one GPU{more}{busy}{_because(estimate, processes)}",)
+    message = words.reserves(
+        booked_bytes,
+        estimate,
+        processes=processes,
+        share=size.share,
+        cap_bytes=surprise,
+        compute=(asked, partition.shards) if asked > shards else None,
+        max_slowdown=partition.max_slowdown,
+    )
     booking = _shared(booked_bytes, request, claims, estimate)
     return Rewrite(
         fields=shard_fields(request, f"shard:{asked}"),
         environment=cleared_environment(request),
-        messages=messages if _spoken(claims) else (),
+        messages=(message,) if _spoken(claims) else (),
         booking=replace(
             _by_hand(booking) if size.by_user else booking,
-            cap_bytes=cap_bytes if more else None,
+            cap_bytes=surprise,
         ),
         reason="shared",
     )
@@ -245,16 +245,13 @@ def _mig_instance(
     profile = smallest_profile(need_bytes, profiles)
     if profile is None:
         return Rewrite(
-            messages=(
-                f"RAD: the job may need {human(need_bytes)} of GPU memory and the largest MIG instance has "
-                f"{human(profiles[-1].usable_bytes)}; it keeps what it asked for",
-            ),
+            messages=(words.no_instance(need_bytes, profiles[-1].usable_bytes),),
             reason="mig: too large",
         )
     return Rewrite(
         fields=shard_fields(request, f"gpu:{profile.name}:1"),
         environment=cleared_environment(request),
-        messages=(f"RAD: one MIG instance {profile.name}{_because(estimate, 1)}",) if _spoken(claims) else (),
+        messages=(words.instance(profile.name, estimate),) if _spoken(claims) else (),
         reason="mig: mapped",
     )
 
@@ -268,7 +265,7 @@ def _exclusively(
     why: str,
 ) -> Rewrite:
     rewrite = Rewrite(
-        messages=(f"RAD: books one GPU for this job alone ({why})",) if _spoken(claims) else (),
+        messages=(words.alone(why),) if _spoken(claims) else (),
         booking=_whole(1, claims, estimate),
         reason="exclusive",
     )
@@ -283,22 +280,6 @@ def _exclusively(
 
 def _capacity(partition: PartitionConfig) -> int:
     return from_mib(partition.gpu_memory_mib) or partition.shards * partition.shard_bytes
-
-
-def _too_large(estimate: MemoryEstimate, capacity_bytes: int) -> str:
-    return (
-        f"RAD: the job needs about {human(estimate.estimate_bytes)} of GPU memory and one GPU has "
-        f"{human(capacity_bytes)}; make the batch smaller, or split the model over "
-        f"--gpus={-(-estimate.upper_bytes // capacity_bytes)}"
-    )
-
-
-def _because(estimate: MemoryEstimate | None, processes: int) -> str:
-    if estimate is None:
-        return " (its need is not known)"
-    each = f" for each of {processes} processes" if processes > 1 else ""
-    source = {"stated": "as stated", "history": "as seen before"}.get(estimate.source)
-    return f" ({source or 'estimate ' + human(estimate.estimate_bytes)}{each})"
 
 
 def _spoken(claims: Claims) -> bool:

@@ -251,7 +251,7 @@ local function fall_back(job_desc, message)
   set_environment(job_desc, blank)
   log("without radd: one GPU becomes " .. changes.gres)
   if message.script or (message.comment or ""):find("rad:", 1, true) then
-    say("RAD: radd is away for a moment; the job books one GPU for itself")
+    say("RAD: radd is away for a moment; the job reserves one GPU for itself")
   end
 end
 

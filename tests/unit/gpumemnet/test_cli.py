@@ -14,6 +14,7 @@ from paths import CHECKOUT, SUMMARIES
 from gpumemnet.errors import ModelFileError
 from gpumemnet.estimators import tree_model
 from gpumemnet.estimators.tree_model import WEIGHTS
+from gpumemnet.units import MIB, human
 
 EXAMPLES = CHECKOUT / "examples"
 RESIDUAL = str(SUMMARIES / "residual.torchsummary.txt")
@@ -138,8 +139,8 @@ def test_what_is_booked_at_a_confidence_and_what_the_job_may_hold_at_most(tmp_pa
         assert chosen["estimate_mib"] <= chosen["booked_mib"] < chosen["upper_mib"] == bound["upper_mib"]
         assert chosen["shards"] == -(-chosen["booked_mib"] // chosen["shard_mib"])
         line = run(*args, cwd=tmp_path).stdout
-        assert f"books {chosen['booked_mib']} MiB (80 % safe)" in line
-        assert f"at most {chosen['upper_mib']} MiB" in line
+        assert f"reserves {human(chosen['booked_mib'] * MIB)} (80 % safe)" in line
+        assert f"up to {human(chosen['upper_mib'] * MIB)} while nobody needs it" in line
         assert "while nobody else needs the memory" in run(*args, "--explain", cwd=tmp_path).stdout
         assert "confidence=0.8" in run(*args, "--sbatch", cwd=tmp_path).stdout
     done = run(RESIDUAL, "--batch-size", "64", "--confidence", "1")
@@ -161,7 +162,7 @@ def test_explain_says_where_it_goes() -> None:
         "activations",
         "workspace",
         "expected",
-        "to book",
+        "reserved",
     ):
         assert word in text
 
@@ -232,5 +233,5 @@ def test_bad_options_are_one_line_and_exit_2(args: tuple[str, ...]) -> None:
 def test_a_job_that_fits_on_no_such_gpu_is_answered_and_is_a_finding() -> None:
     done = run("models/resnet50_torchinfo.txt", "--batch-size", "64000", cwd=EXAMPLES)
     assert (done.returncode, done.stdout.count("needs about ")) == (1, 1)
-    assert done.stderr.startswith("rad-estimate: ") and " MiB do not fit on one h200 of " in done.stderr
+    assert done.stderr.startswith("rad-estimate: ") and " GiB do not fit on one h200 of " in done.stderr
     assert done.stderr.count("\n") == 1

@@ -56,7 +56,7 @@ def job(folder: Path, words: str, *args: str) -> tuple[int, dict[str, Any]]:
 def test_a_stated_need_is_no_missing_model(folder: Path) -> None:
     status, answer = job(folder, "memory=9G")
     assert (status, answer["sbatch"]["gres"], answer["booked_mib"]) == (0, "shard:5", 10000)
-    assert answer["sbatch"]["says"] == ["RAD: books 9.8 GiB of one GPU (as stated)"]
+    assert answer["sbatch"]["says"] == ["RAD: reserves 9.8 GiB of one GPU, as stated"]
 
 
 def test_the_sites_card_shards_and_every_key_count(folder: Path) -> None:
@@ -90,7 +90,7 @@ def test_the_status_tells_fits_refused_and_not_understood(folder: Path) -> None:
 def test_a_summary_is_asked_about_as_a_job_for_one_gpu(folder: Path) -> None:
     done = run(folder, "m.txt", "--batch-size", "64")
     first, second, *_ = done.stdout.splitlines()
-    assert first.startswith("sbatch: RAD: books ") and done.returncode == 0
+    assert first.startswith("sbatch: RAD: needs about ") and done.returncode == 0
     assert second.startswith("asks Slurm for shard:") and second.endswith(" in partition gpu")
 
 
@@ -113,7 +113,7 @@ def test_an_unknown_card_can_be_told_by_its_memory(folder: Path) -> None:
     answer = json.loads(done.stdout)
     assert (done.returncode, answer["gpu"]) == (0, "rtx4090") and "sbatch" not in answer
     small = run(folder, "m.txt", "--batch-size=64", "--gpu=rtx4090", "--gpu-memory=2G")
-    assert small.returncode == 1 and "do not fit on one rtx4090 of 2048 MiB" in small.stderr
+    assert small.returncode == 1 and "do not fit on one rtx4090 of 2.0 GiB" in small.stderr
     wrong = run(folder, "m.txt", "--gpu-memory=much")
     assert wrong.returncode == 2 and "write for example --gpu-memory 24G" in wrong.stderr
 
@@ -144,7 +144,7 @@ def test_without_a_rad_toml_it_answers_for_a_card(folder: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(WEIGHTS.parents[1])}
     argv = [sys.executable, "-P", "-c", code, "job.sh"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=folder, env=env, check=False)
-    assert done.returncode == 0 and "9216 MiB = 9 shards" in done.stdout
+    assert done.returncode == 0 and "reserves 9.0 GiB: 9 shards" in done.stdout
 
 
 def test_advice_counts_with_the_clusters_cards_and_partitions(folder: Path) -> None:

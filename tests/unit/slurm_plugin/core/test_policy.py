@@ -339,7 +339,7 @@ def test_a_chosen_confidence_books_less_and_caps_at_the_bound() -> None:
     assert (chosen.booking.memory_bytes, chosen.booking.cap_bytes) == (12 * GIB, 16 * GIB)
     assert (chosen.booking.basis, chosen.fields["gres"]) == ("estimate", "shard:12")
     assert chosen.messages == (
-        "RAD: books 12.0 GiB of one GPU, up to 16.0 GiB while nobody needs it (estimate 10.0 GiB)",
+        "RAD: needs about 10.0 GiB; reserves 12.0 GiB of one GPU (90 % safe), up to 16.0 GiB while nobody needs it",
     )
 
 

@@ -1,0 +1,173 @@
+"""What sbatch, srun and salloc say of a decision: every line for users that `policy.py` makes, and nothing else.
+
+`docs/messages.md` shows them all, with those of every other place; `python3 -m lab messages` makes it.
+"""
+
+from __future__ import annotations
+
+from slurm_plugin.core.records import MemoryEstimate
+from slurm_plugin.core.units import human
+
+NO_GPU = "RAD: the job asks for no GPU; add --gpus=1"
+NEED_UNKNOWN = "its GPU memory is not known"
+EXCLUSIVE = "policy=exclusive"
+
+
+def reserves(
+    booked_bytes: int,
+    estimate: MemoryEstimate | None,
+    *,
+    processes: int = 1,
+    share: float | None = None,
+    cap_bytes: int | None = None,
+    compute: tuple[int, int] | None = None,
+    max_slowdown: float = 0.0,
+) -> str:
+    """Say what part of a GPU is reserved, and why.
+
+    Args:
+        booked_bytes: What is reserved.
+        estimate: The need of one process; None if it is unknown.
+        processes: How many of them share the GPU.
+        share: Share of jobs for which that is enough; None if nothing tells.
+        cap_bytes: What the job may hold while nobody else needs it; None if no more.
+        compute: Shards that it asks for because of its compute, and the shards of a GPU; None if memory decides.
+        max_slowdown: What the partition promises; 0 if nothing.
+
+    >>> from slurm_plugin.core.units import GIB
+    >>> estimate = MemoryEstimate(estimate_bytes=10 * GIB, upper_bytes=12 * GIB, confidence=0.99, source="ours")
+    >>> reserves(12 * GIB, estimate, share=0.99)
+    'RAD: needs about 10.0 GiB; reserves 12.0 GiB of one GPU (99 % safe)'
+    """
+    safe = "" if share is None else f" ({share * 100:g} % safe)"
+    more = "" if cap_bytes is None else f", up to {human(cap_bytes)} while nobody needs it"
+    busy = "" if compute is None else f", and {compute[0]} of {compute[1]} shards for its compute"
+    if max_slowdown:
+        busy += f"; by measurement 9 of 10 run at most {max_slowdown:g} times slower than alone"
+    part = f"reserves {human(booked_bytes)} of one GPU"
+    each = f" for each of {processes} processes" if processes > 1 else ""
+    if estimate is not None and estimate.source == "stated":
+        return f"RAD: {part}{more}{busy}, as stated{each}"
+    return f"RAD: {_need(estimate)}{each}; {part}{safe}{more}{busy}"
+
+
+def instance(profile: str, estimate: MemoryEstimate) -> str:
+    """Say which MIG instance a job gets.
+
+    Args:
+        profile: Its type, e.g. "1g.10gb".
+        estimate: The need of one process.
+    """
+    return f"RAD: {_need(estimate)}; gets one MIG instance {profile}"
+
+
+def alone(why: str) -> str:
+    """Say that a job has a GPU for itself.
+
+    Args:
+        why: The reason, in a few words.
+    """
+    return f"RAD: reserves one GPU for this job alone ({why})"
+
+
+def may_need(need_bytes: int, capacity_bytes: int) -> str:
+    """Return the reason of a job that may fill a GPU.
+
+    Args:
+        need_bytes: What it may need.
+        capacity_bytes: What a GPU has.
+    """
+    return f"it may need {human(need_bytes)} of {human(capacity_bytes)}"
+
+
+def keeps_gpu(obstacle: str) -> str:
+    """Say that a job keeps the GPU that it asked for, because shards cannot stand for it.
+
+    Args:
+        obstacle: Why not.
+    """
+    return f"RAD: {obstacle}; the job keeps its GPU to itself"
+
+
+def too_large(estimate: MemoryEstimate, capacity_bytes: int) -> str:
+    """Refuse a job that needs more than one GPU has.
+
+    Args:
+        estimate: The need of one process.
+        capacity_bytes: What a GPU has.
+    """
+    return (
+        f"RAD: the job needs about {human(estimate.estimate_bytes)} of GPU memory and one GPU has "
+        f"{human(capacity_bytes)}; make the batch smaller, or split the model over "
+        f"--gpus={-(-estimate.upper_bytes // capacity_bytes)}"
+    )
+
+
+def too_many_shards(shards: int, most: int) -> str:
+    """Refuse a job that asks for more shards than one GPU has.
+
+    Args:
+        shards: What it asks for.
+        most: Shards of one GPU.
+    """
+    return f"RAD: {shards} shards are more than one GPU has; ask for at most {most}"
+
+
+def too_few_shards(booked_bytes: int, estimate: MemoryEstimate, shards: int) -> str:
+    """Warn a job whose own shards may not hold what it needs.
+
+    Args:
+        booked_bytes: What its shards stand for.
+        estimate: The need of one process.
+        shards: How many would hold it.
+    """
+    return (
+        f"RAD: the job asks for {human(booked_bytes)} of GPU memory but may need "
+        f"{human(estimate.upper_bytes)}; --gres=shard:{shards} would hold it"
+    )
+
+
+def other_count(said: int, asked: int) -> str:
+    """Say that `#RAD gpus=` and the request differ.
+
+    Args:
+        said: `gpus=`.
+        asked: GPUs that the job asks Slurm for.
+    """
+    return f"RAD: #RAD says gpus={said} but the job asks for {asked}; it gets {asked}"
+
+
+def each_too_large(estimate: MemoryEstimate, capacity_bytes: int) -> str:
+    """Warn a job for several GPUs, each of which is too small for one process.
+
+    Args:
+        estimate: The need of one process.
+        capacity_bytes: What a GPU has.
+    """
+    return (
+        f"RAD: each process needs about {human(estimate.estimate_bytes)} and one GPU has "
+        f"{human(capacity_bytes)}; the job will run out of memory unless the model is split"
+    )
+
+
+def no_instance(need_bytes: int, largest_bytes: int) -> str:
+    """Say that no MIG instance is large enough.
+
+    Args:
+        need_bytes: What the job may need.
+        largest_bytes: Memory of the largest instance.
+    """
+    return (
+        f"RAD: the job may need {human(need_bytes)} of GPU memory and the largest MIG instance has "
+        f"{human(largest_bytes)}; it keeps what it asked for"
+    )
+
+
+def _need(estimate: MemoryEstimate | None) -> str:
+    if estimate is None:
+        return "its need is not known"
+    if estimate.source == "history":
+        return f"needed {human(estimate.estimate_bytes)} before"
+    if estimate.source == "stated":
+        return f"needs {human(estimate.estimate_bytes)} as stated"
+    return f"needs about {human(estimate.estimate_bytes)}"
