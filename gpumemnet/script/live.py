@@ -21,7 +21,7 @@ from gpumemnet.names import Precision
 from gpumemnet.saved import make, table
 from gpumemnet.saved.of_trace import profile_of
 from gpumemnet.saved.record import SavedProfile
-from gpumemnet.script import mixed, pretend
+from gpumemnet.script import distributed, mixed, pretend
 from gpumemnet.script.files import COMMAND, FAILED, RESULT
 from gpumemnet.trace import memory_of
 from gpumemnet.trace.device import on_cuda
@@ -70,6 +70,8 @@ class Run:
         register_optimizer_step_pre_hook(self._before_step)
         register_optimizer_step_post_hook(self._after_step)
         pretend.everything(self.stack, self._said, on_save=self._at_save)
+        if torch.distributed.is_available():
+            distributed.pretended(self.stack, self._said)
         backward = torch.autograd.backward
 
         def watched_backward(*args: Any, **kwargs: Any) -> Any:
@@ -161,6 +163,8 @@ class Run:
         if not any(on_cuda(p) for p in trained):
             raise TraceError("it trains on the CPU: no parameter of its optimizer is on the GPU")
         recorder.mark((p.grad for p in trained), "gradients")
+        copies = [m for m in gc.get_objects() if isinstance(m, distributed.DataParallel)]
+        recorder.mark([bucket for copy in copies for bucket in copy.buckets], "gradients")
         states = [v for o in self._optimizers.values() for state in o.state.values() for v in _values(state)]
         recorder.mark(states, "optimizer")
         recorder.mark([*trained, *model.parameters(), *model.buffers()], "parameters")
@@ -181,6 +185,7 @@ class Run:
             optimizer=make.name_of(next(iter(self._optimizers.values()))),
             precision=precision,
             gradient_checkpointing=self._said.checkpointing,
+            gpus=self._said.gpus,
         )
         profile = profile_of(memory_of(trace), setup, batch_size=first.shape[0], seq_len=tokens)
         return SavedProfile(
@@ -211,7 +216,8 @@ def _model(optimizers: dict[int, torch.optim.Optimizer]) -> nn.Module:
     trained = {id(p) for o in optimizers.values() for group in o.param_groups for p in group["params"]}
     modules = [found for found in gc.get_objects() if isinstance(found, nn.Module)]
     holders = [m for m in modules if not trained or any(id(p) in trained for p in m.parameters())]
-    return max(holders, key=lambda m: sum(p.numel() for p in m.parameters()), default=nn.Module())
+    largest = max(holders, key=lambda m: sum(p.numel() for p in m.parameters()), default=nn.Module())
+    return largest.module if isinstance(largest, distributed.DataParallel) else largest
 
 
 def _specs(args: Any, kwargs: Any) -> tuple[InputSpec, ...]:

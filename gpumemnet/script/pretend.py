@@ -27,11 +27,13 @@ class Said:
         warn: Sentences for the user.
         autocast: Autocast was switched on.
         checkpointing: Activations were recomputed.
+        gpus: Ranks of the group that it made.
     """
 
     warn: dict[str, None] = field(default_factory=dict)
     autocast: bool = False
     checkpointing: bool = False
+    gpus: int = 1
 
 
 class _Stream:

@@ -14,6 +14,8 @@ What the named object may be (`pkg.mod:name` or `path/to/file.py:name`):
   `step(model, inputs)` takes the dictionary of inputs and returns the scalar to differentiate; and "optimizer",
   where `optimizer(parameters)` returns a `torch.optim.Optimizer` that stands in for `--optimizer`.
 
+`hf:PATH` stands for a folder with a config.json of Hugging Face Transformers; its inputs need not be given.
+
 Importing this package imports no torch; `trace_module` does.
 """
 
@@ -61,9 +63,11 @@ def trace_module(
         import torch  # noqa: F401
     except ImportError as exc:
         raise TraceError("--module needs PyTorch; install it, or give a model summary instead") from exc
-    from gpumemnet.trace import session, target
+    from gpumemnet.trace import hugging_face, session, target
     from gpumemnet.trace.inputs import parse_inputs
 
+    if not inputs and spec.startswith(hugging_face.PREFIX):
+        inputs = hugging_face.inputs(spec)
     specs = parse_inputs(inputs, setup)
     found = target.find(spec)
     trace = session.record(lambda: target.build(found, spec), specs, setup)

@@ -11,6 +11,7 @@ from typing import Any
 
 from gpumemnet.errors import TraceError
 from gpumemnet.records import frozen
+from gpumemnet.trace import hugging_face
 
 
 @frozen
@@ -39,6 +40,8 @@ def find(spec: str) -> Any:
     Raises:
         TraceError: There is no such module, file or name, or importing it fails.
     """
+    if spec.startswith(hugging_face.PREFIX):
+        return hugging_face.finder(spec)
     where, colon, name = spec.rpartition(":")
     if not colon or not where or not name:
         raise TraceError(f"'{spec[:80]}' is not pkg.mod:name; name a function that returns the model")

@@ -115,3 +115,40 @@ def test_a_script_that_trains_nothing_says_so_in_one_line(tmp_path: Path) -> Non
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "its last words: evaluated" in done.stderr
+
+
+DISTRIBUTED = """
+    import os, sys, torch
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+    torch.distributed.init_process_group("nccl")
+    rank = torch.distributed.get_rank()
+    assert torch.distributed.get_world_size() == 2 == int(os.environ["WORLD_SIZE"])
+    model = nn.Sequential(nn.Linear(784, 2048), nn.ReLU(), nn.Linear(2048, 10)).cuda(rank)
+    model = DistributedDataParallel(model, device_ids=[rank])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = TensorDataset(torch.randn(400, 784), torch.randint(0, 10, (400,)))
+    for image, label in DataLoader(data, 32, sampler=DistributedSampler(data)):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(image), label.cuda(rank))
+        loss.backward()
+        optimizer.step()
+        torch.distributed.all_reduce(loss)
+    torch.distributed.barrier()
+"""
+
+
+def test_a_rank_of_a_data_parallel_script_holds_its_buckets(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(textwrap.dedent(DISTRIBUTED))
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "train.py"]
+    command = [sys.executable, "-c", MAIN, "--save", "m.rad", "--json", "--", *launcher]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    (profile,) = SavedProfile.from_text((tmp_path / "m.rad").read_text(), path="m.rad").profiles
+    parameters = 784 * 2048 + 2048 + 2048 * 10 + 10
+    assert (profile.parameters, profile.batch_size, profile.gpus) == (parameters, 32, 2)
+    # Gradients themselves are gone where the next forward begins; the buckets stay.
+    assert profile.gradient_bytes >= 4 * parameters
+    assert any("NCCL" in warning for warning in json.loads(done.stdout)["warnings"])
