@@ -111,15 +111,15 @@ class ObservedPeaks:
             user_id: Its owner.
             profile_key: `ModelProfile.key`.
             peak_bytes: What it held at its peak; a run cut short by lack of memory must not be taken in.
-            smact: What SM activity it would have alone; None if the run did not tell. Half of what is remembered is
-                the last run's: loaders, data and GPUs change.
+            smact: What SM activity it would have alone; None if the run did not tell. A busier run counts at once, a
+                calmer one by half: who pretends to be calm once gains little.
         """
         if peak_bytes <= 0:
             return
         key = (user_id, profile_key)
         highest_bytes, seen = self._peaks.pop(key, (0, None))
         if smact is not None and 0.0 <= smact <= 1.0:
-            seen = smact if seen is None else (seen + smact) / 2
+            seen = smact if seen is None or smact > seen else (seen + smact) / 2
         self._peaks[key] = (max(peak_bytes, highest_bytes), seen)
         if len(self._peaks) > MAX_KEYS:
             self._peaks.popitem(last=False)

@@ -20,6 +20,7 @@ from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_store import LedgerStore
 from slurm_plugin.core.process import Process
+from slurm_plugin.core.records import Reservation
 from slurm_plugin.monitor.attribution import JobFinder, Traced
 from slurm_plugin.monitor.daemon import watch
 from slurm_plugin.monitor.monitor import Monitor
@@ -158,6 +159,29 @@ def test_a_jobs_processes_count_together(bench: Bench):
     assert bench.usage(1).mean_smact == pytest.approx(0.3)
     assert (bench.usage(1).samples, bench.usage(1).gpus) == (2, ("GPU-a",))
     assert not job_path(bench.run, 99).exists()
+
+
+def test_a_gpus_activity_is_split_by_what_the_ledger_expects(bench: Bench):
+    store = LedgerStore(bench.run, clock=bench.clock, boot_id="b")
+    ledger = Ledger()
+    for job_id, smact in ((1, 0.6), (2, 0.2)):
+        held = Reservation(
+            job_id=job_id,
+            user_id=1000,
+            kind="shared",
+            gpus=("GPU-a",),
+            seats=(0,),
+            booked_bytes=4 * GIB,
+            created_s=0.0,
+            smact=smact,
+        )
+        ledger = ledger.reserve(held, {"GPU-a": 140 * GIB})
+    with store.locked(Deadline(bench.clock, 1.0)):
+        store.write(ledger)
+    bench.monitor = Monitor(bench.script, bench.run, clock=bench.clock, finder=bench.finder, store=store)
+    bench.sample(gpu(0.4, {11: GIB, 21: GIB}))
+    assert bench.usage(1).mean_smact == pytest.approx(0.3) == bench.usage(1).own_smact
+    assert bench.usage(2).mean_smact == pytest.approx(0.1) == bench.usage(2).own_smact
 
 
 def test_the_95th_percentile(bench: Bench):

@@ -94,7 +94,7 @@ def test_nobody_else_reads_who_ran_what(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_activity_is_remembered_with_the_peak_and_half_of_it_is_the_last_runs(tmp_path: Path) -> None:
+def test_activity_is_remembered_with_the_peak_and_falls_slower_than_it_rises(tmp_path: Path) -> None:
     path = tmp_path / "peaks.jsonl"
     peaks = Peaks(path, "")
     peaks.refresh()
@@ -108,3 +108,6 @@ def test_activity_is_remembered_with_the_peak_and_half_of_it_is_the_last_runs(tm
     for one in (peaks, again):
         known = one.estimate(1, "ab")
         assert known is not None and known.smact == 0.6
+    peaks.record(1, "ab", GIB, smact=0.9)  # one calm run buys no second one beside busy neighbours
+    peaks.refresh()
+    assert (known := peaks.estimate(1, "ab")) is not None and known.smact == 0.9
