@@ -70,7 +70,7 @@ def advise(question: Question, clock: Clock, *, show_progress: bool = False) -> 
     Raises:
         ConfigError: The trace cannot be read, or no job of it fits the cluster.
     """
-    jobs = read_trace(question.trace).jobs
+    jobs = read_trace(question.trace, question.partition).jobs
     return Advice(
         jobs=len(jobs),
         known=sum(job.memory_bytes is not None for job in jobs),

@@ -24,7 +24,10 @@ _settings_options = all_of(
     click.option(
         "--config", type=click.Path(path_type=Path), help="A rad.toml whose settings are to be tried."
     ),
-    click.option("--partition", help="Its partition; needed if it has several."),
+    click.option(
+        "--partition",
+        help="Its partition, needed if it has several; of sacct's jobs those of this one count.",
+    ),
 )
 
 
@@ -113,6 +116,7 @@ def simulate(
         compress=compress,
         start_up_s=start_up_s,
         backfill_s=backfill_s,
+        partition=partition,
     )
     figures = command.simulate(question, SystemClock(), show_progress=not as_json and sys.stderr.isatty())
     click.echo(command.as_json(figures) if as_json else command.as_text(figures))
@@ -147,6 +151,7 @@ def advise(
         gpus_per_node=gpus_per_node,
         gpu_memory_mib=gpu_memory_mib,
         settings=command.settings_of(config, partition),
+        partition=partition,
         assumed_mib=assume_mib,
     )
     found = advice.advise(question, SystemClock(), show_progress=not as_json and sys.stderr.isatty())

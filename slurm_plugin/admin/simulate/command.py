@@ -50,6 +50,7 @@ class Question:
         never_wait: Whether trainings never wait for data, whatever the trace has.
         drain: Whether shared jobs go where they keep the GPU busy for the shortest time longer, by `--time`.
         server_mib: What an MPS server and its contexts take of a GPU in use, which no shard counts.
+        partition: The one whose jobs of sacct's output count; None takes all.
         assumed_mib: Peak of the one-GPU jobs whose peak the trace does not tell; None: it stays unknown.
     """
 
@@ -69,6 +70,7 @@ class Question:
     never_wait: bool = False
     drain: bool = False
     server_mib: int = 0
+    partition: str | None = None
     assumed_mib: int | None = None
 
 
@@ -117,7 +119,7 @@ class _Made:
 
 def _made(question: Question, seen: Mapping[str, float]) -> _Made:
     """Read the trace, book its jobs and set the cluster up."""
-    trace = read_trace(question.trace)
+    trace = read_trace(question.trace, question.partition)
     settings = replace(question.settings, collocate=True, gpu_memory_mib=question.gpu_memory_mib)
     config = Config(partitions={PARTITION: settings}, default_partition=PARTITION)
     usable_bytes = from_mib(question.gpu_memory_mib)

@@ -90,8 +90,12 @@ class _Unfit(Exception):
     """A row that is no job for this simulation; the text says why."""
 
 
-def read_trace(path: Path) -> Trace:
+def read_trace(path: Path, partition: str | None = None) -> Trace:
     """Read a trace.
+
+    Args:
+        path: The file.
+        partition: Leave out what sacct shows in another partition; None takes all.
 
     Raises:
         ConfigError: The file cannot be read, is of neither form, or a line of it is wrong.
@@ -107,12 +111,13 @@ def read_trace(path: Path) -> Trace:
     if missing:
         raise ConfigError(
             f"{path}: line 1 has no column {missing[0]}; a trace is CSV with {','.join(CSV_COLUMNS)}"
-            f"[,mem_mib,limit_min], or the output of: sacct -aX --parsable2 -o {SACCT_FIELDS}"
+            f"[,mem_mib,limit_min], or the output of: sacct -a --parsable2 -o {SACCT_FIELDS}"
         )
     if separator == ",":
         return _jobs(csv.DictReader(lines), parse, path)
     # sacct prints names as they are: a quote in one opens nothing.
-    return _jobs(csv.DictReader(lines, delimiter=separator, quoting=csv.QUOTE_NONE), parse, path)
+    rows = csv.DictReader(lines, delimiter=separator, quoting=csv.QUOTE_NONE)
+    return _jobs(rows, lambda row, line: parse(_of(partition, row), line), path)
 
 
 def _jobs(
@@ -143,6 +148,12 @@ def _jobs(
     jobs.sort(key=lambda job: (job.submit_s, job.number))
     ordered = (replace(job, number=k, submit_s=job.submit_s - first_s) for k, job in enumerate(jobs))
     return Trace(jobs=tuple(ordered), left_out=left_out)
+
+
+def _of(partition: str | None, row: Mapping[str, str]) -> Mapping[str, str]:
+    if partition is not None and row.get("Partition", partition) != partition:
+        raise _Unfit("in another partition")
+    return row
 
 
 def _csv_job(row: Mapping[str, str], number: int) -> TraceJob:

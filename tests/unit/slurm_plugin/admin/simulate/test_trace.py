@@ -41,6 +41,15 @@ def test_sacct_prints_names_as_they_are(tmp_path: Path) -> None:
     assert trace.left_out["with a | in a field"] == 1
 
 
+def test_jobs_of_other_partitions_may_be_left_out(tmp_path: Path) -> None:
+    text = SACCT.replace("11|big|bob|gpu|", "11|big|bob|other|")
+    (tmp_path / "jobs.txt").write_text(text)
+    trace = read_trace(tmp_path / "jobs.txt", "gpu")
+    assert [job.workload for job in trace.jobs] == ["ann/train"]
+    assert trace.jobs[0].memory_bytes == 12 * GIB, "steps have no partition and still tell the peak"
+    assert trace.left_out["in another partition"] == 2
+
+
 def test_shards_are_of_one_gpu_and_our_comment_tells_the_peak(tmp_path: Path) -> None:
     line = (
         "20|small|ann|gpu|2026-10-01T10:00:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|1|COMPLETED|"
