@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from gpumemnet.hidden.scale import UNTOLD_PERCENT
-from gpumemnet.names import Source
+from gpumemnet.names import Family, Source
 from gpumemnet.profile.record import ModelProfile
 
 CONFIDENCE = 0.99
@@ -32,18 +32,19 @@ def kind(profile: ModelProfile) -> str:
     """Name the kind of jobs whose quantiles are calibrated together.
 
     Calibrated per format; torchinfo's that hide levels apart from those that show all. Separate groups: recurrent
-    models (what cuDNN saves is fitted), CNNs with an assumed input size (off by any factor), CNNs from `print(model)`
-    (modules are not listed in running order), and texts that hide nearly all layers. Finer groups have too few runs
-    for a 99th percentile, and made bounds wider.
+    models (what cuDNN saves is fitted), models of images with an assumed input size (off by any factor), those from
+    `print(model)` (modules are not listed in running order), in both transformers apart from convolutional networks,
+    and texts that hide nearly all layers. Finer groups have too few runs for a 99th percentile, and made bounds wider.
     """
+    tokens = "_tokens" if profile.family is Family.TRANSFORMER else ""
     if profile.recurrents:
         apart = "_recurrent"
     elif profile.assumed:
-        apart = "_assumed"
+        apart = f"_assumed{tokens}"
     elif profile.hidden_factor >= UNTOLD_PERCENT:
         apart = "_untold"
     elif profile.source == Source.MODULE_REPR:
-        apart = "_convs" if profile.convs else ""
+        apart = f"_convs{tokens}" if profile.convs else ""
     else:
         apart = "_hidden" if profile.hidden_bytes else ""
     return profile.source + apart

@@ -21,7 +21,7 @@ from gpumemnet.errors import ModelFileError
 from gpumemnet.estimate import Estimate, Quantiles
 from gpumemnet.estimators import analytic, conformal, features, tree_model
 from gpumemnet.gpus import Gpu
-from gpumemnet.names import Family
+from gpumemnet.names import Family, Source
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.units import MIB
 
@@ -54,8 +54,9 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
         points = ((0.5, base + best), (conformal.CONFIDENCE, base + upper))
     else:
         smooth = learned.constants["smooth_mib"] * MIB
-        shrink = learned.constants["shrink_transformer" if profile.family is Family.TRANSFORMER else "shrink"]
-        correction = shrink * learned.trees["correction"].predict(features.vector(profile))
+        correction = learned.constants[share_of_correction(profile)] * learned.trees["correction"].predict(
+            features.vector(profile)
+        )
         corrected = (modelled + smooth) * math.exp(correction)
         best = max(int(corrected - smooth), 0)
         points = tuple(
@@ -76,6 +77,18 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
         warnings=tuple(warnings),
         quantiles=quantiles,
     )
+
+
+def share_of_correction(profile: ModelProfile) -> str:
+    """Name the constant of the weights that says which share of the correction is applied to a job.
+
+    Args:
+        profile: The job.
+    """
+    if profile.source == Source.MODULE_REPR:
+        return "shrink_print"
+    complete = profile.source == Source.TORCHINFO and not profile.hidden_bytes
+    return "shrink_close" if complete or profile.family is Family.TRANSFORMER else "shrink"
 
 
 def _spread(parts: dict[str, int], difference: int) -> dict[str, int]:

@@ -9,12 +9,15 @@ from gpumemnet.names import Group
 from gpumemnet.texts.kinds import KINDS
 from gpumemnet.texts.records import Layer
 
-HEAD_DIM = 64
-"""Width of one head where the text does not tell; what most published transformers use."""
-
 
 def attend(
-    builder: TapeBuilder, projected: list[int], scores: tuple[int, ...] | None, *, eager: bool, dropout: bool
+    builder: TapeBuilder,
+    projected: list[int],
+    scores: tuple[int, ...] | None,
+    *,
+    eager: bool,
+    dropout: bool,
+    width: int | None = None,
 ) -> int:
     """Add an attention operation.
 
@@ -24,20 +27,25 @@ def attend(
         scores: Shape of the scores if the text shows it.
         eager: The scores are written out: softmax and matrix products are operations of their own.
         dropout: A dropout runs over the scores.
+        width: Features of all heads; None where that is the queries' width, or a third of a joint projection's.
 
     Returns:
         The output tensor: one value per query.
     """
     first = builder.shapes[projected[0]]
-    width = first[-1] // 3 if len(projected) == 1 else first[-1]
+    width = width or (first[-1] // 3 if len(projected) == 1 else first[-1])
     out = (*first[:-1], max(width, 1))
-    tokens = first[-2] if len(first) > 2 else 1
     rows = max(builder.elements[projected[0]] // max(first[-1], 1), 1)
-    heads = max(1, width // HEAD_DIM)
+    heads = max(1, width // builder.head_width)
     keys = builder.shapes[projected[-2 if len(projected) > 1 else 0]]
-    builder.count(2 * rows * width * (keys[-2] if len(keys) > 2 else 1))
+    tokens = keys[-2] if len(keys) > 2 else 1
+    builder.count(2 * rows * width * tokens)
     extra: list[int] = []
-    kept = list(projected)
+    if (
+        len(projected) == 1 and width < first[-1] < 2 * width
+    ):  # fewer heads of keys and values, repeated for all
+        extra = [builder.tensor(out, builder.items[projected[0]]) for _ in range(2)]
+    kept = [*projected, *extra]
     for at, number in enumerate(projected[1:], start=1):
         if builder.shapes[number][-1] < width:  # grouped queries: keys and values are repeated for every head
             extra.append(builder.tensor(out, builder.items[number]))

@@ -6,16 +6,18 @@ softmax over the scores; the path of containers or the order of the rows tells w
 
 from __future__ import annotations
 
+import math
 import re
 from typing import NamedTuple
 
 from gpumemnet.names import Group
 from gpumemnet.texts import kinds
-from gpumemnet.texts.model_names import writes_scores
+from gpumemnet.texts.model_names import blocks_of_tokens, writes_scores
 from gpumemnet.texts.records import Layer
 from gpumemnet.texts.widths import fan_in, widening
 
-_ATTENTION = re.compile(r"att|mhs?a|gpsa", re.IGNORECASE)
+Path = tuple[tuple[str, str], ...]
+_ATTENTION = re.compile(r"att|mhs?a|gpsa|^xca$", re.IGNORECASE)
 _ROLE = re.compile(
     r"(?:^|[^a-z])(q|k|v|qkv|kv|query|key|value|query_key_value|in_proj|c_attn|wq|wk|wv)(?:[^a-z]|$)"
 )
@@ -29,12 +31,16 @@ class Site(NamedTuple):
         scores: Index of the layer that shows the scores (dropout or softmax), or None.
         eager: The scores are known to be written out.
         container: Class name of the attention module, "" if not shown.
+        width: Features of all heads together; None where the projections tell it.
+        drops: A row inside the attention module shows a dropout.
     """
 
     projections: tuple[int, ...]
     scores: int | None = None
     eager: bool = False
     container: str = ""
+    width: int | None = None
+    drops: bool = False
 
 
 def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
@@ -51,17 +57,19 @@ def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
     for index, layer in enumerate(layers):
         if not layer.runs or kinds.group_of(layer.kind) is not Group.LINEAR:
             continue
-        depth = max((at for at, (cls, name) in enumerate(layer.path) if _is_attention(cls, name)), default=-1)
+        depth = max((at for at, (cls, name) in enumerate(layer.path) if is_attention(cls, name)), default=-1)
         if depth >= 0:
             groups.setdefault(layer.path[: depth + 1], []).append(index)
         elif not layer.path:
             loose.append(index)
-    sites = [_in_container(layers, path[-1][0], found) for path, found in groups.items()]
+    drops = {layer.path for layer in layers if kinds.group_of(layer.kind) is Group.DROPOUT}
+    sites = [_in_container(layers, path, found, drops=path in drops) for path, found in groups.items()]
     sites += _in_rows(layers, loose)
     return {site.projections[-1]: site for site in sites if site is not None}
 
 
-def _is_attention(cls: str, name: str) -> bool:
+def is_attention(cls: str, name: str) -> bool:
+    """Tell whether a module is attention, by its class or by its local name."""
     return bool(_ATTENTION.search(cls) or _ATTENTION.search(name))
 
 
@@ -70,19 +78,72 @@ def _local_name(layer: Layer) -> str:
     return (inside.group(1) if inside else layer.name).lower()
 
 
-def _in_container(layers: tuple[Layer, ...], container: str, found: list[int]) -> Site | None:
+def head_width(sites: dict[int, Site], layers: tuple[Layer, ...]) -> int | None:
+    """Return the width of one head, from the widths of all attention of a model; None where there is none.
+
+    Most published transformers have heads of 64; where not all widths are multiples of it, of 32 (vision models whose
+    width grows from stage to stage).
+
+    Args:
+        sites: As `find_sites` returns them.
+        layers: The layers that these are sites of.
+    """
+    widths = [
+        (_out(layers[site.projections[0]])[-1] or 0) // (3 if len(site.projections) == 1 else 1)
+        for site in sites.values()
+        if _out(layers[site.projections[0]])
+    ]
+    common = math.gcd(*widths)
+    return (32 if common % 64 and not common % 32 else 64) if common else None
+
+
+def _in_container(layers: tuple[Layer, ...], path: Path, found: list[int], *, drops: bool) -> Site | None:
+    container = path[-1][0]
+    width = None
     named = [index for index in found if _ROLE.search(_role_text(layers[index]))]
     if named:
         projections = tuple(named[:3])
+    elif (apart := _values_apart(layers, found)) is not None:
+        projections, width = (found[0], apart), _reads(layers[found[0]])
     elif len(found) >= 3 and _same_width(layers, found[:3]):
         projections = tuple(found[:3])
+    elif len(found) == 2 and _few_keys(layers, *found):
+        projections, width = (found[0],), _reads(layers[found[0]])
     elif found and widening(layers[found[0]], unknown=0.0) >= 1.5:
         projections = (found[0],)
     else:
         return None
     scores = _scores_after(layers, projections[-1])
-    eager = scores is not None or writes_scores(container)
-    return Site(projections=projections, scores=scores, eager=eager, container=container)
+    folded = len(_out(layers[projections[0]])) == 3  # blocks of tokens may be part of the batch
+    eager = (
+        scores is not None
+        or writes_scores(container)
+        or (not folded and blocks_of_tokens(cls for cls, _ in path))
+    )
+    return Site(
+        projections=projections, scores=scores, eager=eager, container=container, width=width, drops=drops
+    )
+
+
+def _values_apart(layers: tuple[Layer, ...], found: list[int]) -> int | None:
+    """Return the layer of the values where the first one makes queries and keys together (TNT, ConViT)."""
+    if len(found) < 3 or (_out(layers[found[0]]) or (0,))[-1] != 2 * _reads(layers[found[0]]):
+        return None
+    width = _reads(layers[found[0]])
+    return next(
+        (
+            index
+            for index in found[1:3]
+            if _reads(layers[index]) == width and (_out(layers[index]) or (0,))[-1] == width
+        ),
+        None,
+    )
+
+
+def _few_keys(layers: tuple[Layer, ...], first: int, second: int) -> bool:
+    """Tell whether the first of two layers makes all queries and fewer heads of keys and values (multi-query)."""
+    made, read = (_out(layers[first]) or (0,))[-1] or 0, _reads(layers[first])
+    return 0 < read < made < 2 * read and _reads(layers[second]) == read and not (made - read) % 2
 
 
 def _role_text(layer: Layer) -> str:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from gpumemnet.graph import attention, containers, inputs, loss, weighted
-from gpumemnet.graph.attention_sites import Site, find_sites
+from gpumemnet.graph import attention, containers, functional_attention, inputs, loss, weighted
+from gpumemnet.graph.attention_sites import Site, find_sites, head_width
 from gpumemnet.graph.builder import Path, TapeBuilder
 from gpumemnet.graph.tape import Tape
 from gpumemnet.hidden.scale import UNTOLD_PERCENT, Outputs, Stretch, better
@@ -92,6 +92,9 @@ class _Walk:
         self._stretch = stretch
         self._reading: int | None = None  # the tensor that all projections of one attention read
         self._blocks: dict[Path, int] = {}
+        self._drops = any(
+            kinds.group_of(layer.kind) is Group.DROPOUT and not is_idle(layer) for layer in summary.layers
+        )
         self._numbers: dict[int, int] | None = None
         if setup.gradient_checkpointing and summary.format == Source.TORCHSUMMARY:
             from gpumemnet.graph import checkpoint_blocks  # few texts need it
@@ -105,6 +108,7 @@ class _Walk:
         """Add these layers, one after the other."""
         builder = self.builder
         sites = find_sites(layers)
+        builder.head_width = head_width(sites, layers) or builder.head_width
         members = {index: site for site in sites.values() for index in site.projections}
         skip: set[int] = set()
         outputs: dict[int, int] = {}
@@ -115,6 +119,9 @@ class _Walk:
                 self._enter(layer)
             else:
                 builder.block = self._numbers.get(index, 0)
+            if functional_attention.runs(builder, layer):
+                builder.current = functional_attention.add(builder, layer)
+                continue
             if layer.is_block:
                 self._container(layer)
                 continue
@@ -165,6 +172,8 @@ class _Walk:
         """Add one layer; `shared` ones, the projections of one attention, read the same tensor."""
         builder = self.builder
         kind = self._kind(layer)
+        if kind.group is Group.ACTIVATION and _inside_activation(layer):
+            return
         if not layer.output_shapes:
             builder.parameters(layer)
             return
@@ -204,7 +213,11 @@ class _Walk:
         scores = builder.scaled(layers[site.scores].output_shapes[0]) if site.scores is not None else None
         dropped = site.scores is not None and kinds.group_of(layers[site.scores].kind) is Group.DROPOUT
         dropped = dropped and not is_idle(layers[site.scores or 0])
-        builder.current = attention.attend(builder, projected, scores, eager=site.eager, dropout=dropped)
+        # Where nothing shows the scores and the model drops elsewhere, a function drops scores that are written out.
+        dropped = dropped or (site.scores is None and not site.drops and self._drops)
+        builder.current = attention.attend(
+            builder, projected, scores, width=site.width, eager=site.eager, dropout=dropped
+        )
 
     def _missing_parameters(self) -> None:
         """Add the parameters that only the text's total tells of."""
@@ -212,3 +225,9 @@ class _Walk:
         counted = sum(layer.params or 0 for layer in self._summary.layers)
         if total is not None and total > counted:
             self.builder.tape.parameters.append((total - counted) * self.builder.high)
+
+
+def _inside_activation(layer: Layer) -> bool:
+    """Tell whether an activation's own module holds this one, so that it is counted there (StarReLU)."""
+    holder = kinds.KINDS.get(kinds.canonical(layer.path[-1][0])) if layer.path else None
+    return holder is not None and holder.group is Group.ACTIVATION

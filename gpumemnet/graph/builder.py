@@ -42,6 +42,8 @@ class TapeBuilder:
         guess: How to scale tensors of layers that the text hides, while those are built; None outside.
         current: The tensor that the last layer made; -1 before the first.
         entries: What the first layer of each container read, by the container's path.
+        ended_at: How many operations there were when the last container ended.
+        head_width: Width of one attention head where nothing shows it.
     """
 
     def __init__(self, setup: TrainingSetup, summary: ModelSummary) -> None:
@@ -61,6 +63,8 @@ class TapeBuilder:
         self.guess: Stretch | None = None
         self.current = -1
         self.entries: dict[Path, int] = {}
+        self.ended_at = -1
+        self.head_width = 64
         self._scaled: dict[tuple[int | None, Shape], tuple[int, ...]] = {}
 
     @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gpumemnet.graph import functional_ops, inputs
+from gpumemnet.graph import branches, functional_ops, inputs
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.graph.tape import Op
 from gpumemnet.hidden.scale import enclosing_shapes
@@ -12,6 +12,9 @@ from gpumemnet.names import Group, Source
 from gpumemnet.texts import kinds
 from gpumemnet.texts.records import Layer, ModelSummary
 from gpumemnet.texts.settle import is_idle
+
+_MOST_SCALES = 3
+"""XCiT scales three branches of a block, CaiT and BEiT two."""
 
 
 def hidden_layers(
@@ -67,9 +70,33 @@ def ended(builder: TapeBuilder, layer: Layer) -> int:
     same = builder.elements[current] == math.prod(out)
     if len(out) > 2 and not same:
         return functional_ops.gate(builder, out) or functional_ops.joined(builder, out)
-    if same and layer.args.get("own_params") in out[1:2] + out[-1:]:
-        # One parameter per channel: the output is scaled by it (LayerScale), which saves the unscaled one.
-        scaled = builder.tensor(builder.shapes[current], builder.items[current])
-        builder.add(Op(inputs=(current,), output=scaled, saved=(current,), group=Group.FUNCTION))
-        return scaled
-    return current
+    if same and (scales := _scales(layer, out)):
+        return _scaled(builder, current, scales)
+    return (
+        branches.added(builder, (*layer.path, (_class_of(layer), layer.name)), current) if same else current
+    )
+
+
+def _scales(layer: Layer, out: tuple[int, ...]) -> int:
+    """Return how many branches of a block are scaled channel by channel (LayerScale), by the block's own parameters."""
+    own = layer.args.get("own_params")
+    for channels in {*out[1:2], *out[-1:]}:
+        if isinstance(own, int) and channels > 1 and own % channels == 0 and own // channels <= _MOST_SCALES:
+            return own // channels
+    return 0
+
+
+def _scaled(builder: TapeBuilder, current: int, scales: int) -> int:
+    """Scale what each branch of a block made, which saves it unscaled."""
+    shape, item = builder.shapes[current], builder.items[current]
+    others = tuple(builder.tensor(shape, item) for _ in range(scales - 1))
+    scaled = builder.tensor(shape, item)
+    builder.add(
+        Op(inputs=(current,), output=scaled, saved=(current, *others), extra=others, group=Group.FUNCTION)
+    )
+    return scaled
+
+
+def _class_of(layer: Layer) -> str:
+    """Return the class of a container's row, as it stands in the paths of the layers inside."""
+    return layer.name.split(":")[0].split(" ")[0]

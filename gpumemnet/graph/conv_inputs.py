@@ -47,6 +47,23 @@ def find(builder: TapeBuilder, layer: Layer, out: tuple[int, ...]) -> int:
     return functional_ops.joined(builder, (out[0], channels, *out[2:]))
 
 
+def can_read(layer: Layer, shape: tuple[int, ...], out: tuple[int, ...]) -> bool:
+    """Tell whether a convolution, or a layer that keeps the shape, can read a tensor.
+
+    Args:
+        layer: The row.
+        shape: Of the tensor.
+        out: Of the layer's output, batch size applied.
+    """
+    if shape == out:
+        return True
+    if len(shape) != len(out) or not layer.params:
+        return False
+    return any(
+        _fits(layer.params, shape[1], out[1], len(out) - 2, grouped=grouped) for grouped in (False, True)
+    )
+
+
 @lru_cache(maxsize=4096)
 def _is_depthwise(params: int, channels: int, dims: int) -> bool:
     areas = {side**dims for side in _SIDES if side > 1}

@@ -89,18 +89,24 @@ def gated_pair(builder: TapeBuilder, want: tuple[int, ...]) -> int:
         and last.group is Group.ACTIVATION
         and builder.shapes[last.inputs[0]] == (*want[:-1], 2 * want[-1])
     ):
-        return _product(builder, want, last.inputs[0], current)
+        return multiplied(builder, want, last.inputs[0], current)
     makers = {op.output: op.group for op in builder.tape.ops[-6:]}
     for number in range(current - 1, max(-1, current - 6), -1):
         if Group.ACTIVATION not in (makers.get(number), makers.get(current)):
             continue
         if number in builder.loose and builder.shapes[number] == want == builder.shapes[current]:
-            return _product(builder, want, number, current)
+            return multiplied(builder, want, number, current)
     return current
 
 
-def _product(builder: TapeBuilder, shape: tuple[int, ...], *factors: int) -> int:
-    """Multiply tensors; all are kept."""
+def multiplied(builder: TapeBuilder, shape: tuple[int, ...], *factors: int) -> int:
+    """Multiply tensors; all are kept.
+
+    Args:
+        builder: The tape so far.
+        shape: Of the product.
+        factors: The tensors.
+    """
     made = builder.tensor(shape, builder.items[factors[-1]])
     builder.add(Op(inputs=factors, output=made, saved=factors, group=Group.FUNCTION))
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gpumemnet.graph import conv_inputs, functional_ops
+from gpumemnet.graph import branches, conv_inputs, functional_ops
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.names import Group, Source
 from gpumemnet.texts.kinds import Kind
@@ -27,6 +27,9 @@ def find(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -
         The tensor's number.
     """
     want = _wanted(builder, layer, kind, out)
+    start = branches.start(builder, layer, kind, want, out)
+    if start is not None:
+        return start
     current = builder.current
     if current < 0:
         shape = want or _first_input(layer, kind, out)
@@ -38,7 +41,9 @@ def find(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -
     if kind.group is Group.ACTIVATION and builder.shapes[current] == (*out[:-1], 2 * out[-1]):
         return current  # half of a gated feed-forward part's first layer; the other half is the gate
     if builder.elements[current] == math.prod(want):
-        return functional_ops.gated_pair(builder, want) if kind.group is Group.LINEAR else current
+        if kind.group is Group.LINEAR:
+            return functional_ops.gated_pair(builder, want)
+        return branches.product(builder, layer, want) if kind.group is Group.CONV else current
     gated = functional_ops.gate(builder, want)
     if gated is not None:
         return gated

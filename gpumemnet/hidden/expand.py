@@ -13,9 +13,11 @@ from collections import Counter
 
 from gpumemnet.hidden.image_templates import ImageTemplates
 from gpumemnet.hidden.layer_templates import Dims
+from gpumemnet.hidden.scale import ATTENTION
 from gpumemnet.hidden.token_templates import TokenTemplates
 from gpumemnet.names import Group
 from gpumemnet.texts import kinds
+from gpumemnet.texts.model_names import writes_scores
 from gpumemnet.texts.records import Layer
 
 
@@ -38,6 +40,11 @@ def has_layernorm(layers: tuple[Layer, ...]) -> bool:
     """Tell whether the text shows more layer norms than batch norms."""
     groups = Counter(kinds.group_of(layer.kind) for layer in layers)
     return groups[Group.LAYERNORM] > groups[Group.BATCHNORM]
+
+
+def _attention_of(layer: Layer) -> str:
+    """Return what the attention inside a block is called: its class names begin alike where scores are written out."""
+    return f"{layer.kind}{ATTENTION}" if writes_scores(layer.kind) else ATTENTION
 
 
 def expand(
@@ -66,7 +73,7 @@ def expand(
     """
     count = layer.params or 0
     name = " ".join((layer.kind, *(cls.lower() for cls, _ in layer.path[-1:])))
-    tokens = TokenTemplates(activation, dropout=dropout)
+    tokens = TokenTemplates(activation, dropout=dropout, container=_attention_of(layer))
     images = ImageTemplates(activation, layernorm=layernorm)
     if not count or not outs or min(*ins, *outs, 1) < 1:
         return ()

@@ -88,7 +88,7 @@ class Outputs:
             self.shown += elements
         elif group is Group.BATCHNORM:
             self.guessed_norms += elements
-        elif group is Group.LINEAR and layer.path and layer.path[-1][0] == ATTENTION:
+        elif group is Group.LINEAR and layer.path and layer.path[-1][0].endswith(ATTENTION):
             self.guessed_attention += elements
         else:
             self.guessed += elements

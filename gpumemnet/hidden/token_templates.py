@@ -17,10 +17,11 @@ _MOST_LAYERS = 200
 class TokenTemplates:
     """The likely layers of one hidden block, in running order."""
 
-    def __init__(self, activation: str, *, dropout: bool) -> None:
-        """Take what the text shows elsewhere: the activation's kind, and whether there is dropout."""
+    def __init__(self, activation: str, *, dropout: bool, container: str = ATTENTION) -> None:
+        """Take what the text shows elsewhere: the activation's kind, whether there is dropout, attention's class."""
         self.activation = activation
         self.dropout = dropout
+        self.container = container
         self.attentions = 0
 
     def block(self, name: str, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
@@ -60,7 +61,7 @@ class TokenTemplates:
         others = max((count - 2 * own) // 2, width)
         narrow = (*shape[:-1], max(min(others // (width + 1), width), 1))
         self.attentions += 1
-        where = ((ATTENTION, f"{ATTENTION}-{self.attentions}"),)
+        where = ((self.container, f"{self.container}-{self.attentions}"),)
         yield guessed("linear", shape, shape, own, where, "(query)")
         yield guessed("linear", shape, narrow, others, where, "(key)")
         yield guessed("linear", shape, narrow, others, where, "(value)")

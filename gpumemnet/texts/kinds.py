@@ -65,7 +65,7 @@ _TANHSHRINK = Kind(group=Group.ACTIVATION, copies=1)
 # 0.5 * x * (1 + tanh(0.79 * (x + 0.04 * x^3))) keeps x, 0.5 x, the tanh and 1 + tanh; autocast cubes in 32 bits.
 _ACT_SPELT_OUT = Kind(group=Group.ACTIVATION, saves_input=True, copies=3, compute=Compute.HIGH)
 # scale * relu(x)**2 + bias: what relu hands on and its square are kept; autocast squares in 32 bits.
-_STAR_RELU = Kind(group=Group.ACTIVATION, copies=2, compute=Compute.HIGH)
+_STAR_RELU = Kind(group=Group.ACTIVATION, saves_input=True, copies=1, compute=Compute.HIGH)
 _SQUARED_RELU = Kind(group=Group.ACTIVATION, copies=1, compute=Compute.HIGH)
 # A factor for each channel, learned in 32 bits.
 _SCALE = Kind(group=Group.PLAIN, saves_input=True, compute=Compute.PROMOTE)
@@ -75,6 +75,7 @@ _AVGPOOL = Kind(group=Group.POOL, saves_input=True)
 _EMBEDDING = Kind(group=Group.EMBEDDING, saves_input=True, compute=Compute.HIGH)
 _RNN = Kind(group=Group.RNN, saves_input=True, saves_output=True, compute=Compute.LOW)
 _PLAIN = Kind(group=Group.PLAIN)
+_MATMUL = Kind(group=Group.PLAIN, saves_input=True, compute=Compute.LOW)
 _ATTENTION = Kind(group=Group.ATTENTION, saves_input=True, compute=Compute.LOW)
 
 KINDS: dict[str, Kind] = {
@@ -117,6 +118,8 @@ KINDS: dict[str, Kind] = {
     **dict.fromkeys(("lstm", "gru", "rnn", "lstmcell", "grucell", "rnncell"), _RNN),
     **dict.fromkeys(("multiheadattention",), _ATTENTION),
     **dict.fromkeys(("identity", "flatten", "unflatten", "droppath", "stochasticdepth"), _VIEW),
+    **dict.fromkeys(("cvtselfattentionlinearprojection", "relposbias", "unroll"), _VIEW),
+    **dict.fromkeys(("matmulwrapper",), _MATMUL),
     **dict.fromkeys(
         ("upsample", "upsamplingnearest2d", "upsamplingbilinear2d", "zeropad2d", "pixelshuffle"), _PLAIN
     ),

@@ -6,6 +6,8 @@ had it before, as T5's and LayoutLM's relatives), the second configurations with
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 EAGER_STARTS = (
     *(
         "mhsa",
@@ -96,6 +98,15 @@ TIED_STARTS = (
 """Starts of the class names of models whose output layer is the word embedding unless configured otherwise."""
 UNTIED_STARTS = ("GPTNeoX", "FalconH1", "FalconMamba")
 """Longer names among them whose output layer is not."""
+
+
+_FIVE_DIMENSIONS = ("NestLevel",)
+"""Classes around attention on blocks of tokens in a dimension of their own, which no fused form takes."""
+
+
+def blocks_of_tokens(classes: Iterable[str]) -> bool:
+    """Tell whether attention inside these classes runs on tensors of five dimensions, and so writes its scores out."""
+    return any(name in _FIVE_DIMENSIONS for name in classes)
 
 
 def writes_scores(attention_class: str) -> bool:

@@ -38,14 +38,17 @@ CLASSIFIERS_READ = "torchinfo"
 )
 @click.option("--trees/--no-trees", default=True, help="Train ours and plain boosting.")
 @click.option("--networks/--no-networks", default=True, help="Train the thesis' two networks (many minutes).")
+@click.option("--stored", is_flag=True, help="Only use the runs that --texts has texts of.")
 @click.option(
     "--calibrate", is_flag=True, help="Only find the quantiles anew, on the runs that --texts has texts of."
 )
-def main(data: Path, texts: Path, out: Path, trees: bool, networks: bool, calibrate: bool) -> None:
+def main(
+    data: Path, texts: Path, out: Path, trees: bool, networks: bool, stored: bool, calibrate: bool
+) -> None:
     """Train on measured rows; seeds are fixed, so the same rows give the same weights."""
     digest = file_hash(data)
     texts.parent.mkdir(parents=True, exist_ok=True)
-    rows = load_rows(data, texts, stored_only=calibrate)
+    rows = load_rows(data, texts, stored_only=stored or calibrate)
     click.echo(f"{data.name}: sha256 {digest}, {len({row.run for row in rows})} runs, {len(rows)} texts")
     if calibrate:
         _calibrate(rows, out)
@@ -73,11 +76,7 @@ def _calibrate(rows: list[Row], out: Path) -> None:
 
 
 def _constants() -> dict[str, float]:
-    return {
-        "smooth_mib": correction.SMOOTH_MIB,
-        "shrink": correction.SHRINK,
-        "shrink_transformer": correction.SHRINK_TRANSFORMER,
-    }
+    return {"smooth_mib": correction.SMOOTH_MIB, **correction.SHARES}
 
 
 def _train_trees(rows: list[Row], digest: str, out: Path) -> None:

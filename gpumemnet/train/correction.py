@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from gpumemnet.estimators import analytic, conformal
+from gpumemnet.estimators import analytic, conformal, ours
 from gpumemnet.gpus import Gpu
-from gpumemnet.names import Family
 from gpumemnet.train.arrays import Floats
-from gpumemnet.train.rows import Row, folds
+from gpumemnet.train.rows import Row, folds, lineage
 from gpumemnet.units import MIB
 
 SEED = 7
@@ -33,8 +32,13 @@ CORRECTION = {
 FOLDS = 5
 SHRINK = 0.6
 """Share of the learned correction that is applied: on unseen families all of it adds more noise than it takes away."""
-SHRINK_TRANSFORMER = 0.3
-"""The same for transformers, whose account is closer: 0.3 is best out of fold on generated and on real ones."""
+SHRINK_CLOSE = 0.3
+"""The same where the account is closer, for texts of all levels and for transformers: the best of 0, 0.3, 0.45, 0.6,
+0.8 and 1 on lineages that were left out."""
+SHRINK_PRINT = 1.0
+"""The same for `print(model)`, which tells neither sizes nor the order in which modules run: all of it."""
+SHARES = {"shrink": SHRINK, "shrink_close": SHRINK_CLOSE, "shrink_print": SHRINK_PRINT}
+"""By the names that `ours.share_of_correction` gives them."""
 ENOUGH_REAL = 100
 """Real rows of one kind that calibrate it by themselves."""
 LEAST_TO_CALIBRATE = 8
@@ -55,7 +59,7 @@ class Samples:
         weight: One run weighs the same however many texts it has, and REAL_WEIGHT times that if its model is real.
         usual: The optimizer walks the parameters as it does by default. A summary's reader cannot know; rows where it
             does not count less for the correction and in full for the bound.
-        group: Family and style of each row.
+        group: Family and style of each row, or the lineage of a real model: relatives are in one fold.
         source: Format of each row's summary.
         kind: As `conformal.kind` names it.
         real: The model is a published one, not a generated one.
@@ -124,13 +128,11 @@ def samples(rows: list[Row], features: Floats, gpu: Gpu) -> Samples:
         peak_mib=np.array([row.peak_mib for row in rows]),
         weight=np.where(real, REAL_WEIGHT, 1.0) / texts[[row.run for row in rows]],
         usual=np.array([row.usual for row in rows]),
-        group=[row.group for row in rows],
+        group=[lineage(row.group) for row in rows],
         source=[row.profile.source for row in rows],
         kind=[conformal.kind(row.profile) for row in rows],
         real=real,
-        shrink=np.array(
-            [SHRINK_TRANSFORMER if row.profile.family is Family.TRANSFORMER else SHRINK for row in rows]
-        ),
+        shrink=np.array([SHARES[ours.share_of_correction(row.profile)] for row in rows]),
         telling=np.array([not row.profile.assumed for row in rows]),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
@@ -192,6 +193,16 @@ def _name(record: dict[str, Any]) -> str:
 def matrix(rows: Iterable[Row]) -> Floats:
     """Return the features of all rows, in the order of `features.NAMES`."""
     return np.array([features.vector(row.profile) for row in rows], float)
+
+
+def lineage(group: str) -> str:
+    """Return what relatives share: a real model's name up to its first number or sign, or the group as it is.
+
+    Args:
+        group: As in `Row`, "real/timm:fastvit_t12" for example, which is of the lineage "real/fastvit".
+    """
+    match = re.match(r"real/[^:]*:([a-zA-Z]+)", group)
+    return f"real/{match.group(1).lower()}" if match else group
 
 
 def folds(groups: list[str], count: int = 10) -> Iterator[NDArray[np.bool_]]:

@@ -107,3 +107,59 @@ def test_a_text_that_hides_nearly_all_says_so_and_has_a_bound_of_its_own_kind() 
     told, warnings = profile_with_warnings(HIDDEN.replace("265.23", "0.10"), setup)
     assert conformal.kind(told) == "torchinfo_hidden"
     assert not any("hides nearly all" in warning for warning in warnings)
+
+
+def attention_text(container: str, rows: str, params: int) -> str:
+    """A model with one attention module on 4 x 64 tokens of 128 features, and a dropout at its end."""
+    total = 2 * 16512 + params
+    return (
+        f"{HEAD}Net                                      [4, 64, 128]              --\n"
+        f"├─Linear: 1-1                            [4, 64, 128]              16,512\n"
+        f"├─{container}: 1-2                       [4, 64, 128]              --\n"
+        f"{rows}"
+        f"├─Dropout: 1-3                           [4, 64, 128]              --\n"
+        f"├─Linear: 1-4                            [4, 64, 128]              16,512\n"
+        f"{RULE}\nTotal params: {total:,}\nTrainable params: {total:,}\n{RULE}\n"
+    )
+
+
+def saved(container: str, rows: str, params: int) -> int:
+    return profile_summary(attention_text(container, rows, params), TrainingSetup(batch_size=4)).saved_bytes
+
+
+EACH = "│    └─Linear: 2-{}                       [4, 64, {}]              {}\n"
+APART = "".join(EACH.format(at, 128, "16,512") for at in range(1, 5))
+QK_AND_V = EACH.format(1, 256, "33,024") + EACH.format(2, 128, "16,512") + EACH.format(3, 128, "16,512")
+ONE_KEY = EACH.format(1, 160, "20,640") + EACH.format(2, 128, "16,512")
+SCORES = 4 * 2 * 64 * 64 * 4
+"""Two heads of 64."""
+
+
+def test_a_function_drops_scores_that_are_written_out_where_the_model_drops_elsewhere() -> None:
+    """transformers' own eager attention keeps the softmax, what is left of it, and a mask of a byte each."""
+    dropped = saved("LayoutLMSelfAttention", APART, 4 * 16512)
+    own = APART + "│    └─Dropout: 2-5                      [4, 64, 128]              --\n"
+    kept = saved("LayoutLMSelfAttention", own, 4 * 16512) - 4 * 64 * 128  # that row's own mask
+    assert dropped - kept == SCORES + SCORES // 4
+
+
+def test_queries_and_keys_of_one_layer_and_values_of_another_are_one_attention() -> None:
+    assert saved("Attention", QK_AND_V, 66048) == saved("Attention", APART, 4 * 16512)
+
+
+def test_one_key_for_all_queries_is_attention_with_repeated_keys() -> None:
+    """Falcon, GPT-BigCode: 128 queries and 2 x 16 for the one head of keys and values."""
+    text = attention_text("Attention", ONE_KEY, 37152)
+    (site,) = find_sites(parse_text(text, path="x").layers).values()
+    assert (len(site.projections), site.width) == (1, 128)
+    assert saved("Attention", ONE_KEY, 37152) > saved("Attention", APART, 4 * 16512)
+
+
+@pytest.mark.parametrize(("block", "written"), [("BertLayer", False), ("MegatronBertLayer", True)])
+def test_hidden_attention_writes_its_scores_out_where_its_class_says_so(block: str, written: bool) -> None:
+    shown = attention_text("X", "", 198272)
+    row = next(line for line in shown.splitlines() if "X: 1-2" in line)
+    hidden = shown.replace(row, row.replace("X", block).replace("--", "198,272"))
+    found = profile_summary(hidden, TrainingSetup(batch_size=4))
+    assert found.hidden_bytes
+    assert bool(found.score_bytes) == written

@@ -11,6 +11,7 @@ pytest.importorskip("sklearn")
 from gpumemnet.estimators import conformal
 from gpumemnet.train import correction
 from gpumemnet.train.correction import Samples
+from gpumemnet.train.rows import lineage
 
 BOUND = conformal.LEVELS.index(conformal.CONFIDENCE)
 
@@ -58,3 +59,9 @@ def test_quantiles_hold_on_rows_that_they_were_not_found_on() -> None:
     fresh = random.laplace(0.0, 0.1, 20_000)
     for level, width in zip(conformal.LEVELS, widths, strict=True):
         assert (fresh <= width).mean() == pytest.approx(level, abs=0.015)
+
+
+def test_relatives_are_left_out_together() -> None:
+    assert lineage("real/timm:fastvit_t12") == lineage("real/timm:fastvit_sa12") == "real/fastvit"
+    assert lineage("real/timm:swiftformer_s") == lineage("real/transformers:swiftformer")
+    assert lineage("transformer/decoder") == "transformer/decoder"

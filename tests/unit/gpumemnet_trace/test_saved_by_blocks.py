@@ -1,0 +1,185 @@
+"""Blocks whose branches meet in code that no row shows: what the account says they save, against what PyTorch saves."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gpumemnet.dataset.summaries import torchinfo_text
+from gpumemnet.profile.build import profile_summary
+from gpumemnet.training import TrainingSetup
+
+torchinfo = pytest.importorskip("torchinfo")
+COLUMNS = ("input_size", "output_size", "num_params")
+BATCH, CHANNELS, SIDE = 8, 32, 16
+CLOSE = 0.03
+"""Statistics of norms are not counted."""
+
+
+class ConvNorm(nn.Module):
+    """A convolution with its norm and, if wanted, an activation of its own."""
+
+    def __init__(self, ins: int, outs: int, side: int = 3, act: nn.Module | None = None) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(ins, outs, side, padding=side // 2, bias=False)
+        self.bn = nn.BatchNorm2d(outs)
+        self.act = act
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.bn(self.conv(x))
+        return x if self.act is None else self.act(x)
+
+
+class RepVGGBlock(nn.Module):
+    """Three branches of one input, summed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.identity = nn.BatchNorm2d(CHANNELS)
+        self.dense = ConvNorm(CHANNELS, CHANNELS)
+        self.one = ConvNorm(CHANNELS, CHANNELS, 1)
+        self.act = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.act(self.identity(x) + self.dense(x) + self.one(x))
+
+
+class DarkBlock(nn.Module):
+    """The sum comes after the last activation, which keeps its result in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = ConvNorm(CHANNELS, CHANNELS // 2, 1, nn.ReLU())
+        self.conv2 = ConvNorm(CHANNELS // 2, CHANNELS, 3, nn.ReLU())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv2(self.conv1(x)) + x
+
+
+class PlainBlock(nn.Module):
+    """A residual block whose activation follows the sum: nothing more is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = ConvNorm(CHANNELS, CHANNELS, 3, nn.ReLU())
+        self.conv2 = ConvNorm(CHANNELS, CHANNELS)
+        self.act = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.act(self.conv2(self.conv1(x)) + x)
+
+
+class StarBlock(nn.Module):
+    """The product of two branches, one of them activated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (ConvNorm(CHANNELS, 3 * CHANNELS, 1) for _ in range(2))
+        self.act = nn.ReLU6()
+        self.back = ConvNorm(3 * CHANNELS, CHANNELS, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.back(self.act(self.first(x)) * self.second(x))
+
+
+class StarReLU(nn.Module):
+    """timm's: a scaled and shifted square of ReLU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.bias = nn.Parameter(torch.ones(1)), nn.Parameter(torch.zeros(1))
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * self.relu(x) ** 2 + self.bias
+
+
+class ScaledBlock(nn.Module):
+    """Two branches, each scaled channel by channel by parameters of the block (CaiT, BEiT)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(CHANNELS), nn.LayerNorm(CHANNELS)
+        self.one, self.two = nn.Linear(CHANNELS, CHANNELS), nn.Linear(CHANNELS, CHANNELS)
+        self.gamma_1, self.gamma_2 = (nn.Parameter(torch.ones(CHANNELS)) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.gamma_1 * self.one(self.norm1(x))
+        return x + self.gamma_2 * self.two(self.norm2(x))
+
+
+class WindowAttention(nn.Module):
+    """Attention in windows as torchvision's Swin has it: its projections run as functions, so no row shows them."""
+
+    WINDOW, HEADS = 7, 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.proj = nn.Linear(CHANNELS, 3 * CHANNELS), nn.Linear(CHANNELS, CHANNELS)
+        self.table = nn.Parameter(torch.zeros((2 * self.WINDOW - 1) ** 2, self.HEADS))
+        self.register_buffer("at", torch.zeros(self.WINDOW**4, dtype=torch.int64), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, height, width, channels = x.shape
+        rows, columns, tokens = height // self.WINDOW, width // self.WINDOW, self.WINDOW**2
+        x = x.view(batch, rows, self.WINDOW, columns, self.WINDOW, channels).permute(0, 1, 3, 2, 4, 5)
+        x = x.reshape(batch * rows * columns, tokens, channels)
+        qkv = nn.functional.linear(x, self.qkv.weight, self.qkv.bias)
+        q, k, v = qkv.reshape(*x.shape[:2], 3, self.HEADS, -1).permute(2, 0, 3, 1, 4)
+        bias = self.table[self.at].view(tokens, tokens, -1).permute(2, 0, 1)
+        scores = (q * channels**-0.5 @ k.transpose(-2, -1) + bias).softmax(-1)
+        x = nn.functional.linear(
+            (scores @ v).transpose(1, 2).reshape(x.shape), self.proj.weight, self.proj.bias
+        )
+        x = x.view(batch, rows, columns, self.WINDOW, self.WINDOW, channels).permute(0, 1, 3, 2, 4, 5)
+        return x.reshape(batch, height, width, channels)
+
+
+def images(*blocks: nn.Module) -> nn.Module:
+    return nn.Sequential(
+        ConvNorm(3, CHANNELS), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(CHANNELS, 10)
+    )
+
+
+def tokens(*blocks: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Linear(3, CHANNELS), *blocks, nn.LayerNorm(CHANNELS), nn.Linear(CHANNELS, 10))
+
+
+def saved_by_torch(model: nn.Module, x: Tensor) -> int:
+    """Return the bytes of what PyTorch saves for backward, parameters and buffers left out."""
+    known = {t.untyped_storage()._cdata for t in (*model.parameters(), *model.buffers(), x)}
+    found: dict[int, Tensor] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        found.setdefault(tensor.untyped_storage()._cdata, tensor)  # kept, so that no other takes its place
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        out = model(x)
+        target = torch.zeros(out.shape[:-1], dtype=torch.int64, device=x.device)
+        loss = nn.functional.cross_entropy(out.flatten(0, -2), target.flatten())
+    assert loss.requires_grad
+    return sum(t.untyped_storage().nbytes() for key, t in found.items() if key not in known)
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: images(*(RepVGGBlock() for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
+        (lambda: images(*(DarkBlock() for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
+        (lambda: images(*(PlainBlock() for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
+        (lambda: images(*(StarBlock() for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
+        (lambda: images(ConvNorm(CHANNELS, CHANNELS, 3, StarReLU()), PlainBlock()), (BATCH, 3, SIDE, SIDE)),
+        (lambda: tokens(*(ScaledBlock() for _ in range(3))), (BATCH, 49, 3)),
+        (lambda: tokens(nn.LayerNorm(CHANNELS), WindowAttention()), (BATCH, 14, 14, 3)),
+    ],
+    ids=["RepVGG", "Darknet", "residual", "StarNet", "StarReLU", "LayerScale", "functional projections"],
+)
+def test_the_account_saves_what_pytorch_saves(make, shape: tuple[int, ...]) -> None:  # type: ignore[no-untyped-def]
+    device = torch.device("meta")
+    with device:
+        model, x = make(), torch.zeros(shape)
+    text = torchinfo_text(model, (x,), {}, device, depth=9, col_names=COLUMNS)
+    account = profile_summary(text, TrainingSetup(batch_size=shape[0])).saved_bytes
+    assert account == pytest.approx(saved_by_torch(model, x), rel=CLOSE)
