@@ -14,7 +14,7 @@ from slurm_plugin.admin.checks_slurm import check_hooks, check_lua, check_slurm_
 from slurm_plugin.admin.edits import Change, command
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, Fix, fail, ok, unseen, warn
-from slurm_plugin.admin.seen import gpu_nodes, gpus_of, partitions, rad_toml, shards_of, sharing
+from slurm_plugin.admin.seen import beside, gpu_nodes, gpus_of, partitions, rad_toml, shards_of, sharing
 from slurm_plugin.core.config import Features
 from slurm_plugin.core.last_good import copy_of
 from slurm_plugin.slurm.versions import NEWEST, OLDEST, known
@@ -25,7 +25,20 @@ _WRONG = re.compile(r": (\S+) is .*; it must ")
 
 def examine(facts: Facts) -> list[Finding]:
     """Return the findings of every check."""
-    return [finding for check in _CHECKS for finding in check(facts)]
+    found = [finding for check in _CHECKS for finding in check(facts)]
+    return [_at_the_source(facts, finding) for finding in found] if facts.configless else found
+
+
+def _at_the_source(facts: Facts, finding: Finding) -> Finding:
+    """Return a finding whose fix is made where it lasts: what is changed here, slurmctld sends anew."""
+    here = beside(facts, "slurm.conf")
+    if not any(isinstance(deed, Change) and deed.path.is_relative_to(here.parent) for deed in finding.deeds):
+        return finding
+    lines = [
+        f"{deed.path.name}: {deed.new}" if isinstance(deed, Change) else str(deed) for deed in finding.deeds
+    ]
+    words = "on the controller, whose files these are copies of, then scontrol reconfigure:"
+    return replace(finding, fix="\n".join([words, *lines]), deeds=())
 
 
 def check_config(facts: Facts) -> Iterator[Finding]:

@@ -19,8 +19,9 @@ def check_cards(facts: Facts) -> Iterator[Finding]:
     for name, partition in sharing(facts):
         nodes = gpu_nodes(facts, known.get(name, {}))
         yield from _check_types(facts, name, partition, nodes)
-        yield from _check_sizes(facts, name, nodes)
-        if facts.node in nodes or len(sharing(facts)) == 1:
+        sizes = {node: shards_of(row) // gpus_of(row) for node, row in nodes.items() if shards_of(row)}
+        yield from _check_sizes(facts, name, partition, sizes)
+        if len(set(sizes.values())) < 2 and (facts.node in nodes or len(sharing(facts)) == 1):
             yield from _check_memory_here(facts, name, partition)
 
 
@@ -43,21 +44,29 @@ def _check_types(
         yield fail("rad.toml", text, rad_toml(facts, f"partition.{name}", "gpu_type", f'"{right}"'))
 
 
-def _check_sizes(facts: Facts, name: str, nodes: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
-    """Before 23.11.5 a GPU of one's own is asked for as all its shards, and that is one number for a partition."""
-    sizes = {node: shards_of(row) // gpus_of(row) for node, row in nodes.items() if shards_of(row)}
-    if (
-        len(set(sizes.values())) < 2
-        or facts.version is None
-        or traits(facts.version).keeps_gpu_and_shard_apart
-    ):
+def _check_sizes(
+    facts: Facts, name: str, partition: PartitionConfig, sizes: Mapping[str, int]
+) -> Iterator[Finding]:
+    """A partition has one number of shards in rad.toml; which one is right depends on how a whole GPU is asked for.
+
+    From 23.11.5 on that is `gpu:1`, which any GPU serves: the largest is right, and shards send a job where it fits.
+    Before, it is all shards of a GPU, and with the largest number the smaller GPUs would get no such job.
+    """
+    if len(set(sizes.values())) < 2 or facts.version is None:
         return
     shown = ", ".join(f"{node} {shards}" for node, shards in list(sizes.items())[:4])
-    text = (
-        f"GPUs of partition {name} have different numbers of shards ({shown}): a job with a GPU of its own leaves "
-        f"shards of a larger one to Slurm, and who comes there is put back"
-    )
-    yield warn("slurm.conf", text, "a partition for each size of GPU, or Slurm 23.11.5 or later")
+    said = f"GPUs of partition {name} have different numbers of shards ({shown})"
+    most = max(sizes.values())
+    if not traits(facts.version).keeps_gpu_and_shard_apart:
+        text = f"{said}: a job alone on a larger one leaves shards of it to Slurm, and who comes is put back"
+        yield warn("slurm.conf", text, "a partition for each size of GPU, or Slurm 23.11.5 or later")
+    elif partition.shards < most:
+        text = f"{said}: what needs more than {partition.shards} of them is refused, or may get one too small"
+        fixes = [rad_toml(facts, f"partition.{name}", "shards_per_gpu", str(most))]
+        if partition.gpu_memory_mib:
+            memory_mib = str(max(partition.gpu_memory_mib, most * partition.shard_mib))
+            fixes.append(rad_toml(facts, f"partition.{name}", "gpu_memory_mib", memory_mib))
+        yield warn("rad.toml", text, tuple(fixes))
 
 
 def _check_memory_here(facts: Facts, name: str, partition: PartitionConfig) -> Iterator[Finding]:

@@ -42,6 +42,13 @@ def check_limits(facts: Facts) -> Iterator[Finding]:
     if not by_gpu and not weighed:
         yield ok(_SUBJECT, "nobody is limited or billed by GPUs")
         return
+    if by_gpu and "limits" not in running.get("accountingstorageenforce", "").lower():
+        text = "there are limits on GPUs, and AccountingStorageEnforce has no limits: nobody is held to them"
+        yield warn(
+            _SUBJECT,
+            text,
+            "AccountingStorageEnforce=associations,limits,qos, once every user has an association",
+        )
     worths = {weights.gpu for weights, _ in found_there.values() if weights.gpu}
     base = max(worths, default=Fraction(1))
     wrong = [

@@ -178,7 +178,7 @@ def check_lua(facts: Facts) -> Iterator[Finding]:
     for name, loss in (("job_submit", fail), ("cli_filter", warn)):
         text = facts.lua.get(name)
         path = beside(facts, f"{name}.lua")
-        if text is None and name == "job_submit" and facts.radd_here:
+        if text is None and name == "job_submit" and facts.radd_here and not facts.configless:
             yield fail(f"{name}.lua", f"{path} is missing, and slurmctld will not start", "run: rad install")
         elif text is None:
             where = "the controller" if name == "job_submit" else "login nodes"
@@ -191,8 +191,11 @@ def check_lua(facts: Facts) -> Iterator[Finding]:
         elif facts.lua_files is not None and (
             gone := [file for file in _LUA_FILES if file not in facts.lua_files]
         ):
-            text = f"it calls RAD, but {path.parent}/rad lacks {', '.join(gone)}: every job goes on as it was"
-            yield loss(f"{name}.lua", text, "run: rad install (configless: on each login node, too)")
+            folder = (
+                "/etc/slurm/rad (slurmctld sends no folders)" if facts.configless else f"{path.parent}/rad"
+            )
+            text = f"it calls RAD, but {folder} lacks {', '.join(gone)}: every job goes on as it was"
+            yield loss(f"{name}.lua", text, command("rad install"))
         else:
             yield ok(f"{name}.lua", "calls RAD")
     if facts.lua_sockets:

@@ -80,3 +80,12 @@ class Facts:
     mps_control: str | None = None
     acls: bool | None = None
     compute_modes: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def configless(self) -> bool:
+        """Return whether Slurm's files here are copies that slurmctld sends (slurm.conf(5), enable_configless)."""
+        if self.slurm_conf_path is None:
+            return False
+        return str(self.slurm_conf_path).startswith("/run/slurm/conf/") or (
+            self.slurm_conf_path.parent.name == "conf-cache"
+        )

@@ -186,6 +186,27 @@ def test_slurmctlds_own_word_goes_before_the_files():
     assert [each.fix for each in told] == ["run: systemctl restart slurmctld"]
 
 
+def test_on_a_configless_node_a_fix_is_for_the_controllers_files():
+    """Seen on 24.11.5: such a node gets slurm.conf, gres.conf, cgroup.conf and cli_filter.lua, and no folder."""
+    lua = {"job_submit": None, "cli_filter": GOOD.lua["cli_filter"]}
+    node = dataclasses.replace(
+        GOOD,
+        **slurm(grestypes="gpu"),
+        slurm_conf_path=Path("/run/slurm/conf/slurm.conf"),
+        lua=lua,
+        lua_files=frozenset(),
+        radd_here=True,
+    )
+    told = {each.subject: each for each in troubles(node)}
+    assert (
+        told["slurm.conf"].fix.startswith("on the controller")
+        and "GresTypes=gpu,shard" in told["slurm.conf"].fix
+    )
+    assert not told["slurm.conf"].deeds
+    assert "/etc/slurm/rad (slurmctld sends no folders) lacks rad.lua" in told["cli_filter.lua"].text
+    assert told["job_submit.lua"].level == "unseen"
+
+
 @pytest.mark.parametrize("word", ["lua", "all_partitions, job_submit/lua"])
 def test_plugins_may_be_named_in_either_way(word: str):
     assert troubles(dataclasses.replace(GOOD, **slurm(jobsubmitplugins=word))) == []
@@ -336,6 +357,18 @@ def test_plugins_may_be_named_in_either_way(word: str):
             "warn",
             "different numbers of shards (n1 138, n2 78)",
             "a partition for each size",
+        ),
+        (
+            {
+                "config": sharing(gpu_memory_mib=141_312),
+                **nodes(
+                    {"nodename": "n1", "gres": "gpu:2,shard:276"},
+                    {"nodename": "n2", "gres": "gpu:2,shard:300"},
+                ),
+            },
+            "warn",
+            "what needs more than 138 of them is refused",
+            "shards_per_gpu = 150",
         ),
         ({"readings": None, "readings_error": "no driver"}, "fail", "no driver", "nvidia-smi"),
         ({"readings": (reading(0, healthy=False),)}, "fail", "needs a reset", "nvidia-smi -q"),

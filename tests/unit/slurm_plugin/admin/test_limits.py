@@ -55,6 +55,7 @@ def site(
 ) -> Facts:
     settings = {
         "accountingstoragetype": "accounting_storage/slurmdbd",
+        "accountingstorageenforce": "associations,limits,qos",
         "accountingstoragetres": f"cpu,mem,energy,node,billing,fs/disk,vmem,pages,{counted}",
     }
     live = Live(
@@ -129,6 +130,16 @@ def test_shards_that_are_not_counted() -> None:
     assert level == "fail" and "AccountingStorageTRES=gres/nvme,gres/gpu,gres/shard\nrun: systemctl" in fix
     ((level, _, _),) = found(site(counted="gres/gpu", weights=""))
     assert level == "warn"
+
+
+def test_limits_that_nobody_is_held_to() -> None:
+    facts = site(dataclasses.replace(QOS, tres={"gres/gpu": 2, "billing": 276}))
+    assert facts.live is not None
+    lax = dataclasses.replace(
+        facts.live, settings={**facts.live.settings, "accountingstorageenforce": "associations"}
+    )
+    ((level, text, _),) = found(dataclasses.replace(facts, live=lax))
+    assert (level, "nobody is held to them" in text) == ("warn", True)
 
 
 def test_a_site_without_a_database_or_without_sharing_is_left_alone() -> None:
