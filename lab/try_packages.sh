@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo "needs root" >&2; exit 2; }
 if [ -e /opt/rad ]; then echo "/opt/rad is here already; take a bare machine" >&2; exit 2; fi
 deb=$(echo "$PWD"/dist/rad-slurm_*_all.deb) rpm=$(echo "$PWD"/dist/rad-slurm-*.noarch.rpm)
-work=$(mktemp -d) passed=0
+work=$(mktemp -d) passed=0 had_slurm=$([ ! -d /etc/slurm ] || echo yes)
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 export DEBIAN_FRONTEND=noninteractive GNUPGHOME=$work/gnupg HOME=$work
@@ -89,7 +89,7 @@ check 'hooks without it do no harm' hooks_do_no_harm
 check 'apt installs it again' apt-get install -y -q --no-install-recommends "rad-slurm=$version"
 check 'rad uninstall' rad uninstall
 check 'apt purges it' apt-get purge -y -q rad-slurm
-rm -rf /etc/slurm # `rad install` made it here, where there is no Slurm
+[ -n "$had_slurm" ] || rm -rf /etc/slurm # `rad install` made it
 paths >"$work/after"
 check 'nothing is left of the .deb' diff "$work/before" "$work/after"
 
