@@ -15,6 +15,7 @@ ROWS: tuple[tuple[str, str, float, str], ...] = (
     ("mean waiting", "mean_waiting_s", 3600, "h"),
     ("mean completion", "mean_completion_s", 3600, "h"),
     ("until the last job ended", "makespan_s", 3600, "h"),
+    ("energy until then", "energy_j", JOULES_PER_KWH, "kWh"),
     ("GPUs held", "gpu_held_share", 0.01, "%"),
     ("median slowdown", "median_slowdown", 1, ""),
     ("P95 slowdown", "p95_slowdown", 1, ""),
@@ -89,8 +90,8 @@ def as_text(advice: Advice) -> str:
     saved = advice.saved
     lines += [
         "",
-        f"Sharing would have saved {saved['gpu_hours']:.4g} GPU hours, {saved['energy_kwh']:.4g} kWh and "
-        f"{saved['waiting_hours']:.4g} hours of waiting, over {advice.jobs_done} jobs.",
+        f"Sharing would have saved {saved['gpu_hours']:.4g} hours of held GPUs and {saved['waiting_hours']:.4g} hours "
+        f"of waiting, over {advice.jobs_done} jobs.",
         f"{advice.known} of {advice.jobs} jobs have a known peak of GPU memory.",
     ]
     if advice.known < advice.jobs and advice.assumed_mib is not None:
@@ -99,6 +100,12 @@ def as_text(advice: Advice) -> str:
         lines.append(
             "The others keep a GPU each here; --assume-mib takes a guess. Let Slurm record peaks with "
             "AccountingStorageTRES=gres/gpumem and AutoDetect=nvml."
+        )
+    unknown = advice.whole["unknown_workloads"]
+    if unknown:
+        lines.append(
+            f"What {unknown} of them do to a GPU was never measured: they count as the median of measured trainings, "
+            "without a pause for data, so slowdowns look worse here than they are where loaders are slow."
         )
     left_out = advice.whole["left_out"]
     if left_out:
