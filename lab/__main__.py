@@ -17,6 +17,7 @@ from lab.daemons import LabError
 from lab.demo import NODE_NAME, Demo
 from lab.install import TRAIN, install_package, install_slurm, why_no_slurm
 from lab.lint import checks
+from lab.messages import page
 from lab.packages import packages
 from lab.place import ClusterSpec, NodeSpec, Place, home_of
 from lab.real_gpus import real_node
@@ -123,6 +124,9 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("site", help="the manual and the reference as a site, built strictly").set_defaults(
         command=_site
     )
+    commands.add_parser(
+        "messages", help="print every message of the code, as the site shows them"
+    ).set_defaults(command=_messages)
     commands.add_parser("clean", help="stop what runs and remove all that was made").set_defaults(
         command=_clean
     )
@@ -272,6 +276,11 @@ def _packages(cluster: Cluster, options: argparse.Namespace) -> int:
         CHECKOUT, home / "packages", CHECKOUT / "dist", python=python, environment=os.environ
     ):
         print(f"{file.stat().st_size / 1e6:6.2f} MB  {file.relative_to(CHECKOUT)}", flush=True)
+    return 0
+
+
+def _messages(cluster: Cluster, options: argparse.Namespace) -> int:
+    print(page())
     return 0
 
 

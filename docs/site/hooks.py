@@ -20,6 +20,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from prometheus_client.core import Metric
 
+from lab import messages
 from slurm_plugin.admin.schema import schema
 from slurm_plugin.core.shell import run
 from slurm_plugin.monitor.board import Board
@@ -104,6 +105,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "rad-toml.md": _rad_toml(schema()),
         "rad.schema.json": json.dumps(schema(), indent=1),
         "metrics.md": _metrics(),
+        "messages.md": messages.page(),
         "python.md": PYTHON,
     }.items():
         files.append(File.generated(config, f"reference/{name}", content=text))

@@ -74,7 +74,7 @@ def run(around: Around, /, **values: Any) -> Exit:
             if what_if
             else "no rad.toml is here"
         )
-        raise SetupError(f"--ask and --config: {why}; leave them away")
+        raise SetupError(f"--ask and --config: {why}; leave them out")
     question = question_of(options.summary, stated, options.typed)
     if options.largest or options.sweep or options.cards or options.plot:
         return _advise(options, question, cluster)

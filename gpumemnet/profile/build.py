@@ -103,7 +103,7 @@ def step_of(path_or_text: str, setup: TrainingSetup) -> Timeline:
     """
     text, path = text_of(path_or_text)
     if text.lstrip()[:1] == "{":
-        raise SetupError(f"{path}: a saved profile tells peaks and no course; give the model's summary")
+        raise SetupError(f"{path}: a saved profile holds peaks only; give the model's summary")
     _, _, tape, _ = _taped(rows_of(text, setup, path=path), setup, path=path)
     return timeline(tape, OPTIMIZER_MEMORY[setup.optimizer], checkpointing=setup.gradient_checkpointing)
 
