@@ -238,17 +238,22 @@ def of_layers(text: str) -> Any:
     return numbers(result)
 
 
+def thousand_layers() -> str:
+    """Return a torchsummary table of 1,000 layers."""
+    rows = [("Conv2d", 36928), ("BatchNorm2d", 128), ("ReLU", 0)]
+    table = ["-" * 64, f"{'Layer (type)':>20}  {'Output Shape':>25} {'Param #':>15}", "=" * 64]
+    table += [f"{rows[n % 3][0]}-{n + 1:<4}  [-1, 64, 32, 32]  {rows[n % 3][1]:,}" for n in range(1000)]
+    table += ["=" * 64, f"Total params: {sum(rows[n % 3][1] for n in range(1000)):,}", ""]
+    return "\n".join(table)
+
+
 def costs() -> dict[str, float]:
     """Return processor time in ms and modules loaded: importing rad-estimate, and profiling 1,000 layers."""
     begin = time.process_time()
     importlib.import_module("gpumemnet.cli")
     taken = {"import rad-estimate, ms": (time.process_time() - begin) * 1e3}
     taken["modules loaded by it"] = len(sys.modules)
-    rows = [("Conv2d", 36928), ("BatchNorm2d", 128), ("ReLU", 0)]
-    table = ["-" * 64, f"{'Layer (type)':>20}  {'Output Shape':>25} {'Param #':>15}", "=" * 64]
-    table += [f"{rows[n % 3][0]}-{n + 1:<4}  [-1, 64, 32, 32]  {rows[n % 3][1]:,}" for n in range(1000)]
-    table += ["=" * 64, f"Total params: {sum(rows[n % 3][1] for n in range(1000)):,}", ""]
-    text, setup = "\n".join(table), entry("TrainingSetup")(batch_size=8)
+    text, setup = thousand_layers(), entry("TrainingSetup")(batch_size=8)
     times = []
     for _ in range(9):
         begin = time.process_time()
@@ -274,6 +279,12 @@ import sys
 from gpumemnet.cli import main
 sys.argv[1:] = [{str(CHECKOUT / "examples" / "models" / "resnet50_torchinfo.txt")!r}, "--batch-size", "8"]
 main()
+""",
+    "a profile of 1,000 layers": f"""
+import sys
+sys.path.append({str(CHECKOUT / "bench")!r})
+from same_answers import entry, thousand_layers
+entry("profile_with_warnings")(thousand_layers(), entry("TrainingSetup")(batch_size=8))
 """,
     "Python alone": "",
 }

@@ -12,6 +12,7 @@ from gpumemnet.texts.records import Layer
 
 GROUPS = frozenset((Group.CONV, Group.LINEAR, Group.RNN))
 """Groups that multiply by weights, in 16 bits under autocast."""
+_CHANNELS_SECOND = frozenset((Group.CONV, Group.BATCHNORM))
 
 
 def add(builder: TapeBuilder, layer: Layer, kind: Kind, source: int, out: tuple[int, ...]) -> None:
@@ -40,7 +41,7 @@ def channels(kind: Kind, out: tuple[int, ...]) -> int:
         kind: The layer's kind.
         out: Shape of its output: batch first, channels second (convolutions, batch norms) or features last.
     """
-    if kind.group in (Group.CONV, Group.BATCHNORM):
+    if kind.group in _CHANNELS_SECOND:
         return out[1] if len(out) > 1 else 0
     return out[-1] if out else 0
 

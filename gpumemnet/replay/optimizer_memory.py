@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from gpumemnet.allocator.blocks import MIN_BLOCK_BYTES
 from gpumemnet.names import Optimizer
 
 Run = tuple[int, int]
@@ -13,8 +14,9 @@ Run = tuple[int, int]
 
 
 def runs(sizes: Iterable[int]) -> list[Run]:
-    """Count equal neighbours among sizes in bytes."""
-    return [(size, len(list(group))) for size, group in groupby(sizes)]
+    """Count equal neighbours among sizes in bytes, rounded up as the allocator rounds them."""
+    rounded = [-(-size // MIN_BLOCK_BYTES) * MIN_BLOCK_BYTES for size in sizes]
+    return [(size, len(list(group))) for size, group in groupby(rounded)]
 
 
 class OptimizerMemory(NamedTuple):

@@ -25,7 +25,9 @@ def without_idle(summary: ModelSummary) -> ModelSummary:
     `print(model)` shows the rate. Other texts do not; but timm's blocks, whose rates are 0 unless asked for, put an
     Identity wherever an option is off, beside their dropouts.
     """
-    beside = {layer.path for layer in summary.layers if layer.kind == "identity"}
+    beside = {layer.path for layer in summary.layers if layer.path and layer.kind == "identity"}
+    if not beside:
+        return summary
     layers = tuple(
         replace(layer, args={**layer.args, "p": 0.0}) if _untold(layer, beside) else layer
         for layer in summary.layers
@@ -42,7 +44,7 @@ def _untold(layer: Layer, beside: set[tuple[tuple[str, str], ...]]) -> bool:
     """Tell whether a dropout's rate is not shown and lies in a container with an Identity."""
     if kinds.group_of(layer.kind) is not Group.DROPOUT or "p" in layer.args:
         return False
-    return layer.path in beside and bool(layer.path)
+    return layer.path in beside
 
 
 def count_once(summary: ModelSummary) -> ModelSummary:

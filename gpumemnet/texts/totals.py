@@ -20,7 +20,7 @@ def doubts(summary: ModelSummary) -> tuple[str, ...]:
     """
     found = []
     if summary.format is Source.TORCHSUMMARY and any(
-        kinds.group_of(layer.kind) is Group.RNN and not layer.params for layer in summary.layers
+        not layer.params and kinds.group_of(layer.kind) is Group.RNN for layer in summary.layers
     ):
         found.append(
             "torchsummary leaves out the weights of recurrent layers, so the estimate does, too;"
