@@ -16,11 +16,14 @@ from gpumemnet.estimators.registry import estimate as gpumemnet_estimate
 from gpumemnet.gpus import DEFAULT_GPU, Gpu, gpu_named
 from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.config import Config
-from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.errors import ConfigError, EstimateError
+from slurm_plugin.core.models import Model, name_of
 from slurm_plugin.core.peaks import bound_of
 from slurm_plugin.core.records import Claims, MemoryEstimate
 from slurm_plugin.core.risk import SHARES
 from slurm_plugin.core.units import from_mib
+from slurm_plugin.core.wire import profile_in
+from slurm_plugin.said import directives_of
 
 MAX_KEYS = 100_000
 """Of more kinds of jobs the ones that ran longest ago are forgotten."""
@@ -143,6 +146,39 @@ class ObservedPeaks:
             smact=None if smact is None else round(smact, 3),
             profile_key=profile_key,
         )
+
+
+def model_of(script: str | None, comment: str, *, user_id: int, now_s: float) -> Model | None:
+    """Return what a submission's profile stands for; None if it carries none, or names no model.
+
+    Args:
+        script: The start of the job script, or None.
+        comment: The job's comment, with the profile that the login node put there.
+        user_id: Who submitted it.
+        now_s: Seconds since the epoch.
+
+    Raises:
+        EstimateError: What the user says is malformed.
+    """
+    text = profile_in(comment)
+    directives = None if text is None else directives_of(script, "job script", comment)
+    if text is None or directives is None or directives.model is None:
+        return None
+    try:
+        profile = ModelProfile.from_text(text)
+    except GpuMemNetError as exc:
+        raise EstimateError(str(exc)) from exc
+    return Model(
+        profile=profile.key,
+        user=user_id,
+        time_s=round(now_s, 3),
+        name=name_of(directives.model),
+        family=profile.family.value,
+        parameters=profile.parameters,
+        batch_size=profile.batch_size,
+        optimizer=profile.optimizer.value,
+        precision=profile.precision.value,
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -11,13 +11,11 @@ from typing import Literal
 from gpumemnet.directives.parse import Directives, parse_comment, parse_script
 from gpumemnet.errors import GpuMemNetError, lines_of
 from gpumemnet.names import Policy
-from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.errors import EstimateError
-from slurm_plugin.core.models import Model, name_of
 from slurm_plugin.core.records import Claims
 from slurm_plugin.core.wire import profile_in, user_words
 
-__all__ = ["SCRIPT_HEAD_BYTES", "Directives", "claims_of", "directives_of", "model_of", "profile_of"]
+__all__ = ["SCRIPT_HEAD_BYTES", "Directives", "claims_of", "directives_of", "profile_of"]
 
 SCRIPT_HEAD_BYTES = 1 << 16
 """How far into a job script #RAD lines are looked for."""
@@ -64,39 +62,6 @@ def claims_of(directives: Directives | None, comment: str) -> Claims:
         retry=directives.retry,
         gpus=directives.gpus,
         confidence=directives.confidence,
-    )
-
-
-def model_of(script: str | None, comment: str, *, user_id: int, now_s: float) -> Model | None:
-    """Return what a submission's profile stands for; None if it carries none, or names no model.
-
-    Args:
-        script: The start of the job script, or None.
-        comment: The job's comment, with the profile that the login node put there.
-        user_id: Who submitted it.
-        now_s: Seconds since the epoch.
-
-    Raises:
-        EstimateError: What the user says is malformed.
-    """
-    text = profile_in(comment)
-    directives = None if text is None else directives_of(script, "job script", comment)
-    if text is None or directives is None or directives.model is None:
-        return None
-    try:
-        profile = ModelProfile.from_text(text)
-    except GpuMemNetError as exc:
-        raise EstimateError(str(exc)) from exc
-    return Model(
-        profile=profile.key,
-        user=user_id,
-        time_s=round(now_s, 3),
-        name=name_of(directives.model),
-        family=profile.family.value,
-        parameters=profile.parameters,
-        batch_size=profile.batch_size,
-        optimizer=profile.optimizer.value,
-        precision=profile.precision.value,
     )
 
 

@@ -15,8 +15,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from slurm_plugin.core.compute import LEAST_SLOWDOWN, MOST_SLOWDOWN, overcommit_for
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.mig import parse_profiles
-from slurm_plugin.core.records import Confidence, PolicyName
-from slurm_plugin.core.risk import LEAST, MOST
+from slurm_plugin.core.records import LEAST_CONFIDENCE, MOST_CONFIDENCE, Confidence, PolicyName
 from slurm_plugin.core.units import from_mib
 
 DEFAULT_PATH = Path("/etc/rad/rad.toml")
@@ -296,10 +295,13 @@ def parse_config(tree: dict[str, Any], *, origin: str, strict: bool = True) -> C
                 f"{origin}: partition.{name} collocates but has no GPU size; "
                 f"set gpu_memory_mib (nvidia-smi shows it) or shards_per_gpu (as in gres.conf)"
             )
-        if not isinstance(partition.confidence, str) and not LEAST <= partition.confidence <= MOST:
+        if (
+            not isinstance(partition.confidence, str)
+            and not LEAST_CONFIDENCE <= partition.confidence <= MOST_CONFIDENCE
+        ):
             raise ConfigError(
                 f"{origin}: partition.{name}.confidence is {partition.confidence:g}; "
-                f'it must be from {LEAST} to {MOST}, "auto" or "bound"'
+                f'it must be from {LEAST_CONFIDENCE} to {MOST_CONFIDENCE}, "auto" or "bound"'
             )
         if not 0.0 <= partition.compute_overcommit < float("inf"):
             raise ConfigError(

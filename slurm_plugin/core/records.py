@@ -15,6 +15,8 @@ BookingKind = Literal["shared", "whole"]
 BookingBasis = Literal["asked", "estimate", "history"]
 Confidence = float | Literal["bound", "auto"]
 """Share of jobs that what is booked shall be enough for: a number, the estimator's own bound, or what costs least."""
+LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.999
+"""Estimates tell their quantiles from the one to the other."""
 PolicyName = Literal["exclusive", "round_robin", "magm", "lug", "mug"]
 
 

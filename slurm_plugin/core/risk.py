@@ -14,16 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from slurm_plugin.core.records import Confidence, MemoryEstimate
+from slurm_plugin.core.records import LEAST_CONFIDENCE, MOST_CONFIDENCE, Confidence, MemoryEstimate
 from slurm_plugin.core.units import GIB, shards_for
 
 Recovers = Literal["exclusive", "escalate", "off"]
 Points = Sequence[tuple[float, int]]
 
-SHARES = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.999)
+_BETWEEN = (0.6, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995)
+SHARES = (LEAST_CONFIDENCE, *_BETWEEN, MOST_CONFIDENCE)
 """The shares of jobs at which an estimate tells its quantiles; what lies between is rounded up."""
-
-LEAST, MOST = SHARES[0], SHARES[-1]
 
 LOST_OF_A_RUN = 0.03
 """Of a run that misses, before it fails. Assumed: of 5,850 recorded runs nearly all had reached their peak in the first
@@ -105,7 +104,9 @@ def _at(estimate: MemoryEstimate, confidence: Confidence, card: Card) -> tuple[f
         return estimate.confidence, estimate.upper_bytes
     if confidence == "auto":
         return cheapest(
-            estimate.quantiles, bound=(estimate.confidence or MOST, estimate.upper_bytes), card=card
+            estimate.quantiles,
+            bound=(estimate.confidence or MOST_CONFIDENCE, estimate.upper_bytes),
+            card=card,
         )
     return next((point for point in estimate.quantiles if point[0] >= confidence), estimate.quantiles[-1])
 

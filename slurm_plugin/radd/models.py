@@ -11,7 +11,7 @@ from slurm_plugin.core.errors import EstimateError, WireError
 from slurm_plugin.core.lines import PRIVATE, NewLines, append_line
 from slurm_plugin.core.models import from_lines, to_line
 from slurm_plugin.core.request import request_from
-from slurm_plugin.said import model_of
+from slurm_plugin.estimate import model_of
 
 log = logging.getLogger("radd")
 

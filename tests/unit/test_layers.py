@@ -40,7 +40,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "slurm_plugin.slurm": ("slurm_plugin.core", "slurm_plugin.slurm"),
     "slurm_plugin.mps": ("slurm_plugin.core", "slurm_plugin.mps"),
-    **dict.fromkeys(("slurm_plugin.said", "slurm_plugin.estimate"), ("slurm_plugin.core", "gpumemnet")),
+    "slurm_plugin.said": ("slurm_plugin.core", "gpumemnet"),
+    "slurm_plugin.estimate": ("slurm_plugin.core", "slurm_plugin.said", "gpumemnet"),
     "slurm_plugin.stamp": (
         "slurm_plugin.core",
         "slurm_plugin.said",

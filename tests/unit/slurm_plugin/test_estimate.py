@@ -9,8 +9,10 @@ from paths import MODELS
 from gpumemnet.directives.values import LEAST_CONFIDENCE, MOST_CONFIDENCE
 from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.errors import ConfigError, EstimateError
+from slurm_plugin.core.records import LEAST_CONFIDENCE as LEAST
+from slurm_plugin.core.records import MOST_CONFIDENCE as MOST
 from slurm_plugin.core.records import Claims
-from slurm_plugin.core.risk import LEAST, MOST, SHARES
+from slurm_plugin.core.risk import SHARES
 from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import COMMENT_LIMIT, with_profile
 from slurm_plugin.estimate import Estimator, ObservedPeaks
