@@ -1,6 +1,6 @@
 """Sites with one fault each: does `rad doctor` find it, and does its fix, done to the letter, make the site right?
 
-    PYTHONPATH=. python bench/doctor_faults.py [--out FILE] [--part K/N]
+    PYTHONPATH=. python bench/doctor_faults.py [--out FILE] [--part K/N] [--only NAME]
 
 As root: each on a real Slurm, on which a job then shares a GPU.
 
@@ -275,6 +275,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="JSON file for the results; what is in it already is kept")
     parser.add_argument("--part", default="1/1", help="K/N: every Nth fault from the Kth")
+    parser.add_argument("--only", default="", help="only faults whose name holds this")
     options = parser.parse_args()
     part, parts = map(int, options.part.split("/"))
     rows: list[dict[str, object]] = []
@@ -284,7 +285,7 @@ def main() -> int:
         cluster.up(ClusterSpec(nodes=(NODE_SPEC,)))
         version = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10).version()
         right = _said(cluster)
-        for fault in FAULTS[part - 1 :: parts]:
+        for fault in [each for each in FAULTS if options.only in each.name][part - 1 :: parts]:
             recent = traits(version).keeps_gpu_and_shard_apart
             if (fault.old and recent) or (fault.new and not recent):
                 continue
@@ -379,7 +380,11 @@ def _shares(cluster: Cluster) -> bool:
         folder.chmod(0o1777)
     jobs = Jobs(cluster, folder)
     job = jobs.submit(
-        "--gpus=1", "--comment=rad:memory=4G", "--wrap", "python3 fake_train.py --memory 3G --seconds 0.2"
+        "--gpus=1",
+        "--time=5",
+        "--comment=rad:memory=4G",
+        "--wrap",
+        "python3 fake_train.py --memory 3G --seconds 0.2",
     )
     if job.job_id is None:
         return False

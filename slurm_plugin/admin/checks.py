@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from slurm_plugin.admin.checks_apart import check_apart
 from slurm_plugin.admin.checks_cards import check_cards
-from slurm_plugin.admin.checks_gpu import check_gpus, check_gres, check_guard, check_mps
+from slurm_plugin.admin.checks_gpu import check_gpus, check_guard, check_mps
+from slurm_plugin.admin.checks_gres import check_gres
 from slurm_plugin.admin.checks_limits import check_limits
 from slurm_plugin.admin.checks_partitions import check_names, check_nodes, check_partitions
 from slurm_plugin.admin.checks_slurm import check_hooks, check_lua, check_slurm_conf
@@ -149,6 +151,7 @@ _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_nodes,
     check_cards,
     check_gres,
+    check_apart,
     check_gpus,
     check_mps,
     check_guard,

@@ -1,0 +1,180 @@
+"""The checks of `rad doctor` on gres.conf: shards against slurm.conf, rad.toml and the GPUs' memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from slurm_plugin.admin.edits import Change, Deed, record
+from slurm_plugin.admin.facts import Facts
+from slurm_plugin.admin.finding import Finding, Fix, fail, ok, warn
+from slurm_plugin.admin.install_values import UNSHARED_MIB, shards_within
+from slurm_plugin.admin.seen import (
+    beside,
+    gpu_nodes,
+    gpus_of,
+    nodes,
+    partitions,
+    rad_toml,
+    row_of,
+    shards_of,
+    sharing,
+)
+from slurm_plugin.core.gres import count_of, parse_gres
+from slurm_plugin.core.units import human, to_mib_up
+from slurm_plugin.slurm.conf_lines import expand
+
+
+def shards_per_gpu(facts: Facts) -> dict[tuple[str, str], float]:
+    """Return the shards of each GPU, by node name ("" for any) and device file ("" for evenly over all GPUs).
+
+    A `Count` without `File` is spread over the GPUs of its node, and how many these are gres.conf does not say where
+    Slurm finds them (AutoDetect): then the node's Gres does.
+    """
+    found: dict[tuple[str, str], float] = {}
+    if facts.gres is None:
+        return found
+    files: dict[str, list[str]] = {}
+    for line in facts.gres.lines:
+        if line.get("name", "").lower() == "gpu":
+            for node in expand(line.get("nodename", "")):
+                files.setdefault(node, []).extend(file for file in expand(line.get("file", "")) if file)
+    for line in facts.gres.lines:
+        if line.get("name", "").lower() != "shard":
+            continue
+        count = count_of(parse_gres(f"shard:{line.get('count', '0')}"), "shard")
+        for node in expand(line.get("nodename", "")):
+            own = [file for file in expand(line.get("file", "")) if file]
+            if own:
+                found |= {(node, file): count / len(own) for file in own}
+                continue
+            here = files.get(node) or files.get("")
+            if here:
+                found[node, ""] = count / len(here)
+                continue
+            named = {name: row for name, row in nodes(facts).items() if gpus_of(row) and node in ("", name)}
+            found |= {(name, ""): count / gpus_of(row) for name, row in named.items()} or {(node, ""): count}
+    return found
+
+
+def check_gres(facts: Facts) -> Iterator[Finding]:
+    """gres.conf: GPUs have shards, as many as rad.toml says, and no more than their memory holds."""
+    if facts.slurm is None:
+        return
+    if facts.gres is None:
+        yield fail("gres.conf", "not beside slurm.conf", _whole_file(facts))
+        return
+    per_gpu = shards_per_gpu(facts)
+    if not per_gpu:
+        yield fail("gres.conf", "no shards", _whole_file(facts))
+        return
+    yield from _check_sums(facts)
+    for name, partition in sharing(facts):
+        here = gpu_nodes(facts, partitions(facts).get(name, {}))
+        counts = {count for (node, _), count in per_gpu.items() if not here or not node or node in here}
+        if counts and partition.shards not in counts:
+            have = ", ".join(f"{count:g}" for count in sorted(counts))
+            text = f"GPUs have {have} shards, but partition.{name} in rad.toml counts {partition.shards}"
+            least = str(int(min(counts)))
+            yield fail("gres.conf", text, rad_toml(facts, f"partition.{name}", "shards_per_gpu", least))
+    yield from _check_memory(facts, per_gpu)
+    yield ok("gres.conf", f"{len(per_gpu)} entries with shards")
+
+
+def _whole_file(facts: Facts) -> Fix:
+    """Return the lines of gres.conf that are missing; words where the devices are not known."""
+    each = next((partition.shards for _, partition in sharing(facts)), 0)
+    real = facts.config is not None and facts.config.telemetry.source != "simulated"
+    devices = [f"/dev/nvidia{gpu.index}" for gpu in facts.readings or () if real and not gpu.mig]
+    known = facts.gres.lines if facts.gres is not None else ()
+    lines = [line for line in known if line.get("name", "").lower() == "gpu" and line.get("file")]
+    new = []
+    for line in lines:
+        node = f"NodeName={line['nodename']} " if "nodename" in line else ""
+        new += [f"{node}Name=shard Count={each} File={file}" for file in expand(line["file"])]
+    if not known:
+        for file in devices:
+            new += [f"Name=gpu File={file}", f"Name=shard Count={each} File={file}"]
+    if not new or not each:
+        return "add Name=shard Count=... File=... for every GPU: see gres_conf/gres.conf"
+    return Change(path=beside(facts, "gres.conf"), new="\n".join(new))
+
+
+def _check_sums(facts: Facts) -> Iterator[Finding]:
+    """A node whose gres.conf has fewer shards than slurm.conf says is drained by slurmctld."""
+    sums: dict[str, int] = {}
+    for line in () if facts.gres is None else facts.gres.lines:
+        if line.get("name", "").lower() == "shard":
+            for node in filter(None, expand(line.get("nodename", ""))):
+                one = count_of(parse_gres(f"shard:{line.get('count', '0')}"), "shard")
+                sums[node] = sums.get(node, 0) + one
+    for node, row in nodes(facts).items():
+        said = shards_of(row)
+        if said and node in sums and sums[node] < said:
+            text = f"{node} has {sums[node]} shards here, and {said} in slurm.conf: slurmctld drains it"
+            wanted = re.sub(r"(shard(?::[^:,]+)*?:)\d+[KMGkmg]?", rf"\g<1>{sums[node]}", row.get("gres", ""))
+            deeds = row_of(facts, "nodename", node, "Gres", wanted)
+            yield fail("gres.conf", text, deeds or f"NodeName={node} ... Gres={wanted}")
+
+
+def _check_memory(facts: Facts, per_gpu: dict[tuple[str, str], float]) -> Iterator[Finding]:
+    """A shard is a promise of memory: what is promised must be there, or be given back by jobs that do not need it."""
+    if facts.config is None or any(partition.trim for _, partition in sharing(facts)):
+        return
+    shard_mib = min(
+        (partition.shard_mib for _, partition in sharing(facts)),
+        default=facts.config.partition_defaults.shard_mib,
+    )
+    for reading in facts.readings or ():
+        usable_mib = to_mib_up(reading.usable_bytes)
+        counts = [
+            count
+            for (_, file), count in per_gpu.items()
+            if file == f"/dev/nvidia{reading.index}" or (not file and len(facts.readings or ()) == 1)
+        ]
+        promised_mib = max(counts, default=0) * shard_mib
+        if promised_mib <= usable_mib - (UNSHARED_MIB if _under_mps(facts) else 0) or not usable_mib:
+            continue
+        most = shards_within(usable_mib, shard_mib)
+        fix = _fewer(facts, reading.index, most) or f"Count={most} for File=/dev/nvidia{reading.index}"
+        if promised_mib > usable_mib:
+            text = f"GPU {reading.index}: {max(counts):g} shards of {shard_mib} MiB, but {human(reading.usable_bytes)}"
+            yield fail("gres.conf", f"{text} usable", fix)
+        else:
+            text = f"GPU {reading.index}: {max(counts):g} shards leave no room for MPS servers and contexts"
+            yield warn("gres.conf", f"{text}: jobs that book the last of them may be put back", fix)
+
+
+def _fewer(facts: Facts, gpu: int, most: int) -> tuple[Deed, ...]:
+    """Return the changes that give one GPU fewer shards, in all three files that say how many there are."""
+    if facts.gres is None or facts.slurm is None:
+        return ()
+    for index, line in enumerate(facts.gres.lines):
+        if line.get("name", "").lower() != "shard" or line.get("file") != f"/dev/nvidia{gpu}":
+            continue
+        deeds: list[Deed] = [record(facts.gres, index, beside(facts, "gres.conf"), "Count", str(most))]
+        less = int(line["count"]) - most if line.get("count", "").isdigit() else 0
+        for node in expand(line.get("nodename", "")):
+            row = nodes(facts).get(node, {})
+            if shards_of(row) >= less:
+                left = shards_of(row) - less
+                wanted = re.sub(r"(shard(?::[^:,]+)*?:)\d+[KMGkmg]?", rf"\g<1>{left}", row.get("gres", ""))
+                deeds += row_of(facts, "nodename", node, "Gres", wanted)
+        deeds += [
+            rad_toml(facts, f"partition.{name}", "shards_per_gpu", str(most))
+            for name, partition in sharing(facts)
+            if partition.shards > most
+        ]
+        return tuple(deeds)
+    return ()
+
+
+def _under_mps(facts: Facts) -> bool:
+    """Return whether jobs share these GPUs under MPS; simulated ones need no servers."""
+    config = facts.config
+    return (
+        config is not None
+        and config.features.mps
+        and config.telemetry.source != "simulated"
+        and any(partition.sharing == "mps" for _, partition in sharing(facts))
+    )
