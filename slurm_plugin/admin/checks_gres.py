@@ -129,14 +129,16 @@ def _check_memory(facts: Facts, per_gpu: dict[tuple[str, str], float]) -> Iterat
         usable_mib = to_mib_up(reading.usable_bytes)
         counts = [
             count
-            for (_, file), count in per_gpu.items()
-            if file == f"/dev/nvidia{reading.index}" or (not file and len(facts.readings or ()) == 1)
+            for (node, file), count in per_gpu.items()
+            if file == f"/dev/nvidia{reading.index}"
+            or (not file and (node in ("", facts.node) or len(facts.readings or ()) == 1))
         ]
         promised_mib = max(counts, default=0) * shard_mib
         if promised_mib <= usable_mib - (UNSHARED_MIB if _under_mps(facts) else 0) or not usable_mib:
             continue
         most = shards_within(usable_mib, shard_mib)
-        fix = _fewer(facts, reading.index, most) or f"Count={most} for File=/dev/nvidia{reading.index}"
+        words = f"{most} shards for each GPU: in gres.conf, in slurm.conf's Gres and as shards_per_gpu in rad.toml"
+        fix: Fix = _fewer(facts, reading.index, most) or words
         if promised_mib > usable_mib:
             text = f"GPU {reading.index}: {max(counts):g} shards of {shard_mib} MiB, but {human(reading.usable_bytes)}"
             yield fail("gres.conf", f"{text} usable", fix)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from lab.config import shards_of
+from lab.config import RESERVED_MIB, shards_of
 from lab.jobs import Jobs
 from lab.watch import Watcher
 from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.versions import traits
 
 pytestmark = pytest.mark.cluster
 
@@ -60,3 +64,39 @@ def test_the_bound_at_submission_is_that_of_the_smallest_gpu(wide_jobs: Jobs) ->
     answer = wide_jobs.submit(f"--gres=shard:{shards_of(40960) + 1}", "--wrap", "true")
     assert answer.job_id is None
     assert f"at most {shards_of(40960)}" in answer.messages
+
+
+def test_with_the_largest_gpus_numbers_a_job_goes_where_it_fits(wide_jobs: Jobs) -> None:
+    """As `rad doctor` advises for a partition of several sizes, where a whole GPU is asked for as gpu:1."""
+    cluster = wide_jobs.cluster
+    version = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10).version()
+    if not traits(version).gpu_after_requeue:
+        pytest.skip("before 23.11.5 a whole GPU is asked for as all its shards")
+    with cluster.changed_rad_toml():
+        for path in cluster.place.etc.glob("rad*.toml"):
+            text = re.sub(
+                r"(?m)^shards_per_gpu = .*", f"shards_per_gpu = {shards_of(81920)}", path.read_text()
+            )
+            path.write_text(
+                re.sub(r"(?m)^gpu_memory_mib = .*", f"gpu_memory_mib = {81920 - RESERVED_MIB}", text)
+            )
+        cluster.restart_radd()
+        large = (
+            "--gpus=1",
+            "--comment=rad:memory=50G",
+            "--wrap",
+            "python3 fake_train.py --memory 49G --seconds 1",
+        )
+        alone = ("--gpus=1", "--comment=rad:policy=exclusive", "--wrap", f"{TRAIN.removesuffix('0.3')}2")
+        ids = [wide_jobs.submit(*argv).job_id for argv in (large, large, alone, alone)]
+        watcher = Watcher({node: SimulatedGpus(cluster.place.gpus(node)) for node in ("n0", "n1")})
+
+        def over() -> bool:
+            watcher.sample()
+            rows = wide_jobs.all_fields()
+            return all(rows.get(job or 0, {}).get("JobState") == "COMPLETED" for job in ids)
+
+        cluster.wait("four jobs complete", over, 90)
+    runs = [watcher.of(job or 0) for job in ids]
+    assert {node for run in [*runs[0], *runs[1]] for node, _ in run.gpus} == {"n1"}
+    assert not any(run.neighbours for each in runs[2:] for run in each)

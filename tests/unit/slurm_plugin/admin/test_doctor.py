@@ -161,6 +161,13 @@ def test_shards_of_a_node_are_spread_over_the_gpus_that_slurm_found(lines: tuple
     """`Name=shard Count=552` on a node with four GPUs is 138 for each, whether gres.conf names them or NVML does."""
     changes = {"gres": ConfFile(lines=lines), "slurm": ConfFile(settings=SLURM, lines=FOUR)}
     assert troubles(dataclasses.replace(GOOD, **changes)) == []
+    here = {
+        **changes,
+        "node": "n1",
+        "readings": tuple(reading(n, memory_total_bytes=100 * GIB) for n in range(4)),
+    }
+    told = troubles(dataclasses.replace(GOOD, **here))
+    assert [each.level for each in told] == ["fail"] * 4 and "98 shards for each GPU" in told[0].fix
     few = tuple(line | ({"count": "400"} if "count" in line else {}) for line in lines)
     told = troubles(dataclasses.replace(GOOD, **{**changes, "gres": ConfFile(lines=few)}))
     assert any("GPUs have 100 shards" in each.text and "shards_per_gpu = 100" in each.fix for each in told)
