@@ -29,6 +29,8 @@ from typing import Any
 from same_answers import BASELINE, CHECKOUT, committed, entry, worktree
 
 TEXT = CHECKOUT / "examples" / "models" / "resnet50_torchinfo.txt"
+LINES = 200
+"""Files should not be longer."""
 Graph = Mapping[str, set[str]]
 
 
@@ -180,8 +182,27 @@ def entered(calls: Iterable[tuple[str, ...]]) -> set[str]:
     return {b for a, b in calls if not a or os.path.dirname(a) != os.path.dirname(b)}
 
 
+def lengths(root: Path, packages: Iterable[str]) -> str:
+    """Say how long the source files of some packages are.
+
+    Args:
+        root: The checkout.
+        packages: Their folders.
+    """
+    found = {
+        str(path.relative_to(root)): len(path.read_text(encoding="utf-8").splitlines())
+        for package in packages
+        for path in (root / package).rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    name, most = max(found.items(), key=lambda each: each[1])
+    above = sum(count > LINES for count in found.values())
+    middle = round(statistics.median(found.values()))
+    return f"{len(found)} files, median {middle} lines, {above} of more than {LINES}, longest {name} ({most})"
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -198,6 +219,8 @@ def main() -> None:
     print(f"| gpumemnet | {options.revision} | now |\n|---|---|---|")
     for name in now:
         print(f"| {name} | {was[name]} | {now[name]} |")
+    for packages in (("gpumemnet",), ("slurm_plugin", "prolog", "epilog")):
+        print(f"\n{', '.join(packages)}: {lengths(CHECKOUT, packages)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The JSON schema of rad.toml, read from the records that are its specification (core/config.py).
+"""The JSON schema of rad.toml, read from the records that are its specification (core/settings.py).
 
 For editors (taplo: `#:schema rad.schema.json`), for a site's own checks, and for the manual. What depends on two keys
 at once, load_config() alone tells.

@@ -1,0 +1,70 @@
+"""A table of TOML as a record: every key is known, every value of its field's type."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from slurm_plugin.core.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def build(base: T, values: dict[str, Any], *, origin: str, where: str, strict: bool) -> T:
+    """Return a record with values put in, each checked against the field's type.
+
+    Args:
+        base: A dataclass with the values that a table may leave out.
+        values: The table.
+        origin: File name for messages.
+        where: Name of the table with a dot behind it; empty for the file itself.
+        strict: Whether an unknown key is an error.
+
+    Raises:
+        ConfigError: A key is unknown (the nearest valid one is named) or a value is of the wrong kind.
+    """
+    hints = get_type_hints(type(base))
+    known = [f.name for f in dataclasses.fields(base) if f.name != "partitions"]  # type: ignore[arg-type]
+    changes: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in known and not strict:
+            continue
+        if name not in known:
+            import difflib  # not at the top: hooks load this file with every job
+
+            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+            raise ConfigError(f"{origin}: unknown key {where}{name}; did you mean {where}{nearest}?")
+        current = getattr(base, name)
+        if dataclasses.is_dataclass(current):
+            if not isinstance(value, dict):
+                raise ConfigError(f"{origin}: {where}{name} must be a table, as in [{where}{name}]")
+            changes[name] = build(current, value, origin=origin, where=f"{where}{name}.", strict=strict)
+        else:
+            changes[name] = _checked(value, hints[name], origin=origin, key=f"{where}{name}")
+    return dataclasses.replace(base, **changes)  # type: ignore[type-var]
+
+
+def _checked(value: Any, kind: Any, *, origin: str, key: str) -> Any:
+    """Return value if it is of the field's type.
+
+    Raises:
+        ConfigError: It is not; the text says what would be.
+    """
+    if get_origin(kind) is Union:  # a number, or one of some words
+        number, words = get_args(kind)
+        kind = words if isinstance(value, str) else number
+    if get_origin(kind) is Literal:
+        choices = get_args(kind)
+        if value not in choices:
+            raise ConfigError(f"{origin}: {key} is {value!r}; it must be one of {', '.join(choices)}")
+        return value
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ConfigError(f"{origin}: {key} is {value!r}; it must be a {_KIND_NAMES[kind]}")
+    if kind in (int, float) and not 0 <= value < float("inf"):
+        raise ConfigError(f"{origin}: {key} is {value!r}; it must not be negative")
+    return value
+
+
+_KIND_NAMES = {bool: "boolean (true or false)", int: "whole number", float: "number", str: "string"}
