@@ -60,6 +60,8 @@ def main() -> None:
         if chosen:
             report(kind, chosen)
     report("these together", [job for job in jobs if job.kind.startswith("torch")])
+    printed = [job for job in jobs if job.kind.startswith("module_repr") and "_assumed" not in job.kind]
+    report("print(model), the input's size given where it matters", printed)
 
 
 def held_out() -> list[Job]:
