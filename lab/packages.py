@@ -105,6 +105,8 @@ def stage_tree(
         _write(tree, UNITS / path.name, render(path.read_text(), packaged_values()))
     logs = render((templates / "logrotate.conf").read_text(), packaged_values())
     _write(tree, Path("/etc/logrotate.d/rad"), logs)
+    seen = {**environment, "PYTHONPATH": f"{site}:{checkout}"}
+    run([str(python), "-m", "lab.man", str(_below(tree, Path("/usr")))], timeout_s=_STEP_S, env=seen)
     for name in MANUAL:
         _write(tree, Path("/usr/share/doc/rad-slurm", Path(name).name), (checkout / name).read_text())
     return tree
