@@ -21,27 +21,43 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 _NEED = MemoryEstimate(estimate_bytes=int(13.6 * GIB), upper_bytes=15 * GIB, confidence=0.99, source="ours")
 _LARGE = replace(_NEED, estimate_bytes=60 * GIB, upper_bytes=64 * GIB)
 
-EXAMPLES: tuple[tuple[Callable[..., str], str], ...] = (
-    (words.reserves, words.reserves(15 * GIB, _NEED, share=0.99)),
-    (words.reserves, words.reserves(14 * GIB, _NEED, share=0.9, cap_bytes=15 * GIB)),
-    (words.reserves, words.reserves(15 * GIB, replace(_NEED, source="history"))),
-    (words.reserves, words.reserves(9 * GIB, replace(_NEED, source="stated"))),
-    (words.reserves, words.reserves(30 * GIB, _NEED, share=0.99, processes=2)),
-    (words.reserves, words.reserves(15 * GIB, _NEED, share=0.99, compute=(20, 39))),
-    (words.reserves, words.reserves(5 * GIB, None)),
-    (words.alone, words.alone(words.EXCLUSIVE)),
-    (words.alone, words.alone(words.NEED_UNKNOWN)),
-    (words.alone, words.alone(words.may_need(38 * GIB, 39 * GIB))),
-    (words.keeps_gpu, words.keeps_gpu("--gpu-freq works only with a GPU of one's own")),
-    (words.too_large, words.too_large(_LARGE, 39 * GIB)),
-    (words.too_many_shards, words.too_many_shards(60, 39)),
-    (words.too_few_shards, words.too_few_shards(4 * GIB, _NEED, 15)),
-    (words.other_count, words.other_count(4, 2)),
-    (words.each_too_large, words.each_too_large(_LARGE, 39 * GIB)),
-    (words.instance, words.instance("2g.20gb", _NEED)),
-    (words.no_instance, words.no_instance(60 * GIB, 39 * GIB)),
+EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
+    (
+        words.reserves,
+        "An estimate, booked at the estimator's bound",
+        words.reserves(15 * GIB, _NEED, share=0.99),
+    ),
+    (
+        words.reserves,
+        "The same at confidence=0.9",
+        words.reserves(14 * GIB, _NEED, share=0.9, cap_bytes=15 * GIB),
+    ),
+    (
+        words.reserves,
+        "The same model of the same user ran before",
+        words.reserves(15 * GIB, replace(_NEED, source="history")),
+    ),
+    (words.reserves, "memory=9G", words.reserves(9 * GIB, replace(_NEED, source="stated"))),
+    (words.reserves, "Two processes share the GPU", words.reserves(30 * GIB, _NEED, share=0.99, processes=2)),
+    (
+        words.reserves,
+        "Its compute takes more shards than its memory",
+        words.reserves(15 * GIB, _NEED, share=0.99, compute=(20, 39)),
+    ),
+    (words.reserves, "policy=collocate, and nothing tells the need", words.reserves(5 * GIB, None)),
+    (words.alone, "policy=exclusive", words.alone(words.EXCLUSIVE)),
+    (words.alone, "Nothing tells the need", words.alone(words.NEED_UNKNOWN)),
+    (words.alone, "Its bound is about a GPU", words.alone(words.may_need(38 * GIB, 39 * GIB))),
+    (words.keeps_gpu, "", words.keeps_gpu("--gpu-freq works only with a GPU of one's own")),
+    (words.too_large, "", words.too_large(_LARGE, 39 * GIB)),
+    (words.too_many_shards, "", words.too_many_shards(60, 39)),
+    (words.too_few_shards, "", words.too_few_shards(4 * GIB, _NEED, 15)),
+    (words.other_count, "", words.other_count(4, 2)),
+    (words.each_too_large, "", words.each_too_large(_LARGE, 39 * GIB)),
+    (words.instance, "", words.instance("2g.20gb", _NEED)),
+    (words.no_instance, "", words.no_instance(60 * GIB, 39 * GIB)),
 )
-"""What sbatch says, by the function that says it."""
+"""What sbatch says: the function that says it, when (its docstring if that is all), and an example."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +153,7 @@ def page() -> str:
         "",
         "| when | what it says |",
         "|---|---|",
-        *(_row(inspect.getdoc(function) or "", text) for function, text in EXAMPLES),
+        *(_row(when or inspect.getdoc(function) or "", text) for function, when, text in EXAMPLES),
         *(_row("Say that radd does not answer.", text) for text in _of_shim()),
         _row("Say that a job with #RAD lines asks for no GPU.", words.NO_GPU),
     ]
@@ -231,7 +247,9 @@ def _name(node: ast.expr) -> str:
 
 def _row(docstring: str, text: str) -> str:
     when = docstring.partition("\n")[0].removeprefix("Say that ").removeprefix("Say ").rstrip(".")
-    return f"| {when[0].upper()}{when[1:]} | {_cell(text)} |"
+    return (
+        f"| {when[0].upper() + when[1:] if when[0].isalpha() and '=' not in when else when} | {_cell(text)} |"
+    )
 
 
 def _cell(text: str) -> str:
