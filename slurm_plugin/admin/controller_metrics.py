@@ -20,6 +20,7 @@ from slurm_plugin.admin.ask_radd import ask_radd
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.events import EventKind
 from slurm_plugin.monitor.hook_counts import HookCounts
 from slurm_plugin.slurm.queue import WaitingJob, waiting_jobs
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 FRESH_S = 15.0
 """What was seen so short ago is told again: several scrapers ask slurmctld no more often than one."""
+
+_FROM_ZERO = (EventKind.SUBMITTED, EventKind.TROUBLE, EventKind.BUG)
+"""Told before they first happen: Prometheus' increase() does not see a counter's first value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +101,10 @@ class ControllerMetrics(Collector):
             self._counts.update()
         yield from _of_radd(seen)
         events = CounterMetricFamily("rad_radd_events", "What radd did", labels=["event"])
-        for (hook, event, _), count in sorted(self._counts.events.items()):
-            if hook == "radd":
-                events.add_metric([event], count)
+        found = {kind.value: 0 for kind in _FROM_ZERO}
+        found |= {event: count for (hook, event, _), count in self._counts.events.items() if hook == "radd"}
+        for event, count in sorted(found.items()):
+            events.add_metric([event], count)
         yield events
         yield from _of_queue(seen)
 

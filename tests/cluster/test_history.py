@@ -56,7 +56,7 @@ def test_the_second_submission_of_a_job_books_its_observed_peak(jobs: Jobs, clus
     wait_until("radd has heard of the peak", known, timeout_s=30, clock=cluster.clock)
     assert shards(jobs, found[-1].job_id) == SHARDS < booked_first
     told = rad(cluster, "history", "--json")
-    assert [row["model"]["name"] for row in told["models"] if row["profile_key"]] == ["resnet50_torchsummary"]
+    assert "resnet50_torchsummary" in [row["model"]["name"] for row in told["models"] if row["model"]]
     story = rad(cluster, "report", str(first.job_id), "--json")
     (run,) = story["runs"]
     assert (run["run"]["outcome"], run["run"]["node"], story["slurm"]["state"]) == ("ok", "n0", "COMPLETED")

@@ -104,7 +104,7 @@ def _run(story: RunStory, name: str) -> Iterator[tuple[str, str]]:
     place = f" on {run.node or '?'} {' '.join(run.gpus)}".rstrip()
     yield name, f"{lasted}{place}: {run.outcome or '?'}".strip()
     if told := used(run):
-        energy = "" if run.energy_j is None else f", {run.energy_j / 1000:.1f} kJ"
+        energy = "" if not run.energy_j else f", {run.energy_j / 1000:.1f} kJ"
         high = "" if run.p95_smact is None else f" (95th percentile {run.p95_smact:.2f})"
         yield "", f"{told}{high}{energy}"
     if story.neighbours:

@@ -56,7 +56,7 @@ def test_health_queue_and_events(tmp_path: Path):
         )
 
     metrics = telling.ControllerMetrics(look, HookCounts(tmp_path), clock)
-    told(metrics)
+    assert told(metrics)["rad_radd_events_total", "bug"] == 0, "an alert's first increase is seen"
     HookLog(str(tmp_path), "radd", job_id=0, clock=clock).say(EventKind.SUBMITTED)
     HookLog(str(tmp_path), "prolog", job_id=0, clock=clock).say(EventKind.PLACED)
     found = told(metrics)
