@@ -42,7 +42,7 @@ from slurm_plugin.monitor.nvml import NvmlTelemetry
 from slurm_plugin.radd import server
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.service import Service
-from slurm_plugin.slurm import accounting, commands, conf_lines
+from slurm_plugin.slurm import accounting, conf_lines, printed
 from slurm_plugin.slurm.hook_env import HookJob
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
@@ -486,13 +486,13 @@ _PLENTY = 100_000
 
 
 def _slurm() -> Target:
-    with_text = (*commands._JOB_COLUMNS, *commands._MORE_COLUMNS)
+    with_text = (*printed.JOB_COLUMNS, *printed.MORE_COLUMNS)
     readers: tuple[tuple[tuple[str, ...], Callable[[str], object]], ...] = (
-        (_recorded("squeue_jobs.*"), lambda text: commands.parse_jobs(text, commands._JOB_COLUMNS)),
-        (_recorded("squeue_job_with_comment.*"), lambda text: commands.parse_jobs(text, with_text)),
-        (_recorded("sinfo_nodes.*"), commands.parse_nodes),
-        (_recorded("scontrol_version.*"), commands.parse_version),
-        (("SlurmctldPort = 6817\nAuthInfo = socket=/x,cred_expire=15\nHZ=\n",), commands.parse_config),
+        (_recorded("squeue_jobs.*"), lambda text: printed.parse_jobs(text, printed.JOB_COLUMNS)),
+        (_recorded("squeue_job_with_comment.*"), lambda text: printed.parse_jobs(text, with_text)),
+        (_recorded("sinfo_nodes.*"), printed.parse_nodes),
+        (_recorded("scontrol_version.*"), printed.parse_version),
+        (("SlurmctldPort = 6817\nAuthInfo = socket=/x,cred_expire=15\nHZ=\n",), printed.parse_config),
         (_recorded("sacct_ended.*"), accounting.parse_ended),
         (_recorded("sacct_comments.*"), accounting.parse_comments),
         (("gres:gpu:a100:2,shard:3,nvme:5", "gres/gpu=1,cpu=4", "gpu:1g.10gb:1(S:0-1)"), _gres),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from slurm_plugin.core.errors import CommandError, SlurmError
 from slurm_plugin.core.shell import run
-from slurm_plugin.slurm.commands import parse_version
+from slurm_plugin.slurm.printed import parse_version
 from slurm_plugin.slurm.versions import Version
 
 PLUGIN_FOLDERS = (

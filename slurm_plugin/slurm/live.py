@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.shell import run
-from slurm_plugin.slurm.commands import parse_config
 from slurm_plugin.slurm.conf_lines import pairs_of
+from slurm_plugin.slurm.printed import parse_config
 
 _TIMEOUT_S = 5.0
 

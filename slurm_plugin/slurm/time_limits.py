@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.slurm.columns import cut
-from slurm_plugin.slurm.commands import SlurmCommands, seconds_of
+from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.printed import seconds_of
 
 _COLUMNS = (("JobID", 20), ("State", 24), ("TimeLimit", 24), ("EndTime", 24), ("Partition", 256))
 _PARTITION_COLUMNS = (("Partition", 256), ("Time", 24))

@@ -21,7 +21,7 @@ from lab.watch import Watcher
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.simulated import Card, SimulatedGpus
 from slurm_plugin.monitor.window import read_window
-from slurm_plugin.slurm.commands import parse_version
+from slurm_plugin.slurm.printed import parse_version
 from slurm_plugin.slurm.versions import traits
 from tests.cluster.conftest import jobs_on, started
 

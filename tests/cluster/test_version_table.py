@@ -15,7 +15,7 @@ from lab.jobs import Jobs
 from lab.place import NodeSpec
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import CommandError
-from slurm_plugin.slurm.commands import parse_version
+from slurm_plugin.slurm.printed import parse_version
 from slurm_plugin.slurm.versions import (
     AFTER_REVOCATION_S,
     Traits,

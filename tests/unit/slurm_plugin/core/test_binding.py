@@ -14,7 +14,7 @@ from slurm_plugin.core.policy import decide
 from slurm_plugin.core.records import Booking, Claims, MemoryEstimate
 from slurm_plugin.core.request import request_from
 from slurm_plugin.core.units import GIB
-from slurm_plugin.slurm.commands import parse_given
+from slurm_plugin.slurm.printed import parse_given
 
 KEY = bytes(32)
 CONFIG = parse_config(

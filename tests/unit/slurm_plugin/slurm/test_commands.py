@@ -5,17 +5,16 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.slurm.commands import (
-    _JOB_COLUMNS,
-    _MORE_COLUMNS,
-    SlurmCommands,
+from slurm_plugin.slurm.commands import SlurmCommands, update_words
+from slurm_plugin.slurm.control import JobChange, SlurmControl
+from slurm_plugin.slurm.printed import (
+    JOB_COLUMNS,
+    MORE_COLUMNS,
     parse_config,
     parse_jobs,
     parse_nodes,
     parse_version,
-    update_words,
 )
-from slurm_plugin.slurm.control import JobChange, SlurmControl
 from slurm_plugin.slurm.versions import traits
 
 DATA = Path(__file__).parents[3] / "data"
@@ -26,7 +25,7 @@ def recorded(name: str) -> str:
 
 
 def test_jobs_are_read_from_columns() -> None:
-    found = {view.job_id: view for view in parse_jobs(recorded("squeue_jobs.22.05.txt"), _JOB_COLUMNS)}
+    found = {view.job_id: view for view in parse_jobs(recorded("squeue_jobs.22.05.txt"), JOB_COLUMNS)}
     assert {number: view.gres for number, view in found.items()} == {
         10: "gres:shard:3",
         11: "gres:gpu:1",
@@ -39,7 +38,7 @@ def test_jobs_are_read_from_columns() -> None:
 
 def test_line_ends_in_a_comment_forge_nothing() -> None:
     text = recorded("squeue_job_with_comment.22.05.txt")
-    (view,) = parse_jobs(text, (*_JOB_COLUMNS, *_MORE_COLUMNS))
+    (view,) = parse_jobs(text, (*JOB_COLUMNS, *MORE_COLUMNS))
     assert (view.job_id, view.user_id, view.state) == (10, 0, "RUNNING")
     assert view.comment == "häl lo\n JobState=X | x"
     assert view.admin_comment == ""
@@ -47,13 +46,13 @@ def test_line_ends_in_a_comment_forge_nothing() -> None:
 
 def test_output_of_another_shape_is_refused() -> None:
     with pytest.raises(SlurmError):
-        parse_jobs("JOBID PARTITION\n", _JOB_COLUMNS)
+        parse_jobs("JOBID PARTITION\n", JOB_COLUMNS)
     with pytest.raises(SlurmError):
-        parse_jobs(recorded("sinfo_nodes.22.05.txt") * 3, _JOB_COLUMNS)
+        parse_jobs(recorded("sinfo_nodes.22.05.txt") * 3, JOB_COLUMNS)
 
 
 def test_no_jobs_are_no_jobs() -> None:
-    assert parse_jobs("", _JOB_COLUMNS) == parse_jobs("\n", _JOB_COLUMNS) == ()
+    assert parse_jobs("", JOB_COLUMNS) == parse_jobs("\n", JOB_COLUMNS) == ()
 
 
 def test_nodes_are_read_from_columns() -> None:

@@ -1,0 +1,171 @@
+"""What squeue, sinfo and scontrol print, read: the columns that are asked for, and our records of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from slurm_plugin.core.binding import least_given
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.gres import parse_gres
+from slurm_plugin.slurm.columns import cut
+from slurm_plugin.slurm.control import JobView, NodeView
+
+JOB_COLUMNS = (
+    ("JobID", 20),
+    ("UserID", 12),
+    ("State", 24),
+    ("RestartCnt", 8),
+    ("Requeue", 4),
+    ("BatchFlag", 4),
+    ("PriorityLong", 16),
+    ("StartTime", 24),
+    ("Partition", 256),
+    ("BatchHost", 256),
+    ("Reason", 128),
+    ("tres-per-node", 256),
+    ("tres-per-job", 256),
+    ("tres-per-socket", 256),
+    ("tres-per-task", 256),
+)
+MORE_COLUMNS = (("Nice", 16), ("Comment", 1100), ("admin_comment", 1100))
+"""Asked of one job alone. Slurm keeps at most 1,024 characters of each text."""
+NODE_COLUMNS = (("NodeList", 256), ("StateLong", 64), ("Gres", 512), ("Partition", 256), ("Reason", 512))
+TASK_COLUMNS = (("JobID", 20), ("ArrayJobID", 20), ("ArrayTaskID", 256))
+NAME_COLUMNS = (*TASK_COLUMNS, ("Name", 1100))
+_NOTHING = ("", "N/A", "n/a", "(null)", "None", "none")
+_LAYOUT = re.compile(r"(?m)^ +Nodes=\S+ CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
+
+
+def exact_name(row: Mapping[str, str]) -> str:
+    """Return what scontrol takes for this job alone, by scontrol(1), "job_list".
+
+    >>> exact_name({"JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "N/A"})
+    '7'
+    >>> exact_name({"JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "3"})
+    '7_3'
+    >>> exact_name({"JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "4-9:2%1"})
+    '7_[4-9:2]'
+    """
+    tasks = _known(row["ArrayTaskID"]).partition("%")[0]
+    if not tasks:
+        return row["JobID"]
+    return f"{row['ArrayJobID']}_{tasks if tasks.isdigit() else f'[{tasks}]'}"
+
+
+def parse_version(text: str) -> tuple[int, int, int]:
+    """Return the version that `scontrol --version` prints.
+
+    Raises:
+        SlurmError: There is none in the text.
+
+    >>> parse_version("slurm-wlm 22.05.8")
+    (22, 5, 8)
+    """
+    match = re.search(r"(\d+)\.(\d+)\.(\d+)", text)
+    if match is None:
+        raise SlurmError(f"no Slurm version in {text[:80]!r}")
+    major, minor, micro = match.groups()
+    return int(major), int(minor), int(micro)
+
+
+def parse_jobs(text: str, columns: Sequence[tuple[str, int]]) -> tuple[JobView, ...]:
+    """Return the jobs that squeue printed in these columns.
+
+    Args:
+        text: What squeue printed.
+        columns: Name and width in characters of each column.
+
+    Raises:
+        SlurmError: The output is not what these columns give.
+    """
+    return tuple(_job_view(row) for row in cut(text, columns))
+
+
+def parse_nodes(text: str) -> tuple[NodeView, ...]:
+    """Return the nodes that sinfo printed, one line for each node and partition."""
+    found: dict[str, NodeView] = {}
+    for row in cut(text, NODE_COLUMNS):
+        name, partition = row["NodeList"], row["Partition"].rstrip("*")
+        before = found[name].partitions if name in found else ()
+        found[name] = NodeView(
+            name=name,
+            gres=_known(row["Gres"]),
+            state=row["StateLong"].upper(),
+            partitions=(*before, partition),
+            reason=_known(row["Reason"]),
+        )
+    return tuple(found.values())
+
+
+def parse_given(text: str) -> str:
+    r"""Return the smallest GRES of all allocation lines that `scontrol -d show job` prints; "" if there is none.
+
+    No other command tells it on 22.05. A job's name or comment may hold lines that look the same, and the tasks of
+    an array come together; whoever forges a line makes the answer smaller or leaves it as it is.
+
+    >>> parse_given("   NumNodes=1\n     Nodes=n0 CPU_IDs=0 Mem=100 GRES=shard:3(IDX:0)\n")
+    'shard:3'
+    """
+    layouts = tuple(parse_gres(match[1]) for match in _LAYOUT.finditer(text))
+    parts = ((item.name, item.type, str(item.count)) for item in least_given(layouts))
+    return ",".join(":".join(filter(None, part)) for part in parts)
+
+
+def parse_names(row: Mapping[str, str]) -> dict[str, str]:
+    """Return what codes in a path stand for, by sbatch(1), "filename pattern"; %a only of an array's task.
+
+    >>> parse_names({"ArrayJobID": "7", "ArrayTaskID": "N/A", "Name": "train"})
+    {'x': 'train', 'A': '7'}
+    """
+    codes = {"x": row["Name"], "A": row["ArrayJobID"], "a": _known(row["ArrayTaskID"])}
+    return {code: text for code, text in codes.items() if text}
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """Return what `scontrol show config` prints, names as Slurm spells them."""
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def format_of(columns: Sequence[tuple[str, int]]) -> str:
+    """Return columns as the option -O of squeue and sinfo takes them."""
+    return ",".join(f"{name}:{width}" for name, width in columns)
+
+
+def _job_view(row: dict[str, str]) -> JobView:
+    try:
+        return JobView(
+            job_id=int(row["JobID"]),
+            user_id=int(row["UserID"]),
+            state=row["State"],
+            reason=_known(row["Reason"]),
+            partition=row["Partition"],
+            gres=",".join(
+                filter(None, (_known(row[f"tres-per-{unit}"]) for unit in ("node", "job", "socket", "task")))
+            ),
+            node=_known(row["BatchHost"]),
+            comment=_known(row.get("Comment", "")),
+            admin_comment=_known(row.get("admin_comment", "")),
+            priority=int(row["PriorityLong"]),
+            nice=int(row.get("Nice", "0")),
+            requeue=row["Requeue"] != "0",
+            restarts=int(row["RestartCnt"]),
+            batch=row["BatchFlag"] != "0",
+            start_time_s=seconds_of(row["StartTime"]),
+        )
+    except ValueError as exc:
+        raise SlurmError(f"squeue printed what is no job: {exc}") from exc
+
+
+def _known(text: str) -> str:
+    return "" if text in _NOTHING else text
+
+
+def seconds_of(text: str) -> float | None:
+    """Return a point in time as Slurm prints it, in seconds since the epoch; None if it is none ("N/A")."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
