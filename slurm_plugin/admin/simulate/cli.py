@@ -74,6 +74,11 @@ _settings_options = all_of(
 @click.option(
     "--backfill-s", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Slurm's bf_interval."
 )
+@click.option(
+    "--slot-min",
+    type=click.FloatRange(5.0),
+    help="Jobs with longer limits save and go back into the queue after so many minutes.",
+)
 @_settings_options
 @json_option
 def simulate(
@@ -89,6 +94,7 @@ def simulate(
     compress: float,
     start_up_s: float,
     backfill_s: float,
+    slot_min: float | None,
     config: Path | None,
     partition: str | None,
     as_json: bool,
@@ -116,6 +122,7 @@ def simulate(
         compress=compress,
         start_up_s=start_up_s,
         backfill_s=backfill_s,
+        slot_min=slot_min,
         partition=partition,
     )
     figures = command.simulate(question, SystemClock(), show_progress=not as_json and sys.stderr.isatty())

@@ -50,6 +50,7 @@ class Question:
         never_wait: Whether trainings never wait for data, whatever the trace has.
         drain: Whether shared jobs go where they keep the GPU busy for the shortest time longer, by `--time`.
         server_mib: What an MPS server and its contexts take of a GPU in use, which no shard counts.
+        slot_min: Jobs that ask for longer run in slots of so many minutes; None: they run at once.
         partition: The one whose jobs of sacct's output count; None takes all.
         assumed_mib: Peak of the one-GPU jobs whose peak the trace does not tell; None: it stays unknown.
     """
@@ -70,6 +71,7 @@ class Question:
     never_wait: bool = False
     drain: bool = False
     server_mib: int = 0
+    slot_min: float | None = None
     partition: str | None = None
     assumed_mib: int | None = None
 
@@ -147,6 +149,9 @@ def _made(question: Question, seen: Mapping[str, float]) -> _Made:
                     usable_bytes=usable_bytes,
                     start_up_s=question.start_up_s,
                     compress=question.compress,
+                    slot_s=None
+                    if question.slot_min is None
+                    else 60.0 * question.slot_min / question.compress,
                     smact=_known_activity(question.activity, load, seen.get(row.workload)),
                 )
             )

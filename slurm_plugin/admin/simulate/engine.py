@@ -20,6 +20,10 @@ FIRST_DELAY_S, LONGEST_DELAY_S = 10.0, 160.0
 """How long a job that was put back waits: each time twice as long."""
 RERUN_S = 5.0
 """From a crash to when its rerun may start."""
+REQUEUE_S = 121.0
+"""Slurm's delay of a requeued job, which nobody clears for one that comes back of its own accord."""
+SAVE_S = 120.0
+"""A job in slots is told so long before its limit (examples/resume)."""
 CRASH_S, CRASH_SHARE = 60.0, 0.05
 """Training reaches its peak in the first steps: a job too large crashes after a minute, sooner if it is short."""
 
@@ -178,6 +182,7 @@ class Engine:
             state.seats.take(job.seats, job.shards)
             state.running.add(job, now_s)
             job.held, job.start_s, job.trains_s = places, now_s, now_s + job.start_up_s
+            job.slot_ends_s = now_s + max(1.0, job.limit_s - SAVE_S) if job.slotted else math.inf
             if job.first_start_s is None:
                 job.first_start_s = now_s
             self._occupy(job, now_s)
@@ -227,12 +232,17 @@ class Engine:
                 for job in gpu.jobs
                 if job.held[0] == index
                 and job.trains_s <= now_s
-                and (job.left_s <= 1e-6 if job.doomed_s is None else job.doomed_s <= now_s)
+                and (
+                    job.slot_ends_s <= now_s
+                    or (job.left_s <= 1e-6 if job.doomed_s is None else job.doomed_s <= now_s)
+                )
             ]
             for job in over:
                 ended = True
                 self._leave(job, now_s)
-                if job.doomed_s is None:
+                if job.left_s > 1e-6 and (job.doomed_s is None or job.doomed_s > now_s):
+                    self._next_slot(job, now_s)
+                elif job.doomed_s is None:
                     job.end_s = state.result.end_s = now_s
                     progress(1)
                 else:
@@ -258,6 +268,15 @@ class Engine:
         if self.cluster.managed:
             node = state.nodes[job.seats[0] // self.cluster.per_node]
             node.ledger = node.ledger.release(job.number, restart=job.restart)
+
+    def _next_slot(self, job: Job, now_s: float) -> None:
+        """Put a job back that saved at the end of its slot: behind those who wait."""
+        job.doomed_s = None
+        job.ran_s += now_s - job.start_s
+        job.restart += 1
+        job.queued_s = now_s
+        job.eligible_s = now_s + REQUEUE_S
+        self.state.queue.add(job, now_s)
 
     def _crashed(self, job: Job, now_s: float, progress: Callable[[int], None]) -> None:
         """Recover a job that ran out of memory, as the epilog would."""

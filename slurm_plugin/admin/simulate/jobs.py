@@ -47,6 +47,10 @@ class Job:
         start_up_s: Each time it starts, it imports and builds for so long before its first step.
         trains_s: When the run that is under way comes to its first step.
         cap_bytes: What its GPU lets it hold in this run; None if no more than it booked.
+        slotted: Whether it runs in time slots: at the end of one it saves and goes back into the queue.
+        slot_ends_s: When this run saves and leaves; never for a job without slots.
+        queued_s: When it came into the queue, for its age there.
+        ran_s: How long its earlier slots took.
         own_s: For how long its GPU's activity told of it alone, as rad-monitor counts it.
         own_activity_s: Integral of its part of that activity.
     """
@@ -74,6 +78,10 @@ class Job:
     crashes: int = 0
     put_backs: int = 0
     doomed_s: float | None = None
+    slotted: bool = False
+    slot_ends_s: float = math.inf
+    queued_s: float = 0.0
+    ran_s: float = 0.0
     own_s: float = 0.0
     own_activity_s: float = 0.0
     lost_s: float = field(default=0.0)
@@ -86,7 +94,7 @@ class Job:
     @property
     def key(self) -> tuple[int, float, int]:
         """Return what the queue is sorted by: priority, then age."""
-        return (-self.priority, self.trace.submit_s, self.trace.number)
+        return (-self.priority, self.queued_s, self.trace.number)
 
     @property
     def whole(self) -> bool:
@@ -109,6 +117,7 @@ def make_job(
     start_up_s: float = 0.0,
     compress: float = 1.0,
     smact: float | None = None,
+    slot_s: float | None = None,
 ) -> Job:
     """Return a job as it enters the queue.
 
@@ -122,6 +131,7 @@ def make_job(
         start_up_s: What each of its starts takes before the first step; limits allow for it.
         compress: How many times faster than its users knew it the trace is.
         smact: What RAD knows of its SM activity; None if nothing.
+        slot_s: Jobs that ask for longer run in slots of so long; None: they run at once.
 
     Raises:
         Refused: It is larger than a GPU.
@@ -145,6 +155,9 @@ def make_job(
         shards = booked_shards(booking, partition)
         if booking is not None and booking.kind == "shared":
             shards = max(shards, booking.shards)  # more than its memory where compute counts
+    slotted = slot_s is not None and limit_s > slot_s
+    if slot_s is not None:
+        limit_s = min(limit_s, slot_s)
     return Job(
         trace=trace,
         load=load,
@@ -154,6 +167,8 @@ def make_job(
         shards=shards,
         gpus=gpus,
         eligible_s=trace.submit_s,
+        queued_s=trace.submit_s,
+        slotted=slotted,
         left_s=trace.duration_s,
         start_up_s=start_up_s,
     )

@@ -29,7 +29,7 @@ def metrics(result: Result) -> dict[str, Any]:
     done = [job for job in result.jobs if job.end_s is not None and job.first_start_s is not None]
     waiting = [(job.first_start_s or 0.0) - job.trace.submit_s for job in done]
     completion = [(job.end_s or 0.0) - job.trace.submit_s for job in done]
-    execution = [(job.end_s or 0.0) - job.start_s for job in done]
+    execution = [job.ran_s + (job.end_s or 0.0) - job.start_s for job in done]
     slowdown = [
         run_s / (job.start_up_s + job.trace.duration_s) for run_s, job in zip(execution, done, strict=True)
     ]
@@ -55,7 +55,8 @@ def metrics(result: Result) -> dict[str, Any]:
         "failed": result.failed,
         "put_backs": result.put_backs,
         "over_limit": sum(
-            run_s > result.limit_factor * job.limit_s for run_s, job in zip(execution, done, strict=True)
+            run_s - job.ran_s > result.limit_factor * job.limit_s
+            for run_s, job in zip(execution, done, strict=True)
         ),
         "booked_over_used": (
             round(result.booked_byte_s / result.used_byte_s, 3) if result.used_byte_s else None

@@ -118,9 +118,8 @@ class Gpu:
             return job.trains_s
         if job.held[0] != self.index:
             return math.inf
-        if job.doomed_s is not None:
-            return max(self.changed_s, job.doomed_s)
-        return self.changed_s + max(0.0, job.left_s) / job.rate
+        end_s = self.changed_s + max(0.0, job.left_s) / job.rate if job.doomed_s is None else job.doomed_s
+        return max(self.changed_s, min(end_s, job.slot_ends_s))
 
 
 def _expected(job: Job) -> float:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_plugin.admin.simulate.engine import Cluster, Engine, Result
+from slurm_plugin.admin.simulate.engine import REQUEUE_S, Cluster, Engine, Result
 from slurm_plugin.admin.simulate.interference import Load, slowdowns, together
 from slurm_plugin.admin.simulate.jobs import EXACT, PARTITION, Baseline, Errors, Job, make_job
 from slurm_plugin.admin.simulate.metrics import metrics
@@ -32,11 +32,19 @@ def run(
     pin: Pin = "slurm",
     partition: PartitionConfig = SETTINGS,
     start_up_s: float = 0.0,
+    slot_s: float | None = None,
 ) -> Result:
     config = Config(partitions={PARTITION: partition}, default_partition=PARTITION)
     jobs: list[Job] = [
         make_job(
-            row, load, config, baseline=baseline, errors=errors, usable_bytes=MEMORY, start_up_s=start_up_s
+            row,
+            load,
+            config,
+            baseline=baseline,
+            errors=errors,
+            usable_bytes=MEMORY,
+            start_up_s=start_up_s,
+            slot_s=slot_s,
         )
         for row in rows
     ]
@@ -66,6 +74,27 @@ def test_whole_gpus_run_two_at_a_time() -> None:
     assert metrics(result)["makespan_s"] == 200.0
     assert metrics(result)["mean_waiting_s"] == 50.0
     assert metrics(result)["max_slowdown"] == 1.0
+
+
+def test_a_long_job_runs_in_slots_and_lets_others_in_between() -> None:
+    """Slots of 600 s have 480 s of work; one GPU, a job of 1,000 s, and one of 100 s that comes while it runs."""
+    result = run(job(0, duration_s=1000.0), job(1, submit_s=10.0), baseline="whole", per_node=1, slot_s=600.0)
+    long, short = result.jobs
+    assert (short.first_start_s, short.end_s) == (480.0, 580.0)
+    assert long.restart == 2
+    # 480 s, a delay of 121 s, 480 s, the delay again, and the 40 s that are left.
+    assert long.end_s == 480.0 + REQUEUE_S + 480.0 + REQUEUE_S + 40.0
+    figures = metrics(result)
+    assert (figures["mean_execution_s"], figures["max_slowdown"], figures["over_limit"]) == (550.0, 1.0, 0)
+    straight = run(job(0, duration_s=1000.0), job(1, submit_s=10.0), baseline="whole", per_node=1)
+    assert straight.jobs[1].first_start_s == 1000.0
+
+
+def test_shared_jobs_in_slots_lose_no_work_and_leave_no_memory_behind() -> None:
+    result = run(*(job(n, duration_s=2000.0 + n) for n in range(12)), slot_s=600.0)
+    assert all(one.end_s is not None and one.restart == 4 for one in result.jobs)
+    assert metrics(result)["max_slowdown"] < 1.05
+    assert not any(gpu.jobs or gpu.used_bytes for gpu in result.gpus)
 
 
 def test_small_jobs_share_and_none_waits() -> None:
