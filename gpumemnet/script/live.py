@@ -61,6 +61,7 @@ class Run:
         self.steps = self._made = 0
         self._folder, self._process, self._depth = folder, os.getpid(), 0
         self._inputs: tuple[InputSpec, ...] = ()
+        self._batch_size = 0
         self._optimizers: dict[int, torch.optim.Optimizer] = {}
         self._said = pretend.Said(warn=self.recorder.assumptions.warnings)
         self._done = False
@@ -88,6 +89,7 @@ class Run:
             if module.training and torch.is_grad_enabled():
                 self._inputs = _specs(args, kwargs)
                 if self._inputs:
+                    self._batch_size = _samples(args, self._inputs[0])
                     nn.Module.__call__ = call  # type: ignore[method-assign]
                     self.recorder.enter("forward")
             return call(module, *args, **kwargs)
@@ -187,10 +189,10 @@ class Run:
             gradient_checkpointing=self._said.checkpointing,
             gpus=self._said.gpus,
         )
-        profile = profile_of(memory_of(trace), setup, batch_size=first.shape[0], seq_len=tokens)
+        profile = profile_of(memory_of(trace), setup, batch_size=self._batch_size, seq_len=tokens)
         return SavedProfile(
             profiles=(profile,),
-            batch_size=first.shape[0],
+            batch_size=self._batch_size,
             model=type(model).__name__,
             inputs=tuple(map(make.written, self._inputs)),
             command=tuple(shlex.split(os.environ.get(COMMAND, ""))),
@@ -228,6 +230,14 @@ def _specs(args: Any, kwargs: Any) -> tuple[InputSpec, ...]:
                 dtype = str(leaf.dtype).removeprefix("torch.")
                 found.append(InputSpec(name=name, shape=tuple(leaf.shape), dtype=dtype))
     return tuple(found)
+
+
+def _samples(args: Any, first: InputSpec) -> int:
+    """Return the size of a batch: of a list of pictures (torchvision's detectors) their number."""
+    listed = args[0] if args and isinstance(args[0], (list, tuple)) else ()
+    if len(first.shape) == 3 and listed and all(isinstance(each, Tensor) for each in listed):
+        return len(listed)
+    return first.shape[0]
 
 
 def _values(state: Any) -> list[Tensor]:

@@ -33,6 +33,8 @@ class Assumptions:
         handler = _HANDLERS.get(func)
         if handler is not None:
             return handler(self, args, kwargs)
+        if func._schema.name == "torchvision::nms":
+            return self._nms(args)
         # Fused and multi-tensor optimizers change their arguments in place; some have no meta kernel.
         name = func._schema.name
         if func._schema.returns or not name.startswith(_IN_PLACE):
@@ -65,6 +67,12 @@ class Assumptions:
             return None
         self._all_chosen()
         return (torch.empty((tensor.numel(), tensor.dim()), dtype=torch.int64, device=tensor.device),)
+
+    def _nms(self, args: Any) -> tuple[Any] | None:
+        if not isinstance(args[0], FakeTensor):
+            return None
+        self.warnings["boxes that overlap were taken to be all kept"] = None
+        return (torch.empty((args[0].shape[0],), dtype=torch.int64, device=args[0].device),)
 
     def _masked_select(self, args: Any, kwargs: Any) -> tuple[Any] | None:
         tensor, mask = args[:2]

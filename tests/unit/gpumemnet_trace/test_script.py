@@ -40,6 +40,7 @@ CLASSIFIER = """
         for image, label in loader:
             image, label = image.to(device, non_blocking=True), label.cuda()
             {step}
+            torch._assert(not (label < 0).any(), "there are no values to check")
             right = (output.argmax(1) == label).sum().item()
             print(loss.item(), right, output.detach().cpu().numpy().shape)
         torch.save(model.state_dict(), "weights.pt")
@@ -115,6 +116,33 @@ def test_a_script_that_trains_nothing_says_so_in_one_line(tmp_path: Path) -> Non
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "its last words: evaluated" in done.stderr
+
+
+PICTURES = """
+    import torch
+    from torch import nn
+
+    class Detector(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Conv2d(3, 8, 3)
+
+        def forward(self, pictures, targets):
+            return {"loss": sum(self.layer(each[None]).mean() for each in pictures)}
+
+    model = Detector().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        loss = model([torch.rand(3, 32, 40).cuda(), torch.rand(3, 40, 32).cuda()], [{}, {}])["loss"]
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_a_list_of_pictures_is_a_batch_of_so_many(tmp_path: Path) -> None:
+    done = estimated(tmp_path, PICTURES, options=("--save", "m.rad"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert SavedProfile.from_text((tmp_path / "m.rad").read_text(), path="m.rad").batch_size == 2
 
 
 DISTRIBUTED = """

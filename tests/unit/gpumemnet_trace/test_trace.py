@@ -456,3 +456,22 @@ def test_no_layer_is_dropped_and_a_widening_softmax_runs(precision: str) -> None
     weights = 256 * 256 * (2 if precision == "bf16" else 4)
     gradients = [n for key, n in trace.events if n == weights and trace.purpose_of.get(key) == "gradients"]
     assert gradients
+
+
+def test_boxes_are_all_kept_where_overlaps_cannot_be_known() -> None:
+    """torchvision's operator as its detectors call it; declared here, as the environment has no torchvision."""
+    declared = torch.library.Library("torchvision", "FRAGMENT")
+    if not hasattr(torch.ops.torchvision, "nms"):
+        declared.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+    class Kept(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, boxes: Any) -> Any:
+            return self.layer(boxes[torch.ops.torchvision.nms(boxes, boxes[:, 0], 0.5)])
+
+    trace = traced(Kept, "500x4", optimizer="sgd")
+    assert "boxes that overlap were taken to be all kept" in trace.warnings
+    assert allocations(trace, 8 * 500) >= 1  # which boxes
