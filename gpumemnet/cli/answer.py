@@ -138,7 +138,13 @@ def _of_profile(profile: ModelProfile, *, gpu: Gpu, estimator: str) -> Estimate:
 
 
 def for_module(
-    spec: str, inputs: Sequence[str], setup: TrainingSetup, *, gpu: str | Gpu, estimator: str = DEFAULT
+    spec: str,
+    inputs: Sequence[str],
+    setup: TrainingSetup,
+    *,
+    gpu: str | Gpu,
+    estimator: str = DEFAULT,
+    save: Path | None = None,
 ) -> Estimate:
     """Estimate from a module: the trace of it, or FakeTensor's count.
 
@@ -148,6 +154,7 @@ def for_module(
         setup: How the model is trained.
         gpu: Type of GPU, by name or as a record.
         estimator: "ours" or "faketensor".
+        save: Where to write the profile; None to keep it nowhere.
 
     Raises:
         TraceError: PyTorch is missing, or the model does not run.
@@ -163,8 +170,22 @@ def for_module(
             raise TraceError("--module needs PyTorch; install it, or give a model summary instead") from exc
         return faketensor.estimate_module(spec, inputs, setup, card)
     from gpumemnet.saved.of_trace import profile_of  # only a trace needs it
-    from gpumemnet.trace import trace_module
+    from gpumemnet.trace import inputs_of, trace_module
 
     found = trace_module(spec, inputs=inputs, setup=setup)
-    profile = profile_of(found, setup, batch_size=setup.batch_size or 1, seq_len=setup.seq_len or 0)
+    specs = inputs_of(spec, inputs, setup)
+    batch_size = setup.batch_size or specs[0].shape[0]
+    profile = profile_of(found, setup, batch_size=batch_size, seq_len=setup.seq_len or 0)
+    if save is not None:
+        from gpumemnet.saved import make, record
+
+        kept = record.SavedProfile(
+            profiles=(profile,),
+            batch_size=batch_size,
+            model=spec,
+            inputs=tuple(map(make.written, specs)),
+            versions=make.versions(),
+            warnings=found.warnings,
+        )
+        record.write(kept, save)
     return replace(estimate(profile, gpu=card), warnings=found.warnings)

@@ -86,7 +86,9 @@ Exit status: 0 fits, 1 does not fit or is refused, 2 a wrong option or file, 3 a
 @click.option("--explain", is_flag=True, help="Say where the memory goes and what was assumed.")
 @click.option("--sbatch", is_flag=True, help="Print the lines to add to the job script.")
 @click.option(
-    "--save", type=click.Path(path_type=Path), help="Where to write what a script's run came to, as m.rad."
+    "--save",
+    type=click.Path(path_type=Path),
+    help="Where to write what a script or --module came to, as m.rad.",
 )
 @click.version_option(package_name="rad-slurm")
 @click.pass_obj

@@ -112,10 +112,14 @@ def _of_card(options: Options, question: Question, script: Sequence[str], cluste
         if str(Path.cwd()) not in sys.path:
             sys.path.insert(0, str(Path.cwd()))
         setup = question.said.setup
-        result = answer.for_module(options.module, options.inputs, setup, gpu=card, estimator=estimator)
+        result = answer.for_module(
+            options.module, options.inputs, setup, gpu=card, estimator=estimator, save=options.save
+        )
         found: tuple[Estimate, tuple[str, ...]] = (result, ())
     elif script:
         found = answer.for_script(script, question.said.setup, gpu=card, save=options.save)
+    elif options.save is not None:
+        raise SetupError("--save keeps what a script or --module came to; a summary is a file already")
     else:
         found = _estimated(question, options, card, estimator)
     _print(options, question, card, found, None, None)

@@ -59,18 +59,19 @@ def saved_profile(
         precision=precision,  # type: ignore[arg-type]
         gradient_checkpointing=gradient_checkpointing,
     )
-    profiles: list[ModelProfile] = []
+    profiles: dict[int, ModelProfile] = {}
     warnings: tuple[str, ...] = ()
-    for size in batch_sizes(batch_size):
+    # The user's own comes first: what does not run says so of the shapes that he gave.
+    for size in sorted(batch_sizes(batch_size), key=lambda each: each != batch_size):
         trace = session.record(
             lambda: Target(model=unfilled_copy(model), loss=loss, optimizer=factory),
             [_resized(spec, batch_size, size) for spec in specs],
             setup,
         )
-        profiles.append(profile_of(memory_of(trace), setup, batch_size=size, seq_len=tokens))
+        profiles[size] = profile_of(memory_of(trace), setup, batch_size=size, seq_len=tokens)
         warnings = trace.warnings
     return SavedProfile(
-        profiles=tuple(profiles),
+        profiles=tuple(profiles[size] for size in sorted(profiles)),
         batch_size=batch_size,
         model=type(model).__name__,
         inputs=tuple(map(written, specs)),

@@ -29,6 +29,7 @@ from gpumemnet.errors import TraceError
 from gpumemnet.trace.result import TracedMemory, breakdown, margin_bytes
 
 if TYPE_CHECKING:
+    from gpumemnet.trace.inputs import InputSpec
     from gpumemnet.trace.session import Trace
     from gpumemnet.training import TrainingSetup
 
@@ -63,15 +64,26 @@ def trace_module(
         import torch  # noqa: F401
     except ImportError as exc:
         raise TraceError("--module needs PyTorch; install it, or give a model summary instead") from exc
-    from gpumemnet.trace import hugging_face, session, target
+    from gpumemnet.trace import session, target
+
+    specs = inputs_of(spec, inputs, setup)
+    found = target.find(spec)
+    trace = session.record(lambda: target.build(found, spec), specs, setup)
+    return memory_of(trace, expandable_segments=expandable_segments)
+
+
+def inputs_of(spec: str, inputs: Sequence[str], setup: TrainingSetup) -> tuple[InputSpec, ...]:
+    """Return the inputs of a module; arguments as for `trace_module`. Those of `hf:PATH` need not be given.
+
+    Raises:
+        TraceError: An input is malformed or missing.
+    """
+    from gpumemnet.trace import hugging_face
     from gpumemnet.trace.inputs import parse_inputs
 
     if not inputs and spec.startswith(hugging_face.PREFIX):
         inputs = hugging_face.inputs(spec)
-    specs = parse_inputs(inputs, setup)
-    found = target.find(spec)
-    trace = session.record(lambda: target.build(found, spec), specs, setup)
-    return memory_of(trace, expandable_segments=expandable_segments)
+    return parse_inputs(inputs, setup)
 
 
 def memory_of(trace: Trace, *, expandable_segments: bool = False) -> TracedMemory:

@@ -10,6 +10,7 @@ CUDA without a driver among them; `older` holds how they differ.
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -190,6 +191,8 @@ def pretended_cuda(kind: type[CudaFakeMode] = CudaFakeMode) -> Iterator[CudaFake
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
+        # What fails is told in one line; the log would print a traceback before it.
+        stack.enter_context(replaced(logging.getLogger(fake_tensor.__name__), "disabled", True))
         stack.enter_context(replaced(FakeTensor, "__torch_dispatch__", classmethod(dispatch)))
         if _DEVICE_OP in META_HANDLERS:
             stack.callback(META_HANDLERS.__setitem__, _DEVICE_OP, META_HANDLERS[_DEVICE_OP])

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpumemnet.errors import TraceError
+from gpumemnet.cli.answer import for_module, for_summary
+from gpumemnet.errors import SummaryError, TraceError
 from gpumemnet.trace import trace_module
 from gpumemnet.training import TrainingSetup
 
@@ -129,3 +130,13 @@ def test_torch_is_left_as_it_was(spec) -> None:
 def test_importing_the_package_imports_no_torch() -> None:
     code = "import sys, gpumemnet.trace, gpumemnet.allocator; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_a_module_came_to_is_kept_for_jobs(spec, tmp_path: Path) -> None:
+    kept = tmp_path / "m.rad"
+    setup = TrainingSetup(batch_size=64, optimizer="sgd")
+    traced = for_module(spec("with_loss"), ["Bx5"], setup, gpu="h200", save=kept)
+    read, _ = for_summary(str(kept), TrainingSetup(), gpu="h200")
+    assert read.estimate_bytes == traced.estimate_bytes
+    with pytest.raises(SummaryError, match="made for batch_size=64, not 65"):
+        for_summary(str(kept), TrainingSetup(batch_size=65), gpu="h200")
