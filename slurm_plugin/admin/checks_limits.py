@@ -10,7 +10,7 @@ from fractions import Fraction
 from slurm_plugin.admin.edits import command
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, fail, ok, unseen, warn
-from slurm_plugin.admin.seen import gpu_nodes, partitions, row_of, settings, slurm_conf
+from slurm_plugin.admin.seen import gpu_nodes, partitions, row_of, settings, sharing, slurm_conf
 from slurm_plugin.admin.worth import Weights, fair, line, parse_weights, unit
 from slurm_plugin.slurm.conf_files import keeps_accounts
 from slurm_plugin.slurm.limits import Limit
@@ -78,10 +78,23 @@ def check_limits(facts: Facts) -> Iterator[Finding]:
         )
     found = [finding for limit in by_gpu for finding in _check_limit(limit, worth, _most_shards(found_there))]
     yield from found
+    yield from _check_parts(facts, worth)
     if not wrong and not found and "gres/shard" in counted:
         yield ok(
             _SUBJECT, f"a GPU is billed {_shown(worth)}, as are all of its shards; {len(by_gpu)} limits hold"
         )
+
+
+def _check_parts(facts: Facts, worth: Fraction) -> Iterator[Finding]:
+    """Who may have less than a GPU never gets the whole one that a rerun after running out of memory asks for."""
+    if not any(partition.recovery == "exclusive" for _, partition in sharing(facts)):
+        return
+    for limit in facts.limits or ():
+        billing = limit.tres.get("billing", 0)
+        if limit.name in ("MaxTRESPerJob", "MaxTRESPerUser", "GrpTRES") and 0 < billing < math.floor(worth):
+            text = f"{limit.owner}: {limit.name}=billing={billing} is less than a GPU ({_shown(worth)})"
+            fix = 'recovery = "off" in such a partition: a rerun with a GPU of its own would wait for ever'
+            yield warn(_SUBJECT, text, fix)
 
 
 def _check_limit(limit: Limit, worth: Fraction, shards: int) -> Iterator[Finding]:

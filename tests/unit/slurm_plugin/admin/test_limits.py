@@ -132,6 +132,15 @@ def test_shards_that_are_not_counted() -> None:
     assert level == "warn"
 
 
+def test_who_may_have_half_a_gpu_can_get_no_rerun_with_a_whole_one() -> None:
+    half = dataclasses.replace(QOS, tres={"billing": 69})
+    ((level, text, fix),) = found(site(half))
+    assert (level, "less than a GPU (138)" in text, "recovery" in fix) == ("warn", True, True)
+    facts = site(half)
+    off = Config(partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=138, recovery="off")})
+    assert not found(dataclasses.replace(facts, config=off))
+
+
 def test_limits_that_nobody_is_held_to() -> None:
     facts = site(dataclasses.replace(QOS, tres={"gres/gpu": 2, "billing": 276}))
     assert facts.live is not None
