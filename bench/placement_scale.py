@@ -10,7 +10,8 @@ import time
 
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.ledger import Ledger, from_json, to_json
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.ledger_codec import decode, encode
 from slurm_plugin.core.placement import choose_gpu
 from slurm_plugin.core.records import Demand, PolicyName, Reservation
 from slurm_plugin.core.units import GIB
@@ -32,7 +33,8 @@ def main() -> None:
     print("ledger to JSON and back, ms (median)")
     for jobs in JOBS:
         ledger = _ledger(16, jobs)
-        print(f"{jobs:>6} jobs {_median_ms(lambda ledger=ledger: from_json(to_json(ledger))):>10.3f}")
+        took_ms = _median_ms(lambda ledger=ledger: decode(encode(ledger, boot_id="b"), boot_id="b"))
+        print(f"{jobs:>6} jobs {took_ms:>10.3f}")
 
 
 def _decision_ms(gpus: int, jobs: int) -> tuple[float, float]:
