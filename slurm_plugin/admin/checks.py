@@ -52,6 +52,9 @@ def check_config(facts: Facts) -> Iterator[Finding]:
     if facts.config.mode != "enforce":
         text = f"mode is {facts.config.mode!r}: nothing is changed"
         yield warn(subject, text, rad_toml(facts, "", "mode", '"enforce"'))
+    if not facts.config_readable:
+        text = "users cannot read it, so sbatch reads no model of theirs and rad-estimate tells nothing"
+        yield warn(subject, text, command(f"chmod 644 {facts.config_path}"))
     if not facts.config_copied:
         text = f"no copy of it is kept at {copy_of(facts.config_path)}, for when it is broken"
         yield warn(subject, text, "run rad doctor as root; a GPU node's hooks keep one with each job")

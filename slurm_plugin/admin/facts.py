@@ -22,6 +22,7 @@ class Facts:
         config: Its content.
         config_text: Its text.
         config_error: Why it cannot be used, and whether there is a last good copy.
+        config_readable: Whether every user may read it, as sbatch and rad-estimate do.
         config_copied: Whether hooks have kept a copy of it, for when it is broken.
         slurm_conf_path: slurm.conf.
         slurm: Its content.
@@ -54,6 +55,7 @@ class Facts:
     config: Config | None = None
     config_text: str = ""
     config_error: str = ""
+    config_readable: bool = True
     config_copied: bool = True
     slurm_conf_path: Path | None = None
     slurm: ConfFile | None = None

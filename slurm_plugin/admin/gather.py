@@ -64,6 +64,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         config=config,
         config_text=_text(str(config_path)) or "",
         config_error=config_error,
+        config_readable=_for_everybody(config_path),
         config_copied=copied_at_s(config_path) is not None,
         slurm_conf_path=slurm_conf,
         slurm=slurm,
@@ -102,6 +103,14 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         acls=_acls(Path(used.paths.run)),
         compute_modes=_compute_modes() if gpu_node and used.telemetry.source != "simulated" else {},
     )
+
+
+def _for_everybody(path: Path) -> bool:
+    """Return whether any user may read a file; True for one that is not there."""
+    try:
+        return bool(path.stat().st_mode & 0o004)
+    except OSError:
+        return True
 
 
 def _asked(slurm_conf: Path | None, env: Mapping[str, str]) -> tuple[Live | None, tuple[Limit, ...] | None]:

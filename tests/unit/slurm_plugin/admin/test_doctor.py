@@ -231,6 +231,7 @@ def test_plugins_may_be_named_in_either_way(word: str):
             "mps",
             "mps = true",
         ),
+        ({"config_readable": False}, "warn", "users cannot read it", "run: chmod 644 "),
         ({"version": (20, 11, 4)}, "fail", "older than 22.05", "upgrade"),
         ({"version": (27, 5, 0)}, "warn", "newer than 26.05", "treated"),
         (slurm(grestypes="gpu"), "fail", "lacks shard", "GresTypes=gpu,shard"),
