@@ -92,6 +92,7 @@ def name_of(options: argparse.Namespace) -> str:
     parts += [options.estimates] if policy.ours else []
     parts += [f"c{options.compress:g}", *([f"first{options.first}"] if options.first else [])]
     parts += [f"{key}={value}".replace('"', "") for key, value in options.set]
+    parts += ["stand-in"] if options.stand_in else ["on-cpu"] if options.on_cpu else []
     return "-".join([*parts, f"r{options.repetition}"])
 
 
@@ -144,6 +145,7 @@ class Replay:
                 "policy": self.options.policy,
                 "estimates": self.options.estimates if self.policy.ours else None,
                 "compress": self.options.compress,
+                "first": self.options.first,
                 "settings": dict(self.options.set),
                 "repetition": self.options.repetition,
                 "stand_in": self.simulated,

@@ -71,11 +71,11 @@ Chart = Bars | Lines
 
 
 def charts(runs: Sequence[Run]) -> tuple[Chart, ...]:
-    """Return the charts of the runs of one trace."""
-    trace = runs[0].trace
+    """Return the charts of runs that can be compared."""
+    scene = runs[0].file_name
     labels = [run.label for run in runs]
     times = Bars(
-        name=f"{trace}-times",
+        name=f"{scene}-times",
         title="Time",
         unit="s",
         groups=[title for _, title in COMPARED],
@@ -83,7 +83,7 @@ def charts(runs: Sequence[Run]) -> tuple[Chart, ...]:
         values=[[float(run.figures[name]) for name, _ in COMPARED] for run in runs],
     )
     slow = Lines(
-        name=f"{trace}-slowdowns",
+        name=f"{scene}-slowdowns",
         title="Slowdown of the jobs' steps",
         x="times longer than alone",
         y="share of jobs",
@@ -92,7 +92,7 @@ def charts(runs: Sequence[Run]) -> tuple[Chart, ...]:
         steps=True,
     )
     energy = Bars(
-        name=f"{trace}-energy",
+        name=f"{scene}-energy",
         title="Energy",
         unit="kJ",
         groups=["all GPUs"],
@@ -107,7 +107,7 @@ def charts(runs: Sequence[Run]) -> tuple[Chart, ...]:
 
 def _over_time(run: Run, name: str, title: str, factor: float) -> Lines:
     return Lines(
-        name=f"{run.trace}-{run.label}-{name}".replace(" ", "-").replace("=", "-"),
+        name=f"{run.file_name}-{run.label}-{name}".replace(" ", "-").replace("=", "-"),
         title=f"{title}: {run.label}",
         x="seconds since the first submission",
         y=title,

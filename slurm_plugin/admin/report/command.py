@@ -27,7 +27,7 @@ def compare(runs: tuple[Path, ...], *, out: Path, png: Path | None) -> list[str]
     if png is not None:
         from slurm_plugin.admin.report.png import write_pngs
 
-        by_trace = groupby(found, key=lambda run: run.trace)
-        drawn = sum(write_pngs(charts(list(some)), png) for _, some in by_trace)
+        scenes = groupby(found, key=lambda run: run.scene)
+        drawn = sum(write_pngs(charts(list(some)), png) for _, some in scenes)
         said.append(f"{png}: {drawn} charts")
     return said

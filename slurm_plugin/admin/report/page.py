@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import groupby
 
@@ -57,14 +57,16 @@ def page(runs: Sequence[Run]) -> str:
         "<!doctype html><html lang=en><meta charset=utf-8>",
         f"<title>Replays</title><style>{STYLE}</style><h1>Replays</h1>",
     ]
-    for (trace, compress), some in groupby(runs, key=lambda run: (run.trace, run.compress)):
-        parts += _section(trace, compress, list(some))
+    for _, some in groupby(runs, key=lambda run: run.scene):
+        parts += _section(list(some))
     return "\n".join([*parts, "</html>\n"])
 
 
-def _section(trace: str, compress: float, runs: list[Run]) -> list[str]:
-    whole = next((run for run in runs if run.policy == "whole" and not run.cut), None)
-    parts = [f"<h2>{escape(trace)}, {compress:g} times faster</h2>"]
+def _section(runs: list[Run]) -> list[str]:
+    one = runs[0]
+    which = f" (its first {one.first} jobs)" if one.first else ""
+    whole = {run.repetition: run for run in reversed(runs) if run.policy == "whole" and not run.cut}
+    parts = [f"<h2>{escape(one.trace)}{which}, {one.compress:g} times faster</h2>"]
     if any(run.simulated for run in runs):
         parts.append('<p class="note">Simulated cards and trainings: no GPU was there.</p>')
     for run in runs:
@@ -75,8 +77,11 @@ def _section(trace: str, compress: float, runs: list[Run]) -> list[str]:
     heads = "".join(f"<th>{escape(run.label)}</th>" for run in runs)
     rows = "".join(_row(name, title, runs, whole) for name, title in SHOWN)
     parts.append(f"<table><tr><th></th>{heads}</tr>{rows}</table>")
-    if whole is not None and len(runs) > 1:
-        parts.append("<p><small>In brackets: relative to whole GPUs.</small></p>")
+    if whole and len(runs) > 1:
+        parts.append(
+            "<p><small>In brackets: relative to whole GPUs, of the same repetition if it is there.</small></p>"
+        )
+        parts += _spread(runs, whole)
     parts.append('<div class="charts">')
     parts += [svg(chart) for chart in charts(runs)]
     parts.append("</div>")
@@ -84,13 +89,36 @@ def _section(trace: str, compress: float, runs: list[Run]) -> list[str]:
     return [*parts, *(f"<p><small>{escape(line)}</small></p>" for line in machines)]
 
 
-def _row(name: str, title: str, runs: Sequence[Run], whole: Run | None) -> str:
+def _base(run: Run, whole: Mapping[int, Run]) -> Run | None:
+    """Return what a run is compared with: whole GPUs in the same hour, else in another."""
+    return whole.get(run.repetition) or next(iter(whole.values()), None)
+
+
+def _spread(runs: Sequence[Run], whole: Mapping[int, Run]) -> list[str]:
+    """Return a table of what each way reached in its repetitions, relative to whole GPUs; nothing if none has two."""
+    rows = []
+    for way in dict.fromkeys(run.way for run in runs if run.policy != "whole"):
+        again = [run for run in runs if run.way == way and not run.cut]
+        if len(again) < 2:
+            continue
+        cells = []
+        for name in ("makespan_s", "mean_completion_s", "energy_j"):
+            pairs = [(run.figures[name], base.figures[name]) for run in again if (base := _base(run, whole))]
+            found = [value / other for value, other in pairs if other]
+            cells.append(f"<td>{min(found):.2f} to {max(found):.2f}</td>" if found else "<td>-</td>")
+        rows.append(f"<tr><td>{escape(way)}</td><td>{len(again)}</td>{''.join(cells)}</tr>")
+    if not rows:
+        return []
+    heads = "<tr><th>relative to whole GPUs</th><th>runs</th><th>makespan</th><th>completion</th><th>energy</th></tr>"
+    return [f"<table>{heads}{''.join(rows)}</table>"]
+
+
+def _row(name: str, title: str, runs: Sequence[Run], whole: Mapping[int, Run]) -> str:
     cells = []
     for run in runs:
         value = run.figures.get(name)
-        base = (
-            whole.figures.get(name) if whole is not None and name in RELATIVE and run is not whole else None
-        )
+        other = _base(run, whole) if name in RELATIVE and run.policy != "whole" else None
+        base = None if other is None else other.figures.get(name)
         told = "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
         cells.append(f"<td>{told}{f' ({value / base:.2f})' if base and value is not None else ''}</td>")
     return f"<tr><td>{escape(title)}</td>{''.join(cells)}</tr>"

@@ -20,8 +20,10 @@ class Run:
     Attributes:
         trace: The trace's name.
         policy: How jobs got their GPUs; "whole" is what others are compared with.
-        label: Policy, estimates and settings, in a few words.
+        way: Policy, estimates and settings, in a few words.
+        repetition: Which run of this way it is, from 1.
         compress: How many times faster than the trace.
+        first: How many jobs of the trace it has; None: all.
         cut: Whether it was cut off before its last job had ended.
         simulated: Whether cards and trainings were simulated.
         figures: What it is worth.
@@ -33,8 +35,10 @@ class Run:
 
     trace: str
     policy: str
-    label: str
+    way: str
+    repetition: int
     compress: float
+    first: int | None
     cut: bool
     simulated: bool
     figures: Mapping[str, Any]
@@ -42,6 +46,22 @@ class Run:
     times_s: Sequence[float]
     cards: Sequence[Mapping[str, Any]]
     machine: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """Return what tells it from the others of its trace."""
+        return self.way if self.repetition == 1 else f"{self.way} run {self.repetition}"
+
+    @property
+    def scene(self) -> tuple[str, float, int, bool]:
+        """Return what two runs must have in common to be compared."""
+        return (self.trace, self.compress, self.first or 0, self.simulated)
+
+    @property
+    def file_name(self) -> str:
+        """Return how the charts' files of such runs begin."""
+        parts = [self.trace, f"c{self.compress:g}", *([f"first{self.first}"] if self.first else [])]
+        return "-".join([*parts, *(["stand-in"] if self.simulated else [])])
 
     @property
     def slowdowns(self) -> list[float]:
@@ -61,7 +81,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[Run, ...]:
         ConfigError: A file cannot be read, or is no run.
     """
     found = [_read(path) for path in paths]
-    return tuple(sorted(found, key=lambda run: (run.trace, run.compress, run.policy != "whole", run.label)))
+    return tuple(sorted(found, key=lambda run: (run.scene, run.policy != "whole", run.label)))
 
 
 def _read(path: Path) -> Run:
@@ -78,12 +98,13 @@ def _read(path: Path) -> Run:
             )
         words = [row["policy"], *([row["estimates"]] if row["estimates"] else [])]
         words += [f"{name}={value}" for name, value in row["settings"].items()]
-        words += [f"run {row['repetition']}"] if row["repetition"] > 1 else []
         return Run(
             trace=row["trace"],
             policy=row["policy"],
-            label=" ".join(words),
+            way=" ".join(words),
+            repetition=row["repetition"],
             compress=row["compress"],
+            first=row.get("first"),
             cut=row["cut"],
             simulated=row["stand_in"],
             figures=row["figures"],

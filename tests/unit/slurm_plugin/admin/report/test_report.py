@@ -57,7 +57,7 @@ def write(folder: Path, policy: str, makespan_s: float, **more: Any) -> Path:
         "samples": {"times_s": [0.0, 1.0, 2.0], "cards": [card]},
         "machine": {"slurm": "slurm-wlm 24.11.5", "commit": "abc1234"},
     }
-    path = folder / f"{policy}.json"
+    path = folder / f"{policy}-{len(list(folder.glob('*.json')))}.json"
     path.write_text(json.dumps(row | more))
     return path
 
@@ -73,6 +73,31 @@ def test_a_page_needs_nothing_else_and_compares_with_whole_gpus(tmp_path: Path) 
     assert not re.search(r"https?://|<script|<link|src=", text)
     assert "A &lt;card&gt;" in text
     assert "cut off" not in text and "Simulated" not in text
+
+
+def test_repetitions_are_compared_within_their_hour_and_their_spread_is_told(tmp_path: Path) -> None:
+    files = [
+        write(tmp_path, policy, makespan_s, repetition=number)
+        for number, whole_s, ours_s in ((1, 200.0, 50.0), (2, 100.0, 30.0))
+        for policy, makespan_s in (("whole", whole_s), ("magm", ours_s))
+    ]
+    part = write(tmp_path, "magm", 7.0, first=30)
+    out = tmp_path / "page.html"
+    result = CliRunner().invoke(main, ["report", *map(str, [*files, part]), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    text = out.read_text()
+    assert "<td>50 (0.25)</td>" in text and "<td>30 (0.30)</td>" in text
+    assert "<td>magm ours</td><td>2</td><td>0.25 to 0.30</td>" in text
+    runs = read_runs([*files, part, write(tmp_path, "magm", 9.0, compress=120.0)])
+    names = [
+        chart.name
+        for scene in sorted({run.scene for run in runs})
+        for chart in charts([r for r in runs if r.scene == scene])
+    ]
+    assert len(names) == len(set(names)), "no chart's file takes the place of another's"
+    assert "(its first 30 jobs)" in text and "<td>7</td>" in text, (
+        "a part of a trace is compared with no whole one"
+    )
 
 
 def test_a_run_that_was_cut_off_or_simulated_says_so_and_is_no_baseline(tmp_path: Path) -> None:
