@@ -21,6 +21,7 @@ from lab.messages import page
 from lab.packages import packages
 from lab.place import ClusterSpec, NodeSpec, Place, home_of
 from lab.real_gpus import real_node
+from lab.record import record
 from lab.release import bill_of_materials, build, pythons, try_install
 from lab.site import build_site
 from slurm_plugin.core.errors import CommandError, DeviceError, RadError
@@ -127,6 +128,9 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "messages", help="print every message of the code, as the site shows them"
     ).set_defaults(command=_messages)
+    commands.add_parser(
+        "record", help="record a user's first job on a private Slurm, for the site"
+    ).set_defaults(command=_record)
     commands.add_parser("clean", help="stop what runs and remove all that was made").set_defaults(
         command=_clean
     )
@@ -287,6 +291,12 @@ def _messages(cluster: Cluster, options: argparse.Namespace) -> int:
 def _site(cluster: Cluster, options: argparse.Namespace) -> int:
     page = build_site(CHECKOUT, CHECKOUT / ".rad" / "site", environment=os.environ)
     print(f"built: {page.relative_to(CHECKOUT)}")
+    return 0
+
+
+def _record(cluster: Cluster, options: argparse.Namespace) -> int:
+    _setup(cluster, options)
+    print(f"recorded: {record(cluster, CHECKOUT).relative_to(CHECKOUT)}")
     return 0
 
 

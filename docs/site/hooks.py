@@ -6,6 +6,7 @@ there: to a page of the site; of what the site does not hold, the file's name is
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import posixpath
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from prometheus_client.core import Metric
@@ -112,6 +114,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+@event_priority(100)  # before the plugin that plays recordings
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Make links of the repository links of the site."""
     uri = page.file.src_uri
@@ -128,7 +131,26 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return words if path in words else f"{words} (`{path}`)"
         return match[0]  # it leads nowhere, and the strict build says so
 
+    if uri == "user.md":
+        markdown = markdown.replace("\n## ", f"\n{_recording()}\n## ", 1)
     return _LINK.sub(followed, markdown)
+
+
+def _recording() -> str:
+    """Return the player of a user's first job, with the recording inside, so that it plays from a folder, too."""
+    cast = (CHECKOUT / "docs" / "img" / "first_job.cast").read_bytes()
+    head = json.loads(cast.splitlines()[0])
+    options = {
+        "file": f"data:text/plain;base64,{base64.b64encode(cast).decode()}",
+        "title": head["title"],
+        "cols": head["width"],
+        "rows": head["height"],
+        "start_at": "0:00",
+        "mkap_theme": "none",
+        "terminal_font_family": "monospace",
+    }
+    words = "Recorded on a private Slurm with simulated GPUs (`python3 -m lab record`); the typing alone is made up."
+    return f"```asciinema-player\n{json.dumps(options)}\n```\n\n{words}\n"
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

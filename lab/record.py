@@ -1,0 +1,133 @@
+"""Record a terminal: commands that really run on a private Slurm, and what they really print when.
+
+The result is an asciicast, version 2 (docs.asciinema.org/manual/asciicast/v2). Only the typing is made up: letters
+appear at a steady pace, and a wait that nobody wants to watch is left out, with a line that says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.cluster import Cluster
+from lab.jobs import ENDED, Jobs
+from lab.place import ClusterSpec, NodeSpec
+from slurm_plugin.core.clock import Clock
+
+COLUMNS, ROWS = 108, 30
+LETTER_S, THINK_S = 0.035, 1.2
+USER, ROOT = "\x1b[1;32mnobody@login\x1b[0m:~$ ", "\x1b[1;31mroot@n0\x1b[0m:~# "
+WAIT_S = 90.0
+SEEN_S = 2.5
+"""Until rad-monitor has seen them."""
+CAST = Path("docs") / "img" / "first_job.cast"
+
+
+@dataclass
+class Tape:
+    """The events of a recording."""
+
+    events: list[tuple[float, str]] = field(default_factory=list)
+    at_s: float = 0.0
+
+    def show(self, text: str, after_s: float) -> None:
+        """Add what appears, so long after what came before."""
+        self.at_s += after_s
+        self.events.append((self.at_s, text))
+
+    def type(self, command: str, *, prompt: str) -> None:
+        """Add a prompt and a command, letter by letter."""
+        self.show(prompt, 0.0)
+        for letter in command:
+            self.show(letter, LETTER_S)
+        self.show("\r\n", LETTER_S)
+
+    def cast(self, title: str) -> str:
+        """Return the asciicast."""
+        head = {
+            "version": 2,
+            "width": COLUMNS,
+            "height": ROWS,
+            "title": title,
+            "env": {"TERM": "xterm-256color"},
+        }
+        lines = [json.dumps(head), *(json.dumps([round(at, 3), "o", text]) for at, text in self.events)]
+        return "\n".join(lines) + "\n"
+
+
+def record(cluster: Cluster, checkout: Path) -> Path:
+    """Record a user's first job, and a second one that joins it on its GPU.
+
+    Args:
+        cluster: What to start, with one node of four simulated GPUs.
+        checkout: Where the examples are, and where the recording goes.
+
+    Returns:
+        The file.
+    """
+    tape, folder = Tape(), cluster.place.root / "work"
+    try:
+        cluster.up(ClusterSpec(nodes=(NodeSpec(name="n0"),)))
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(checkout / "examples", folder)
+        folder.chmod(0o1777)
+        env = {**cluster.env(), "TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "HOME": str(folder)}
+        env["RAD_CONFIG"] = str(cluster.place.etc / "rad.toml")
+
+        def run(command: str) -> None:
+            tape.type(command, prompt=USER)
+            argv = ["runuser", "-u", "nobody", "--", "sh", "-c", f"cd {folder}; {command}"]
+            _played(tape, argv, env, cluster.clock)
+            tape.show("", THINK_S)
+
+        run("cat share_resnet18.sh")
+        run("rad-estimate share_resnet18.sh")
+        run("sbatch share_resnet18.sh")
+        run("sbatch share_encoder.sh")
+        jobs = Jobs(cluster, folder)
+        cluster.wait("both run", lambda: [jobs.state(one) for one in (1, 2)] == ["RUNNING"] * 2, WAIT_S)
+        cluster.clock.sleep(SEEN_S)
+        run("squeue -o '%.5i %.10j %.9T %.14b'")
+        tape.type("rad status", prompt=ROOT)
+        _played(
+            tape, ["rad", "status", "--config", str(cluster.place.etc / "rad.n0.toml")], env, cluster.clock
+        )
+        cluster.wait("both end", lambda: all(jobs.state(one) in ENDED for one in (1, 2)), WAIT_S)
+        tape.show("\x1b[2m# some seconds later\x1b[0m\r\n", THINK_S)
+        run("cat resnet18-1.out")
+        run("squeue -t all -o '%.5i %.10j %.9T %.14b'")
+    finally:
+        cluster.down()
+    out = checkout / CAST
+    out.write_text(tape.cast("A first shared job"), encoding="utf-8")
+    return out
+
+
+def _played(tape: Tape, argv: list[str], env: Mapping[str, str], clock: Clock) -> None:
+    """Run a program on a terminal of its own, and put what it prints on the tape as it comes."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe(argv[0], argv, dict(env))
+    os.set_blocking(terminal, False)
+    before = clock.monotonic_s()
+    while True:
+        select.select([terminal], [], [], 0.1)
+        try:
+            text = os.read(terminal, 65536).decode(errors="replace")
+        except BlockingIOError:
+            continue
+        except OSError:  # the program has closed its terminal
+            break
+        if not text:
+            break
+        now = clock.monotonic_s()
+        tape.show(text, now - before)
+        before = now
+    os.waitpid(pid, 0)
+    os.close(terminal)
