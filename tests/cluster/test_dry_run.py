@@ -39,7 +39,7 @@ def dry_run(jobs: Jobs, *words: str) -> tuple[int, dict[str, Any]]:
         "--json",
     )
     *told, status = text.splitlines()
-    return int(status.removeprefix("status=")), json.loads(told[0])["sbatch"]
+    return int(status.removeprefix("status=")), json.loads(told[0])
 
 
 def normal(gres: str) -> set[str]:
@@ -64,12 +64,17 @@ def test_sbatch_says_what_the_dry_run_said(jobs: Jobs) -> None:
         script, typed = drawn(draw)
         path = jobs.folder / f"job{number}.sh"
         path.write_text(script)
-        status, verdict = dry_run(jobs, path.name, f"--options={' '.join(typed)}")
+        status, told = dry_run(jobs, path.name, f"--options={' '.join(typed)}")
+        verdict = told["sbatch"]
         job = jobs.submit(*typed, "--hold", path.name)
         said = said_by_slurm(job.messages)
         if job.job_id is None and not said:  # Slurm's own word, which only Slurm can say
-            status, verdict = dry_run(jobs, path.name, f"--options={' '.join(typed)}", "--ask")
-            assert status == Exit.FINDINGS and verdict["slurm"][0] in job.messages, (script, typed, verdict)
+            status, told = dry_run(jobs, path.name, f"--options={' '.join(typed)}", "--ask")
+            assert status == Exit.FINDINGS and told["sbatch"]["slurm"][0] in job.messages, (
+                script,
+                typed,
+                told,
+            )
             continue
         expected = [*verdict["says"], *([verdict["refusal"]] if verdict["refusal"] else [])]
         asked = gres_of(jobs.fields(job.job_id)) if job.job_id is not None else ""
@@ -84,9 +89,16 @@ def test_sbatch_says_what_the_dry_run_said(jobs: Jobs) -> None:
 def test_slurm_itself_can_be_asked_and_nothing_is_submitted(jobs: Jobs) -> None:
     before = set(jobs.all_fields())
     (jobs.folder / "job.sh").write_text("#!/bin/sh\n#SBATCH --gpus=1\n#RAD memory=5G\ntrue\n")
-    status, verdict = dry_run(jobs, "job.sh", "--ask")
+    status, told = dry_run(jobs, "job.sh", "--ask")
+    verdict = told["sbatch"]
     assert status == 0 and verdict["starts"], verdict
     assert said_by_slurm("\n".join(verdict["slurm"])) == verdict["says"]
-    status, verdict = dry_run(jobs, "job.sh", "--ask", "--options=-p nowhere")
+    status, told = dry_run(jobs, "job.sh", "--ask", "--options=-p nowhere")
+    verdict = told["sbatch"]
     assert status == 1 and verdict["starts"] is None and "partition" in str(verdict["slurm"]), verdict
+    status, told = dry_run(jobs, "models/resnet18_torchinfo.txt", "--batch-size=64", "--cards", "--ask")
+    (row,) = told["cards"]
+    assert (status, row["partition"]) == (0, "gpu") and row["asks"].startswith("shard:") and row["starts"], (
+        row
+    )
     assert set(jobs.all_fields()) == before

@@ -21,12 +21,23 @@ SHARDS = -(-max(int(PEAK_GIB * GIB * MARGIN), PEAK_GIB * GIB + LEAST_MARGIN_BYTE
 """Of 1 GiB, for the observed peak and its margin."""
 
 
+SEEN = "GiB before; reserves"
+
+
 def submit(jobs: Jobs, *more: str, batch_size: int = 64) -> Submitted:
     train = f"python3 fake_train.py --memory {PEAK_GIB}G --seconds 3"
     comment = f"--comment=rad:{MODEL},batch_size={batch_size}"
     job = jobs.submit(*more, "--gres=gpu:1", comment, "--wrap", train)
     assert job.job_id is not None, job.messages
     return job
+
+
+def asked(jobs: Jobs) -> str:
+    place = jobs.cluster.place
+    words = [f"{place.venv}/bin/rad-estimate", f"--config={place.etc}/rad.toml", "--ask"]
+    model = ["models/resnet50_torchsummary.txt", "--optimizer=sgd", "--batch-size=64"]
+    shell = ["runuser", "-u", "nobody", "--", "sh", "-c", 'cd "$0" && exec "$@"', str(jobs.folder)]
+    return jobs.cluster.slurm(*shell, *words, *model)
 
 
 def rad(cluster: Cluster, *words: str) -> dict[str, Any]:
@@ -43,7 +54,7 @@ def shards(jobs: Jobs, job_id: int) -> int:
 
 def test_the_second_submission_of_a_job_books_its_observed_peak(jobs: Jobs, cluster: Cluster) -> None:
     first = submit(jobs)
-    assert "as seen before" not in first.messages
+    assert SEEN not in first.messages
     assert jobs.wait(first.job_id)["JobState"] == "COMPLETED", jobs.output(first.job_id)
     booked_first = shards(jobs, first.job_id)
 
@@ -51,10 +62,11 @@ def test_the_second_submission_of_a_job_books_its_observed_peak(jobs: Jobs, clus
 
     def known() -> bool:
         found.append(submit(jobs, "--hold"))
-        return "as seen before" in found[-1].messages
+        return SEEN in found[-1].messages
 
     wait_until("radd has heard of the peak", known, timeout_s=30, clock=cluster.clock)
     assert shards(jobs, found[-1].job_id) == SHARDS < booked_first
+    assert SEEN in asked(jobs), "the dry run hears of it through Slurm"
     told = rad(cluster, "history", "--json")
     assert "resnet50_torchsummary" in [row["model"]["name"] for row in told["models"] if row["model"]]
     story = rad(cluster, "report", str(first.job_id), "--json")
@@ -65,4 +77,4 @@ def test_the_second_submission_of_a_job_books_its_observed_peak(jobs: Jobs, clus
     assert {"placed", "ok"} <= {event["event"] for event in story["events"]}
     assert story["waited_s"] is not None and not story["missing"]
     # Trained in another way it is another job.
-    assert "as seen before" not in submit(jobs, "--hold", batch_size=96).messages
+    assert SEEN not in submit(jobs, "--hold", batch_size=96).messages
