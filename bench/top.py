@@ -25,8 +25,8 @@ from multiprocessing.synchronize import Event
 from slurm_plugin.admin.top.fleet import Fleet
 from slurm_plugin.admin.top.frame import frame
 from slurm_plugin.admin.top.gather import Gatherer
-from slurm_plugin.admin.top.rows import SCREENS
-from slurm_plugin.admin.top.screen import _paint, _styles
+from slurm_plugin.admin.top.screens import SCREENS
+from slurm_plugin.admin.top.terminal import _paint, _styles
 from slurm_plugin.admin.top.view import View
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.units import GIB

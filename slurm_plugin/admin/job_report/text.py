@@ -9,7 +9,7 @@ from datetime import datetime
 
 from slurm_plugin.admin.history import user_name
 from slurm_plugin.admin.job_report.story import Neighbour, RunStory, Story
-from slurm_plugin.admin.top.rows import duration
+from slurm_plugin.admin.top.cells import duration
 from slurm_plugin.core.advice import used
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.records import Booking

@@ -63,7 +63,7 @@ def top(
         height = ABOVE + max(1, len(rows_of(fleet, view))) + BELOW
         click.echo("\n".join(as_text(frame(fleet, view, width=width, height=height)).splitlines()[:-BELOW]))
         return
-    from slurm_plugin.admin.top.screen import watch
+    from slurm_plugin.admin.top.terminal import watch
 
     watch(gatherer.look, every_s=every)
 

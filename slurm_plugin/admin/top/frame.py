@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
+from slurm_plugin.admin.top.cells import Bar, Cell, Column, Row
 from slurm_plugin.admin.top.fleet import Fleet, totals
-from slurm_plugin.admin.top.rows import SCREENS, Bar, Cell, Column, Row
+from slurm_plugin.admin.top.screens import SCREENS
 from slurm_plugin.admin.top.view import HELP, View, rows_of
 from slurm_plugin.core.units import GIB
 

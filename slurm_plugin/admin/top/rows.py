@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
+from slurm_plugin.admin.top.cells import Bar, Row, duration
 from slurm_plugin.admin.top.fleet import Fleet, Node
 from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import GIB
@@ -14,81 +13,8 @@ from slurm_plugin.monitor.status import GpuStatus, JobStatus
 _LONGEST_CELL = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """A bar such as htop's.
-
-    Attributes:
-        full: Its solid share, 0 to 1.
-        light: Its light share, drawn where that is longer than the solid one: what is booked.
-        text: What stands in its right end.
-    """
-
-    full: float
-    light: float = 0.0
-    text: str = ""
-
-
-Cell = str | Bar
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One line of a screen.
-
-    Attributes:
-        cells: One for each column.
-        keys: By what to sort, one for each column; those of one column are of one type.
-        users: Names of whom it is about.
-        warns: Whether something is wrong with it.
-    """
-
-    cells: tuple[Cell, ...]
-    keys: tuple[float | str, ...]
-    users: tuple[str, ...] = ()
-    warns: bool = False
-
-    @property
-    def text(self) -> str:
-        """Return its words, for filter and search."""
-        return " ".join(cell if isinstance(cell, str) else cell.text for cell in self.cells).lower()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """A column; of a width of 0 or less it takes what is left, and at least as much as that says.
-
-    Attributes:
-        title: Its head.
-        width: Its width in characters.
-        right: Whether it holds numbers.
-        falls: Whether the largest comes first when it is chosen to sort by.
-    """
-
-    title: str
-    width: int
-    right: bool = False
-    falls: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Screen:
-    """One kind of rows.
-
-    Attributes:
-        name: Its name on the tabs.
-        columns: What stands in its rows.
-        rows: Makes them.
-        empty: What to say where there are none.
-    """
-
-    name: str
-    columns: tuple[Column, ...]
-    rows: Callable[[Fleet], Sequence[Row]]
-    empty: str
-
-
-def _gpus(fleet: Fleet) -> list[Row]:
+def gpus(fleet: Fleet) -> list[Row]:
+    """Return a row for each GPU, and one for each node without any."""
     found = []
     for node in fleet.nodes:
         gpus = node.status.gpus if node.status else ()
@@ -136,7 +62,8 @@ def _gpu(fleet: Fleet, node: Node, gpu: GpuStatus) -> Row:
     )
 
 
-def _jobs(fleet: Fleet) -> list[Row]:
+def jobs(fleet: Fleet) -> list[Row]:
+    """Return a row for each job on each GPU that it holds."""
     return [_job(fleet, node, gpu, job) for node, gpu, job in fleet.jobs()]
 
 
@@ -172,7 +99,8 @@ def _job(fleet: Fleet, node: Node, gpu: GpuStatus, job: JobStatus) -> Row:
     )
 
 
-def _users(fleet: Fleet) -> list[Row]:
+def users(fleet: Fleet) -> list[Row]:
+    """Return a row for each user who has a job or waits for one."""
     held: dict[int, list[tuple[GpuStatus, JobStatus]]] = {}
     for _, gpu, job in fleet.jobs():
         held.setdefault(job.user_id, []).append((gpu, job))
@@ -197,7 +125,8 @@ def _users(fleet: Fleet) -> list[Row]:
     return found
 
 
-def _queue(fleet: Fleet) -> list[Row]:
+def queue(fleet: Fleet) -> list[Row]:
+    """Return a row for each job that waits for GPUs."""
     found = []
     for job in fleet.waiting:
         waited_s = 0.0 if job.submit_s is None else max(0.0, fleet.time_s - job.submit_s)
@@ -218,7 +147,8 @@ def _queue(fleet: Fleet) -> list[Row]:
     return found
 
 
-def _happened(fleet: Fleet) -> list[Row]:
+def happened(fleet: Fleet) -> list[Row]:
+    """Return a row for each thing that was done to a job lately."""
     owners = {job.job_id: fleet.user(job.user_id) for _, _, job in fleet.jobs()}
     owners |= {job.job_id: fleet.user(job.user_id) for job in fleet.waiting}
     found = []
@@ -229,96 +159,6 @@ def _happened(fleet: Fleet) -> list[Row]:
         keys = (one.time_s, node.name, float(one.job_id), user, cells[4])
         found.append(Row(cells=cells, keys=keys, users=(user,) if user else ()))
     return found
-
-
-SCREENS = (
-    Screen(
-        name="GPUs",
-        columns=(
-            Column(title="NODE", width=16),
-            Column(title="GPU", width=3, right=True, falls=True),
-            Column(title="MEMORY used/booked/usable", width=30, falls=True),
-            Column(title="SM ACTIVITY", width=16, falls=True),
-            Column(title="JOBS", width=-20, falls=True),
-        ),
-        rows=_gpus,
-        empty="No node answers.",
-    ),
-    Screen(
-        name="Jobs",
-        columns=(
-            Column(title="JOB", width=10, right=True, falls=True),
-            Column(title="USER", width=12),
-            Column(title="NODE", width=16),
-            Column(title="GPU", width=3, right=True),
-            Column(title="KIND", width=6),
-            Column(title="EST", width=6, right=True, falls=True),
-            Column(title="MEMORY now/booked", width=24, falls=True),
-            Column(title="PEAK", width=6, right=True, falls=True),
-            Column(title="SMACT", width=5, right=True, falls=True),
-        ),
-        rows=_jobs,
-        empty="No job holds a GPU.",
-    ),
-    Screen(
-        name="Users",
-        columns=(
-            Column(title="USER", width=14),
-            Column(title="JOBS", width=6, right=True, falls=True),
-            Column(title="GPUS", width=6, right=True, falls=True),
-            Column(title="BOOKED GiB", width=11, right=True, falls=True),
-            Column(title="NOW GiB", width=9, right=True, falls=True),
-            Column(title="SMACT sum", width=9, right=True, falls=True),
-            Column(title="WAITING", width=8, right=True, falls=True),
-            Column(title="", width=0),
-        ),
-        rows=_users,
-        empty="Nobody has a job.",
-    ),
-    Screen(
-        name="Queue",
-        columns=(
-            Column(title="JOB", width=10, right=True),
-            Column(title="USER", width=12),
-            Column(title="PARTITION", width=12),
-            Column(title="ASKS", width=14),
-            Column(title="WAITS", width=8, right=True, falls=True),
-            Column(title="PRIORITY", width=10, right=True, falls=True),
-            Column(title="RESTARTS", width=8, right=True, falls=True),
-            Column(title="REASON", width=-12),
-        ),
-        rows=_queue,
-        empty="No job waits for GPUs.",
-    ),
-    Screen(
-        name="Recoveries",
-        columns=(
-            Column(title="TIME", width=8, falls=True),
-            Column(title="NODE", width=16),
-            Column(title="JOB", width=10, right=True, falls=True),
-            Column(title="USER", width=12),
-            Column(title="WHAT", width=-16),
-        ),
-        rows=_happened,
-        empty="Nothing since the monitors were started.",
-    ),
-)
-
-
-def duration(seconds: float) -> str:
-    """Return a time span for a narrow column.
-
-    >>> duration(59), duration(3 * 3600 + 60), duration(2 * 86400)
-    ('59s', '3h01m', '2d00h')
-    """
-    n = int(seconds)
-    if n < 60:
-        return f"{n}s"
-    if n < 3600:
-        return f"{n // 60}m{n % 60:02}s"
-    if n < 86400:
-        return f"{n // 3600}h{n % 3600 // 60:02}m"
-    return f"{n // 86400}d{n % 86400 // 3600:02}h"
 
 
 def _gib(n_bytes: int | None) -> str:

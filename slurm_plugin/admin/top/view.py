@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
+from slurm_plugin.admin.top.cells import Row
 from slurm_plugin.admin.top.fleet import Fleet
-from slurm_plugin.admin.top.rows import SCREENS, Row
+from slurm_plugin.admin.top.screens import SCREENS
 
 Typing = Literal["", "search", "filter"]
 T = TypeVar("T")
@@ -18,7 +19,7 @@ class View:
     """What is shown.
 
     Attributes:
-        screen: Number of the screen in rows.SCREENS.
+        screen: Number of the screen in screens.SCREENS.
         sort: The column that each screen is sorted by.
         turned: Whether each screen is sorted the other way round.
         selected: Number of the chosen row.

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from slurm_plugin.admin.top.fleet import Fleet, Node, totals
 from slurm_plugin.admin.top.frame import as_text, frame
-from slurm_plugin.admin.top.rows import SCREENS
+from slurm_plugin.admin.top.screens import SCREENS
 from slurm_plugin.admin.top.view import View, after, rows_of
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.status import GpuStatus, Happened, JobStatus, NodeStatus
@@ -220,7 +220,7 @@ def test_it_runs_on_a_real_terminal_and_ends_at_q():
         try:
             os.environ["TERM"] = "xterm-256color"
             ioctl(0, TIOCSWINSZ, struct.pack("4H", 30, 140, 0, 0))
-            from slurm_plugin.admin.top.screen import watch
+            from slurm_plugin.admin.top.terminal import watch
 
             watch(lambda: FLEET, every_s=0.2)
             status = 0
