@@ -109,14 +109,14 @@ def toml(name: str, says: str, edit: Edit) -> Fault:
     return Fault(name=f"rad.toml: {name}", says=says, files={TOML: edit})
 
 
-def conf(name: str, says: str, edit: Edit, **more: bool) -> Fault:
+def conf(name: str, says: str, edit: Edit, *, old: bool = False, new: bool = False) -> Fault:
     """Return a fault of slurm.conf."""
-    return Fault(name=f"slurm.conf: {name}", says=says, files={"slurm.conf": edit}, **more)
+    return Fault(name=f"slurm.conf: {name}", says=says, files={"slurm.conf": edit}, old=old, new=new)
 
 
-def gres(name: str, says: str, edit: Edit, **more: bool) -> Fault:
+def gres(name: str, says: str, edit: Edit, *, old: bool = False) -> Fault:
     """Return a fault of gres.conf."""
-    return Fault(name=f"gres.conf: {name}", says=says, files={"gres.conf": edit}, **more)
+    return Fault(name=f"gres.conf: {name}", says=says, files={"gres.conf": edit}, old=old)
 
 
 def own_hook(name: str, script: str, text: str, more: str = "") -> Fault:

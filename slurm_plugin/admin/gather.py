@@ -55,7 +55,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
     slurm_conf = find_slurm_conf(used.paths.slurm_conf, env)
     slurm = None if slurm_conf is None else read_conf(slurm_conf)
     settings = {} if slurm is None else slurm.settings
-    live, limits = _asked(slurm_conf, env)
+    live, limits = _asked(slurm_conf)
     readings, readings_error = _readings(used, clock)
     gpu_node = used.telemetry.source == "simulated" or Path("/dev/nvidiactl").exists()
     radd_here = Path(used.paths.socket).exists() or _is_controller(settings)
@@ -113,11 +113,11 @@ def _for_everybody(path: Path) -> bool:
         return True
 
 
-def _asked(slurm_conf: Path | None, env: Mapping[str, str]) -> tuple[Live | None, tuple[Limit, ...] | None]:
+def _asked(slurm_conf: Path | None) -> tuple[Live | None, tuple[Limit, ...] | None]:
     """Return what slurmctld and slurmdbd say; None for who does not answer, or is not there."""
-    asking = {"PATH": ":".join(SYSTEM_PATH), "LC_ALL": "C.UTF-8"}
-    if slurm_conf is not None or "SLURM_CONF" in env:
-        asking["SLURM_CONF"] = env["SLURM_CONF"] if slurm_conf is None else str(slurm_conf)
+    if slurm_conf is None:  # scontrol would look for a controller in the DNS for as long as it may
+        return None, None
+    asking = {"PATH": ":".join(SYSTEM_PATH), "LC_ALL": "C.UTF-8", "SLURM_CONF": str(slurm_conf)}
     live = ask_slurm(asking)
     if live is None or not keeps_accounts(live.settings):
         return live, None
