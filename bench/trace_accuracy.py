@@ -29,7 +29,7 @@ from gpumemnet.allocator.events import replay
 from gpumemnet.dataset.store import HELDOUT_ROWS, TRAINING_ROWS, read_records
 from gpumemnet.estimators.conformal import LEVELS, conformal_margin
 from gpumemnet.gpus import gpu_named
-from gpumemnet.trace.result import doubt_bytes, margin_bytes
+from gpumemnet.trace.result import QUANTILE_FACTORS, doubt_bytes, margin_bytes, quantile_bytes
 from gpumemnet.units import MIB
 
 Pair = tuple[dict[str, Any], dict[str, Any]]
@@ -106,6 +106,7 @@ def main() -> None:
     )
     parser.add_argument("--rows", default="train", help="train, heldout, or a .jsonl file")
     parser.add_argument("--sample", type=int, default=300, help="how many rows; 0 for all")
+    parser.add_argument("--names", action="store_true", help="one row, drawn at random, of each real name")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--family", help="only these families, separated by commas")
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "trace-accuracy")
@@ -116,7 +117,9 @@ def main() -> None:
     rows = [r for r in read_records(path) if r.get("outcome") == "ok"]
     if options.family:
         rows = [r for r in rows if r["family"] in options.family.split(",")]
-    if options.sample and len(rows) > options.sample:
+    if options.names:
+        rows = one_of_each([row for row in rows if row["family"] == "real"], options.seed)
+    elif options.sample and len(rows) > options.sample:
         rows = random.Random(options.seed).sample(rows, options.sample)
     folder = options.cache / code_hash()
     folder.mkdir(parents=True, exist_ok=True)
@@ -128,6 +131,17 @@ def main() -> None:
     else:
         results = [traced(job) for job in jobs]
     report(list(zip(rows, results, strict=True)), options.worst)
+
+
+def one_of_each(rows: list[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
+    """Return one row of each style, which is the name of a real model."""
+    draw = random.Random(seed)
+    styles: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        styles[row["style"]].append(row)
+    chosen = [draw.choice(members) for _, members in sorted(styles.items())]
+    draw.shuffle(chosen)
+    return chosen
 
 
 def report(pairs: list[Pair], worst: int) -> None:
@@ -151,6 +165,7 @@ def report(pairs: list[Pair], worst: int) -> None:
     )
     print("conformal quantiles of (actual - estimate) / doubt:")
     print("  " + ", ".join(f"{level:g}: {conformal_margin(scores, level):.3f}" for level in LEVELS))
+    print(f"above, booked/actual: {bookings(good)}")
     for row, result in pairs:
         if "error" in result:
             print("failed", row["family"], row["style"], row["index"], result["error"])
@@ -165,6 +180,21 @@ def report(pairs: list[Pair], worst: int) -> None:
             parts.append(f"{ours} {missed:+.0f}")
         name = f"{row['family']}/{row['style']} {row['index']} {row['precision']} {row['optimizer']}"
         print(name, f"batch {row['batch_size']}", *parts)
+
+
+def bookings(good: list[Pair]) -> str:
+    """Say how often each quantile that ships is exceeded, and how much booking it takes of what is needed."""
+    booked = [
+        [
+            (result["process_peak_bytes"] + more) / row["process_peak_bytes"]
+            for _, more in quantile_bytes(*doubts(result))
+        ]
+        for row, result in good
+    ]
+    return ", ".join(
+        f"{share:.1%} {statistics.fmean(each < 1 for each in column):.1%} {statistics.fmean(column):.3f}"
+        for (share, _), column in zip(QUANTILE_FACTORS, zip(*booked, strict=True), strict=True)
+    )
 
 
 def _line(name: str, members: list[Pair]) -> str:

@@ -9,7 +9,7 @@ from gpumemnet.estimate import Estimate, Quantiles
 from gpumemnet.estimators.analytic import KEYS
 from gpumemnet.gpus import Gpu
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.trace.result import margin_bytes
+from gpumemnet.trace.result import quantile_bytes
 
 NAME = "trace"
 
@@ -28,14 +28,14 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
         spread.append(min(part, left))
         left -= spread[-1]
     total = base + profile.reserved_bytes
-    upper = total + margin_bytes(profile.reserved_bytes, profile.borrowed_bytes)
+    more = quantile_bytes(profile.reserved_bytes, profile.borrowed_bytes)
     return Estimate(
         estimate_bytes=total,
-        upper_bytes=upper,
-        confidence=None,  # the margin was set by looking at runs; no run was held out to say how often it holds
+        upper_bytes=total + more[-1][1],
+        confidence=None,  # calibrated on one GPU, driver and release of PyTorch; a user's environment is another
         breakdown_bytes=dict(zip(KEYS, (base, *spread, left), strict=True)),
         family=profile.family,
         estimator=NAME,
         gpu=gpu.name,
-        quantiles=Quantiles(points=((0.5, total), (0.99, upper))),
+        quantiles=Quantiles(points=((0.5, total), *((share, total + extra) for share, extra in more))),
     )

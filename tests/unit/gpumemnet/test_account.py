@@ -45,6 +45,7 @@ def test_a_linear_layer_keeps_its_input_and_the_loss_its_probabilities() -> None
         ("ReLU", ROW),
         ("Sigmoid", ROW),
         ("GELU", 2 * ROW),
+        ("BloomGelu", 2 * ROW),
         ("SiLU", 2 * ROW),
         ("LeakyReLU", 2 * ROW),
         ("Dropout", ROW + ROW // 4),

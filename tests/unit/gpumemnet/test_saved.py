@@ -129,6 +129,15 @@ def test_the_estimate_is_base_and_what_the_allocator_reserved(file: str) -> None
     assert sum(found.breakdown_bytes.values()) == found.estimate_bytes < found.upper_bytes
 
 
+def test_quantiles_of_a_trace_are_its_own_and_rise_to_the_bound(file: str) -> None:
+    found, _ = for_summary(file, TrainingSetup(), gpu="h200")
+    booked = [found.quantile(share) for share in (0.5, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99)]
+    assert booked == sorted(set(booked))
+    assert (booked[0], booked[-1]) == (found.estimate_bytes, found.upper_bytes)
+    # What nine jobs in ten need is nearer to the estimate than a line from there to the bound.
+    assert booked[2] - booked[0] < (booked[-1] - booked[0]) / 2
+
+
 def test_radd_answers_for_a_trace_whatever_estimator_the_site_has_chosen() -> None:
     answers = {estimate(SAVED.profiles[0], estimator=name).estimator for name in ("ours", "horus", "boosted")}
     assert answers == {"trace"}
