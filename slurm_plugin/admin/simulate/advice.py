@@ -83,15 +83,17 @@ def advise(question: Question, clock: Clock, *, show_progress: bool = False) -> 
 
 def as_text(advice: Advice) -> str:
     """Return a table for people."""
-    lines = [f"{'':<26}{'a GPU each':>12}{'shared':>12}"]
+    lines = [f"{'':<26}{'a GPU each':>15}{'shared':>15}"]
     for name, figure, divisor, unit in ROWS:
-        cells = (f"{found[figure] / divisor:.4g} {unit}".rstrip() for found in (advice.whole, advice.shared))
-        lines.append(f"{name:<26}" + "".join(f"{cell:>12}" for cell in cells))
+        cells = (
+            f"{_number(found[figure] / divisor)} {unit}".rstrip() for found in (advice.whole, advice.shared)
+        )
+        lines.append(f"{name:<26}" + "".join(f"{cell:>15}" for cell in cells))
     saved = advice.saved
     lines += [
         "",
-        f"Sharing would have saved {saved['gpu_hours']:.4g} hours of held GPUs and {saved['waiting_hours']:.4g} hours "
-        f"of waiting, over {advice.jobs_done} jobs.",
+        f"Sharing would have saved {_number(saved['gpu_hours'])} hours of held GPUs and "
+        f"{_number(saved['waiting_hours'])} hours of waiting, over {advice.jobs_done} jobs.",
         f"{advice.known} of {advice.jobs} jobs have a known peak of GPU memory.",
     ]
     if advice.known < advice.jobs and advice.assumed_mib is not None:
@@ -113,6 +115,15 @@ def as_text(advice: Advice) -> str:
             "Left out: " + ", ".join(f"{count} {why}" for why, count in sorted(left_out.items())) + "."
         )
     return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    """Return a number for people.
+
+    >>> _number(14190.4), _number(2.8019), _number(0.0)
+    ('14,190', '2.8', '0')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def as_json(advice: Advice) -> str:

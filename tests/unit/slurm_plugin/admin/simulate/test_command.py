@@ -95,6 +95,7 @@ def test_advice_takes_a_guess_and_says_what_it_left_out(tmp_path: Path) -> None:
     )
     argv = ["advise", str(tmp_path / "jobs.txt"), "--gpus-per-node", "1", "--gpu-memory-mib", "80000"]
     guess = CliRunner().invoke(main, [*argv, "--assume-mib", "6000"]).output
+    assert "e+" not in guess and all(len(line.split()) > 2 for line in guess.splitlines()[1:9])
     assert "taken to need 6000 MiB: a guess of yours" in guess and "Left out: 1 without GPUs." in guess
     found = json.loads(CliRunner().invoke(main, [*argv, "--assume-mib", "6000", "--json"]).output)
     hours = (found["whole"]["gpu_held_s"] - found["shared"]["gpu_held_s"]) / 3600
