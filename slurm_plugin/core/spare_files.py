@@ -118,6 +118,19 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
         raise
 
 
+def clear_drafts(folder: Path, *, before_s: float) -> None:
+    """Take away what writers that were killed left half done.
+
+    Args:
+        folder: Where files lie that `replace_file` writes.
+        before_s: Seconds since the epoch; a draft that was touched later may still be written.
+    """
+    with suppress(OSError):
+        for draft in folder.glob("*.new"):
+            if draft.lstat().st_mtime < before_s:
+                draft.unlink(missing_ok=True)
+
+
 def _draft(path: Path) -> Path:
     return path.with_name(f"{path.name}.new")
 

@@ -23,7 +23,7 @@ from slurm_plugin.core.reconcile import (
     rebuild,
     reconcile,
 )
-from slurm_plugin.core.spare_files import SpareFiles
+from slurm_plugin.core.spare_files import SpareFiles, clear_drafts
 from slurm_plugin.node.evidence import STARTED, look, present, unknown_holders
 from slurm_plugin.node.facts import NodeFacts, read_facts
 from slurm_plugin.node.node import Node
@@ -130,6 +130,8 @@ def sweep(node: Node, readings: Sequence[GpuReading]) -> Swept:
         node.store.write(after)
     doubted = never_launched(found.ledger, evidence, now_s=now_s)
     refused = _clear(node, files, after, evidence, now_s)
+    for folder in ("placed", "waiting"):
+        clear_drafts(node.run / folder, before_s=node.clock.now_s() - YOUNG_S)
     SpareFiles(node.run).fill()
     before, now = ({held.job_id for held in ledger.reservations} for ledger in (found.ledger, after))
     return Swept(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -71,6 +72,8 @@ class CrowdedNode:
     def sweep_later(self) -> None:
         """Sweep as rad-monitor does, when the jobs are no longer young and Slurm knows none of them."""
         clock = FakeClock(now_s=SystemClock().monotonic_s() + 2 * LAUNCH_S)
+        for draft in (self.folder / "run" / "placed").glob("*.new"):  # of a hook that was killed as it wrote
+            os.utime(draft, (0, 0))
         config = load_config(self.rad_toml)
         (self.folder / "no-proc").mkdir(exist_ok=True)
         node = Node(

@@ -62,6 +62,14 @@ def client(path: Path) -> socket.socket:
     return connection
 
 
+def listens(path: Path) -> bool:
+    try:
+        client(path).close()
+    except (FileNotFoundError, ConnectionRefusedError):
+        return False
+    return True
+
+
 def configure(folder: Path) -> list[str]:
     (folder / "key").write_bytes(KEY)
     (folder / "key").chmod(0o600)
@@ -114,7 +122,7 @@ def test_systemds_own_program_hands_it_the_socket(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as log:
         radd = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        wait_until(path.exists)
+        wait_until(lambda: listens(path))  # it is there a moment before anybody listens
         with client(path) as asked:
             assert b"pong" in asked.recv(100)
     finally:
