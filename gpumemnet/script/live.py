@@ -100,7 +100,9 @@ class Run:
 
         def failed(kind: Any, error: BaseException, trace: Any) -> None:
             previous(kind, error, trace)
-            self._fail(f"{kind.__name__}: {' '.join(str(error).split())[:300]}")
+            quantized = "bitsandbytes" in sys.modules
+            before = "weights that bitsandbytes quantizes are not traced; " if quantized else ""
+            self._fail(f"{before}{kind.__name__}: {' '.join(str(error).split())[:300]}")
 
         sys.excepthook = failed
 

@@ -15,8 +15,8 @@ INIT_CONTEXT = "init_gpu_context" if hasattr(fake_tensor, "init_gpu_context") el
 """What asks the driver for a context when a fake tensor is made."""
 META_HANDLERS: dict[Any, Any] = getattr(fake_tensor, "_DISPATCH_META_HANDLERS", {})
 """Answers that a fake tensor mode gives without dispatching."""
-POLLED = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 3)
-"""Whether the end of a storage has to be asked for. Python's weak references to storages of these releases are not
+POLLED = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 2)
+"""Whether the end of a storage has to be asked for. Python's weak references to storages of 2.1 are not
 always told of it, and leave objects behind on which the garbage collector crashes."""
 
 
