@@ -40,7 +40,7 @@ def request_from(message: Mapping[str, Any]) -> JobRequest:
         cpus_per_gpu=_per_gpu(message, "cpus_per_tres"),
         memory_per_gpu_mib=_per_gpu(message, "mem_per_tres"),
         nodes=_number(message, "min_nodes"),
-        tasks=_number(message, "num_tasks"),
+        tasks=_tasks(message),
         comment=_text(message, "comment") or "",
         script=_text(message, "script"),
         heterogeneous=message.get("heterogeneous") is True,
@@ -50,6 +50,14 @@ def request_from(message: Mapping[str, Any]) -> JobRequest:
         binds_gpus="gpu" in (_text(message, "tres_bind") or ""),
         gpu_only_option=_gpu_only_option(message),
     )
+
+
+def _tasks(message: Mapping[str, Any]) -> int | None:
+    """Return the tasks of a job; Slurm 24.11 and 26.05 do not count those asked for by node yet, as 22.05 does."""
+    tasks, each = _number(message, "num_tasks"), _number(message, "ntasks_per_node")
+    if tasks is not None or each in (None, 0, *_NO_VAL_16):
+        return tasks
+    return (each or 1) * (_number(message, "min_nodes") or 1)
 
 
 def _gpu_only_option(message: Mapping[str, Any]) -> str | None:

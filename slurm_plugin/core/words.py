@@ -48,7 +48,7 @@ def reserves(
     each = f" for each of {processes} processes" if processes > 1 else ""
     if estimate is not None and estimate.source == "stated":
         return f"RAD: {part}{more}{busy}, as stated{each}"
-    return f"RAD: {_need(estimate)}{each}; {part}{safe}{more}{busy}"
+    return f"RAD: {_need(estimate)}{each if estimate is not None else ''}; {part}{safe}{more}{busy}"
 
 
 def instance(profile: str, estimate: MemoryEstimate) -> str:

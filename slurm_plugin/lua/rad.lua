@@ -24,7 +24,7 @@ local NO_COMMENT = " " -- "" would leave a job's comment as it is
 -- What radd hears of a submission: job_desc fields under their own names.
 local TOLD = {
   "partition", "gres", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_bind", "tres_freq",
-  "cpus_per_tres", "mem_per_tres", "ntasks_per_gpu", "min_nodes", "num_tasks", "comment",
+  "cpus_per_tres", "mem_per_tres", "ntasks_per_gpu", "ntasks_per_node", "min_nodes", "num_tasks", "comment",
 }
 
 -- What a change must not touch without the booking being looked at again.

@@ -56,17 +56,10 @@ def _common(options: Mapping[str, str], comment: str, user_id: int) -> dict[str,
         "tres_per_task": ",".join(part for part in per_task if part),
         "tres_per_socket": _gpus(options.get("gpus-per-socket")),
         "min_nodes": _count(options.get("nodes")),
-        "num_tasks": _tasks(options),
+        "num_tasks": _count(options.get("ntasks")),
+        "ntasks_per_node": _count(options.get("ntasks-per-node")),
         "comment": comment,
     }
-
-
-def _tasks(options: Mapping[str, str]) -> int | None:
-    """Return the tasks of a job; Slurm counts them by node where only that is said."""
-    each, nodes = _count(options.get("ntasks-per-node")), _count(options.get("nodes"))
-    if options.get("ntasks") or each is None:
-        return _count(options.get("ntasks"))
-    return each * (nodes or 1)
 
 
 def _gpus(text: str | None) -> str | None:

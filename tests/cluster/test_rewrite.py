@@ -115,6 +115,12 @@ def test_multi_gpu_jobs_keep_their_request(jobs: Jobs) -> None:
     assert gres(jobs.fields(job.job_id)) == "gpu:2"
 
 
+def test_tasks_that_are_asked_for_by_node_share_the_gpu(jobs: Jobs) -> None:
+    job = jobs.submit("-H", "--gpus=1", "-N1", "--ntasks-per-node=2", f"--comment={MODEL}", "--wrap", "true")
+    assert job.job_id is not None, job.messages
+    assert gres(jobs.fields(job.job_id)) == "shard:10"
+
+
 def test_policy_exclusive_takes_all_of_a_gpu(jobs: Jobs) -> None:
     job = jobs.submit("-H", "--gpus=1", "--comment=rad:memory=5G,policy=exclusive", "--wrap", "true")
     assert job.job_id is not None, job.messages

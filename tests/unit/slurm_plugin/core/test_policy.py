@@ -169,6 +169,20 @@ def test_several_processes_on_one_gpu_add_up() -> None:
     assert rewrite.fields["gres"] == "shard:12"
 
 
+@pytest.mark.parametrize(
+    ("told", "processes"),
+    [
+        ({"num_tasks": 4294967294, "ntasks_per_node": 2}, 2),  # as Slurm 24.11 and 26.05 tell it
+        ({"num_tasks": 2, "ntasks_per_node": 2}, 2),  # and 22.05
+        ({"num_tasks": 1, "ntasks_per_node": 2}, 1),  # with -n it is a limit
+        ({"num_tasks": 4294967294, "ntasks_per_node": 65534}, 1),
+    ],
+)
+def test_tasks_that_are_asked_for_by_node_count(told: dict[str, int], processes: int) -> None:
+    rewrite = asked(Claims(memory_bytes=4 * GIB), need(4 * GIB), gres="gres:gpu:1", **told)
+    assert rewrite.fields["gres"] == f"shard:{4 * processes}"
+
+
 def test_several_gpus_keep_their_request_and_are_booked_whole() -> None:
     rewrite = asked(Claims(gpus=4), need(GIB), tres_per_job="gres:gpu:4")
     assert (rewrite.fields, rewrite.booking) == (
