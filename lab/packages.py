@@ -96,6 +96,7 @@ def stage_tree(
         module, _, function = target.partition(":")
         text = f"#!{PREFIX}/bin/python -I\nimport sys\n\nfrom {module} import {function}\n\nsys.exit({function}())\n"
         _write(tree, PREFIX / "bin" / name, text, mode=0o755)
+    (_below(tree, PREFIX) / "bin" / "python3").symlink_to("python")  # which after_install.sh makes
     links = _below(tree, Path("/usr/bin"))
     links.mkdir(parents=True)
     for name in ON_PATH:

@@ -18,6 +18,7 @@ from lab.cluster import Cluster
 from lab.config import STAND_IN_LUA
 from lab.install import install_package
 from lab.load import equal_nodes
+from lab.packages import PREFIX
 from lab.place import home_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -25,6 +26,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 PREVIOUS = os.environ.get("RAD_PREVIOUS", "c438e73")
 HOME = home_of(CHECKOUT)[0]
 BETWEEN_S = 5.0
+PACKAGES = os.environ.get("RAD_PACKAGES", "")
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +66,37 @@ def test_hooks_of_the_version_before_beside_a_new_radd(trials: Trials, previous:
             hook.write_text(hook.read_text().replace(str(cluster.place.venv), str(old)))
 
     trials.check("hooks of the version before, radd and shims of this one", nothing, before=hooks_of_before)
+
+
+@pytest.mark.skipif(
+    not PACKAGES, reason="RAD_PACKAGES names no folder with two .debs to install on this machine"
+)
+def test_a_package_is_upgraded_and_downgraded_while_jobs_run(trials: Trials) -> None:
+    """Run it where packages may be installed: dpkg replaces each file below the running hooks and daemons."""
+    older, newer = sorted(Path(PACKAGES).glob("*.deb"), key=version_of)
+    dpkg("--install", str(older))
+
+    def upgraded_and_back(cluster: Cluster) -> None:
+        for package in (newer, older):
+            dpkg("--force-downgrade", "--install", str(package))
+            restart_all(cluster)
+            cluster.clock.sleep(BETWEEN_S)
+
+    try:
+        trials.check("a .deb upgraded, then downgraded, under load", upgraded_and_back, venv=PREFIX)
+    finally:
+        dpkg("--purge", "rad-slurm")
+
+
+def dpkg(*argv: str) -> None:
+    subprocess.run(["dpkg", *argv], check=True, capture_output=True, timeout=300)
+
+
+def version_of(package: Path) -> list[int]:
+    """Return what orders the trial's packages: the one that was built has a version below 999."""
+    argv = ["dpkg-deb", "--field", str(package), "Version"]
+    text = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout
+    return [int(text.strip() == "999")]
 
 
 def restart_all(cluster: Cluster) -> None:
