@@ -23,10 +23,13 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import booking_cost
+
 import gpumemnet.trace
 from gpumemnet.allocator.caching import CachingAllocator
 from gpumemnet.allocator.events import replay
 from gpumemnet.dataset.store import HELDOUT_ROWS, TRAINING_ROWS, read_records
+from gpumemnet.estimate import Quantiles
 from gpumemnet.estimators.conformal import LEVELS, conformal_margin
 from gpumemnet.gpus import gpu_named
 from gpumemnet.trace.result import QUANTILE_FACTORS, doubt_bytes, margin_bytes, quantile_bytes
@@ -166,6 +169,7 @@ def report(pairs: list[Pair], worst: int) -> None:
     print("conformal quantiles of (actual - estimate) / doubt:")
     print("  " + ", ".join(f"{level:g}: {conformal_margin(scores, level):.3f}" for level in LEVELS))
     print(f"above, booked/actual: {bookings(good)}")
+    booking_cost.report("traces", [job_of(row, result) for row, result in good])
     for row, result in pairs:
         if "error" in result:
             print("failed", row["family"], row["style"], row["index"], result["error"])
@@ -180,6 +184,18 @@ def report(pairs: list[Pair], worst: int) -> None:
             parts.append(f"{ours} {missed:+.0f}")
         name = f"{row['family']}/{row['style']} {row['index']} {row['precision']} {row['optimizer']}"
         print(name, f"batch {row['batch_size']}", *parts)
+
+
+def job_of(row: dict[str, Any], result: dict[str, Any]) -> booking_cost.Job:
+    """Return a run as `bench/booking_cost.py` reckons with it."""
+    estimate = result["process_peak_bytes"]
+    points = ((share, estimate + more) for share, more in quantile_bytes(*doubts(result)))
+    return booking_cost.Job(
+        model=row["style"],
+        kind="trace",
+        need=row["process_peak_bytes"] / MIB,
+        quantiles=Quantiles(points=((0.5, estimate), *points)),
+    )
 
 
 def bookings(good: list[Pair]) -> str:
