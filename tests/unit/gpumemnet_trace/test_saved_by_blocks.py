@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pytest
-import torch
-from torch import Tensor, nn
 
-from gpumemnet.dataset.summaries import torchinfo_text
-from gpumemnet.profile.build import profile_summary
-from gpumemnet.training import TrainingSetup
+torch = pytest.importorskip("torch")
+pytest.importorskip("torchinfo")
+from torch import Tensor, nn  # noqa: E402 - skipped above where it is missing
 
-torchinfo = pytest.importorskip("torchinfo")
+from gpumemnet.dataset.summaries import torchinfo_text  # noqa: E402
+from gpumemnet.profile.build import profile_summary  # noqa: E402
+from gpumemnet.training import TrainingSetup  # noqa: E402
+
 COLUMNS = ("input_size", "output_size", "num_params")
 BATCH, CHANNELS, SIDE = 8, 32, 16
 CLOSE = 0.03
