@@ -4,6 +4,7 @@
 # usage: docker/cluster.sh up      build the images, start everything, wait until it is healthy
 #        docker/cluster.sh demo    submit the example jobs as alice and show what becomes of them
 #        docker/cluster.sh test    up, demo with checks, accounting checks; non-zero if anything differs
+#        docker/cluster.sh watch   up, with a Prometheus that scrapes all nodes, at http://localhost:9090; rad top on the login node
 #        docker/cluster.sh logs    logs of all services
 #        docker/cluster.sh shell   a shell on the login node, as alice
 #        docker/cluster.sh down    stop and remove everything, volumes included
@@ -54,11 +55,16 @@ test)
     ended=$(on_login env SLURM_TIME_FORMAT=%s sacct -a -X -n -P -o End,State,AllocTRES | grep 'COMPLETED.*gres/shard' | sort -n | head -1)
     echo "first shared job finished $((${ended%%|*} - began)) s after the start"
     ;;
+watch)
+    compose+=(--profile watch)
+    up
+    on_login rad top --once
+    ;;
 logs) "${compose[@]}" logs --tail 200 ;;
 shell) exec docker exec -it "$("${compose[@]}" ps -q login)" runuser -l alice ;;
-down) "${compose[@]}" down -v -t 1 --remove-orphans ;;
+down) "${compose[@]}" --profile watch down -v -t 1 --remove-orphans ;;
 *)
-    sed -n '2,12p' "$0" >&2
+    sed -n '2,13p' "$0" >&2
     exit 2
     ;;
 esac

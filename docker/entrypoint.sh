@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What each container of the compose cluster runs.
 #
-# usage: entrypoint database | slurmdbd | slurmctld | slurmd CARDS MIB | login
+# usage: entrypoint database | slurmdbd | slurmctld | slurmd CARDS MIB | login | prometheus
 #        entrypoint healthy ROLE
 set -euo pipefail
 
@@ -39,6 +39,7 @@ healthy() {
     slurmctld) scontrol ping | grep -q 'is UP' && [ -S /run/rad/radd.sock ] ;;
     slurmd) scontrol show node "$(hostname)" | grep -Eq 'State=(IDLE|MIXED|ALLOCATED)( |$)' ;;
     login) sinfo -h >/dev/null ;;
+    prometheus) promtool check healthy --url=http://localhost:9090 >/dev/null ;;
     esac
 }
 
@@ -79,6 +80,7 @@ slurmctld)
     sacctmgr -i add account lab >/dev/null 2>&1 || true
     sacctmgr -i add user alice,bob,root account=lab >/dev/null 2>&1 || true
     /opt/rad/venv/bin/radd --config /etc/rad/rad.toml --slurm-user root &
+    /opt/rad/venv/bin/rad metrics --serve 0.0.0.0:9836 &
     exec slurmctld -D
     ;;
 slurmd)
@@ -88,6 +90,11 @@ slurmd)
     sed -i "s#/run/rad-gpus#/run/rad-gpus/$(hostname)#" /etc/rad/rad.toml
     /opt/rad/venv/bin/rad-monitor --config /etc/rad/rad.toml &
     exec slurmd -D -N "$(hostname)"
+    ;;
+prometheus)
+    cd /etc/prometheus
+    sed -i 's/"controller:9836"/"slurmctld:9836"/' prometheus.yml # the name of the machine that runs it here
+    exec prometheus --config.file=prometheus.yml --storage.tsdb.path=/tmp/prometheus
     ;;
 login)
     share_keys
