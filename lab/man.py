@@ -43,7 +43,7 @@ def page(name: str, program: click.Command) -> str:
         name: The program's name.
         program: The program.
     """
-    context = click.Context(program, info_name=name)
+    context = click.Context(program, info_name=name, **program.context_settings)
     lines = [
         f'.TH {_plain(name.upper())} 1 "" "RAD for Slurm"',
         ".SH NAME",
@@ -59,7 +59,7 @@ def page(name: str, program: click.Command) -> str:
     if isinstance(program, click.Group):
         lines.append(".SH COMMANDS")
         for each, command in sorted(program.commands.items()):
-            below = click.Context(command, info_name=each, parent=context)
+            below = click.Context(command, info_name=each, parent=context, **command.context_settings)
             usage = " ".join(command.collect_usage_pieces(below))
             lines += [f".SS {_plain(f'{name} {each} {usage}')}", *_paragraphs(command.help or "")]
             lines += [*_options(command, below)]
