@@ -35,6 +35,10 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 LOG_LINES = 40
 TRAIN_TESTS = (
     *("tests/unit/gpumemnet_trace", "tests/unit/gpumemnet_train", "tests/unit/dataset"),
+    *(
+        "tests/unit/test_bench_names.py",
+        "tests/unit/test_bench_replay.py",
+    ),  # what they look at is there alone
     "tests/unit/gpumemnet/test_cli.py",  # every estimator has its weights there
 )
 NEEDS_TORCH = ",".join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,10 @@ from replay.figures import figures
 from replay.plan import plan
 from replay.policies import ESTIMATES, POLICIES, directives, rad_toml
 from replay.record import Loader
+
+WITH_DATA = pytest.mark.skipif(
+    find_spec("gpumemnet.dataset") is None, reason="rad-slurm-train is not installed"
+)
 
 TRACE = """job,arrival_s,workload,gpus,epochs,duration_min,mem_mib_a100
 1,0.0,vgg3,1,1,44.6,21864.0
@@ -65,6 +70,7 @@ def test_each_policy_asks_in_its_own_way(trace: Path, tmp_path: Path) -> None:
     assert {"ours", "horus", "oracle", "none"} <= set(ESTIMATES)
 
 
+@WITH_DATA
 def test_a_trace_is_checked_without_a_gpu(tmp_path: Path, trace: Path) -> None:
     """What nobody described, what has no text and what was never measured is named; the rest is estimated."""
     text = (CHECKOUT / "examples" / "models" / "resnet18_torchinfo.txt").read_text()
@@ -85,6 +91,7 @@ def test_a_trace_is_checked_without_a_gpu(tmp_path: Path, trace: Path) -> None:
     assert check(vgg, 1, known, tmp_path, 500).faults == ("books more than a GPU has",)
 
 
+@WITH_DATA
 def test_a_trace_gets_the_memory_that_was_measured_where_it_is_replayed() -> None:
     rows = [
         {"workload": "Xception", "gpus": "1", "mem_mib_a100": "5918.0"},
