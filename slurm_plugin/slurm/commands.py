@@ -28,7 +28,8 @@ from slurm_plugin.slurm.printed import (
 )
 from slurm_plugin.slurm.versions import traits
 
-_UNKNOWN_JOB = "Invalid job id"
+UNKNOWN_JOB = "Invalid job id"
+"""What squeue says of an id that slurmctld does not know."""
 _ALREADY_PENDING = "pending"
 
 
@@ -60,7 +61,7 @@ class SlurmCommands:
         try:
             text = self.ask("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", format_of(columns))
         except SlurmError as exc:
-            if _UNKNOWN_JOB in str(exc):
+            if UNKNOWN_JOB in str(exc):
                 return None
             raise
         found = [view for view in parse_jobs(text, columns) if view.job_id == job_id]
@@ -132,7 +133,7 @@ class SlurmCommands:
         text = self.ask("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", format_of(TASK_COLUMNS))
         rows = [row for row in cut(text, TASK_COLUMNS) if row["JobID"] == str(job_id)]
         if not rows:
-            raise SlurmError(f"job {job_id}: {_UNKNOWN_JOB}")
+            raise SlurmError(f"job {job_id}: {UNKNOWN_JOB}")
         name = exact_name(rows[0])
         if "[" not in name:  # tasks that wait leave their record one by one
             self._named = (job_id, name)

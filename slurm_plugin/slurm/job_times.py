@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
-from slurm_plugin.core.errors import CommandError, SlurmError
-from slurm_plugin.core.shell import SYSTEM_PATH, run
+from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.slurm.columns import Columns, cut
+from slurm_plugin.slurm.commands import UNKNOWN_JOB, SlurmCommands
+from slurm_plugin.slurm.printed import format_of, seconds_of
 
 _SQUEUE: Columns = (
     ("JobID", 20),
@@ -83,24 +83,18 @@ def job_times(
     Raises:
         SlurmError: A command failed or did not answer.
     """
-    env = {"PATH": ":".join(SYSTEM_PATH), "LC_ALL": "C.UTF-8"}
-    if slurm_conf:
-        env["SLURM_CONF"] = slurm_conf
-    form = ",".join(f"{name}:{width}" for name, width in _SQUEUE)
-    ask = ["squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", form]
+    slurm = SlurmCommands(slurm_conf=slurm_conf, timeout_s=timeout_s)
     try:
-        found = parse_squeue(run(ask, timeout_s=timeout_s, env=env), job_id)
-    except CommandError as exc:
-        if "Invalid job id" not in str(exc):
-            raise SlurmError(str(exc)) from exc
+        text = slurm.ask("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", format_of(_SQUEUE))
+        found = parse_squeue(text, job_id)
+    except SlurmError as exc:
+        if UNKNOWN_JOB not in str(exc):
+            raise
         found = None
     if found is not None or not accounts:
         return found
     form = ",".join(f"{name}%-{width}" for name, width in _SACCT)
-    try:
-        text = run(["sacct", "-X", "-n", "-j", str(job_id), "-o", form], timeout_s=timeout_s, env=env)
-    except CommandError as exc:
-        raise SlurmError(str(exc)) from exc
+    text = slurm.ask("sacct", "-X", "-n", "-j", str(job_id), "-o", form)
     return parse_sacct(text, job_id)
 
 
@@ -150,9 +144,9 @@ def _times(row: dict[str, str]) -> JobTimes:
             asked=",".join(filter(None, map(_known, asked))),
             comment=_known(row["Comment"]),
             restarts=int(row["RestartCnt"]) if "RestartCnt" in row else None,
-            submit_s=_seconds(row["SubmitTime"]),
-            start_s=_seconds(row["StartTime"]),
-            end_s=_seconds(row["EndTime"]),
+            submit_s=seconds_of(row["SubmitTime"]),
+            start_s=seconds_of(row["StartTime"]),
+            end_s=seconds_of(row["EndTime"]),
         )
     except ValueError as exc:
         raise SlurmError(f"Slurm printed what is no job: {exc}") from exc
@@ -160,10 +154,3 @@ def _times(row: dict[str, str]) -> JobTimes:
 
 def _known(text: str) -> str:
     return "" if text in _NOTHING else text
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
-from slurm_plugin.core.errors import CommandError, SlurmError
+from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.gres import parse_gres
-from slurm_plugin.core.shell import SYSTEM_PATH, run
 from slurm_plugin.slurm.columns import cut
+from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.printed import format_of, seconds_of
 
 _COLUMNS = (
     ("JobID", 20),
@@ -61,14 +61,8 @@ def waiting_jobs(*, slurm_conf: str = "", timeout_s: float = 5.0) -> tuple[Waiti
     Raises:
         SlurmError: squeue failed or did not answer.
     """
-    env = {"PATH": ":".join(SYSTEM_PATH), "LC_ALL": "C.UTF-8"}
-    if slurm_conf:
-        env["SLURM_CONF"] = slurm_conf
-    form = ",".join(f"{name}:{width}" for name, width in _COLUMNS)
-    try:
-        return parse_waiting(run(["squeue", "-h", "-t", "PD", "-O", form], timeout_s=timeout_s, env=env))
-    except CommandError as exc:
-        raise SlurmError(str(exc)) from exc
+    slurm = SlurmCommands(slurm_conf=slurm_conf, timeout_s=timeout_s)
+    return parse_waiting(slurm.ask("squeue", "-h", "-t", "PD", "-O", format_of(_COLUMNS)))
 
 
 def parse_waiting(text: str) -> tuple[WaitingJob, ...]:
@@ -91,7 +85,7 @@ def _job(row: dict[str, str]) -> WaitingJob:
             reason="" if row["Reason"] in _NOTHING else row["Reason"],
             priority=int(row["PriorityLong"]),
             restarts=int(row["RestartCnt"]),
-            submit_s=_seconds(row["SubmitTime"]),
+            submit_s=seconds_of(row["SubmitTime"]),
         )
     except ValueError as exc:
         raise SlurmError(f"squeue printed what is no job: {exc}") from exc
@@ -99,10 +93,3 @@ def _job(row: dict[str, str]) -> WaitingJob:
 
 def _wants_gpus(job: WaitingJob) -> bool:
     return any(item.name in _OF_GPUS for item in parse_gres(job.gres))
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return None

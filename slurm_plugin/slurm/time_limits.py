@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.slurm.columns import cut
 from slurm_plugin.slurm.commands import SlurmCommands
-from slurm_plugin.slurm.printed import seconds_of
+from slurm_plugin.slurm.printed import format_of, seconds_of
 
 _COLUMNS = (("JobID", 20), ("State", 24), ("TimeLimit", 24), ("EndTime", 24), ("Partition", 256))
 _PARTITION_COLUMNS = (("Partition", 256), ("Time", 24))
@@ -43,7 +43,7 @@ class TimeLimits:
 
     def of(self, job_id: int) -> JobEnd | None:
         """Return when a job ends; None if it does not run or has no limit."""
-        text = self._slurm.ask("squeue", "-h", "-a", "-j", str(job_id), "-O", _names(_COLUMNS))
+        text = self._slurm.ask("squeue", "-h", "-a", "-j", str(job_id), "-O", format_of(_COLUMNS))
         for row in cut(text, _COLUMNS):
             if row["JobID"] == str(job_id) and row["State"] == "RUNNING":
                 limit_s, end_s = parse_limit_s(row["TimeLimit"]), seconds_of(row["EndTime"])
@@ -77,7 +77,9 @@ class TimeLimits:
 
     def _longest_s(self, partition: str) -> float | None:
         """Return a partition's MaxTime; None if it has none."""
-        rows = cut(self._slurm.ask("sinfo", "-h", "-a", "-O", _names(_PARTITION_COLUMNS)), _PARTITION_COLUMNS)
+        rows = cut(
+            self._slurm.ask("sinfo", "-h", "-a", "-O", format_of(_PARTITION_COLUMNS)), _PARTITION_COLUMNS
+        )
         limits = [parse_limit_s(row["Time"]) for row in rows if row["Partition"].rstrip("*") == partition]
         if not limits:
             raise SlurmError(f"sinfo shows no partition {partition}")
@@ -108,7 +110,3 @@ def parse_limit_s(text: str) -> float | None:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
-
-
-def _names(columns: tuple[tuple[str, int], ...]) -> str:
-    return ",".join(f"{name}:{width}" for name, width in columns)
