@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.slurm.columns import cut
-from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.commands import UNKNOWN_JOB, SlurmCommands
 from slurm_plugin.slurm.printed import format_of, seconds_of
 
 _COLUMNS = (("JobID", 20), ("State", 24), ("TimeLimit", 24), ("EndTime", 24), ("Partition", 256))
@@ -42,8 +42,13 @@ class TimeLimits:
         self._slurm = slurm
 
     def of(self, job_id: int) -> JobEnd | None:
-        """Return when a job ends; None if it does not run or has no limit."""
-        text = self._slurm.ask("squeue", "-h", "-a", "-j", str(job_id), "-O", format_of(_COLUMNS))
+        """Return when a job ends; None if it does not run, has no limit, or Slurm no longer knows it."""
+        try:
+            text = self._slurm.ask("squeue", "-h", "-a", "-j", str(job_id), "-O", format_of(_COLUMNS))
+        except SlurmError as exc:
+            if UNKNOWN_JOB in str(exc):
+                return None
+            raise
         for row in cut(text, _COLUMNS):
             if row["JobID"] == str(job_id) and row["State"] == "RUNNING":
                 limit_s, end_s = parse_limit_s(row["TimeLimit"]), seconds_of(row["EndTime"])
