@@ -59,7 +59,7 @@ def convolutions(seed: int, *, near: bool = False) -> list[dict[str, Any]]:
             groups = 1
             ins, outs, kernel, stride = _near(draw)
         pad = [k // 2 for k in kernel] if draw.random() < 0.85 else [0, 0]
-        small = min(side + 2 * p - k for p, k in zip(pad, kernel, strict=True)) < 0
+        small = min(side + 2 * pad[at] - kernel[at] for at in (0, 1)) < 0
         elements = batch * max(ins * side * side, outs * side * side // stride**2)
         if small or elements > MOST_ELEMENTS or ins * outs // groups * kernel[0] * kernel[1] > 30_000_000:
             continue
@@ -80,19 +80,13 @@ def convolutions(seed: int, *, near: bool = False) -> list[dict[str, Any]]:
 
 def _near(draw: random.Random) -> tuple[int, int, list[int], int]:
     """Draw input and output channels, kernel and stride near the thresholds."""
-    match draw.randrange(3):
-        case 0:  # images: few input channels
-            kernel = draw.choice(([2, 2], [3, 3], [4, 4], [5, 5], [1, 7], [7, 7], [8, 8], [11, 11]))
-            return (
-                draw.randint(1, 12),
-                draw.choice((16, 32, 48, 64, 96, 128, 256)),
-                kernel,
-                draw.choice((1, 2)),
-            )
-        case 1:  # a strided product of matrices
-            return 8 * draw.randint(2, 40), 8 * draw.randint(2, 80), [1, 1], 2
-        case _:
-            return 8 * draw.randint(2, 80), 8 * draw.randint(2, 80), [1, 1], 1
+    about = draw.randrange(3)
+    if about == 0:  # images: few input channels
+        kernel = draw.choice(([2, 2], [3, 3], [4, 4], [5, 5], [1, 7], [7, 7], [8, 8], [11, 11]))
+        return draw.randint(1, 12), draw.choice((16, 32, 48, 64, 96, 128, 256)), kernel, draw.choice((1, 2))
+    if about == 1:  # a strided product of matrices
+        return 8 * draw.randint(2, 40), 8 * draw.randint(2, 80), [1, 1], 2
+    return 8 * draw.randint(2, 80), 8 * draw.randint(2, 80), [1, 1], 1
 
 
 def passes(call: dict[str, Any]) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -119,29 +120,46 @@ def recurrent() -> dict[str, Any]:
 
 
 def mps() -> dict[str, Any]:
-    """Start an MPS daemon of one's own, take a bare context under it, and stop the daemon."""
+    """Start an MPS daemon of one's own, take a bare context under it, and stop both, the client first."""
+    folder = tempfile.mkdtemp(prefix="rad-mps-")
+    os.environ.update(CUDA_MPS_PIPE_DIRECTORY=folder, CUDA_MPS_LOG_DIRECTORY=folder)
+    with open(os.devnull, "wb") as nothing:  # a daemon would keep our own output open
+        start = ["nvidia-cuda-mps-control", "-d"]
+        subprocess.run(start, check=True, timeout=30, stdout=nothing, stderr=nothing)
+    try:
+        with subprocess.Popen(
+            [sys.executable, __file__, "context"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as client:  # which ends with its input
+            assert client.stdout
+            return _held_under_mps(client.pid, json.loads(client.stdout.readline())["reserved_bytes"])
+    finally:
+        _control("quit -t 5")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def context() -> None:
+    """Take a bare context, tell what PyTorch's allocator has of it, and keep it until the input ends."""
     import torch
 
-    with tempfile.TemporaryDirectory(prefix="rad-mps-") as folder:
-        os.environ |= {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
-        subprocess.run(["nvidia-cuda-mps-control", "-d"], check=True, timeout=30)
-        try:
-            torch.empty(1, device="cuda")
-            torch.cuda.synchronize()
-            own = torch.cuda.memory_reserved()
-            servers = _control("get_server_list").split()
-            end = time.monotonic() + START_S
-            while True:
-                held = {row[0]: row[1] for row in smi("--query-compute-apps=pid,used_memory")}
-                server = next((held[pid] for pid in servers if held.get(pid, "").isdigit()), None)
-                client = held.get(str(os.getpid()), "")
-                if server is not None and client.isdigit():
-                    return {"server_bytes": int(server) * MIB, "client_bytes": int(client) * MIB - own}
-                if time.monotonic() > end:
-                    sys.exit(f"nvidia-smi shows neither server nor client of MPS: {held}")
-                time.sleep(0.2)
-        finally:
-            _control("quit -t 5")
+    torch.empty(1, device="cuda")
+    torch.cuda.synchronize()
+    print(json.dumps({"reserved_bytes": torch.cuda.memory_reserved()}), flush=True)
+    sys.stdin.read()
+
+
+def _held_under_mps(client_pid: int, reserved_bytes: int) -> dict[str, int]:
+    """Return what the driver counts for the server, and for a client beyond what its allocator has reserved."""
+    end = time.monotonic() + START_S
+    while True:
+        servers = _control("get_server_list").split()
+        held = {row[0]: row[1] for row in smi("--query-compute-apps=pid,used_memory")}
+        server = next((held[pid] for pid in servers if held.get(pid, "").isdigit()), "")
+        client = held.get(str(client_pid), "")
+        if server and client.isdigit():
+            return {"server_bytes": int(server) * MIB, "client_bytes": int(client) * MIB - reserved_bytes}
+        if time.monotonic() > end:
+            sys.exit(f"nvidia-smi shows neither server nor client of MPS: {held}")
+        time.sleep(0.2)
 
 
 def _control(command: str) -> str:
@@ -161,7 +179,10 @@ PARTS = {"device": device, "segments": segments, "cublas": cublas, "recurrent": 
 
 def main() -> None:
     """Measure one part and print it."""
-    print(json.dumps(PARTS[sys.argv[1]]()))
+    if sys.argv[1:] == ["context"]:  # started by the part "mps"
+        context()
+    else:
+        print(json.dumps(PARTS[sys.argv[1]]()))
 
 
 if __name__ == "__main__":

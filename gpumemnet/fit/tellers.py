@@ -46,11 +46,13 @@ def _allocator(seen: Seen) -> Told:
 
 def _cublas(seen: Seen) -> Told:
     told = seen["cublas"]
-    return {
+    found = {
         "handle_workspace": _bytes(told["handle_bytes"]),
         "workspaces": _bytes(told["both_threads_bytes"]),
-        "lt_handle_workspace": _bytes(told["lt_bytes"]),
-    }, []
+    }
+    if not told["lt_bytes"]:  # PyTorch before 2.7 gives it back at once, and some later ones share cuBLAS'
+        return found, ["cublas: nothing stays of cuBLASLt's workspace; lt_handle_workspace stays as it was"]
+    return found | {"lt_handle_workspace": _bytes(told["lt_bytes"])}, []
 
 
 def _recurrent(seen: Seen) -> Told:

@@ -6,6 +6,7 @@ gpumemnet/fit turns what they tell into rows. A part that fails costs its own ro
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
@@ -59,18 +60,21 @@ def measure(
     Raises:
         EstimateError: The GPU tells nothing, or the table cannot be read or written, which is tried first.
     """
+    draft = out.with_name(f"{out.name}.new")
     try:
         old = read_site_table(out)
-        out.open("a").close()
+        draft.open("w").close()
         seen = dict[str, Mapping[str, Any]]()
         for part in PARTS:
             _measure(part, seen, python, env, programs, say)
         table = rows(seen, found_by=f"{COMMAND}, {today.isoformat()}")
-        draft = out.with_name(f"{out.name}.new")
         draft.write_text(table_text(merged(old, table.rules)), encoding="utf-8")
         draft.replace(out)
     except (GpuMemNetError, OSError) as exc:
         raise EstimateError(str(exc)) from exc
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
     return table
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import subprocess
 import sys
 from datetime import date
 from pathlib import Path
@@ -14,6 +16,7 @@ from click.testing import CliRunner
 from gpumemnet.fit.parts import PARTS
 from gpumemnet.rules.numbers import TABLE, read_site_table, read_table
 from slurm_plugin.admin import calibrate_deep
+from slurm_plugin.admin.calibrate import PROGRAMS
 from slurm_plugin.admin.cli import main
 from slurm_plugin.core.errors import EstimateError
 
@@ -92,6 +95,8 @@ def test_trouble_comes_before_the_minutes(tmp_path: Path) -> None:
     with pytest.raises(EstimateError, match="--python must name"):
         calibrate_deep.measure("/no/python", {}, out=tmp_path / "x", today=TODAY, say=said.append)
     assert len(said) == 1
+    # An empty table would be refused by the next try, and estimates would say so each time.
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_dry_run_says_what_and_how_long(tmp_path: Path) -> None:
@@ -115,3 +120,51 @@ def test_what_was_found_stands_beside_what_counted(tmp_path: Path, programs: Pat
     )
     text = calibrate_deep.as_text(table, out)
     assert "conv_base" in text and f"{760 * MIB}  (was {760 * MIB})" in text and str(out) in text
+
+
+def test_a_workspace_that_does_not_stay_costs_no_other_number(tmp_path: Path, programs: Path) -> None:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for path in programs.iterdir():
+        (folder / path.name).write_text(path.read_text())
+    told = json.loads((programs / "told.json").read_text())
+    (folder / "told.json").write_text(json.dumps(told | {"cublas": told["cublas"] | {"lt_bytes": 0}}))
+    out = tmp_path / "rules.csv"
+    measure(out, folder)
+    names = {rule.name for rule in read_site_table(out) if rule.library == "cublas"}
+    assert names == {"handle_workspace", "workspaces"}
+
+
+@pytest.mark.parametrize("name", sorted({part.program for part in PARTS}))
+def test_what_measures_is_read_by_the_pythons_of_users(name: str) -> None:
+    ast.parse((PROGRAMS / name).read_text(), feature_version=(3, 9))
+
+
+def test_mps_ends_after_its_client(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text(
+        "import os\nfrom pathlib import Path\n"
+        "class cuda:\n"
+        "    memory_reserved = staticmethod(lambda: 2 << 20)\n"
+        "    synchronize = staticmethod(lambda: Path(os.environ['FAKE'], 'client').write_text(str(os.getpid())))\n"
+        "def empty(size, device): pass\n"
+    )
+    control = """if [ "${1-}" = -d ]; then exit 0; fi
+read -r line
+case $line in
+    get_server_list) echo 4242 ;;
+    quit*) kill -0 "$(cat "$FAKE/client")" 2>/dev/null && echo alive >"$FAKE/quit" || echo gone >"$FAKE/quit" ;;
+esac"""
+    for program, does in {
+        "nvidia-cuda-mps-control": control,
+        "nvidia-smi": 'echo "4242, 66"; echo "$(cat "$FAKE/client"), 534"',
+    }.items():
+        (tmp_path / program).write_text(f"#!/bin/bash\n{does}\n")
+        (tmp_path / program).chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, str(PROGRAMS / "measure_rules.py"), "mps"],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHONPATH": str(tmp_path), "FAKE": str(tmp_path)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"server_bytes": 66 * MIB, "client_bytes": 532 * MIB}
+    assert (tmp_path / "quit").read_text() == "gone\n"
