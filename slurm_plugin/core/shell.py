@@ -32,9 +32,11 @@ def find_program(name: str, *, folders: Sequence[str] = SYSTEM_PATH) -> str:
     if os.path.isabs(name):
         return name
     for folder in folders:
-        path = Path(folder, name)
-        if path.is_file() and os.access(path, os.X_OK):
-            return str(path)
+        path = os.path.join(folder, name)
+        if os.path.isfile(path) and os.access(
+            path, os.X_OK
+        ):  # Path.is_file raises in a folder that is closed
+            return path
     raise CommandError((name,), 127, f"{name} is in none of {', '.join(folders)}")
 
 

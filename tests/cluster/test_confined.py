@@ -7,6 +7,7 @@ the cgroup that this job may not even ask (EPERM).
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -64,7 +65,7 @@ def confined(place: Place) -> Iterator[Cluster]:
     if reason is not None:
         pytest.skip(reason)
     own = replace(place, root=place.root.with_name(f"{place.root.name}-confined"))
-    node = f"confined{os.getpid()}"
+    node = f"confined{secrets.token_hex(4)}"  # two runs in namespaces of their own may have one process id
     try:
         yield from started(own, ClusterSpec(nodes=(NodeSpec(name=node),), confined=True, typed=False))
     finally:
