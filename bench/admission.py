@@ -16,7 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin.admin.simulate.command import Question, simulate
+from slurm_plugin.admin.simulate.command import simulate
+from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import PartitionConfig
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from slurm_plugin.admin.simulate import command
+from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import PartitionConfig
 
@@ -30,7 +31,7 @@ def main() -> None:
     print("| loaders | start-up | makespan | mean completion | energy | median slowdown | P95 |")
     for name, never_wait in (("as in the trace", False), ("never waited for", True)):
         for start_up_s in options.start_up_s:
-            question = command.Question(
+            question = Question(
                 trace=options.trace,
                 nodes=1,
                 gpus_per_node=options.gpus,

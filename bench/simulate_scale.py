@@ -12,7 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from slurm_plugin.admin.simulate.command import Question, simulate
+from slurm_plugin.admin.simulate.command import simulate
+from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import PartitionConfig
 

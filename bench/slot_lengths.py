@@ -13,7 +13,8 @@ from pathlib import Path
 
 from simulate_scale import write_trace
 
-from slurm_plugin.admin.simulate.command import Question, simulate
+from slurm_plugin.admin.simulate.command import simulate
+from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import PartitionConfig
 

@@ -4,5 +4,9 @@ Discrete events. Slurm's part (priority, backfill, shards, whole GPUs, requeues)
 comes from the production `decide`, `choose_gpu`, `Ledger` and `next_attempt`; how jobs slow each other down is told
 by `interference`. CPUs and host memory are taken to suffice.
 
-    trace -> jobs -> engine (seats and waiting: what slurmctld counts; node: what is really on the GPUs) -> metrics
+    question ─> scenario (trace, workloads ─> jobs) ─> engine ─> result ─> metrics
+                                                       ├ slurm/     what slurmctld counts: queue, seats, backfill
+                                                       ├ hardware   what is really on the GPUs: node (production
+                                                       │            placement), gpu (interference)
+                                                       └ aftermath  put-backs, slots, recovery (production)
 """

@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from slurm_plugin.admin.simulate.command import Question, simulate
+from slurm_plugin.admin.simulate.command import simulate
+from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.admin.simulate.trace import read_trace
 from slurm_plugin.core.clock import Clock
 

@@ -104,13 +104,14 @@ def simulate(
     TRACE is CSV with arrival_s, workload, gpus, duration_min and mem_mib, or the output of sacct --parsable2.
     """
     from slurm_plugin.admin.simulate import command
+    from slurm_plugin.admin.simulate.question import Question
 
     settings = command.settings_of(config, partition)
     if policy is not None:
         settings = replace(settings, policy=policy)
     if on_saturated is not None:
         settings = replace(settings, on_saturated=on_saturated)
-    question = command.Question(
+    question = Question(
         trace=trace,
         nodes=nodes,
         gpus_per_node=gpus_per_node,
@@ -151,8 +152,9 @@ def advise(
 ) -> None:
     """Tell what sharing would have changed for JOBS, the output of sacct --parsable2, before it is switched on."""
     from slurm_plugin.admin.simulate import advice, command
+    from slurm_plugin.admin.simulate.question import Question
 
-    question = command.Question(
+    question = Question(
         trace=jobs,
         nodes=nodes,
         gpus_per_node=gpus_per_node,

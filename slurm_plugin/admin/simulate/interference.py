@@ -14,7 +14,7 @@ H200s (`python bench/interference_fit.py`; docs/activity.md has the errors on wo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 FULL, WAITING, SHARPNESS = 0.225, 7.17, 3.66
@@ -47,6 +47,10 @@ class Load:
     def intensity(self) -> float:
         """Return the share of the SMs that its kernels keep busy while they run."""
         return min(MOST_INTENSE, self.smact / max(self.busy, 0.02))
+
+
+Slowdowns = Callable[[Sequence[Load]], list[float]]
+"""By which factor the time of each of these jobs grows while they share a GPU."""
 
 
 def slowdowns(loads: Sequence[Load]) -> list[float]:

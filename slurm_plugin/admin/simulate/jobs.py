@@ -6,10 +6,11 @@ import math
 import statistics
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
+from slurm_plugin.admin.simulate.cluster import PARTITION
 from slurm_plugin.admin.simulate.interference import Load
+from slurm_plugin.admin.simulate.progress import Job
 from slurm_plugin.admin.simulate.trace import TraceJob
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.policy import decide
@@ -18,7 +19,6 @@ from slurm_plugin.core.risk import SHARES
 from slurm_plugin.core.units import shards_for
 
 Baseline = Literal["rad", "whole", "hand"]
-PARTITION = "gpu"
 HAND_ROUNDING = 1.2
 """Users who size by hand add this to what they have seen."""
 LIMIT_FACTOR, LEAST_LIMIT_S = 2.0, 1800.0
@@ -30,76 +30,6 @@ LEAST_SEEN_S = 60.0
 Errors = Sequence[tuple[float, float]]
 """(estimate, bound) over the real peak, as an estimator has them."""
 EXACT: Errors = ((1.0, 1.0),)
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """One job on its way through the simulation.
-
-    Attributes:
-        trace: What it is.
-        load: What it does to a GPU.
-        peak_bytes: GPU memory it really takes on each GPU.
-        limit_s: Its time limit.
-        booking: What it books; None if RAD leaves it alone.
-        shards: What Slurm counts on each GPU: all of a GPU for a whole one.
-        gpus: GPUs it asks for.
-        start_up_s: Each time it starts, it imports and builds for so long before its first step.
-        trains_s: When the run that is under way comes to its first step.
-        cap_bytes: What its GPU lets it hold in this run; None if no more than it booked.
-        slotted: Whether it runs in time slots: at the end of one it saves and goes back into the queue.
-        slot_ends_s: When this run saves and leaves; never for a job without slots.
-        queued_s: When it came into the queue, for its age there.
-        ran_s: How long its earlier slots took.
-        own_s: For how long its GPU's activity told of it alone, as rad-monitor counts it.
-        own_activity_s: Integral of its part of that activity.
-    """
-
-    trace: TraceJob
-    load: Load
-    peak_bytes: int
-    limit_s: float
-    booking: Booking | None
-    shards: int
-    gpus: int
-    priority: int = 0
-    eligible_s: float = 0.0
-    restart: int = 0
-    held: tuple[int, ...] = ()
-    seats: tuple[int, ...] = ()
-    first_start_s: float | None = None
-    start_s: float = 0.0
-    end_s: float | None = None
-    left_s: float = 0.0
-    start_up_s: float = 0.0
-    trains_s: float = 0.0
-    rate: float = 1.0
-    cap_bytes: int | None = None
-    crashes: int = 0
-    put_backs: int = 0
-    doomed_s: float | None = None
-    slotted: bool = False
-    slot_ends_s: float = math.inf
-    queued_s: float = 0.0
-    ran_s: float = 0.0
-    own_s: float = 0.0
-    own_activity_s: float = 0.0
-    lost_s: float = field(default=0.0)
-
-    @property
-    def number(self) -> int:
-        """Return its number in the trace."""
-        return self.trace.number
-
-    @property
-    def key(self) -> tuple[int, float, int]:
-        """Return what the queue is sorted by: priority, then age."""
-        return (-self.priority, self.queued_s, self.trace.number)
-
-    @property
-    def whole(self) -> bool:
-        """Return whether it has GPUs of its own."""
-        return self.booking is None or self.booking.kind == "whole"
 
 
 class Refused(Exception):
@@ -140,21 +70,12 @@ def make_job(
     assert partition is not None
     peak_bytes = min(trace.memory_bytes or usable_bytes, usable_bytes)
     limit_s = trace.limit_s or max(LEAST_LIMIT_S / compress, LIMIT_FACTOR * trace.duration_s)
-    gpus, shards, booking = trace.gpus, partition.shards, None
-    if baseline == "hand" and gpus == 1 and trace.memory_bytes:
-        shards = min(shards, shards_for(int(peak_bytes * HAND_ROUNDING), partition.shard_bytes))
-        if shards < partition.shards:
-            booking = Booking(kind="shared", memory_bytes=shards * partition.shard_bytes)
     if baseline == "rad":
-        estimate = _estimate(trace, smact, errors)
-        request = JobRequest(user_id=1000, gres=(GresItem(name="gpu", count=gpus),), partition=PARTITION)
-        rewrite = decide(request, Claims(), estimate, config=config)
-        if rewrite.refusal:
-            raise Refused(rewrite.refusal)
-        booking = rewrite.booking
-        shards = booked_shards(booking, partition)
-        if booking is not None and booking.kind == "shared":
-            shards = max(shards, booking.shards)  # more than its memory where compute counts
+        booking, shards = _by_rad(trace.gpus, _estimate(trace, smact, errors), config, partition)
+    elif baseline == "hand" and trace.gpus == 1 and trace.memory_bytes:
+        booking, shards = _by_hand(peak_bytes, partition)
+    else:
+        booking, shards = None, partition.shards
     slotted = slot_s is not None and limit_s > slot_s
     if slot_s is not None:
         limit_s = min(limit_s, slot_s)
@@ -165,13 +86,34 @@ def make_job(
         limit_s=60.0 * math.ceil((limit_s + start_up_s) / 60.0),  # Slurm counts limits in minutes
         booking=booking,
         shards=shards,
-        gpus=gpus,
+        gpus=trace.gpus,
         eligible_s=trace.submit_s,
         queued_s=trace.submit_s,
         slotted=slotted,
         left_s=trace.duration_s,
         start_up_s=start_up_s,
     )
+
+
+def _by_rad(
+    gpus: int, estimate: MemoryEstimate | None, config: Config, partition: PartitionConfig
+) -> tuple[Booking | None, int]:
+    """Return what RAD books, and the shards of each GPU: more than its memory where compute counts."""
+    request = JobRequest(user_id=1000, gres=(GresItem(name="gpu", count=gpus),), partition=PARTITION)
+    rewrite = decide(request, Claims(), estimate, config=config)
+    if rewrite.refusal:
+        raise Refused(rewrite.refusal)
+    booking = rewrite.booking
+    shards = booked_shards(booking, partition)
+    return booking, max(shards, booking.shards) if booking and booking.kind == "shared" else shards
+
+
+def _by_hand(peak_bytes: int, partition: PartitionConfig) -> tuple[Booking | None, int]:
+    """Return what users ask for who size by hand: shards, or a GPU if it takes all of them."""
+    shards = min(partition.shards, shards_for(int(peak_bytes * HAND_ROUNDING), partition.shard_bytes))
+    if shards == partition.shards:
+        return None, shards
+    return Booking(kind="shared", memory_bytes=shards * partition.shard_bytes), shards
 
 
 def seen_activity(jobs: Sequence[Job]) -> dict[str, float]:

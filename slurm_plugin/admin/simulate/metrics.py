@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from slurm_plugin.admin.simulate.engine import Result
 from slurm_plugin.admin.simulate.interference import BUSY_W, power_w
+from slurm_plugin.admin.simulate.result import Result
 
 
 def quantile(values: Sequence[float], share: float) -> float:
@@ -29,10 +29,7 @@ def metrics(result: Result) -> dict[str, Any]:
     done = [job for job in result.jobs if job.end_s is not None and job.first_start_s is not None]
     waiting = [(job.first_start_s or 0.0) - job.trace.submit_s for job in done]
     completion = [(job.end_s or 0.0) - job.trace.submit_s for job in done]
-    execution = [job.ran_s + (job.end_s or 0.0) - job.start_s for job in done]
-    slowdown = [
-        run_s / (job.start_up_s + job.trace.duration_s) for run_s, job in zip(execution, done, strict=True)
-    ]
+    slowdown = [job.ran_s / (job.start_up_s + job.trace.duration_s) for job in done]
     span_s = max(result.end_s, 1e-9)
     held_s = sum(gpu.held_s for gpu in result.gpus)
     busy_s = sum(gpu.busy_s for gpu in result.gpus)
@@ -46,7 +43,7 @@ def metrics(result: Result) -> dict[str, Any]:
         "mean_waiting_multi_gpu_s": _mean(
             [wait_s for wait_s, job in zip(waiting, done, strict=True) if job.gpus > 1]
         ),
-        "mean_execution_s": _mean(execution),
+        "mean_execution_s": _mean([job.ran_s for job in done]),
         "median_slowdown": round(quantile(slowdown, 0.5), 3),
         "p95_slowdown": round(quantile(slowdown, 0.95), 3),
         "max_slowdown": round(max(slowdown, default=0.0), 3),
@@ -54,10 +51,7 @@ def metrics(result: Result) -> dict[str, Any]:
         "recoveries": result.recoveries,
         "failed": result.failed,
         "put_backs": result.put_backs,
-        "over_limit": sum(
-            run_s - job.ran_s > result.limit_factor * job.limit_s
-            for run_s, job in zip(execution, done, strict=True)
-        ),
+        "over_limit": sum(job.last_run_s > result.limit_factor * job.limit_s for job in done),
         "booked_over_used": (
             round(result.booked_byte_s / result.used_byte_s, 3) if result.used_byte_s else None
         ),

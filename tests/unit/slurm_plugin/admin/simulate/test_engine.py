@@ -8,10 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_plugin.admin.simulate.engine import REQUEUE_S, Cluster, Engine, Result
+from slurm_plugin.admin.simulate.aftermath import REQUEUE_S
+from slurm_plugin.admin.simulate.cluster import PARTITION, Cluster
+from slurm_plugin.admin.simulate.engine import Engine
 from slurm_plugin.admin.simulate.interference import Load, slowdowns, together
-from slurm_plugin.admin.simulate.jobs import EXACT, PARTITION, Baseline, Errors, Job, make_job
+from slurm_plugin.admin.simulate.jobs import EXACT, Baseline, Errors, make_job
 from slurm_plugin.admin.simulate.metrics import metrics
+from slurm_plugin.admin.simulate.progress import Job
+from slurm_plugin.admin.simulate.result import Result
 from slurm_plugin.admin.simulate.trace import TraceJob
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.placement import Pin
@@ -94,7 +98,7 @@ def test_shared_jobs_in_slots_lose_no_work_and_leave_no_memory_behind() -> None:
     result = run(*(job(n, duration_s=2000.0 + n) for n in range(12)), slot_s=600.0)
     assert all(one.end_s is not None and one.restart == 4 for one in result.jobs)
     assert metrics(result)["max_slowdown"] < 1.05
-    assert not any(gpu.jobs or gpu.used_bytes for gpu in result.gpus)
+    assert not any(gpu.runs or gpu.used_bytes for gpu in result.gpus)
 
 
 def test_small_jobs_share_and_none_waits() -> None:
@@ -188,8 +192,8 @@ def test_every_job_ends_and_no_gpu_is_overfull(
     for one in result.jobs:
         assert one.end_s is not None and one.first_start_s is not None
         assert one.first_start_s >= one.trace.submit_s
-        assert one.end_s - one.start_s >= one.trace.duration_s * 0.999 or one.crashes
-    assert all(not gpu.jobs and gpu.used_bytes == 0 for gpu in result.gpus)
+        assert one.last_run_s >= one.trace.duration_s * 0.999 or one.crashes
+    assert all(not gpu.runs and gpu.used_bytes == 0 for gpu in result.gpus)
     assert metrics(result)["failed"] == 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.admin.simulate.seats import MaxTree, Seats
+from slurm_plugin.admin.simulate.slurm.seats import MaxTree, Seats
 
 
 @given(

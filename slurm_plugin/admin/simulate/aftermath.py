@@ -1,0 +1,73 @@
+"""What becomes of a job that leaves its GPUs before its work is done, or never gets them."""
+
+from __future__ import annotations
+
+from slurm_plugin.admin.simulate.cluster import Cluster
+from slurm_plugin.admin.simulate.jobs import booked_shards
+from slurm_plugin.admin.simulate.progress import Job
+from slurm_plugin.core.records import Outcome
+from slurm_plugin.core.recovery import next_attempt
+
+FIRST_DELAY_S, LONGEST_DELAY_S = 10.0, 160.0
+"""How long a job that was put back waits: each time twice as long."""
+RERUN_S = 5.0
+"""From a crash to when its rerun may start."""
+REQUEUE_S = 121.0
+"""Slurm's delay of a requeued job, which nobody clears for one that comes back of its own accord."""
+
+
+def put_back(job: Job, now_s: float) -> None:
+    """Make a job ready that no GPU took: it keeps its age, and waits before it is looked at again.
+
+    Args:
+        job: The job.
+        now_s: Seconds since the trace began.
+    """
+    job.restart += 1
+    job.put_backs += 1
+    job.eligible_s = now_s + min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** (job.put_backs - 1))
+
+
+def saved(job: Job, now_s: float) -> None:
+    """Make a job ready that saved at the end of its slot: it queues up behind those who wait.
+
+    Args:
+        job: The job.
+        now_s: Seconds since the trace began.
+    """
+    job.restart += 1
+    job.queued_s = now_s
+    job.eligible_s = now_s + REQUEUE_S
+
+
+def recovers(job: Job, cluster: Cluster, now_s: float) -> bool:
+    """Make a job ready that ran out of GPU memory, as the Epilog would; it begins anew.
+
+    Args:
+        job: The job.
+        cluster: The cluster and RAD's settings.
+        now_s: Seconds since the trace began.
+
+    Returns:
+        False if it is not run again.
+    """
+    if not cluster.managed or job.booking is None:
+        return False
+    had_bytes = job.booking.memory_bytes or cluster.memory_bytes
+    outcome = Outcome(
+        kind="gpu-oom",
+        pattern="simulated",
+        peak_bytes=min(job.peak_bytes, had_bytes),
+        attempted_bytes=max(0, job.peak_bytes - had_bytes),
+        corroborated=True,
+    )
+    recovery = next_attempt(job.booking, outcome, cluster.settings)
+    if recovery is None:
+        return False
+    job.booking = recovery.booking
+    job.shards = booked_shards(recovery.booking, cluster.settings)
+    job.priority = max(job.priority, int(recovery.lend_priority))
+    job.restart += 1
+    job.left_s = job.trace.duration_s
+    job.eligible_s = now_s + RERUN_S
+    return True

@@ -1,0 +1,50 @@
+"""What a simulation runs on, and how it is set up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slurm_plugin.admin.simulate.interference import Slowdowns, slowdowns
+from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.placement import Pin
+
+PARTITION = "gpu"
+"""The one partition, in rad.toml and in the queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Nodes of one kind, Slurm's settings and RAD's.
+
+    Attributes:
+        nodes: Number of nodes.
+        per_node: GPUs of each.
+        memory_bytes: Usable memory of a GPU.
+        config: rad.toml.
+        pin: Which GPUs of its node a job may get.
+        managed: Whether RAD places the jobs; without it they run where Slurm's seats say.
+        backfill_s: SchedulerParameters bf_interval; Slurm's default.
+        kept: GPUs of each node that have no shards, for jobs with GPUs of their own.
+        drain: Whether shared jobs go where they keep the GPU busy for the shortest time longer.
+        server_bytes: What an MPS server takes of a GPU in use.
+        interference: How jobs on one GPU slow each other down.
+    """
+
+    nodes: int
+    per_node: int
+    memory_bytes: int
+    config: Config
+    pin: Pin = "slurm"
+    managed: bool = True
+    backfill_s: float = 30.0
+    kept: int = 0
+    drain: bool = False
+    server_bytes: int = 0
+    interference: Slowdowns = slowdowns
+
+    @property
+    def settings(self) -> PartitionConfig:
+        """Return how RAD treats the partition."""
+        found = self.config.partition(PARTITION)
+        assert found is not None
+        return found

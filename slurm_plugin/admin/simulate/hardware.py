@@ -1,0 +1,132 @@
+"""All GPUs of the cluster: who is on them, and when something happens there next."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+
+from slurm_plugin.admin.simulate.cluster import Cluster
+from slurm_plugin.admin.simulate.gpu import Gpu
+from slurm_plugin.admin.simulate.node import Node
+from slurm_plugin.admin.simulate.progress import Job, Run
+from slurm_plugin.core.records import Placement
+
+
+class Calendar:
+    """When something happens on each GPU next. A new date for a GPU takes the place of its old one."""
+
+    def __init__(self, gpus: int) -> None:
+        """Start without dates."""
+        self._dates: list[tuple[float, int, int]] = []
+        self._versions = [0] * gpus
+
+    def put(self, gpu: int, at_s: float) -> None:
+        """Note the next date of a GPU.
+
+        Args:
+            gpu: Its number in the cluster.
+            at_s: Seconds since the trace began; infinity leaves it without a date.
+        """
+        self._versions[gpu] += 1
+        if at_s < math.inf:
+            heapq.heappush(self._dates, (at_s, gpu, self._versions[gpu]))
+
+    def next_s(self) -> float | None:
+        """Return the first date. It may be one that was replaced: then nothing happens."""
+        return self._dates[0][0] if self._dates else None
+
+    def due(self, now_s: float) -> Iterator[int]:
+        """Yield the GPUs whose date has come; new dates may be put meanwhile."""
+        while self._dates and self._dates[0][0] <= now_s:
+            _, gpu, version = heapq.heappop(self._dates)
+            if version == self._versions[gpu]:
+                yield gpu
+
+
+class Hardware:
+    """The GPUs, and the nodes that they are in.
+
+    Attributes:
+        gpus: All of them; those of node n are n * per_node and those behind it.
+    """
+
+    def __init__(self, cluster: Cluster, *, learns: bool = False) -> None:
+        """Start with all of them idle; with `learns` what they show of each job's activity is kept."""
+        self._cluster = cluster
+        self._window_s = float(cluster.config.telemetry.window_s)
+        self._caps = cluster.managed and cluster.settings.memory_cap
+        self.gpus = [
+            Gpu(index, cluster.interference, learns=learns)
+            for index in range(cluster.nodes * cluster.per_node)
+        ]
+        self._nodes = [
+            Node(self.gpus[first : first + cluster.per_node], cluster)
+            for first in range(0, len(self.gpus), cluster.per_node)
+        ]
+        self._calendar = Calendar(len(self.gpus))
+
+    def next_s(self) -> float | None:
+        """Return when something happens next; None if nobody runs."""
+        return self._calendar.next_s()
+
+    def place(self, job: Job, seats: tuple[int, ...], now_s: float) -> Placement:
+        """Return which GPUs RAD gives a job, booked in the node's ledger; none if it is put back.
+
+        Args:
+            job: The job that starts.
+            seats: Where Slurm counts it.
+            now_s: Seconds since the trace began.
+        """
+        return self._nodes[seats[0] // self._cluster.per_node].place(job, seats, now_s)
+
+    def occupy(self, run: Run, now_s: float) -> None:
+        """Put a run onto its GPUs, and see whether it will run out of memory.
+
+        Args:
+            run: The run that starts.
+            now_s: Seconds since the trace began.
+        """
+        job, cap_bytes = run.job, None
+        if self._caps and not job.whole and job.booking is not None:
+            cap_bytes = max(job.booking.memory_bytes or 0, run.cap_bytes or 0)
+        room_bytes = self._cluster.memory_bytes - self._cluster.server_bytes * (not job.whole)
+        for index in run.gpus:
+            gpu = self.gpus[index]
+            gpu.advance(now_s)
+            gpu.runs.append(run)
+            full = sum(other.job.peak_bytes for other in gpu.runs) > room_bytes
+            if full or (cap_bytes is not None and job.peak_bytes > cap_bytes):
+                run.runs_out()
+        self._settle(run.gpus)
+
+    def vacate(self, run: Run, now_s: float) -> None:
+        """Take a run off its GPUs and out of the ledger.
+
+        Args:
+            run: The run that is over.
+            now_s: Seconds since the trace began.
+        """
+        for index in run.gpus:
+            gpu = self.gpus[index]
+            gpu.advance(now_s)
+            gpu.runs.remove(run)
+        self._settle(run.gpus)
+        if self._cluster.managed:
+            self._nodes[run.seats[0] // self._cluster.per_node].release(run.job)
+
+    def over(self, now_s: float) -> Iterator[Run]:
+        """Yield the runs that are over; the caller vacates each one before it asks on."""
+        for index in self._calendar.due(now_s):
+            gpu = self.gpus[index]
+            gpu.advance(now_s)
+            over = [run for run in gpu.runs if run.gpus[0] == index and run.is_over(now_s)]
+            yield from over
+            if not over:
+                self._settle((index,))
+
+    def _settle(self, indices: tuple[int, ...]) -> None:
+        for index in indices:
+            gpu = self.gpus[index]
+            gpu.settle(self._window_s)
+            self._calendar.put(index, gpu.next_s())

@@ -1,0 +1,1 @@
+"""What slurmctld counts and decides, modelled: free seats, the queue, backfill."""

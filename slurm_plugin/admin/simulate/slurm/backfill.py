@@ -1,0 +1,103 @@
+"""Where a job can start now, and what start is promised to one that cannot, so that backfill never delays it.
+
+Slurm plans a start for every waiting job it tests; here the first few that do not fit get one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slurm_plugin.admin.simulate.progress import Job
+from slurm_plugin.admin.simulate.slurm.running import Running
+from slurm_plugin.admin.simulate.slurm.seats import Seats
+
+SEARCHED_NODES = 24
+"""Nodes looked at for a planned start; on larger clusters the plan is only nearly the earliest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """A start that backfill must not delay.
+
+    Attributes:
+        gpus: Where.
+        start_s: When, by the limits of those who run there.
+        spare: Shards on that GPU that nobody will need then.
+    """
+
+    gpus: frozenset[int]
+    start_s: float
+    spare: int
+
+    def allows(self, gpu: int, shards: int, end_s: float) -> bool:
+        """Return whether a job may take shards of a GPU.
+
+        Args:
+            gpu: Number of the GPU.
+            shards: What the job takes of it.
+            end_s: When it ends at the latest.
+        """
+        return gpu not in self.gpus or end_s <= self.start_s or self.spare >= shards
+
+
+def find(
+    job: Job, seats: Seats, promises: Sequence[Promise], now_s: float, drained: Running | None = None
+) -> tuple[int, ...] | None:
+    """Return the seats that a job can have now without breaking a promise; None if there are none.
+
+    Args:
+        job: The job that waits.
+        seats: What is free.
+        promises: Starts that must not be delayed.
+        now_s: Seconds since the trace began.
+        drained: Who holds seats until when, where GPUs are to drain early; None takes the least loaded.
+    """
+    if not seats.may_fit(job.gpus, job.shards):
+        return None
+    end_s = now_s + job.limit_s
+    node = seats.nodes_with_room(job.gpus, job.shards)
+    while node is not None:
+        fitting = [
+            gpu
+            for gpu in seats.candidates(node, job.gpus, job.shards)
+            if all(promise.allows(gpu, job.shards, end_s) for promise in promises)
+        ]
+        if drained is not None and job.shards < seats.shards:
+            # sorted() keeps the order of those that are equal: the least loaded first, as before.
+            fitting.sort(key=lambda gpu: max(0.0, end_s - drained.until_s(gpu, now_s)))
+        if len(fitting) >= job.gpus:
+            return tuple(sorted(fitting[: job.gpus]))
+        node = seats.nodes_with_room(job.gpus, job.shards, node + 1)
+    return None
+
+
+def promise(job: Job, seats: Seats, running: Running, now_s: float) -> Promise:
+    """Return where and when a job can start at the latest, by the limits of those who run.
+
+    Args:
+        job: The job that waits first.
+        seats: What is free.
+        running: Who holds seats until when at the latest.
+        now_s: Seconds since the trace began.
+    """
+    found = Promise(gpus=frozenset(), start_s=now_s, spare=0)
+    least = job.shards if job.gpus == 1 else seats.shards
+    for node in range(0, seats.nodes, max(1, seats.nodes // SEARCHED_NODES)):
+        ready = []
+        for gpu in seats.gpus_for(node, least):
+            free, at_s = seats.free[gpu], now_s
+            for end_s, _, shards in running.by_gpu[gpu]:
+                if free >= least:
+                    break
+                free, at_s = free + shards, max(now_s, end_s)
+            if free >= least:
+                ready.append((at_s, gpu, free - least))
+        if len(ready) < job.gpus:
+            continue
+        chosen = sorted(ready)[: job.gpus]
+        start_s = chosen[-1][0]
+        if not found.gpus or start_s < found.start_s:
+            spare = chosen[0][2] if job.gpus == 1 else 0
+            found = Promise(gpus=frozenset(gpu for _, gpu, _ in chosen), start_s=start_s, spare=spare)
+    return found
