@@ -33,8 +33,9 @@ from slurm_plugin.core.job_file import JobFile
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_codec import decode, encode
 from slurm_plugin.core.ledger_store import LedgerStore
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.note import read_note
-from slurm_plugin.core.records import Booking, Reservation
+from slurm_plugin.core.records import Booking
 from slurm_plugin.core.spare_files import replace_file
 from slurm_plugin.core.units import MIB
 from slurm_plugin.monitor.dcgm import parse_discovery, parse_dmon

@@ -12,8 +12,9 @@ from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_codec import decode, encode
+from slurm_plugin.core.node_records import Demand, Reservation
 from slurm_plugin.core.placement import choose_gpu
-from slurm_plugin.core.records import Demand, PolicyName, Reservation
+from slurm_plugin.core.records import PolicyName
 from slurm_plugin.core.units import GIB
 
 GPUS = (1, 4, 8, 16)

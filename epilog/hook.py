@@ -16,8 +16,8 @@ from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.last_good import InForce, config_in_force
 from slurm_plugin.core.log import HookLog
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.peaks import Run
-from slurm_plugin.core.records import Reservation
 from slurm_plugin.core.recovery import as_held, next_attempt
 from slurm_plugin.core.timely_file import TimelyFile
 from slurm_plugin.core.waiting import next_waiting

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.events import Event, EventKind
+from slurm_plugin.core.node_records import Outcome, Recovery
 from slurm_plugin.core.note import Fault, Note, format_note
-from slurm_plugin.core.records import Outcome, Recovery
 from slurm_plugin.core.units import shards_for
 from slurm_plugin.core.wire import stamp, with_stamp
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl

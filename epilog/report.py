@@ -12,10 +12,11 @@ from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.events import Event as LoggedEvent
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.log import HookLog
+from slurm_plugin.core.node_records import Outcome, Reservation
 from slurm_plugin.core.note import Event, Note, format_note
 from slurm_plugin.core.oom_patterns import load_patterns
 from slurm_plugin.core.peaks import Run, peaks_path, record
-from slurm_plugin.core.records import Booking, Outcome, Reservation
+from slurm_plugin.core.records import Booking
 from slurm_plugin.core.recovery import Ending, classify
 from slurm_plugin.core.time_budget import TimeIsUp, time_budget
 from slurm_plugin.core.units import human

@@ -11,7 +11,8 @@ from slurm_plugin.core.binding import doubt_about
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.errors import ConfigError, SlurmError
 from slurm_plugin.core.gres import count_of, is_mig, parse_gres
-from slurm_plugin.core.records import Booking, Demand, GresItem
+from slurm_plugin.core.node_records import Demand
+from slurm_plugin.core.records import Booking, GresItem
 from slurm_plugin.core.wire import read_key, read_stamp
 from slurm_plugin.slurm.hook_env import HookJob
 

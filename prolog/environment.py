@@ -7,7 +7,7 @@ from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.log import HookLog
-from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.hook_env import HookJob

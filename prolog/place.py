@@ -15,9 +15,9 @@ from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import DeviceError, LedgerError
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.node_records import Demand, Placement, Reservation
 from slurm_plugin.core.placement import Pin, choose_gpu
 from slurm_plugin.core.reconcile import Evidence, doubtful
-from slurm_plugin.core.records import Demand, Placement, Reservation
 from slurm_plugin.core.room import memory_use
 from slurm_plugin.core.trim import settled_bytes
 from slurm_plugin.core.units import from_mib

@@ -5,7 +5,8 @@ from __future__ import annotations
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.gres import count_of, is_mig, parse_gres
-from slurm_plugin.core.records import GresItem, Reservation
+from slurm_plugin.core.node_records import Reservation
+from slurm_plugin.core.records import GresItem
 from slurm_plugin.node.facts import NodeFacts, facts_of
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.hook_env import HookJob

@@ -95,6 +95,12 @@ Each is a pure function of records and a clock; ARCHITECTURE.md says which progr
       show_root_heading: false
       show_root_toc_entry: false
       show_if_no_docstring: false
+
+::: slurm_plugin.core.node_records
+    options:
+      show_root_heading: false
+      show_root_toc_entry: false
+      show_if_no_docstring: false
 """
 
 

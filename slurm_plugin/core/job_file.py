@@ -17,7 +17,7 @@ from pathlib import Path
 
 from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.ledger_codec import reservation_from
-from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.spare_files import SpareFiles
 from slurm_plugin.core.units import KIB
 

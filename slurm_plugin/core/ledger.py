@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from slurm_plugin.core.errors import LedgerError
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.pool import pooled_bytes, share_of
-from slurm_plugin.core.records import Reservation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.node_records import Reservation
 
 _FIELDS = {field.name: field for field in fields(Reservation)}
 _NUMBERS = ("job_id", "user_id", "booked_bytes", "restart")

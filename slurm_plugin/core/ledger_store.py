@@ -20,7 +20,7 @@ from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_codec import decode, encode
 from slurm_plugin.core.node_lock import NodeLock
-from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.spare_files import SpareFiles
 from slurm_plugin.core.two_slots import TwoSlots
 

@@ -13,8 +13,9 @@ from typing import Literal
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.node_records import Demand, Placement, Reservation
 from slurm_plugin.core.pool import share, widest
-from slurm_plugin.core.records import Demand, Placement, PolicyName, Reservation
+from slurm_plugin.core.records import PolicyName
 from slurm_plugin.core.room import Room, room_of
 from slurm_plugin.core.units import from_mib, human
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isqrt
 
-from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.node_records import Reservation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

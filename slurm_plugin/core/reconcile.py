@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.node_records import Reservation
 
 YOUNG_S = 20.0
 """A job this young may have no slurmstepd yet: a site's other prologs and container images take their time."""

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.node_records import Outcome, Recovery, Reservation, Verdict
 from slurm_plugin.core.oom_patterns import OomPattern, last_found
-from slurm_plugin.core.records import Booking, Outcome, Recovery, Reservation, Verdict
+from slurm_plugin.core.records import Booking
 from slurm_plugin.core.risk import ESCALATION_MARGIN_BYTES
 from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import human, shards_for

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.pool import Share, share_of
-from slurm_plugin.core.records import Reservation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ more shards than memory.
 
 from __future__ import annotations
 
-from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.units import MIB
 
 SETTLED_SAMPLES = 120

@@ -16,8 +16,8 @@ from typing import Literal
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.process import Process
-from slurm_plugin.core.records import Reservation
 from slurm_plugin.core.room import memory_use
 from slurm_plugin.core.units import MIB, human
 from slurm_plugin.monitor.attribution import Traced

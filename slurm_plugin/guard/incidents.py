@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from slurm_plugin.core.records import Outcome, Verdict
+from slurm_plugin.core.node_records import Outcome, Verdict
 from slurm_plugin.core.spare_files import replace_file
 from slurm_plugin.core.units import MIB
 from slurm_plugin.guard.findings import Finding

@@ -10,8 +10,8 @@ from slurm_plugin.core.errors import ConfigError, SlurmError
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.gres import count_of, parse_gres
 from slurm_plugin.core.job_file import PlacedFile
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.reconcile import Evidence, SlurmSays
-from slurm_plugin.core.records import Reservation
 from slurm_plugin.core.wire import read_key, read_stamp
 from slurm_plugin.node.facts import NodeFacts
 from slurm_plugin.node.node import Node

@@ -12,8 +12,8 @@ from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.ledger_codec import reservation_from
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.pool import pooled_bytes, share_of
-from slurm_plugin.core.records import Reservation
 from slurm_plugin.core.units import MIB, from_mib, to_mib_down
 from slurm_plugin.monitor.simulated import SimulatedGpus
 from tests.cluster.conftest import started

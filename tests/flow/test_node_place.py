@@ -18,8 +18,9 @@ from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.job_file import placed_files
 from slurm_plugin.core.ledger_store import LedgerStore
+from slurm_plugin.core.node_records import Demand
 from slurm_plugin.core.reconcile import LAUNCH_S
-from slurm_plugin.core.records import Booking, BookingKind, Demand
+from slurm_plugin.core.records import Booking, BookingKind
 from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import stamp, with_stamp
 from slurm_plugin.monitor.sweeper import Sweeper

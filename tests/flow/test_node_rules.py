@@ -20,8 +20,9 @@ from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.job_file import JobFile, placed_files
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_store import LedgerStore
+from slurm_plugin.core.node_records import Demand, Reservation
 from slurm_plugin.core.pool import pooled_bytes, share_of
-from slurm_plugin.core.records import Booking, BookingKind, Demand, Reservation
+from slurm_plugin.core.records import Booking, BookingKind
 from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import stamp
 from slurm_plugin.monitor.window import write_window

@@ -12,8 +12,8 @@ from gpu.programs import PYTHON, Results
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.node_records import Demand, Reservation
 from slurm_plugin.core.placement import choose_gpu
-from slurm_plugin.core.records import Demand, Reservation
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.nvml import NvmlTelemetry
 

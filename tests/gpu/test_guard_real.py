@@ -16,7 +16,7 @@ from slurm_plugin.core.config import Config, PartitionConfig, Paths
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
-from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.shell import SYSTEM_PATH, find_program
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.guard.incidents import Incident, read_incidents

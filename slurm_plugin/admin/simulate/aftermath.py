@@ -5,7 +5,7 @@ from __future__ import annotations
 from slurm_plugin.admin.simulate.cluster import Cluster
 from slurm_plugin.admin.simulate.jobs import booked_shards
 from slurm_plugin.admin.simulate.progress import Job
-from slurm_plugin.core.records import Outcome
+from slurm_plugin.core.node_records import Outcome
 from slurm_plugin.core.recovery import next_attempt
 
 FIRST_DELAY_S, LONGEST_DELAY_S = 10.0, 160.0

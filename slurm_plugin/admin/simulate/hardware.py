@@ -10,7 +10,7 @@ from slurm_plugin.admin.simulate.cluster import Cluster
 from slurm_plugin.admin.simulate.gpu import Gpu
 from slurm_plugin.admin.simulate.node import Node
 from slurm_plugin.admin.simulate.progress import Job, Run
-from slurm_plugin.core.records import Placement
+from slurm_plugin.core.node_records import Placement
 
 
 class Calendar:

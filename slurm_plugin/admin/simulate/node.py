@@ -9,8 +9,9 @@ from slurm_plugin.admin.simulate.gpu import Gpu
 from slurm_plugin.admin.simulate.progress import Job
 from slurm_plugin.core.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.node_records import Demand, Placement, Reservation
 from slurm_plugin.core.placement import choose_gpu
-from slurm_plugin.core.records import BookingKind, Demand, Placement, Reservation
+from slurm_plugin.core.records import BookingKind
 
 
 class Node:

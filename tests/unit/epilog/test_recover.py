@@ -8,8 +8,9 @@ from fakes import FakeSlurm
 from epilog.recover import MOST_RESTARTS, recover
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.events import Event, EventKind
+from slurm_plugin.core.node_records import Outcome, Recovery
 from slurm_plugin.core.note import read_note
-from slurm_plugin.core.records import Booking, Outcome, Recovery
+from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import read_stamp, user_words
 from slurm_plugin.slurm.control import JobChange, JobView

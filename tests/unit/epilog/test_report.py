@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from epilog.report import run_of, tell_peak
+from slurm_plugin.core.node_records import Outcome
 from slurm_plugin.core.note import read_note
 from slurm_plugin.core.peaks import from_line, to_line
-from slurm_plugin.core.records import Booking, Outcome
+from slurm_plugin.core.records import Booking
 from slurm_plugin.monitor.window import JobUsage
 from slurm_plugin.slurm import accounting
 from slurm_plugin.slurm.conf_files import has_slurmdbd

@@ -11,7 +11,7 @@ from fakes import FakeClock
 from epilog.verdict import NEXT_SAMPLE_S, verdict_on
 from slurm_plugin.core.config import Config, Paths
 from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.records import Outcome, Reservation
+from slurm_plugin.core.node_records import Outcome, Reservation
 from slurm_plugin.core.units import GIB
 from slurm_plugin.guard.incidents import Incident, write_incidents
 from slurm_plugin.monitor.window import write_window

@@ -15,7 +15,7 @@ from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.history import user_name
 from slurm_plugin.core.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.simulated import Card, SimulatedGpus
 from slurm_plugin.monitor.status import GpuStatus, gpu_status

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.core.events import Entry, Event, EventKind, as_text, from_line, to_line
-from slurm_plugin.core.records import Outcome
+from slurm_plugin.core.node_records import Outcome
 from slurm_plugin.core.text import one_line
 
 ENTRIES = st.builds(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.core.job_file import JobFile, placed_files
-from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.node_records import Reservation
 
 HELD = Reservation(
     job_id=7, user_id=1000, kind="shared", gpus=("GPU-0",), seats=(0,), booked_bytes=1, created_s=2.0

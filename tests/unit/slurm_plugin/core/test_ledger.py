@@ -6,7 +6,7 @@ import pytest
 
 from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.units import GIB
 
 ROOM = {"GPU-0": 10 * GIB, "GPU-1": 10 * GIB}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_codec import decode, encode
-from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.node_records import Reservation
 
 RESERVATIONS = st.builds(
     Reservation,

@@ -17,7 +17,7 @@ from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
-from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.two_slots import SLOT_BYTES
 from slurm_plugin.core.units import GIB
 

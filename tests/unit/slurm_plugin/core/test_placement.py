@@ -7,8 +7,9 @@ import pytest
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.node_records import Demand, Placement, Reservation
 from slurm_plugin.core.placement import Pin, choose_gpu
-from slurm_plugin.core.records import BookingKind, Demand, Placement, Reservation
+from slurm_plugin.core.records import BookingKind
 from slurm_plugin.core.units import GIB, MIB
 
 NOW_S = 10_000.0

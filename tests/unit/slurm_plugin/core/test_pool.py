@@ -10,9 +10,9 @@ from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.node_records import Demand, Reservation
 from slurm_plugin.core.placement import choose_gpu
 from slurm_plugin.core.pool import Share, pooled_bytes, share, widest
-from slurm_plugin.core.records import Demand, Reservation
 from slurm_plugin.core.units import GIB, MIB
 
 SHARES = st.builds(

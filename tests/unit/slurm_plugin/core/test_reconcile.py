@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.reconcile import (
     LAUNCH_S,
     YOUNG_S,
@@ -17,7 +18,6 @@ from slurm_plugin.core.reconcile import (
     rebuild,
     reconcile,
 )
-from slurm_plugin.core.records import Reservation
 
 NOW_S = 10_000.0
 OLD_S = NOW_S - LAUNCH_S - 1

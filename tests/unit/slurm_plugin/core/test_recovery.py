@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.node_records import Outcome, Verdict
 from slurm_plugin.core.oom_patterns import load_patterns
-from slurm_plugin.core.records import Booking, Outcome, Verdict
+from slurm_plugin.core.records import Booking
 from slurm_plugin.core.recovery import Ending, classify, next_attempt
 from slurm_plugin.core.units import GIB, MIB
 

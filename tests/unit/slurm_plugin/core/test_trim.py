@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.trim import SETTLED_SAMPLES, settled_bytes
 from slurm_plugin.core.units import GIB, MIB
 

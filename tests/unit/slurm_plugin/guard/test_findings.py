@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.process import Process
-from slurm_plugin.core.records import Reservation
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.guard.findings import TOLERANCE_BYTES, Finding, Mine, findings
 from slurm_plugin.monitor.attribution import Traced

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.core.records import Outcome, Verdict
+from slurm_plugin.core.node_records import Outcome, Verdict
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.guard.incidents import (
     KEPT_S,

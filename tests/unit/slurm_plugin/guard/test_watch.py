@@ -13,8 +13,8 @@ from fakes import FakeClock
 from slurm_plugin.core.config import Config, Features, PartitionConfig, Paths, TelemetryConfig
 from slurm_plugin.core.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.process import Process
-from slurm_plugin.core.records import Reservation
 from slurm_plugin.core.units import GIB
 from slurm_plugin.guard.findings import Finding
 from slurm_plugin.guard.incidents import read_incidents

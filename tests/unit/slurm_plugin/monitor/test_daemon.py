@@ -19,8 +19,8 @@ from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_store import LedgerStore
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.process import Process
-from slurm_plugin.core.records import Reservation
 from slurm_plugin.monitor.attribution import JobFinder, Traced
 from slurm_plugin.monitor.daemon import watch
 from slurm_plugin.monitor.monitor import Monitor

@@ -17,7 +17,7 @@ from paths import CHECKOUT
 from slurm_plugin.core.events import Entry, Event, EventKind
 from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.monitor.board import Board
 from slurm_plugin.monitor.hook_counts import HookCounts
 from slurm_plugin.monitor.window import JobUsage

@@ -21,7 +21,7 @@ from slurm_plugin.core.events import Entry, Event, EventKind, to_line
 from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.log import HookLog
-from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.monitor import web
 from slurm_plugin.monitor.board import Board
 from slurm_plugin.monitor.hook_counts import HookCounts

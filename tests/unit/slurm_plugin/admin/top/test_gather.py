@@ -20,7 +20,7 @@ from slurm_plugin.core.config import Config, TelemetryConfig
 from slurm_plugin.core.errors import ConfigError, SlurmError
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.records import Reservation
+from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.web import PORT, serve
 from slurm_plugin.slurm.queue import _COLUMNS, WaitingJob, parse_waiting
