@@ -86,7 +86,7 @@ check 'apt downgrades it' apt-get install -y -q --no-install-recommends --allow-
 check 'its programs work' works
 check 'apt removes it' apt-get remove -y -q rad-slurm
 check 'hooks without it do no harm' hooks_do_no_harm
-check 'apt installs it again' apt-get install -y -q --no-install-recommends "rad-slurm=$version"
+check 'apt installs the file' bash -c 'cd dist && apt install -y ./rad-slurm_*_all.deb' # as docs/admin.md has it
 check 'rad uninstall' rad uninstall
 check 'apt purges it' apt-get purge -y -q rad-slurm
 [ -n "$had_slurm" ] || rm -rf /etc/slurm # `rad install` made it
@@ -109,5 +109,14 @@ check 'its programs work' works
 check 'rpm removes it' rpm --noplugins -e rad-slurm
 paths >"$work/after"
 check 'nothing is left of the .rpm' diff "$work/before" "$work/after"
+
+# --- an environment, as docs/admin.md has it ------------------------------------------------------------------------
+environment() {
+    python3 -m venv /opt/rad/venv &&
+        /opt/rad/venv/bin/pip install --require-hashes -r requirements/node.txt &&
+        /opt/rad/venv/bin/pip install --no-deps dist/rad_slurm-*.whl && /opt/rad/venv/bin/rad --version
+}
+check 'pip installs it, each file by its hash' environment
+rm -rf /opt/rad
 stat -c '%s bytes  %n' dist/rad-slurm*
 echo "$passed passed, 0 failed"

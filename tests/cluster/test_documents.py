@@ -1,0 +1,160 @@
+"""The documents' commands as they are written, and what the documents show of their output."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from documents import TRIALS, Run, block_of, commands_of, document
+from paths import CHECKOUT
+
+from lab.cluster import Cluster
+from lab.jobs import Jobs
+from lab.place import ClusterSpec, Place
+from tests.cluster.conftest import jobs_on, started
+
+pytestmark = pytest.mark.cluster
+
+GOES_ON_S = 3
+"""How long a command is watched that goes on until it is stopped."""
+
+STOPPED = 124
+"""Status of timeout(1) for it."""
+
+TRAIN = """
+import runpy, sys
+sys.argv[1:] = ["--memory", "2G", "--seconds", "1"]
+runpy.run_path("fake_train.py", run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def own(place: Place) -> Iterator[Cluster]:
+    spec = ClusterSpec(accounts=True, slurm_conf=("AccountingStorageTRES=gres/gpu,gres/shard",))
+    yield from started(replace(place, root=place.root.with_name(f"{place.root.name}-documents")), spec)
+
+
+@pytest.fixture
+def jobs(own: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    for jobs in jobs_on(own, request):
+        (jobs.folder / "train.py").write_text(TRAIN)
+        for name in ("resnet50.txt", "model.txt"):
+            shutil.copy(CHECKOUT / "examples" / "models" / "resnet50_torchinfo.txt", jobs.folder / name)
+        yield jobs
+
+
+def typed(cluster: Cluster, command: str, folder: Path, *, root: bool, goes_on: bool) -> tuple[int, str]:
+    """Type a command into a shell and return its status and all that it printed.
+
+    Args:
+        cluster: Where.
+        command: As the document has it.
+        folder: Where the reader stands.
+        root: Whether root types it, on a machine whose /etc and /opt are its own; else a user.
+        goes_on: Whether it is stopped after a while.
+    """
+    limit = f"timeout {GOES_ON_S} " if goes_on else ""
+    shell = ("bash", "-c", f"cd '{folder}' && ({limit}{command}) 2>&1; echo status $?")
+    env = {"RAD_CONFIG": str(cluster.place.etc / "rad.n0.toml")}
+    if root:
+        etc, opt = own_folders(cluster)
+        enter = f'mount --bind "{etc}" /etc && mount --bind "{opt}" /opt && exec "$@"'
+        env = {"SLURM_CONF": str(cluster.place.slurm_conf)}
+        said = cluster.slurm("unshare", "--mount", "bash", "-c", enter, "_", *shell, env=env, stdin="y\n")
+    else:
+        said = cluster.slurm("runuser", "-u", "nobody", "--", *shell, env=env)
+    text, _, status = said.rstrip().rpartition("status ")
+    return int(status), text
+
+
+def own_folders(cluster: Cluster) -> tuple[Path, Path]:
+    """Return an /etc with a copy of the cluster's slurm.conf, and an /opt with the package in its place."""
+    etc, opt = cluster.place.root / "own-etc", cluster.place.root / "own-opt"
+    if not etc.exists():
+        shutil.copytree("/etc", etc, symlinks=True)
+        (etc / "slurm").mkdir(exist_ok=True)
+        for name in ("slurm.conf", "gres.conf", "cgroup.conf"):
+            shutil.copy(cluster.place.etc / name, etc / "slurm")
+        (opt / "rad").mkdir(parents=True)
+        (opt / "rad" / "venv").symlink_to(cluster.place.venv)
+    return etc, opt
+
+
+def follow(
+    name: str, jobs: Jobs, *, instead: dict[str, str], before: dict[str, object] | None = None
+) -> list[str]:
+    """Type all commands of a document in their order and return what differs from what must come."""
+    wrong, seen = [], Counter[str]()
+    for command in commands_of(document(name)):
+        trial = TRIALS[name][command]
+        if not isinstance(trial, Run):
+            continue
+        status = trial.status[min(seen[command], len(trial.status) - 1)]
+        seen[command] += 1
+        line = command
+        for theirs, ours in {**trial.instead, **instead}.items():
+            line = line.replace(theirs, ours)
+        if command == "rad calibrate --deep --dry-run":  # what follows looks at a node that is set up
+            shutil.copy(
+                jobs.cluster.place.etc / "rad.n0.toml", own_folders(jobs.cluster)[0] / "rad" / "rad.toml"
+            )
+        found, text = typed(jobs.cluster, line, jobs.folder, root=trial.root, goes_on=status is None)
+        if found != (STOPPED if status is None else status) or not re.search(trial.says, text):
+            wrong.append(f"$ {line}\n{text}status {found}, not {status}; or it lacks {trial.says!r}")
+    return wrong
+
+
+def test_the_first_job_of_the_readme_is_told_what_the_readme_shows(jobs: Jobs) -> None:
+    readme = document("README.md")
+    (jobs.folder / "job.sh").write_text(block_of(readme, "#RAD model=resnet50.txt"))
+    command, *shown = block_of(readme, "$ sbatch").splitlines()
+    status, text = typed(jobs.cluster, command.removeprefix("$ "), jobs.folder, root=False, goes_on=False)
+    said = re.sub(r"batch job \d+", "batch job 71", text).splitlines()
+    assert (status, said) == (0, shown)
+    job = text.split()[-1]
+    assert jobs.wait(job)["JobState"] == "COMPLETED", jobs.output(job)
+
+
+def test_a_users_commands_do_what_the_manual_says(jobs: Jobs) -> None:
+    manual = document("docs/user.md")
+    (jobs.folder / "job.sh").write_text(
+        "#!/bin/bash\n" + block_of(manual, "#RAD model=model.txt") + "python train.py\n"
+    )
+    wrong = follow("docs/user.md", jobs, instead={})
+    assert not wrong, "\n".join(wrong)
+
+
+def test_mistakes_are_told_in_the_manuals_words(jobs: Jobs) -> None:
+    wrong = [
+        "#!/bin/bash",
+        "#SBATCH --gpus=1",
+        "",
+        "#RAD optimizer=adamm",
+        "",
+        "",
+        "python train.py",
+        "",
+        "#RAD memory=4G",
+    ]
+    broken = ["#!/bin/bash", "#SBATCH --gpus=1", "#RAD model=models/broken.txt"]
+    text = ""
+    for lines in (wrong, broken):
+        (jobs.folder / "job.sh").write_text("\n".join([*lines, ""]))
+        text += typed(jobs.cluster, "rad-estimate job.sh", jobs.folder, root=False, goes_on=False)[1]
+    shown = block_of(document("docs/user.md"), "unknown optimizer 'adamm'").splitlines()
+    assert [line for line in shown if line.removesuffix("...") not in text] == [], text
+
+
+def test_an_admins_commands_do_what_the_manual_says(jobs: Jobs) -> None:
+    (jobs.folder / "job.sh").write_text(block_of(document("README.md"), "#RAD model=resnet50.txt"))
+    answer = jobs.submit("job.sh")
+    known = ("sacct", "-a", "-n", "-X", "-j", str(answer.job_id), "-o", "State,AllocTRES%99")
+    jobs.cluster.wait("slurmdbd knows its end", lambda: "COMPLETED" in jobs.cluster.slurm(*known), 40)
+    assert "gres/shard" in jobs.cluster.slurm(*known)
+    wrong = follow("docs/admin.md", jobs, instead={"JOB": str(answer.job_id)})
+    assert not wrong, "\n".join(wrong)

@@ -1,0 +1,230 @@
+"""What the documents tell their readers to type, and how each command is tried.
+
+Every line of every block that is typed into a shell has a row here: a command that is run as it is written
+(tests/cluster/test_documents.py), or where else it is run, or why it is not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from paths import CHECKOUT
+
+from slurm_plugin.admin.simulate.trace import SACCT_FIELDS
+
+_BLOCK = re.compile(r"(?m)^(?P<in> *)```(?P<kind>\w*)\n(?P<text>(?s:.*?))^(?P=in)```$")
+_INDENTED = re.compile(r"(?m)(?:^(?: {4,}\S.*)?\n)*^ {4,}\S.*$")
+_PROGRAM = re.compile(
+    r"(?:[A-Z_]+=\S+ )*(?:rad|rad-estimate|radd|make|python3?|apt|dnf|sbatch|sacct|sacctmgr|scontrol|srun|systemctl"
+    r"|tail|bash|bench/\S+|lab/\S+|docker/\S+|/opt/rad/\S+)(?: |$)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A command that a test runs.
+
+    Attributes:
+        says: A pattern that its output must match.
+        status: Its exit status each time that the document has it; None for one that goes on until it is stopped.
+        root: Whether an admin types it; else a user.
+        instead: Words of the document that stand for the reader's own, and what they are in the test.
+    """
+
+    says: str = ""
+    status: tuple[int | None, ...] = (0,)
+    root: bool = False
+    instead: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunBy:
+    """A command that something else in the checkout runs.
+
+    Attributes:
+        file: What runs it.
+        words: What stands there of it.
+    """
+
+    file: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotRun:
+    """A command that no test here can run.
+
+    Attributes:
+        why: What it needs.
+    """
+
+    why: str
+
+
+Trial = Run | RunBy | NotRun
+
+GPU = NotRun("needs a GPU")
+MEASURES = NotRun("measures for minutes to hours; its options are compared with its --help")
+DATA = NotRun("needs data of others, which are not shipped; its options are compared with its --help")
+NO_DRIVER = "--node n0 --gpus 4 --gpu-memory-mib 40330"
+BOOKS = r"sbatch: RAD: needs about [\d.]+ GiB; reserves [\d.]+ GiB of one GPU \(99 % safe\)\n"
+
+TRIALS: dict[str, dict[str, Trial]] = {
+    "README.md": {
+        "make demo": RunBy(".ci/run", "make demo"),
+        "make test": RunBy(".ci/run", "make test COVERAGE=1"),
+        "sbatch job.sh": Run(),  # with what it shows
+    },
+    "docs/user.md": {
+        "rad-estimate --save m.rad -- python train.py --batch 64 --amp": RunBy(
+            "tests/unit/gpumemnet_trace/test_script.py", '"--save"'
+        ),
+        "rad-estimate job.sh": Run(says=BOOKS + r"asks Slurm for shard:\d+ in partition gpu\n"),
+        "rad-estimate job.sh --explain": Run(says=r"(?s)base +\d+ MiB.*optimizer +\d+ MiB"),
+        "rad-estimate job.sh --options '-p big'": Run(
+            says="in partition plain; RAD leaves it as it is", instead={"big": "plain"}
+        ),
+        "rad-estimate job.sh --batch-size 256": Run(says=BOOKS),
+        "rad-estimate job.sh --ask": Run(says="(?s)" + BOOKS + ".*start"),
+        "rad-estimate job.sh --json": Run(says=r'^{"version": 1, .*"shards": \d+'),
+        "rad-estimate job.sh --largest": Run(says=r"the whole card +\d+ +\d+"),
+        "rad-estimate job.sh --sweep": Run(says=r"\n +64  amp +yes +\d+"),
+        "rad-estimate job.sh --cards --ask": Run(says=r"\ngpu +h200 +\d+"),
+        "rad-estimate model.txt --cards": Run(says=r"\ngpu +h200 +\d+"),
+        "rad-estimate job.sh --plot -": Run(says="(?s)forward .*at the peak"),
+    },
+    "docs/admin.md": {
+        "apt install ./rad-slurm_*_all.deb": RunBy(
+            "lab/try_packages.sh", "apt install -y ./rad-slurm_*_all.deb"
+        ),
+        "dnf install ./rad-slurm-*.noarch.rpm": NotRun(
+            "needs a system with dnf; lab/try_packages.sh installs it with rpm"
+        ),
+        "python3 -m venv /opt/rad/venv": RunBy("lab/try_packages.sh", "python3 -m venv /opt/rad/venv"),
+        "/opt/rad/venv/bin/pip install --require-hashes -r requirements/node.txt": RunBy(
+            "lab/try_packages.sh", "/opt/rad/venv/bin/pip install --require-hashes -r requirements/node.txt"
+        ),
+        "/opt/rad/venv/bin/pip install --no-deps dist/rad_slurm-*.whl": RunBy(
+            "lab/try_packages.sh", "/opt/rad/venv/bin/pip install --no-deps dist/rad_slurm-*.whl"
+        ),
+        "rad install --dry-run": Run(
+            root=True,
+            says="(?s)/etc/rad/rad.toml.*/etc/slurm/gres.conf",
+            instead={"--dry-run": "--dry-run " + NO_DRIVER},
+        ),
+        "rad install --key": Run(root=True, says="/etc/rad/key", instead={"--key": "--key " + NO_DRIVER}),
+        "rad doctor": Run(root=True, status=(1,), says=r"(?s)FAIL .*\n +fix: "),
+        "rad uninstall": Run(root=True, status=(1, 1)),  # this slurmctld goes on with what it has
+        "rad uninstall --edit-slurm": Run(root=True, status=(1,), says="as it was in"),
+        "apt purge rad-slurm": RunBy("lab/try_packages.sh", "apt-get purge -y -q rad-slurm"),
+        "sacctmgr modify qos normal set MaxTRESPerUser=billing=39": Run(root=True, says="normal"),
+        "sacctmgr modify user bob set GrpTRES=billing=78 GrpTRESMins=billing=4680": Run(
+            root=True, says="games", instead={"bob": "games"}
+        ),
+        "rad calibrate --python /path/to/python-with-torch": GPU,
+        "rad calibrate --deep --dry-run": Run(root=True, says=r"together +\d+ s"),
+        "rad calibrate --deep --python /path/to/python-with-torch": GPU,
+        "rad top": Run(root=True, says="GPU MEMORY used/booked/usable"),
+        "rad status": Run(root=True, says="GPU  SMACT"),
+        "rad status --watch": Run(root=True, status=(None,), says="GPU  SMACT"),
+        "rad status --json": Run(root=True, says='"gpus"'),
+        "rad history": Run(root=True, says="resnet50 +128"),
+        "rad report 1234": Run(root=True, says=r"nobody, partition gpu: COMPLETED", instead={"1234": "JOB"}),
+        "tail -F /var/log/rad/{prolog,epilog}.log": NotRun("shows what hooks of an installed site write"),
+        f"sacct -a --parsable2 -S 2026-10-01 -E 2026-11-01 -o {SACCT_FIELDS} > jobs.txt": Run(
+            root=True, instead={"2026-10-01": "now-1hour", "2026-11-01": "now"}
+        ),
+        "rad advise jobs.txt --nodes 10 --gpus-per-node 8 --gpu-memory-mib 81000 --config /etc/rad/rad.toml": Run(
+            root=True, says="(?i)jobs"
+        ),
+        "rad reload": Run(root=True),
+    },
+    "docs/estimator.md": {
+        "python -m gpumemnet.evaluate heldout --plots docs/img": MEASURES,
+        "python -m gpumemnet.train --no-networks --stored": MEASURES,
+        "python bench/booking_cost.py --rows heldout": MEASURES,
+        "python bench/trace_accuracy.py --rows heldout": MEASURES,
+        "python bench/trace_accuracy.py --rows train --names --seed 2027": MEASURES,
+        "python bench/trace_accuracy.py --rows heldout --sample 0": MEASURES,
+        "python bench/torch_releases.py ENVIRONMENT/bin/python...": MEASURES,
+        "python -m pytest tests/unit/gpumemnet_trace/test_exact.py": RunBy(
+            "lab/__main__.py", "tests/unit/gpumemnet_trace"
+        ),
+        "python bench/traced_scripts.py --python ENVIRONMENT/bin/python": MEASURES,
+        "python -m gpumemnet.evaluate peers --data FOLDER": DATA,
+        "python -m gpumemnet.evaluate real --data FOLDER": DATA,
+        "python bench/estimate_cost.py": MEASURES,
+        "python bench/fuzz.py summaries --inputs 1000000 --seed 5 --workers 2": MEASURES,
+    },
+}
+"""Document -> command -> how it is tried."""
+
+
+SHOWN: dict[str, tuple[str, ...]] = {
+    "README.md": ("#!/bin/bash",),
+    "docs/user.md": (
+        "#SBATCH --gpus=1",
+        "no inputs are given",
+        "RAD: job 1234 used",
+        "#SBATCH --time=1:00:00",
+        "job.sh:4: unknown optimizer",
+    ),
+    "docs/admin.md": (
+        "FAIL  slurm.conf",
+        "# slurm.conf; slurmctld",
+        "max_slowdown = 3.5",
+        "2026-03-01T12:00:00.000 job=12",
+    ),
+    "docs/estimator.md": (
+        "estimate = base",
+        "train_h200.jsonl.xz",
+        "torchinfo: 123 texts",
+        "traces: 183 texts",
+        "layers ",
+    ),
+}
+"""Document -> how blocks begin that nobody types: what programs print, and parts of files."""
+
+
+def blocks_of(text: str) -> list[list[str]]:
+    """Return the lines of each block that may be typed into a shell, without empty ones."""
+    fenced = [
+        match["text"] for match in _BLOCK.finditer(text) if match["kind"] in ("", "bash", "sh", "console")
+    ]
+    indented = [match[0] for match in _INDENTED.finditer(_BLOCK.sub("", text))]
+    return [[line.strip() for line in block.splitlines() if line.strip()] for block in (*fenced, *indented)]
+
+
+def commands_of(text: str) -> list[str]:
+    """Return what a document tells its reader to type, in its order and without remarks behind it."""
+    lines = [
+        line.removeprefix("$ ")
+        for block in blocks_of(text)
+        if not block[0].startswith("#!")
+        for line in block
+    ]
+    return [re.split(r"\s+#\s", line)[0] for line in lines if _PROGRAM.match(line)]
+
+
+def is_typed(block: list[str]) -> bool:
+    """Return whether a block begins with a command."""
+    return _PROGRAM.match(block[0].removeprefix("$ ")) is not None
+
+
+def block_of(text: str, holds: str) -> str:
+    """Return the block of a document that holds some words, without its indentation.
+
+    Raises:
+        LookupError: There is none.
+    """
+    for match in _BLOCK.finditer(text):
+        if holds in match["text"]:
+            return "\n".join(line.removeprefix(match["in"]) for line in match["text"].splitlines()) + "\n"
+    raise LookupError(f"no block with {holds!r}")
+
+
+def document(name: str) -> str:
+    """Return a document's text."""
+    return (CHECKOUT / name).read_text(encoding="utf-8")

@@ -1,0 +1,37 @@
+"""Programs that measure for hours are not run, but they know the options that the documents give them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+from documents import DATA, MEASURES, TRIALS
+from paths import CHECKOUT
+
+COMMANDS = [
+    command
+    for trials in TRIALS.values()
+    for command, trial in trials.items()
+    if trial in (MEASURES, DATA) and " --" in command
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_program_knows_what_the_documents_say_to_it(command: str) -> None:
+    python, *words = shlex.split(command)
+    assert python == "python"
+    program = words[: next(at for at, word in enumerate(words) if word.startswith("--"))]
+    said = subprocess.run(
+        [sys.executable, *program, "--help"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    given = {word for word in words if word.startswith("--")}
+    assert given <= set(re.findall(r"--[a-z-]+", said.stdout))
