@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from gpumemnet.graph import conv_inputs
+from gpumemnet.graph import conv_inputs, slices
 from gpumemnet.graph.builder import Path, TapeBuilder
 from gpumemnet.graph.functional_ops import multiplied
 from gpumemnet.graph.tape import Op
@@ -73,7 +73,8 @@ def product(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:
         fits = number > entry and builder.shapes[number] == want == builder.shapes[current]
         if fits and activated & {number, current}:
             return multiplied(builder, want, number, current)
-    return current
+    whole = slices.read(builder, layer, want, begun=True)
+    return current if whole is None else multiplied(builder, want, whole, current)
 
 
 def added(builder: TapeBuilder, block: Path, current: int) -> int:

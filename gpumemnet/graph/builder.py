@@ -33,6 +33,7 @@ class TapeBuilder:
         elements: Number of elements of each tensor.
         fixed: Tensors that no gradient reaches: the tape's constants and what is detached.
         loose: Tensors made that no operation has read so far.
+        sliced: How many features were read of tensors that are read in slices.
         batch: Samples per step.
         printed: The batch size that shapes still to be scaled were printed with; None if they have none.
         low: Bytes per element of what autocast computes in 16 bits.
@@ -54,6 +55,7 @@ class TapeBuilder:
         self.elements: list[int] = []
         self.fixed: set[int] = set()
         self.loose: set[int] = set()
+        self.sliced: dict[int, int] = {}
         self.batch = setup.batch_size or summary.batch_size or 1
         self.printed = summary.batch_size
         self.low = 2 if setup.precision in (Precision.AMP, Precision.BF16) else 4

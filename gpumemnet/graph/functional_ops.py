@@ -89,7 +89,14 @@ def gated_pair(builder: TapeBuilder, want: tuple[int, ...]) -> int:
         and last.group is Group.ACTIVATION
         and builder.shapes[last.inputs[0]] == (*want[:-1], 2 * want[-1])
     ):
-        return multiplied(builder, want, last.inputs[0], current)
+        whole = last.inputs[0]
+        worked = tuple(number for number in builder.loose if whole < number < current)
+        if not worked:
+            return multiplied(builder, want, whole, current)
+        # A branch worked on some of the other half, which is put together again.
+        half = builder.tensor(want, builder.items[current])
+        builder.add(Op(inputs=(*worked, whole), output=half, group=Group.FUNCTION))
+        return multiplied(builder, want, half, current)
     makers = {op.output: op.group for op in builder.tape.ops[-6:]}
     for number in range(current - 1, max(-1, current - 6), -1):
         if Group.ACTIVATION not in (makers.get(number), makers.get(current)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gpumemnet.graph import branches, conv_inputs, functional_ops
+from gpumemnet.graph import branches, conv_inputs, functional_ops, slices
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.names import Group, Source
 from gpumemnet.texts.kinds import Kind
@@ -52,10 +52,14 @@ def find(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -
 
 def _branch(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:
     """The input of a container it belongs to, the concatenation that fits, or the latest tensor of that shape."""
+    if slices.by_channel(layer, want) and (whole := slices.read(builder, layer, want)) == builder.current:
+        return whole
     for depth in range(len(layer.path), 0, -1):
         entry = builder.entries.get(layer.path[:depth])
         if entry is not None and builder.shapes[entry] == want:
             return entry
+    if (whole := slices.read(builder, layer, want)) is not None:
+        return whole
     last = builder.shapes[builder.current]
     same = [number for number in functional_ops.recent(builder) if builder.shapes[number] == want]
     if (

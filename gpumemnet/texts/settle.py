@@ -23,13 +23,15 @@ def without_idle(summary: ModelSummary) -> ModelSummary:
     """Mark dropouts of rate 0, as most published vision models have it: PyTorch runs no kernel and keeps no mask.
 
     `print(model)` shows the rate. Other texts do not; but timm's blocks, whose rates are 0 unless asked for, put an
-    Identity wherever an option is off, beside their dropouts.
+    Identity wherever an option is off, beside their dropouts. Where one is off, so are the others of the model: one
+    argument of the model sets them all.
     """
     beside = {layer.path for layer in summary.layers if layer.path and layer.kind == "identity"}
-    if not beside:
+    untold = [layer for layer in summary.layers if _rate_untold(layer)]
+    if not any(layer.path in beside for layer in untold):
         return summary
     layers = tuple(
-        replace(layer, args={**layer.args, "p": 0.0}) if _untold(layer, beside) else layer
+        replace(layer, args={**layer.args, "p": 0.0}) if _rate_untold(layer) else layer
         for layer in summary.layers
     )
     return replace(summary, layers=layers)
@@ -40,11 +42,9 @@ def is_idle(layer: Layer) -> bool:
     return kinds.group_of(layer.kind) is Group.DROPOUT and layer.args.get("p") == 0.0
 
 
-def _untold(layer: Layer, beside: set[tuple[tuple[str, str], ...]]) -> bool:
-    """Tell whether a dropout's rate is not shown and lies in a container with an Identity."""
-    if kinds.group_of(layer.kind) is not Group.DROPOUT or "p" in layer.args:
-        return False
-    return layer.path in beside
+def _rate_untold(layer: Layer) -> bool:
+    """Tell whether a dropout's rate is not shown."""
+    return kinds.group_of(layer.kind) is Group.DROPOUT and "p" not in layer.args
 
 
 def count_once(summary: ModelSummary) -> ModelSummary:

@@ -95,6 +95,15 @@ def test_a_dropout_of_rate_0_is_idle_and_so_is_one_beside_an_identity() -> None:
         False,
         False,
     ]
+    other = Layer(kind="dropout", name="attn_drop", path=(("Attention", "Attention: 2-2"),))
+    told = Layer(kind="dropout", name="drop", args={"p": 0.1}, path=block)
+    beside = Layer(kind="dropout", name="drop", path=block), Layer(kind="identity", name="i", path=block)
+    assert dropouts(other, *beside, told) == [
+        True,
+        True,
+        False,
+        False,
+    ]  # one argument of the model sets them all
 
 
 def test_an_idle_dropout_keeps_no_mask() -> None:

@@ -110,6 +110,37 @@ class ScaledBlock(nn.Module):
         return x + self.gamma_2 * self.two(self.norm2(x))
 
 
+class GatedConvBlock(nn.Module):
+    """One projection makes gate, identity and what a convolution works on (MambaOut)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(CHANNELS)
+        self.sizes = (2 * CHANNELS, CHANNELS, CHANNELS)
+        self.fc1, self.fc2 = nn.Linear(CHANNELS, sum(self.sizes)), nn.Linear(2 * CHANNELS, CHANNELS)
+        self.conv = nn.Conv2d(CHANNELS, CHANNELS, 7, padding=3, groups=CHANNELS)
+        self.act = nn.GELU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, same, worked = torch.split(self.fc1(self.norm(x)), self.sizes, dim=-1)
+        worked = self.conv(worked.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        return x + self.fc2(self.act(gate) * torch.cat((same, worked), dim=-1))
+
+
+class Modulation(nn.Module):
+    """One convolution makes queries and context; the context is worked on and multiplied back (FocalNet)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.f = nn.Conv2d(CHANNELS, 2 * CHANNELS, 1)
+        self.focal = nn.Sequential(nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, groups=CHANNELS), nn.GELU())
+        self.h, self.proj = nn.Conv2d(CHANNELS, CHANNELS, 1), nn.Conv2d(CHANNELS, CHANNELS, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        queries, context = self.f(x).chunk(2, dim=1)
+        return self.proj(queries * self.h(self.focal(context)))
+
+
 class WindowAttention(nn.Module):
     """Attention in windows as torchvision's Swin has it: its projections run as functions, so no row shows them."""
 
@@ -174,8 +205,20 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         (lambda: images(ConvNorm(CHANNELS, CHANNELS, 3, StarReLU()), PlainBlock()), (BATCH, 3, SIDE, SIDE)),
         (lambda: tokens(*(ScaledBlock() for _ in range(3))), (BATCH, 49, 3)),
         (lambda: tokens(nn.LayerNorm(CHANNELS), WindowAttention()), (BATCH, 14, 14, 3)),
+        (lambda: tokens(*(GatedConvBlock() for _ in range(3))), (BATCH, SIDE, SIDE, 3)),
+        (lambda: images(*(nn.Sequential(Modulation()) for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
     ],
-    ids=["RepVGG", "Darknet", "residual", "StarNet", "StarReLU", "LayerScale", "functional projections"],
+    ids=[
+        "RepVGG",
+        "Darknet",
+        "residual",
+        "StarNet",
+        "StarReLU",
+        "LayerScale",
+        "functional projections",
+        "MambaOut",
+        "FocalNet",
+    ],
 )
 def test_the_account_saves_what_pytorch_saves(make, shape: tuple[int, ...]) -> None:  # type: ignore[no-untyped-def]
     device = torch.device("meta")

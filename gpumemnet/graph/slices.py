@@ -1,0 +1,86 @@
+"""Slices: a layer that reads some of the features of a wider tensor (split, chunk), which is kept whole.
+
+A gated block makes all its branches with one wide projection and hands each branch its features. No row shows that.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gpumemnet.graph.builder import TapeBuilder
+from gpumemnet.graph.tape import Op
+from gpumemnet.names import Group, Source
+from gpumemnet.texts.records import Layer
+
+_MAKERS = (Group.LINEAR, Group.CONV)
+
+
+def read(builder: TapeBuilder, layer: Layer, want: tuple[int, ...], *, begun: bool = False) -> int | None:
+    """Return the wider tensor that a layer reads a slice of, and note how much of it is read.
+
+    It was made by a projection in the same block, and nobody has read more of it than slices.
+
+    Args:
+        builder: The tape so far.
+        layer: The layer that reads the slice, or what is made of it.
+        want: Shape of the slice, batch size applied.
+        begun: Only if slices of the tensor were read before.
+
+    Returns:
+        The tensor; None if no projection of the block made as many rows of more features.
+    """
+    entry = _entry(builder, layer)
+    if builder.format is Source.MODULE_REPR or entry is None or len(want) < 3:
+        return None
+    for op in reversed(builder.tape.ops):
+        if op.output <= entry:
+            return None
+        if op.group in _MAKERS and _fits(builder, op, want, begun=begun):
+            taken = builder.sliced.get(op.output, 0)
+            builder.sliced[op.output] = taken + _features(builder, op.output, want)
+            return op.output
+    return None
+
+
+def by_channel(layer: Layer, want: tuple[int, ...]) -> bool:
+    """Tell whether a convolution works on each channel alone: a dense one has a weight for each pair of channels.
+
+    Args:
+        layer: The layer.
+        want: Shape of what it reads, batch size applied.
+    """
+    made = (
+        layer.output_shapes[0][1]
+        if layer.output_shapes and len(layer.output_shapes[0]) == len(want) > 2
+        else 0
+    )
+    return bool(layer.params) and made == want[1] and (layer.params or 0) < made**2
+
+
+def _fits(builder: TapeBuilder, op: Op, want: tuple[int, ...], *, begun: bool) -> bool:
+    """Tell whether a slice of this shape is left of what a projection made."""
+    taken = builder.sliced.get(op.output, 0)
+    if not taken and (begun or op.output not in builder.loose):
+        return False
+    features = _features(builder, op.output, want)
+    width = builder.shapes[op.output][1 if op.group is Group.CONV else -1]
+    rows = builder.elements[op.output] // width
+    return 0 < features < width - taken + bool(taken) and rows * features == math.prod(want)
+
+
+def _features(builder: TapeBuilder, number: int, want: tuple[int, ...]) -> int:
+    """Return how many features of a projection's output have the wanted shape, channels first or last; 0 if none."""
+    made = builder.shapes[number]
+    if made[0] != want[0]:
+        return 0
+    for rows in (math.prod(made[1:-1]), math.prod(made[2:])):
+        for features, others in ((want[-1], want[1:-1]), (want[1], want[2:])):
+            if rows == math.prod(others):
+                return features
+    return 0
+
+
+def _entry(builder: TapeBuilder, layer: Layer) -> int | None:
+    """Return what the innermost container around a layer read that has begun."""
+    inside = (builder.entries.get(layer.path[:depth]) for depth in range(len(layer.path), 0, -1))
+    return next((number for number in inside if number is not None), None)
