@@ -52,7 +52,8 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
     if node.config.mode == "off" and not node.run.is_dir():
         return Exit.OK  # nothing was ever begun here
     log = node.log("epilog", job, started_s=started_s)
-    refused = node.job_file(job.job_id).refusal() is not None
+    file = node.job_file(job.job_id)
+    refused = file.refusal() is not None or file.unplaced()
     held = _release(job, node, log, LOCK_S)
     if not job.seats or not node.manages(job.partition):
         if held is not None and held.managed:  # its partition was changed while it ran

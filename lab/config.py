@@ -196,7 +196,7 @@ def rad_toml(spec: ClusterSpec, place: Place, *, node: NodeSpec | None, web_port
 def hook(name: str, place: Place) -> str:
     """Return the script that Slurm starts for one of our hooks; a node finds its own rad.toml by its name."""
     values = {"python": f"{place.venv}/bin/python", "config": f"{place.etc}/rad.$SLURMD_NODENAME.toml"}
-    return _template(name, values)
+    return _template(name, {**values, "run": f"{place.run}/$SLURMD_NODENAME"})
 
 
 def lua_settings(place: Place, slurm_uid: int) -> str:

@@ -1,8 +1,8 @@
 """TaskProlog: `python -I -m prolog.task_prolog --config /etc/rad/rad.toml`, as the job's user, before each task.
 
 Slurm reads what it prints: `export NAME=value` sets a variable of the task, `print TEXT` goes to the task's output.
-A non-zero status cancels the task; that happens only if the Prolog put the job back, or if Slurm gave the job other
-shards than it booked. Any fault of ours is silent.
+A non-zero status cancels the task; that happens only if the Prolog put the job back, if it was killed and the job goes
+back now, or if Slurm gave the job other shards than it booked. Any other fault of ours is silent.
 """
 
 from __future__ import annotations
@@ -13,34 +13,44 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from slurm_plugin.core.config import Config
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.gres import GPU_ENVIRONMENT
 from slurm_plugin.core.hook_args import config_path
 from slurm_plugin.core.job_file import JobFile
 from slurm_plugin.core.last_good import config_in_force
+from slurm_plugin.core.process import PROC
 from slurm_plugin.core.supervise import hook_started_s, supervised
 
 _TITLE = re.compile(rb"^slurmstepd: \[\d+(?:\+\d+)?\.(\w+)\]")
 """What slurmstepd calls itself, by job and step; the process that starts us still bears its name."""
 
+_MOST_SHELLS = 8
+
 
 def main() -> int:
-    """Run the hook."""
+    """Run the hook; with `--or-fail` the status tells whether it ended its work, for a caller that can do without."""
+    undone = Exit.BUG if "--or-fail" in sys.argv else Exit.OK
     try:
-        title = _title_of(os.getppid())
+        title = slurmstepd_title(os.getppid())
         job_id = os.environ.get("SLURM_JOB_ID", "")
         if not job_id.isdigit():
             return Exit.OK
-        return supervised(lambda: _work(int(job_id), title), None, started_s=hook_started_s())
+        return supervised(
+            lambda: _work(int(job_id), title, undone), lambda _: undone, started_s=hook_started_s()
+        )
     except Exception:  # noqa: BLE001 - the task must start whatever happens here
-        return Exit.OK
+        return undone
 
 
-def _work(job_id: int, title: bytes) -> int:
+def _work(job_id: int, title: bytes, undone: int) -> int:
     """Print what the Prolog left for the tasks of a job."""
     try:
-        file = JobFile(Path(config_in_force(Path(config_path(sys.argv))).config.paths.run), job_id)
+        config = config_in_force(Path(config_path(sys.argv))).config
+        file = JobFile(Path(config.paths.run), job_id)
         refusal = file.refusal()
+        if refusal is None and file.unplaced() and goes_back(job_id, config, os.environ):
+            refusal = "its Prolog was killed, so it goes back into the queue"
         if refusal is not None:
             print(f"print RAD: this job must not start on {os.uname().nodename} now: {refusal}")
             return Exit.REFUSED
@@ -57,8 +67,34 @@ def _work(job_id: int, title: bytes) -> int:
             for name, value in exports.items():
                 print(f"export {name}={value}")
     except Exception:  # noqa: BLE001 - the task must start whatever happens here
-        return Exit.OK
+        return undone
     return Exit.OK
+
+
+def goes_back(job_id: int, config: Config, task: Mapping[str, str]) -> bool:
+    """Put a job back whose Prolog was killed, as its owner may; return whether it waits again.
+
+    Whose partition rad.toml does not manage, who was put back often enough, and who cannot be (not batch, --no-requeue)
+    runs as Slurm would have run him.
+
+    Args:
+        job_id: The job.
+        config: rad.toml.
+        task: The task's own environment.
+    """
+    from prolog.put_back import MOST_FOR_FAULTS
+    from slurm_plugin.core.errors import SlurmError
+    from slurm_plugin.slurm.commands import SlurmCommands
+
+    settings = config.partition(task.get("SLURM_JOB_PARTITION", ""))
+    managed = config.mode == "enforce" and config.features.placement and settings and settings.collocate
+    if not managed or int(task.get("SLURM_RESTART_COUNT") or 0) >= MOST_FOR_FAULTS:
+        return False
+    try:
+        SlurmCommands(slurm_conf=task.get("SLURM_CONF", "")).requeue(job_id)
+    except SlurmError:
+        return False
+    return True
 
 
 def task_variables(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str, str]:
@@ -124,12 +160,24 @@ def mismatch(task: Mapping[str, str], booked: str) -> str | None:
     return f"Slurm gave this job {given} shards and it booked {booked}; cancel it and submit it again"
 
 
-def _title_of(pid: int) -> bytes:
-    """Return what a process calls itself (proc(5), /proc/PID/cmdline); nothing if it cannot be read."""
+def slurmstepd_title(pid: int, *, proc: Path = PROC) -> bytes:
+    """Return what the slurmstepd above a process calls itself; nothing if it cannot be read.
+
+    Between the two may be shells: ours, and the site's own TaskProlog that starts ours.
+
+    Args:
+        pid: The process.
+        proc: Where /proc is (proc(5), /proc/PID/cmdline and field 4 of /proc/PID/stat).
+    """
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0]
-    except OSError:
-        return b""
+        for _ in range(_MOST_SHELLS):
+            title = (proc / str(pid) / "cmdline").read_bytes().partition(b"\0")[0]
+            if pid <= 1 or _TITLE.match(title):
+                return title
+            pid = int((proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        pass
+    return b""
 
 
 def blank_variables(task: Mapping[str, str]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
     # {"boot_id": ..., "created_s": ..., "reservation": ...}    what a lost ledger is rebuilt from
     export CUDA_VISIBLE_DEVICES=GPU-...                         what TaskProlog exports
     refused the GPU is in use                                   instead of that: no task of this run may start
+    unplaced                                                    the Prolog was killed (gres_conf/prolog.sh says so)
 
 Tasks read it and nobody but root writes here: nothing below paths.run belongs to a user.
 """
@@ -87,6 +88,10 @@ class JobFile:
     def refusal(self) -> str | None:
         """Return why the job must not start; None if it may."""
         return next(self._lines("refused "), None)
+
+    def unplaced(self) -> bool:
+        """Return whether the Prolog of this run was killed before it had placed the job."""
+        return next(self._lines("unplaced"), None) is not None
 
     def exists(self) -> bool:
         """Return whether there is one."""

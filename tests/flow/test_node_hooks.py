@@ -12,6 +12,7 @@ import pytest
 from small_disks import fill, small_disk
 
 from lab.bare_node import comment_of, job_environment, make_bare_node
+from slurm_plugin.admin.templates import render, templates_folder
 from slurm_plugin.core.binding import partition_mark
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.errors import CommandError
@@ -291,3 +292,58 @@ def test_an_epilog_that_understands_nothing_leaves_other_jobs_reservations(hooks
     hooks.run("prolog", 8)
     hooks.run("epilog", 7, SLURM_JOB_RESTART_COUNT="-")
     assert 8 in hooks.reserved
+
+
+def script_of(hooks: Hooks, name: str, *, python: str) -> Path:
+    """Return a hook's script as slurmd starts it, with another interpreter."""
+    values = {"python": python, "config": f"{hooks.folder}/rad.toml", "run": f"{hooks.folder}/run"}
+    script = hooks.folder / name
+    script.write_text(render((templates_folder() / name).read_text(), values))
+    return script
+
+
+def program(folder: Path, text: str) -> str:
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "broken", ["kill -9 $$", "exit 1", "exit 2", "echo 'export CUDA_VISIBLE_'; exit 3", None]
+)
+def test_a_task_knows_its_gpu_although_its_task_prolog_does_not_end_its_work(
+    hooks: Hooks, broken: str | None
+) -> None:
+    """Crowded out, killed, or started while a package was being replaced: the task would train on another's GPU."""
+    hooks.run("prolog")
+    whole = script_of(hooks, "task_prolog.sh", python=sys.executable)
+    told = run(["/bin/sh", str(whole)], timeout_s=20, env=hooks.slurm(7))
+    python = "/nowhere/python" if broken is None else program(hooks.folder, broken)
+    script = script_of(hooks, "task_prolog.sh", python=python)
+    assert run(["/bin/sh", str(script)], timeout_s=20, env=hooks.slurm(7)) == told
+    assert "export CUDA_VISIBLE_DEVICES=GPU-" in told
+    JobFile(hooks.folder / "run", 8).refuse("it waits", boot_id=boot_id(), now_s=0.0)
+    with pytest.raises(CommandError) as refusal:
+        run(["/bin/sh", "-c", f"/bin/sh {script} 2>/dev/null"], timeout_s=20, env=hooks.slurm(8))
+    assert "print RAD: this job must not start here now: it waits" in refusal.value.output
+    assert "export" not in run(["/bin/sh", str(script)], timeout_s=20, env=hooks.slurm(9))
+
+
+def test_a_prolog_that_is_killed_twice_leaves_word_for_the_jobs_tasks(hooks: Hooks) -> None:
+    """Slurm does not answer here, so the tasks start all the same: a fault of ours never loses a job."""
+    python = program(hooks.folder, f"echo x >>{hooks.folder}/tries\nkill -9 $$")
+    script = script_of(hooks, "prolog.sh", python=python)
+    for job_id, gpus in ((7, "0"), (8, "")):
+        run(["/bin/sh", str(script)], timeout_s=20, env={**hooks.slurm(job_id), "SLURM_JOB_GPUS": gpus})
+    assert (hooks.folder / "tries").read_text().count("x") == 4
+    (word,) = (hooks.folder / "run" / "placed").iterdir()
+    assert JobFile(hooks.folder / "run", 7).unplaced() and word.name == "7"
+    assert word.stat().st_mode & 0o004, "tasks read it"
+    found = JobFile(hooks.folder / "run", 7).read(boot_id=boot_id())
+    assert found.held is None and found.created_s == pytest.approx(SystemClock().monotonic_s(), abs=30)
+    assert hooks.run("prolog.task_prolog", SLURM_RESTART_COUNT="3") == ""
+    hooks.run("prolog")
+    assert hooks.reserved == [7] and not JobFile(hooks.folder / "run", 7).unplaced()
+    run(["/bin/sh", str(script)], timeout_s=20, env={**hooks.slurm(7), "SLURM_JOB_GPUS": "0"})
+    assert JobFile(hooks.folder / "run", 7).variables(), "what a killed Prolog had placed stays placed"

@@ -8,4 +8,13 @@ status=$?
 # Killed (the kernel's OOM killer, say): once more, since each of its steps may be repeated.
 [ "$status" -lt 128 ] || { hook 10; status=$?; }
 [ "$status" = 0 ] || echo "rad prolog: status $status" >&2
+# Killed both times: nothing keeps the job from others' GPUs, and this shell does not know whether rad.toml manages it.
+# So it leaves word for TaskProlog, which does and lets the job run again.
+word="/run/rad/placed/$SLURM_JOB_ID"
+if [ "$status" -ge 128 ] && [ -n "$SLURM_JOB_GPUS" ] && [ ! -e "$word" ]; then
+    umask 022
+    mkdir -p "${word%/*}"
+    printf '# {"boot_id": "%s", "created_s": %s, "reservation": null}\nunplaced\n' \
+        "$(cat /proc/sys/kernel/random/boot_id)" "$(cut -d " " -f 1 /proc/uptime)" >"$word"
+fi
 exit 0

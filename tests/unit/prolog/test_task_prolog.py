@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from prolog.task_prolog import task_variables
+from prolog.task_prolog import is_batch_script, slurmstepd_title, task_variables
 
 PAIR = {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b", "RAD_SEATS": "2,3", "RAD_CONFINED": "0"}
 
@@ -40,3 +42,20 @@ def test_where_devices_are_confined_a_job_with_one_gpu_has_it_by_uuid() -> None:
 def test_everything_else_is_the_jobs() -> None:
     job = {**PAIR, "CUDA_MPS_PIPE_DIRECTORY": "/run/rad/mps"}
     assert task_variables(job, {"CUDA_VISIBLE_DEVICES": "2"})["CUDA_MPS_PIPE_DIRECTORY"] == "/run/rad/mps"
+
+
+@pytest.mark.parametrize("shells", [0, 1, 2])
+def test_slurmstepd_is_found_above_the_shells_that_start_us(tmp_path: Path, shells: int) -> None:
+    titles = [
+        b"slurmd",
+        b"slurmstepd: [12.batch]",
+        b"/bin/sh\0/etc/slurm/site.sh",
+        b"/bin/sh\0task_prolog.sh",
+    ]
+    for pid, title in enumerate(titles, start=10):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "cmdline").write_bytes(title + b"\0")
+        (tmp_path / str(pid) / "stat").write_bytes(b"%d (a ) b) S %d 1 1 0" % (pid, pid - 1))
+    title = slurmstepd_title(11 + shells, proc=tmp_path)
+    assert title == b"slurmstepd: [12.batch]" and is_batch_script({"SLURM_STEP_ID": "0"}, title)
+    assert slurmstepd_title(10, proc=tmp_path) == b"", "nobody further up is known"
