@@ -1,15 +1,21 @@
 """How fast jobs run beside each other on one GPU under MPS: a small model, fitted to measured groups.
 
-While a job's kernels run, they keep a share of the SMs busy (its intensity). A step takes longer by what the neighbours
-compute meanwhile: little where both fill the SMs and the hardware shares them out, much where a job of small kernels
-waits behind the large ones of a neighbour. Only what no longer fits into a job's own pauses (its data loader, its
-Python) slows it down.
+**A GPU's work is conserved.** What the jobs' SM activity comes to while they share a GPU (each one's own, over its
+slowdown) is told by the sum S of what they have alone, whoever they are: all of it while there is room, up to a full
+GPU; 0.80 at a sum of 0.9, 0.97 at 1.75, 0.99 above 2. It is no less than what the busiest one has alone.
 
-    f_i = 1 + sum over neighbours j of b_j * (FULL * I_i * I_j + WAITING * (1 - I_i) * I_j)
+    together = max(largest one alone, S / (1 + S ** q) ** (1 / q))
+
+**Who waits.** A job waits for what its neighbours' kernels keep busy, the more the less of the SMs its own kernels
+fill: where kernels fill the SMs the hardware shares them out, a small kernel waits behind a large one. Only what no
+longer fits into a job's own pauses (its data loader, its Python) slows it down.
+
+    f_i = 1 + delay * (1 - I_i) * sum over neighbours j of b_j * I_j
     slowdown_i = ((1 + (b_i * f_i) ** p) / (1 + b_i ** p)) ** (1 / p)
 
-b is the share of the time in which kernels run, I the intensity. Fitted on 301 groups of two to eight trainings on
-H200s (`python bench/interference_fit.py`; docs/activity.md has the errors on workloads that were left out).
+b is the share of the time in which kernels run, I the share of the SMs that they keep busy meanwhile (intensity); the
+delay is what it must be for the work to come to `together`. Fitted on 301 groups of two to eight trainings on H200s
+(`python bench/interference_fit.py`; docs/activity.md has the errors on workloads that were left out).
 """
 
 from __future__ import annotations
@@ -17,7 +23,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-FULL, WAITING, SHARPNESS = 0.225, 7.17, 3.66
+CROWDING, PAUSES = 5.01, 3.36
+"""q and p."""
+LONGEST_DELAY = 20.0
+"""Nobody starves for good: 17 was the largest slowdown that was measured."""
+ROOM = 1e-4
+"""So little work lost is none."""
 MOST_INTENSE = 0.95
 """The most that was measured; beyond it the model says nothing."""
 IDLE_W, BUSY_W = 88.0, 557.0
@@ -55,17 +66,36 @@ Slowdowns = Callable[[Sequence[Load]], list[float]]
 
 def slowdowns(loads: Sequence[Load]) -> list[float]:
     """Return by which factor each job's time grows while these jobs share a GPU."""
-    if len(loads) < 2:
+    busy = [load.busy * load.duty for load in loads]
+    work = [b * load.intensity for b, load in zip(busy, loads, strict=True)]
+    total = sum(work)
+    reached = reach(total, max(work, default=0.0))
+    if total - reached < ROOM:
         return [1.0] * len(loads)
-    share = [load.busy * load.duty for load in loads]
-    push = [b * load.intensity for b, load in zip(share, loads, strict=True)]
-    total = sum(push)
-    found = []
-    for load, b, own in zip(loads, share, push, strict=True):
-        intensity = load.intensity
-        grown = b * (1.0 + (total - own) * (FULL * intensity + WAITING * (1.0 - intensity)))
-        found.append(((1.0 + grown**SHARPNESS) / (1.0 + b**SHARPNESS)) ** (1.0 / SHARPNESS))
-    return found
+    behind = [(1.0 - load.intensity) * (total - own) for load, own in zip(loads, work, strict=True)]
+
+    def slowed(delay: float) -> list[float]:
+        return [
+            ((1.0 + (b * (1.0 + delay * w)) ** PAUSES) / (1.0 + b**PAUSES)) ** (1.0 / PAUSES)
+            for b, w in zip(busy, behind, strict=True)
+        ]
+
+    low, high = 0.0, LONGEST_DELAY
+    while high - low > 1e-3 * high:
+        delay = (low + high) / 2.0
+        done = sum(own / factor for own, factor in zip(work, slowed(delay), strict=True))
+        low, high = (delay, high) if done > reached else (low, delay)
+    return slowed(high)
+
+
+def reach(total: float, largest: float) -> float:
+    """Return the SM activity that a GPU comes to.
+
+    Args:
+        total: Sum of what its jobs have alone.
+        largest: What the busiest of them has alone.
+    """
+    return max(largest, total / (1.0 + total**CROWDING) ** (1.0 / CROWDING)) if total else 0.0
 
 
 def together(loads: Sequence[Load], factors: Sequence[float]) -> float:
