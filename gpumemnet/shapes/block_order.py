@@ -15,6 +15,8 @@ from gpumemnet.texts.widths import widening
 ATTENTION = re.compile(r"att|mha", re.IGNORECASE)
 """In the names of attention, of classes and of attributes."""
 _INNER_DROPOUT = re.compile(r"att", re.IGNORECASE)
+_DROPS_BETWEEN = re.compile("T5|TransformerEncoderLayer|TransformerDecoderLayer")
+"""Classes whose feed-forward part drops between its two layers; PyTorch's own activates there by a function."""
 _FOLDED = re.compile(r"BasicBlock|Bottleneck", re.IGNORECASE)
 
 
@@ -130,13 +132,9 @@ def _feed_forward(units: list[Unit]) -> list[Unit]:
         return [*linear[:1], *acts, *linear[1:], *dropouts, *rest]
     wide = [unit for unit in linear if widening(unit[1][0], unknown=1.0) >= 1]
     narrow = [unit for unit in linear if widening(unit[1][0], unknown=1.0) < 1]
-    if not narrow or not acts:
+    between = dropouts[:1] if _DROPS_BETWEEN.search(_around(units)) else []
+    if not narrow or not (acts or between):
         return units
-    between = (
-        dropouts[:1]
-        if re.search("T5|TransformerEncoderLayer|TransformerDecoderLayer", _around(units))
-        else []
-    )
     return [*wide[:1], *acts, *wide[1:], *between, *narrow, *dropouts[len(between) :], *rest]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpumemnet.texts import contradictions
+from gpumemnet.texts.batch_second import batch_first
 from gpumemnet.texts.files import read_text
 from gpumemnet.texts.formats.detect import parse_text
 from gpumemnet.texts.records import ModelSummary
@@ -45,6 +46,6 @@ def rows_of(text: str, setup: TrainingSetup, *, path: str) -> ModelSummary:
     Returns:
         The summary.
     """
-    summary = parse_text(text, path=path)
+    summary = batch_first(parse_text(text, path=path))
     contradictions.check(summary, setup, path=path)
     return summary

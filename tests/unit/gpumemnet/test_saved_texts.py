@@ -124,6 +124,37 @@ def test_a_batch_in_the_second_dimension_is_not_scaled_as_if_it_were_the_first()
         profile_with_warnings(path, TrainingSetup(batch_size=10))
 
 
+TOKENS_FIRST = """
+====================================================================================================
+Layer (type:depth-idx)                   Input Shape               Output Shape              Param #
+====================================================================================================
+XLNetForSequenceClassification           [3, 128]                  [3, 2]                    --
+├─XLNetModel: 1-1                        [3, 128]                  [128, 3, 64]              --
+│    └─Embedding: 2-1                    [128, 3]                  [128, 3, 64]              64,000
+│    └─Dropout: 2-2                      [256, 3, 64]              [256, 3, 64]              --
+│    └─Linear: 2-3                       [128, 3, 64]              [128, 3, 256]             16,640
+│    └─GELU: 2-4                         [128, 3, 256]             [128, 3, 256]             --
+│    └─Linear: 2-5                       [128, 3, 256]             [128, 3, 64]              16,448
+├─Linear: 1-2                            [3, 64]                   [3, 2]                    130
+====================================================================================================
+Total params: 97,218
+Trainable params: 97,218
+Non-trainable params: 0
+====================================================================================================
+"""
+
+
+def test_a_batch_in_the_second_dimension_is_read_where_the_model_ends_with_it() -> None:
+    def saved(text: str, batch_size: int | None) -> int:
+        return profile_with_warnings(text, TrainingSetup(batch_size=batch_size))[0].saved_bytes
+
+    first = TOKENS_FIRST.replace("[128, 3", "[3, 128").replace("[256, 3", "[3, 256")
+    assert [saved(TOKENS_FIRST, size) for size in (None, 3, 6, 128)] == [
+        saved(first, size) for size in (3, 3, 6, 128)
+    ]
+    assert saved(TOKENS_FIRST, 6) == pytest.approx(2 * saved(TOKENS_FIRST, 3), rel=0.01)
+
+
 def test_a_text_of_limited_depth_names_the_call_that_shows_all() -> None:
     _, warnings = profile_with_warnings(str(SUMMARIES / "residual_depth2.torchinfo.txt"), TrainingSetup())
     assert (

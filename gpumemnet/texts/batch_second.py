@@ -1,0 +1,58 @@
+"""Models whose batch is the second dimension inside (XLNet): turned round where the text tells it for certain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpumemnet.texts import kinds
+from gpumemnet.texts.records import Layer, ModelSummary, Shape
+
+
+def batch_first(summary: ModelSummary) -> ModelSummary:
+    """Return the summary with the batch as the first dimension of every shape.
+
+    It is certain where an embedding makes [tokens, batch, width] and what the model hands on at its end begins with
+    the batch again. Other models of that kind are refused when they are scaled (`contradictions`).
+
+    Args:
+        summary: The parsed text.
+    """
+    order = _tokens_and_batch(summary)
+    if order is None:
+        return summary
+    tokens, batch = order
+    layers = tuple(
+        replace(
+            layer,
+            input_shapes=tuple(_turned(shape, tokens, batch) for shape in layer.input_shapes),
+            output_shapes=tuple(_turned(shape, tokens, batch) for shape in layer.output_shapes),
+        )
+        for layer in summary.layers
+    )
+    return replace(summary, layers=layers, batch_size=batch)
+
+
+def _tokens_and_batch(summary: ModelSummary) -> tuple[int, int] | None:
+    """Return what the first two dimensions inside are; None where the batch is first or nothing tells."""
+    words = next((layer for layer in summary.layers if _makes_tokens(layer)), None)
+    last = next((layer for layer in reversed(summary.layers) if layer.runs and layer.output_shapes), None)
+    if words is None or last is None:
+        return None
+    tokens, batch = words.output_shapes[0][:2]
+    ends = last.output_shapes[0][0]
+    if tokens is None or batch is None or tokens == batch or tokens != summary.batch_size or ends != batch:
+        return None
+    return tokens, batch
+
+
+def _makes_tokens(layer: Layer) -> bool:
+    return kinds.group_of(layer.kind) == "embedding" and any(
+        len(shape) == 3 for shape in layer.output_shapes[:1]
+    )
+
+
+def _turned(shape: Shape, tokens: int, batch: int) -> Shape:
+    """Exchange the first two dimensions of a shape inside; attention over distances has twice as many tokens."""
+    if len(shape) in (2, 3) and shape[0] in (tokens, 2 * tokens) and shape[1] == batch:
+        return (batch, shape[0], *shape[2:])
+    return shape
