@@ -101,8 +101,10 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("down", help="stop").set_defaults(command=_down)
     commands.add_parser("status", help="what runs").set_defaults(command=_status)
     commands.add_parser("logs", help="the end of every log").set_defaults(command=_logs)
-    run = commands.add_parser("exec", help="run a command on the cluster: exec -- squeue")
-    run.add_argument("argv", nargs="+")
+    run = commands.add_parser("exec", help="run a command on the cluster: exec squeue --all")
+    run.add_argument(
+        "argv", nargs=argparse.REMAINDER, help="the command and its options; a shell without one"
+    )
     run.set_defaults(command=_exec)
     commands.add_parser("demo", help="set up, then run the demo").set_defaults(command=_demo)
     test = commands.add_parser("test", help="set up, then run every test tier that this machine can run")
@@ -154,8 +156,8 @@ def _up(cluster: Cluster, options: argparse.Namespace) -> int:
         raise LabError(reason)
     cluster.up(ClusterSpec(nodes=tuple(map(_node, options.node))) if options.node else ClusterSpec())
     print(cluster.status())
-    exports = shlex.join(["export", *(f"{name}={value}" for name, value in cluster.env().items())])
-    print(f"use it with: python3 -m lab --name {options.name} exec -- bash\nor: {exports}")
+    exports = shlex.join(["export", *(f"{name}={value}" for name, value in _reader(cluster).items())])
+    print(f"use it with: python3 -m lab --name {options.name} exec bash\nor: {exports}")
     return 0
 
 
@@ -183,7 +185,15 @@ def _logs(cluster: Cluster, options: argparse.Namespace) -> int:
 
 
 def _exec(cluster: Cluster, options: argparse.Namespace) -> int:
-    os.execvpe(options.argv[0], options.argv, {**os.environ, **cluster.env()})
+    argv = options.argv[1:] if options.argv[:1] == ["--"] else options.argv
+    argv = argv or ["bash"]
+    os.execvpe(argv[0], argv, {**os.environ, **_reader(cluster)})
+
+
+def _reader(cluster: Cluster) -> dict[str, str]:
+    """Return the environment of a person on the cluster's first node, whose rad.toml our programs find."""
+    tomls = sorted(cluster.place.etc.glob("rad.*.toml"))
+    return cluster.env({"RAD_CONFIG": str(tomls[0])} if tomls else None)
 
 
 def _demo(cluster: Cluster, options: argparse.Namespace) -> int:

@@ -75,6 +75,12 @@ TRIALS: dict[str, dict[str, Trial]] = {
     "README.md": {
         "make demo": RunBy(".ci/run", "make demo"),
         "make test": RunBy(".ci/run", "make test COVERAGE=1"),
+        "make lab-up": RunBy(".ci/run", "make lab-up"),
+        'python3 -m lab exec sbatch --gpus=1 --comment="rad:memory=6G" --wrap="sleep 60"': RunBy(
+            ".ci/run", 'python3 -m lab exec sbatch --gpus=1 --comment="rad:memory=6G" --wrap="sleep 60"'
+        ),
+        "python3 -m lab exec rad status": RunBy(".ci/run", "python3 -m lab exec rad status"),
+        "make lab-down": RunBy(".ci/run", "make lab-down"),
         "sbatch job.sh": Run(),  # with what it shows
     },
     "docs/user.md": {

@@ -44,6 +44,12 @@ def all_of(*options: Decorator) -> Decorator:
 
 
 config_option = click.option(
-    "--config", default=DEFAULT_PATH, show_default=True, type=click.Path(path_type=Path), help="rad.toml."
+    "--config",
+    default=DEFAULT_PATH,
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="rad.toml.",
+    envvar="RAD_CONFIG",
+    show_envvar=True,
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,9 @@ GOES_ON_S = 3
 
 STOPPED = 124
 """Status of timeout(1) for it."""
+
+OWN = ("etc", "opt", "var/lib", "var/log")
+"""Folders of the machine that an admin's commands find empty, or with what a site has."""
 
 TRAIN = """
 import runpy, sys
@@ -55,34 +60,45 @@ def typed(cluster: Cluster, command: str, folder: Path, *, root: bool, goes_on: 
         cluster: Where.
         command: As the document has it.
         folder: Where the reader stands.
-        root: Whether root types it, on a machine whose /etc and /opt are its own; else a user.
+        root: Whether root types it, on a machine whose /etc, /opt and /var are its own; else a user.
         goes_on: Whether it is stopped after a while.
     """
     limit = f"timeout {GOES_ON_S} " if goes_on else ""
     shell = ("bash", "-c", f"cd '{folder}' && ({limit}{command}) 2>&1; echo status $?")
     env = {"RAD_CONFIG": str(cluster.place.etc / "rad.n0.toml")}
     if root:
-        etc, opt = own_folders(cluster)
-        enter = f'mount --bind "{etc}" /etc && mount --bind "{opt}" /opt && exec "$@"'
+        own = own_folders(cluster)
+        binds = "".join(f'mount --bind "{own}/{name}" /{name} && ' for name in OWN)
         env = {"SLURM_CONF": str(cluster.place.slurm_conf)}
-        said = cluster.slurm("unshare", "--mount", "bash", "-c", enter, "_", *shell, env=env, stdin="y\n")
+        argv = ("unshare", *mounts_apart(), "bash", "-c", f'{binds}exec "$@"', "_", *shell)
+        said = cluster.slurm(*argv, env=env, stdin="y\n")
     else:
         said = cluster.slurm("runuser", "-u", "nobody", "--", *shell, env=env)
     text, _, status = said.rstrip().rpartition("status ")
     return int(status), text
 
 
-def own_folders(cluster: Cluster) -> tuple[Path, Path]:
-    """Return an /etc with a copy of the cluster's slurm.conf, and an /opt with the package in its place."""
-    etc, opt = cluster.place.root / "own-etc", cluster.place.root / "own-opt"
-    if not etc.exists():
-        shutil.copytree("/etc", etc, symlinks=True)
-        (etc / "slurm").mkdir(exist_ok=True)
+def own_folders(cluster: Cluster) -> Path:
+    """Return where folders lie that stand for the machine's own: Slurm's files in etc, the package in opt."""
+    own = cluster.place.root / "own"
+    if not own.exists():
+        for name in OWN[1:]:
+            (own / name).mkdir(parents=True)
+        shutil.copytree("/etc", own / "etc", symlinks=True)
+        (own / "etc" / "slurm").mkdir(exist_ok=True)
         for name in ("slurm.conf", "gres.conf", "cgroup.conf"):
-            shutil.copy(cluster.place.etc / name, etc / "slurm")
-        (opt / "rad").mkdir(parents=True)
-        (opt / "rad" / "venv").symlink_to(cluster.place.venv)
-    return etc, opt
+            shutil.copy(cluster.place.etc / name, own / "etc" / "slurm")
+        (own / "opt" / "rad").mkdir()
+        (own / "opt" / "rad" / "venv").symlink_to(cluster.place.venv)
+    return own
+
+
+@cache
+def mounts_apart() -> tuple[str, ...]:
+    """Return options of unshare(1) for mounts that nobody else sees; the root of a chroot is no mount of its own."""
+    apart = ("--mount",)
+    found = subprocess.run(["unshare", *apart, "true"], capture_output=True, check=False)
+    return apart if found.returncode == 0 else (*apart, "--propagation", "unchanged")
 
 
 def follow(
@@ -101,7 +117,7 @@ def follow(
             line = line.replace(theirs, ours)
         if command == "rad calibrate --deep --dry-run":  # what follows looks at a node that is set up
             shutil.copy(
-                jobs.cluster.place.etc / "rad.n0.toml", own_folders(jobs.cluster)[0] / "rad" / "rad.toml"
+                jobs.cluster.place.etc / "rad.n0.toml", own_folders(jobs.cluster) / "etc" / "rad" / "rad.toml"
             )
         found, text = typed(jobs.cluster, line, jobs.folder, root=trial.root, goes_on=status is None)
         if found != (STOPPED if status is None else status) or not re.search(trial.says, text):
