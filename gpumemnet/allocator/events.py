@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Optional
 
 from gpumemnet.allocator.blocks import Block
@@ -30,18 +30,29 @@ class Peaks:
     reserved_peak_event: int
 
 
-def replay(events: Iterable[Event], *, expandable_segments: bool = False) -> Peaks:
+_ONE_POOL: Mapping[int, int] = {}
+
+
+def replay(
+    events: Iterable[Event], *, pool_of: Mapping[int, int] = _ONE_POOL, expandable_segments: bool = False
+) -> Peaks:
     """Run a sequence of calls through the allocator.
 
     Args:
         events: In order; a key may be used again once it is freed. A key that is not allocated is ignored when
             freed, as a tensor of zero bytes is.
+        pool_of: Number of the stream that a key's memory is for, each of which has segments of its own; keys that are
+            not there are the default stream's, 0.
         expandable_segments: As for `CachingAllocator`.
     """
-    allocator = CachingAllocator(expandable_segments=expandable_segments)
+    pools: dict[int, CachingAllocator] = {}
     live: dict[int, Block] = {}
     allocated = reserved = allocated_event = reserved_event = 0
     for index, (key, n_bytes) in enumerate(events):
+        pool = pool_of.get(key, 0)
+        allocator = pools.get(pool)
+        if allocator is None:
+            allocator = pools[pool] = CachingAllocator(expandable_segments=expandable_segments)
         if n_bytes is None:
             allocator.free(live.pop(key, None))
             continue
@@ -49,10 +60,12 @@ def replay(events: Iterable[Event], *, expandable_segments: bool = False) -> Pea
         if block is None:
             continue
         live[key] = block
-        if allocator.allocated_bytes > allocated:
-            allocated, allocated_event = allocator.allocated_bytes, index
-        if allocator.reserved_bytes > reserved:
-            reserved, reserved_event = allocator.reserved_bytes, index
+        in_use = sum(each.allocated_bytes for each in pools.values())
+        held = sum(each.reserved_bytes for each in pools.values())
+        if in_use > allocated:
+            allocated, allocated_event = in_use, index
+        if held > reserved:
+            reserved, reserved_event = held, index
     return Peaks(
         allocated_bytes=allocated,
         reserved_bytes=reserved,

@@ -17,7 +17,7 @@ from gpumemnet.training import TrainingSetup
 
 MARK = "#RAD"
 COMMENT_MARK = "rad:"
-_SETTINGS = frozenset(("batch_size", "seq_len", "optimizer", "precision", "gradient_checkpointing"))
+_SETTINGS = frozenset(("batch_size", "seq_len", "optimizer", "precision", "gradient_checkpointing", "gpus"))
 """What a TrainingSetup holds of it."""
 
 

@@ -52,6 +52,11 @@ def choose(saved: SavedProfile, setup: TrainingSetup, *, path: str) -> tuple[Mod
     warnings = saved.warnings
     if wanted not in {each.batch_size for each in saved.profiles}:
         warnings = (*warnings, f"batch_size={wanted} lies between those that were traced")
+    if saved.shards > 1 and setup.gpus < saved.shards:
+        if "gpus" in setup.stated:
+            problem = f"made for {saved.shards} ranks that share the model (FSDP), not {setup.gpus}"
+            raise SummaryError(path=path, problem=problem, fix=_remade(saved, path, ranks=setup.gpus))
+        warnings = (*warnings, f"its {saved.shards} ranks share the model (FSDP): start no fewer")
     if setup.gpus != profile.gpus:
         profile = replace(profile, gpus=setup.gpus)
     return profile, warnings

@@ -31,6 +31,7 @@ class SavedProfile:
     Attributes:
         profiles: One for each batch size, in rising order; they agree in everything that is not a size.
         batch_size: The batch size that the user gave; one of those in `profiles`.
+        shards: Ranks among which the model's parameters were divided (FSDP); 1 where each rank holds all.
         model: The model's class.
         inputs: Shape and type of each input, as `rad-estimate --input` takes them.
         command: The words of the command that was run to make it; empty where Python code made it.
@@ -42,6 +43,7 @@ class SavedProfile:
     batch_size: int
     model: str
     inputs: tuple[str, ...]
+    shards: int = 1
     command: tuple[str, ...] = ()
     versions: Mapping[str, str]
     warnings: tuple[str, ...] = ()
@@ -54,6 +56,7 @@ class SavedProfile:
             "model": self.model[:MAX_LINE],
             "inputs": _cut(self.inputs),
             "batch_size": self.batch_size,
+            **({"shards": self.shards} if self.shards > 1 else {}),
             "command": _cut(self.command),
             "versions": dict(self.versions),
             "warnings": _cut(self.warnings),
@@ -96,12 +99,16 @@ class SavedProfile:
             raise broken(path, "its batch sizes contradict each other")
         if len({_kind(profile) for profile in made}) > 1:
             raise broken(path, "its profiles are of different trainings")
+        shards = tree.get("shards", 1)
+        if type(shards) is not int or not 0 < shards <= MAX_NUMBER:
+            raise broken(path, "shards is no possible number")
         versions = tree.get("versions")
         if not isinstance(versions, dict) or len(versions) > MAX_LINES:
             raise broken(path, "versions is no object")
         return cls(
             profiles=made,
             batch_size=batch_size,
+            shards=shards,
             model=_line(tree.get("model"), "model", path),
             inputs=_lines(tree, "inputs", path),
             command=_lines(tree, "command", path),

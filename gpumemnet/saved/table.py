@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from gpumemnet.errors import TraceError
 from gpumemnet.trace.build import move_to_cuda
-from gpumemnet.trace.device import CUDA, pretended_cuda
+from gpumemnet.trace.device import pretended_cuda
 from gpumemnet.trace.inputs import InputSpec
 from gpumemnet.trace.loss import TARGET
 from gpumemnet.trace.older import tree_leaves
+from gpumemnet.trace.tensors import CUDA
 from gpumemnet.units import MEGA
 
 COLUMNS = ("Input Shape", "Output Shape", "Param #", "Kernel Shape")

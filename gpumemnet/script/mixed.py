@@ -12,14 +12,15 @@ from typing import Any
 
 import torch
 import torch.utils._device
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten
 
 from gpumemnet.trace.build import LARGE_ELEMENTS, skip_inits
-from gpumemnet.trace.device import CUDA, CudaFakeMode, on_cuda, pretended_cuda
+from gpumemnet.trace.device import CudaFakeMode, pretended_cuda
 from gpumemnet.trace.recorder import Recorder
+from gpumemnet.trace.tensors import CUDA, on_cuda, unfolds
 
 aten = torch.ops.aten
 _NOTHING: Mapping[str, Any] = {}
@@ -40,6 +41,8 @@ class MixedMode(CudaFakeMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] = _NOTHING
     ) -> Any:
         """Run one operator."""
+        if unfolds(types):
+            return NotImplemented
         kwargs = kwargs or {}
         leaves = tree_flatten((args, kwargs))[0]
         fake = any(isinstance(leaf, FakeTensor) for leaf in leaves)
@@ -92,6 +95,8 @@ class ScriptCalls(TorchFunctionMode):
         kwargs = kwargs or {}
         first = args[0] if args else None
         if isinstance(first, Tensor):
+            if func == _SET_DATA and on_cuda(args[1]) and not isinstance(first, FakeTensor):
+                return _become(first, args[1])
             if func in _BACK and on_cuda(first):
                 return _BACK[func](_zeros(first.detach(), None))
             if func in _RANDOM and first.numel() > LARGE_ELEMENTS and not isinstance(first, FakeTensor):
@@ -99,6 +104,7 @@ class ScriptCalls(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+_SET_DATA = Tensor.data.__set__  # type: ignore[attr-defined]
 _BACK: dict[Any, Any] = {
     Tensor.numpy: lambda zeros: zeros.numpy(),
     Tensor.tolist: lambda zeros: zeros.tolist(),
@@ -111,6 +117,12 @@ def _swap(one: Tensor, other: Tensor) -> None:
     one.__class__, other.__class__ = other.__class__, one.__class__
     one.__dict__, other.__dict__ = other.__dict__, one.__dict__
     torch._C._swap_tensor_impl(one, other)
+
+
+def _become(tensor: Tensor, value: Tensor) -> None:
+    """Do as `tensor.data = value` for a tensor of the CPU and a value on the GPU, which are of two classes here."""
+    new = value.detach().requires_grad_(tensor.requires_grad)
+    _swap(tensor, nn.Parameter(new, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else new)
 
 
 def enter(stack: ExitStack, recorder: Recorder) -> None:

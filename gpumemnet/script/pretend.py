@@ -12,6 +12,7 @@ import torch
 import torch.utils.checkpoint
 import torch.utils.data
 
+from gpumemnet.script.streams import Streams
 from gpumemnet.trace.device import replaced
 from gpumemnet.units import GIB, MIB
 
@@ -35,29 +36,6 @@ class Said:
     checkpointing: bool = False
     gpus: int = 1
 
-
-class _Stream:
-    """A stream or an event: nothing runs, so nothing waits."""
-
-    cuda_stream = 0
-    device = torch.device("cuda:0")
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: 0.0 if name == "elapsed_time" else name == "query"
-
-    def __enter__(self) -> _Stream:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        return None
-
-
-for _base in ("_StreamBase", "_EventBase"):  # of some releases; torch.compile's imports insist on them
-    if hasattr(getattr(torch, "_streambase", None), _base):
-        getattr(torch._streambase, _base).register(_Stream)  # type: ignore[attr-defined]
 
 _PROPERTIES = SimpleNamespace(
     name="pretended GPU", major=9, minor=0, total_memory=TOTAL_BYTES, multi_processor_count=132, warp_size=32,
@@ -88,12 +66,6 @@ _CUDA: dict[str, Any] = {
     "utilization": lambda *_: 0,
     "ipc_collect": lambda: None,
     "get_arch_list": lambda: ["sm_90"],
-    "current_stream": lambda *_: _Stream(),
-    "default_stream": lambda *_: _Stream(),
-    "set_stream": lambda *_: None,
-    "stream": lambda *_: nullcontext(),
-    "Stream": _Stream,
-    "Event": _Stream,
     "device": lambda *_: nullcontext(),
     "set_per_process_memory_fraction": lambda *_, **__: None,
     "_sleep": lambda *_: None,
@@ -110,18 +82,19 @@ _LOADER = {
 _LOADER_ARGUMENTS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers")
 
 
-def everything(stack: ExitStack, said: Said, *, on_save: Callable[[], None]) -> None:
+def everything(stack: ExitStack, said: Said, streams: Streams, *, on_save: Callable[[], None]) -> None:
     """Put all of it in place, for good.
 
     Args:
         stack: Holds it.
         said: Is told what the script does.
+        streams: Answer for CUDA's.
         on_save: Is called instead of writing a checkpoint.
     """
-    for name, answer in _CUDA.items():
+    for name, answer in {**_CUDA, **streams.of_cuda()}.items():
         if hasattr(torch.cuda, name):
             stack.enter_context(replaced(torch.cuda, name, answer))
-    _accelerator(stack)
+    _accelerator(stack, streams)
     loader = torch.utils.data.DataLoader.__init__
 
     def in_this_process(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -164,8 +137,10 @@ def _assumed(condition: Any, message: str) -> None:
     """Let checks of values pass: the GPU's are not there (a torchvision detector checks its boxes)."""
 
 
-def _accelerator(stack: ExitStack) -> None:
-    """Newer scripts ask `torch.accelerator` instead of `torch.cuda`."""
+def _accelerator(stack: ExitStack, streams: Streams) -> None:
+    """Newer scripts ask `torch.accelerator` instead of `torch.cuda`, and so does FSDP."""
+    if hasattr(torch._C, "_get_accelerator"):
+        stack.enter_context(replaced(torch._C, "_get_accelerator", lambda *_: torch.device("cuda")))
     module = getattr(torch, "accelerator", None)
     answers: dict[str, Any] = {
         "is_available": lambda: True,
@@ -176,8 +151,7 @@ def _accelerator(stack: ExitStack) -> None:
         "set_device_index": lambda *_: None,
         "synchronize": lambda *_: None,
         "empty_cache": lambda: None,
-        "current_stream": lambda *_: _Stream(),
-        "set_stream": lambda *_: None,
+        **streams.of_accelerator(),
     }
     for name, answer in answers.items():
         if module is not None and hasattr(module, name):

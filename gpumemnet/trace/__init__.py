@@ -93,7 +93,7 @@ def memory_of(trace: Trace, *, expandable_segments: bool = False) -> TracedMemor
         trace: As recorded.
         expandable_segments: As for `trace_module`.
     """
-    peaks = replay(trace.events, expandable_segments=expandable_segments)
+    peaks = replay(trace.events, pool_of=trace.pool_of, expandable_segments=expandable_segments)
     convolution_bytes = trace.largest_convolution_bytes()
     return TracedMemory(
         allocated_peak_bytes=peaks.allocated_bytes,

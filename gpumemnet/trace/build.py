@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from gpumemnet.trace.device import CUDA, pretend_cuda_calls, replaced
+from gpumemnet.trace.device import pretend_cuda_calls, replaced
 from gpumemnet.trace.older import is_dense
+from gpumemnet.trace.tensors import CUDA
 
 LARGE_ELEMENTS = 1 << 16
 """Larger tensors are left unfilled: their values cannot matter, and pages never written take no memory."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -10,9 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpumemnet.allocator.events import Event
 from gpumemnet.trace.assume import Assumptions
-from gpumemnet.trace.device import on_cuda
 from gpumemnet.trace.older import POLLED, tree_leaves, watched
 from gpumemnet.trace.request import Request
+from gpumemnet.trace.tensors import local, on_cuda, unfolds
 from gpumemnet.trace.workspace import Workspaces
 
 aten = torch.ops.aten
@@ -41,6 +42,8 @@ class Recorder(TorchDispatchMode):
         phase_starts: (number of events then, phase) at each change.
         phase_of: The phase in which a key was allocated.
         borrowed: What each workspace key was for.
+        pool: Number of the stream whose pool memory comes from; 0 is the default stream's.
+        pool_of: The pool of each key that is of another stream's.
         assumptions: Answers to what fake tensors cannot know, and the warnings about them.
     """
 
@@ -52,8 +55,10 @@ class Recorder(TorchDispatchMode):
         self.phase_of: dict[int, str] = {}
         self.assumptions = Assumptions()
         self.borrowed: dict[int, Any] = {}
+        self.pool = 0
+        self.pool_of: dict[int, int] = {}
         self._workspaces = workspaces
-        self._finished = False
+        self._finished = self._aside = False
         self._next_key = 0
         self._marked: dict[int, str] = {}
         self._live: dict[int, _Live] = {}
@@ -64,6 +69,10 @@ class Recorder(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if unfolds(types):
+            return NotImplemented
+        if self._aside:
+            return func(*args, **kwargs)
         if POLLED:
             self._sweep()
         replaced = self.assumptions.answer(func, args, kwargs)
@@ -102,6 +111,30 @@ class Recorder(TorchDispatchMode):
         """Record no more: what dies from now on dies with the script."""
         self._finished = True
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave out what is computed meanwhile: it takes no memory of the GPU."""
+        before, self._aside = self._aside, True
+        try:
+            yield
+        finally:
+            self._aside = before
+
+    def resized(self, storage: torch.UntypedStorage) -> None:
+        """Note that a storage has another size now: FSDP frees gathered parameters in that way, and makes them anew.
+
+        Args:
+            storage: Any storage; one that is not on the GPU is left out.
+        """
+        live = self._live.get(storage._cdata)
+        if live is None or self._finished:
+            return
+        self._pending_sum = None
+        self.events.append((live.key, None))
+        if storage.nbytes():
+            live.key = self._key("parameters")
+            self.events.append((live.key, storage.nbytes()))
+
     def mark(self, tensors: Iterable[torch.Tensor | None], purpose: str) -> None:
         """Note what tensors are for, where the phase of their allocation does not tell.
 
@@ -109,7 +142,7 @@ class Recorder(TorchDispatchMode):
             tensors: The tensors; what is None or elsewhere is left out.
             purpose: What they are for.
         """
-        for tensor in tensors:
+        for tensor in (None if each is None else local(each) for each in tensors):
             key = self.key_of(tensor) if tensor is not None and on_cuda(tensor) else None
             if key is not None:
                 self._marked[key] = purpose
@@ -127,6 +160,8 @@ class Recorder(TorchDispatchMode):
     def _key(self, phase: str | None = None) -> int:
         self._next_key += 1
         self.phase_of[self._next_key] = self.phase if phase is None else phase
+        if self.pool:
+            self.pool_of[self._next_key] = self.pool
         return self._next_key
 
     def _note(self, tensor: torch.Tensor) -> _Live | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -15,12 +16,13 @@ from gpumemnet.records import frozen
 from gpumemnet.trace.build import move_to_cuda, unfilled
 from gpumemnet.trace.checkpoint import switch_on
 from gpumemnet.trace.convolution import Convolution
-from gpumemnet.trace.device import CUDA, pretended_cuda
+from gpumemnet.trace.device import pretended_cuda
 from gpumemnet.trace.inputs import InputSpec
 from gpumemnet.trace.loss import step_for, users_step
 from gpumemnet.trace.recorder import Recorder
 from gpumemnet.trace.step import STEPS, Step, Training, optimizer_of, run
 from gpumemnet.trace.target import Target
+from gpumemnet.trace.tensors import CUDA
 from gpumemnet.trace.workspace import CUDNN_ATTENTION, Workspaces
 from gpumemnet.training import TrainingSetup
 
@@ -34,6 +36,7 @@ class Trace:
         purpose_of: What each key was for: parameters, gradients, optimizer, activations or workspace.
         phase_starts: (number of events then, phase) where inputs, forward, backward and optimizer begin.
         borrowed: What each workspace key was for, for those who study a trace.
+        pool_of: The stream whose pool a key is of; keys that are not there are of the default stream's.
         parameters: Number of parameters.
         family: Kind of network.
         warnings: What was assumed.
@@ -46,6 +49,7 @@ class Trace:
     parameters: int
     family: Family
     warnings: tuple[str, ...]
+    pool_of: Mapping[int, int] = field(default_factory=dict)
 
     def uses_cudnn(self) -> bool:
         """Tell whether a convolution or cuDNN's attention ran."""

@@ -72,6 +72,19 @@ def test_a_person_can_read_it() -> None:
     assert "hidden_bytes" not in tree["profiles"][1]  # zeros are left out
 
 
+def test_ranks_that_share_a_model_are_not_fewer_than_they_were(tmp_path: Path) -> None:
+    """Each of fewer ranks would hold more of it than the file says; more ranks hold less."""
+    path = tmp_path / "m.rad"
+    divided = replace(BY_COMMAND, profiles=(profile(64, gpus=4),), shards=4)
+    path.write_text(divided.to_text())
+    assert SavedProfile.from_text(path.read_text(), path="m.rad") == divided
+    with pytest.raises(SummaryError, match=r"for 4 ranks that share the model \(FSDP\), not 2.*with ranks=2"):
+        asked(str(path), "gpus=2")
+    assert asked(str(path), "gpus=8").reserved_bytes == divided.profiles[0].reserved_bytes
+    (warning,) = (w for w in profile_with_warnings(str(path), TrainingSetup())[1] if "FSDP" in w)
+    assert warning == "its 4 ranks share the model (FSDP): start no fewer"
+
+
 def test_what_travels_fits_a_comment(file: str) -> None:
     huge = profile(128, reserved_bytes=1 << 44, saved_bytes=1 << 44, parameters=1 << 41)
     assert len(huge.to_text()) <= MAX_TEXT

@@ -127,6 +127,14 @@ def test_peaks_tell_where_they_were_reached() -> None:
     assert (peaks.reserved_bytes, peaks.reserved_peak_event) == (40 * MIB, 1)
 
 
+def test_each_stream_has_segments_of_its_own() -> None:
+    """What one stream freed serves no other; both count."""
+    events = [(1, 30 * MIB), (1, None), (2, 30 * MIB), (2, None)]
+    alone, apart = replay(events), replay(events, pool_of={2: 7})
+    assert (alone.reserved_bytes, alone.allocated_bytes) == (30 * MIB, 30 * MIB)
+    assert (apart.reserved_bytes, apart.allocated_bytes, apart.reserved_peak_event) == (60 * MIB, 30 * MIB, 2)
+
+
 @settings(max_examples=200, deadline=None)
 @given(scripts(), st.booleans())
 def test_blocks_never_overlap_and_reserved_covers_them(

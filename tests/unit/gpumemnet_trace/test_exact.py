@@ -17,7 +17,7 @@ from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from gpumemnet.estimators.faketensor import StorageCounter  # noqa: E402
-from gpumemnet.script.distributed import DataParallel, assigned  # noqa: E402
+from gpumemnet.script.data_parallel import DataParallel, assigned  # noqa: E402
 from gpumemnet.trace.device import pretended_cuda  # noqa: E402
 from gpumemnet.trace.recorder import Recorder  # noqa: E402
 from gpumemnet.trace.workspace import Workspaces  # noqa: E402

@@ -1,0 +1,173 @@
+"""What came of the script's steps: a saved profile, or a text of its model."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shlex
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten
+
+from gpumemnet.errors import TraceError
+from gpumemnet.names import Precision
+from gpumemnet.saved import make, table
+from gpumemnet.saved.of_trace import profile_of
+from gpumemnet.saved.record import SavedProfile
+from gpumemnet.script import sharded
+from gpumemnet.script.data_parallel import DataParallel
+from gpumemnet.script.files import COMMAND
+from gpumemnet.script.pretend import Said
+from gpumemnet.trace import memory_of
+from gpumemnet.trace.inputs import InputSpec
+from gpumemnet.trace.recorder import Recorder
+from gpumemnet.trace.session import Trace, family_of
+from gpumemnet.trace.tensors import local, on_cuda
+from gpumemnet.training import TrainingSetup
+
+
+@dataclass
+class Seen:
+    """What was seen of a script.
+
+    Attributes:
+        said: What it asked of torch.
+        inputs: What its model was first called with.
+        batch_size: Samples in them.
+        optimizers: Those that made a step, by identity.
+    """
+
+    said: Said
+    inputs: tuple[InputSpec, ...] = ()
+    batch_size: int = 0
+    optimizers: dict[int, torch.optim.Optimizer] = field(default_factory=dict)
+
+    def called(self, args: Any, kwargs: Any) -> bool:
+        """Note a first call's inputs; tell whether there were any.
+
+        Args:
+            args: Positional arguments of the model.
+            kwargs: Its arguments by name.
+        """
+        self.inputs = _specs(args, kwargs)
+        if self.inputs:
+            self.batch_size = _samples(args, self.inputs[0])
+        return bool(self.inputs)
+
+    def trained(self) -> list[Tensor]:
+        """Return the parameters of all optimizers."""
+        return [p for o in self.optimizers.values() for group in o.param_groups for p in group["params"]]
+
+
+def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
+    """Return the profile of what was recorded.
+
+    Args:
+        seen: What was seen of the script.
+        recorder: With whole steps in it.
+
+    Raises:
+        TraceError: It trains on the CPU.
+    """
+    recorder.finish()
+    model, trained = _model(seen), seen.trained()
+    if not any(on_cuda(local(p)) for p in trained):
+        raise TraceError("it trains on the CPU: no parameter of its optimizer is on the GPU")
+    _mark(seen, recorder, model)
+    parameters = [local(p) for p in model.parameters()]
+    count = sum(p.numel() for p in parameters)
+    trace = Trace(
+        events=tuple(recorder.events),
+        purpose_of=recorder.purposes(),
+        phase_starts=tuple(recorder.phase_starts),
+        borrowed=recorder.borrowed,
+        pool_of=recorder.pool_of,
+        parameters=count,
+        family=family_of(model),
+        warnings=tuple(recorder.assumptions.warnings),
+    )
+    half = sum(p.numel() for p in parameters if p.element_size() == 2) * 2 > count
+    mixed = seen.said.autocast or sharded.computes_in_half()
+    first = seen.inputs[0]
+    tokens = first.shape[1] if len(first.shape) == 2 and first.dtype.startswith("int") else 0
+    setup = TrainingSetup(
+        optimizer=make.name_of(next(iter(seen.optimizers.values()))),
+        precision=Precision.BF16 if half else Precision.AMP if mixed else Precision.FP32,
+        gradient_checkpointing=seen.said.checkpointing,
+        gpus=seen.said.gpus,
+    )
+    profile = profile_of(memory_of(trace), setup, batch_size=seen.batch_size, seq_len=tokens)
+    return SavedProfile(
+        profiles=(profile,),
+        batch_size=seen.batch_size,
+        shards=seen.said.gpus if sharded.is_sharded(model) else 1,
+        model=type(_users(model)).__name__,
+        inputs=tuple(map(make.written, seen.inputs)),
+        command=tuple(shlex.split(os.environ.get(COMMAND, ""))),
+        versions=make.versions(),
+        warnings=trace.warnings,
+    )
+
+
+def text(seen: Seen, stack: ExitStack) -> str:
+    """Return the model as a text: a table with shapes if it ran at all, else what print shows.
+
+    Args:
+        seen: What was seen of the script.
+        stack: Of all that is pretended; left, as another model is run now.
+    """
+    model = _users(_model(seen))
+    printed = f"{model}\n"
+    if not seen.inputs or not any(True for _ in model.parameters()):
+        return printed
+    stack.close()
+    try:
+        return f"{table.of_model(make.unfilled_copy(model), seen.inputs)}\n"
+    except TraceError:
+        return printed
+
+
+def _mark(seen: Seen, recorder: Recorder, model: nn.Module) -> None:
+    trained = seen.trained()
+    recorder.mark((p.grad for p in trained), "gradients")
+    copies = [m for m in gc.get_objects() if isinstance(m, DataParallel)]
+    recorder.mark([bucket for copy in copies for bucket in copy.buckets], "gradients")
+    states = [state for o in seen.optimizers.values() for state in o.state.values()]
+    recorder.mark([v for state in states for v in state.values() if isinstance(v, Tensor)], "optimizer")
+    recorder.mark([*trained, *model.parameters(), *model.buffers()], "parameters")
+
+
+def _model(seen: Seen) -> nn.Module:
+    """Return the largest module that is alive, of those that hold what an optimizer trains."""
+    trained = {id(p) for p in seen.trained()}
+    modules = [found for found in gc.get_objects() if isinstance(found, nn.Module)]
+    holders = [m for m in modules if not trained or any(id(p) in trained for p in m.parameters())]
+    return max(holders, key=lambda m: sum(p.numel() for p in m.parameters()), default=nn.Module())
+
+
+def _users(model: nn.Module) -> nn.Module:
+    """Return what the user wrote, of a model that a library wrapped for several ranks."""
+    wrapped = isinstance(model, DataParallel) or type(model).__name__ == "FullyShardedDataParallel"
+    return model.module if wrapped and isinstance(model.module, nn.Module) else model
+
+
+def _specs(args: Any, kwargs: Any) -> tuple[InputSpec, ...]:
+    found = []
+    for name, value in [*((None, a) for a in args), *kwargs.items()]:
+        for leaf in tree_flatten(value)[0]:
+            if isinstance(leaf, Tensor) and leaf.dim():
+                dtype = str(leaf.dtype).removeprefix("torch.")
+                found.append(InputSpec(name=name, shape=tuple(leaf.shape), dtype=dtype))
+    return tuple(found)
+
+
+def _samples(args: Any, first: InputSpec) -> int:
+    """Return the size of a batch: of a list of pictures (torchvision's detectors) their number."""
+    listed = args[0] if args and isinstance(args[0], (list, tuple)) else ()
+    if len(first.shape) == 3 and listed and all(isinstance(each, Tensor) for each in listed):
+        return len(listed)
+    return first.shape[0]

@@ -1,0 +1,87 @@
+"""The Python calls that move a tensor to the pretended GPU or ask where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from gpumemnet.trace.tensors import CUDA, local
+
+
+class CudaCalls(TorchFunctionMode):
+    """Answers the Python calls that move a tensor to the GPU or ask whether it is there."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        handler = _CALLS.get(func)
+        if handler is not None:
+            return handler(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+def _to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    other = args[0] if args else kwargs.get("other")
+    if isinstance(other, torch.Tensor):
+        device, dtype, memory_format = other.device, other.dtype, kwargs.get("memory_format")
+    else:
+        copy = kwargs.pop("copy", False)
+        args = tuple(a for i, a in enumerate(args) if not (isinstance(a, bool) and i >= 2))
+        device, dtype, _, memory_format = torch._C._nn._parse_to(*args, **kwargs)
+        if copy:
+            tensor = tensor.clone()
+    return _moved(tensor, device, dtype, memory_format)
+
+
+def _moved(
+    tensor: torch.Tensor,
+    device: torch.device | None,
+    dtype: torch.dtype | None,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    target = None if device is None else CUDA if device.type == "cuda" else device
+    same = target is None or target == tensor.device
+    more = {} if memory_format is None else {"memory_format": memory_format}
+    dtype = tensor.dtype if dtype is None else dtype
+    if same and dtype == tensor.dtype and memory_format is None:
+        return tensor
+    if same:
+        return _plain_to(tensor, dtype, **more)
+    return _plain_to(tensor, target, dtype, **more)
+
+
+def _plain_to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    with torch._C.DisableTorchFunctionSubclass():
+        return torch.Tensor.to(tensor, *args, **kwargs)
+
+
+def _cuda(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    return _moved(tensor, CUDA, None)
+
+
+def _named(kind: Any = None, *args: Any, **kwargs: Any) -> torch.device:
+    """A number alone names a GPU, for which C++ looks."""
+    return (
+        CUDA if isinstance(kind, int) else torch.device(*(() if kind is None else (kind,)), *args, **kwargs)
+    )
+
+
+def _device(tensor: torch.Tensor) -> torch.device:
+    """A sharded tensor (FSDP's parameters) is where its part is; C++ calls it "meta" as it calls the part."""
+    return local(tensor).device
+
+
+_CALLS: dict[Any, Callable[..., Any]] = {
+    torch.device: _named,
+    torch.Tensor.device.__get__: _device,
+    torch.Tensor.to: _to,
+    torch.Tensor.cuda: _cuda,
+    torch.Tensor.record_stream: lambda *_: None,
+    torch.Tensor.pin_memory: lambda tensor, *_: tensor,
+    torch.Tensor.is_cuda.__get__: lambda tensor: tensor.device.type == "cuda",  # type: ignore[attr-defined]
+    torch.Tensor.get_device: lambda tensor: 0 if tensor.device.type == "cuda" else -1,
+}
