@@ -37,10 +37,11 @@ from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.note import read_note
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.spare_files import replace_file
+from slurm_plugin.core.text import one_line as short
 from slurm_plugin.core.units import MIB
 from slurm_plugin.monitor.dcgm import parse_discovery, parse_dmon
 from slurm_plugin.monitor.nvml import NvmlTelemetry
-from slurm_plugin.radd import server
+from slurm_plugin.radd import lines
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.service import Service
 from slurm_plugin.slurm import accounting, conf_lines, printed
@@ -234,7 +235,7 @@ def _wire_make(rng: random.Random) -> bytes:
     if rng.random() < 0.3:
         text = mutate(text, rng)
     line = text.encode(errors="surrogatepass" if rng.random() < 0.5 else "replace")
-    return line[: server.REQUEST_LIMIT]
+    return line[: lines.REQUEST_LIMIT]
 
 
 def _wire() -> Target:
@@ -242,12 +243,12 @@ def _wire() -> Target:
 
     def judge(line: bytes, rng: random.Random) -> str:
         try:
-            message = server._message(line)
+            message = lines.message_of(line)
             reply = service.handle(message)
-            encoded = server._encode(reply)
+            encoded = lines.encode(reply)
         except RadError as exc:
-            told = server.one_line(str(exc), server.LONGEST_REFUSAL)  # as the server answers
-            assert told.isprintable() and len(told) <= server.LONGEST_REFUSAL
+            told = short(str(exc), lines.LONGEST_REFUSAL)  # as the server answers
+            assert told.isprintable() and len(told) <= lines.LONGEST_REFUSAL
             return f"error: {type(exc).__name__}"
         assert encoded.count(b"\n") == 1, "more than a line"
         reply = json.loads(encoded.decode(errors="surrogateescape"))

@@ -20,7 +20,8 @@ from pathlib import Path
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.monitor.nvml import NvmlTelemetry
-from slurm_plugin.monitor.simulated import Card, SimulatedGpus
+from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.simulated_cards import Card
 
 
 def main() -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from epilog.report import ending_of, keep_run, outcome_of, run_of, tell_peak, tell_why
+from epilog.report import ending_of, keep_run, outcome_of, run_of
+from epilog.tell import tell_peak, tell_why
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import ConfigError, RadError, SlurmError

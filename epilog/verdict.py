@@ -7,7 +7,8 @@ from pathlib import Path
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.node_records import Outcome, Reservation, Verdict
-from slurm_plugin.guard.incidents import Ended, read_incidents, verdict_of
+from slurm_plugin.guard.incident_file import read_incidents
+from slurm_plugin.guard.incidents import Ended, verdict_of
 from slurm_plugin.monitor.window import read_window
 
 NEXT_SAMPLE_S = 1.4

@@ -8,7 +8,8 @@ from pathlib import Path
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import stamp
-from slurm_plugin.monitor.simulated import Card, SimulatedGpus
+from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.simulated_cards import Card
 
 KEY = b"h" * 32
 

@@ -20,7 +20,7 @@ from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
 from slurm_plugin.core.records import GresItem, JobRequest
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.radd.prepare import prepared
-from slurm_plugin.radd.submit import Decided
+from slurm_plugin.radd.reply import Decided
 from slurm_plugin.said import SCRIPT_HEAD_BYTES
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.dry_submit import try_submission

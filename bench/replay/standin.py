@@ -12,7 +12,8 @@ from typing import Any
 from replay.record import Record
 from slurm_plugin.admin.simulate.interference import Load, slowdowns
 from slurm_plugin.core.units import from_mib
-from slurm_plugin.monitor.simulated import CardFullError, SimulatedGpus
+from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.simulated_cards import CardFullError
 
 LOOK_S = 0.5
 """How often it looks who its neighbours are."""

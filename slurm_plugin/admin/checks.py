@@ -11,8 +11,9 @@ from slurm_plugin.admin.checks_cards import check_cards
 from slurm_plugin.admin.checks_gpu import check_gpus, check_guard, check_mps
 from slurm_plugin.admin.checks_gres import check_gres
 from slurm_plugin.admin.checks_limits import check_limits
+from slurm_plugin.admin.checks_lua import check_lua
 from slurm_plugin.admin.checks_partitions import check_names, check_nodes, check_partitions
-from slurm_plugin.admin.checks_slurm import check_hooks, check_lua, check_slurm_conf
+from slurm_plugin.admin.checks_slurm import check_hooks, check_slurm_conf
 from slurm_plugin.admin.edits import Change, command
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, Fix, fail, ok, unseen, warn

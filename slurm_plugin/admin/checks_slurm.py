@@ -18,36 +18,7 @@ _HOOKS = {
 }
 """Setting of slurm.conf -> our module, and the script that starts it."""
 _PLUGIN_FILES = {"JobSubmitPlugins": "job_submit", "CliFilterPlugins": "cli_filter"}
-_LUA_MODULES = {"job_submit": "rad", "cli_filter": "rad_cli"}
-_LUA_FILES = ("rad.lua", "rad_cli.lua", "rad_json.lua", "rad_link.lua", "rad_settings.lua")
 _COMPARED = ("GresTypes", "SelectTypeParameters", "JobSubmitPlugins", "CliFilterPlugins", "PrologFlags")
-
-_CALLS = {
-    "job_submit": """\
-package.path = "{folder}/rad/?.lua;" .. package.path
-local rad_found, rad = pcall(require, "rad")
-local site_submit, site_modify = slurm_job_submit, slurm_job_modify
-function slurm_job_submit(job_desc, part_list, submit_uid)
-  local code = site_submit(job_desc, part_list, submit_uid)
-  if code ~= slurm.SUCCESS or not rad_found then return code end
-  return rad.submit(job_desc, part_list, submit_uid)
-end
-function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
-  local code = site_modify(job_desc, job_rec, part_list, modify_uid)
-  if code ~= slurm.SUCCESS or not rad_found then return code end
-  return rad.modify(job_desc, job_rec, part_list, modify_uid)
-end""",
-    "cli_filter": """\
-package.path = "{folder}/rad/?.lua;" .. package.path
-local rad_found, rad_cli = pcall(require, "rad_cli")
-local site_pre_submit = slurm_cli_pre_submit
-function slurm_cli_pre_submit(options, pack_offset)
-  local code = site_pre_submit(options, pack_offset)
-  if code ~= slurm.SUCCESS or not rad_found then return code end
-  return rad_cli.pre_submit(options, pack_offset)
-end""",
-}
-"""What a script of the site's own calls us with, above its last `return`."""
 
 
 def check_slurm_conf(facts: Facts) -> Iterator[Finding]:
@@ -169,37 +140,3 @@ def _starts(text: str, module: str, script: str) -> bool:
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     pattern = rf"-m\s+{re.escape(module)}(?![\w.])|/{re.escape(script)}(?!\w)"
     return any(re.search(pattern, line) for line in lines)
-
-
-def check_lua(facts: Facts) -> Iterator[Finding]:
-    """The Lua scripts are there, lead to ours, and can reach radd."""
-    if facts.slurm is None:
-        return
-    for name, loss in (("job_submit", fail), ("cli_filter", warn)):
-        text = facts.lua.get(name)
-        path = beside(facts, f"{name}.lua")
-        if text is None and name == "job_submit" and facts.radd_here and not facts.configless:
-            yield fail(f"{name}.lua", f"{path} is missing, and slurmctld will not start", "run: rad install")
-        elif text is None:
-            where = "the controller" if name == "job_submit" else "login nodes"
-            yield unseen(f"{name}.lua", f"not beside slurm.conf here; it belongs on {where}")
-        elif not re.search(rf"""(?m)^[^-\n]*require\W+{_LUA_MODULES[name]}\b""", text):
-            new = _CALLS[name].format(folder=path.parent)
-            returns = [n for n, line in enumerate(text.splitlines(), 1) if re.match(r"return\b", line)]
-            fix = Change(path=path, first=returns[-1] if returns else 0, new=new)
-            yield loss(f"{name}.lua", "a script of the site's own that does not call RAD", fix)
-        elif facts.lua_files is not None and (
-            gone := [file for file in _LUA_FILES if file not in facts.lua_files]
-        ):
-            folder = (
-                "/etc/slurm/rad (slurmctld sends no folders)" if facts.configless else f"{path.parent}/rad"
-            )
-            text = f"it calls RAD, but {folder} lacks {', '.join(gone)}: every job goes on as it was"
-            yield loss(f"{name}.lua", text, command("rad install"))
-        else:
-            yield ok(f"{name}.lua", "calls RAD")
-    if facts.lua_sockets:
-        yield ok("Lua sockets", f"for Lua {', '.join(facts.lua_sockets)}")
-    else:
-        text = "not found: on a controller, job_submit.lua cannot reach radd and leaves every job as it is"
-        yield warn("Lua sockets", text, "apt install lua-socket, or dnf install lua-posix")

@@ -240,6 +240,7 @@ def install(
     A file that is already there is never overwritten: if it says something else, the difference is shown.
     """
     from slurm_plugin.admin import install as installing
+    from slurm_plugin.admin.install_steps import as_text
     from slurm_plugin.admin.install_values import install_values
 
     values, cards = install_values(
@@ -261,7 +262,7 @@ def install(
         "slurm": slurm_etc,
     }
     steps = installing.plan(values, places, root=root, gpus=cards, with_key=with_key)
-    click.echo(installing.as_text(steps, verbose=dry_run))
+    click.echo(as_text(steps, verbose=dry_run))
     if not dry_run:
         installing.apply(steps, places, root=root)
 

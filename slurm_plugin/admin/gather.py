@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import errno
 import os
-import pwd
 import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from slurm_plugin.admin.ask_radd import ask_radd
 from slurm_plugin.admin.facts import Facts
+from slurm_plugin.admin.gather_here import (
+    COMMAND_S,
+    key_error,
+    lua_sockets,
+    names_in,
+    ping,
+    program,
+    text_of,
+    units,
+)
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import CommandError, ConfigError, DeviceError, SlurmError
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.last_good import config_in_force, copied_at_s
-from slurm_plugin.core.shell import SYSTEM_PATH, find_program, run
-from slurm_plugin.core.wire import read_key
+from slurm_plugin.core.shell import SYSTEM_PATH, run
 from slurm_plugin.monitor.source import timely_telemetry
 from slurm_plugin.monitor.window import read_window
 from slurm_plugin.mps.node import CONTROL
@@ -27,20 +34,9 @@ from slurm_plugin.slurm.installed import installed_version, plugins
 from slurm_plugin.slurm.limits import Limit, read_limits
 from slurm_plugin.slurm.live import Live, ask_slurm
 
-LUA_FOLDERS = (
-    "/usr/lib/x86_64-linux-gnu/lua",
-    "/usr/lib/aarch64-linux-gnu/lua",
-    "/usr/lib64/lua",
-    "/usr/lib/lua",
-    "/usr/local/lib/lua",
-)
-LUA_SOCKETS = ("socket/unix.so", "posix/sys/socket.so", "posix/sys/socket.lua", "posix.so")
-"""Files of LuaSocket and of lua-posix below such a folder and Lua's version."""
 HOOKS = ("prolog", "taskprolog", "epilog")
 CONFIGLESS_LUA = Path("/etc/slurm/rad")
 """Where job_submit.lua and cli_filter.lua look besides: slurmctld hands out cli_filter.lua, and no folder beside it."""
-UNITS = ("radd", "rad-monitor")
-_COMMAND_S = 5.0
 
 
 def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
@@ -62,7 +58,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
     return Facts(
         config_path=config_path,
         config=config,
-        config_text=_text(str(config_path)) or "",
+        config_text=text_of(str(config_path)) or "",
         config_error=config_error,
         config_readable=_for_everybody(config_path),
         config_copied=copied_at_s(config_path) is not None,
@@ -74,32 +70,30 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         limits=limits,
         version=installed_version(),
         plugins=plugins(settings),
-        hooks={name: _text(settings.get(name)) for name in HOOKS},
+        hooks={name: text_of(settings.get(name)) for name in HOOKS},
         executable={
             name: os.access(settings[name], os.X_OK)
             for name in HOOKS
             if name in settings and Path(settings[name]).exists()
         },
         lua={
-            name: None if slurm_conf is None else _text(str(slurm_conf.with_name(f"{name}.lua")))
+            name: None if slurm_conf is None else text_of(str(slurm_conf.with_name(f"{name}.lua")))
             for name in ("job_submit", "cli_filter")
         },
         lua_files=None
         if slurm_conf is None
-        else _names(slurm_conf.with_name("rad")) or _names(CONFIGLESS_LUA),
-        lua_sockets=_lua_sockets(),
-        key_error=_key_error(
-            Path(used.paths.key), settings.get("slurmuser", "root") if radd_here else "root"
-        ),
-        radd=_ping(used.paths.socket) if radd_here else None,
+        else names_in(slurm_conf.with_name("rad")) or names_in(CONFIGLESS_LUA),
+        lua_sockets=lua_sockets(),
+        key_error=key_error(Path(used.paths.key), settings.get("slurmuser", "root") if radd_here else "root"),
+        radd=ping(used.paths.socket) if radd_here else None,
         radd_here=radd_here,
-        units=_units(),
+        units=units(),
         node=socket.gethostname().partition(".")[0],
         gpu_node=gpu_node,
         readings=readings if gpu_node else None,
         readings_error=readings_error if gpu_node else "",
         monitored=read_window(Path(used.paths.run), now_s=clock.now_s()) is not None,
-        mps_control=_program(CONTROL),
+        mps_control=program(CONTROL),
         acls=_acls(Path(used.paths.run)),
         compute_modes=_compute_modes() if gpu_node and used.telemetry.source != "simulated" else {},
     )
@@ -140,7 +134,7 @@ def _acls(folder: Path) -> bool | None:
 def _compute_modes() -> dict[int, str]:
     try:
         text = run(
-            ["nvidia-smi", "--query-gpu=index,compute_mode", "--format=csv,noheader"], timeout_s=_COMMAND_S
+            ["nvidia-smi", "--query-gpu=index,compute_mode", "--format=csv,noheader"], timeout_s=COMMAND_S
         )
     except CommandError:
         return {}
@@ -167,76 +161,3 @@ def _readings(config: Config, clock: Clock) -> tuple[tuple[GpuReading, ...] | No
         return timely_telemetry(config.telemetry, clock).read(), ""
     except DeviceError as exc:
         return None, str(exc)
-
-
-def _text(path: str | None) -> str | None:
-    """Return a script's text; None if there is none that can be read."""
-    if not path:
-        return None
-    try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    return text
-
-
-def _names(folder: Path) -> frozenset[str]:
-    try:
-        return frozenset(os.listdir(folder))
-    except OSError:
-        return frozenset()
-
-
-def _lua_sockets() -> tuple[str, ...]:
-    found = [
-        version.name
-        for folder in LUA_FOLDERS
-        for version in sorted(Path(folder).glob("5.*"))
-        if any((version / name).exists() for name in LUA_SOCKETS)
-    ]
-    return tuple(dict.fromkeys(found))
-
-
-def _key_error(path: Path, reader: str) -> str | None:
-    """Return why the key cannot be used here by root and by the user that reads it; None if that cannot be seen."""
-    if path.parent.exists() and not os.access(path.parent, os.X_OK):
-        return None
-    try:
-        if path.exists() and not os.access(path, os.R_OK):
-            return None
-        read_key(path)
-    except ConfigError as exc:
-        return str(exc)
-    try:
-        if reader != "root" and path.stat().st_uid != pwd.getpwnam(reader).pw_uid:
-            return f"{path}: radd, which runs as {reader}, cannot read it; run: chown {reader} {path}"
-    except (OSError, KeyError):
-        return None
-    return ""
-
-
-def _ping(path: str) -> str:
-    """Return how radd is, or why nobody knows."""
-    answer = ask_radd(path)
-    if isinstance(answer, str):
-        return answer
-    return f"as it found when it started, {answer['leaves_jobs']}" if answer.get("leaves_jobs") else "ok"
-
-
-def _units() -> dict[str, str]:
-    found = {}
-    for unit in UNITS:
-        try:
-            text = run(["systemctl", "show", "--property=LoadState,ActiveState", unit], timeout_s=_COMMAND_S)
-        except CommandError:
-            return {}
-        states = dict(line.partition("=")[::2] for line in text.splitlines())
-        found[unit] = "missing" if states.get("LoadState") == "not-found" else states.get("ActiveState", "")
-    return found
-
-
-def _program(name: str) -> str | None:
-    try:
-        return find_program(name)
-    except CommandError:
-        return None

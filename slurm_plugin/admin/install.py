@@ -5,65 +5,23 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from slurm_plugin.admin import worth
+from slurm_plugin.admin.install_steps import (
+    FILES,
+    FRAGMENTS,
+    PACKAGED_UNITS,
+    READABLE,
+    SECRET,
+    SITE_SCRIPTS,
+    Step,
+    says,
+)
 from slurm_plugin.admin.installed import NAME, digest, read_installed, write_installed
 from slurm_plugin.admin.templates import lua_folder, render, templates_folder
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.wire import KEY_BYTES
-
-EXECUTABLE, READABLE, SECRET = 0o755, 0o644, 0o600
-
-FILES: dict[str, tuple[str, int]] = {
-    "rad.toml": ("{etc}/rad.toml", READABLE),
-    "prolog.sh": ("{etc}/prolog.sh", EXECUTABLE),
-    "task_prolog.sh": ("{etc}/task_prolog.sh", EXECUTABLE),
-    "epilog.sh": ("{etc}/epilog.sh", EXECUTABLE),
-    "rad_settings.lua": ("{slurm}/rad/rad_settings.lua", READABLE),
-    "systemd/radd.service": ("{units}/radd.service", READABLE),
-    "systemd/radd.socket": ("{units}/radd.socket", READABLE),
-    "systemd/rad-monitor.service": ("{units}/rad-monitor.service", READABLE),
-    "logrotate.conf": ("{logrotate}/rad", READABLE),
-}
-"""Template -> where it goes, and its mode."""
-
-PACKAGED_UNITS = "/usr/lib/systemd/system"
-"""Where a .deb or .rpm puts the units; `rad install` writes its own only where they must say something else."""
-
-SITE_SCRIPTS = ("job_submit.lua", "cli_filter.lua")
-"""Slurm's own Lua scripts, beside slurm.conf; our other Lua files go into rad/ below."""
-
-FRAGMENTS: dict[str, str] = {
-    "slurm.conf": "{slurm}/slurm.conf",
-    "gres.conf": "{slurm}/gres.conf",
-    "cgroup.conf": "{slurm}/cgroup.conf",
-}
-"""Template -> the admin's own file that must say the same; it is shown, never written."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One thing to do.
-
-    Attributes:
-        action: "write" a file that is not there; "update" one that an older release wrote and nobody has changed;
-            "keep" one that says the same already; "differs": there is one that says something else and is left
-            alone; "show" what an admin must add to a file of the site; "change" a line that is there in some form
-            already; "count": what a site with slurmdbd needs besides.
-        path: The file.
-        content: What it should hold.
-        mode: Its mode.
-        owner: Who must own it; None for whoever writes it.
-    """
-
-    action: Literal["write", "update", "keep", "differs", "show", "change", "count"]
-    path: Path
-    content: bytes
-    mode: int = READABLE
-    owner: int | None = None
 
 
 def plan(
@@ -97,7 +55,7 @@ def plan(
             _below(root, place.format(**places)),
             _below(root, f"{PACKAGED_UNITS}/{Path(place).name}"),
         )
-        if place.startswith("{units}") and not path.exists() and _says(packaged, content):
+        if place.startswith("{units}") and not path.exists() and says(packaged, content):
             path = packaged
         steps.append(_step(path, content, mode, wrote))
     for script in sorted(lua_folder().glob("*.lua")):
@@ -178,33 +136,6 @@ def _put(step: Step) -> None:
         os.replace(path, step.path)
 
 
-def as_text(steps: Sequence[Step], *, verbose: bool) -> str:
-    """Return the plan for a person; `verbose` shows the content of new files too.
-
-    Args:
-        steps: What is to be done, in order.
-        verbose: Show the content of new files, too.
-    """
-    lines = []
-    for step in steps:
-        if step.action == "show":
-            lines += [f"add to {step.path}, unless it says so already:", _indented(step.content)]
-        elif step.action == "change":
-            text = f"change in {step.path} the line of each GPU node, so that its Gres has shards beside its GPUs:"
-            lines += [text, _indented(step.content)]
-        elif step.action == "count":
-            text = f"where slurmdbd keeps accounts, so that limits on GPUs hold for shared jobs too, in {step.path}:"
-            lines += [text, _indented(step.content)]
-        elif step.action == "differs":
-            lines += [f"differs {step.path}: left alone; this is what it would say:", _indented(step.content)]
-        else:
-            lines.append(f"{step.action} {step.path}")
-            ours = step.path.parent.name == "rad" and step.path.suffix == ".lua"
-            if verbose and step.action == "write" and step.mode != SECRET and not ours:
-                lines.append(_indented(step.content))
-    return "\n".join(lines)
-
-
 def _step(path: Path, content: bytes, mode: int, wrote: Mapping[Path, str]) -> Step:
     try:
         found = path.read_bytes()
@@ -220,21 +151,9 @@ def _step(path: Path, content: bytes, mode: int, wrote: Mapping[Path, str]) -> S
     return Step(action="update" if ours else "differs", path=path, content=content, mode=mode)
 
 
-def _says(path: Path, content: bytes) -> bool:
-    try:
-        return path.read_bytes() == content
-    except OSError:
-        return False
-
-
 def _manifest(root: Path, places: Mapping[str, str]) -> Path:
     return _below(root, f"{places['etc']}/{NAME}")
 
 
 def _below(root: Path, path: str) -> Path:
     return root / path.lstrip("/")
-
-
-def _indented(content: bytes) -> str:
-    lines = content.decode().splitlines()
-    return "\n".join(f"    {line}" for line in lines if line and not line.startswith(("#", "--")))

@@ -14,8 +14,9 @@ from typing import Any
 from slurm_plugin.core.compute import LEAST_SLOWDOWN, MOST_SLOWDOWN
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.mig import parse_profiles
+from slurm_plugin.core.partition_settings import PartitionConfig
 from slurm_plugin.core.records import LEAST_CONFIDENCE, MOST_CONFIDENCE
-from slurm_plugin.core.settings import Config, Features, PartitionConfig, Paths, TelemetryConfig
+from slurm_plugin.core.settings import Config, Features, Paths, TelemetryConfig
 from slurm_plugin.core.typed_table import build
 
 __all__ = [

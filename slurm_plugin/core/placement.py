@@ -7,15 +7,15 @@ that Slurm may still give away as a whole has an idle room, and no job needs to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.node_records import Demand, Placement, Reservation
+from slurm_plugin.core.placement_policies import POLICIES, least_utilised
 from slurm_plugin.core.pool import share, widest
-from slurm_plugin.core.records import PolicyName
 from slurm_plugin.core.room import Room, room_of
 from slurm_plugin.core.units import from_mib, human
 
@@ -96,7 +96,7 @@ def _shared(
         return Placement(
             gpus=(), reason=f"every GPU is at or above SMACT {settings.smact_max:g}", put_back=True
         )
-    choose, candidates = (_POLICIES[settings.policy], calm) if calm else (least_utilised, allowed)
+    choose, candidates = (POLICIES[settings.policy], calm) if calm else (least_utilised, allowed)
     room = choose(candidates, ledger, rooms)
     activity = "unknown" if room.smact is None else f"{room.smact:.2f}"
     note = "" if calm else ", saturated"
@@ -150,59 +150,3 @@ def _of_seat(fitting: list[Room], demand: Demand) -> list[Room]:
     own = [room for room in fitting if any(set(held.seats) & set(demand.seats) for held in room.jobs)]
     idle = [room for room in fitting if room.idle]
     return own or idle or fitting
-
-
-Policy = Callable[[Sequence[Room], Ledger, Sequence[Room]], Room]
-
-
-def most_available_memory(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
-    """MAGM: the most free memory, so that a wrong estimate is least likely to end in an OOM.
-
-    Args:
-        candidates: GPUs on which the job fits; at least one.
-        ledger: Who holds what, and which GPU was given out last.
-        rooms: All GPUs that were looked at.
-    """
-    return min(candidates, key=lambda room: (-room.free_bytes, room.activity, room.index))
-
-
-def least_utilised(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
-    """LUG: the least compute in use, so that jobs slow each other down least.
-
-    Args:
-        candidates: GPUs on which the job fits; at least one.
-        ledger: Who holds what, and which GPU was given out last.
-        rooms: All GPUs that were looked at.
-    """
-    return min(candidates, key=lambda room: (room.activity, -room.free_bytes, room.index))
-
-
-def most_utilised(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
-    """MUG: fill the active GPUs first and leave idle ones alone as long as possible.
-
-    Args:
-        candidates: GPUs on which the job fits; at least one.
-        ledger: Who holds what, and which GPU was given out last.
-        rooms: All GPUs that were looked at.
-    """
-    return min(candidates, key=lambda room: (room.idle, -room.activity, room.free_bytes, room.index))
-
-
-def round_robin(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
-    """RR: the next GPU in cyclic order after the one given out last.
-
-    Args:
-        candidates: GPUs on which the job fits; at least one.
-        ledger: Who holds what, and which GPU was given out last.
-        rooms: All GPUs that were looked at.
-    """
-    last = next((room.index for room in rooms if room.uuid == ledger.last_gpu), -1)
-    return min(candidates, key=lambda room: (room.index <= last, room.index))
-
-
-_POLICIES: dict[PolicyName, Policy] = {
-    "magm": most_available_memory,
-    "lug": least_utilised,
-    "mug": most_utilised,
-    "round_robin": round_robin,
-}

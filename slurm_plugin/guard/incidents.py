@@ -5,16 +5,13 @@ RUN/monitor/incidents.json   root's, 0600, replaced whole; at most MOST of the l
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from slurm_plugin.core.node_records import Outcome, Verdict
-from slurm_plugin.core.spare_files import replace_file
 from slurm_plugin.core.units import MIB
-from slurm_plugin.guard.findings import Finding
+from slurm_plugin.guard.finding import Finding
 
 KEPT_S = 900.0
 MOST = 200
@@ -192,36 +189,3 @@ def _ended_with(one: Incident, ended: Ended, now_s: float) -> bool:
         and ended.job_id in one.victims
         and now_s - one.last_s <= 4 * RECENT_S
     )
-
-
-def incidents_path(run: Path) -> Path:
-    """Return where a node's incidents lie; `run` is paths.run."""
-    return run / "monitor" / "incidents.json"
-
-
-def read_incidents(run: Path) -> tuple[Incident, ...]:
-    """Return what went wrong on this node; nothing if nothing readable is there."""
-    try:
-        rows: Any = json.loads(incidents_path(run).read_bytes())
-        return tuple(Incident(**{**row, "victims": tuple(row["victims"])}) for row in rows if _known(row))
-    except (OSError, ValueError, KeyError, TypeError):
-        return ()
-
-
-def _known(row: Any) -> bool:
-    return row["kind"] in get_args(IncidentKind)
-
-
-def write_incidents(run: Path, incidents: Iterable[Incident]) -> None:
-    """Replace the record.
-
-    Args:
-        run: Folder of the node's state (`paths.run`).
-        incidents: All that are remembered.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    path = incidents_path(run)
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    replace_file(path, json.dumps([asdict(one) for one in incidents]).encode(), mode=0o600)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.process import PROC, Process
-from slurm_plugin.guard.findings import Finding
+from slurm_plugin.guard.finding import Finding
 from slurm_plugin.slurm.processes import processes_of
 
 ROUNDS = 20

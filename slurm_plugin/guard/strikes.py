@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from slurm_plugin.guard.findings import Finding, Kind
+from slurm_plugin.guard.finding import Finding, Kind
 
 NEEDED = 2
 """Samples: one alone may have met a pid that changed its owner between two questions."""

@@ -9,7 +9,7 @@ import threading
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.note import Note, format_note
-from slurm_plugin.guard.findings import Finding
+from slurm_plugin.guard.finding import Finding
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.conf_files import find_slurm_conf
 from slurm_plugin.slurm.control import JobChange

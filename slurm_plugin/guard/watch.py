@@ -18,14 +18,10 @@ from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.process import PROC, Process
-from slurm_plugin.guard.findings import Finding, Mine, findings
-from slurm_plugin.guard.incidents import (
-    Incident,
-    incident_of,
-    read_incidents,
-    with_incidents,
-    write_incidents,
-)
+from slurm_plugin.guard.finding import Finding
+from slurm_plugin.guard.findings import Mine, findings
+from slurm_plugin.guard.incident_file import read_incidents, write_incidents
+from slurm_plugin.guard.incidents import Incident, incident_of, with_incidents
 from slurm_plugin.guard.strikes import Key, Strike, confirmed
 from slurm_plugin.monitor.attribution import Traced
 from slurm_plugin.mps import Mps

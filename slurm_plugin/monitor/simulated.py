@@ -15,92 +15,14 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.process import started_ticks
+from slurm_plugin.monitor.simulated_cards import Card, CardFullError, Holding, parsed
 from slurm_plugin.monitor.telemetry import GpuProcess, GpuReading
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """One simulated GPU.
-
-    Attributes:
-        uuid: "GPU-..." as CUDA_VISIBLE_DEVICES takes it.
-        index: The number that Slurm uses.
-        name: Product name.
-        memory_total_bytes: All memory of the card.
-        memory_reserved_bytes: What the driver keeps.
-    """
-
-    uuid: str
-    index: int
-    name: str
-    memory_total_bytes: int
-    memory_reserved_bytes: int = 0
-
-    @property
-    def usable_bytes(self) -> int:
-        """Return what processes can have in all."""
-        return self.memory_total_bytes - self.memory_reserved_bytes
-
-
-def cards_of(node: str, memory_bytes: Sequence[int], *, reserved_bytes: int = 0) -> tuple[Card, ...]:
-    """Return a node's cards, whose UUIDs follow from its name and stay the same.
-
-    Args:
-        node: The node's name.
-        memory_bytes: All memory of each card.
-        reserved_bytes: What the driver keeps of each.
-    """
-    from uuid import NAMESPACE_DNS, uuid5  # hooks import this module and make no cards
-
-    return tuple(
-        Card(
-            uuid=f"GPU-{uuid5(NAMESPACE_DNS, f'{index}.{node}')}",
-            index=index,
-            name="Simulated GPU",
-            memory_total_bytes=total_bytes,
-            memory_reserved_bytes=reserved_bytes,
-        )
-        for index, total_bytes in enumerate(memory_bytes)
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
-    """What one process holds on one card.
-
-    Attributes:
-        pid: The process.
-        started_ticks: Its start time in clock ticks since boot (proc(5), field 22), against reuse of the pid.
-        uuid: The card.
-        memory_bytes: Its memory, context included.
-        smact: Share of SMs that it keeps busy, 0 to 1.
-    """
-
-    pid: int
-    started_ticks: int
-    uuid: str
-    memory_bytes: int
-    smact: float = 0.0
-
-
-class CardFullError(Exception):
-    """An allocation does not fit the card or the process's cap.
-
-    Attributes:
-        total_bytes: What the process takes for the whole card: its cap where one is set, as CUDA shows it under MPS.
-        free_bytes: What it could still have had.
-    """
-
-    def __init__(self, *, total_bytes: int, free_bytes: int) -> None:
-        super().__init__(f"{free_bytes} of {total_bytes} bytes free")
-        self.total_bytes, self.free_bytes = total_bytes, free_bytes
 
 
 class SimulatedGpus:
@@ -233,18 +155,9 @@ class SimulatedGpus:
         """Return the holdings of live processes and drop the files of dead ones where we may."""
         found = []
         for path in sorted((self._folder / "processes").glob("*.json")):
-            holding = _parsed(path)
+            holding = parsed(path)
             if holding is not None and started_ticks(holding.pid) == holding.started_ticks:
                 found.append(holding)
             elif holding is not None and os.access(path, os.W_OK):
                 path.unlink(missing_ok=True)
         return found
-
-
-def _parsed(path: Path) -> Holding | None:
-    """Return a process file's content; None if the process took it away meanwhile or wrote nonsense."""
-    try:
-        row: Any = json.loads(path.read_text())
-        return Holding(**row)
-    except (OSError, ValueError, TypeError):
-        return None

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slurm_plugin.core.units import from_mib
-from slurm_plugin.monitor.simulated import SimulatedGpus, cards_of
+from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.simulated_cards import cards_of
 
 ROOT = "/run/rad-gpus"
 DEVICES = "/dev/fakegpu"

@@ -6,11 +6,9 @@ One record, made here alone. `rad status` shows that of its own node, rad-monito
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from slurm_plugin.core.errors import WireError
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.monitor.window import JobUsage
@@ -161,43 +159,3 @@ def gpu_status(
             for held in jobs
         ),
     )
-
-
-def to_text(status: NodeStatus) -> bytes:
-    """Return a node's state as JSON, for another machine."""
-    return json.dumps({"v": VERSION, **asdict(status)}, separators=(",", ":")).encode("ascii")
-
-
-def from_text(text: bytes) -> NodeStatus:
-    """Return the state that another machine told.
-
-    Raises:
-        WireError: It is not what `to_text` makes, or another version's.
-    """
-    try:
-        row = json.loads(text)
-        if row["v"] != VERSION:
-            raise WireError(f"it speaks version {row['v']!r:.20}, this is {VERSION}; install both again")
-        return NodeStatus(
-            host=str(row["host"]),
-            time_s=float(row["time_s"]),
-            gpus=tuple(
-                GpuStatus(
-                    **{
-                        **{name: gpu[name] for name in _GPU},
-                        "jobs": tuple(JobStatus(**{n: job[n] for n in _JOB}) for job in gpu["jobs"]),
-                    }
-                )
-                for gpu in row["gpus"]
-            ),
-            happened=tuple(
-                Happened(time_s=float(one["time_s"]), job_id=int(one["job_id"]), event=str(one["event"]))
-                for one in row["happened"]
-            ),
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
-        raise WireError(f"not a node's state: {exc!r:.80}") from exc
-
-
-_GPU = tuple(GpuStatus.__dataclass_fields__)
-_JOB = tuple(JobStatus.__dataclass_fields__)

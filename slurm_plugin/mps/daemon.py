@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from slurm_plugin.core.errors import CommandError, MpsError
 from slurm_plugin.core.process import Process, owner_of
 from slurm_plugin.core.shell import SYSTEM_PATH, run, spawn_daemon
 from slurm_plugin.core.units import to_mib_up
+from slurm_plugin.mps.access import close_files, let_in
 
 LOG = "daemon.log"
 """What daemon and server print; with `-f` that is all of their log. mps/log.py reads it and keeps it short."""
@@ -177,41 +176,3 @@ class Daemon:
             "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe),
             "CUDA_MPS_LOG_DIRECTORY": str(self.log),
         }
-
-
-def close_files(folder: Path) -> None:
-    """Take from users the files that the daemon opens to all (0666): they could fill paths.run.
-
-    Clients need its sockets and its FIFO, as was tried on an H200 (driver 580.159).
-    """
-    for path in folder.iterdir():
-        if stat.S_ISREG(path.lstat().st_mode):
-            path.chmod(0o600)
-
-
-def let_in(folder: Path, user_id: int) -> None:
-    """Let one user, and root, into a folder of root's: to read and to pass, not to write.
-
-    A group would not do, because many users may have the same. The list is written as the kernel keeps it
-    (linux/posix_acl_xattr.h): each entry a tag, its permissions and an id.
-
-    Args:
-        folder: The folder.
-        user_id: The user.
-
-    Raises:
-        OSError: The file system has no access control lists.
-    """
-    nobody = 0xFFFFFFFF
-    entries = (
-        (_USER_OBJ, 7, nobody),
-        (_USER, 5, user_id),
-        (_GROUP_OBJ, 0, nobody),
-        (_MASK, 5, nobody),
-        (_OTHER, 0, nobody),
-    )
-    rows = b"".join(struct.pack("<HHI", *entry) for entry in entries)
-    os.setxattr(folder, "system.posix_acl_access", struct.pack("<I", 2) + rows)
-
-
-_USER_OBJ, _USER, _GROUP_OBJ, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x10, 0x20

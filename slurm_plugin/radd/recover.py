@@ -15,7 +15,8 @@ from slurm_plugin.core.daemon_log import about
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.note import Note, read_note
-from slurm_plugin.radd.lending import Claim, Lender
+from slurm_plugin.radd.lending import Lender
+from slurm_plugin.radd.loans import Claim
 from slurm_plugin.slurm.control import JobChange, SlurmControl
 
 log = logging.getLogger("radd")

@@ -7,32 +7,22 @@ slurmctld waiting by connecting, in however many loops.
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
 import os
 import select
 import socket
-import struct
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from slurm_plugin.core.clock import Clock, Deadline
-from slurm_plugin.core.errors import ConfigError, RadError, WireError
+from slurm_plugin.core.errors import ConfigError, RadError
 from slurm_plugin.core.text import one_line
-from slurm_plugin.core.units import KIB
+from slurm_plugin.radd.lines import DEADLINE_S, LONGEST_REFUSAL, encode, message_of, peer_uid, read_line
 
 log = logging.getLogger("radd")
 
-REQUEST_LIMIT = 256 * KIB
-"""Longest request: a script's head of 64 KiB grows at most fourfold when its control characters are escaped."""
-REPLY_LIMIT = 64 * KIB
-"""Longest reply that the shim reads."""
-LONGEST_REFUSAL = 300
-"""Characters of a refusal, in the reply and in the log."""
-DEADLINE_S = 1.0
-"""A peer that takes longer to send or to read is cut off; the shim itself gives up after 0.1 s."""
 THREADS = 8
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -168,7 +158,7 @@ class Server:
 
     def _answer(self, connection: socket.socket) -> None:
         try:
-            if _peer_uid(connection) in self._trusted_uids:
+            if peer_uid(connection) in self._trusted_uids:
                 self._exchange(connection)
         except OSError as exc:
             log.warning("request dropped: %s", exc)
@@ -179,69 +169,15 @@ class Server:
         """Read a line and answer it; what one request is at fault for must not look like a radd that is away."""
         deadline = Deadline(self._clock, DEADLINE_S)
         try:
-            reply = _encode(self._handler(_message(_read_line(connection, deadline))))
+            reply = encode(self._handler(message_of(read_line(connection, deadline))))
         except RadError as exc:
             why = one_line(str(exc), LONGEST_REFUSAL)  # it may quote what the peer sent
             log.warning("request refused: %s", why)
-            reply = _encode({"error": why})
+            reply = encode({"error": why})
         except OSError:
             raise
         except Exception:
             log.exception("a bug while answering; the job goes on as it was submitted")
-            reply = _encode({"error": "a bug; radd's log tells more"})
+            reply = encode({"error": "a bug; radd's log tells more"})
         connection.settimeout(max(deadline.remaining_s(), 0.001))
         connection.sendall(reply)
-
-
-def _peer_uid(connection: socket.socket) -> int:
-    """Return the uid of the process that connected (unix(7), SO_PEERCRED: pid, uid, gid)."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return int(struct.unpack("3i", credentials)[1])
-
-
-def _read_line(connection: socket.socket, deadline: Deadline) -> bytes:
-    """Return one line.
-
-    Raises:
-        WireError: It does not end in time or within the limit.
-    """
-    chunks: list[bytes] = []
-    size = 0
-    while size <= REQUEST_LIMIT:
-        connection.settimeout(max(deadline.remaining_s(), 0.001))
-        try:
-            chunk = connection.recv(65536)
-        except TimeoutError as exc:
-            raise WireError(f"no whole line in {DEADLINE_S:g} s") from exc
-        if not chunk:
-            raise WireError("half a line")
-        chunks.append(chunk)
-        size += len(chunk)
-        if chunk.endswith(b"\n"):
-            return b"".join(chunks)
-        if deadline.passed():
-            raise WireError(f"no whole line in {DEADLINE_S:g} s")
-    raise WireError(f"a request of more than {REQUEST_LIMIT} bytes")
-
-
-def _message(line: bytes) -> Mapping[str, Any]:
-    """Return the JSON object in a line; bytes that are no UTF-8 survive as surrogates.
-
-    Raises:
-        WireError: It is no JSON object.
-    """
-    try:
-        message = json.loads(line.decode(errors="surrogateescape"))
-    except (ValueError, RecursionError) as exc:
-        raise WireError("a request that is no JSON") from exc
-    if not isinstance(message, dict):
-        raise WireError("a request that is no JSON object")
-    return message
-
-
-def _encode(reply: Mapping[str, Any]) -> bytes:
-    text = json.dumps(reply, ensure_ascii=False, separators=(",", ":"))
-    line = text.encode(errors="surrogateescape") + b"\n"
-    if len(line) > REPLY_LIMIT:
-        raise WireError(f"a reply of {len(line)} bytes")
-    return line

@@ -24,7 +24,8 @@ from slurm_plugin.radd.history import Peaks
 from slurm_plugin.radd.models import Models
 from slurm_plugin.radd.prepare import prepared
 from slurm_plugin.radd.recover import Recoverer
-from slurm_plugin.radd.submit import VERSION, Submission, checked_version
+from slurm_plugin.radd.reply import VERSION, checked_version
+from slurm_plugin.radd.submit import Submission
 from slurm_plugin.slurm.control import SlurmControl
 from slurm_plugin.slurm.versions import OLDEST, Version
 

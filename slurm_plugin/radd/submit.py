@@ -8,20 +8,14 @@ from typing import Any, Protocol
 
 from slurm_plugin.core import wire
 from slurm_plugin.core.config import Config
-from slurm_plugin.core.errors import EstimateError, WireError
+from slurm_plugin.core.errors import EstimateError
 from slurm_plugin.core.note import Note, format_note
 from slurm_plugin.core.policy import decide
-from slurm_plugin.core.records import Booking, Claims, JobRequest, MemoryEstimate, Rewrite
+from slurm_plugin.core.records import Claims, JobRequest, MemoryEstimate, Rewrite
 from slurm_plugin.core.request import request_from
-from slurm_plugin.core.text import one_line
-from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.estimate import Estimator
+from slurm_plugin.radd.reply import Decided, Reply, reply_of
 from slurm_plugin.said import claims_of, directives_of
-
-Reply = dict[str, Any]
-VERSION = 1
-LONGEST_MESSAGE = 500
-"""Characters of a line for the user; it may quote what the user wrote."""
 
 
 class Peaks(Protocol):
@@ -35,34 +29,6 @@ class Peaks(Protocol):
             profile_key: `ModelProfile.key`.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
-    """What one submission becomes.
-
-    Attributes:
-        request: What was asked for.
-        rewrite: What changes.
-        estimate: What one process needs; None if that is not known.
-        faults: Lines about what the user said and could not be understood.
-    """
-
-    request: JobRequest
-    rewrite: Rewrite
-    estimate: MemoryEstimate | None = None
-    faults: tuple[str, ...] = ()
-
-    @property
-    def says(self) -> tuple[str, ...]:
-        """Return the lines for the user."""
-        return tuple(one_line(text, LONGEST_MESSAGE) for text in (*self.faults, *self.rewrite.messages))
-
-    @property
-    def refusal(self) -> str | None:
-        """Return why the job is refused; None if it is not."""
-        refusal = self.rewrite.refusal
-        return None if refusal is None else one_line(refusal, LONGEST_MESSAGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +58,7 @@ class Submission:
             WireError: The message is not one of job_submit.lua's.
         """
         made = self.decided(message)
-        reply = _reply(made, key=self.key)
+        reply = reply_of(made, key=self.key)
         booking = made.rewrite.booking
         if self.config.features.accounting and booking is not None and booking.estimate_bytes is not None:
             reply["set"]["admin_comment"] = format_note(
@@ -137,7 +103,7 @@ class Submission:
         booked = wire.read_stamp(request.comment, user_id=request.user_id, key=self.key)
         changed = None if booked is None else replace(booked, changed=True)
         made = Decided(request=request, rewrite=Rewrite(booking=changed, reason="changed"))
-        return _reply(made, key=self.key)
+        return reply_of(made, key=self.key)
 
     def _claims(self, request: JobRequest, script_name: str) -> tuple[Claims, tuple[str, ...]]:
         partition = self.config.partition(request.partition)
@@ -162,61 +128,3 @@ class Submission:
             return estimate
         smact = estimate.smact if seen.smact is None else seen.smact  # a loader's pauses are in what was seen
         return replace(estimate if estimate.source == "stated" else seen, smact=smact)
-
-
-def _reply(made: Decided, *, key: bytes) -> Reply:
-    request, rewrite = made.request, made.rewrite
-    fields = dict(rewrite.fields)
-    if rewrite.booking is not None:
-        signed = wire.stamp(rewrite.booking, user_id=request.user_id, key=key)
-        fields["comment"] = wire.with_stamp(request.comment, signed)
-    elif wire.profile_in(request.comment) is not None:
-        fields["comment"] = wire.user_words(request.comment)  # nobody will read the profile
-    return {
-        "v": VERSION,
-        "set": fields,
-        "env": rewrite.environment,
-        "say": list(made.says),
-        "refuse": made.refusal,
-        "log": log_line(request, rewrite, made.estimate),
-    }
-
-
-def log_line(request: JobRequest, rewrite: Rewrite, estimate: MemoryEstimate | None) -> str:
-    """Return one line of key=value pairs about a decision.
-
-    Args:
-        request: What the job asks for.
-        rewrite: What it gets.
-        estimate: What it needs; None if nothing tells it.
-    """
-    values: dict[str, object] = {
-        "user": request.user_id,
-        "partition": request.partition,
-        "decision": rewrite.reason.replace(" ", "-"),
-        "gres": rewrite.fields.get("gres"),
-        "refused": "yes" if rewrite.refusal else None,
-    }
-    booking: Booking | None = rewrite.booking
-    if booking is not None:
-        values |= {"kind": booking.kind, "gpus": booking.gpus}
-        values["booked_mib"] = None if booking.memory_bytes is None else to_mib_up(booking.memory_bytes)
-    if estimate is not None:
-        values |= {
-            "estimate_mib": to_mib_up(estimate.estimate_bytes),
-            "upper_mib": to_mib_up(estimate.upper_bytes),
-        }
-        values |= {"source": estimate.source, "profile": estimate.profile_key}
-    return " ".join(f"{name}={value}" for name, value in values.items() if value is not None)
-
-
-def checked_version(message: Mapping[str, Any]) -> None:
-    """Refuse a message of another protocol.
-
-    Raises:
-        WireError: The shim and radd are of different versions.
-    """
-    if message.get("v") != VERSION:
-        raise WireError(
-            f"the shim speaks version {message.get('v')!r} and radd {VERSION}; install both again"
-        )

@@ -20,7 +20,8 @@ from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from lab.watch import Watcher
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.simulated import Card, SimulatedGpus
+from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.simulated_cards import Card
 from slurm_plugin.monitor.window import read_window
 from slurm_plugin.slurm.printed import parse_version
 from slurm_plugin.slurm.versions import traits

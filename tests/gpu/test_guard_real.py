@@ -19,7 +19,8 @@ from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.shell import SYSTEM_PATH, find_program
 from slurm_plugin.core.units import GIB, MIB
-from slurm_plugin.guard.incidents import Incident, read_incidents
+from slurm_plugin.guard.incident_file import read_incidents
+from slurm_plugin.guard.incidents import Incident
 from slurm_plugin.guard.stop import Stopper
 from slurm_plugin.guard.watch import Guard
 from slurm_plugin.monitor.monitor import Monitor

@@ -377,7 +377,7 @@ def test_units_live_in_one_place(path: Path) -> None:
     allowed = {
         "slurm_plugin.core.wire": {1024},  # characters of a comment
         "slurm_plugin.core.timely_file": {1 << 20},  # units.py loads more than the file's readers may
-        "slurm_plugin.core.settings": {1024},  # MiB of a shard, a default in the unit of its name
+        "slurm_plugin.core.partition_settings": {1024},  # MiB of a shard, a default in the unit of its name
         "gpumemnet.cli.report": {1024},  # likewise
         "gpumemnet.directives.values": {1024, 1 << 30},  # most GPUs of one job; the largest count
         "gpumemnet.cli.rad_estimate": {1 << 30},  # likewise

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal
 
-from slurm_plugin.admin.top.cells import Bar, Cell, Column, Row
+from slurm_plugin.admin.top.cells import Bar, Column, Row
+from slurm_plugin.admin.top.fitting import Line, aligned, bar, cut, drawn, sized
 from slurm_plugin.admin.top.fleet import Fleet, totals
 from slurm_plugin.admin.top.screens import SCREENS
 from slurm_plugin.admin.top.view import HELP, View, rows_of
 from slurm_plugin.core.units import GIB
-
-Style = Literal["plain", "dim", "title", "head", "key", "low", "middle", "high", "light", "warn", "chosen"]
-Piece = tuple[str, Style]
-Line = list[Piece]
 
 ABOVE = 5
 """Lines above the rows: three of sums, the tabs, the heads."""
@@ -44,12 +40,12 @@ def frame(fleet: Fleet, view: View, *, width: int, height: int) -> list[Line]:
         lines += [[(f"  {keys:<28}", "key"), (what, "plain")] for keys, what in HELP]
         lines = lines[: height - BELOW]
     else:
-        columns = _sized(SCREENS[view.screen].columns, width)
+        columns = sized(SCREENS[view.screen].columns, width)
         lines.append(_heads(columns, view))
         lines += _body(rows, columns, view, width=width, page=page_of(height))
     lines += [[] for _ in range(height - BELOW - len(lines))]
     lines.append(_foot(fleet, view, len(rows)))
-    return [_cut(line, width) for line in lines[:height]]
+    return [cut(line, width) for line in lines[:height]]
 
 
 def as_text(lines: Sequence[Line]) -> str:
@@ -78,8 +74,8 @@ def _sums(fleet: Fleet, view: View, width: int) -> list[Line]:
     size = max(10, min(width - 20, 80))
     return [
         first,
-        [(" Memory      ", "dim"), *_bar(memory, size)],
-        [(" SM activity ", "dim"), *_bar(activity, size)],
+        [(" Memory      ", "dim"), *bar(memory, size)],
+        [(" SM activity ", "dim"), *bar(activity, size)],
     ]
 
 
@@ -106,7 +102,7 @@ def _heads(columns: Sequence[Column], view: View) -> Line:
             else ""
         )
         text = f"{column.title}{mark}"[: column.width]
-        line.append((_aligned(text, column) + " ", "head"))
+        line.append((aligned(text, column) + " ", "head"))
     return line
 
 
@@ -118,7 +114,7 @@ def _body(rows: Sequence[Row], columns: Sequence[Column], view: View, *, width: 
     lines = []
     for number, row in enumerate(rows[start : start + page], start):
         line = [
-            piece for cell, column in zip(row.cells, columns, strict=True) for piece in _cell(cell, column)
+            piece for cell, column in zip(row.cells, columns, strict=True) for piece in drawn(cell, column)
         ]
         if number == chosen:
             text = "".join(text for text, _ in line)
@@ -144,59 +140,3 @@ def _foot(fleet: Fleet, view: View, rows: int) -> Line:
     if fleet.queue_trouble:
         line.append((f"  queue: {fleet.queue_trouble}", "warn"))
     return line
-
-
-def _cell(cell: Cell, column: Column) -> Line:
-    if isinstance(cell, Bar):
-        return [*_bar(cell, column.width), (" ", "plain")]
-    return [(_aligned(cell[: column.width], column) + " ", "plain")]
-
-
-def _aligned(text: str, column: Column) -> str:
-    return text.rjust(column.width) if column.right else text.ljust(column.width)
-
-
-def _bar(bar: Bar, width: int) -> Line:
-    """Return a bar with its text over its right end, as htop draws it."""
-    size = max(width - 2, 1)
-    full = round(size * min(1.0, max(0.0, bar.full)))
-    light = max(full, round(size * min(1.0, max(0.0, bar.light))))
-    text = bar.text[:size]
-    drawn = ("|" * full + ":" * (light - full)).ljust(size)
-    drawn = drawn[: size - len(text)] + text
-    level: Style = "low" if bar.full < 0.5 else "middle" if bar.full < 0.9 else "high"
-    return [
-        ("[", "plain"),
-        (drawn[:full], level),
-        (drawn[full:light], "light"),
-        (drawn[light:], "dim"),
-        ("]", "plain"),
-    ]
-
-
-def _sized(columns: Sequence[Column], width: int) -> list[Column]:
-    """Give the column that takes what is left its width."""
-    fixed = sum(max(column.width, 0) + 1 for column in columns)
-    return [
-        column
-        if column.width > 0
-        else Column(
-            title=column.title,
-            width=max(-column.width, width - fixed, 0),
-            right=column.right,
-            falls=column.falls,
-        )
-        for column in columns
-    ]
-
-
-def _cut(line: Line, width: int) -> Line:
-    found: Line = []
-    left = width
-    for text, style in line:
-        if left <= 0:
-            break
-        if text:
-            found.append((text[:left], style))
-            left -= len(text)
-    return found

@@ -8,8 +8,9 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 
+from slurm_plugin.admin.top.fitting import Line, Style
 from slurm_plugin.admin.top.fleet import Fleet
-from slurm_plugin.admin.top.frame import Line, Style, frame, page_of
+from slurm_plugin.admin.top.frame import frame, page_of
 from slurm_plugin.admin.top.view import View, after, rows_of
 
 _HEAR_MS = 100

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from epilog.report import run_of, tell_peak
+from epilog.report import run_of
+from epilog.tell import tell_peak
 from slurm_plugin.core.node_records import Outcome
 from slurm_plugin.core.note import read_note
 from slurm_plugin.core.peaks import from_line, to_line

@@ -13,7 +13,8 @@ from slurm_plugin.core.config import Config, Paths
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.node_records import Outcome, Reservation
 from slurm_plugin.core.units import GIB
-from slurm_plugin.guard.incidents import Incident, write_incidents
+from slurm_plugin.guard.incident_file import write_incidents
+from slurm_plugin.guard.incidents import Incident
 from slurm_plugin.monitor.window import write_window
 
 HELD = Reservation(

@@ -10,7 +10,8 @@ import pytest
 from slurm_plugin.core.oom_patterns import load_patterns
 from slurm_plugin.core.recovery import Ending, classify
 from slurm_plugin.core.units import GIB, MIB
-from slurm_plugin.monitor.simulated import Card, SimulatedGpus
+from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.simulated_cards import Card
 
 PROGRAM = Path(__file__).resolve().parents[3] / "examples" / "fake_train.py"
 

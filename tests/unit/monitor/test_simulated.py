@@ -10,7 +10,8 @@ import pytest
 
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.simulated import Card, CardFullError, SimulatedGpus
+from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.simulated_cards import Card, CardFullError
 from slurm_plugin.monitor.telemetry import Telemetry
 
 HOLDER = """

@@ -38,7 +38,7 @@ def etc(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathering, "_asked", lambda *_: (None, None))
     monkeypatch.setattr(gathering, "installed_version", lambda: None)
-    monkeypatch.setattr(gathering, "_units", dict)
+    monkeypatch.setattr(gathering, "units", dict)
 
 
 def a_site(folder: Path, fault: Fault) -> Path:

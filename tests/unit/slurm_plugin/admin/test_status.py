@@ -17,7 +17,8 @@ from slurm_plugin.core.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.simulated import Card, SimulatedGpus
+from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.simulated_cards import Card
 from slurm_plugin.monitor.status import GpuStatus, gpu_status
 from slurm_plugin.monitor.window import JobUsage
 

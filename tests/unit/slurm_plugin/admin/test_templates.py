@@ -9,7 +9,7 @@ import tomllib
 import pytest
 from golden_texts import Golden
 
-from slurm_plugin.admin.install import FILES, FRAGMENTS
+from slurm_plugin.admin.install_steps import FILES, FRAGMENTS
 from slurm_plugin.admin.templates import render, templates_folder
 from slurm_plugin.core.config import Config, Features, PartitionConfig, Paths, TelemetryConfig, parse_config
 from slurm_plugin.core.errors import ConfigError

@@ -14,7 +14,8 @@ from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.process import Process
 from slurm_plugin.core.units import GIB, MIB
-from slurm_plugin.guard.findings import TOLERANCE_BYTES, Finding, Mine, findings
+from slurm_plugin.guard.finding import Finding
+from slurm_plugin.guard.findings import TOLERANCE_BYTES, Mine, findings
 from slurm_plugin.monitor.attribution import Traced
 
 NOW_S = 1_000_000.0

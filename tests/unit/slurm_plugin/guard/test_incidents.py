@@ -9,17 +9,8 @@ import pytest
 
 from slurm_plugin.core.node_records import Outcome, Verdict
 from slurm_plugin.core.units import GIB, MIB
-from slurm_plugin.guard.incidents import (
-    KEPT_S,
-    MOST,
-    Ended,
-    Incident,
-    incidents_path,
-    read_incidents,
-    verdict_of,
-    with_incidents,
-    write_incidents,
-)
+from slurm_plugin.guard.incident_file import incidents_path, read_incidents, write_incidents
+from slurm_plugin.guard.incidents import KEPT_S, MOST, Ended, Incident, verdict_of, with_incidents
 
 NOW_S = 1_000_000.0
 ALICE, BOB = 1001, 1002

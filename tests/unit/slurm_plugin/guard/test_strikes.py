@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from slurm_plugin.core.process import Process
 from slurm_plugin.core.units import GIB
-from slurm_plugin.guard.findings import Finding
+from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.strikes import Key, Strike, confirmed
 
 OVER = Finding(

@@ -16,8 +16,8 @@ from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.process import Process
 from slurm_plugin.core.units import GIB
-from slurm_plugin.guard.findings import Finding
-from slurm_plugin.guard.incidents import read_incidents
+from slurm_plugin.guard.finding import Finding
+from slurm_plugin.guard.incident_file import read_incidents
 from slurm_plugin.guard.watch import Guard
 from slurm_plugin.monitor.attribution import Traced
 from slurm_plugin.mps.daemon import LOG

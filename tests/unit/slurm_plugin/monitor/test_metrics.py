@@ -25,7 +25,7 @@ from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.monitor import web
 from slurm_plugin.monitor.board import Board
 from slurm_plugin.monitor.hook_counts import HookCounts
-from slurm_plugin.monitor.status import from_text
+from slurm_plugin.monitor.status_codec import from_text
 from slurm_plugin.monitor.web import serve
 from slurm_plugin.monitor.window import JobUsage
 

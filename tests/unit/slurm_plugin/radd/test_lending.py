@@ -8,7 +8,8 @@ from fakes import FakeClock, FakeSlurm
 
 from slurm_plugin.core.config import Config, PartitionConfig, parse_config
 from slurm_plugin.core.note import Note
-from slurm_plugin.radd.lending import DAY_S, Claim, Lender, Loan, is_due, loan_for
+from slurm_plugin.radd.lending import Lender
+from slurm_plugin.radd.loans import DAY_S, Claim, Loan, is_due, loan_for
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.slurm.control import JobChange, JobView
 

@@ -12,7 +12,8 @@ import pytest
 
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.errors import RadError, WireError
-from slurm_plugin.radd.server import REQUEST_LIMIT, THREADS, Server
+from slurm_plugin.radd.lines import REQUEST_LIMIT
+from slurm_plugin.radd.server import THREADS, Server
 
 PATIENCE_S = 5.0
 ME = frozenset({os.getuid()})

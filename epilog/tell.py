@@ -1,0 +1,79 @@
+"""What the Epilog tells the owner of a job and Slurm's accounts: why it ended, and what it used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from epilog.report import activity_of
+from slurm_plugin.core.node_records import Outcome
+from slurm_plugin.core.note import Event, Note, format_note
+from slurm_plugin.core.records import Booking
+from slurm_plugin.monitor.window import JobUsage
+from slurm_plugin.slurm.hook_env import HookJob
+
+
+def tell_why(
+    job: HookJob, booking: Booking, outcome: Outcome, *, slurm_conf: Path | None, timeout_s: float
+) -> None:
+    """Write into the job's AdminComment why it was stopped.
+
+    Args:
+        job: The job, as slurmd tells its hooks.
+        booking: What was booked for it.
+        outcome: How it ended.
+        slurm_conf: SLURM_CONF of this node's slurmd; None leaves it to Slurm.
+        timeout_s: How long Slurm may take, in seconds.
+
+    Raises:
+        SlurmError: Slurm refused or did not answer.
+    """
+    from slurm_plugin.slurm.commands import SlurmCommands
+    from slurm_plugin.slurm.control import JobChange
+
+    note = Note(
+        event="failed",
+        estimate_bytes=booking.estimate_bytes,
+        peak_bytes=outcome.peak_bytes,
+        detail=f"stopped: {outcome.evidence}",
+    )
+    control = SlurmCommands(slurm_conf=str(slurm_conf or ""), timeout_s=timeout_s)
+    control.update(job.job_id, JobChange(admin_comment=format_note(note)))
+
+
+def tell_peak(
+    job: HookJob,
+    booking: Booking,
+    outcome: Outcome,
+    *,
+    usage: JobUsage | None = None,
+    slurm_conf: Path | None,
+    log: Path,
+) -> None:
+    """Write what was estimated and what was seen into the job's AdminComment, where sacct shows it.
+
+    Args:
+        job: The job, as slurmd tells its hooks.
+        booking: What was booked for it.
+        outcome: How it ended.
+        usage: What the monitor saw of it; None if nothing.
+        slurm_conf: SLURM_CONF of this node's slurmd; None leaves it to Slurm.
+        log: Folder of our logs; what sacctmgr says goes to accounting.log, and it is not waited for.
+
+    Raises:
+        SlurmError: sacctmgr could not be started.
+    """
+    if outcome.peak_bytes is None:
+        return
+    from slurm_plugin.slurm.accounting import write_admin_comment
+
+    event: Event = "ended" if outcome.kind == "ok" else "failed"
+    times = booking.recoveries
+    note = Note(
+        event=event,
+        estimate_bytes=booking.estimate_bytes,
+        peak_bytes=outcome.peak_bytes,
+        smact=activity_of(usage) if outcome.kind == "ok" else None,
+        detail=f"recovered from running out of GPU memory, {times} time{'s' * (times > 1)}" if times else "",
+    )
+    env = {"SLURM_CONF": str(slurm_conf)} if slurm_conf else {}
+    write_admin_comment(job.job_id, format_note(note), env=env, log_path=log / "accounting.log")

@@ -1,0 +1,109 @@
+"""What `rad doctor` asks of this machine alone: files, key, socket, units, programs."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+
+from slurm_plugin.admin.ask_radd import ask_radd
+from slurm_plugin.core.errors import CommandError, ConfigError
+from slurm_plugin.core.shell import find_program, run
+from slurm_plugin.core.wire import read_key
+
+LUA_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu/lua",
+    "/usr/lib/aarch64-linux-gnu/lua",
+    "/usr/lib64/lua",
+    "/usr/lib/lua",
+    "/usr/local/lib/lua",
+)
+
+LUA_SOCKETS = ("socket/unix.so", "posix/sys/socket.so", "posix/sys/socket.lua", "posix.so")
+"""Files of LuaSocket and of lua-posix below such a folder and Lua's version."""
+
+UNITS = ("radd", "rad-monitor")
+
+COMMAND_S = 5.0
+
+
+def text_of(path: str | None) -> str | None:
+    """Return a script's text; None if there is none that can be read."""
+    if not path:
+        return None
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return text
+
+
+def names_in(folder: Path) -> frozenset[str]:
+    """Return the names in a folder; none if it cannot be read."""
+    try:
+        return frozenset(os.listdir(folder))
+    except OSError:
+        return frozenset()
+
+
+def lua_sockets() -> tuple[str, ...]:
+    """Return the versions of Lua for which a library of sockets is here ("5.4")."""
+    found = [
+        version.name
+        for folder in LUA_FOLDERS
+        for version in sorted(Path(folder).glob("5.*"))
+        if any((version / name).exists() for name in LUA_SOCKETS)
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def key_error(path: Path, reader: str) -> str | None:
+    """Return why the key cannot be used here by root and by the user that reads it; None if that cannot be seen.
+
+    Args:
+        path: The key.
+        reader: The user.
+    """
+    if path.parent.exists() and not os.access(path.parent, os.X_OK):
+        return None
+    try:
+        if path.exists() and not os.access(path, os.R_OK):
+            return None
+        read_key(path)
+    except ConfigError as exc:
+        return str(exc)
+    try:
+        if reader != "root" and path.stat().st_uid != pwd.getpwnam(reader).pw_uid:
+            return f"{path}: radd, which runs as {reader}, cannot read it; run: chown {reader} {path}"
+    except (OSError, KeyError):
+        return None
+    return ""
+
+
+def ping(path: str) -> str:
+    """Return how radd is, or why nobody knows."""
+    answer = ask_radd(path)
+    if isinstance(answer, str):
+        return answer
+    return f"as it found when it started, {answer['leaves_jobs']}" if answer.get("leaves_jobs") else "ok"
+
+
+def units() -> dict[str, str]:
+    """Return the state of each of UNITS as systemd has it; nothing without systemd."""
+    found = {}
+    for unit in UNITS:
+        try:
+            text = run(["systemctl", "show", "--property=LoadState,ActiveState", unit], timeout_s=COMMAND_S)
+        except CommandError:
+            return {}
+        states = dict(line.partition("=")[::2] for line in text.splitlines())
+        found[unit] = "missing" if states.get("LoadState") == "not-found" else states.get("ActiveState", "")
+    return found
+
+
+def program(name: str) -> str | None:
+    """Return a program's path; None if it is not installed."""
+    try:
+        return find_program(name)
+    except CommandError:
+        return None

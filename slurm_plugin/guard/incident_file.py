@@ -1,0 +1,45 @@
+"""The file in which a node's incidents are kept between samples and across a restart of rad-monitor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, get_args
+
+from slurm_plugin.core.spare_files import replace_file
+from slurm_plugin.guard.incidents import Incident, IncidentKind
+
+
+def incidents_path(run: Path) -> Path:
+    """Return where a node's incidents lie; `run` is paths.run."""
+    return run / "monitor" / "incidents.json"
+
+
+def read_incidents(run: Path) -> tuple[Incident, ...]:
+    """Return what went wrong on this node; nothing if nothing readable is there."""
+    try:
+        rows: Any = json.loads(incidents_path(run).read_bytes())
+        return tuple(Incident(**{**row, "victims": tuple(row["victims"])}) for row in rows if _known(row))
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+
+
+def _known(row: Any) -> bool:
+    return row["kind"] in get_args(IncidentKind)
+
+
+def write_incidents(run: Path, incidents: Iterable[Incident]) -> None:
+    """Replace the record.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        incidents: All that are remembered.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    path = incidents_path(run)
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    replace_file(path, json.dumps([asdict(one) for one in incidents]).encode(), mode=0o600)

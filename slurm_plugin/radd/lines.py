@@ -1,0 +1,88 @@
+"""One JSON line in, one out: what radd reads from a socket and writes to it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from slurm_plugin.core.clock import Deadline
+from slurm_plugin.core.errors import WireError
+from slurm_plugin.core.units import KIB
+
+REQUEST_LIMIT = 256 * KIB
+"""Longest request: a script's head of 64 KiB grows at most fourfold when its control characters are escaped."""
+
+REPLY_LIMIT = 64 * KIB
+"""Longest reply that the shim reads."""
+
+LONGEST_REFUSAL = 300
+"""Characters of a refusal, in the reply and in the log."""
+
+DEADLINE_S = 1.0
+"""A peer that takes longer to send or to read is cut off; the shim itself gives up after 0.1 s."""
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """Return the uid of the process that connected (unix(7), SO_PEERCRED: pid, uid, gid)."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[1])
+
+
+def read_line(connection: socket.socket, deadline: Deadline) -> bytes:
+    """Return one line.
+
+    Args:
+        connection: Of a client.
+        deadline: When it must be whole.
+
+    Raises:
+        WireError: It does not end in time or within the limit.
+    """
+    chunks: list[bytes] = []
+    size = 0
+    while size <= REQUEST_LIMIT:
+        connection.settimeout(max(deadline.remaining_s(), 0.001))
+        try:
+            chunk = connection.recv(65536)
+        except TimeoutError as exc:
+            raise WireError(f"no whole line in {DEADLINE_S:g} s") from exc
+        if not chunk:
+            raise WireError("half a line")
+        chunks.append(chunk)
+        size += len(chunk)
+        if chunk.endswith(b"\n"):
+            return b"".join(chunks)
+        if deadline.passed():
+            raise WireError(f"no whole line in {DEADLINE_S:g} s")
+    raise WireError(f"a request of more than {REQUEST_LIMIT} bytes")
+
+
+def message_of(line: bytes) -> Mapping[str, Any]:
+    """Return the JSON object in a line; bytes that are no UTF-8 survive as surrogates.
+
+    Raises:
+        WireError: It is no JSON object.
+    """
+    try:
+        message = json.loads(line.decode(errors="surrogateescape"))
+    except (ValueError, RecursionError) as exc:
+        raise WireError("a request that is no JSON") from exc
+    if not isinstance(message, dict):
+        raise WireError("a request that is no JSON object")
+    return message
+
+
+def encode(reply: Mapping[str, Any]) -> bytes:
+    """Return a reply as one line.
+
+    Raises:
+        WireError: It is longer than REPLY_LIMIT.
+    """
+    text = json.dumps(reply, ensure_ascii=False, separators=(",", ":"))
+    line = text.encode(errors="surrogateescape") + b"\n"
+    if len(line) > REPLY_LIMIT:
+        raise WireError(f"a reply of {len(line)} bytes")
+    return line
