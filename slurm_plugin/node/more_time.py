@@ -15,10 +15,13 @@ from pathlib import Path
 
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.more_time import EARLY_S, MINUTE_S, Granted, more_minutes
-from slurm_plugin.core.spare_files import replace_file
+from slurm_plugin.core.spare_files import SpareFiles
 from slurm_plugin.node.facts import NodeFacts, read_facts
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.time_limits import JobEnd, TimeLimits
+
+AGAIN_S = 60.0
+"""A job that is suspended, or has no limit yet, is asked for again after so long."""
 
 KEPT_S = 24 * 3600.0
 """A job that holds nothing here for a day does not come back to this node."""
@@ -41,7 +44,9 @@ class MoreTime:
         self._shared_s = shared_s
         self._say = say
         self._folder = node.run / "monitor" / "limits"
-        self._ends_s: dict[int, float] = {}
+        self._ends_s: dict[tuple[int, int], float] = {}
+        with suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)  # as long as there is room for a folder
 
     def look(self) -> None:
         """Raise the limits of the jobs whose end is near.
@@ -51,22 +56,22 @@ class MoreTime:
             OSError: What is given cannot be written down, so nothing is given.
         """
         held = self._node.store.read().ledger.reservations
-        shared = {one.job_id for one in held if one.kind == "shared" and one.managed}
-        self._ends_s = {job_id: end_s for job_id, end_s in self._ends_s.items() if job_id in shared}
+        shared = {(one.job_id, one.restart) for one in held if one.kind == "shared" and one.managed}
+        self._ends_s = {run: end_s for run, end_s in self._ends_s.items() if run in shared}
         now_s = self._node.clock.now_s()
-        for job_id in shared:
-            shared_s = self._shared_s(job_id)
-            if shared_s and self._ends_s.get(job_id, now_s) - now_s <= EARLY_S:
-                self._look_at(job_id, shared_s, now_s)
+        for run in shared:
+            shared_s = self._shared_s(run[0])
+            if shared_s and self._ends_s.get(run, now_s) - now_s <= EARLY_S:
+                self._ends_s[run] = self._look_at(run[0], shared_s, now_s)
         self._forget({one.job_id for one in held}, now_s)
 
-    def _look_at(self, job_id: int, shared_s: float, now_s: float) -> None:
+    def _look_at(self, job_id: int, shared_s: float, now_s: float) -> float:
+        """Give a job what it is due, and return when it ends."""
         slurm = TimeLimits(self._node.slurm())
         end = slurm.of(job_id)
         settings = None if end is None else self._node.settings(end.partition)
         if end is None or settings is None:
-            self._ends_s[job_id] = float("inf")
-            return
+            return now_s + EARLY_S + AGAIN_S
         granted = self._read(job_id) or Granted(asked_s=end.limit_s)
 
         def minutes(room_s: float) -> int:
@@ -84,13 +89,13 @@ class MoreTime:
             more = minutes(slurm.room_s(end, node=name, now_s=now_s))
         if more:
             self._give(slurm, job_id, end, granted, more)
-        self._ends_s[job_id] = end.end_s + more * MINUTE_S
+        return end.end_s + more * MINUTE_S
 
     def _give(self, slurm: TimeLimits, job_id: int, end: JobEnd, granted: Granted, minutes: int) -> None:
         """Raise a job's limit; it is written down first, so that nobody gets the same minutes twice."""
         given = replace(granted, granted_s=granted.granted_s + minutes * MINUTE_S)
         self._folder.mkdir(parents=True, exist_ok=True)
-        replace_file(self._path(job_id), json.dumps(asdict(given)).encode())
+        SpareFiles(self._node.run).write(self._path(job_id), json.dumps(asdict(given)).encode())
         slurm.add(job_id, minutes)
         limit = int((end.limit_s + minutes * MINUTE_S) // MINUTE_S)
         asked = int(granted.asked_s // MINUTE_S)
@@ -111,7 +116,7 @@ class MoreTime:
         for path in self._folder.glob("*.json"):
             with suppress(OSError, ValueError):
                 if int(path.stem) not in held and abs(now_s - path.stat().st_mtime) > KEPT_S:
-                    path.unlink()
+                    SpareFiles(self._node.run).discard(path)
 
     def _path(self, job_id: int) -> Path:
         return self._folder / f"{job_id}.json"

@@ -1,7 +1,7 @@
 """When Slurm ends a job, and what speaks against a later end.
 
-Slurm takes a longer limit from root without a look at the partition's own or at reservations (seen on 22.05.8), so both
-are asked for here.
+Slurm takes a longer limit from root without a look at the partition's own, at reservations, or at the MaxWall of QOS
+and associations (seen on 22.05.8), so all of them are asked for here.
 """
 
 from __future__ import annotations
@@ -14,9 +14,20 @@ from slurm_plugin.slurm.columns import cut
 from slurm_plugin.slurm.commands import UNKNOWN_JOB, SlurmCommands
 from slurm_plugin.slurm.printed import format_of, seconds_of
 
-_COLUMNS = (("JobID", 20), ("State", 24), ("TimeLimit", 24), ("EndTime", 24), ("Partition", 256))
+_COLUMNS = (
+    ("JobID", 20),
+    ("State", 24),
+    ("TimeLimit", 24),
+    ("EndTime", 24),
+    ("Partition", 256),
+    ("QOS", 256),
+    ("Account", 256),
+    ("UserName", 256),
+)
 _PARTITION_COLUMNS = (("Partition", 256), ("Time", 24))
 _LIMIT = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)$")
+_WALL = re.compile(r"\bMaxWallPJ=(\d+)")
+_QOS = re.compile(r" QoS=(\S+)")
 _RESERVATION = re.compile(r"\bStartTime=(\S+) .*?\bNodes=(\S+)")
 
 
@@ -28,11 +39,17 @@ class JobEnd:
         limit_s: Its time limit.
         end_s: When that is over, seconds since the epoch.
         partition: Its partition.
+        qos: Its QOS; "" without accounts, as the next two.
+        account: Its account.
+        user: Its owner.
     """
 
     limit_s: float
     end_s: float
     partition: str
+    qos: str = ""
+    account: str = ""
+    user: str = ""
 
 
 class TimeLimits:
@@ -53,7 +70,14 @@ class TimeLimits:
             if row["JobID"] == str(job_id) and row["State"] == "RUNNING":
                 limit_s, end_s = parse_limit_s(row["TimeLimit"]), seconds_of(row["EndTime"])
                 if limit_s is not None and end_s is not None:
-                    return JobEnd(limit_s=limit_s, end_s=end_s, partition=row["Partition"])
+                    return JobEnd(
+                        limit_s=limit_s,
+                        end_s=end_s,
+                        partition=row["Partition"],
+                        qos=row["QOS"],
+                        account=row["Account"],
+                        user=row["UserName"],
+                    )
         return None
 
     def room_s(self, end: JobEnd, *, node: str, now_s: float) -> float:
@@ -68,6 +92,7 @@ class TimeLimits:
         starts = [start_s for start_s in self._reserved_from(node) if start_s > now_s]
         return min(
             float("inf") if longest_s is None else longest_s - end.limit_s,
+            self._wall_s(end) - end.limit_s,
             min(starts, default=float("inf")) - end.end_s,
         )
 
@@ -90,6 +115,17 @@ class TimeLimits:
             raise SlurmError(f"sinfo shows no partition {partition}")
         return limits[0]
 
+    def _wall_s(self, end: JobEnd) -> float:
+        """Return the least MaxWall of a job's QOS, its partition's QOS and its association, where they are enforced."""
+        if "limits" not in self._slurm.config().get("AccountingStorageEnforce", ""):
+            return float("inf")
+        partition = _QOS.search(self._slurm.ask("scontrol", "-o", "show", "partition", end.partition))
+        qos = {end.qos, partition[1] if partition else "N/A"} - {"", "N/A"}
+        whose = (f"users={end.user}", f"accounts={end.account}", f"qos={','.join(sorted(qos))}")
+        return parse_wall_s(
+            self._slurm.ask("scontrol", "show", "assoc_mgr", *whose, "flags=assoc,qos"), user=end.user
+        )
+
     def _reserved_from(self, node: str) -> list[float]:
         """Return when each reservation of a node begins or began, seconds since the epoch."""
         found = []
@@ -102,6 +138,30 @@ class TimeLimits:
             if start_s is not None and node in names:
                 found.append(start_s)
         return found
+
+
+def parse_wall_s(text: str, *, user: str) -> float:
+    r"""Return the least MaxWall that `scontrol show assoc_mgr` prints of QOS and one user; infinite if there is none.
+
+    An account's own limit stands in its users' records too, unless theirs is another.
+
+    Args:
+        text: What it printed.
+        user: Name of the user.
+
+    >>> parse_wall_s("ClusterName=c UserName=bob(5) ID=4\n MaxWallPJ=30\nQOS=normal(1)\n MaxWallPJ=", user="bob")
+    1800.0
+    """
+    least_s, counts = float("inf"), False
+    for line in text.splitlines():
+        if line.startswith("ClusterName="):
+            counts = f" UserName={user}(" in line
+        elif line.startswith("QOS="):
+            counts = True
+        match = _WALL.search(line) if counts else None
+        if match is not None:
+            least_s = min(least_s, 60.0 * int(match[1]))
+    return least_s
 
 
 def parse_limit_s(text: str) -> float | None:

@@ -12,6 +12,8 @@ from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.mend import findings, mend
 from lab.place import ClusterSpec, Place
+from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.time_limits import TimeLimits
 from tests.cluster.conftest import jobs_on, started
 
 pytestmark = pytest.mark.cluster
@@ -78,3 +80,33 @@ def test_a_user_who_may_have_one_gpu_has_no_more_of_them(jobs: Jobs, own: Cluste
     assert most <= SHARDS, "more than one GPU at a time"
     assert together > 1, "the limit keeps jobs from sharing"
     assert jobs.fields(ids[4])["Restarts"] == "1"
+
+
+def test_more_time_stays_within_what_a_qos_and_an_account_allow(jobs: Jobs, own: Cluster) -> None:
+    """Slurm takes a longer limit from root without a look at MaxWall: a user would pass it through us."""
+    submitted = jobs.submit(
+        "--gpus=1", "--time=10", "--comment=rad:memory=4G", "--wrap", "sleep 60", user=USER
+    )
+    assert submitted.job_id is not None, submitted.messages
+    jobs.wait(submitted.job_id, "RUNNING")
+    slurm = SlurmCommands(slurm_conf=str(own.place.slurm_conf), timeout_s=10)
+    limits, now_s = TimeLimits(slurm), own.clock.now_s()
+    end = limits.of(submitted.job_id)
+    assert end is not None and (end.qos, end.account, end.user) == ("normal", "lab", USER)
+    modify = ("sacctmgr", "-i", "modify")
+
+    def room_is(room_s: float) -> None:
+        own.wait(f"room is {room_s}", lambda: limits.room_s(end, node="n0", now_s=now_s) == room_s, 20)
+
+    room_is(float("inf"))
+    try:
+        own.slurm(*modify, "qos", "normal", "set", "MaxWall=15")
+        room_is(300.0)
+        own.slurm(*modify, "account", "lab", "set", "MaxWall=12")
+        room_is(120.0)
+        own.slurm(*modify, "user", USER, "set", "MaxWall=11")
+        room_is(60.0)
+    finally:
+        own.slurm(*modify, "user", USER, "set", "MaxWall=-1")
+        own.slurm(*modify, "account", "lab", "set", "MaxWall=-1")
+        own.slurm(*modify, "qos", "normal", "set", "MaxWall=-1")
