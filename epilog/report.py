@@ -147,10 +147,12 @@ def run_of(
         now_s: Seconds since the epoch.
     """
     learned = outcome.kind == "ok" and outcome.peak_bytes is not None and booking.profile_key is not None
+    missed = outcome.kind == "overrun" or (outcome.kind == "gpu-oom" and outcome.corroborated)
     return Run(
         user_id=job.user_id,
         peak_bytes=outcome.peak_bytes,
         profile_key=booking.profile_key if learned else None,  # a run cut short tells no need
+        missed_key=booking.profile_key if missed else None,
         job_id=job.job_id,
         restart=job.restart,
         time_s=round(now_s, 3),

@@ -2,7 +2,7 @@
 
 `rad-estimate` is gpumemnet's command; this is the cluster that it is told about. Nothing is signed and nobody is asked,
 so two things stay unknown: earlier runs of the same job, which radd remembers, and whether Slurm takes the job. `ask`
-finds out both.
+finds out both. What radd learned of all users' runs is read where paths.state can be seen from here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from gpumemnet.errors import SetupError
 from gpumemnet.gpus import Gpu
 from slurm_plugin.core.config import DEFAULT_PATH, Config, PartitionConfig, load_config
 from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
+from slurm_plugin.core.learned import learned_path
 from slurm_plugin.core.records import GresItem, JobRequest
 from slurm_plugin.core.units import from_mib
+from slurm_plugin.radd.learned import SiteQuantiles
 from slurm_plugin.radd.prepare import prepared
 from slurm_plugin.radd.reply import Decided
 from slurm_plugin.said import SCRIPT_HEAD_BYTES
@@ -54,7 +56,10 @@ class DryRun:
             version = SlurmCommands(slurm_conf=self._config.paths.slurm_conf).version()
         except SlurmError:
             version = OLDEST  # as radd itself takes it
-        self._submission, _ = prepared(self._config, version, key=b"", peaks=None)
+        self._site = SiteQuantiles(learned_path(Path(self._config.paths.state)))
+        if self._config.learns:
+            self._site.refresh()
+        self._submission, _ = prepared(self._config, version, key=b"", peaks=None, site=self._site)
 
     @property
     def estimator(self) -> str:
@@ -87,6 +92,7 @@ class DryRun:
         except RadError as exc:
             raise SetupError(str(exc)) from exc
         booking = decided.rewrite.booking
+        learned = "" if decided.estimate is None else decided.estimate.learned
         name = decided.request.partition or self._config.default_partition
         partition = self._config.partition(name)
         return Verdict(
@@ -99,6 +105,8 @@ class DryRun:
             booked_bytes=None if booking is None else booking.memory_bytes,
             capacity_bytes=_capacity(partition) if partition is not None and partition.collocate else None,
             shard_bytes=partition.shard_bytes if partition is not None and partition.collocate else None,
+            upper_bytes=decided.estimate.upper_bytes if learned and decided.estimate is not None else None,
+            learned=learned or self._unknown(decided),
         )
 
     def ask(self, job: Job) -> Asked:
@@ -117,6 +125,19 @@ class DryRun:
         except RadError as exc:
             raise SetupError(str(exc)) from exc
         return Asked(lines=tried.lines, starts=tried.starts)
+
+    def _unknown(self, decided: Decided) -> str:
+        """Return why what this site learned is not told here; "" if it is, or there is nothing to tell."""
+        made_for = self._submission.made_for
+        if (
+            not made_for
+            or decided.estimate is None
+            or not decided.estimate.kind
+            or self._site.readable(made_for)
+        ):
+            return ""
+        path = learned_path(Path(self._config.paths.state))
+        return f"runs of this site may change what is booked: what radd learned of them cannot be read here ({path})"
 
     def _decide(self, job: Job, options: Mapping[str, str]) -> tuple[Seen, Decided]:
         """Do what cli_filter.lua does on the login node, and then what job_submit.lua asks radd."""

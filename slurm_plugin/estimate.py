@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib.metadata import version
 
 from gpumemnet.errors import GpuMemNetError
-from gpumemnet.estimators import activity
+from gpumemnet.estimators import activity, conformal
 from gpumemnet.estimators.registry import ESTIMATORS
 from gpumemnet.estimators.registry import estimate as gpumemnet_estimate
 from gpumemnet.gpus import DEFAULT_GPU, Gpu, gpu_named
+from gpumemnet.profile.record import VERSION as PROFILE_VERSION
 from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import ConfigError, EstimateError
@@ -82,6 +84,20 @@ class Estimator:
             conv_base_bytes=self.conv_base_bytes or card.conv_base_bytes,
             base_bytes=self.base_bytes or card.base_bytes,
         )
+
+    @property
+    def made_for(self) -> str:
+        """Return what changes whenever estimates do: what was learned of others says nothing of these."""
+        bases = f"{self.conv_base_bytes}-{self.base_bytes}"
+        return f"{version('rad-slurm')} {PROFILE_VERSION} {self.name} {self.gpu} {bases}"
+
+    def of_profile(self, profile_text: str) -> MemoryEstimate | None:
+        """Return the need of one process as shipped, from a profile; None if the text is no profile of this version.
+
+        Args:
+            profile_text: `ModelProfile.to_text()`.
+        """
+        return _estimate(profile_text, self)
 
     def estimate(self, claims: Claims) -> MemoryEstimate | None:
         """Return the need of one process; None if the claims do not tell it.
@@ -178,7 +194,21 @@ def model_of(script: str | None, comment: str, *, user_id: int, now_s: float) ->
         batch_size=profile.batch_size,
         optimizer=profile.optimizer.value,
         precision=profile.precision.value,
+        text=text,
     )
+
+
+@lru_cache(maxsize=4096)
+def model_in(profile_text: str) -> str:
+    """Return what is the same for a model however it is trained; "" if the text is no profile of this version.
+
+    Args:
+        profile_text: `ModelProfile.to_text()`.
+    """
+    try:
+        return ModelProfile.from_text(profile_text).model
+    except GpuMemNetError:
+        return ""
 
 
 @lru_cache(maxsize=4096)
@@ -198,5 +228,6 @@ def _estimate(profile_text: str, estimator: Estimator) -> MemoryEstimate | None:
         source=result.estimator,
         smact=None if busy is None else round(busy.smact.value, 3),
         profile_key=profile.key,
+        kind=conformal.kind(profile),
         warnings=result.warnings,
     )

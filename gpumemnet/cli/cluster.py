@@ -37,6 +37,9 @@ class Verdict:
         booked_bytes: GPU memory that it books on a GPU; None if whole GPUs, or nothing is booked.
         capacity_bytes: Memory of one GPU of the partition that jobs can have; None if it is not shared.
         shard_bytes: What one shard stands for there; None likewise.
+        upper_bytes: The bound, where runs of this site changed it; None if it is the estimator's own.
+        learned: A sentence on what runs of this site changed of the estimate, or why that is not known here; "" if
+            nothing.
     """
 
     says: tuple[str, ...]
@@ -48,6 +51,8 @@ class Verdict:
     booked_bytes: int | None
     capacity_bytes: int | None
     shard_bytes: int | None
+    upper_bytes: int | None = None
+    learned: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,6 +154,7 @@ def _verdict_json(verdict: Verdict, asked: Asked | None) -> dict[str, object]:
         "partition": verdict.partition,
         "gres": verdict.gres,
         "decision": verdict.decision,
+        "learned": verdict.learned or None,
     }
     if asked is not None:
         tree |= {"slurm": list(asked.lines), "starts": asked.starts}
@@ -240,6 +241,7 @@ def as_explanation(told: Told) -> str:
         "",
         *_verdict_text(told.verdict, told.asked),
         f"Estimator: {result.estimator}; network: {result.family}.",
+        *_learned_line(told.verdict),
         f"Under MPS {to_mib_nearest(card.mps_client_bytes)} MiB of the base are a client's context; the server of"
         f" all of a user's jobs holds {to_mib_nearest(card.mps_server_bytes)} MiB more, which no job books.",
         *(
@@ -248,6 +250,13 @@ def as_explanation(told: Told) -> str:
         ),
     ]
     return "\n".join([*lines, *(f"note: {text}" for text in told.notes)])
+
+
+def _learned_line(verdict: Verdict | None) -> list[str]:
+    """Return a line on what runs of this site changed; none if nothing."""
+    if verdict is None or not verdict.learned:
+        return []
+    return [f"{verdict.learned[0].upper()}{verdict.learned[1:]}."]
 
 
 def _cap_line(booked: Booked) -> list[str]:

@@ -94,6 +94,8 @@ def _of_cluster(options: Options, question: Question, job: Job, cluster: Cluster
             found = _estimated(question, options, cluster.card, cluster.estimator)
         except GpuMemNetError as exc:
             fault = exc
+    if found is not None and verdict.upper_bytes is not None:
+        found = replace(found[0], upper_bytes=verdict.upper_bytes), found[1]
     _print(options, question, cluster.card, found, verdict, asked)
     if fault is not None and not verdict.faults:  # else sbatch's own line tells it
         _complain(*lines_of(fault))

@@ -201,6 +201,20 @@ class ModelProfile:
 
         return hashlib.sha256(self.to_text().encode()).hexdigest()[:16]
 
+    @property
+    def model(self) -> str:
+        """What is the same for a model however it is trained: its number of parameters, and of what layers."""
+        counts = (
+            self.parameters,
+            self.weights,
+            self.convs,
+            self.linears,
+            self.norms,
+            self.embeddings,
+            self.recurrents,
+        )
+        return "-".join(map(str, counts))
+
 
 _NAMES = tuple(field.name for field in fields(ModelProfile))
 

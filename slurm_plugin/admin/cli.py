@@ -120,6 +120,22 @@ def history(config: Path, as_json: bool, user_id: int | None) -> None:
 
 
 @main.command()
+@config_option
+@json_option
+@click.option("--write", is_flag=True, help="Keep it for radd at once, which else learns once an hour.")
+def learn(config: Path, as_json: bool, write: bool) -> None:
+    """Show what the runs of all users change of the estimates (learn = true in [features]); on the controller."""
+    from slurm_plugin.admin import learn as learning
+    from slurm_plugin.radd.learn import write as keep
+
+    settings = load_config(config)
+    learned = learning.learned_of(settings, now_s=SystemClock().now_s())
+    click.echo(learning.as_json(learned) if as_json else learning.as_text(learned, settings))
+    if write:
+        keep(settings, learned)
+
+
+@main.command()
 @click.option(
     "--python", default="python3", show_default=True, help="A Python that has torch, as jobs use it."
 )

@@ -1,7 +1,7 @@
 """What a profile's key stands for: one line of JSON for each model and training setup, in STATE/models.jsonl.
 
     {"profile":"ab12","user":1000,"time_s":1.5,"name":"resnet50","family":"cnn","parameters":25557032,"batch_size":64,
-     "optimizer":"adam","precision":"amp"}
+     "optimizer":"adam","precision":"amp","text":"p3.0.1..."}
 
 radd writes a line when a user first submits a model; `rad history` and `rad report` name it. The name is that of the
 file which the user gave as model=, so it is for people alone. The lines are for root and SlurmUser, because they tell
@@ -35,6 +35,7 @@ class Model:
         batch_size: Samples per step and process.
         optimizer: As in #RAD.
         precision: As in #RAD.
+        text: The profile itself, by which runs are compared with today's estimate; "" in lines of older releases.
     """
 
     profile: str
@@ -46,6 +47,7 @@ class Model:
     batch_size: int
     optimizer: str
     precision: str
+    text: str = ""
 
     def __str__(self) -> str:
         """Return it for a person."""
@@ -82,7 +84,7 @@ def from_lines(lines: Iterable[bytes]) -> dict[tuple[int, str], Model]:
     found = {}
     for line in lines:
         try:
-            row = json.loads(line)
+            row = {"text": "", **json.loads(line)}
             model = Model(**{name: _KINDS.get(name, str)(row[name]) for name in names})
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             continue

@@ -29,6 +29,7 @@ class Run:
         user_id: The owner.
         peak_bytes: Highest GPU memory that the monitor saw.
         profile_key: Hash of model and training setup, where the run tells what these need.
+        missed_key: The same of a run that needed more than it was allowed, and was cut short by that.
         job_id: Slurm's job id.
         restart: How often the job was requeued before.
         time_s: When it ended, seconds since the epoch.
@@ -49,6 +50,7 @@ class Run:
     user_id: int
     peak_bytes: int | None = None
     profile_key: str | None = None
+    missed_key: str | None = None
     job_id: int | None = None
     restart: int | None = None
     time_s: float | None = None
@@ -66,14 +68,14 @@ class Run:
     gpus: tuple[str, ...] = ()
 
 
-_NAMES = {"user_id": "user", "profile_key": "profile", "job_id": "job"}
+_NAMES = {"user_id": "user", "profile_key": "profile", "missed_key": "missed", "job_id": "job"}
 """Fields whose name in the file is another one."""
 
 _KINDS: dict[str, type] = {
     **dict.fromkeys(
         ("user_id", "peak_bytes", "job_id", "restart", "estimate_bytes", "booked_bytes", "cap_bytes"), int
     ),
-    **dict.fromkeys(("profile_key", "partition", "outcome", "node"), str),
+    **dict.fromkeys(("profile_key", "missed_key", "partition", "outcome", "node"), str),
     **dict.fromkeys(("time_s", "mean_smact", "p95_smact", "smact", "energy_j", "start_s"), float),
 }
 

@@ -114,6 +114,8 @@ class MemoryEstimate:
         smact: Expected share of SMs kept busy when it has a GPU to itself (0 to 1); None if nothing tells.
         source: Where it comes from: an estimator's name, "history", "stated".
         profile_key: Short hash of model and training setup; None if the need was stated outright.
+        kind: Which estimates are right or wrong alike: what it was made from; "" where nothing is learned of it.
+        learned: One sentence on what this site's own runs changed of it; "" if nothing.
         warnings: One sentence each, for the user.
     """
 
@@ -124,6 +126,8 @@ class MemoryEstimate:
     quantiles: tuple[tuple[float, int], ...] = ()
     smact: float | None = None
     profile_key: str | None = None
+    kind: str = ""
+    learned: str = ""
     warnings: tuple[str, ...] = ()
 
 

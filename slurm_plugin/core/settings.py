@@ -41,6 +41,8 @@ class Features:
         history: What earlier runs needed is what later ones book.
         accounting: The estimate is written into a job's AdminComment and, where there is slurmdbd, the observed peak.
         guard: rad-monitor acts on jobs that take more than they booked.
+        learn: What all users' runs needed re-calibrates the estimates of models that are new to a user: off, because it
+            pays on a site with many users, and one should look at `rad learn` first.
         output_line: A batch job's output ends with a line that says what it used: off, because the file is the user's
             and a program may read it.
     """
@@ -52,6 +54,7 @@ class Features:
     history: bool = True
     accounting: bool = True
     guard: bool = True
+    learn: bool = False
     output_line: bool = False
 
 
@@ -106,6 +109,11 @@ class Config:
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
     partition_defaults: PartitionConfig = field(default_factory=PartitionConfig)
     partitions: dict[str, PartitionConfig] = field(default_factory=dict)
+
+    @property
+    def learns(self) -> bool:
+        """Return whether all users' runs correct estimates; without history none are kept."""
+        return self.features.learn and self.features.history
 
     def partition(self, name: str | None) -> PartitionConfig | None:
         """Return the settings of a partition; None if jobs of it are left alone.

@@ -19,6 +19,7 @@ from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.program_end import plain_end
 from slurm_plugin.core.systemd import inherited_listener, notify
 from slurm_plugin.radd.accounts import AccountsReader
+from slurm_plugin.radd.learned import Learner
 from slurm_plugin.radd.lending import Lender
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.server import Server
@@ -84,6 +85,8 @@ def run(config_path: Path, slurm_user: str) -> None:
     accounts = _accounts_of(service)
     if accounts is not None:
         accounts.start()
+    learner = Learner(config_path, lambda: service.config)
+    learner.start()
     gc.freeze()  # what is loaded by now stays: a full collection would cost a submission some 10 ms
     log.info("listening on %s, mode %s", server.path, service.config.mode)
     notify(_ready(service), os.environ)
@@ -99,6 +102,7 @@ def run(config_path: Path, slurm_user: str) -> None:
     recoverer.stop()
     if accounts is not None:
         accounts.stop()
+    learner.stop()
     service.stop()
     log.info("stopped")
 

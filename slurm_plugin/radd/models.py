@@ -31,7 +31,8 @@ class Models:
         self._path = path
         self._complaint = ""
         try:
-            self._known = dict.fromkeys(from_lines(NewLines(path).read()))
+            models = from_lines(NewLines(path).read())
+            self._known = {key: None for key, model in models.items() if model.text}
         except OSError:
             self._known = {}
 

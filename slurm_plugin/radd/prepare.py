@@ -6,14 +6,14 @@ import os
 
 from slurm_plugin.core.config import Config
 from slurm_plugin.estimate import Estimator
-from slurm_plugin.radd.submit import Peaks, Submission
+from slurm_plugin.radd.submit import Peaks, Site, Submission
 from slurm_plugin.slurm.conf_files import find_slurm_conf, gres_of_nodes, settings_of
 from slurm_plugin.slurm.obstacles import Obstacle, obstacles
 from slurm_plugin.slurm.versions import Version, whole_gpu_request
 
 
 def prepared(
-    config: Config, version: Version, *, key: bytes, peaks: Peaks | None
+    config: Config, version: Version, *, key: bytes, peaks: Peaks | None, site: Site | None = None
 ) -> tuple[Submission, tuple[Obstacle, ...]]:
     """Return what answers submissions, and what keeps the cluster from sharing GPUs.
 
@@ -22,6 +22,7 @@ def prepared(
         version: The running Slurm.
         key: The cluster's key; b"" where nothing is signed.
         peaks: What is remembered of earlier runs; None if nothing.
+        site: What was learned of all users' runs; None if nothing.
 
     Raises:
         ConfigError: rad.toml names an estimator or a GPU that gpumemnet does not have.
@@ -35,6 +36,8 @@ def prepared(
         key=key,
         estimator=estimator,
         peaks=peaks if config.features.history else None,
+        site=site if config.learns else None,
+        made_for=estimator.made_for if config.learns else "",
         whole_as_gpu={
             name: whole_gpu_request(partition, version) == "gpu:1"
             for name, partition in config.partitions.items()

@@ -97,6 +97,7 @@ def log_line(request: JobRequest, rewrite: Rewrite, estimate: MemoryEstimate | N
             "upper_mib": to_mib_up(estimate.upper_bytes),
         }
         values |= {"source": estimate.source, "profile": estimate.profile_key}
+        values["learned"] = "yes" if estimate.learned else None
     return " ".join(f"{name}={value}" for name, value in values.items() if value is not None)
 
 

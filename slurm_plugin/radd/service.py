@@ -16,11 +16,13 @@ from slurm_plugin.core.daemon_log import about
 from slurm_plugin.core.errors import ConfigError, SlurmError, WireError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.last_good import config_in_force
+from slurm_plugin.core.learned import learned_path
 from slurm_plugin.core.models import models_path
 from slurm_plugin.core.note import format_note, read_note
 from slurm_plugin.core.peaks import peaks_path
 from slurm_plugin.radd.fallback import EVERY_S, fallback_of, write_fallback
 from slurm_plugin.radd.history import Peaks
+from slurm_plugin.radd.learned import SiteQuantiles
 from slurm_plugin.radd.models import Models
 from slurm_plugin.radd.prepare import prepared
 from slurm_plugin.radd.recover import Recoverer
@@ -56,6 +58,8 @@ class Service:
             log.error("%s", found.trouble)
         self._peaks = Peaks(peaks_path(Path(config.paths.state)), config.gpu)
         self._peaks.refresh()
+        self._site = SiteQuantiles(learned_path(Path(config.paths.state)))
+        self._site.refresh()
         self._models = Models(models_path(Path(config.paths.state)))
         self._submission = self._prepared(config)
         self._wrote_s = 0.0
@@ -128,7 +132,7 @@ class Service:
 
     def _prepared(self, config: Config) -> Submission:
         key = wire.read_key(Path(config.paths.key))
-        submission, in_the_way = prepared(config, self._version, key=key, peaks=self._peaks)
+        submission, in_the_way = prepared(config, self._version, key=key, peaks=self._peaks, site=self._site)
         for one in in_the_way:
             log.error("%s", one.text)
         return submission
@@ -164,6 +168,7 @@ class Service:
         """Take in what was written since, and tell the shim that radd is still there."""
         self._refreshed_s = self._clock.monotonic_s()
         self._peaks.refresh()
+        self._site.refresh()
         if not 0 <= self._clock.now_s() - self._wrote_s < EVERY_S:
             self.leave_fallback()
 

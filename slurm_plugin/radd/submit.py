@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from slurm_plugin.core import wire
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import EstimateError
+from slurm_plugin.core.learned import gpu_of
 from slurm_plugin.core.note import Note, format_note
 from slurm_plugin.core.policy import decide
 from slurm_plugin.core.records import Claims, JobRequest, MemoryEstimate, Rewrite
@@ -16,6 +17,20 @@ from slurm_plugin.core.request import request_from
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.reply import Decided, Reply, reply_of
 from slurm_plugin.said import claims_of, directives_of
+
+
+class Site(Protocol):
+    """What this site's runs say of estimates."""
+
+    def applied(self, estimate: MemoryEstimate, gpu: str, *, made_for: str) -> MemoryEstimate:
+        """Return an estimate as they correct it; as it is where they say nothing of it.
+
+        Args:
+            estimate: As shipped.
+            gpu: Type of GPU of the job's partition.
+            made_for: `Estimator.made_for`.
+        """
+        ...
 
 
 class Peaks(Protocol):
@@ -40,6 +55,8 @@ class Submission:
         key: The cluster's key.
         estimator: How this site estimates.
         peaks: Observed peaks; None if history is off.
+        site: What was learned of all users' runs; None if that is off.
+        made_for: `Estimator.made_for`; "" if nothing is learned.
         whole_as_gpu: Ask for a GPU of one's own by `gpu:1`, by partition name; a name not in it means False.
         leave_jobs: Why Slurm here cannot do what we would ask for, so that no job is changed; "" if it can.
     """
@@ -48,6 +65,8 @@ class Submission:
     key: bytes
     estimator: Estimator
     peaks: Peaks | None = None
+    site: Site | None = None
+    made_for: str = ""
     whole_as_gpu: Mapping[str, bool]
     leave_jobs: str = ""
 
@@ -121,6 +140,10 @@ class Submission:
 
     def _estimate(self, request: JobRequest, claims: Claims) -> MemoryEstimate | None:
         estimate = self.estimator.estimate(claims)
+        if self.site is not None and estimate is not None and estimate.kind:
+            estimate = self.site.applied(
+                estimate, gpu_of(self.config, request.partition), made_for=self.made_for
+            )
         if self.peaks is None or estimate is None or estimate.profile_key is None:
             return estimate
         seen = self.peaks.estimate(request.user_id, estimate.profile_key)

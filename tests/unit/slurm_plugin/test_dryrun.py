@@ -13,6 +13,12 @@ import pytest
 from paths import CHECKOUT
 
 from gpumemnet.estimators.tree_model import WEIGHTS
+from slurm_plugin.core.config import load_config
+from slurm_plugin.core.learn import Limits
+from slurm_plugin.core.learned import Learned
+from slurm_plugin.core.risk import SHARES
+from slurm_plugin.estimate import Estimator
+from slurm_plugin.radd.learn import write
 
 TOML = """
 mode = "{mode}"
@@ -73,6 +79,26 @@ def test_options_of_the_command_line_stand_for_what_the_script_says(folder: Path
     assert large["shards"] > small["shards"]
     assert job(folder, "memory=9G", "--options=-p plain")[1]["sbatch"]["decision"] == "not our partition"
     assert job(folder, "memory=9G", "--options=--gpus=2")[1]["sbatch"]["gres"] == "gpu:2"
+
+
+def test_what_the_site_learned_is_told_as_radd_books_it(folder: Path) -> None:
+    toml = folder / "rad.toml"
+    toml.write_text(f'{toml.read_text()}[paths]\nstate = "{folder}"\n[features]\nlearn = true\n')
+    _, before = job(folder, "model=m.txt batch_size=256")
+    unread = f"runs of this site may change what is booked: what radd learned of them cannot be read here ({folder}"
+    assert before["sbatch"]["learned"].startswith(unread)
+    config = load_config(toml)
+    raised = Limits(lowest=(2.0,) * len(SHARES), highest=(3.0,) * len(SHARES), runs=90, models=40, users=9)
+    groups = {"torchinfo@a100": raised}
+    write(config, Learned(made_for=Estimator.from_config(config).made_for, time_s=1.0, groups=groups))
+    _, after = job(folder, "model=m.txt batch_size=256")
+    width = before["upper_mib"] - before["estimate_mib"]
+    assert after["upper_mib"] == pytest.approx(before["upper_mib"] + width, abs=3)
+    assert after["shards"] > before["shards"] and after["estimate_mib"] == before["estimate_mib"]
+    told = "e-calibrated by 90 runs of this site (40 models, 9 users): 95 % = estimate x "
+    assert after["sbatch"]["learned"].startswith("r" + told)
+    assert "\nR" + told in run(folder, "job.sh", "--explain").stdout
+    assert job(folder, "memory=9G")[1]["sbatch"]["learned"] is None
 
 
 def test_the_status_tells_fits_refused_and_not_understood(folder: Path) -> None:

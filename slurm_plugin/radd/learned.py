@@ -1,0 +1,115 @@
+"""What the site learned, at hand for submissions; and the thread that has it learned again once an hour."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from slurm_plugin.core.config import Config
+from slurm_plugin.core.errors import CommandError
+from slurm_plugin.core.learned import LONGEST, Learned, applied, from_text, group_of
+from slurm_plugin.core.records import MemoryEstimate
+from slurm_plugin.core.shell import run
+
+log = logging.getLogger("radd")
+
+EVERY_S = 3600.0
+FIRST_S = 5.0
+"""After radd's start: what was learned by another release counts for nothing."""
+MOST_S = 600.0
+"""A site's whole history takes seconds; then something is wrong."""
+
+
+class SiteQuantiles:
+    """The table of STATE/learned.json. Safe to use from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        """Start with nothing learned; `refresh` reads the file.
+
+        Args:
+            path: The file.
+        """
+        self._path = path
+        self._stamp: tuple[int, int] | None = None
+        self._learned = Learned()
+
+    def refresh(self) -> None:
+        """Read the file if it changed; one that is missing or damaged says nothing."""
+        try:
+            found = self._path.stat()
+            stamp = (found.st_mtime_ns, found.st_ino)
+            if stamp == self._stamp:
+                return
+            with self._path.open("rb") as file:
+                text = file.read(LONGEST + 1)
+        except OSError:
+            self._stamp, self._learned = None, Learned()
+            return
+        learned = from_text(text.decode("ascii", errors="replace"))
+        if learned is None:
+            log.warning("%s: damaged, or of another release; estimates are as shipped", self._path)
+        self._stamp, self._learned = stamp, learned or Learned()
+
+    def readable(self, made_for: str) -> bool:
+        """Return whether there is something to go by.
+
+        Args:
+            made_for: `Estimator.made_for`.
+        """
+        return self._learned.made_for == made_for
+
+    def applied(self, estimate: MemoryEstimate, gpu: str, *, made_for: str) -> MemoryEstimate:
+        """Return an estimate as this site's runs correct it; as it is where they say nothing of it.
+
+        Args:
+            estimate: As shipped.
+            gpu: Type of GPU of the job's partition.
+            made_for: `Estimator.made_for`.
+        """
+        learned = self._learned
+        limits = learned.groups.get(group_of(estimate.kind, gpu)) if estimate.kind else None
+        return estimate if limits is None or learned.made_for != made_for else applied(estimate, limits)
+
+
+class Learner:
+    """A thread of its own, which waits for the program that learns."""
+
+    def __init__(self, config_path: Path, config: Callable[[], Config]) -> None:
+        """Prepare.
+
+        Args:
+            config_path: rad.toml, for the program.
+            config: What is in force.
+        """
+        self._config_path, self._config = config_path, config
+        self._stopping = threading.Event()
+        self._complaint = ""
+
+    def start(self) -> None:
+        """Learn now and then, in the background."""
+        threading.Thread(target=self._work, name="radd-site", daemon=True).start()
+
+    def stop(self) -> None:
+        """Learn no further."""
+        self._stopping.set()
+
+    def learn(self) -> None:
+        """Learn once, if that is wanted; what goes wrong is told once and changes nothing."""
+        if not self._config().learns:
+            return
+        command = (sys.executable, "-I", "-m", "slurm_plugin.radd.learn", str(self._config_path))
+        try:
+            run(command, timeout_s=MOST_S)
+        except CommandError as exc:
+            if str(exc) != self._complaint:
+                log.warning("nothing new learned from this site's runs: %s", exc)
+            self._complaint = str(exc)
+
+    def _work(self) -> None:
+        wait_s = FIRST_S
+        while not self._stopping.wait(wait_s):
+            self.learn()
+            wait_s = EVERY_S
