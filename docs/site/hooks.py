@@ -132,6 +132,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), target))
         at = ELSEWHERE.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
         if at is not None and files.get_file_from_path(at) is not None:
+            if words.endswith(".md"):  # in the repository a file, here a page
+                words = (CHECKOUT / path).read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
             return f"[{words}]({posixpath.relpath(at, posixpath.dirname(uri) or '.')}{anchor})"
         if (CHECKOUT / path).exists():
             return words if path in words else f"{words} (`{path}`)"
@@ -160,8 +162,9 @@ def _recording() -> str:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Take out what mkdocs-click 0.9 says of an option of click 8.3 that has no default."""
-    return html.replace("<code>Sentinel.UNSET</code>", "")
+    """Take out what mkdocs-click 0.9 says of an option of click 8.3 without default; show the recording's first job."""
+    html = html.replace("<code>Sentinel.UNSET</code>", "")
+    return html.replace('startAt: "0:00"', 'poster: "npt:0:09"')  # which the plugin has no option for
 
 
 def _monitor_help() -> str:
