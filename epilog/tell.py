@@ -75,5 +75,4 @@ def tell_peak(
         smact=activity_of(usage) if outcome.kind == "ok" else None,
         detail=f"recovered from running out of GPU memory, {times} time{'s' * (times > 1)}" if times else "",
     )
-    env = {"SLURM_CONF": str(slurm_conf)} if slurm_conf else {}
-    write_admin_comment(job.job_id, format_note(note), env=env, log_path=log / "accounting.log")
+    write_admin_comment(job.job_id, format_note(note), slurm_conf=slurm_conf, log_path=log / "accounting.log")

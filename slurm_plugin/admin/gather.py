@@ -24,12 +24,13 @@ from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import CommandError, ConfigError, DeviceError, SlurmError
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.last_good import config_in_force, copied_at_s
-from slurm_plugin.core.shell import SYSTEM_PATH, run
+from slurm_plugin.core.shell import run
 from slurm_plugin.monitor.source import timely_telemetry
 from slurm_plugin.monitor.window import read_window
 from slurm_plugin.mps.node import CONTROL
 from slurm_plugin.slurm.conf_files import find_slurm_conf, keeps_accounts
 from slurm_plugin.slurm.conf_lines import read_conf
+from slurm_plugin.slurm.environment import slurm_environment
 from slurm_plugin.slurm.installed import installed_version, plugins
 from slurm_plugin.slurm.limits import Limit, read_limits
 from slurm_plugin.slurm.live import Live, ask_slurm
@@ -111,7 +112,7 @@ def _asked(slurm_conf: Path | None) -> tuple[Live | None, tuple[Limit, ...] | No
     """Return what slurmctld and slurmdbd say; None for who does not answer, or is not there."""
     if slurm_conf is None:  # scontrol would look for a controller in the DNS for as long as it may
         return None, None
-    asking = {"PATH": ":".join(SYSTEM_PATH), "LC_ALL": "C.UTF-8", "SLURM_CONF": str(slurm_conf)}
+    asking = slurm_environment(slurm_conf)
     live = ask_slurm(asking)
     if live is None or not keeps_accounts(live.settings):
         return live, None

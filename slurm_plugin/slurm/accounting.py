@@ -6,26 +6,27 @@ Epilog learns goes to slurmdbd (sacctmgr(1), "modify job"), and radd reads it th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_plugin.core.errors import CommandError, SlurmError
-from slurm_plugin.core.shell import SYSTEM_PATH, run, spawn_daemon
+from slurm_plugin.core.shell import run, spawn_daemon
 from slurm_plugin.slurm.columns import Columns, cut
+from slurm_plugin.slurm.environment import slurm_environment
 
 _ENDED: Columns = (("JobIDRaw", 20), ("UID", 12), ("AdminComment", 120))
 _COMMENT: Columns = (("JobIDRaw", 20), ("Comment", 1100))  # Slurm keeps at most 1,024 characters
 _TIMEOUT_S = 10.0
 
 
-def write_admin_comment(job_id: int, text: str, *, env: Mapping[str, str], log_path: Path) -> None:
+def write_admin_comment(job_id: int, text: str, *, slurm_conf: Path | None, log_path: Path) -> None:
     """Start sacctmgr and return at once: a hook holds its node while it runs, and nobody waits for this.
 
     Args:
         job_id: The job.
         text: Its new AdminComment.
-        env: Environment for sacctmgr; SLURM_CONF where slurm.conf is not where Slurm looks.
+        slurm_conf: Path for SLURM_CONF; None lets sacctmgr find it.
         log_path: Where its complaints go.
 
     Raises:
@@ -33,7 +34,7 @@ def write_admin_comment(job_id: int, text: str, *, env: Mapping[str, str], log_p
     """
     argv = ["sacctmgr", "-iQ", "modify", "job", "where", f"jobid={job_id}", "set", f"AdminComment={text}"]
     try:
-        spawn_daemon(argv, env=env, log_path=log_path, uid=0, gid=0)
+        spawn_daemon(argv, env=slurm_environment(slurm_conf), log_path=log_path, uid=0, gid=0)
     except (CommandError, OSError) as exc:
         raise SlurmError(f"job {job_id}: AdminComment not written: {exc}") from exc
 
@@ -61,9 +62,7 @@ class Accounts:
     """
 
     def __init__(self, slurm_conf: Path | None) -> None:
-        self._env = {"PATH": ":".join(SYSTEM_PATH), "LC_ALL": "C.UTF-8"}
-        if slurm_conf is not None:
-            self._env["SLURM_CONF"] = str(slurm_conf)
+        self._env = slurm_environment(slurm_conf)
 
     def completed(self, last_s: int) -> tuple[EndedJob, ...]:
         """Return the jobs that ended well in the last so many seconds.

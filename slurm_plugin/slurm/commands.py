@@ -8,9 +8,10 @@ text comes last there, or not at all where several jobs are listed.
 from __future__ import annotations
 
 from slurm_plugin.core.errors import CommandError, SlurmError
-from slurm_plugin.core.shell import SYSTEM_PATH, run
+from slurm_plugin.core.shell import run
 from slurm_plugin.slurm.columns import cut
 from slurm_plugin.slurm.control import JobChange, JobView, NodeView
+from slurm_plugin.slurm.environment import slurm_environment
 from slurm_plugin.slurm.printed import (
     JOB_COLUMNS,
     MORE_COLUMNS,
@@ -42,9 +43,7 @@ class SlurmCommands:
     """
 
     def __init__(self, *, slurm_conf: str = "", timeout_s: float = 3.0) -> None:
-        self._env = {"PATH": ":".join(SYSTEM_PATH), "LC_ALL": "C.UTF-8"}
-        if slurm_conf:
-            self._env["SLURM_CONF"] = slurm_conf
+        self._env = slurm_environment(slurm_conf)
         self._timeout_s = timeout_s
         self._version: tuple[int, int, int] | None = None
         self._named: tuple[int, str] = (0, "")
