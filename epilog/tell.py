@@ -73,6 +73,7 @@ def tell_peak(
         estimate_bytes=booking.estimate_bytes,
         peak_bytes=outcome.peak_bytes,
         smact=activity_of(usage) if outcome.kind == "ok" else None,
+        ran_s=int(usage.last_s - usage.first_s) if usage is not None and outcome.kind == "ok" else None,
         detail=f"recovered from running out of GPU memory, {times} time{'s' * (times > 1)}" if times else "",
     )
     write_admin_comment(job.job_id, format_note(note), slurm_conf=slurm_conf, log_path=log / "accounting.log")

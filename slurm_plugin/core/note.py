@@ -2,7 +2,7 @@
 
     rad: recovered peak_mib=13210 start_in_s=0 - torch.OutOfMemoryError: CUDA out of memory
     rad: put-back start_in_s=15 - no idle GPU for a whole-GPU job
-    rad: ended estimate_mib=10432 peak_mib=9876 smact_pct=41
+    rad: ended estimate_mib=10432 peak_mib=9876 smact_pct=41 ran_s=3600
 
 Only root and SlurmUser may write an AdminComment, so a note needs no signature.
 """
@@ -38,6 +38,7 @@ class Note:
         estimate_bytes: The best guess before the run; None if there was none.
         peak_bytes: Highest GPU memory that the monitor saw; None without a monitor.
         smact: What SM activity the job would have alone, as the monitor saw it (0 to 1); None where it did not tell.
+        ran_s: For how long it was seen on a GPU; None where that was not seen, or does not matter.
         fault: Whose fault a recovered job's end was, if not its owner's: our "estimate", or it was a "victim"; then
             radd may lend it priority. None if it asks for none.
         detail: A sentence for people.
@@ -48,6 +49,7 @@ class Note:
     estimate_bytes: int | None = None
     peak_bytes: int | None = None
     smact: float | None = None
+    ran_s: int | None = None
     fault: Fault | None = None
     detail: str = ""
 
@@ -62,6 +64,7 @@ def format_note(note: Note) -> str:
         "estimate_mib": None if note.estimate_bytes is None else to_mib_up(note.estimate_bytes),
         "peak_mib": None if note.peak_bytes is None else to_mib_up(note.peak_bytes),
         "smact_pct": None if note.smact is None else round(note.smact * PERCENT),
+        "ran_s": note.ran_s,
         "start_in_s": note.start_in_s,
         "fault": None if note.fault is None else _FAULTS.index(note.fault) + 1,
     }
@@ -88,6 +91,7 @@ def read_note(text: str) -> Note | None:
         estimate_bytes=None if estimate_mib is None else from_mib(estimate_mib),
         peak_bytes=None if peak_mib is None else from_mib(peak_mib),
         smact=None if smact_pct is None else smact_pct / PERCENT,
+        ran_s=values.get("ran_s"),
         fault=dict(enumerate(_FAULTS, start=1)).get(values.get("fault", 0)),
         detail=match[3] or "",
     )

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from slurm_plugin.core import wire
+from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.note import Note, read_note
-from slurm_plugin.radd.history import Peaks
+from slurm_plugin.radd.history import Peaks, run_told
 from slurm_plugin.slurm.accounting import Accounts, EndedJob
 
 log = logging.getLogger("radd")
@@ -31,8 +32,11 @@ AT_ONCE = 500
 class AccountsReader:
     """A thread of its own, because sacct may take seconds."""
 
-    def __init__(self, accounts: Accounts, peaks: Peaks, config: Callable[[], Config]) -> None:
+    def __init__(
+        self, accounts: Accounts, peaks: Peaks, config: Callable[[], Config], clock: Clock | None = None
+    ) -> None:
         self._accounts, self._peaks, self._config = accounts, peaks, config
+        self._clock = clock or SystemClock()
         self._seen: set[int] = set()
         self._last_s = FIRST_S
         self._stopping = threading.Event()
@@ -69,18 +73,16 @@ class AccountsReader:
         for first in range(0, len(ids), AT_ONCE):
             some = ids[first : first + AT_ONCE]
             for job_id, comment in self._accounts.comments(some).items():
-                self._remember(ended[job_id], comment, told[job_id], key)
+                self._remember(ended[job_id], comment, told[job_id], config, key)
         self._seen = {job_id for job_id in ended if job_id in self._seen or job_id in told}
         self._last_s = AGAIN_S
 
-    def _remember(self, job: EndedJob, comment: str, note: Note, key: bytes) -> None:
+    def _remember(self, job: EndedJob, comment: str, note: Note, config: Config, key: bytes) -> None:
         booking = wire.read_stamp(comment, user_id=job.user_id, key=key)
-        if booking is None or booking.profile_key is None or note.peak_bytes is None:
-            return
-        if not self._peaks.knows(job.job_id):
-            self._peaks.record(
-                job.user_id, booking.profile_key, note.peak_bytes, smact=note.smact, job_id=job.job_id
-            )
+        now_s = self._clock.now_s()
+        run = run_told(note, booking, config, user_id=job.user_id, job_id=job.job_id, now_s=now_s)
+        if run is not None and not self._peaks.knows(job.job_id):
+            self._peaks.record(run)
 
     def _work(self) -> None:
         while not self._stopping.wait(EVERY_S):

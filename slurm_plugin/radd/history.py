@@ -12,9 +12,12 @@ import threading
 from pathlib import Path
 
 from slurm_plugin.core import peaks
+from slurm_plugin.core.binding import partition_mark
+from slurm_plugin.core.config import Config
 from slurm_plugin.core.lines import PRIVATE, NewLines, make_file
+from slurm_plugin.core.note import Note
 from slurm_plugin.core.peaks import Run
-from slurm_plugin.core.records import MemoryEstimate
+from slurm_plugin.core.records import Booking, MemoryEstimate
 from slurm_plugin.estimate import ObservedPeaks
 
 log = logging.getLogger("radd")
@@ -57,34 +60,12 @@ class Peaks:
             for line in lines:
                 self._take(peaks.from_line(line))
 
-    def record(
-        self,
-        user_id: int,
-        profile_key: str,
-        peak_bytes: int,
-        *,
-        smact: float | None = None,
-        job_id: int | None = None,
-        time_s: float | None = None,
-    ) -> None:
+    def record(self, run: Run) -> None:
         """Remember a run that ended well.
 
         Args:
-            user_id: Its owner.
-            profile_key: `ModelProfile.key`.
-            peak_bytes: What it held at its peak, on one GPU.
-            smact: What SM activity it would have alone (0 to 1); None if the run did not tell.
-            job_id: The job; None if it is not known.
-            time_s: When that was heard, seconds since the epoch; None if it is not known.
+            run: What was seen of it, on one GPU.
         """
-        run = Run(
-            user_id=user_id,
-            profile_key=profile_key,
-            peak_bytes=peak_bytes,
-            smact=smact,
-            job_id=job_id,
-            time_s=time_s,
-        )
         try:
             peaks.record(self._path, run)
         except OSError as exc:
@@ -115,3 +96,33 @@ class Peaks:
         if text != self._complaint:
             log.warning("%s", text)
             self._complaint = text
+
+
+def run_told(
+    note: Note, booking: Booking | None, config: Config, *, user_id: int, job_id: int, now_s: float
+) -> Run | None:
+    """Return the run of which an Epilog's note tells; None if it tells no need of any model.
+
+    Args:
+        note: The note.
+        booking: The job's verified booking; None if it has none.
+        config: rad.toml; a booking holds marks of partitions, not their names.
+        user_id: The owner.
+        job_id: The job.
+        now_s: Seconds since the epoch, soon after the end of the run.
+    """
+    if note.event != "ended" or not note.peak_bytes or booking is None or booking.profile_key is None:
+        return None
+    marks = {partition_mark(name): name for name in config.partitions}
+    names = [marks.get(mark) for mark in booking.partitions]
+    return Run(
+        user_id=user_id,
+        profile_key=booking.profile_key,
+        peak_bytes=note.peak_bytes,
+        smact=note.smact,
+        job_id=job_id,
+        estimate_bytes=booking.estimate_bytes,
+        partition=",".join(filter(None, names)) if names and all(names) else None,
+        start_s=None if note.ran_s is None else round(now_s - note.ran_s, 3),
+        time_s=round(now_s, 3),
+    )

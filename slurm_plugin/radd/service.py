@@ -21,7 +21,7 @@ from slurm_plugin.core.models import models_path
 from slurm_plugin.core.note import format_note, read_note
 from slurm_plugin.core.peaks import peaks_path
 from slurm_plugin.radd.fallback import EVERY_S, fallback_of, write_fallback
-from slurm_plugin.radd.history import Peaks
+from slurm_plugin.radd.history import Peaks, run_told
 from slurm_plugin.radd.learned import SiteQuantiles
 from slurm_plugin.radd.models import Models
 from slurm_plugin.radd.prepare import prepared
@@ -188,18 +188,12 @@ class Service:
         if self.config.features.recovery:
             profile_key = None if booking is None else booking.profile_key
             self._recoverer.hear(job_id, note, profile_key=profile_key)
-        learned = note.event == "ended" and note.peak_bytes and booking and booking.profile_key
-        if learned and self.config.features.history:
-            assert note.peak_bytes is not None and booking is not None and booking.profile_key is not None
-            self._peaks.record(
-                user_id,
-                booking.profile_key,
-                note.peak_bytes,
-                smact=note.smact,
-                job_id=job_id,
-                time_s=round(self._clock.now_s(), 3),
-            )
-            self._peaks.refresh()
+        if self.config.features.history:
+            now_s = self._clock.now_s()
+            run = run_told(note, booking, self.config, user_id=user_id, job_id=job_id, now_s=now_s)
+            if run is not None:
+                self._peaks.record(run)
+                self._peaks.refresh()
 
 
 def _version_of(slurm: SlurmControl) -> Version:

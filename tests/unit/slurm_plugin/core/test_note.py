@@ -17,6 +17,7 @@ SIZES = st.none() | st.integers(0, 10**6).map(lambda mib: mib * MIB)
         start_in_s=st.none() | st.integers(0, 10**6),
         estimate_bytes=SIZES,
         peak_bytes=SIZES,
+        ran_s=st.none() | st.integers(0, 10**8),
         detail=st.text(alphabet="ab -=%", max_size=40).map(lambda text: " ".join(text.split())),
     )
 )

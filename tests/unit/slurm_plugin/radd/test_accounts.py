@@ -5,10 +5,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from fakes import FakeClock
 
 from slurm_plugin.core import wire
-from slurm_plugin.core.config import Config, Features, Paths
+from slurm_plugin.core.binding import partition_mark
+from slurm_plugin.core.config import Config, Features, PartitionConfig, Paths
 from slurm_plugin.core.note import Event, Note, format_note
+from slurm_plugin.core.peaks import from_line
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.radd.accounts import AGAIN_S, FIRST_S, AccountsReader
@@ -37,7 +40,7 @@ class FakeAccounts(Accounts):
         peak_bytes: int = 10 * GIB,
         comment: str = "",
     ) -> None:
-        text = format_note(Note(event=event, peak_bytes=peak_bytes, smact=0.41))
+        text = format_note(Note(event=event, peak_bytes=peak_bytes, smact=0.41, ran_s=90))
         self.jobs[job_id] = (
             EndedJob(job_id=job_id, user_id=user_id, admin_comment=text),
             comment or stamped(),
@@ -54,7 +57,13 @@ class FakeAccounts(Accounts):
 
 
 def stamped(user_id: int = 1000) -> str:
-    booking = Booking(kind="shared", gpus=1, memory_bytes=12 * GIB, profile_key=PROFILE)
+    booking = Booking(
+        kind="shared",
+        memory_bytes=12 * GIB,
+        estimate_bytes=11 * GIB,
+        profile_key=PROFILE,
+        partitions=(partition_mark("gpu"),),
+    )
     return wire.with_stamp("my words", wire.stamp(booking, user_id=user_id, key=KEY))
 
 
@@ -88,6 +97,18 @@ def test_a_peak_in_the_accounts_is_learned_once(config: Config, peaks: Peaks, tm
     assert accounts.comments_asked == [(7,)]
     AccountsReader(accounts, peaks, lambda: config).learn()  # radd starts anew
     assert len((tmp_path / "peaks.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_run_in_the_accounts_tells_all_that_the_site_learns_from(
+    config: Config, peaks: Peaks, tmp_path: Path
+) -> None:
+    accounts, partitions = FakeAccounts(), {"gpu": PartitionConfig(), "other": PartitionConfig()}
+    accounts.ended(7)
+    clock = FakeClock(1e9)
+    AccountsReader(accounts, peaks, lambda: dataclasses.replace(config, partitions=partitions), clock).learn()
+    run = from_line((tmp_path / "peaks.jsonl").read_bytes())
+    assert run is not None
+    assert (run.partition, run.start_s, run.time_s, run.estimate_bytes) == ("gpu", 1e9 - 90, 1e9, 11 * GIB)
 
 
 def test_a_job_whose_epilog_has_not_written_yet_is_looked_at_again(config: Config, peaks: Peaks) -> None:

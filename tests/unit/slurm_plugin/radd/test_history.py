@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from slurm_plugin.core.peaks import Run
 from slurm_plugin.core.units import GIB
 from slurm_plugin.radd.history import Peaks
 
 
 def record(peaks: Peaks, user_id: int, profile_key: str, peak_bytes: int) -> None:
     peaks.refresh()
-    peaks.record(user_id, profile_key, peak_bytes)
+    peaks.record(Run(user_id=user_id, profile_key=profile_key, peak_bytes=peak_bytes))
     peaks.refresh()
 
 
@@ -101,13 +102,15 @@ def test_activity_is_remembered_with_the_peak_and_falls_slower_than_it_rises(tmp
     record(peaks, 1, "ab", GIB)
     assert (known := peaks.estimate(1, "ab")) is not None and known.smact is None
     for smact in (0.8, 0.4, None, float("nan")):
-        peaks.record(1, "ab", GIB, smact=smact)
+        peaks.record(Run(user_id=1, profile_key="ab", peak_bytes=GIB, smact=smact))
     peaks.refresh()
     again = Peaks(path, "")
     again.refresh()
     for one in (peaks, again):
         known = one.estimate(1, "ab")
         assert known is not None and known.smact == 0.6
-    peaks.record(1, "ab", GIB, smact=0.9)  # one calm run buys no second one beside busy neighbours
+    peaks.record(
+        Run(user_id=1, profile_key="ab", peak_bytes=GIB, smact=0.9)
+    )  # one calm run buys no second one beside busy neighbours
     peaks.refresh()
     assert (known := peaks.estimate(1, "ab")) is not None and known.smact == 0.9

@@ -10,6 +10,7 @@ from gpumemnet.training import TrainingSetup
 from slurm_plugin.core import wire
 from slurm_plugin.core.config import parse_config
 from slurm_plugin.core.errors import WireError
+from slurm_plugin.core.peaks import Run
 from slurm_plugin.core.units import GIB
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.history import Peaks
@@ -72,7 +73,7 @@ def test_a_comment_stands_in_place_of_the_script() -> None:
 
 def test_history_wins_over_the_estimate(tmp_path: Any) -> None:
     peaks = Peaks(tmp_path / "peaks.jsonl", "")
-    peaks.record(1000, MODEL.key, 20 * GIB)
+    peaks.record(Run(user_id=1000, profile_key=MODEL.key, peak_bytes=20 * GIB))
     peaks.refresh()
     made = submission(peaks=peaks)
     assert answer(made, comment=f"rad.profile:{PROFILE}")["set"]["gres"] == "shard:21"
@@ -83,7 +84,7 @@ def test_history_wins_over_the_estimate(tmp_path: Any) -> None:
 def test_what_was_seen_of_the_activity_wins_over_what_the_model_tells(tmp_path: Any) -> None:
     peaks = Peaks(tmp_path / "peaks.jsonl", "")
     peaks.refresh()
-    peaks.record(1000, MODEL.key, 20 * GIB, smact=0.123)
+    peaks.record(Run(user_id=1000, profile_key=MODEL.key, peak_bytes=20 * GIB, smact=0.123))
     peaks.refresh()
     made = submission(peaks=peaks)
     for words in ("", "rad:memory=2G "):
