@@ -78,11 +78,31 @@ def check_guard(facts: Facts) -> Iterator[Finding]:
     if tracking and "cgroup" not in tracking.lower():
         text = f"ProctrackType={tracking}: a process that leaves its job's tree is nobody's, for Slurm and for us"
         yield warn("guard", text, slurm_conf(facts, "ProctrackType", "proctrack/cgroup"))
-    exclusive = [index for index, mode in facts.compute_modes.items() if mode == "Exclusive_Process"]
-    if exclusive and any(partition.sharing == "streams" for _, partition in sharing(facts)):
-        gpus = ", ".join(str(index) for index in exclusive)
-        text = f"GPU {gpus} takes one process at a time, and jobs are to share in time slices"
-        yield fail("guard", text, command(f"nvidia-smi -i {','.join(map(str, exclusive))} -c DEFAULT"))
+    yield from _check_compute_modes(facts)
+
+
+def _check_compute_modes(facts: Facts) -> Iterator[Finding]:
+    """A GPU that takes one process takes one user's MPS server, and one job where there is no MPS (nvidia-smi(1))."""
+    closed = _gpus_in(facts, "Prohibited")
+    if closed:
+        text = f"GPU {', '.join(closed)} takes no process at all (compute mode PROHIBITED), and jobs are placed there"
+        yield fail("compute mode", text, command(f"nvidia-smi -i {','.join(closed)} -c DEFAULT"))
+    exclusive = _gpus_in(facts, "Exclusive_Process")
+    default = command(f"nvidia-smi -i {','.join(exclusive)} -c DEFAULT")
+    gpus = f"GPU {', '.join(exclusive)} takes one process at a time"
+    for name, partition in sharing(facts) if exclusive else ():
+        if partition.sharing == "streams":
+            yield fail(
+                "compute mode", f"{gpus}, and jobs of partition {name} are to share in time slices", default
+            )
+        elif not partition.one_user_per_gpu:
+            text = f"{gpus}, so one user's MPS server: in partition {name} another user's job beside it fails"
+            fix = rad_toml(facts, f"partition.{name}", "one_user_per_gpu", "true")
+            yield fail("compute mode", text, fix)
+
+
+def _gpus_in(facts: Facts, mode: str) -> list[str]:
+    return [str(index) for index, found in facts.compute_modes.items() if found == mode]
 
 
 def _check_pipes(facts: Facts) -> Iterator[Finding]:

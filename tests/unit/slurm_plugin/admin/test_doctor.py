@@ -394,8 +394,20 @@ def test_plugins_may_be_named_in_either_way(word: str):
         (
             {"config": sharing(sharing="streams"), "compute_modes": {0: "Exclusive_Process", 1: "Default"}},
             "fail",
-            "GPU 0 takes one process at a time",
+            "GPU 0 takes one process at a time, and jobs of partition gpu are to share in time slices",
             "nvidia-smi -i 0 -c DEFAULT",
+        ),
+        (
+            {"compute_modes": {0: "Exclusive_Process", 1: "Exclusive_Process"}},
+            "fail",
+            "GPU 0, 1 takes one process at a time, so one user's MPS server",
+            "one_user_per_gpu = true",
+        ),
+        (
+            {"compute_modes": {0: "Default", 1: "Prohibited"}},
+            "fail",
+            "GPU 1 takes no process at all",
+            "nvidia-smi -i 1 -c DEFAULT",
         ),
         (
             {"slurm": ConfFile(settings={**SLURM, "proctracktype": "proctrack/linuxproc"}, lines=NODES)},
@@ -412,6 +424,13 @@ def test_one_fault_one_finding(changes: dict[str, Any], level: str, says: str, f
     assert len(found) == 1, as_text(findings)
     assert fix.lower() in found[0].fix.lower()
     assert failed(findings) == (level == "fail"), as_text(findings)
+
+
+def test_a_gpu_of_one_process_is_fine_where_one_user_at_a_time_has_it():
+    one_user = dataclasses.replace(GOOD, config=sharing(one_user_per_gpu=True))
+    assert troubles(dataclasses.replace(one_user, compute_modes={0: "Exclusive_Process"})) == troubles(
+        one_user
+    )
 
 
 def test_the_text_counts_and_puts_each_fix_below():
