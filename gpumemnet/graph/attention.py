@@ -6,8 +6,11 @@ from gpumemnet.graph import inputs
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.graph.tape import Op
 from gpumemnet.names import Group
-from gpumemnet.texts.kinds import KINDS
+from gpumemnet.texts.kinds import KINDS, Kind
 from gpumemnet.texts.records import Layer
+
+_MIXED = Kind(group=Group.FUNCTION, saves_input=True, copies=2)
+"""Softmax of the positions' scores, the mixture, and (by what reads it) the mixture that sums up to one."""
 
 
 def attend(
@@ -18,6 +21,8 @@ def attend(
     eager: bool,
     dropout: bool,
     width: int | None = None,
+    heads: int | None = None,
+    mixed: bool = False,
 ) -> int:
     """Add an attention operation.
 
@@ -28,6 +33,8 @@ def attend(
         eager: The scores are written out: softmax and matrix products are operations of their own.
         dropout: A dropout runs over the scores.
         width: Features of all heads; None where that is the queries' width, or a third of a joint projection's.
+        heads: How many heads; None where that follows from the usual width of one.
+        mixed: The scores are mixed with those of positions and made to sum up to one again.
 
     Returns:
         The output tensor: one value per query.
@@ -36,7 +43,7 @@ def attend(
     width = width or (first[-1] // 3 if len(projected) == 1 else first[-1])
     out = (*first[:-1], max(width, 1))
     rows = max(builder.elements[projected[0]] // max(first[-1], 1), 1)
-    heads = max(1, width // builder.head_width)
+    heads = heads or max(1, width // builder.head_width)
     keys = builder.shapes[projected[-2 if len(projected) > 1 else 0]]
     tokens = keys[-2] if len(keys) > 2 else 1
     builder.count(2 * rows * width * tokens)
@@ -72,6 +79,8 @@ def attend(
     weights = builder.operation(KINDS["softmax"], raw, shape)
     if builder.amp:
         weights = builder.operation(KINDS["concatenate"], weights, shape)
+    if mixed:
+        weights = builder.operation(_MIXED, weights, shape)
     if dropout:
         weights = builder.operation(KINDS["dropout"], weights, shape)
     output = builder.tensor(out, builder.low)

@@ -10,6 +10,7 @@ import math
 import re
 from typing import NamedTuple
 
+from gpumemnet.graph import head_rows
 from gpumemnet.names import Group
 from gpumemnet.texts import kinds
 from gpumemnet.texts.model_names import blocks_of_tokens, writes_scores
@@ -33,6 +34,7 @@ class Site(NamedTuple):
         container: Class name of the attention module, "" if not shown.
         width: Features of all heads together; None where the projections tell it.
         drops: A row inside the attention module shows a dropout.
+        heads: Number of heads; None where no row shows it.
     """
 
     projections: tuple[int, ...]
@@ -41,6 +43,7 @@ class Site(NamedTuple):
     container: str = ""
     width: int | None = None
     drops: bool = False
+    heads: int | None = None
 
 
 def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
@@ -114,14 +117,22 @@ def _in_container(layers: tuple[Layer, ...], path: Path, found: list[int], *, dr
     else:
         return None
     scores = _scores_after(layers, projections[-1])
+    heads = head_rows.find(layers, path, projections)
     folded = len(_out(layers[projections[0]])) == 3  # blocks of tokens may be part of the batch
     eager = (
         scores is not None
         or writes_scores(container)
         or (not folded and blocks_of_tokens(cls for cls, _ in path))
+        or (heads is not None and heads.folded)
     )
     return Site(
-        projections=projections, scores=scores, eager=eager, container=container, width=width, drops=drops
+        projections=projections,
+        scores=scores,
+        eager=eager,
+        container=container,
+        width=width,
+        drops=drops,
+        heads=heads and heads.number,
     )
 
 

@@ -19,6 +19,7 @@ from gpumemnet.hidden.scale import UNTOLD_PERCENT, Outputs, Stretch, better
 from gpumemnet.names import Group, Source
 from gpumemnet.texts import kinds
 from gpumemnet.texts.kinds import Kind
+from gpumemnet.texts.model_names import mixes_positions
 from gpumemnet.texts.records import Layer, ModelSummary
 from gpumemnet.texts.settle import is_idle
 from gpumemnet.training import TrainingSetup
@@ -216,7 +217,14 @@ class _Walk:
         # Where nothing shows the scores and the model drops elsewhere, a function drops scores that are written out.
         dropped = dropped or (site.scores is None and not site.drops and self._drops)
         builder.current = attention.attend(
-            builder, projected, scores, width=site.width, eager=site.eager, dropout=dropped
+            builder,
+            projected,
+            scores,
+            width=site.width,
+            eager=site.eager,
+            dropout=dropped,
+            heads=site.heads,
+            mixed=mixes_positions(site.container),
         )
 
     def _missing_parameters(self) -> None:

@@ -115,6 +115,11 @@ def writes_scores(attention_class: str) -> bool:
     return name.startswith(EAGER_STARTS) or any(part in name for part in EAGER_PARTS)
 
 
+def mixes_positions(attention_class: str) -> bool:
+    """Tell whether attention of this class mixes its scores with those of positions, as gated positional attention."""
+    return "gpsa" in attention_class.lower()
+
+
 def ties_words(model_class: str) -> bool:
     """Tell whether a model of this class uses its word embedding as output layer, too."""
     return model_class.startswith(TIED_STARTS) and not model_class.startswith(UNTIED_STARTS)

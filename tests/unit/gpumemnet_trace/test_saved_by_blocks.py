@@ -141,6 +141,52 @@ class Modulation(nn.Module):
         return self.proj(queries * self.h(self.focal(context)))
 
 
+class FoldedAttention(nn.Module):
+    """Heads are part of the batch, as two placeholders show, so nothing fuses it (SAM)."""
+
+    HEADS = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.proj = nn.Linear(CHANNELS, 3 * CHANNELS), nn.Linear(CHANNELS, CHANNELS)
+        self.q_norm, self.k_norm = nn.Identity(), nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, tokens, channels = x.shape
+        qkv = self.qkv(x).reshape(batch, tokens, 3, self.HEADS, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = qkv.reshape(3, batch * self.HEADS, tokens, -1).unbind(0)
+        x = (self.q_norm(q) @ self.k_norm(k).transpose(1, 2)).softmax(-1) @ v
+        return self.proj(
+            x.view(batch, self.HEADS, tokens, -1).transpose(1, 2).reshape(batch, tokens, channels)
+        )
+
+
+class GPSA(nn.Module):
+    """Scores are mixed with those of the distances, of which a row shows the heads (ConViT)."""
+
+    HEADS = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qk, self.v = (
+            nn.Linear(CHANNELS, 2 * CHANNELS, bias=False),
+            nn.Linear(CHANNELS, CHANNELS, bias=False),
+        )
+        self.pos_proj, self.proj = nn.Linear(3, self.HEADS), nn.Linear(CHANNELS, CHANNELS)
+        self.gate = nn.Parameter(torch.ones(self.HEADS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, tokens, channels = x.shape
+        q, k = self.qk(x).reshape(batch, tokens, 2, self.HEADS, -1).permute(2, 0, 3, 1, 4)
+        near = torch.zeros(batch, tokens, tokens, 3, device=x.device)
+        near = self.pos_proj(near).permute(0, 3, 1, 2).softmax(-1)
+        gate = self.gate.view(1, -1, 1, 1).sigmoid()
+        scores = (1 - gate) * (q @ k.transpose(-2, -1)).softmax(-1) + gate * near
+        scores = scores / scores.sum(-1, keepdim=True)
+        v = self.v(x).reshape(batch, tokens, self.HEADS, -1).transpose(1, 2)
+        return self.proj((scores @ v).transpose(1, 2).reshape(batch, tokens, channels))
+
+
 class WindowAttention(nn.Module):
     """Attention in windows as torchvision's Swin has it: its projections run as functions, so no row shows them."""
 
@@ -205,6 +251,8 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         (lambda: images(ConvNorm(CHANNELS, CHANNELS, 3, StarReLU()), PlainBlock()), (BATCH, 3, SIDE, SIDE)),
         (lambda: tokens(*(ScaledBlock() for _ in range(3))), (BATCH, 49, 3)),
         (lambda: tokens(nn.LayerNorm(CHANNELS), WindowAttention()), (BATCH, 14, 14, 3)),
+        (lambda: tokens(nn.LayerNorm(CHANNELS), FoldedAttention()), (BATCH, 196, 3)),
+        (lambda: tokens(nn.LayerNorm(CHANNELS), GPSA()), (BATCH, 196, 3)),
         (lambda: tokens(*(GatedConvBlock() for _ in range(3))), (BATCH, SIDE, SIDE, 3)),
         (lambda: images(*(nn.Sequential(Modulation()) for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
     ],
@@ -216,6 +264,8 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         "StarReLU",
         "LayerScale",
         "functional projections",
+        "SAM",
+        "ConViT",
         "MambaOut",
         "FocalNet",
     ],

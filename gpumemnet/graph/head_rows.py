@@ -1,0 +1,63 @@
+"""Rows inside attention that work on each head apart: they show how many heads there are.
+
+Norms of queries and keys, and the placeholders where a model could have them (timm), read [batch, heads, tokens, width
+of a head]; some models fold heads into the batch, which no fused form takes. A layer that turns the distances of
+tokens into one score for each head shows [batch, tokens, tokens, heads].
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gpumemnet.texts.records import Layer, Shape
+
+Path = tuple[tuple[str, str], ...]
+_MOST_HEADS = 128
+
+
+class Heads(NamedTuple):
+    """What such a row shows.
+
+    Attributes:
+        number: Of heads.
+        folded: Heads are part of the batch.
+    """
+
+    number: int
+    folded: bool = False
+
+
+def find(layers: tuple[Layer, ...], path: Path, projections: tuple[int, ...]) -> Heads | None:
+    """Return what the rows of an attention module show of its heads; None if they show nothing.
+
+    Args:
+        layers: In running order.
+        path: Of the attention module.
+        projections: Indices of its layers for queries, keys and values.
+    """
+    shapes = layers[projections[0]].output_shapes
+    if not shapes or len(shapes[0]) != 3:
+        return None
+    for index in range(projections[0] + 1, len(layers)):
+        layer = layers[index]
+        if layer.path[: len(path)] != path:
+            return None
+        for shape in layer.output_shapes[:1]:
+            if (heads := _heads(shape, shapes[0], joint=len(projections) == 1)) is not None:
+                return heads
+    return None
+
+
+def _heads(shape: Shape, made: Shape, *, joint: bool) -> Heads | None:
+    """Compare a row's shape with [batch, tokens, features] of the first projection."""
+    batch, tokens, features = (dim or 1 for dim in made)
+    dims = tuple(dim or 1 for dim in shape)
+    if len(dims) == 4 and dims[:3] == (batch, tokens, tokens) and 1 < dims[3] <= _MOST_HEADS < tokens:
+        return Heads(dims[3])
+    width = features // 3 if joint else features
+    if len(dims) == 4 and (dims[0], dims[2], dims[1] * dims[3]) == (batch, tokens, width) and dims[1] < width:
+        return Heads(dims[1])
+    count = dims[0] // batch
+    if len(dims) == 3 and (dims[0], dims[1], count * dims[2]) == (count * batch, tokens, width) and count > 1:
+        return Heads(count, folded=True)
+    return None
