@@ -9,6 +9,7 @@ from gpumemnet.names import Group
 from gpumemnet.texts.kinds import KINDS, Kind
 from gpumemnet.texts.records import Layer
 
+_SCALED = Kind(group=Group.FUNCTION, saves_input=True)
 _MIXED = Kind(group=Group.FUNCTION, saves_input=True, copies=2)
 """Softmax of the positions' scores, the mixture, and (by what reads it) the mixture that sums up to one."""
 
@@ -23,6 +24,7 @@ def attend(
     width: int | None = None,
     heads: int | None = None,
     mixed: bool = False,
+    scaled: bool = False,
 ) -> int:
     """Add an attention operation.
 
@@ -34,6 +36,7 @@ def attend(
         dropout: A dropout runs over the scores.
         width: Features of all heads; None where that is the queries' width, or a third of a joint projection's.
         heads: How many heads; None where that follows from the usual width of one.
+        scaled: The scores are multiplied by a learned factor of each head.
         mixed: The scores are mixed with those of positions and made to sum up to one again.
 
     Returns:
@@ -76,6 +79,8 @@ def attend(
     builder.add(
         Op(inputs=tuple(projected), output=raw, saved=tuple(kept), extra=tuple(extra), group=Group.ATTENTION)
     )
+    if scaled:
+        raw = builder.operation(_SCALED, raw, shape)
     weights = builder.operation(KINDS["softmax"], raw, shape)
     if builder.amp:
         weights = builder.operation(KINDS["concatenate"], weights, shape)

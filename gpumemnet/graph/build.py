@@ -121,7 +121,7 @@ class _Walk:
             else:
                 builder.block = self._numbers.get(index, 0)
             if functional_attention.runs(builder, layer):
-                builder.current = functional_attention.add(builder, layer)
+                skip |= self._functional(layers, index)
                 continue
             if layer.is_block:
                 self._container(layer)
@@ -143,6 +143,21 @@ class _Walk:
                 self._attend(site, outputs, layers)
                 if site.scores is not None:
                     skip.add(site.scores)
+
+    def _functional(self, layers: tuple[Layer, ...], index: int) -> set[int]:
+        """Add attention whose projections run as functions; return the rows inside that this covers."""
+        shown = functional_attention.scores(self.builder, layers, index)
+        if shown is None:
+            self.builder.current = functional_attention.add(self.builder, layers[index])
+            return set()
+        self.builder.current = functional_attention.add(self.builder, layers[index], layers[shown])
+        for layer in layers[index + 1 : shown]:  # what makes a bias of the distances
+            self.builder.parameters(layer)
+        covered = set(range(index + 1, shown + 1))
+        dropped = layers[shown + 1 : shown + 2]
+        return covered | {
+            shown + 1 for layer in dropped if layer.output_shapes == layers[shown].output_shapes
+        }
 
     def _enter(self, layer: Layer) -> None:
         """Note which repeated block runs: the outermost container in a list or sequence of containers."""

@@ -7,13 +7,17 @@ import math
 from gpumemnet.graph import attention
 from gpumemnet.graph.attention_sites import is_attention
 from gpumemnet.graph.builder import TapeBuilder
+from gpumemnet.names import Group
 from gpumemnet.texts import kinds
-from gpumemnet.texts.kinds import KINDS
+from gpumemnet.texts.kinds import KINDS, Kind
 from gpumemnet.texts.records import Layer
+from gpumemnet.texts.settle import is_idle
 
 _WINDOWS = range(2, 33)
 """Sides of a window that a table of relative positions may be for."""
 _NARROWEST_HEAD = 8
+_NORMALISED = Kind(group=Group.FUNCTION, saves_input=True)
+"""Queries and keys divided by their lengths: what is divided is kept."""
 
 
 def runs(builder: TapeBuilder, layer: Layer) -> bool:
@@ -33,12 +37,34 @@ def runs(builder: TapeBuilder, layer: Layer) -> bool:
     return not layer.is_block or _window(layer.params, width) is not None
 
 
-def add(builder: TapeBuilder, layer: Layer) -> int:
+def scores(builder: TapeBuilder, layers: tuple[Layer, ...], index: int) -> int | None:
+    """Return the row inside such attention that shows its scores, a softmax or dropout over them; None if none does.
+
+    Args:
+        builder: The tape so far.
+        layers: In running order.
+        index: Of the attention's own row.
+    """
+    own, reads = layers[index], builder.shapes[builder.current]
+    for at in range(index + 1, len(layers)):
+        inside = layers[at].path[len(own.path) :]
+        if layers[at].path[: len(own.path)] != own.path or not inside or inside[0][1] != own.name:
+            return None
+        shape = builder.scaled(layers[at].output_shapes[0]) if layers[at].output_shapes else ()
+        shows = layers[at].kind == "softmax" or kinds.group_of(layers[at].kind) is Group.DROPOUT
+        square = len(shape) == 4 and shape[-1] == shape[-2]
+        if shows and square and shape[0] * shape[-1] == math.prod(reads[:-1]) and not reads[-1] % shape[1]:
+            return at
+    return None
+
+
+def add(builder: TapeBuilder, layer: Layer, shown: Layer | None = None) -> int:
     """Add the joint projection, the attention and, if its weights are there, the output projection.
 
     Args:
         builder: The tape so far.
         layer: The row.
+        shown: The row inside that shows the scores.
 
     Returns:
         The output tensor.
@@ -47,18 +73,32 @@ def add(builder: TapeBuilder, layer: Layer) -> int:
     width = shape[-1]
     weights = builder.parameters(layer)
     window = _window(layer.params or 0, width)
-    if window is None:
+    if shown is not None:
+        windows = builder.scaled(shown.output_shapes[0])
+        made = (windows[0], windows[-1], 3 * width)
+        joint = builder.operation(KINDS["linear"], builder.current, made, weights)
+        cosine = _scales_heads(layer.params or 0, width, windows[1])
+        if cosine:
+            joint = builder.operation(_NORMALISED, joint, made)
+        drops = kinds.group_of(shown.kind) is Group.DROPOUT and not is_idle(shown)
+        mixed = attention.attend(builder, [joint], windows, eager=True, dropout=drops, scaled=cosine)
+    elif window is None:
         joint = builder.operation(KINDS["linear"], builder.current, (*shape[:-1], 3 * width), weights)
         mixed = attention.attend(builder, [joint], None, eager=False, dropout=False)
     else:
         side, heads = window
         tokens = side * side
-        windows = math.ceil(math.prod(shape[:-1]) / tokens)
-        joint = builder.operation(KINDS["linear"], builder.current, (windows, tokens, 3 * width), weights)
-        scores = (windows, heads, tokens, tokens)
-        mixed = attention.attend(builder, [joint], scores, eager=True, dropout=False)
+        count = math.ceil(math.prod(shape[:-1]) / tokens)
+        joint = builder.operation(KINDS["linear"], builder.current, (count, tokens, 3 * width), weights)
+        table = (count, heads, tokens, tokens)
+        mixed = attention.attend(builder, [joint], table, eager=True, dropout=False)
     projected = (layer.params or 0) >= 4 * width * width
     return builder.operation(KINDS["linear"], mixed, shape) if projected else mixed
+
+
+def _scales_heads(params: int, width: int, heads: int) -> bool:
+    """Tell whether one scale for each head is left beside projections and biases: cosine attention (Swin v2)."""
+    return any(params == 3 * width * width + biases * width + heads for biases in (0, 2, 3))
 
 
 def _window(params: int, width: int) -> tuple[int, int] | None:

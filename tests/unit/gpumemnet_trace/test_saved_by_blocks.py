@@ -187,6 +187,28 @@ class GPSA(nn.Module):
         return self.proj((scores @ v).transpose(1, 2).reshape(batch, tokens, channels))
 
 
+class CosineAttention(nn.Module):
+    """Queries and keys of length one, a learned scale for each head, projections as functions (Swin v2)."""
+
+    HEADS = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_proj_weight = nn.Parameter(torch.zeros(3 * CHANNELS, CHANNELS))
+        self.scale = nn.Parameter(torch.ones(self.HEADS, 1, 1))
+        self.positions = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, self.HEADS))
+        self.softmax, self.proj = nn.Softmax(dim=-1), nn.Linear(CHANNELS, CHANNELS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, tokens, channels = x.shape
+        qkv = nn.functional.linear(x, self.in_proj_weight)
+        q, k, v = qkv.reshape(batch, tokens, 3, self.HEADS, -1).permute(2, 0, 3, 1, 4)
+        q, k = nn.functional.normalize(q, dim=-1), nn.functional.normalize(k, dim=-1)
+        near = self.positions(torch.zeros(1, tokens, 2, device=x.device)).mean(1).view(-1, 1, 1)
+        scores = self.softmax((q @ k.transpose(-2, -1)) * self.scale + near)
+        return self.proj((scores @ v).transpose(1, 2).reshape(batch, tokens, channels))
+
+
 class WindowAttention(nn.Module):
     """Attention in windows as torchvision's Swin has it: its projections run as functions, so no row shows them."""
 
@@ -253,6 +275,7 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         (lambda: tokens(nn.LayerNorm(CHANNELS), WindowAttention()), (BATCH, 14, 14, 3)),
         (lambda: tokens(nn.LayerNorm(CHANNELS), FoldedAttention()), (BATCH, 196, 3)),
         (lambda: tokens(nn.LayerNorm(CHANNELS), GPSA()), (BATCH, 196, 3)),
+        (lambda: tokens(nn.LayerNorm(CHANNELS), CosineAttention()), (BATCH, 196, 3)),
         (lambda: tokens(*(GatedConvBlock() for _ in range(3))), (BATCH, SIDE, SIDE, 3)),
         (lambda: images(*(nn.Sequential(Modulation()) for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
     ],
@@ -266,6 +289,7 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         "functional projections",
         "SAM",
         "ConViT",
+        "Swin v2",
         "MambaOut",
         "FocalNet",
     ],
