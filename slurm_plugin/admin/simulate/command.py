@@ -13,7 +13,7 @@ from slurm_plugin.admin.simulate.engine import Engine
 from slurm_plugin.admin.simulate.jobs import seen_activity
 from slurm_plugin.admin.simulate.metrics import metrics
 from slurm_plugin.admin.simulate.question import Question
-from slurm_plugin.admin.simulate.scenario import Scenario, scenario
+from slurm_plugin.admin.simulate.scenario import scenario
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import PartitionConfig, load_config
 from slurm_plugin.core.errors import ConfigError
@@ -31,7 +31,7 @@ def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -
         ConfigError: The trace cannot be read, or no job of it fits the cluster.
     """
     began_s = clock.monotonic_s()
-    found = scenario(question, _history(question) if question.activity == "history" else {})
+    found = scenario(question, history(question))
     engine = Engine(found.cluster, found.jobs)
     if show_progress:
         import click
@@ -47,9 +47,11 @@ def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -
     }
 
 
-def _history(question: Question) -> Mapping[str, float]:
-    """Return the SM activity of each workload, as the monitor saw it when the trace ran before."""
-    before: Scenario = scenario(replace(question, activity="told"))
+def history(question: Question) -> Mapping[str, float]:
+    """Return the SM activity of each workload, as the monitor saw it when the trace ran before; none if it did not."""
+    if question.activity != "history":
+        return {}
+    before = scenario(replace(question, activity="told"))
     return seen_activity(Engine(before.cluster, before.jobs, learns=True).run().jobs)
 
 

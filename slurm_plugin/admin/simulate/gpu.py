@@ -82,7 +82,7 @@ class Gpu:
         loads = [run.job.load if run.trains_s <= self.changed_s else STARTS_UP for run in self.runs]
         factors = self._slowdowns(loads)
         for run, factor in zip(self.runs, factors, strict=True):
-            run.rate = 1.0 / factor
+            run.factors[self.index] = factor
         self.smact = together(loads, factors)
         self.used_bytes = sum(run.job.peak_bytes for run in self.runs)
         self._trail.append((self.changed_s, self.busy_s))

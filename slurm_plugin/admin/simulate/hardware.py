@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from slurm_plugin.admin.simulate.cluster import Cluster
 from slurm_plugin.admin.simulate.gpu import Gpu
@@ -91,9 +91,9 @@ class Hardware:
         if self._caps and not job.whole and job.booking is not None:
             cap_bytes = max(job.booking.memory_bytes or 0, run.cap_bytes or 0)
         room_bytes = self._cluster.memory_bytes - self._cluster.server_bytes * (not job.whole)
+        self._advance(run, now_s)
         for index in run.gpus:
             gpu = self.gpus[index]
-            gpu.advance(now_s)
             gpu.runs.append(run)
             full = sum(other.job.peak_bytes for other in gpu.runs) > room_bytes
             if full or (cap_bytes is not None and job.peak_bytes > cap_bytes):
@@ -107,10 +107,9 @@ class Hardware:
             run: The run that is over.
             now_s: Seconds since the trace began.
         """
+        self._advance(run, now_s)
         for index in run.gpus:
-            gpu = self.gpus[index]
-            gpu.advance(now_s)
-            gpu.runs.remove(run)
+            self.gpus[index].runs.remove(run)
         self._settle(run.gpus)
         if self._cluster.managed:
             self._nodes[run.seats[0] // self._cluster.per_node].release(run.job)
@@ -125,8 +124,18 @@ class Hardware:
             if not over:
                 self._settle((index,))
 
-    def _settle(self, indices: tuple[int, ...]) -> None:
+    def _advance(self, run: Run, now_s: float) -> None:
+        """Move the work on a run's GPUs, and on those that jobs have beside them, forward before rates change."""
+        for index in self._together(run.gpus):
+            self.gpus[index].advance(now_s)
+
+    def _settle(self, indices: Sequence[int]) -> None:
         for index in indices:
-            gpu = self.gpus[index]
-            gpu.settle(self._window_s)
-            self._calendar.put(index, gpu.next_s())
+            self.gpus[index].settle(self._window_s)
+        for index in self._together(indices):
+            self._calendar.put(index, self.gpus[index].next_s())
+
+    def _together(self, indices: Sequence[int]) -> Sequence[int]:
+        """Return these GPUs, and those that jobs on them have as well."""
+        more = [gpu for index in indices for run in self.gpus[index].runs for gpu in run.gpus]
+        return list(dict.fromkeys((*indices, *more)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from slurm_plugin.admin.simulate.interference import Load
 from slurm_plugin.admin.simulate.trace import TraceJob
@@ -96,7 +96,7 @@ class Run:
         cap_bytes: What its GPU lets it hold; None if no more than it booked.
         saves_s: When its slot ends: it saves and leaves. Never for a job without slots.
         crashes_s: When it runs out of memory; None if it does not.
-        rate: Work done in a second; 1 alone.
+        factors: By GPU, how many times slower it is there than alone.
     """
 
     job: Job
@@ -107,7 +107,12 @@ class Run:
     cap_bytes: int | None = None
     saves_s: float = math.inf
     crashes_s: float | None = None
-    rate: float = 1.0
+    factors: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Return the work done in a second, 1 alone: a job on several GPUs is as slow as on the slowest."""
+        return 1.0 / max(self.factors.values(), default=1.0)
 
     def runs_out(self) -> None:
         """Note that it asks for more memory than there is."""

@@ -204,3 +204,30 @@ def test_alone_nobody_is_slowed_and_company_never_helps() -> None:
     assert two[0] > 1.0
     assert three[0] >= two[0]
     assert together([busy] * 5, slowdowns([busy] * 5)) <= 1.0
+
+
+def test_gpus_do_the_work_that_the_jobs_have() -> None:
+    """Whoever shares: activity over time comes to that of all jobs alone, and no trace ends sooner than that."""
+    busy = Load(smact=0.7, busy=0.9, duty=0.8)
+    result = run(*(job(n, submit_s=float(n), duration_s=100.0 + 7 * n) for n in range(20)), load=busy)
+    work_s = sum(one.trace.duration_s for one in result.jobs) * busy.mean_smact
+    assert sum(gpu.busy_s for gpu in result.gpus) == pytest.approx(work_s, rel=0.01)
+    assert result.end_s >= work_s / len(result.gpus)
+
+
+def test_a_job_on_two_shared_gpus_is_as_slow_as_on_the_slower_one() -> None:
+    """One comes onto its second GPU when it has done half of its work."""
+    config = Config(partitions={PARTITION: SETTINGS}, default_partition=PARTITION)
+    cluster = Cluster(nodes=1, per_node=2, memory_bytes=MEMORY, config=config, managed=False)
+    busy = Load(smact=0.9, busy=1.0)
+    rows = ((job(0, gpus=2), busy), (job(1, duration_s=5000.0), CALM), (job(2, submit_s=50.0), busy))
+    jobs = [
+        make_job(row, load, config, baseline="hand", errors=EXACT, usable_bytes=MEMORY) for row, load in rows
+    ]
+    wide, _, late = jobs
+    wide.booking, wide.shards = late.booking, late.shards
+    result = Engine(cluster, jobs).run()
+    factor = slowdowns([busy, busy])[0]
+    assert late.first_start_s == 50.0
+    assert wide.end_s == pytest.approx(50.0 + 50.0 * factor, rel=0.01)
+    assert metrics(result)["jobs"] == 3
