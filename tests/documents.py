@@ -129,6 +129,7 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "sacctmgr modify user bob set GrpTRES=billing=78 GrpTRESMins=billing=4680": Run(
             root=True, says="games", instead={"bob": "games"}
         ),
+        "rad learn": Run(root=True),
         "rad calibrate --python /path/to/python-with-torch": GPU,
         "rad calibrate --deep --dry-run": Run(root=True, says=r"together +\d+ s"),
         "rad calibrate --deep --python /path/to/python-with-torch": GPU,
@@ -155,6 +156,9 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "python bench/trace_accuracy.py --rows train --names --seed 2027": MEASURES,
         "python bench/trace_accuracy.py --rows heldout --sample 0": MEASURES,
         "python bench/torch_releases.py ENVIRONMENT/bin/python...": MEASURES,
+        "python -m pytest tests/unit/gpumemnet_trace/test_sharded.py": RunBy(
+            "lab/__main__.py", "tests/unit/gpumemnet_trace"
+        ),
         "python -m pytest tests/unit/gpumemnet_trace/test_exact.py": RunBy(
             "lab/__main__.py", "tests/unit/gpumemnet_trace"
         ),

@@ -115,7 +115,7 @@ def follow(
         line = command
         for theirs, ours in {**trial.instead, **instead}.items():
             line = line.replace(theirs, ours)
-        if command == "rad calibrate --deep --dry-run":  # what follows looks at a node that is set up
+        if command == "rad learn":  # what follows looks at a node that is set up
             shutil.copy(
                 jobs.cluster.place.etc / "rad.n0.toml", own_folders(jobs.cluster) / "etc" / "rad" / "rad.toml"
             )
