@@ -2,7 +2,8 @@
 
     RUN/monitor/limits/ID.json     what a job asked for and was given so far (core/more_time.py)
 
-rad-monitor looks each time it sweeps: it knows who was beside whom, and for how long.
+rad-monitor looks each time it sweeps: it knows who was beside whom, and for how long. What a run was given ends with
+it: a job that waits again has the limit that it asked for, or it would take the longer one to the next node as its own.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class MoreTime:
             shared_s = self._shared_s(run[0])
             if shared_s and self._ends_s.get(run, now_s) - now_s <= EARLY_S:
                 self._ends_s[run] = self._look_at(run[0], shared_s, now_s)
+        self._take_back({one.job_id for one in held})
         self._forget({one.job_id for one in held}, now_s)
 
     def _look_at(self, job_id: int, shared_s: float, now_s: float) -> float:
@@ -110,6 +112,19 @@ class MoreTime:
             return Granted(asked_s=float(row["asked_s"]), granted_s=float(row["granted_s"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+    def _take_back(self, held: set[int]) -> None:
+        """Give jobs that wait again the limits that they asked for; whoever changed his limit himself keeps it."""
+        written = {int(path.stem) for path in self._folder.glob("*.json") if path.stem.isdecimal()}
+        given = {job_id: granted for job_id in written - held if (granted := self._read(job_id)) is not None}
+        if not given:
+            return
+        slurm = TimeLimits(self._node.slurm())
+        for job_id, limit_s in slurm.waiting(given).items():
+            granted = given[job_id]
+            if limit_s == granted.asked_s + granted.granted_s:
+                slurm.set(job_id, int(granted.asked_s // MINUTE_S))
+            SpareFiles(self._node.run).discard(self._path(job_id))
 
     def _forget(self, held: set[int], now_s: float) -> None:
         """Take away what was written of jobs that are gone for long."""

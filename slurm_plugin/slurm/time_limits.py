@@ -7,6 +7,7 @@ and associations (seen on 22.05.8), so all of them are asked for here.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from slurm_plugin.core.errors import SlurmError
@@ -80,6 +81,19 @@ class TimeLimits:
                     )
         return None
 
+    def waiting(self, job_ids: Collection[int]) -> dict[int, float]:
+        """Return the limits of those jobs that wait; one without a limit is left out."""
+        columns, ids = _COLUMNS[:3], ",".join(map(str, job_ids))
+        try:
+            text = self._slurm.ask("squeue", "-h", "-a", "-t", "PENDING", "-j", ids, "-O", format_of(columns))
+        except SlurmError as exc:
+            if UNKNOWN_JOB in str(exc):
+                return {}
+            raise
+        limits = {row["JobID"]: parse_limit_s(row["TimeLimit"]) for row in cut(text, columns)}
+        found = {job_id: limits.get(str(job_id)) for job_id in job_ids}
+        return {job_id: limit_s for job_id, limit_s in found.items() if limit_s is not None}
+
     def room_s(self, end: JobEnd, *, node: str, now_s: float) -> float:
         """Return by how much a job's end may move.
 
@@ -103,7 +117,19 @@ class TimeLimits:
             job_id: The job.
             minutes: By how much.
         """
-        self._slurm.ask("scontrol", "update", f"JobId={self._slurm.exact(job_id)}", f"TimeLimit=+{minutes}")
+        self._update(job_id, f"+{minutes}")
+
+    def set(self, job_id: int, minutes: int) -> None:
+        """Give a job another limit.
+
+        Args:
+            job_id: The job.
+            minutes: The limit.
+        """
+        self._update(job_id, f"{minutes}")
+
+    def _update(self, job_id: int, limit: str) -> None:
+        self._slurm.ask("scontrol", "update", f"JobId={self._slurm.exact(job_id)}", f"TimeLimit={limit}")
 
     def _longest_s(self, partition: str) -> float | None:
         """Return a partition's MaxTime; None if it has none."""

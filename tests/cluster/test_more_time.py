@@ -49,6 +49,13 @@ def test_a_shared_jobs_limit_rises_before_it_is_reached(shared: Jobs) -> None:
     shared.cluster.wait("the first has more time", lambda: limit(shared, first) == "00:02:00", LOOKS_S)
     shared.cluster.wait("so has the second", lambda: limit(shared, second) != "00:02:00", LOOKS_S)
     assert "asked for 1" in shared.cluster.logs(1000)
+    for job in (first, second):
+        shared.cluster.slurm("scontrol", "requeuehold", str(job))
+    shared.cluster.wait(
+        "they wait with the limits that they asked for",
+        lambda: (limit(shared, first), limit(shared, second)) == ("00:01:00", "00:02:00"),
+        LOOKS_S,
+    )
 
 
 def test_a_partitions_limit_and_a_reservation_hold(shared: Jobs) -> None:

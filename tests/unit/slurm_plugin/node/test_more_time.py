@@ -39,6 +39,7 @@ class Printed(SlurmCommands):
     def __init__(self, state: str = "RUNNING", *, left_s: float = 120.0) -> None:
         super().__init__()
         self.state, self.left_s = state, left_s
+        self.limit = "15:00"
         self.told: list[str] = []
         self.asked = 0
 
@@ -49,6 +50,9 @@ class Printed(SlurmCommands):
         return {}
 
     def ask(self, *argv: str) -> str:
+        if "PENDING" in argv:
+            row = (f"{7:<20}", f"{'PENDING':<24}", f"{self.limit:<24}")
+            return "".join(row) + "\n" if self.state == "PENDING" else ""
         if argv[0] == "squeue":
             self.asked += 1
             end = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(SystemClock().now_s() + self.left_s))
@@ -133,6 +137,26 @@ def test_where_nothing_can_be_written_down_nothing_is_given(tmp_path: Path) -> N
     with pytest.raises(OSError):
         more_time.look()
     assert slurm.told == []
+
+
+@pytest.mark.parametrize(("limit", "told"), [("15:00", ["TimeLimit=10"]), ("12:00", [])])
+def test_a_job_that_waits_again_has_the_limit_that_it_asked_for(
+    tmp_path: Path, limit: str, told: list[str]
+) -> None:
+    """Else it would be doubled again on the next node, and so on with each `scontrol requeue` of its user."""
+    slurm = Printed()
+    node = node_of(tmp_path, slurm)
+    more_time = looks(node)
+    more_time.look()
+    assert slurm.told == ["TimeLimit=+5"]
+    hold(node)
+    more_time.look()
+    assert slurm.told == ["TimeLimit=+5"], "it may be ending, or have ended"
+    slurm.state, slurm.limit = "PENDING", limit
+    for _ in range(2):
+        more_time.look()
+        assert slurm.told[1:] == told
+    assert os.listdir(node.run / "monitor" / "limits") == []
 
 
 def test_each_grant_is_told(tmp_path: Path) -> None:
