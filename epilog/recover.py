@@ -11,13 +11,15 @@ from dataclasses import replace
 
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.events import Event, EventKind
+from slurm_plugin.core.gres import parse_gres
 from slurm_plugin.core.node_records import Outcome, Recovery
 from slurm_plugin.core.note import Fault, Note, format_note
+from slurm_plugin.core.offer import Offer
 from slurm_plugin.core.units import shards_for
 from slurm_plugin.core.wire import stamp, with_stamp
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl
 from slurm_plugin.slurm.hook_env import HookJob
-from slurm_plugin.slurm.versions import Version, requeue_delay_s, whole_gpu_request
+from slurm_plugin.slurm.versions import requeue_delay_s, whole_as_gpu
 
 START_IN_S = 5
 """Longer than an Epilog takes, so that it is still ahead when the job has completed."""
@@ -59,14 +61,18 @@ def recover(
     if view.restarts >= MOST_RESTARTS:
         detail = f"it has been restarted {view.restarts} times"
         return Event(kind=EventKind.NOT_RUN_AGAIN, detail=detail)
+    version = control.version()
+    offer = Offer.of(settings, parse_gres(view.gres), whole_as_gpu=whole_as_gpu(settings, version))
+    if offer.type and outcome.least_bytes > offer.partition.capacity_bytes:
+        detail = f"it needs more than a GPU of the type that it names, {offer.type}, has"
+        return Event(kind=EventKind.NOT_RUN_AGAIN, detail=detail)
     if view.restarts == restart and view.state in _ENDING:
         control.requeue(job.job_id)
     elif view.restarts != restart + 1 or view.state not in _WAITING:
         detail = f"it is {view.state} after {view.restarts} restarts by now"
         return Event(kind=EventKind.NOT_RUN_AGAIN, detail=detail)
-    version = control.version()
     delay_s = requeue_delay_s(version, control.config().get("AuthInfo", ""))
-    control.update(job.job_id, _change(view, recovery, outcome, settings, version, delay_s, key))
+    control.update(job.job_id, _change(view, recovery, outcome, offer, delay_s, key))
     return Event(kind=EventKind.RUNS_AGAIN, detail=recovery.reason)
 
 
@@ -74,8 +80,7 @@ def _change(
     view: JobView,
     recovery: Recovery,
     outcome: Outcome,
-    settings: PartitionConfig,
-    version: Version,
+    offer: Offer,
     delay_s: int,
     key: bytes,
 ) -> JobChange:
@@ -93,11 +98,16 @@ def _change(
     if victim:
         return JobChange(admin_comment=format_note(note), start_in_s=start_in_s)  # it runs again as it was
     booking = replace(recovery.booking, changed=True)  # Slurm may take the stamp and refuse the request
-    if booking.memory_bytes is None:
-        gres = whole_gpu_request(settings, version)
-    else:
+    shards = 0
+    if booking.memory_bytes is not None:
         # What it asked for beyond its memory stood for its compute, and still does.
-        gres = f"shard:{max(shards_for(booking.memory_bytes, settings.shard_bytes), booking.shards)}"
+        shards = max(shards_for(booking.memory_bytes, offer.partition.shard_bytes), booking.shards)
+    if shards >= offer.partition.shards:
+        booking = replace(
+            booking, kind="whole", memory_bytes=None
+        )  # the type that it names has no larger share
+    share = booking.memory_bytes is not None
+    gres = offer.share(shards) if share else offer.whole(outcome.least_bytes, rerun=True)
     return JobChange(
         gres=gres,
         comment=with_stamp(view.comment, stamp(booking, user_id=view.user_id, key=key)),

@@ -6,6 +6,7 @@ makes the cluster private (ports, folders, a machine that pretends to be larger)
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ RESERVED_MIB = 600
 """What the driver keeps of a card: 615 MiB were read on an H200 (driver 580)."""
 
 SHARD_MIB = 1024
+
 GPU_TYPE = "simulated"
 
 _OUR_LINES = ("JobSubmitPlugins", "CliFilterPlugins", "PrologFlags", "Prolog", "TaskProlog", "Epilog")
@@ -112,11 +114,10 @@ def slurm_conf(spec: ClusterSpec, place: Place, site: Site) -> str:
     ours = _template("slurm.conf", {"etc": str(place.etc), "select_parameters": f"CR_Core_Memory{spread}"})
     if not spec.ours:
         ours = "\n".join(line for line in ours.splitlines() if not line.startswith(_OUR_LINES))
-    kind = f"{GPU_TYPE}:" if spec.typed else ""
     nodes = [
         f"NodeName={node.name} NodeHostname={site.host} NodeAddr=127.0.0.1 Port={site.ports[node.name]} "
         f"CPUs={node.cpus} RealMemory={node.memory_mib} "
-        f"Gres=gpu:{kind}{len(node.gpu_mib)},shard:{sum(map(shards_of, node.gpu_mib))} State=UNKNOWN"
+        f"Gres={_gres(node, typed=spec.typed)} State=UNKNOWN"
         for node in spec.nodes
     ]
     partitions = [
@@ -127,6 +128,13 @@ def slurm_conf(spec: ClusterSpec, place: Place, site: Site) -> str:
     return "\n".join([private, ours, kept, *nodes, *partitions, *spec.slurm_conf, ""])
 
 
+def _gres(node: NodeSpec, *, typed: bool) -> str:
+    shards = sum(map(shards_of, node.gpu_mib))
+    gpus = f"gpu:{node.gpu_type or GPU_TYPE}:" if typed else "gpu:"
+    named = f"{node.gpu_type}:" if node.gpu_type else ""
+    return f"{gpus}{len(node.gpu_mib)},shard:{named}{shards}"
+
+
 def gres_conf(spec: ClusterSpec, place: Place) -> str:
     """Return gres.conf: each card with a device file and shards in proportion to its memory."""
     parts = []
@@ -134,12 +142,12 @@ def gres_conf(spec: ClusterSpec, place: Place) -> str:
         devices = place.root / "dev" / node.name
         files = node.devices or [str(devices / f"gpu{index}") for index in range(len(node.gpu_mib))]
         gpus = [
-            {"device": file, "shards": str(shards_of(mib)), "type": GPU_TYPE}
+            {"device": file, "shards": str(shards_of(mib)), "type": node.gpu_type or GPU_TYPE}
             for file, mib in zip(files, node.gpu_mib, strict=True)
         ]
         parts.append(_template("gres.conf", {"node": node.name}, gpus))
     text = "".join(parts)
-    return text if spec.typed else text.replace(f" Type={GPU_TYPE}", "")
+    return text if spec.typed else re.sub(" Type=[^ ]+", "", text)
 
 
 def cgroup_conf(spec: ClusterSpec, site: Site) -> str:

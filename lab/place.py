@@ -23,6 +23,7 @@ class NodeSpec:
         name: Slurm's node name.
         gpu_mib: Memory of each GPU; nodes may differ, and simulated GPUs of one node too.
         devices: Device file of each GPU where they are real; empty where they are simulated.
+        gpu_type: Type of its GPUs and shards; "" for a type that all nodes have and that shards do not name.
         cpus: CPUs that Slurm believes in, many more than the machine has, so that jobs can queue up on it.
         memory_mib: Host memory that Slurm believes in.
     """
@@ -30,6 +31,7 @@ class NodeSpec:
     name: str
     gpu_mib: tuple[int, ...] = (40960, 40960, 40960, 40960)
     devices: tuple[str, ...] = ()
+    gpu_type: str = ""
     cpus: int = 32
     memory_mib: int = 32000
 

@@ -17,7 +17,7 @@ from slurm_plugin.core.wire import read_key, read_stamp
 from slurm_plugin.slurm.hook_env import HookJob
 
 if TYPE_CHECKING:
-    from slurm_plugin.slurm.control import SlurmControl
+    from slurm_plugin.slurm.commands import SlurmCommands
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Wanted:
 
 
 def wanted_by(
-    job: HookJob, config: Config, settings: PartitionConfig, slurm: Callable[[], SlurmControl]
+    job: HookJob, config: Config, settings: PartitionConfig, slurm: Callable[[], SlurmCommands]
 ) -> Wanted:
     """Return what a job with GPUs may use.
 
@@ -75,7 +75,7 @@ def wanted_by(
     return replace(wanted, demand=demand, recoveries=booking.recoveries)
 
 
-def _as_given(job: HookJob, settings: PartitionConfig, slurm: Callable[[], SlurmControl]) -> Wanted:
+def _as_given(job: HookJob, settings: PartitionConfig, slurm: Callable[[], SlurmCommands]) -> Wanted:
     """Return what a job may use by what Slurm says that it gave."""
     try:
         items = parse_gres(slurm().given(job.job_id))
@@ -83,7 +83,20 @@ def _as_given(job: HookJob, settings: PartitionConfig, slurm: Callable[[], Slurm
         items = ()
     if any(is_mig(item) for item in items):
         return Wanted(demand=None, source="slurm")
-    return Wanted(demand=_given(job, items, settings), source="slurm" if items else "assumed")
+    here = _of_this_node(job, settings, slurm) if settings.gpus else settings
+    return Wanted(demand=_given(job, items, here), source="slurm" if items else "assumed")
+
+
+def _of_this_node(
+    job: HookJob, settings: PartitionConfig, slurm: Callable[[], SlurmCommands]
+) -> PartitionConfig:
+    """Return a partition's settings for the one type of GPU that this node has; unchanged if that is not known."""
+    try:
+        view = slurm().node(job.node)
+    except SlurmError:
+        return settings
+    types = {item.type for item in parse_gres("" if view is None else view.gres) if item.name == "gpu"}
+    return settings.of_type(types.pop()) if len(types) == 1 else settings
 
 
 def _given(job: HookJob, items: tuple[GresItem, ...], settings: PartitionConfig) -> Demand:

@@ -15,11 +15,10 @@ from gpumemnet.cli import main as estimate_main
 from gpumemnet.cli.cluster import Asked, Job, Place, Verdict
 from gpumemnet.errors import SetupError
 from gpumemnet.gpus import Gpu
-from slurm_plugin.core.config import DEFAULT_PATH, Config, PartitionConfig, load_config
+from slurm_plugin.core.config import DEFAULT_PATH, Config, load_config
 from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
 from slurm_plugin.core.learned import learned_path
 from slurm_plugin.core.records import GresItem, JobRequest
-from slurm_plugin.core.units import from_mib
 from slurm_plugin.radd.learned import SiteQuantiles
 from slurm_plugin.radd.prepare import prepared
 from slurm_plugin.radd.reply import Decided
@@ -75,9 +74,10 @@ class DryRun:
     def places(self) -> tuple[Place, ...]:
         """Return its shared partitions."""
         return tuple(
-            Place(partition=name, gpu=self.card.name, usable_bytes=_capacity(settings))
+            Place(partition=name, gpu=size.type or self.card.name, usable_bytes=size.capacity_bytes)
             for name, settings in self._config.partitions.items()
             if settings.collocate
+            for size in settings.sizes
         )
 
     def submit(self, job: Job) -> Verdict:
@@ -103,7 +103,9 @@ class DryRun:
             gres=decided.rewrite.fields.get("gres") or _as_text(decided.request),
             decision=decided.rewrite.reason,
             booked_bytes=None if booking is None else booking.memory_bytes,
-            capacity_bytes=_capacity(partition) if partition is not None and partition.collocate else None,
+            capacity_bytes=partition.capacity_bytes
+            if partition is not None and partition.collocate
+            else None,
             shard_bytes=partition.shard_bytes if partition is not None and partition.collocate else None,
             upper_bytes=decided.estimate.upper_bytes if learned and decided.estimate is not None else None,
             learned=learned or self._unknown(decided),
@@ -194,14 +196,9 @@ def _read(path: Path) -> Config:
     return load_config(path)
 
 
-def _capacity(partition: PartitionConfig) -> int:
-    return from_mib(partition.gpu_memory_mib) or partition.shards * partition.shard_bytes
-
-
 def _as_text(request: JobRequest) -> str:
     """Return what a job that is left alone asks for, in whichever way it does."""
-    asked = (request.gres, request.gres_per_job, request.gres_per_task, request.gres_per_socket)
-    return ",".join(_item(item) for items in asked for item in items if item.name in ("gpu", "shard"))
+    return ",".join(_item(item) for item in request.asked if item.name in ("gpu", "shard"))
 
 
 def _item(item: GresItem) -> str:

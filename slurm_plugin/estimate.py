@@ -17,7 +17,7 @@ from gpumemnet.estimators.registry import estimate as gpumemnet_estimate
 from gpumemnet.gpus import DEFAULT_GPU, Gpu, gpu_named
 from gpumemnet.profile.record import VERSION as PROFILE_VERSION
 from gpumemnet.profile.record import ModelProfile
-from slurm_plugin.core.config import Config
+from slurm_plugin.core.config import Config, GpuType
 from slurm_plugin.core.errors import ConfigError, EstimateError
 from slurm_plugin.core.models import Model, name_of
 from slurm_plugin.core.peaks import bound_of
@@ -57,8 +57,25 @@ class Estimator:
             base_bytes=from_mib(config.base_mib),
         )
 
-    def check(self) -> None:
+    def on(self, gpu: GpuType) -> Estimator:
+        """Return how this site estimates for one of several types of GPUs.
+
+        Args:
+            gpu: What rad.toml says of the type; what it leaves out is the site's.
+        """
+        site = replace(self, conv_base_bytes=0, base_bytes=0) if gpu.gpu else self  # measured on another GPU
+        return replace(
+            site,
+            gpu=gpu.gpu or site.gpu,
+            conv_base_bytes=from_mib(gpu.conv_base_mib) or site.conv_base_bytes,
+            base_bytes=from_mib(gpu.base_mib) or site.base_bytes,
+        )
+
+    def check(self, where: str = "") -> None:
         """Say now what would otherwise fail at each submission.
+
+        Args:
+            where: The table of rad.toml that names the GPU, with a dot behind it.
 
         Raises:
             ConfigError: rad.toml names an estimator or a GPU that gpumemnet does not have.
@@ -70,7 +87,7 @@ class Estimator:
         try:
             gpu_named(self.gpu or DEFAULT_GPU)
         except GpuMemNetError as exc:
-            raise ConfigError(f"rad.toml: gpu: {exc}") from exc
+            raise ConfigError(f"rad.toml: {where}gpu: {exc}") from exc
 
     def card(self) -> Gpu:
         """Return the type of GPU that estimates here are for, with the base that was measured here.

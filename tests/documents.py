@@ -184,6 +184,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "docs/admin.md": (
         "FAIL  slurm.conf",
         "# slurm.conf; slurmctld",
+        "# slurm.conf, where each shard",
         "max_slowdown = 3.5",
         "2026-03-01T12:00:00.000 job=12",
     ),

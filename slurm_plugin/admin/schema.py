@@ -37,8 +37,13 @@ def _table(defaults: Any, *, hide: tuple[str, ...] = ()) -> dict[str, Any]:
         if field.name in hide:
             continue
         value = getattr(defaults, field.name)
-        leaf = {"default": value}
-        made = _table(value) if dataclasses.is_dataclass(value) else {**_kind(hints[field.name]), **leaf}
+        hint = hints[field.name]
+        if get_origin(hint) is dict:
+            made = {"type": "object", "additionalProperties": _table(get_args(hint)[1]())}
+        elif dataclasses.is_dataclass(value):
+            made = _table(value)
+        else:
+            made = {**_kind(hint), "default": value}
         if field.name in texts:
             made["description"] = texts[field.name]
         properties[field.name] = made

@@ -37,8 +37,7 @@ def bound(rewrite: Rewrite, request: JobRequest, default_partition: str) -> Rewr
     """
     if rewrite.booking is None:
         return rewrite
-    asked = (*request.gres, *request.gres_per_job, *request.gres_per_task, *request.gres_per_socket)
-    items = parse_gres(rewrite.fields["gres"]) if "gres" in rewrite.fields else asked
+    items = parse_gres(rewrite.fields["gres"]) if "gres" in rewrite.fields else request.asked
     names = (request.partition or default_partition).split(",")
     if len(names) > MOST_PARTITIONS:
         return Rewrite(reason="too many partitions")

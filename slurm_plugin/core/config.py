@@ -7,12 +7,14 @@ gres_conf/rad.toml explains every key to admins; settings.py is its specificatio
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from slurm_plugin.core.compute import LEAST_SLOWDOWN, MOST_SLOWDOWN
 from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.gpu_sizes import GpuType
 from slurm_plugin.core.mig import parse_profiles
 from slurm_plugin.core.partition_settings import PartitionConfig
 from slurm_plugin.core.records import LEAST_CONFIDENCE, MOST_CONFIDENCE
@@ -23,6 +25,7 @@ __all__ = [
     "DEFAULT_PATH",
     "Config",
     "Features",
+    "GpuType",
     "PartitionConfig",
     "Paths",
     "TelemetryConfig",
@@ -78,6 +81,7 @@ def parse_config(tree: dict[str, Any], *, origin: str, strict: bool = True) -> C
                 f"{origin}: partition.{name} collocates but has no GPU size; "
                 f"set gpu_memory_mib (nvidia-smi shows it) or shards_per_gpu (as in gres.conf)"
             )
+        _check_types(name, partition, origin)
         if (
             not isinstance(partition.confidence, str)
             and not LEAST_CONFIDENCE <= partition.confidence <= MOST_CONFIDENCE
@@ -99,6 +103,21 @@ def parse_config(tree: dict[str, Any], *, origin: str, strict: bool = True) -> C
             )
         _check_mig(name, partition, origin)
     return dataclasses.replace(config, partitions=partitions)
+
+
+def _check_types(name: str, partition: PartitionConfig, origin: str) -> None:
+    if partition.gpus and partition.gpu_type:
+        raise ConfigError(
+            f"{origin}: partition.{name} has gpu_type, for GPUs that are all alike, and gpus; remove one"
+        )
+    sized = {size.type for size in partition.sizes}
+    for kind in partition.gpus:
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", kind):
+            raise ConfigError(f"{origin}: partition.{name}.gpus.{kind!r} is no type as Slurm spells them")
+        if kind not in sized:
+            raise ConfigError(
+                f"{origin}: partition.{name}.gpus.{kind} has no size; set gpu_memory_mib or shards_per_gpu there"
+            )
 
 
 def _check_slowdown(name: str, partition: PartitionConfig, origin: str) -> None:

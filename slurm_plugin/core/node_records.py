@@ -151,6 +151,11 @@ class Outcome:
     culprit: int | None = None
     rerun: bool = False
 
+    @property
+    def least_bytes(self) -> int:
+        """Return what it needs at least: what it held and what it asked for on top; 0 if neither is known."""
+        return (self.peak_bytes or 0) + (self.attempted_bytes or 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:

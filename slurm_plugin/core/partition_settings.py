@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from slurm_plugin.core.compute import overcommit_for
+from slurm_plugin.core.gpu_sizes import GpuSize, GpuType
 from slurm_plugin.core.records import Confidence, PolicyName
 from slurm_plugin.core.units import from_mib
 
@@ -20,9 +21,11 @@ class PartitionConfig:
             with its need unknown.
         gpu_memory_mib: Usable memory of one GPU of the partition; 0 takes it from shards_per_gpu.
         shards_per_gpu: Shards of one GPU as gres.conf says; 0 derives them from gpu_memory_mib.
+        gpus: By type, as `scontrol show node` calls it (`Gres=gpu:a100:4`), the same and the base memory, where a
+            partition has GPUs of several types. Those without a table have the partition's own numbers.
         shard_mib: What one shard stands for.
-        gpu_type: Type of the partition's GPUs as gres.conf says, if all have the same. Shards have no type, so only a
-            request for this one (`gpu:a100:1`) can be turned into shards; any other typed request keeps its GPU.
+        gpu_type: Type of the partition's GPUs as gres.conf says, if all have the same. A request for it (`gpu:a100:1`)
+            can then be turned into shards, as can one for a type in `gpus`; any other typed request keeps its GPU.
         exclusive_form: How a GPU of one's own is asked for: "shards" takes all shards of a GPU, "gpu" takes gpu:1
             (Slurm 23.11.5 and later), "auto" picks by the running version.
         confidence: Share of jobs for which what is booked shall be enough: a number (0.9), "bound" for the estimator's
@@ -79,6 +82,7 @@ class PartitionConfig:
     shards_per_gpu: int = 0
     shard_mib: int = 1024
     gpu_type: str = ""
+    gpus: dict[str, GpuType] = field(default_factory=dict)
     exclusive_form: Literal["auto", "shards", "gpu"] = "auto"
     confidence: Confidence = "bound"
     compute_overcommit: float = 0.0
@@ -117,9 +121,34 @@ class PartitionConfig:
         return from_mib(self.shard_mib)
 
     @property
+    def sizes(self) -> tuple[GpuSize, ...]:
+        """Return the sizes of the partition's GPUs, the smallest first; none if nothing tells."""
+        others = GpuType(gpu_memory_mib=self.gpu_memory_mib, shards_per_gpu=self.shards_per_gpu)
+        found = []
+        for name, gpu in {"": others, **self.gpus}.items():
+            shards = gpu.shards_per_gpu or gpu.gpu_memory_mib // self.shard_mib
+            capacity_bytes = from_mib(gpu.gpu_memory_mib) or shards * self.shard_bytes
+            if shards:
+                found.append(GpuSize(type=name, shards=shards, capacity_bytes=capacity_bytes))
+        return tuple(sorted(found, key=lambda size: (size.shards, size.capacity_bytes)))
+
+    @property
     def shards(self) -> int:
-        """Return the shards of one whole GPU."""
-        return self.shards_per_gpu or self.gpu_memory_mib // self.shard_mib
+        """Return the shards of one whole GPU, the largest if they differ."""
+        return max((size.shards for size in self.sizes), default=0)
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Return the memory of one GPU that jobs can have, the largest if they differ."""
+        return max((size.capacity_bytes for size in self.sizes), default=0)
+
+    def of_type(self, name: str | None) -> PartitionConfig:
+        """Return the settings for GPUs of one type alone; unchanged where it has no table of its own."""
+        gpu = self.gpus.get(name or "")
+        if gpu is None:
+            return self
+        memory_mib, shards = gpu.gpu_memory_mib, gpu.shards_per_gpu
+        return replace(self, gpus={}, gpu_type=name or "", gpu_memory_mib=memory_mib, shards_per_gpu=shards)
 
     @property
     def packed_activity(self) -> float:

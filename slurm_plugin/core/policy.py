@@ -25,6 +25,7 @@ from slurm_plugin.core.binding import bound
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.gres import count_of, is_mig
 from slurm_plugin.core.mig import parse_profiles, smallest_profile
+from slurm_plugin.core.offer import Offer
 from slurm_plugin.core.records import (
     Booking,
     BookingBasis,
@@ -68,7 +69,8 @@ def decide(
         rewrite = _mig_instance(request, claims, estimate, partition)
     else:
         settings = partition if config.features.recovery else replace(partition, recovery="off")
-        rewrite = _decide(request, claims, estimate, settings, whole_as_gpu)
+        offer = Offer.of(settings, request.asked, whole_as_gpu=whole_as_gpu)
+        rewrite = _decide(request, claims, estimate, offer)
         rewrite = bound(rewrite, request, config.default_partition)
     if config.mode == "observe":
         return Rewrite(reason=f"observe: {rewrite.refusal or rewrite.fields.get('gres') or rewrite.reason}")
@@ -79,10 +81,9 @@ def _decide(
     request: JobRequest,
     claims: Claims,
     estimate: MemoryEstimate | None,
-    partition: PartitionConfig,
-    whole_as_gpu: bool,
+    offer: Offer,
 ) -> Rewrite:
-    asked = (*request.gres, *request.gres_per_job, *request.gres_per_task, *request.gres_per_socket)
+    asked, partition = request.asked, offer.partition
     gpus, shards = _gpus(request), count_of(asked, "shard")
     if request.heterogeneous:
         return Rewrite(reason="heterogeneous")
@@ -99,7 +100,7 @@ def _decide(
         return _own_shards(shards, request, claims, estimate, partition)
     if gpus > 1:
         return _several(gpus, claims, estimate, partition)
-    return _single(request, claims, estimate, partition, whole_as_gpu)
+    return _single(request, claims, estimate, offer)
 
 
 def _gpus(request: JobRequest) -> int:
@@ -141,8 +142,8 @@ def _several(
     messages: tuple[str, ...] = ()
     if claims.gpus is not None and claims.gpus != gpus:
         messages = (words.other_count(claims.gpus, gpus),)
-    elif estimate is not None and estimate.estimate_bytes > _capacity(partition):
-        messages = (words.each_too_large(estimate, _capacity(partition)),)
+    elif estimate is not None and estimate.estimate_bytes > partition.capacity_bytes:
+        messages = (words.each_too_large(estimate, partition.capacity_bytes),)
     return Rewrite(messages=messages, booking=_whole(gpus, claims, estimate), reason="multi-gpu")
 
 
@@ -150,10 +151,9 @@ def _single(
     request: JobRequest,
     claims: Claims,
     estimate: MemoryEstimate | None,
-    partition: PartitionConfig,
-    whole_as_gpu: bool,
+    offer: Offer,
 ) -> Rewrite:
-    capacity_bytes = _capacity(partition)
+    partition, capacity_bytes = offer.partition, offer.partition.capacity_bytes
     if estimate is not None and estimate.estimate_bytes > capacity_bytes:
         return Rewrite(reason="too large", refusal=words.too_large(estimate, capacity_bytes))
     unknown = estimate is None and claims.policy != "collocate"
@@ -167,14 +167,14 @@ def _single(
         return Rewrite(messages=messages, booking=_whole(1, claims, estimate), reason="kept")
     if claims.policy == "exclusive" or (unknown and partition.default == "exclusive"):
         why = words.EXCLUSIVE if claims.policy == "exclusive" else words.NEED_UNKNOWN
-        return _exclusively(request, claims, estimate, partition, whole_as_gpu, why)
+        return _exclusively(request, claims, estimate, offer, why)
     processes = _processes(request, claims)
     size = _size(claims, estimate, partition)
     need_bytes = processes * size.booked_bytes
     shards = shards_for(need_bytes, partition.shard_bytes)
     if shards >= partition.shards or need_bytes > capacity_bytes:
         why = words.may_need(need_bytes, capacity_bytes)
-        return _exclusively(request, claims, estimate, partition, whole_as_gpu, why)
+        return _exclusively(request, claims, estimate, offer, why, need_bytes)
     booked_bytes = shards * partition.shard_bytes
     cap_bytes = min(processes * size.cap_bytes, capacity_bytes)
     surprise = cap_bytes if cap_bytes > booked_bytes else None
@@ -190,7 +190,7 @@ def _single(
     )
     booking = _shared(booked_bytes, request, claims, estimate)
     return Rewrite(
-        fields=shard_fields(request, f"shard:{asked}"),
+        fields=shard_fields(request, offer.share(asked)),
         environment=cleared_environment(request),
         messages=(message,) if _spoken(claims) else (),
         booking=replace(
@@ -225,7 +225,9 @@ def _size(claims: Claims, estimate: MemoryEstimate | None, partition: PartitionC
         estimate,
         site=partition.confidence,
         user=claims.confidence,
-        card=Card(usable_bytes=_capacity(partition), shard_bytes=partition.shard_bytes, recovery=recovery),
+        card=Card(
+            usable_bytes=partition.capacity_bytes, shard_bytes=partition.shard_bytes, recovery=recovery
+        ),
     )
 
 
@@ -234,7 +236,7 @@ def _mig_instance(
 ) -> Rewrite:
     """Give a job the smallest MIG instance that holds it; whatever else it asks for is its own affair."""
     plain = request.gres == (GresItem(name="gpu"),) or request.gres_per_job == (GresItem(name="gpu"),)
-    asked = (*request.gres, *request.gres_per_job, *request.gres_per_task, *request.gres_per_socket)
+    asked = request.asked
     single = len(asked) == 1 and (request.nodes or 1) == 1 and not request.heterogeneous
     if estimate is None or not plain or not single or request.interactive:
         return Rewrite(reason="mig")
@@ -260,26 +262,25 @@ def _exclusively(
     request: JobRequest,
     claims: Claims,
     estimate: MemoryEstimate | None,
-    partition: PartitionConfig,
-    whole_as_gpu: bool,
+    offer: Offer,
     why: str,
+    need_bytes: int | None = None,
 ) -> Rewrite:
     rewrite = Rewrite(
         messages=(words.alone(why),) if _spoken(claims) else (),
         booking=_whole(1, claims, estimate),
         reason="exclusive",
     )
-    if whole_as_gpu:
-        return rewrite
+    if need_bytes is None and estimate is not None:
+        need_bytes = _processes(request, claims) * estimate.estimate_bytes
+    gres = offer.whole(need_bytes)
+    if offer.whole_as_gpu and gres == offer.whole(None):
+        return rewrite  # any GPU serves, and one is what it asks for
     return replace(
         rewrite,
-        fields=shard_fields(request, f"shard:{partition.shards}"),
+        fields=shard_fields(request, gres),
         environment=cleared_environment(request),
     )
-
-
-def _capacity(partition: PartitionConfig) -> int:
-    return from_mib(partition.gpu_memory_mib) or partition.shards * partition.shard_bytes
 
 
 def _spoken(claims: Claims) -> bool:

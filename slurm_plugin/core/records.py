@@ -79,6 +79,11 @@ class JobRequest:
     binds_gpus: bool = False
     gpu_only_option: str | None = None
 
+    @property
+    def asked(self) -> tuple[GresItem, ...]:
+        """Return what it asks for in all spellings."""
+        return (*self.gres, *self.gres_per_job, *self.gres_per_task, *self.gres_per_socket)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:

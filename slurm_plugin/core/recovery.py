@@ -134,7 +134,9 @@ def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig)
     overrun = outcome.kind == "overrun" and outcome.rerun
     if outcome.kind != "gpu-oom" and not overrun:
         return None
-    if booking.kind == "whole" or booking.recoveries >= partition.max_recoveries:
+    sizes, least_bytes = partition.sizes, outcome.least_bytes
+    small = booking.gpus == 1 and sizes[0].capacity_bytes < least_bytes <= sizes[-1].capacity_bytes
+    if (booking.kind == "whole" and not small) or booking.recoveries >= partition.max_recoveries:
         return None  # a GPU of its own was not enough, so another one is not either
     larger_bytes = _escalated(booking, outcome, partition)
     following = replace(

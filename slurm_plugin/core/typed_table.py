@@ -35,13 +35,26 @@ def build(base: T, values: dict[str, Any], *, origin: str, where: str, strict: b
             nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
             raise ConfigError(f"{origin}: unknown key {where}{name}; did you mean {where}{nearest}?")
         current = getattr(base, name)
-        if dataclasses.is_dataclass(current):
-            if not isinstance(value, dict):
-                raise ConfigError(f"{origin}: {where}{name} must be a table, as in [{where}{name}]")
-            changes[name] = build(current, value, origin=origin, where=f"{where}{name}.", strict=strict)
+        if get_origin(hints[name]) is dict:
+            changes[name] = dict(current)
+            for each, table in _table(value, f"{where}{name}", origin).items():
+                inside = f"{where}{name}.{each}"
+                record = current.get(each, get_args(hints[name])[1]())
+                values = _table(table, inside, origin)
+                changes[name][each] = build(record, values, origin=origin, where=f"{inside}.", strict=strict)
+        elif dataclasses.is_dataclass(current):
+            inside = f"{where}{name}"
+            table = _table(value, inside, origin)
+            changes[name] = build(current, table, origin=origin, where=f"{inside}.", strict=strict)
         else:
             changes[name] = _checked(value, hints[name], origin=origin, key=f"{where}{name}")
     return dataclasses.replace(base, **changes)  # type: ignore[type-var]
+
+
+def _table(value: Any, name: str, origin: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{origin}: {name} must be a table, as in [{name}]")
+    return value
 
 
 def _checked(value: Any, kind: Any, *, origin: str, key: str) -> Any:

@@ -40,7 +40,11 @@ def fallback_of(
     partitions = {
         name: {"shards": settings.shards, "gpu_type": settings.gpu_type}
         for name, settings in config.partitions.items()
-        if works and settings.collocate and settings.default != "leave" and not whole_as_gpu.get(name, False)
+        if works
+        and settings.collocate
+        and settings.default != "leave"
+        and not whole_as_gpu.get(name, False)
+        and not settings.gpus  # all shards of which GPU, only radd can say
     }
     return {
         "v": 1,

@@ -9,7 +9,7 @@ from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.submit import Peaks, Site, Submission
 from slurm_plugin.slurm.conf_files import find_slurm_conf, gres_of_nodes, settings_of
 from slurm_plugin.slurm.obstacles import Obstacle, obstacles
-from slurm_plugin.slurm.versions import Version, whole_gpu_request
+from slurm_plugin.slurm.versions import Version, whole_as_gpu
 
 
 def prepared(
@@ -29,6 +29,9 @@ def prepared(
     """
     estimator = Estimator.from_config(config)
     estimator.check()
+    for name, partition in config.partitions.items():
+        for kind, gpu in partition.gpus.items():
+            estimator.on(gpu).check(f"partition.{name}.gpus.{kind}.")
     in_the_way = _obstacles(config, version)
     submission = Submission(
         config=config,
@@ -39,8 +42,7 @@ def prepared(
         site=site if config.learns else None,
         made_for=estimator.made_for if config.learns else "",
         whole_as_gpu={
-            name: whole_gpu_request(partition, version) == "gpu:1"
-            for name, partition in config.partitions.items()
+            name: whole_as_gpu(partition, version) for name, partition in config.partitions.items()
         },
     )
     return submission, in_the_way
@@ -50,4 +52,5 @@ def _obstacles(config: Config, version: Version) -> tuple[Obstacle, ...]:
     slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
     if slurm_conf is None:
         return obstacles(version, {})
-    return obstacles(version, settings_of(slurm_conf), gres_of_nodes(slurm_conf))
+    types = sorted({kind for partition in config.partitions.values() for kind in partition.gpus})
+    return obstacles(version, settings_of(slurm_conf), gres_of_nodes(slurm_conf), types)

@@ -11,6 +11,7 @@ from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import EstimateError
 from slurm_plugin.core.learned import gpu_of
 from slurm_plugin.core.note import Note, format_note
+from slurm_plugin.core.offer import gpus_for
 from slurm_plugin.core.policy import decide
 from slurm_plugin.core.records import Claims, JobRequest, MemoryEstimate, Rewrite
 from slurm_plugin.core.request import request_from
@@ -139,7 +140,10 @@ class Submission:
         return claims, ()
 
     def _estimate(self, request: JobRequest, claims: Claims) -> MemoryEstimate | None:
-        estimate = self.estimator.estimate(claims)
+        partition = self.config.partition(request.partition)
+        each = [self.estimator.on(gpu).estimate(claims) for gpu in gpus_for(partition, request.asked)]
+        known = [one for one in each if one is not None]
+        estimate = max(known, key=lambda one: one.upper_bytes, default=None)  # it may start on any of them
         if self.site is not None and estimate is not None and estimate.kind:
             estimate = self.site.applied(
                 estimate, gpu_of(self.config, request.partition), made_for=self.made_for

@@ -26,7 +26,10 @@ class Obstacle:
 
 
 def obstacles(
-    version: Version, settings: Mapping[str, str], node_gres: Sequence[str] = ()
+    version: Version,
+    settings: Mapping[str, str],
+    node_gres: Sequence[str] = (),
+    types: Sequence[str] = (),
 ) -> tuple[Obstacle, ...]:
     """Return what is in the way.
 
@@ -34,6 +37,7 @@ def obstacles(
         version: The running version.
         settings: slurm.conf, names in lower case; empty where it cannot be read, which is no obstacle.
         node_gres: `Gres=` of its NodeName lines, in lower case.
+        types: Types of GPUs that rad.toml has tables for.
     """
     found = []
     shown, oldest, newest = (f"{one[0]}.{one[1]:02d}" for one in (version, OLDEST, NEWEST))
@@ -45,6 +49,13 @@ def obstacles(
         found.append(Obstacle(text=text, leave_jobs=False))
     if (reason := why_no_shards(settings, node_gres)) is not None:
         found.append(Obstacle(text=f"slurm.conf: {reason}: every job is left as it is", leave_jobs=True))
+    for kind in types:
+        if node_gres and not any(f"shard:{kind.lower()}:" in gres for gres in node_gres):
+            # Slurm gives shard:h200:5 all the same, and then refuses the job's own srun (22.05.8 and 24.11.5).
+            text = (
+                f"slurm.conf: no NodeName line has shard:{kind} in its Gres, as rad.toml's gpus.{kind} needs"
+            )
+            found.append(Obstacle(text=f"{text}: every job is left as it is", leave_jobs=True))
     if lacks(settings, "JobSubmitPlugins", "lua"):
         text = "slurm.conf: JobSubmitPlugins has no lua: no submission is heard here"
         found.append(Obstacle(text=text, leave_jobs=False))

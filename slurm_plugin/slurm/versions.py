@@ -105,14 +105,12 @@ def known(version: Version) -> bool:
     return OLDEST <= version <= NEWEST
 
 
-def whole_gpu_request(settings: PartitionConfig, version: Version) -> str:
-    """Return how a GPU of one's own is asked for, without prefix: all of its shards, or gpu:1 where that holds.
+def whole_as_gpu(settings: PartitionConfig, version: Version) -> bool:
+    """Return whether a GPU of one's own is asked for as gpu:1, where that holds, and not as all of its shards.
 
     Args:
         settings: The partition's settings.
         version: Of Slurm here.
     """
     form = settings.exclusive_form
-    if form == "gpu" or (form == "auto" and traits(version).gpu_after_requeue):
-        return "gpu:1"
-    return f"shard:{settings.shards}"
+    return form == "gpu" or (form == "auto" and traits(version).gpu_after_requeue)

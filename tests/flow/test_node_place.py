@@ -13,7 +13,7 @@ from fakes import FakeClock, FakeSlurm
 from prolog.demand import wanted_by
 from prolog.place import Placed, place
 from slurm_plugin.core.binding import partition_mark
-from slurm_plugin.core.config import Config, parse_config
+from slurm_plugin.core.config import Config, GpuType, parse_config
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.job_file import placed_files
@@ -28,7 +28,7 @@ from slurm_plugin.monitor.window import JobUsage, write_job, write_window
 from slurm_plugin.node.facts import facts_of
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import UNSWEPT_S, sweep
-from slurm_plugin.slurm.control import JobView
+from slurm_plugin.slurm.control import JobView, NodeView
 from slurm_plugin.slurm.hook_env import HookJob
 
 KEY = b"k" * 32
@@ -462,6 +462,27 @@ def test_what_slurm_gave_counts_where_the_stamp_does_not_agree(
     assert (demand.kind, demand.booked_bytes, demand.estimate_bytes) == (*expected, GIB)
     assert demand.cap_bytes is None, "what Slurm gave is all that it may have"
     assert bench.slurm.asked == 1
+
+
+@pytest.mark.parametrize(
+    ("node", "given", "expected"),
+    [
+        ("gpu:a100:4,shard:a100:12", "shard:3", ("whole", None)),
+        ("gpu:h200:4,shard:40", "shard:3", ("shared", 3 * GIB)),
+        ("gpu:h200:4,shard:40", "shard:h200:10", ("whole", None)),
+        ("gpu:a100:2,gpu:h200:2", "shard:3", ("shared", 3 * GIB)),  # less than a GPU of the node's largest
+        ("", "shard:3", ("shared", 3 * GIB)),
+    ],
+)
+def test_all_of_a_gpu_is_as_many_shards_as_this_nodes_type_has(
+    bench: Bench, node: str, given: str, expected: tuple[str, int | None]
+) -> None:
+    sizes = {"a100": GpuType(shards_per_gpu=3), "h200": GpuType(shards_per_gpu=10)}
+    settings = replace(bench.config.partitions["gpu"], gpu_memory_mib=0, shards_per_gpu=0, gpus=sizes)
+    bench.slurm.nodes_by_name = {"n0": NodeView(name="n0", gres=node)}
+    bench.slurm.views[1] = JobView(job_id=1, user_id=os.geteuid(), state="RUNNING", gres=given)
+    found = wanted_by(replace(bench.job(1), node="n0"), bench.config, settings, lambda: bench.slurm)
+    assert found.demand is not None and (found.demand.kind, found.demand.booked_bytes) == expected
 
 
 def test_mig_is_left_alone(bench: Bench) -> None:

@@ -6,7 +6,7 @@ import pytest
 from fakes import FakeSlurm
 
 from epilog.recover import MOST_RESTARTS, recover
-from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.config import GpuType, PartitionConfig
 from slurm_plugin.core.events import Event, EventKind
 from slurm_plugin.core.node_records import Outcome, Recovery
 from slurm_plugin.core.note import read_note
@@ -99,3 +99,40 @@ def test_a_victim_runs_again_as_it_was() -> None:
     assert isinstance(change, JobChange) and (change.gres, change.comment) == (None, None)
     note = read_note(change.admin_comment or "")
     assert note is not None and (note.event, note.fault) == ("recovered", "victim")
+
+
+MIXED = PartitionConfig(
+    collocate=True, gpus={"a100": GpuType(shards_per_gpu=39), "h200": GpuType(shards_per_gpu=138)}
+)
+SHARE = Recovery(booking=Booking(kind="shared", memory_bytes=20 * GIB), lend_priority=False, reason="why")
+LARGE = Recovery(booking=Booking(kind="shared", memory_bytes=50 * GIB), lend_priority=False, reason="why")
+
+
+@pytest.mark.parametrize(
+    ("version", "had", "recovery", "least_gib", "gets"),
+    [
+        ((24, 11, 5), "gres/shard:10", RECOVERY, 12, "gpu:1"),
+        ((24, 11, 5), "gres/shard:38", RECOVERY, 45, "gpu:h200:1"),
+        ((24, 11, 5), "gres/shard:a100:10", RECOVERY, 12, "gpu:a100:1"),
+        ((22, 5, 8), "gres:shard:h200:10", RECOVERY, 12, "shard:h200:138"),
+        ((22, 5, 8), "gres:shard:10", RECOVERY, 12, "shard:39"),
+        ((22, 5, 8), "gres:shard:38", RECOVERY, 45, "shard:138"),
+        ((22, 5, 8), "gres:shard:a100:10", SHARE, 12, "shard:a100:20"),
+        ((22, 5, 8), "gres:shard:10", LARGE, 45, "shard:50"),
+        ((24, 11, 5), "gres/shard:a100:30", LARGE, 35, "gpu:a100:1"),  # an a100 has no 50 shards
+        ((24, 11, 5), "gres/gpu:a100:1", RECOVERY, 45, None),
+    ],
+)
+def test_a_rerun_keeps_its_type_and_gets_a_gpu_that_is_large_enough(
+    version: tuple[int, int, int], had: str, recovery: Recovery, least_gib: int, gets: str | None
+) -> None:
+    slurm = completing(version, gres=had)
+    outcome = replace(OUTCOME, peak_bytes=(least_gib - 2) * GIB, attempted_bytes=2 * GIB)
+    event = recover(JOB, recovery, outcome, MIXED, slurm, restart=0, key=KEY)
+    assert event.kind == (EventKind.NOT_RUN_AGAIN if gets is None else EventKind.RUNS_AGAIN)
+    changes = [change for _, change in slurm.told if isinstance(change, JobChange)]
+    assert [change.gres for change in changes] == ([] if gets is None else [gets])
+    for change in changes:
+        booking = read_stamp(change.comment or "", user_id=1000, key=KEY)
+        assert booking is not None
+        assert booking.kind == ("shared" if gets in ("shard:a100:20", "shard:50") else "whole")

@@ -299,11 +299,12 @@ ESTIMATES = st.none() | st.builds(
     st.integers(1, 80 * GIB),
     st.integers(0, 20 * GIB),
 )
+KINDS = {"a100": {"gpu_memory_mib": 30_000}, "h200": {"gpu_memory_mib": 140_000}}
 CONFIGS = st.builds(
-    lambda default, shard_mib, gpu_type: config(default=default, shard_mib=shard_mib, gpu_type=gpu_type),
+    lambda default, shard_mib, types: config(default=default, shard_mib=shard_mib, **types),
     st.sampled_from(["exclusive", "leave", "collocate"]),
     st.sampled_from([1, 512, 1024, 4096]),
-    st.sampled_from(["", "a100"]),
+    st.sampled_from([{}, {"gpu_type": "a100"}, {"gpus": KINDS}]),
 )
 
 
@@ -334,11 +335,11 @@ def test_a_decision_keeps_the_rules(
         assert shards < partition.shards, "all of a GPU is a whole booking"
     else:
         assert booking.memory_bytes is None
-        assert shards in (0, partition.shards)
+        assert shards in (0, *(size.shards for size in partition.sizes))
     if claims.policy == "exclusive" and not shards:
         assert booking.kind == "whole"
     if rewrite.fields:
-        assert not any("gpu" in value for value in rewrite.fields.values())
+        assert partition.gpus or not any("gpu" in value for value in rewrite.fields.values())
         if booking.kind == "shared" and estimate is not None:
             assert booking.memory_bytes is not None and booking.memory_bytes >= estimate.upper_bytes
 

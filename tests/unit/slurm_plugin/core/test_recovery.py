@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.config import GpuType, PartitionConfig
 from slurm_plugin.core.node_records import Outcome, Verdict
 from slurm_plugin.core.oom_patterns import load_patterns
 from slurm_plugin.core.records import Booking
@@ -241,3 +241,18 @@ def test_a_rerun_asks_for_what_was_seen_and_what_was_refused() -> None:
     surprised = replace(OOM, peak_bytes=13 * GIB)
     recovery = next_attempt(booking, surprised, replace(PARTITION, recovery="escalate"))
     assert recovery is not None and recovery.booking.memory_bytes == 20 * GIB  # 13 seen + 2 asked + 5
+
+
+def test_a_whole_gpu_that_was_too_small_is_followed_by_a_larger_one_where_there_is_one() -> None:
+    sizes = {"a100": GpuType(shards_per_gpu=39), "h200": GpuType(shards_per_gpu=138)}
+    mixed = PartitionConfig(collocate=True, gpus=sizes)
+    whole = Booking(kind="whole")
+    full = Outcome(kind="gpu-oom", pattern="pytorch", attempted_bytes=2 * GIB, peak_bytes=38 * GIB)
+    following = next_attempt(whole, full, mixed)
+    assert following is not None and following.booking.kind == "whole"
+    assert next_attempt(whole, full, mixed.of_type("h200")) is None, "40 GiB fit there: it needed more"
+    assert next_attempt(whole, replace(full, attempted_bytes=None), mixed) is None, (
+        "nothing says that it does"
+    )
+    assert next_attempt(replace(whole, gpus=2), full, mixed) is None
+    assert next_attempt(whole, replace(full, peak_bytes=138 * GIB), mixed) is None, "no GPU is larger"

@@ -50,3 +50,12 @@ def test_each_obstacle_is_one_line(
     (found,) = obstacles(version, settings)
     assert words in found.text and "\n" not in found.text
     assert found.leave_jobs == leave_jobs
+
+
+def test_a_type_that_no_node_names_at_its_shards_leaves_every_job_alone() -> None:
+    settings = {"grestypes": "gpu,shard", "jobsubmitplugins": "lua"}
+    nodes = ["gpu:a100:4,shard:a100:152", "gpu:h200:8,shard:1104"]
+    assert obstacles((24, 11, 5), settings, nodes, ["A100"]) == ()
+    (found,) = obstacles((24, 11, 5), settings, nodes, ["a100", "h200"])
+    assert found.leave_jobs and "shard:h200" in found.text
+    assert obstacles((24, 11, 5), settings, [], ["h200"]) == (), "the nodes may stand elsewhere"

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from slurm_plugin.core.config import PartitionConfig
-from slurm_plugin.slurm.versions import known, traits, whole_gpu_request
+from slurm_plugin.core.offer import Offer
+from slurm_plugin.slurm.versions import known, traits, whole_as_gpu
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,8 @@ def test_a_whole_gpu_is_asked_for_in_a_form_that_holds(
     version: tuple[int, int, int], form: str, request_: str
 ) -> None:
     partition = PartitionConfig(collocate=True, shards_per_gpu=40, exclusive_form=form)  # type: ignore[arg-type]
-    assert whole_gpu_request(partition, version) == request_
+    offer = Offer.of(partition, (), whole_as_gpu=whole_as_gpu(partition, version))
+    assert offer.whole(None) == request_
 
 
 def test_rows_of_the_table() -> None:
