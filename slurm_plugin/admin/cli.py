@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -300,10 +301,13 @@ def uninstall(root: Path, etc: str, slurm_etc: str, edit_slurm: bool, dry_run: b
     file of ours.
     """
     from slurm_plugin.admin import uninstall as uninstalling
+    from slurm_plugin.core.shell import has_program
     from slurm_plugin.slurm.live import ask_slurm
 
-    live = ask_slurm(os.environ) if root == Path("/") else None
-    running = live.settings if live is not None else {}
+    running: Mapping[str, str] | None = {}
+    if root == Path("/") and has_program("scontrol"):  # else no Slurm is here that could start anything
+        live = ask_slurm(os.environ)
+        running = None if live is None else live.settings
     removal = uninstalling.plan(root=root, etc=etc, slurm=slurm_etc, running=running)
     click.echo(uninstalling.as_text(removal, edited=edit_slurm and not dry_run))
     if not dry_run:

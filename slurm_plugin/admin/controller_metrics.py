@@ -122,7 +122,9 @@ def _of_radd(seen: Seen) -> Iterator[Metric]:
 def _of_queue(seen: Seen) -> Iterator[Metric]:
     known = "1 if Slurm told who waits"
     yield GaugeMetricFamily("rad_queue_known", known, value=int(seen.waiting is not None))
-    jobs = GaugeMetricFamily("rad_queue_jobs", "Jobs that wait for GPUs", labels=["partition"])
+    jobs = GaugeMetricFamily(
+        "rad_queue_jobs", "Jobs that wait for GPUs, in each of their partitions", labels=["partition"]
+    )
     mean = GaugeMetricFamily(
         "rad_queue_wait_mean_seconds", "How long they have waited by now, mean", labels=["partition"]
     )
@@ -131,11 +133,13 @@ def _of_queue(seen: Seen) -> Iterator[Metric]:
     )
     waits: dict[str, list[float]] = {}
     for job in seen.waiting or ():
-        waits.setdefault(job.partition, []).append(max(0.0, seen.time_s - (job.submit_s or seen.time_s)))
-    for partition, waited_s in sorted(waits.items()):
-        jobs.add_metric([partition], len(waited_s))
-        mean.add_metric([partition], sum(waited_s) / len(waited_s))
-        longest.add_metric([partition], max(waited_s))
+        waited_s = max(0.0, seen.time_s - (job.submit_s or seen.time_s))
+        for partition in set(job.partition.split(",")):  # a user may name several: no label is his to make up
+            waits.setdefault(partition, []).append(waited_s)
+    for partition, all_s in sorted(waits.items()):
+        jobs.add_metric([partition], len(all_s))
+        mean.add_metric([partition], sum(all_s) / len(all_s))
+        longest.add_metric([partition], max(all_s))
     yield from (jobs, mean, longest)
 
 

@@ -47,7 +47,7 @@ class Removal:
     Attributes:
         edits: Files of Slurm's that must change first.
         remove: Files that are as `rad install` wrote them and that nobody names.
-        named: Files that Slurm still names.
+        named: Files that Slurm still names, or may name: slurmctld does not answer.
         changed: Files that somebody changed since; they stay.
         manifest: The list of what was written.
         root: Below which everything lies.
@@ -61,14 +61,15 @@ class Removal:
     root: Path
 
 
-def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str]) -> Removal:
+def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None) -> Removal:
     """Return what would be done.
 
     Args:
         root: Everything lies below this folder.
         etc: Folder of our files.
         slurm: Folder of slurm.conf.
-        running: What slurmctld runs with, names in lower case; empty where it does not answer.
+        running: What slurmctld runs with, names in lower case; None where it does not answer. As long as there is a
+            slurm.conf then, whatever Slurm may start stays: slurmd runs with what it read last.
 
     Raises:
         ConfigError: A file cannot be read.
@@ -87,7 +88,8 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str]) -> Rem
             continue
         except OSError as exc:
             raise ConfigError(f"{path}: {exc.strerror}; run as root") from exc
-        if (conf is not None and _needed_by(name, conf)) or _runs_with(name, running):
+        silent = running is None and (folder / "slurm.conf").exists() and name.endswith((".sh", ".lua"))
+        if silent or (conf is not None and _needed_by(name, conf)) or _runs_with(name, running or {}):
             named.append(path)
         elif same:
             remove.append(path)
@@ -164,7 +166,7 @@ def as_text(removal: Removal, *, edited: bool) -> str:
     if removal.edits:
         lines.append(AFTERWARDS if edited else f"change these lines, or say --edit-slurm; {AFTERWARDS}")
     lines += [f"remove {path}" for path in removal.remove]
-    lines += [f"keep {path}: Slurm still names it" for path in removal.named]
+    lines += [f"keep {path}: Slurm still names it, or slurmctld does not answer" for path in removal.named]
     lines += [f"keep {path}: changed since `rad install` wrote it" for path in removal.changed]
     return "\n".join(lines) or "nothing of `rad install` is left here"
 

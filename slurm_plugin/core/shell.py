@@ -40,6 +40,15 @@ def find_program(name: str, *, folders: Sequence[str] = SYSTEM_PATH) -> str:
     raise CommandError((name,), 127, f"{name} is in none of {', '.join(folders)}")
 
 
+def has_program(name: str) -> bool:
+    """Return whether a program is here."""
+    try:
+        find_program(name)
+    except CommandError:
+        return False
+    return True
+
+
 KILLED_WAIT_S = 0.5
 """How long a killed program may take to go; one that hangs in a driver call stays, and we must not."""
 

@@ -20,6 +20,7 @@ _COLUMNS = (
     ("Reason", 128),
     ("tres-per-node", 256),
     ("tres-per-job", 256),
+    ("tres-per-socket", 256),
     ("tres-per-task", 256),
 )
 _NOTHING = ("", "N/A", "(null)", "None")
@@ -75,7 +76,7 @@ def parse_waiting(text: str) -> tuple[WaitingJob, ...]:
 
 
 def _job(row: dict[str, str]) -> WaitingJob:
-    asked = (row[f"tres-per-{unit}"] for unit in ("node", "job", "task"))
+    asked = (row[f"tres-per-{unit}"] for unit in ("node", "job", "socket", "task"))
     try:
         return WaitingJob(
             job_id=int(row["JobID"]),

@@ -71,6 +71,21 @@ def test_health_queue_and_events(tmp_path: Path):
     assert len(looks) == 2
 
 
+def test_a_user_who_names_partitions_in_every_order_makes_no_new_series(tmp_path: Path):
+    seen = telling.Seen(
+        time_s=100.0,
+        radd_up=True,
+        radd_answer_s=0.002,
+        radd_leaves_jobs=False,
+        waiting=[waiting(1, "a,b", 90.0), waiting(2, "b,a", 80.0), waiting(3, "a,a,b", 70.0)],
+    )
+    found = told(telling.ControllerMetrics(lambda: seen, HookCounts(tmp_path), FakeClock()))
+    assert {key: value for key, value in found.items() if key[0] == "rad_queue_jobs"} == {
+        ("rad_queue_jobs", "a"): 3,
+        ("rad_queue_jobs", "b"): 3,
+    }
+
+
 def test_a_controller_where_nothing_answers(tmp_path: Path):
     clock = FakeClock()
     seen = telling.Seen(time_s=0.0, radd_up=False, radd_answer_s=None, radd_leaves_jobs=False, waiting=None)

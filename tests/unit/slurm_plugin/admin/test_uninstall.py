@@ -115,6 +115,17 @@ def test_what_slurmctld_runs_with_counts_too(site: Path) -> None:
     assert {str(path.relative_to(site)) for path in again.remove} == named, "they are not forgotten meanwhile"
 
 
+def test_while_slurmctld_does_not_answer_whatever_slurm_may_start_stays(site: Path) -> None:
+    """slurm.conf was changed, and slurmd runs with what it read before: a Prolog that is missing drains its node."""
+    install(site)
+    removal = uninstalling.plan(root=site, etc="/etc/rad", slurm="/etc/slurm", running=None)
+    names = {path.name for path in removal.named}
+    assert {"prolog.sh", "task_prolog.sh", "epilog.sh", "job_submit.lua"} <= names
+    assert not any(path.suffix in (".sh", ".lua") for path in removal.remove)
+    (site / "etc/slurm/slurm.conf").unlink()
+    assert not uninstalling.plan(root=site, etc="/etc/rad", slurm="/etc/slurm", running=None).named
+
+
 def test_what_somebody_changed_stays_and_so_does_the_key(site: Path) -> None:
     install(site, "--key")
     toml = site / "etc/rad/rad.toml"

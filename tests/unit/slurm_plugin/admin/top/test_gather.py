@@ -151,7 +151,9 @@ def test_the_queue_holds_those_who_wait_for_gpus():
     text = line(**common, JobID="1", SubmitTime="2026-03-01T12:00:00", **{"tres-per-node": "gres:shard:12"})
     text += line(**common, JobID="2", SubmitTime="Unknown", **{"tres-per-job": "gres/gpu=2"})
     text += line(**common, JobID="3", SubmitTime="2026-03-01T12:00:00")
-    first, second = parse_waiting(text)
+    text += line(**common, JobID="4", SubmitTime="Unknown", **{"tres-per-socket": "gres/gpu:1"})
+    first, second, third = parse_waiting(text)
+    assert third.gres == "gres/gpu:1"
     assert (first.job_id, first.gres, second.job_id, second.submit_s) == (1, "gres:shard:12", 2, None)
     assert first.submit_s is not None
     with pytest.raises(SlurmError):
