@@ -69,7 +69,7 @@ class Limits:
     """Between what the quantiles of one group are brought, in widths above the estimate, one for each of SHARES.
 
     Attributes:
-        lowest: Below these no quantile stays; they rise.
+        lowest: Below these no quantile stays; they rise, from 0 at least.
         highest: Above these none stays; they rise, to infinity where there are too few runs to lower anything.
         runs: Runs behind them.
         models: Different models among these.
@@ -99,9 +99,8 @@ def limits_of(observed: Iterable[Observation]) -> Limits | None:
         weighed = weights(rest)
         if len({each.user_id for each in rest}) < LEAST_USERS or sum(weighed) < LEAST_MODELS:
             return None
-        points = _quantiles(rest, weighed)
-        highest.append(points)
-        lowest.append([min(point, rest[-1].score, MOST_SCORE) for point in points])
+        highest.append(_quantiles(rest, weighed, above=1.0))
+        lowest.append([max(0.0, min(point, MOST_SCORE)) for point in _quantiles(rest, weighed, above=0.0)])
     seen = kept[-1].score
     return Limits(
         lowest=tuple(map(min, zip(*lowest, strict=True))),
@@ -136,17 +135,24 @@ def weights(observed: Sequence[Observation]) -> list[float]:
     ]
 
 
-def _quantiles(rising: Sequence[Observation], weighed: Sequence[float]) -> list[float]:
-    """Return the conformal quantile of the scores for each of SHARES: the new job counts as one more, above all."""
+def _quantiles(rising: Sequence[Observation], weighed: Sequence[float], *, above: float) -> list[float]:
+    """Return the quantile of the scores for each of SHARES, where the new job counts as one more.
+
+    Args:
+        rising: What was seen, by score.
+        weighed: How much each counts.
+        above: 1 counts the new job above all others, as split conformal prediction does: a quantile is lowered only to
+            what surely holds its share. 0 counts it below all: one is raised only to what surely does not hold more.
+    """
     total = sum(weighed) + 1.0
     found: list[float] = []
     reached, position = 0.0, -1
     for share in SHARES:
-        while reached < share * total - _ROUNDING and position + 1 < len(rising):
+        wanted = share * total - (1.0 - above) - _ROUNDING
+        while (reached < wanted or position < 0) and position + 1 < len(rising):
             position += 1
             reached += weighed[position]
-        enough = reached >= share * total - _ROUNDING
-        found.append(rising[position].score if enough else math.inf)
+        found.append(rising[position].score if reached >= wanted else math.inf)
     return found
 
 

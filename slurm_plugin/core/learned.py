@@ -84,7 +84,7 @@ def applied(estimate: MemoryEstimate, limits: Limits) -> MemoryEstimate:
 
     def within(n_bytes: int, at: int) -> int:
         score = (n_bytes - estimate.estimate_bytes) / width
-        wanted = max(min(score, limits.highest[at]), limits.lowest[at], 0.0)
+        wanted = max(min(score, limits.highest[at]), limits.lowest[at])
         return n_bytes if wanted == score else estimate.estimate_bytes + math.ceil(wanted * width)
 
     found = replace(
