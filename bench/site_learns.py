@@ -4,7 +4,7 @@
 
 Every job is one held-out run of a real model on an H200, seen through one text of it that shows shapes (torchinfo,
 torchsummary); nobody tuned anything to these. A model belongs to one of USERS users. Jobs come one after another; each
-books the 95 % quantile or the bound, as shipped and as re-calibrated by the jobs before it (slurm_plugin/core/learn.py),
+books the 95 % quantile or the bound, as shipped and re-calibrated by the jobs before it (slurm_plugin/core/learn.py),
 and is then learned from. `needs x 1.2` is a site whose jobs need a fifth more than those that we measured, `x 0.9` one
 whose jobs need less. `one user lies` adds a user who submits a pretended small job of a new model after each true job.
 All figures are means over ORDERS orders.

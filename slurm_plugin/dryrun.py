@@ -55,7 +55,7 @@ class DryRun:
             version = SlurmCommands(slurm_conf=self._config.paths.slurm_conf).version()
         except SlurmError:
             version = OLDEST  # as radd itself takes it
-        self._site = SiteQuantiles(learned_path(Path(self._config.paths.state)))
+        self._site = SiteQuantiles(Path(self._config.paths.state))
         if self._config.learns:
             self._site.refresh()
         self._submission, _ = prepared(self._config, version, key=b"", peaks=None, site=self._site)

@@ -10,6 +10,7 @@ from slurm_plugin.admin.checks_apart import check_apart
 from slurm_plugin.admin.checks_cards import check_cards
 from slurm_plugin.admin.checks_gpu import check_gpus, check_guard, check_mps
 from slurm_plugin.admin.checks_gres import check_gres
+from slurm_plugin.admin.checks_learn import check_learn
 from slurm_plugin.admin.checks_limits import check_limits
 from slurm_plugin.admin.checks_lua import check_lua
 from slurm_plugin.admin.checks_partitions import check_names, check_nodes, check_partitions
@@ -150,6 +151,7 @@ _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_hooks,
     check_lua,
     check_controller,
+    check_learn,
     check_limits,
     check_partitions,
     check_nodes,

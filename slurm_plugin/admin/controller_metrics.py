@@ -7,7 +7,7 @@ serves nothing. prometheus-client is imported here and in monitor/metrics.py alo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import EventKind
+from slurm_plugin.core.learned import Learned, read_learned
 from slurm_plugin.monitor.hook_counts import HookCounts
 from slurm_plugin.slurm.queue import WaitingJob, waiting_jobs
 
@@ -43,6 +44,7 @@ class Seen:
         radd_up: Whether radd answers.
         radd_answer_s: How long its answer took; None if there was none.
         radd_leaves_jobs: Whether it leaves every job alone, because something in Slurm's settings is in its way.
+        learned: What the site learned of its runs; nothing where that is off.
         waiting: Jobs that wait for GPUs; None if Slurm did not say.
     """
 
@@ -51,6 +53,7 @@ class Seen:
     radd_answer_s: float | None
     radd_leaves_jobs: bool
     waiting: Sequence[WaitingJob] | None
+    learned: Learned = field(default_factory=Learned)
 
 
 def look(config: Config, clock: Clock) -> Seen:
@@ -74,6 +77,7 @@ def look(config: Config, clock: Clock) -> Seen:
         radd_answer_s=took_s if up else None,
         radd_leaves_jobs=isinstance(answer, dict) and bool(answer.get("leaves_jobs")),
         waiting=waiting,
+        learned=read_learned(Path(config.paths.state)) if config.learns else Learned(),
     )
 
 
@@ -106,6 +110,7 @@ class ControllerMetrics(Collector):
         for event, count in sorted(found.items()):
             events.add_metric([event], count)
         yield events
+        yield from _of_learning(seen.learned)
         yield from _of_queue(seen)
 
 
@@ -117,6 +122,17 @@ def _of_radd(seen: Seen) -> Iterator[Metric]:
     yield took
     text = "1 if Slurm's settings are such that radd leaves every job as it is"
     yield GaugeMetricFamily("rad_radd_leaves_jobs", text, value=int(seen.radd_leaves_jobs))
+
+
+def _of_learning(learned: Learned) -> Iterator[Metric]:
+    when = "When the site last learned of its runs, seconds since the epoch; 0 if never"
+    yield GaugeMetricFamily("rad_learned_time_seconds", when, value=learned.time_s)
+    runs = GaugeMetricFamily(
+        "rad_learned_runs", "Runs that a group of jobs was learned from", labels=["jobs"]
+    )
+    for name, limits in sorted(learned.groups.items()):
+        runs.add_metric([name], limits.runs)
+    yield runs
 
 
 def _of_queue(seen: Seen) -> Iterator[Metric]:

@@ -41,6 +41,7 @@ class Facts:
         radd: What radd says of itself, or why it does not answer.
         radd_here: Whether radd belongs on this machine: its socket is here, or slurm.conf names it as controller.
         units: systemd unit -> "active", "inactive", ...
+        learned_age_s: How old learned.json is, in seconds, if every user may read it.
         node: Slurm's name of this machine, if it is one of its nodes.
         gpu_node: Whether this machine has GPUs, real or simulated.
         readings: Its GPUs.
@@ -74,6 +75,7 @@ class Facts:
     radd: str | None = None
     radd_here: bool = False
     units: Mapping[str, str] = field(default_factory=dict)
+    learned_age_s: float | None = None
     node: str = ""
     gpu_node: bool = False
     readings: tuple[GpuReading, ...] | None = None

@@ -24,6 +24,7 @@ from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import CommandError, ConfigError, DeviceError, SlurmError
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.last_good import config_in_force, copied_at_s
+from slurm_plugin.core.learned import learned_path
 from slurm_plugin.core.shell import run
 from slurm_plugin.monitor.source import timely_telemetry
 from slurm_plugin.monitor.window import read_window
@@ -89,6 +90,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         radd=ping(used.paths.socket) if radd_here else None,
         radd_here=radd_here,
         units=units(),
+        learned_age_s=_age_s(learned_path(Path(used.paths.state)), clock),
         node=socket.gethostname().partition(".")[0],
         gpu_node=gpu_node,
         readings=readings if gpu_node else None,
@@ -98,6 +100,15 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         acls=_acls(Path(used.paths.run)),
         compute_modes=_compute_modes() if gpu_node and used.telemetry.source != "simulated" else {},
     )
+
+
+def _age_s(path: Path, clock: Clock) -> float | None:
+    """Return how old a file is that every user may read; None for any other."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return clock.now_s() - found.st_mtime if found.st_mode & 0o004 else None
 
 
 def _for_everybody(path: Path) -> bool:

@@ -149,6 +149,20 @@ def from_text(text: str) -> Learned | None:
         return None
 
 
+def read_learned(state: Path) -> Learned:
+    """Return what a site learned; nothing where the file is missing, damaged or of another version.
+
+    Args:
+        state: paths.state.
+    """
+    try:
+        with learned_path(state).open("rb") as file:
+            text = file.read(LONGEST + 1)
+    except OSError:
+        return Learned()
+    return from_text(text.decode("ascii", errors="replace")) or Learned()
+
+
 def _limits(row: Mapping[str, Any]) -> Limits:
     """Return the limits of one group.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import CommandError
-from slurm_plugin.core.learned import LONGEST, Learned, applied, from_text, group_of
+from slurm_plugin.core.learned import Learned, applied, group_of, learned_path, read_learned
 from slurm_plugin.core.records import MemoryEstimate
 from slurm_plugin.core.shell import run
 
@@ -26,13 +26,13 @@ MOST_S = 600.0
 class SiteQuantiles:
     """The table of STATE/learned.json. Safe to use from several threads."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, state: Path) -> None:
         """Start with nothing learned; `refresh` reads the file.
 
         Args:
-            path: The file.
+            state: paths.state.
         """
-        self._path = path
+        self._path = learned_path(state)
         self._stamp: tuple[int, int] | None = None
         self._learned = Learned()
 
@@ -40,18 +40,16 @@ class SiteQuantiles:
         """Read the file if it changed; one that is missing or damaged says nothing."""
         try:
             found = self._path.stat()
-            stamp = (found.st_mtime_ns, found.st_ino)
-            if stamp == self._stamp:
-                return
-            with self._path.open("rb") as file:
-                text = file.read(LONGEST + 1)
         except OSError:
             self._stamp, self._learned = None, Learned()
             return
-        learned = from_text(text.decode("ascii", errors="replace"))
-        if learned is None:
+        stamp = (found.st_mtime_ns, found.st_ino)
+        if stamp == self._stamp:
+            return
+        learned = read_learned(self._path.parent)
+        if not learned.made_for:
             log.warning("%s: damaged, or of another release; estimates are as shipped", self._path)
-        self._stamp, self._learned = stamp, learned or Learned()
+        self._stamp, self._learned = stamp, learned
 
     def readable(self, made_for: str) -> bool:
         """Return whether there is something to go by.

@@ -16,7 +16,6 @@ from slurm_plugin.core.daemon_log import about
 from slurm_plugin.core.errors import ConfigError, SlurmError, WireError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.last_good import config_in_force
-from slurm_plugin.core.learned import learned_path
 from slurm_plugin.core.models import models_path
 from slurm_plugin.core.note import format_note, read_note
 from slurm_plugin.core.peaks import peaks_path
@@ -58,7 +57,7 @@ class Service:
             log.error("%s", found.trouble)
         self._peaks = Peaks(peaks_path(Path(config.paths.state)), config.gpu)
         self._peaks.refresh()
-        self._site = SiteQuantiles(learned_path(Path(config.paths.state)))
+        self._site = SiteQuantiles(Path(config.paths.state))
         self._site.refresh()
         self._models = Models(models_path(Path(config.paths.state)))
         self._submission = self._prepared(config)

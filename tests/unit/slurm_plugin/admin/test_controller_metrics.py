@@ -12,10 +12,13 @@ import pytest
 from fakes import FakeClock
 
 from slurm_plugin.core.events import EventKind
+from slurm_plugin.core.learn import Limits
+from slurm_plugin.core.learned import Learned
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.monitor.hook_counts import HookCounts
 from slurm_plugin.slurm.queue import WaitingJob
 
+LIMITS = Limits(lowest=(0.0,), highest=(1.0,), runs=90, models=40, users=9)
 telling = pytest.importorskip("slurm_plugin.admin.controller_metrics")
 
 
@@ -52,6 +55,7 @@ def test_health_queue_and_events(tmp_path: Path):
             radd_up=True,
             radd_answer_s=0.002,
             radd_leaves_jobs=False,
+            learned=Learned(time_s=7.0, groups={"trace@h200": LIMITS}),
             waiting=[waiting(1, "a", now_s - 10), waiting(2, "a", now_s - 30), waiting(3, "b", None)],
         )
 
@@ -62,6 +66,7 @@ def test_health_queue_and_events(tmp_path: Path):
     found = told(metrics)
     assert found["rad_radd_up",] == 1 and found["rad_radd_answer_seconds",] == 0.002
     assert found["rad_radd_events_total", "submitted"] == 1
+    assert found["rad_learned_time_seconds",] == 7 and found["rad_learned_runs", "trace@h200"] == 90
     assert ("rad_radd_events_total", "placed") not in found
     assert (found["rad_queue_jobs", "a"], found["rad_queue_wait_mean_seconds", "a"]) == (2, 20)
     assert (found["rad_queue_wait_longest_seconds", "a"], found["rad_queue_jobs", "b"]) == (30, 1)

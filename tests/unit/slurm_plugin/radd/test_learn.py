@@ -110,7 +110,7 @@ def estimated(config: Config, site: SiteQuantiles) -> MemoryEstimate:
 @pytest.mark.parametrize(("score", "booked_more"), [(0.1, False), (1.5, True)])
 def test_what_all_users_ran_is_what_a_new_one_books(tmp_path: Path, score: float, booked_more: bool) -> None:
     fill(tmp_path, score=score)
-    config, site = config_of(tmp_path), SiteQuantiles(learned_path(tmp_path))
+    config, site = config_of(tmp_path), SiteQuantiles(tmp_path)
     site.refresh()
     before = estimated(config, site)
     assert before == shipped(other(0)) and not before.learned
@@ -126,7 +126,7 @@ def test_what_all_users_ran_is_what_a_new_one_books(tmp_path: Path, score: float
 
 def test_another_type_of_gpu_kind_or_estimator_and_a_stated_need_are_as_shipped(tmp_path: Path) -> None:
     fill(tmp_path)
-    config, site = config_of(tmp_path), SiteQuantiles(learned_path(tmp_path))
+    config, site = config_of(tmp_path), SiteQuantiles(tmp_path)
     write(config, learn(config, now_s=NOW_S))
     site.refresh()
     made = submission(config, site)
@@ -195,7 +195,7 @@ def test_the_latest_setups_of_a_user_count(tmp_path: Path) -> None:
 def test_a_damaged_or_missing_file_is_as_shipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fill(tmp_path)
     config, path = config_of(tmp_path), learned_path(tmp_path)
-    site = SiteQuantiles(path)
+    site = SiteQuantiles(tmp_path)
     write(config, learn(config, now_s=NOW_S))
     site.refresh()
     assert estimated(config, site).learned
