@@ -1,54 +1,191 @@
-"""What a compressed replay shows if trainings wait for data as in the trace, or never.
+"""Set replays on real GPUs beside their simulation: python bench/simulate_replayed.py RUN.json ...
 
-    python bench/simulate_replayed.py TRACE
+Each job is simulated as it was replayed: when it came, its work alone, its loader, its memory, its limit, and what it
+booked of a GPU in that run. Start-up is each job's own in the run with whole GPUs of the same trace and compression,
+which must be among the files; without one, in its own run, where neighbours have made it longer. How long Slurm takes
+from one end to the next start is read from that run likewise. Nothing is set by hand.
 
-Against whole GPUs under the same compression. docs/simulate.md compares it with the one replay that was measured.
+Prints a row for each run; the exit status is 1 if any is further off than MAKESPAN, COMPLETION or CRASHES.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import re
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from slurm_plugin.admin.simulate import command
-from slurm_plugin.admin.simulate.question import Question
-from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.admin.simulate.cluster import PARTITION, Cluster
+from slurm_plugin.admin.simulate.engine import Engine
+from slurm_plugin.admin.simulate.interference import Load
+from slurm_plugin.admin.simulate.metrics import metrics
+from slurm_plugin.admin.simulate.progress import Job
+from slurm_plugin.admin.simulate.trace import TraceJob
+from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.records import Booking
+from slurm_plugin.core.units import from_mib
 
-FIGURES = ("makespan_s", "mean_completion_s", "energy_j")
+MAKESPAN, COMPLETION, CRASHES = 0.10, 0.15, 1
+"""How far a simulation may be from the replay: shares of it, and a count."""
+BACKFILL_S = 2.0
+"""bf_interval of the replay's Slurm (lab/config.py)."""
+LEAST_S = 0.1
+"""Work of a job that failed as it started, in every run of it alike."""
+APART = (23, 11, 5)
+"""From this Slurm on shards and whole GPUs are kept apart."""
+ESTIMATE = re.compile(r"\bestimate_mib=(\d+)")
+RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+WITHOUT_RAD = ("whole", "hand", "hand-mps")
+FIGURES = ("makespan_s", "mean_completion_s", "median_slowdown", "p95_slowdown", "energy_j")
+
+Run = Mapping[str, Any]
 
 
-def main() -> None:
-    """Print a table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("trace", type=Path)
-    parser.add_argument("--compress", type=float, default=150.0)
-    parser.add_argument("--start-up-s", type=float, nargs="+", default=[0.0, 7.0])
-    parser.add_argument("--gpus", type=int, default=2)
-    parser.add_argument("--gpu-memory-mib", type=int, default=143_000)
-    options = parser.parse_args()
-    print("| loaders | start-up | makespan | mean completion | energy | median slowdown | P95 |")
-    for name, never_wait in (("as in the trace", False), ("never waited for", True)):
-        for start_up_s in options.start_up_s:
-            question = Question(
-                trace=options.trace,
-                nodes=1,
-                gpus_per_node=options.gpus,
-                gpu_memory_mib=options.gpu_memory_mib,
-                settings=PartitionConfig(),
-                pin="bound",
-                compress=options.compress,
-                start_up_s=start_up_s,
-                backfill_s=2.0,
-                never_wait=never_wait,
-            )
-            whole = command.simulate(replace(question, baseline="whole"), SystemClock())
-            shared = command.simulate(question, SystemClock())
-            ratios = " | ".join(f"{shared[figure] / whole[figure]:.2f}" for figure in FIGURES)
-            slow = f"{shared['median_slowdown']:.2f} | {shared['p95_slowdown']:.1f}"
-            print(f"| {name} | {start_up_s:g} s | {ratios} | {slow} |")
+def start_up_s(job: Mapping[str, Any]) -> float | None:
+    """Return how long a job's last run took to its first step; None if it never came to one."""
+    last = job["runs"][-1] if job["runs"] else {}
+    return last["trains_s"] - last["called_s"] if "trains_s" in last else None
+
+
+def pace_s(run: Run) -> float:
+    """Return what Slurm takes from a job's end to the next one's start on its GPU, the median; 0 of no run."""
+    spans: dict[str, list[tuple[float, float]]] = {}
+    for job in run["jobs"]:
+        for one in job["runs"]:
+            if "end_s" in one:
+                for gpu in one["gpus"].split(","):
+                    spans.setdefault(gpu, []).append((one["called_s"], one["end_s"]))
+    waits = [
+        later[0] - earlier[1] for held in map(sorted, spans.values()) for earlier, later in pairwise(held)
+    ]
+    return statistics.median(waits) if waits else 0.0
+
+
+def release(run: Run) -> tuple[int, ...]:
+    """Return the release of the Slurm that a run was made with."""
+    found = RELEASE.search(run["machine"]["slurm"])
+    return tuple(map(int, found.groups())) if found else APART
+
+
+def simulated(run: Run, whole: Run | None) -> dict[str, Any]:
+    """Return a replay's figures as the simulation has them.
+
+    Args:
+        run: A replay's result.
+        whole: The replay with whole GPUs that it is compared with; None if there is none.
+    """
+    cards = run["samples"]["cards"]
+    usable_mib = min(card["usable_mib"] for card in cards)
+    managed = run["policy"] not in WITHOUT_RAD
+    settings = PartitionConfig(collocate=True, gpu_memory_mib=usable_mib)
+    if managed:
+        settings = replace(settings, policy=run["policy"])
+    cluster = Cluster(
+        nodes=1,
+        per_node=len(cards),
+        memory_bytes=from_mib(usable_mib),
+        config=Config(partitions={PARTITION: settings}, default_partition=PARTITION),
+        pin="bound",
+        managed=managed,
+        backfill_s=BACKFILL_S,
+        old_shards=release(run) < APART,
+    )
+    basis = run if whole is None else whole
+    alone = {job["name"]: start_up_s(job) for job in basis["jobs"]}
+    pace = 0.0 if whole is None else pace_s(whole)
+    jobs = [_job(number, row, alone, pace, settings) for number, row in enumerate(run["jobs"])]
+    return metrics(Engine(cluster, sorted(jobs, key=lambda job: job.trace.submit_s)).run())
+
+
+def _job(
+    number: int,
+    row: Mapping[str, Any],
+    alone: Mapping[str, float | None],
+    pace: float,
+    settings: PartitionConfig,
+) -> Job:
+    failed = alone.get(row["name"]) is None
+    peak_bytes = from_mib(row["peak_mib"] or row["memory_mib"])
+    trace = TraceJob(
+        number=number,
+        submit_s=row["planned_submit_s"],
+        workload=row["workload"],
+        gpus=row["gpus"],
+        duration_s=LEAST_S if failed else row["alone_s"],
+        limit_s=60.0 * row["limit_min"],
+        memory_bytes=peak_bytes,
+    )
+    booked_bytes = from_mib(row["booked_mib"])
+    shared = 0 < booked_bytes < settings.shards * settings.shard_bytes
+    told = ESTIMATE.search(row["admin_comment"])
+    estimate_bytes = from_mib(int(told.group(1))) if told else peak_bytes
+    return Job(
+        trace=trace,
+        load=Load(smact=row["smact"], busy=row["busy"], duty=min(1.0, row["step_s"] / row["period_s"])),
+        peak_bytes=peak_bytes,
+        limit_s=60.0 * row["limit_min"],
+        gpus=row["gpus"],
+        start_up_s=pace + (alone.get(row["name"]) or 0.0),
+        slotted=False,
+        booking=_booking(booked_bytes, estimate_bytes) if shared else None,
+        shards=booked_bytes // settings.shard_bytes if shared else settings.shards,
+        eligible_s=trace.submit_s,
+        queued_s=trace.submit_s,
+        left_s=trace.duration_s,
+    )
+
+
+def _booking(booked_bytes: int, estimate_bytes: int) -> Booking:
+    """Return what a shared job booked: its shards, of which less may be memory where compute counts."""
+    memory_bytes = min(booked_bytes, max(2 * estimate_bytes, from_mib(1024)))
+    return Booking(kind="shared", memory_bytes=memory_bytes, estimate_bytes=min(estimate_bytes, memory_bytes))
+
+
+def main() -> int:
+    """Print the table; return the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", type=Path, nargs="+")
+    runs = [json.loads(path.read_text()) for path in parser.parse_args().runs]
+    return report([run for run in runs if not run["cut"]])
+
+
+def report(runs: Sequence[Run]) -> int:
+    """Print a row for each run: replayed and simulated; return 1 if any is too far off."""
+    wholes = {_of(run): run for run in runs if run["policy"] == "whole"}
+    off = False
+    print(f"| run | | {' | '.join(FIGURES)} | crashes | near |")
+    print(f"|---|---|{'---|' * (len(FIGURES) + 2)}")
+    for run in runs:
+        real, found = run["figures"], simulated(run, wholes.get(_of(run)))
+        near = (
+            abs(found["makespan_s"] / real["makespan_s"] - 1) <= MAKESPAN
+            and abs(found["mean_completion_s"] / real["mean_completion_s"] - 1) <= COMPLETION
+            and abs(found["crashes"] - real["crashes"]) <= CRASHES
+        )
+        off |= not near
+        for name, figures, verdict in (("replayed", real, ""), ("simulated", found, "yes" if near else "no")):
+            cells = " | ".join(f"{figures[figure]:,.4g}" for figure in FIGURES)
+            print(f"| {_name(run)} | {name} | {cells} | {figures['crashes']} | {verdict} |")
+    return int(off)
+
+
+def _of(run: Run) -> tuple[Any, ...]:
+    """Return what runs have in common that are compared."""
+    return (run["trace"], run["compress"], run["first"], run["stand_in"], release(run))
+
+
+def _name(run: Run) -> str:
+    settings = "".join(f" {name}={value}" for name, value in run["settings"].items())
+    return f"{run['trace']} {run['policy']}{settings} r{run['repetition']}"
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

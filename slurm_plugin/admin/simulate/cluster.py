@@ -25,6 +25,7 @@ class Cluster:
         managed: Whether RAD places the jobs; without it they run where Slurm's seats say.
         backfill_s: SchedulerParameters bf_interval; Slurm's default.
         kept: GPUs of each node that have no shards, for jobs with GPUs of their own.
+        old_shards: Whether Slurm is older than 23.11.5, and counts shards and whole GPUs without each other.
         drain: Whether shared jobs go where they keep the GPU busy for the shortest time longer.
         server_bytes: What an MPS server takes of a GPU in use.
         interference: How jobs on one GPU slow each other down.
@@ -38,6 +39,7 @@ class Cluster:
     managed: bool = True
     backfill_s: float = 30.0
     kept: int = 0
+    old_shards: bool = False
     drain: bool = False
     server_bytes: int = 0
     interference: Slowdowns = slowdowns

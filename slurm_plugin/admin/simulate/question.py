@@ -36,6 +36,7 @@ class Question:
             for data; as it really is ("seen"); as the monitor saw the same workload in an earlier run of the trace,
             where it was told ("history"); or nothing.
         never_wait: Whether trainings never wait for data, whatever the trace has.
+        old_shards: Whether Slurm is older than 23.11.5, and counts shards and whole GPUs without each other.
         drain: Whether shared jobs go where they keep the GPU busy for the shortest time longer, by `--time`.
         server_mib: What an MPS server and its contexts take of a GPU in use, which no shard counts.
         slot_min: Jobs that ask for longer run in slots of so many minutes; None: they run at once.
@@ -57,6 +58,7 @@ class Question:
     kept: int = 0
     activity: Activity = "told"
     never_wait: bool = False
+    old_shards: bool = False
     drain: bool = False
     server_mib: int = 0
     slot_min: float | None = None

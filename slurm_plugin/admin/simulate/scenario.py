@@ -82,6 +82,7 @@ def _cluster(question: Question) -> Cluster:
         managed=question.baseline == "rad",
         backfill_s=question.backfill_s,
         kept=question.kept,
+        old_shards=question.old_shards,
         drain=question.drain,
         server_bytes=from_mib(question.server_mib),
     )

@@ -86,11 +86,12 @@ def promise(job: Job, seats: Seats, running: Running, now_s: float) -> Promise:
     for node in range(0, seats.nodes, max(1, seats.nodes // SEARCHED_NODES)):
         ready = []
         for gpu in seats.gpus_for(node, least):
-            free, at_s = seats.free[gpu], now_s
+            free, at_s = seats.room(gpu, least), now_s
             for end_s, _, shards in running.by_gpu[gpu]:
                 if free >= least:
                     break
-                free, at_s = free + shards, max(now_s, end_s)
+                if seats.gives_room(shards, least):
+                    free, at_s = free + shards, max(now_s, end_s)
             if free >= least:
                 ready.append((at_s, gpu, free - least))
         if len(ready) < job.gpus:

@@ -28,7 +28,13 @@ class Controller:
     def __init__(self, cluster: Cluster) -> None:
         """Start with an empty cluster."""
         self.queue = Queue()
-        self._seats = Seats(cluster.nodes, cluster.per_node, cluster.settings.shards, cluster.kept)
+        self._seats = Seats(
+            cluster.nodes,
+            cluster.per_node,
+            cluster.settings.shards,
+            cluster.kept,
+            apart=not cluster.old_shards,
+        )
         self._running = Running(cluster.nodes * cluster.per_node)
         self._drained = self._running if cluster.drain else None
 

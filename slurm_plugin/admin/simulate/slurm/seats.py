@@ -71,13 +71,18 @@ class Seats:
         per_node: GPUs of each.
         shards: Shards of one GPU.
         free: Free shards by GPU; the GPUs of node n are n * per_node and those behind it.
+        whole: Whether each GPU is given away as a whole, where Slurm counts that for itself.
         kept: The last so many GPUs of each node have no shards: only jobs with GPUs of their own get them.
+        apart: Whether Slurm keeps shards and whole GPUs apart, and spreads shards over the GPUs. Before 23.11.5 it
+            gives a GPU with shards in use away as a whole, but no shards of a GPU that is given away, and fills one
+            GPU with shards before it takes the next.
     """
 
-    def __init__(self, nodes: int, per_node: int, shards: int, kept: int = 0) -> None:
+    def __init__(self, nodes: int, per_node: int, shards: int, kept: int = 0, *, apart: bool = True) -> None:
         """Start with all free."""
-        self.nodes, self.per_node, self.shards, self.kept = nodes, per_node, shards, kept
+        self.nodes, self.per_node, self.shards, self.kept, self.apart = nodes, per_node, shards, kept, apart
         self.free = [shards] * (nodes * per_node)
+        self.whole = [False] * (nodes * per_node)
         self._most = MaxTree([shards] * nodes)
         self._idle = MaxTree([per_node] * nodes)
 
@@ -103,9 +108,7 @@ class Seats:
             gpus: Numbers of the GPUs, all of one node.
             shards: Shards of each.
         """
-        for gpu in gpus:
-            self.free[gpu] -= shards
-        self._update(gpus[0] // self.per_node)
+        self._count(gpus, shards, taken=True)
 
     def give_back(self, gpus: tuple[int, ...], shards: int) -> None:
         """Take them back.
@@ -114,12 +117,42 @@ class Seats:
             gpus: Numbers of the GPUs, all of one node.
             shards: Shards of each.
         """
-        self.take(gpus, -shards)
+        self._count(gpus, shards, taken=False)
 
-    def _update(self, node: int) -> None:
-        part = self.free[node * self.per_node : (node + 1) * self.per_node]
-        self._most.put(node, max(part[: self.per_node - self.kept]))
-        self._idle.put(node, part.count(self.shards))
+    def _count(self, gpus: tuple[int, ...], shards: int, *, taken: bool) -> None:
+        for gpu in gpus:
+            if self.apart or shards < self.shards:
+                self.free[gpu] -= shards if taken else -shards
+            else:
+                self.whole[gpu] = taken
+        node = gpus[0] // self.per_node
+        free = [0 if self.whole[gpu] else self.free[gpu] for gpu in self.gpus_of(node)]
+        self._most.put(node, max(free[: self.per_node - self.kept]))
+        self._idle.put(node, sum(self._idles(gpu) for gpu in self.gpus_of(node)))
+
+    def _idles(self, gpu: int) -> bool:
+        """Return whether Slurm would give a GPU away as a whole."""
+        return self.free[gpu] == self.shards if self.apart else not self.whole[gpu]
+
+    def room(self, gpu: int, shards: int) -> int:
+        """Return how many shards of a GPU are free for jobs of a size.
+
+        Args:
+            gpu: Number of the GPU.
+            shards: What such a job takes of it.
+        """
+        if self.whole[gpu]:
+            return 0
+        return self.free[gpu] if self.apart or shards < self.shards else self.shards
+
+    def gives_room(self, held: int, shards: int) -> bool:
+        """Return whether the end of a job leaves room for jobs of a size.
+
+        Args:
+            held: Shards that it holds.
+            shards: What such a job takes.
+        """
+        return self.apart or held == self.shards or shards < self.shards
 
     def may_fit(self, gpus: int, shards: int) -> bool:
         """Return whether any node has room now.
@@ -141,7 +174,7 @@ class Seats:
         return self._idle.first(gpus, start) if shards == self.shards else self._most.first(shards, start)
 
     def candidates(self, node: int, gpus: int, shards: int) -> list[int]:
-        """Return the GPUs of a node that could serve, the least loaded first (LL_SHARED_GRES).
+        """Return the GPUs of a node that could serve, the one to be taken first (LL_SHARED_GRES: the least loaded).
 
         Args:
             node: Number of the node.
@@ -149,7 +182,7 @@ class Seats:
             shards: Shards of each.
         """
         if shards == self.shards:
-            idle = [gpu for gpu in self.gpus_of(node) if self.free[gpu] == shards]
+            idle = [gpu for gpu in self.gpus_of(node) if self._idles(gpu)]
             return idle[::-1] if self.kept else idle  # those that nobody can share come first
-        fitting = [gpu for gpu in self.gpus_for(node, shards) if self.free[gpu] >= shards]
-        return sorted(fitting, key=lambda gpu: (-self.free[gpu], gpu))
+        fitting = [gpu for gpu in self.gpus_for(node, shards) if self.room(gpu, shards) >= shards]
+        return sorted(fitting, key=lambda gpu: (-self.free[gpu], gpu)) if self.apart else fitting

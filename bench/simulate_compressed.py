@@ -1,0 +1,54 @@
+"""What a compressed replay shows if trainings wait for data as in the trace, or never.
+
+    python bench/simulate_compressed.py TRACE
+
+Against whole GPUs under the same compression. docs/simulate.md compares it with the one replay that was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from slurm_plugin.admin.simulate import command
+from slurm_plugin.admin.simulate.question import Question
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.config import PartitionConfig
+
+FIGURES = ("makespan_s", "mean_completion_s", "energy_j")
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("trace", type=Path)
+    parser.add_argument("--compress", type=float, default=150.0)
+    parser.add_argument("--start-up-s", type=float, nargs="+", default=[0.0, 7.0])
+    parser.add_argument("--gpus", type=int, default=2)
+    parser.add_argument("--gpu-memory-mib", type=int, default=143_000)
+    options = parser.parse_args()
+    print("| loaders | start-up | makespan | mean completion | energy | median slowdown | P95 |")
+    for name, never_wait in (("as in the trace", False), ("never waited for", True)):
+        for start_up_s in options.start_up_s:
+            question = Question(
+                trace=options.trace,
+                nodes=1,
+                gpus_per_node=options.gpus,
+                gpu_memory_mib=options.gpu_memory_mib,
+                settings=PartitionConfig(),
+                pin="bound",
+                compress=options.compress,
+                start_up_s=start_up_s,
+                backfill_s=2.0,
+                never_wait=never_wait,
+            )
+            whole = command.simulate(replace(question, baseline="whole"), SystemClock())
+            shared = command.simulate(question, SystemClock())
+            ratios = " | ".join(f"{shared[figure] / whole[figure]:.2f}" for figure in FIGURES)
+            slow = f"{shared['median_slowdown']:.2f} | {shared['p95_slowdown']:.1f}"
+            print(f"| {name} | {start_up_s:g} s | {ratios} | {slow} |")
+
+
+if __name__ == "__main__":
+    main()

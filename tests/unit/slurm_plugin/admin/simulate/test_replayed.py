@@ -1,0 +1,78 @@
+"""Replays beside their simulation: what is read from a run, and when a simulation counts as near."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from paths import CHECKOUT
+
+sys.path.insert(0, str(CHECKOUT / "bench"))
+import simulate_replayed
+
+
+def job(
+    name: str, submit_s: float, called_s: float, *, booked_mib: int = 0, gpu: str = "0"
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "workload": "vgg",
+        "gpus": 1,
+        "planned_submit_s": submit_s,
+        "alone_s": 10.0,
+        "period_s": 0.1,
+        "step_s": 0.01,
+        "smact": 0.5,
+        "busy": 0.9,
+        "memory_mib": 4000,
+        "peak_mib": 4000,
+        "booked_mib": booked_mib,
+        "limit_min": 1,
+        "admin_comment": "rad: booked estimate_mib=4100",
+        "runs": [{"gpus": gpu, "called_s": called_s, "trains_s": called_s + 1, "end_s": called_s + 11}],
+    }
+
+
+def run(
+    policy: str, *jobs: dict[str, Any], slurm: str = "slurm-wlm 24.11.5", **figures: float
+) -> dict[str, Any]:
+    return {
+        "trace": "t",
+        "policy": policy,
+        "compress": 100.0,
+        "first": None,
+        "settings": {},
+        "repetition": 1,
+        "stand_in": False,
+        "cut": False,
+        "machine": {"slurm": slurm},
+        "samples": {"cards": [{"usable_mib": 40_000}]},
+        "jobs": list(jobs),
+        "figures": dict.fromkeys(simulate_replayed.FIGURES, 1.0) | {"crashes": 0} | figures,
+    }
+
+
+WHOLE = run("whole", job("a", 0.0, 0.5), job("b", 0.0, 12.0), makespan_s=23.0, mean_completion_s=17.25)
+
+
+def test_pace_and_start_up_are_read_from_the_run_with_whole_gpus() -> None:
+    assert simulate_replayed.pace_s(WHOLE) == pytest.approx(0.5)
+    assert simulate_replayed.start_up_s(WHOLE["jobs"][0]) == 1.0
+    assert simulate_replayed.simulated(WHOLE, WHOLE)["makespan_s"] == pytest.approx(23.0)
+
+
+def test_jobs_that_book_shards_share_and_the_status_says_what_is_not_near(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shared = [job(name, 0.0, 0.5, booked_mib=8192) for name in ("a", "b")]
+    near = run("magm", *shared, makespan_s=11.5, mean_completion_s=11.5)
+    assert simulate_replayed.report([WHOLE, near]) == 0
+    far = run("hand", *shared, makespan_s=23.0, mean_completion_s=20.0)
+    assert simulate_replayed.report([WHOLE, far]) == 1
+    assert capsys.readouterr().out.count("| no |") == 1
+
+
+def test_the_release_of_slurm_is_read() -> None:
+    assert simulate_replayed.release(run("whole", slurm="slurm-wlm 22.05.8")) < simulate_replayed.APART
+    assert simulate_replayed.release(WHOLE) >= simulate_replayed.APART
