@@ -1,4 +1,7 @@
-"""A job ends, its GPU is free: the job that was put back first need not wait until its delay is over."""
+"""A job ends, its GPU is free: the job that was put back first need not wait until its delay is over.
+
+radd hears of it, too: it sets the delay of a put-back once the job is pending, which may be after we changed it here.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import Event, EventKind
+from slurm_plugin.core.note import Note, format_note
 from slurm_plugin.core.waiting import Waiting, end_waiting
 from slurm_plugin.slurm.control import JobChange, SlurmControl
 
@@ -24,7 +28,8 @@ def wake(waiting: Waiting, run: Path, control: SlurmControl, clock: Clock) -> Ev
         clock: Time.
     """
     left_s = max(0, math.ceil(waiting.earliest_s - clock.now_s()))
-    change = JobChange(start_in_s=left_s) if left_s else JobChange(start_now=True)
+    note = format_note(Note(event="woken", start_in_s=left_s, detail="a GPU is free again"))
+    change = JobChange(start_in_s=left_s or None, start_now=not left_s, admin_comment=note)
     end_waiting(run, waiting.job_id)
     try:
         control.update(waiting.job_id, change)

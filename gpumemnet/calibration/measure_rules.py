@@ -1,6 +1,6 @@
 """Measure one part of what our table of rules holds of a GPU and its libraries.
 
-    python measure_rules.py device|segments|cublas|recurrent|mps
+    python measure_rules.py device|segments|cublas|mps
 
 Run as a program of its own by a Python that has torch, so it imports nothing of ours; each prints one JSON object.
 
@@ -9,7 +9,6 @@ Run as a program of its own by a Python that has torch, so it imports nothing of
 | device | the GPU's name, memory and multiprocessors, and the versions of its libraries |
 | segments | for requests of many sizes, the segment that PyTorch's allocator asks of the driver for each |
 | cublas | what cuBLAS keeps for one thread, for a product with a bias, and for both threads of a training |
-| recurrent | how many values cuDNN keeps of recurrent layers for backward |
 | mps | what the driver counts for an MPS server and for the bare context of its client |
 """
 
@@ -95,30 +94,6 @@ def cublas() -> dict[str, Any]:
     return {"handle_bytes": handle, "lt_bytes": lt, "both_threads_bytes": handle + more}
 
 
-def recurrent() -> dict[str, Any]:
-    """Run recurrent layers of several shapes forward and see what stays beside the output and the last states."""
-    import torch
-
-    found = []
-    for kind in ("lstm", "gru", "rnn"):
-        for directions in (1, 2):
-            for layers, width, steps, batch in ((1, 256, 64, 64), (2, 512, 32, 32), (3, 384, 128, 16)):
-                made = getattr(torch.nn, kind.upper())(
-                    width, width, layers, bidirectional=directions == 2, device="cuda"
-                )
-                x = torch.zeros(steps, batch, width, device="cuda")
-                made(x)  # its workspaces and handles are there from now on
-                before = torch.cuda.memory_allocated()
-                out, states = made(x)
-                torch.cuda.synchronize()
-                held = torch.cuda.memory_allocated() - before
-                last = states if isinstance(states, tuple) else (states,)
-                kept = held - sum(t.numel() * t.element_size() for t in last)  # the output is kept, too
-                found.append([kind, directions, layers, out.numel(), kept / out.element_size()])
-                del made, x, out, states, last
-    return {"reserves": found}
-
-
 def mps() -> dict[str, Any]:
     """Start an MPS daemon of one's own, take a bare context under it, and stop both, the client first."""
     folder = tempfile.mkdtemp(prefix="rad-mps-")
@@ -174,7 +149,7 @@ def _control(command: str) -> str:
     return done.stdout
 
 
-PARTS = {"device": device, "segments": segments, "cublas": cublas, "recurrent": recurrent, "mps": mps}
+PARTS = {"device": device, "segments": segments, "cublas": cublas, "mps": mps}
 
 
 def main() -> None:

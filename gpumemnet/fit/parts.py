@@ -67,13 +67,6 @@ PARTS = (
         takes_s=10,
         tells="workspaces of cuBLAS and cuBLASLt",
     ),
-    Part(
-        name="recurrent",
-        program="measure_rules.py",
-        arguments=("recurrent",),
-        takes_s=15,
-        tells="what cuDNN keeps of recurrent layers",
-    ),
     *(
         Part(
             name=f"convolutions-{seed}",

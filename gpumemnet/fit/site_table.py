@@ -128,6 +128,5 @@ def _releases(about: Mapping[str, Any]) -> dict[str, str]:
         "allocator": torch,
         "cublas": str(about["cuda"]),
         "cudnn": str(about["cudnn"]),
-        "cudnn-rnn": str(about["cudnn"]),
         "mps": str(about["driver"]),
     }

@@ -55,13 +55,6 @@ def _cublas(seen: Seen) -> Told:
     return found | {"lt_handle_workspace": _bytes(told["lt_bytes"])}, []
 
 
-def _recurrent(seen: Seen) -> Told:
-    values: dict[str, list[float]] = {}
-    for kind, directions, layers, elements, kept in seen["recurrent"]["reserves"]:
-        values.setdefault(f"{kind}_{directions}", []).append(kept / (layers * elements))
-    return {name: max(1, round(median(found))) for name, found in values.items()}, []
-
-
 def _cudnn(seen: Seen) -> Told:
     prior = dict(numbers.of("cudnn", numbers.REFERENCE_GPU))
     prior["part_blocks_fp32"] = int(seen["device"]["multiprocessors"])
@@ -115,7 +108,6 @@ TELLERS: tuple[tuple[str, tuple[str, ...], Callable[[Seen], Told]], ...] = (
     ("process", ("conv", "dense", "convs_only"), _process),
     ("allocator", ("segments",), _allocator),
     ("cublas", ("cublas",), _cublas),
-    ("cudnn-rnn", ("recurrent",), _recurrent),
     ("cudnn", (), _cudnn),
     ("mps", ("mps",), _mps),
 )

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import from_mib, to_mib_up
 
-Event = Literal["booked", "recovered", "put-back", "ended", "failed", "warned"]
+Event = Literal["booked", "recovered", "put-back", "woken", "ended", "failed", "warned"]
 Fault = Literal["estimate", "victim"]
 _EVENTS: tuple[Event, ...] = get_args(Event)
 _FAULTS: tuple[Fault, ...] = get_args(Fault)
@@ -32,6 +32,7 @@ class Note:
 
     Attributes:
         event: "recovered": requeued after running out of memory. "put-back": requeued because no GPU was free.
+            "woken": such a job need not wait as long as it was told then.
             "booked": accepted at submission. "ended": ran to its end. "failed": ended otherwise.
             "warned": rad-monitor named it (guard/).
         start_in_s: Seconds that the job is to wait in the queue; None where it does not return there.

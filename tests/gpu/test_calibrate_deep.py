@@ -17,12 +17,11 @@ from slurm_plugin.monitor.nvml import NvmlTelemetry
 
 pytestmark = pytest.mark.gpu
 
-LIBRARIES = {"device", "process", "allocator", "cublas", "cudnn-rnn", "cudnn", "mps"}
+LIBRARIES = {"device", "process", "allocator", "cublas", "cudnn", "mps"}
 WITHIN = {
     "process": 0.06,
     "cublas": 0.04,
     "allocator": 0.0,
-    "cudnn-rnn": 0.25,
     "cudnn": 0.0,
     "mps": 0.1,
     "device": 0.0,

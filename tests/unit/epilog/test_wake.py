@@ -32,7 +32,11 @@ def test_a_folder_that_cannot_be_written_costs_the_wake_alone(tmp_path: Path) ->
 
 def test_a_woken_job_starts_now_or_when_its_node_can_run_a_prolog_for_it(tmp_path: Path) -> None:
     clock, slurm = FakeClock(1000.0), FakeSlurm(PENDING)
-    for earliest_s, change in ((900.0, JobChange(start_now=True)), (1007.5, JobChange(start_in_s=8))):
+    note = "rad: woken start_in_s={} - a GPU is free again"
+    for earliest_s, change in (
+        (900.0, JobChange(start_now=True, admin_comment=note.format(0))),
+        (1007.5, JobChange(start_in_s=8, admin_comment=note.format(8))),
+    ):
         waiting = Waiting(job_id=7, earliest_s=earliest_s)
         begin_waiting(tmp_path, waiting)
         assert wake(waiting, tmp_path, slurm, clock).kind == EventKind.WOKEN

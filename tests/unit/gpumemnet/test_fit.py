@@ -21,13 +21,12 @@ from gpumemnet.rules import numbers
 from gpumemnet.rules.numbers import TABLE, Status
 from gpumemnet.units import GIB, MIB
 
-LIBRARIES = {"device", "process", "allocator", "cublas", "cudnn-rnn", "cudnn", "mps"}
+LIBRARIES = {"device", "process", "allocator", "cublas", "cudnn", "mps"}
 TOLD_BY = {
     "conv": "process",
     "dense": "process",
     "convs_only": "process",
     "segments": "allocator",
-    "recurrent": "cudnn-rnn",
     "convolutions-0": "cudnn",
 }
 SEGMENTS = [
@@ -164,7 +163,6 @@ def all_seen(**changes: Any) -> dict[str, Any]:
         "convs_only": {"base_bytes": 632 * MIB},
         "segments": {"segments": SEGMENTS},
         "cublas": {"handle_bytes": 32 * MIB, "lt_bytes": MIB, "both_threads_bytes": 64 * MIB},
-        "recurrent": {"reserves": [["lstm", 1, 2, 1000, 16000], ["gru", 2, 1, 1000, 11100]]},
         "mps": {"server_bytes": 66 * MIB, "client_bytes": 532 * MIB},
         "convolutions-0": recorded.convolutions(recorded.sweeps()[0]),
     }  # fmt: skip

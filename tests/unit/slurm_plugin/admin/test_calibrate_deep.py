@@ -30,7 +30,6 @@ TOLD = {
     "convs_only": {"base_bytes": 632 * MIB},
     "segments": {"segments": [[MIB, 2 * MIB], [2 * MIB, 20 * MIB], [12 * MIB, 12 * MIB], [14 * MIB, 14 * MIB]]},
     "cublas": {"handle_bytes": 32 * MIB, "lt_bytes": MIB, "both_threads_bytes": 64 * MIB},
-    "recurrent": {"reserves": [["lstm", 1, 2, 1000, 16000]]},
     "mps": {"server_bytes": 66 * MIB, "client_bytes": 532 * MIB},
 }  # fmt: skip
 

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from fakes import FakeClock, FakeSlurm
 
-from slurm_plugin.core.note import Note, format_note
+from epilog.wake import wake
+from slurm_plugin.core.note import Note, format_note, read_note
+from slurm_plugin.core.waiting import Waiting
 from slurm_plugin.radd.recover import PATIENCE_S, YOUNG_S, Recoverer
 from slurm_plugin.slurm.control import JobChange, JobView
 
@@ -36,6 +40,21 @@ def test_a_job_that_was_put_back_waits_as_long_as_it_was_told() -> None:
     worker.hear(7, Note(event="put-back", start_in_s=15))
     worker.run_errands()
     assert slurm.told == [(7, JobChange(start_in_s=15))]
+
+
+def test_a_job_that_is_woken_before_it_is_pending_again_does_not_wait_as_long_as_it_was_told_first() -> None:
+    """Seen on two H200s: both were idle for a minute, because radd set the doubled delay after the wake."""
+    slurm = FakeSlurm(job("COMPLETING"))
+    worker = recoverer(slurm)
+    worker.hear(7, Note(event="put-back", start_in_s=80))
+    worker.run_errands()
+    wake(Waiting(job_id=7, earliest_s=0.0), Path("/nonexistent"), slurm, FakeClock(1.0))
+    _, change = slurm.told.pop()
+    worker.hear(7, read_note(change.admin_comment or "") or pytest.fail("radd hears of no wake"))
+    slurm.views[7] = job("PENDING")
+    worker.run_errands()
+    worker.run_errands()
+    assert slurm.told == [(7, JobChange(start_now=True))]
 
 
 @pytest.mark.parametrize("note", [Note(event="ended", start_in_s=0), Note(event="recovered")])
