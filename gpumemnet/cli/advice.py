@@ -8,7 +8,7 @@ from typing import Any
 
 from gpumemnet.cli import answer
 from gpumemnet.cli.cluster import Cluster, Job
-from gpumemnet.cli.report import Booked
+from gpumemnet.cli.told import Booked
 from gpumemnet.directives.parse import Directives
 from gpumemnet.errors import GpuMemNetError
 from gpumemnet.gpus import Gpu, gpus
@@ -157,7 +157,7 @@ def cards(subject: Subject, cluster: Cluster | None, job: Job | None, *, ask: bo
         ]
     rows: list[Row] = []
     for place in cluster.places:
-        there = replace(job, typed=(*job.typed, f"--partition={place.partition}"))
+        there = job._replace(typed=(*job.typed, f"--partition={place.partition}"))
         verdict = cluster.submit(there)
         row: Row = {"partition": place.partition, "card": place.gpu}
         row |= _needs(subject, subject.said.setup, cluster.card, place.usable_bytes)

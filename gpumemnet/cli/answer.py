@@ -13,9 +13,8 @@ from gpumemnet.estimators import activity
 from gpumemnet.estimators.registry import DEFAULT, LAYERS, MODULE, estimate
 from gpumemnet.gpus import Gpu, gpu_named
 from gpumemnet.names import Family, Source
-from gpumemnet.profile.build import build_profile, profile_with_warnings, step_of
+from gpumemnet.profile.build import build_profile, profile_with_warnings
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.replay.timeline import Timeline
 from gpumemnet.texts.read import read
 from gpumemnet.training import TrainingSetup
 
@@ -103,11 +102,6 @@ def batch_of(path_or_text: str) -> int:
         SetupError: It leaves the batch size open.
     """
     return profile_with_warnings(path_or_text, TrainingSetup())[0].batch_size
-
-
-def course_of(path_or_text: str, setup: TrainingSetup) -> Timeline:
-    """Return memory over one training step; arguments and errors as for `gpumemnet.profile.build.step_of`."""
-    return step_of(path_or_text, setup)
 
 
 def stated(memory_bytes: int, card: Gpu) -> Estimate:

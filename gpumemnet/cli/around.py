@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from gpumemnet.cli.cluster import Cluster
 
@@ -23,8 +23,7 @@ class Exit(IntEnum):
     BUG = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class Around(NamedTuple):
     """What the command is told besides its options.
 
     Attributes:

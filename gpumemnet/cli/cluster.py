@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gpumemnet.gpus import Gpu
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(NamedTuple):
     """A submission that is not made.
 
     Attributes:
@@ -23,8 +21,7 @@ class Job:
     path: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What sbatch would do with a job.
 
     Attributes:
@@ -55,8 +52,7 @@ class Verdict:
     learned: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(NamedTuple):
     """What Slurm itself answers.
 
     Attributes:
@@ -68,8 +64,7 @@ class Asked:
     starts: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(NamedTuple):
     """Where jobs can run.
 
     Attributes:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from gpumemnet.cli.cluster import Job
 from gpumemnet.directives.parse import Directives, parse_comment, parse_script
@@ -18,8 +19,7 @@ from gpumemnet.units import to_mib_up
 STDIN = "-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(NamedTuple):
     """What is asked.
 
     Attributes:
@@ -65,7 +65,7 @@ def question_of(summary: str | None, given: Mapping[str, object], typed: str) ->
     if not given:
         return Question(said=said, job=job)
     said = _with(said, given)
-    return Question(said=said, job=replace(job, typed=(*words, _comment_of(said))))
+    return Question(said=said, job=job._replace(typed=(*words, _comment_of(said))))
 
 
 def directive_words(said: Directives) -> list[str]:

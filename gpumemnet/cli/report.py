@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-from dataclasses import dataclass, replace
 
 from gpumemnet.cli.cluster import Asked, Verdict
 from gpumemnet.cli.question import comment_words, directive_words
-from gpumemnet.directives.parse import Directives
+from gpumemnet.cli.told import Booked, Told
 from gpumemnet.estimate import Activity, Estimate
-from gpumemnet.gpus import Gpu
-from gpumemnet.units import MIB, human, to_mib_nearest, to_mib_up
-
-SHARD_MIB = 1024
-"""Default size of one shard; a site may configure another."""
+from gpumemnet.units import human, to_mib_nearest, to_mib_up
 
 _WHAT = {
     "base": "CUDA context, kernels and libraries",
@@ -26,139 +20,10 @@ _WHAT = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Booked:
-    """What is booked of an estimate.
-
-    Attributes:
-        n_bytes: So much.
-        share: Share of jobs for which that is enough; None if no measurement says it.
-        most_bytes: What the job may hold at most.
-        shard_bytes: What one shard stands for.
-    """
-
-    n_bytes: int
-    share: float | None
-    most_bytes: int
-    shard_bytes: int = SHARD_MIB * MIB
-
-    @classmethod
-    def of(cls, result: Estimate, confidence: float | None) -> Booked:
-        """Return what is booked.
-
-        Args:
-            result: What the job needs.
-            confidence: Share of jobs that it shall be enough for (0.5 to 0.999); None books the bound.
-        """
-        if confidence is None or result.quantiles is None:
-            return cls(n_bytes=result.upper_bytes, share=result.confidence, most_bytes=result.upper_bytes)
-        n_bytes = result.quantile(confidence)
-        return cls(n_bytes=n_bytes, share=confidence, most_bytes=max(n_bytes, result.upper_bytes))
-
-    def in_cluster(self, verdict: Verdict) -> Booked:
-        """Return what a cluster books of it: what sbatch says, in shards of its size."""
-        n_bytes = verdict.booked_bytes or verdict.capacity_bytes or self.n_bytes
-        most_bytes = max(n_bytes, self.most_bytes) if verdict.booked_bytes else n_bytes
-        shard_bytes = verdict.shard_bytes or self.shard_bytes
-        return replace(self, n_bytes=n_bytes, most_bytes=most_bytes, shard_bytes=shard_bytes)
-
-    @property
-    def shards(self) -> int:
-        """Return the number of shards that hold it."""
-        return -(-self.n_bytes // self.shard_bytes)
-
-    @property
-    def shard_mib(self) -> int:
-        """Return what one shard stands for, in MiB."""
-        return self.shard_bytes // MIB
-
-    def words(self) -> str:
-        """Return it in words."""
-        safe = "" if self.share is None else f" ({self.share * 100:g} % safe)"
-        more = (
-            f", up to {human(self.most_bytes)} while nobody needs it"
-            if self.most_bytes > self.n_bytes
-            else ""
-        )
-        return f"{human(self.n_bytes)}{safe}{more}: {self.shards} shards of {self.shard_mib} MiB"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """All that there is to tell.
-
-    Attributes:
-        result: What the job needs; None if nothing says it.
-        booked: What is booked of it; None likewise.
-        card: Type of GPU.
-        said: What the user says of the job.
-        warnings: What had to be guessed, one sentence each.
-        verdict: What sbatch would do; None where no cluster is meant.
-        asked: What Slurm itself answers; None if it was not asked.
-    """
-
-    result: Estimate | None
-    booked: Booked | None
-    card: Gpu
-    said: Directives
-    warnings: tuple[str, ...] = ()
-    verdict: Verdict | None = None
-    asked: Asked | None = None
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return what had to be guessed and sbatch does not say already."""
-        told = () if self.verdict is None else self.verdict.says
-        all_of_them = (*self.warnings, *(self.result.warnings if self.result is not None else ()))
-        return tuple(text for text in all_of_them if f"RAD: {text}" not in told)
-
-
-def as_json(told: Told) -> str:
-    """Return it as one JSON object; its keys are a stable contract.
-
-    Args:
-        told: What there is to tell.
-    """
-    tree: dict[str, object] = {"version": 1}
-    result, booked = told.result, told.booked
-    if result is not None and booked is not None:
-        tree |= {
-            "family": result.family,
-            "estimator": result.estimator,
-            "estimate_mib": to_mib_nearest(result.estimate_bytes),
-            "booked_mib": to_mib_up(booked.n_bytes),
-            "upper_mib": to_mib_up(result.upper_bytes),
-            "confidence": result.confidence,
-            "shards": booked.shards,
-            "shard_mib": booked.shard_mib,
-            "gpu": result.gpu,
-            "breakdown_mib": {key: to_mib_nearest(value) for key, value in result.breakdown_bytes.items()},
-            "warnings": [*told.warnings, *result.warnings],
-            "activity": None if result.activity is None else _activity_json(result.activity),
-        }
-    if told.verdict is not None:
-        tree["sbatch"] = _verdict_json(told.verdict, told.asked)
-    return json.dumps(tree)
-
-
 def _reserved_text(result: Estimate, booked: Booked) -> str:
     if result.estimator == "stated":
         return f"reserves {booked.words()}, as stated"
     return f"needs about {human(result.estimate_bytes)}; reserves {booked.words()} ({result.family}, {result.gpu})"
-
-
-def _verdict_json(verdict: Verdict, asked: Asked | None) -> dict[str, object]:
-    tree: dict[str, object] = {
-        "says": list(verdict.says),
-        "refusal": verdict.refusal,
-        "partition": verdict.partition,
-        "gres": verdict.gres,
-        "decision": verdict.decision,
-        "learned": verdict.learned or None,
-    }
-    if asked is not None:
-        tree |= {"slurm": list(asked.lines), "starts": asked.starts}
-    return tree
 
 
 def _verdict_text(verdict: Verdict | None, asked: Asked | None) -> list[str]:
@@ -176,14 +41,6 @@ def _verdict_text(verdict: Verdict | None, asked: Asked | None) -> list[str]:
 
 def _asked_text(asked: Asked | None) -> list[str]:
     return [] if asked is None else [f"Slurm says: {line}" for line in asked.lines]
-
-
-def _activity_json(activity: Activity) -> dict[str, object]:
-    numbers = {name: getattr(activity, name) for name in ("step_s", "smact", "busy", "dram")}
-    return {"gpu": activity.gpu} | {
-        name: {"value": round(n.value, 5), "low": round(n.low, 5), "high": round(n.high, 5)}
-        for name, n in numbers.items()
-    }
 
 
 def _activity_text(activity: Activity | None) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -14,6 +14,8 @@ from gpumemnet.cli import answer, report
 from gpumemnet.cli.around import PROGRAM, Around, Exit
 from gpumemnet.cli.cluster import Asked, Cluster, Job, Verdict
 from gpumemnet.cli.question import Question, question_of
+from gpumemnet.cli.report_json import as_json
+from gpumemnet.cli.told import Booked, Told
 from gpumemnet.directives.values import amount_of_memory
 from gpumemnet.errors import GpuMemNetError, SetupError, lines_of
 from gpumemnet.estimate import Estimate
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
 _SETTINGS = ("batch_size", "seq_len", "optimizer", "precision", "gradient_checkpointing", "confidence")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(NamedTuple):
     """The options of the command that are not settings of the training; `rad-estimate --help` explains them."""
 
     summary: str | None
@@ -169,11 +170,12 @@ def _advise(options: Options, question: Question, cluster: Cluster | None) -> Ex
 
 
 def _plot(where: str, subject: advice.Subject) -> Exit:
-    from gpumemnet.cli import plot  # only a plot needs it
+    from gpumemnet.cli import plot  # only a plot needs them
+    from gpumemnet.profile.step import step_of
 
     setup, model = subject.said.setup, subject.said.model or ""
     result, _ = answer.for_summary(model, setup, gpu=subject.card, estimator=subject.estimator)
-    course = answer.course_of(model, setup)
+    course = step_of(model, setup)
     name = "the summary's own" if setup.batch_size is None else str(setup.batch_size)
     title = f"One training step: batch size {name}, {setup.optimizer}, {setup.precision}"
     base_bytes = result.breakdown_bytes.get("base", 0)
@@ -216,16 +218,16 @@ def _print(
         warnings = (*warnings, "confidence=auto: the partition decides what is booked; the bound is shown")
     booked = None
     if result is not None:
-        booked = report.Booked.of(result, None if isinstance(said.confidence, str) else said.confidence)
+        booked = Booked.of(result, None if isinstance(said.confidence, str) else said.confidence)
         booked = booked if verdict is None else booked.in_cluster(verdict)
-    told = report.Told(
+    told = Told(
         result=result, booked=booked, card=card, said=said, warnings=warnings, verdict=verdict, asked=asked
     )
     form = report.as_text
     for wanted, other in (
         (options.sbatch, report.as_sbatch),
         (options.explain, report.as_explanation),
-        (options.as_json, report.as_json),
+        (options.as_json, as_json),
     ):
         form = other if wanted else form
     click.echo(form(told))

@@ -12,16 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 from gpumemnet.names import ConvPass
-from gpumemnet.records import frozen
 from gpumemnet.rules import numbers
 
 INT32_MAX = (1 << 31) - 1
 
 
-@frozen
-class Plan:
+class Plan(NamedTuple):
     """A convolution as cuDNN sees it; a transposed one is seen as the one that it is the gradient of.
 
     Attributes:

@@ -17,6 +17,7 @@ from gpumemnet.texts.records import Layer
 
 _SUMMED = re.compile(r"^(?:RepV[Gg][Gg]|MobileOne)Block|^RepConv")
 """Classes whose convolutions and norms all read the block's input and are summed: RepVGG, MobileOne, YOLOv7."""
+_BRANCHING = (Group.CONV, Group.BATCHNORM)
 _LISTS = ("ModuleList", "Sequential")
 _NEAR = 6
 """How many operations back a branch may have been activated."""
@@ -37,7 +38,7 @@ def start(
     Returns:
         The tensor; None if no such branch begins here.
     """
-    if kind.group not in (Group.CONV, Group.BATCHNORM) or builder.format is Source.MODULE_REPR:
+    if not layer.path or kind.group not in _BRANCHING or builder.format is Source.MODULE_REPR:
         return None
     at = next((at for at, (cls, _) in enumerate(layer.path) if _SUMMED.match(cls)), None)
     if at is None:

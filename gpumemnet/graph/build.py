@@ -17,7 +17,7 @@ from gpumemnet.graph.builder import Path, TapeBuilder
 from gpumemnet.graph.tape import Tape
 from gpumemnet.hidden.scale import UNTOLD_PERCENT, Outputs, Stretch, better
 from gpumemnet.names import Group, Source
-from gpumemnet.texts import kinds
+from gpumemnet.texts import kinds, rows
 from gpumemnet.texts.kinds import Kind
 from gpumemnet.texts.model_names import mixes_positions
 from gpumemnet.texts.records import Layer, ModelSummary
@@ -93,9 +93,7 @@ class _Walk:
         self._stretch = stretch
         self._reading: int | None = None  # the tensor that all projections of one attention read
         self._blocks: dict[Path, int] = {}
-        self._drops = any(
-            kinds.group_of(layer.kind) is Group.DROPOUT and not is_idle(layer) for layer in summary.layers
-        )
+        self._drops = not all(map(is_idle, rows.of_group(summary.layers, Group.DROPOUT)))
         self._numbers: dict[int, int] | None = None
         if setup.gradient_checkpointing and summary.format == Source.TORCHSUMMARY:
             from gpumemnet.graph import checkpoint_blocks  # few texts need it
@@ -116,11 +114,12 @@ class _Walk:
         for index, layer in enumerate(layers):
             if index in skip:
                 continue
-            if self._numbers is None:
-                self._enter(layer)
-            else:
+            if self._numbers is not None:
                 builder.block = self._numbers.get(index, 0)
-            if functional_attention.runs(builder, layer):
+            elif layer.path:
+                self._enter(layer.path)
+            kind = kinds.find(layer.kind)
+            if (kind is None or layer.is_block) and functional_attention.runs(builder, layer):
                 skip |= self._functional(layers, index)
                 continue
             if layer.is_block:
@@ -135,7 +134,7 @@ class _Walk:
             site = members.get(index)
             if site is not None and index == site.projections[0]:
                 self._reading = None
-            self._leaf(layer, shared=site is not None)
+            self._leaf(layer, self._kind(layer, kind), shared=site is not None)
             if site is None:
                 continue
             outputs[index] = builder.current
@@ -159,10 +158,9 @@ class _Walk:
             shown + 1 for layer in dropped if layer.output_shapes == layers[shown].output_shapes
         }
 
-    def _enter(self, layer: Layer) -> None:
+    def _enter(self, path: Path) -> None:
         """Note which repeated block runs: the outermost container in a list or sequence of containers."""
-        path = layer.path
-        if not path or self.builder.guess is not None:
+        if self.builder.guess is not None:
             return
         for at in range(len(path) - 1):
             if path[at][0] in _LISTS:
@@ -184,10 +182,9 @@ class _Walk:
         with builder.guessing(self._stretch):
             self._layers(inside)
 
-    def _leaf(self, layer: Layer, *, shared: bool = False) -> None:
+    def _leaf(self, layer: Layer, kind: Kind, *, shared: bool) -> None:
         """Add one layer; `shared` ones, the projections of one attention, read the same tensor."""
         builder = self.builder
-        kind = self._kind(layer)
         if kind.group is Group.ACTIVATION and _inside_activation(layer):
             return
         if not layer.output_shapes:
@@ -203,9 +200,8 @@ class _Walk:
             builder.current = source
             builder.parameters(layer)
             return
-        builder.current = builder.operation(
-            kind, source, out, builder.parameters(layer, weighted.channels(kind, out))
-        )
+        channels = weighted.channels(kind, out) if layer.params else 0
+        builder.current = builder.operation(kind, source, out, builder.parameters(layer, channels))
         if self._summary.output_bytes:
             self.outputs.count(layer, math.prod(out), inside=builder.guess is not None)
         if kind.group in weighted.GROUPS:
@@ -214,8 +210,8 @@ class _Walk:
         if in_layer and out[-1] > builder.shapes[source][-1]:
             builder.current = builder.operation(kinds.KINDS["relu"], builder.current, out)
 
-    def _kind(self, layer: Layer) -> Kind:
-        kind = kinds.find(layer.kind)
+    def _kind(self, layer: Layer, kind: Kind | None) -> Kind:
+        """Return how a layer behaves; one that the table of kinds does not have is noted."""
         if kind is None:
             self.unknown[layer.name.split("-")[0].split(":")[0].split(" ")[0]] += 1
             return _UNKNOWN

@@ -25,11 +25,10 @@ def runs(builder: TapeBuilder, layer: Layer) -> bool:
 
     Args:
         builder: The tape so far.
-        layer: Any row; one of an unknown class or the parameters that a container holds itself may be one. One that
+        layer: A row of an unknown class, or the parameters that a container holds itself. One that
             is cut off must have a table of relative positions: other attention has rows below the depth limit.
     """
-    unshown = layer.kind == "parameter" or layer.is_block or kinds.find(layer.kind) is None
-    if builder.current < 0 or not layer.runs or not layer.params or not unshown:
+    if builder.current < 0 or not layer.runs or not layer.params:
         return False
     name, width = layer.name.split(":")[0], builder.shapes[builder.current][-1]
     if not is_attention(name, name) or layer.params < 3 * width**2:

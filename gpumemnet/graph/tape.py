@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from gpumemnet.names import Group
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Op:
     """One operation of the forward pass and what its backward needs.
 
@@ -36,7 +36,7 @@ class Op:
     block: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Tape:
     """A forward pass.
 

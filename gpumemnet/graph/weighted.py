@@ -25,7 +25,8 @@ def add(builder: TapeBuilder, layer: Layer, kind: Kind, source: int, out: tuple[
         source: The tensor it reads.
         out: Shape of its output, batch size applied.
     """
-    builder.count(_mult_adds(kind, layer, builder.elements[source], out))
+    if layer.params:
+        builder.count(_mult_adds(kind, layer, builder.elements[source], out))
     if kind.group is Group.RNN:
         _recurrent(builder, layer, source, out)
     elif kind.group is Group.CONV:
@@ -78,12 +79,11 @@ def _mult_adds(kind: Kind, layer: Layer, read: int, out: tuple[int, ...]) -> int
         read: Elements of its input.
         out: Shape of its output.
     """
-    if not layer.params:
-        return 0
+    params = layer.params or 0
     if layer.kind.startswith("convtranspose"):
         # Each position of the input meets the weights, which the output's channels share out among them.
-        return read * layer.params // max(_in_channels(layer, out), 1)
-    return math.prod(out) * layer.params // max(channels(kind, out), 1)
+        return read * params // max(_in_channels(layer, out), 1)
+    return math.prod(out) * params // max(channels(kind, out), 1)
 
 
 def _in_channels(layer: Layer, out: tuple[int, ...]) -> int:

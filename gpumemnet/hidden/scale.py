@@ -53,7 +53,7 @@ class Stretch(NamedTuple):
         return n_bytes if self.factor == 1.0 else max(int(n_bytes * self.factor), 1)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Outputs:
     """Elements of the outputs that torchinfo's total counts, summed up while a text is walked through.
 

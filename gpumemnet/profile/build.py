@@ -11,7 +11,6 @@ from gpumemnet.names import Family, Group
 from gpumemnet.profile import sums
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
-from gpumemnet.replay.timeline import Timeline, timeline
 from gpumemnet.replay.training_step import replay
 from gpumemnet.texts.read import rows_of, text_of
 from gpumemnet.texts.records import RECREATE, ModelSummary
@@ -67,7 +66,7 @@ def build_profile(
         SetupError: The batch size is open.
         SummaryError: The numbers in the text cannot be those of a model.
     """
-    batch_size, layers, tape, warnings = _taped(summary, setup, path=path)
+    batch_size, layers, tape, warnings = taped(summary, setup, path=path)
     result = replay(tape, OPTIMIZER_MEMORY[setup.optimizer], checkpointing=setup.gradient_checkpointing)
     counts = sums.count_groups(layers, tape)
     assumed = setup.input_shape is None and not any(layer.output_shapes for layer in summary.layers)
@@ -90,28 +89,20 @@ def build_profile(
     return profile, warnings
 
 
-def step_of(path_or_text: str, setup: TrainingSetup) -> Timeline:
-    """Return memory over one training step, as the analytical model has it.
-
-    Args:
-        path_or_text: A summary's path, or the text itself.
-        setup: How the model is trained.
-
-    Raises:
-        SummaryError: The file or the text is unusable.
-        SetupError: The setup is impossible for this model, or the text is a saved profile, which tells peaks alone.
-    """
-    text, path = text_of(path_or_text)
-    if text.lstrip()[:1] == "{":
-        raise SetupError(f"{path}: a saved profile holds peaks only; give the model's summary")
-    _, _, tape, _ = _taped(rows_of(text, setup, path=path), setup, path=path)
-    return timeline(tape, OPTIMIZER_MEMORY[setup.optimizer], checkpointing=setup.gradient_checkpointing)
-
-
-def _taped(
+def taped(
     summary: ModelSummary, setup: TrainingSetup, *, path: str
 ) -> tuple[int, ModelSummary, Tape, tuple[str, ...]]:
-    """Return the batch size, the layers with shapes, their tape, and what had to be guessed."""
+    """Return the batch size, the layers with shapes, their tape, and what had to be guessed.
+
+    Args:
+        summary: The layers.
+        setup: How it is trained.
+        path: File, for messages.
+
+    Raises:
+        SetupError: The batch size is open.
+        SummaryError: The numbers in the text cannot be those of a model.
+    """
     batch_size = setup.batch_size or summary.batch_size
     if not batch_size:
         raise SetupError(f"{path}: the summary leaves the batch size open; add batch_size=N")

@@ -142,10 +142,6 @@ def _largest_pair(tape: Tape, group: str) -> int:
     """Return the most that one operation of a group reads and makes together, in bytes."""
     sizes = tape.sizes
     return max(
-        (
-            sizes[op.output] + sum(sizes[number] for number in op.inputs)
-            for op in tape.ops
-            if op.group == group
-        ),
+        (sizes[op.output] + sum(map(sizes.__getitem__, op.inputs)) for op in tape.ops if op.group == group),
         default=0,
     )

@@ -9,7 +9,7 @@ from gpumemnet.graph.tape import Tape
 from gpumemnet.names import Group
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Repeat:
     """A block that gradient checkpointing runs again in backward.
 

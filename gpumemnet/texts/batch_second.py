@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpumemnet.texts import kinds
-from gpumemnet.texts.records import Layer, ModelSummary, Shape
+from gpumemnet.names import Group
+from gpumemnet.texts import rows
+from gpumemnet.texts.records import ModelSummary, Shape
 
 
 def batch_first(summary: ModelSummary) -> ModelSummary:
@@ -34,7 +35,8 @@ def batch_first(summary: ModelSummary) -> ModelSummary:
 
 def _tokens_and_batch(summary: ModelSummary) -> tuple[int, int] | None:
     """Return what the first two dimensions inside are; None where the batch is first or nothing tells."""
-    words = next((layer for layer in summary.layers if _makes_tokens(layer)), None)
+    embeddings = rows.of_group(summary.layers, Group.EMBEDDING)
+    words = next((layer for layer in embeddings if list(map(len, layer.output_shapes[:1])) == [3]), None)
     last = next((layer for layer in reversed(summary.layers) if layer.runs and layer.output_shapes), None)
     if words is None or last is None:
         return None
@@ -43,12 +45,6 @@ def _tokens_and_batch(summary: ModelSummary) -> tuple[int, int] | None:
     if tokens is None or batch is None or tokens == batch or tokens != summary.batch_size or ends != batch:
         return None
     return tokens, batch
-
-
-def _makes_tokens(layer: Layer) -> bool:
-    return kinds.group_of(layer.kind) == "embedding" and any(
-        len(shape) == 3 for shape in layer.output_shapes[:1]
-    )
 
 
 def _turned(shape: Shape, tokens: int, batch: int) -> Shape:

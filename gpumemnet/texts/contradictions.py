@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpumemnet.errors import SetupError
-from gpumemnet.texts import kinds
+from gpumemnet.names import Group
+from gpumemnet.texts import rows
 from gpumemnet.texts.records import ModelSummary
 from gpumemnet.training import TrainingSetup
 
@@ -30,8 +31,7 @@ def _check_tokens(summary: ModelSummary, setup: TrainingSetup, path: str) -> Non
     """Shapes [batch, tokens, width] that embeddings made must have as many tokens as the user says."""
     shown = {
         shape[1]
-        for layer in summary.layers
-        if kinds.group_of(layer.kind) == "embedding"
+        for layer in rows.of_group(summary.layers, Group.EMBEDDING)
         for shape in layer.output_shapes
         if len(shape) == 3 and shape[1]
     }
@@ -50,9 +50,9 @@ def _check_batch(summary: ModelSummary, setup: TrainingSetup, path: str) -> None
     shapes = [shape for layer in summary.layers for shape in layer.output_shapes]
     if any(len(shape) > 3 for shape in shapes):
         return
-    rows = [shape for shape in shapes if len(shape) == 3 and shape[0] == summary.batch_size]
-    if len(rows) >= _LEAST_ROWS and all(shape[1] == setup.batch_size for shape in rows):
+    shown = [shape for shape in shapes if len(shape) == 3 and shape[0] == summary.batch_size]
+    if len(shown) >= _LEAST_ROWS and all(shape[1] == setup.batch_size for shape in shown):
         raise SetupError(
             f"{path}: batch_size={setup.batch_size} is the second dimension of its shapes, as in "
-            f"{list(rows[0])}; leave batch_size away, or print it with a batch of {setup.batch_size} first"
+            f"{list(shown[0])}; leave batch_size away, or print it with a batch of {setup.batch_size} first"
         )

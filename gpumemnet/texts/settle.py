@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpumemnet.names import Group, Source
-from gpumemnet.texts import kinds, totals
+from gpumemnet.texts import kinds, rows, totals
 from gpumemnet.texts.model_names import ties_words
 from gpumemnet.texts.records import Layer, ModelSummary
 
@@ -27,8 +27,8 @@ def without_idle(summary: ModelSummary) -> ModelSummary:
     argument of the model sets them all.
     """
     beside = {layer.path for layer in summary.layers if layer.path and layer.kind == "identity"}
-    untold = [layer for layer in summary.layers if _rate_untold(layer)]
-    if not any(layer.path in beside for layer in untold):
+    dropouts = rows.of_group(summary.layers, Group.DROPOUT)
+    if not any(layer.path in beside for layer in dropouts if "p" not in layer.args):
         return summary
     layers = tuple(
         replace(layer, args={**layer.args, "p": 0.0}) if _rate_untold(layer) else layer
@@ -56,7 +56,8 @@ def count_once(summary: ModelSummary) -> ModelSummary:
     root = summary.root
     total, counted = summary.total_params, sum(layer.params or 0 for layer in summary.layers)
     exact = summary.format == Source.MODULE_REPR and total is not None
-    first = next((layer for layer in summary.layers if _is_embedding(layer) and layer.params), None)
+    embeddings = rows.of_group(summary.layers, Group.EMBEDDING)
+    first = next((layer for layer in embeddings if layer.params), None)
     if first is None or not (ties_words(root) if not exact else counted > (total or 0)):
         return summary
     size = first.params or 0

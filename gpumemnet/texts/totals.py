@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpumemnet.names import Group, Source
-from gpumemnet.texts import kinds
+from gpumemnet.texts import rows
 from gpumemnet.texts.records import ModelSummary
 
 MISSING_SHARE = 0.1
@@ -20,24 +20,24 @@ def doubts(summary: ModelSummary) -> tuple[str, ...]:
     """
     found = []
     if summary.format is Source.TORCHSUMMARY and any(
-        not layer.params and kinds.group_of(layer.kind) is Group.RNN for layer in summary.layers
+        not layer.params for layer in rows.of_group(summary.layers, Group.RNN)
     ):
         found.append(
             "torchsummary leaves out the weights of recurrent layers, so the estimate does, too;"
             " print it with torchinfo.summary(model, input_size=...)"
         )
     total = summary.total_params
-    rows = sum(layer.params or 0 for layer in summary.layers)
+    counted = sum(layer.params or 0 for layer in summary.layers)
     if not total:
         return tuple(found)
-    if total - rows > MISSING_SHARE * total:
+    if total - counted > MISSING_SHARE * total:
         found.append(
-            f"its rows hold {rows:,} of {total:,} parameters: the rest counts as weights,"
+            f"its rows hold {counted:,} of {total:,} parameters: the rest counts as weights,"
             " but nothing says what it is multiplied with; print all levels and save the whole table"
         )
-    elif rows - total > EXTRA_SHARE * rows:
+    elif counted - total > EXTRA_SHARE * counted:
         found.append(
-            f"its rows hold {rows:,} parameters and its total is {total:,}: the rows are counted;"
+            f"its rows hold {counted:,} parameters and its total is {total:,}: the rows are counted;"
             " print the summary again if lines were repeated or edited"
         )
     return tuple(found)

@@ -229,7 +229,7 @@ SLURM_PROGRAMS = {
 }
 NAMES_NO_PROGRAM = {
     "slurm_plugin.stamp": {"sbatch"},  # tells which command the user typed
-    "gpumemnet.cli.report": {"sbatch"},  # a key of what is printed
+    "gpumemnet.cli.report_json": {"sbatch"},  # a key of what is printed
 }
 STANDARD_LIBRARY_ONLY = ("slurm_plugin.core", "prolog", "epilog")
 
@@ -378,7 +378,7 @@ def test_units_live_in_one_place(path: Path) -> None:
         "slurm_plugin.core.wire": {1024},  # characters of a comment
         "slurm_plugin.core.timely_file": {1 << 20},  # units.py loads more than the file's readers may
         "slurm_plugin.core.partition_settings": {1024},  # MiB of a shard, a default in the unit of its name
-        "gpumemnet.cli.report": {1024},  # likewise
+        "gpumemnet.cli.told": {1024},  # likewise
         "gpumemnet.directives.values": {1024, 1 << 30},  # most GPUs of one job; the largest count
         "gpumemnet.cli.rad_estimate": {1 << 30},  # likewise
         "gpumemnet.calibration.measure_base": {

@@ -41,6 +41,9 @@ def only_one(source: str, *, path: str) -> str:
 
 def _tables(lines: list[str]) -> list[int]:
     """Return the header lines of all tables; a header counts as one of its own once the table before has its total."""
+    heads = [at for at, line in enumerate(lines) if "Layer (type" in line[:40]]
+    if len(heads) < 2:
+        return heads
     starts: list[int] = []
     ended = True
     for at, line in enumerate(lines):

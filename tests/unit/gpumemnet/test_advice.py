@@ -11,7 +11,8 @@ from gpumemnet.cli import command
 from gpumemnet.cli.advice import Subject, largest
 from gpumemnet.directives.parse import Directives
 from gpumemnet.gpus import gpu_named
-from gpumemnet.profile.build import profile_summary, step_of
+from gpumemnet.profile.build import profile_summary
+from gpumemnet.profile.step import step_of
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import GIB
 

@@ -1,0 +1,60 @@
+"""What `rad-estimate --json` prints."""
+
+from __future__ import annotations
+
+import json
+
+from gpumemnet.cli.cluster import Asked, Verdict
+from gpumemnet.cli.told import Told
+from gpumemnet.estimate import Activity
+from gpumemnet.units import to_mib_nearest, to_mib_up
+
+
+def as_json(told: Told) -> str:
+    """Return it as one JSON object; its keys are a stable contract.
+
+    Args:
+        told: What there is to tell.
+    """
+    tree: dict[str, object] = {"version": 1}
+    result, booked = told.result, told.booked
+    if result is not None and booked is not None:
+        tree |= {
+            "family": result.family,
+            "estimator": result.estimator,
+            "estimate_mib": to_mib_nearest(result.estimate_bytes),
+            "booked_mib": to_mib_up(booked.n_bytes),
+            "upper_mib": to_mib_up(result.upper_bytes),
+            "confidence": result.confidence,
+            "shards": booked.shards,
+            "shard_mib": booked.shard_mib,
+            "gpu": result.gpu,
+            "breakdown_mib": {key: to_mib_nearest(value) for key, value in result.breakdown_bytes.items()},
+            "warnings": [*told.warnings, *result.warnings],
+            "activity": None if result.activity is None else _activity_json(result.activity),
+        }
+    if told.verdict is not None:
+        tree["sbatch"] = _verdict_json(told.verdict, told.asked)
+    return json.dumps(tree)
+
+
+def _verdict_json(verdict: Verdict, asked: Asked | None) -> dict[str, object]:
+    tree: dict[str, object] = {
+        "says": list(verdict.says),
+        "refusal": verdict.refusal,
+        "partition": verdict.partition,
+        "gres": verdict.gres,
+        "decision": verdict.decision,
+        "learned": verdict.learned or None,
+    }
+    if asked is not None:
+        tree |= {"slurm": list(asked.lines), "starts": asked.starts}
+    return tree
+
+
+def _activity_json(activity: Activity) -> dict[str, object]:
+    numbers = {name: getattr(activity, name) for name in ("step_s", "smact", "busy", "dram")}
+    return {"gpu": activity.gpu} | {
+        name: {"value": round(n.value, 5), "low": round(n.low, 5), "high": round(n.high, 5)}
+        for name, n in numbers.items()
+    }

@@ -1,0 +1,28 @@
+"""Memory over one training step of a summary, for who looks at it; a submission needs its peaks alone."""
+
+from __future__ import annotations
+
+from gpumemnet.errors import SetupError
+from gpumemnet.profile.build import taped
+from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
+from gpumemnet.replay.timeline import Timeline, timeline
+from gpumemnet.texts.read import rows_of, text_of
+from gpumemnet.training import TrainingSetup
+
+
+def step_of(path_or_text: str, setup: TrainingSetup) -> Timeline:
+    """Return memory over one training step, as the analytical model has it.
+
+    Args:
+        path_or_text: A summary's path, or the text itself.
+        setup: How the model is trained.
+
+    Raises:
+        SummaryError: The file or the text is unusable.
+        SetupError: The setup is impossible for this model, or the text is a saved profile, which tells peaks alone.
+    """
+    text, path = text_of(path_or_text)
+    if text.lstrip()[:1] == "{":
+        raise SetupError(f"{path}: a saved profile holds peaks only; give the model's summary")
+    _, _, tape, _ = taped(rows_of(text, setup, path=path), setup, path=path)
+    return timeline(tape, OPTIMIZER_MEMORY[setup.optimizer], checkpointing=setup.gradient_checkpointing)
