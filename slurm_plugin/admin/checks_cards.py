@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from slurm_plugin.admin.checks_gpu_types import check_gpu_types, types_of
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, fail, warn
 from slurm_plugin.admin.seen import gpu_nodes, gpus_of, partitions, rad_toml, shards_of, sharing
@@ -18,6 +19,12 @@ def check_cards(facts: Facts) -> Iterator[Finding]:
     known = partitions(facts)
     for name, partition in sharing(facts):
         nodes = gpu_nodes(facts, known.get(name, {}))
+        if partition.gpus:
+            yield from check_gpu_types(facts, name, partition, nodes)
+            here = types_of(nodes[facts.node]) if facts.node in nodes else set()
+            if len(here) == 1 and (kind := here.pop()) in partition.gpus:
+                yield from _check_memory_here(facts, f"{name}.gpus.{kind}", partition.of_type(kind))
+            continue
         yield from _check_types(facts, name, partition, nodes)
         sizes = {node: shards_of(row) // gpus_of(row) for node, row in nodes.items() if shards_of(row)}
         yield from _check_sizes(facts, name, partition, sizes)
@@ -59,7 +66,11 @@ def _check_sizes(
     most = max(sizes.values())
     if not traits(facts.version).keeps_gpu_and_shard_apart:
         text = f"{said}: a job alone on a larger one leaves shards of it to Slurm, and who comes is put back"
-        yield warn("slurm.conf", text, "a partition for each size of GPU, or Slurm 23.11.5 or later")
+        yield warn(
+            "slurm.conf",
+            text,
+            "a partition for each size of GPU, or a table for each type in rad.toml, or Slurm 23.11.5 or later",
+        )
     elif partition.shards < most:
         text = f"{said}: what needs more than {partition.shards} of them is refused, or may get one too small"
         fixes = [rad_toml(facts, f"partition.{name}", "shards_per_gpu", str(most))]

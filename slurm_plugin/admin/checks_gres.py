@@ -70,6 +70,8 @@ def check_gres(facts: Facts) -> Iterator[Finding]:
         return
     yield from _check_sums(facts)
     for name, partition in sharing(facts):
+        if partition.gpus:
+            continue  # each type has its own number: checks_gpu_types
         here = gpu_nodes(facts, partitions(facts).get(name, {}))
         counts = {count for (node, _), count in per_gpu.items() if not here or not node or node in here}
         if counts and partition.shards not in counts:

@@ -128,7 +128,8 @@ def _partitions(facts: Facts) -> dict[str, tuple[Weights, int]]:
     for name, row in partitions(facts).items():
         ours = facts.config.partitions.get(name)
         if gpu_nodes(facts, row):
-            shards = ours.shards if ours and ours.collocate else 0
+            # Of several sizes the smallest: a limit of one GPU is then never more than one.
+            shards = ours.sizes[0].shards if ours and ours.collocate else 0
             found[name] = (parse_weights(row.get("tresbillingweights", "")), shards)
     return found
 

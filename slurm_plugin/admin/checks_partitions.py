@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping
 
+from slurm_plugin.admin.checks_gpu_types import types_of
 from slurm_plugin.admin.edits import Change, Deed, command
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, fail, warn
@@ -109,7 +110,10 @@ def check_nodes(facts: Facts) -> Iterator[Finding]:
         if bare and facts.slurm is not None:
             gres = found[bare[0]].get("gres", "")
             text = f"{bare[0]} of partition {name} has Gres={gres}: no shared job can start there"
-            wanted = f"{gres},shard:{gpus_of(found[bare[0]]) * partition.shards}"
+            kinds = types_of(found[bare[0]])
+            kind = kinds.pop() if len(kinds) == 1 and kinds <= set(partition.gpus) else ""
+            shards = gpus_of(found[bare[0]]) * partition.of_type(kind).shards
+            wanted = f"{gres},shard:{kind}:{shards}" if kind else f"{gres},shard:{shards}"
             deeds = row_of(facts, "nodename", bare[0], "Gres", wanted)
             fix: tuple[Deed, ...] | str = deeds or f"add the shards of all its GPUs: Gres={wanted}"
             yield (fail if len(bare) == len(found) else warn)("slurm.conf", text, fix)

@@ -73,11 +73,33 @@ def plan(
     for template, place in FRAGMENTS.items():
         content = render((folder / template).read_text(), values, gpus=gpus).encode()
         steps.append(Step(action="show", path=_below(root, place.format(**places)), content=content))
-    shards = sum(int(gpu["shards"]) for gpu in gpus)
-    line = f"NodeName={values['node']} ... Gres=gpu:{len(gpus)},shard:{shards}"
+    line = f"NodeName={values['node']} ... Gres={_gres(gpus)}"
     path = _below(root, FRAGMENTS["slurm.conf"].format(**places))
     steps.append(Step(action="change", path=path, content=line.encode()))
+    if len({gpu["type"] for gpu in gpus}) > 1:
+        toml = _below(root, FILES["rad.toml"][0].format(**places))
+        steps.append(Step(action="types", path=toml, content=_tables(values["partition"], gpus).encode()))
     return [*steps, Step(action="count", path=path, content=_accounts(values).encode())]
+
+
+def _gres(gpus: Sequence[Mapping[str, str]]) -> str:
+    """Return a node's Gres: with types, at its shards too, where its GPUs are of several."""
+    shards: dict[str, list[int]] = {}
+    for gpu in gpus:
+        shards.setdefault(gpu["type"], []).append(int(gpu["shards"]))
+    if len(shards) < 2:
+        return f"gpu:{len(gpus)},shard:{sum(map(sum, shards.values()))}"
+    parts = [f"gpu:{kind}:{len(each)}" for kind, each in shards.items()]
+    return ",".join([*parts, *(f"shard:{kind}:{sum(each)}" for kind, each in shards.items())])
+
+
+def _tables(partition: str, gpus: Sequence[Mapping[str, str]]) -> str:
+    """Return rad.toml's tables for GPUs of several types."""
+    least: dict[str, int] = {}
+    for gpu in gpus:
+        least[gpu["type"]] = min(int(gpu["shards"]), least.get(gpu["type"], int(gpu["shards"])))
+    rows = [f'[partition.{partition}.gpus."{kind}"]\nshards_per_gpu = {each}' for kind, each in least.items()]
+    return "\n".join(rows)
 
 
 def _accounts(values: Mapping[str, str]) -> str:

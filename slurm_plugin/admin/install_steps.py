@@ -44,14 +44,15 @@ class Step:
         action: "write" a file that is not there; "update" one that an older release wrote and nobody has changed;
             "keep" one that says the same already; "differs": there is one that says something else and is left
             alone; "show" what an admin must add to a file of the site; "change" a line that is there in some form
-            already; "count": what a site with slurmdbd needs besides.
+            already; "types": tables of rad.toml for GPUs of several types; "count": what a site with
+            slurmdbd needs besides.
         path: The file.
         content: What it should hold.
         mode: Its mode.
         owner: Who must own it; None for whoever writes it.
     """
 
-    action: Literal["write", "update", "keep", "differs", "show", "change", "count"]
+    action: Literal["write", "update", "keep", "differs", "show", "change", "types", "count"]
     path: Path
     content: bytes
     mode: int = READABLE
@@ -71,6 +72,9 @@ def as_text(steps: Sequence[Step], *, verbose: bool) -> str:
             lines += [f"add to {step.path}, unless it says so already:", _indented(step.content)]
         elif step.action == "change":
             text = f"change in {step.path} the line of each GPU node, so that its Gres has shards beside its GPUs:"
+            lines += [text, _indented(step.content)]
+        elif step.action == "types":
+            text = f"add to {step.path}, because this node's GPUs are of several types (docs/admin.md):"
             lines += [text, _indented(step.content)]
         elif step.action == "count":
             text = f"where slurmdbd keeps accounts, so that limits on GPUs hold for shared jobs too, in {step.path}:"

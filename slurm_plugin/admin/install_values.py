@@ -107,7 +107,7 @@ def install_values(
         {
             "device": f"/dev/nvidia{reading.index}",
             "type": _type_of(reading.name),
-            "shards": str(shards_within(min(memory_mib, to_mib_down(reading.usable_bytes)), shard_mib)),
+            "shards": str(shards_within(gpu_memory_mib or to_mib_down(reading.usable_bytes), shard_mib)),
         }
         for reading in readings
     ]

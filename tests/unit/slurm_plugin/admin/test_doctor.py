@@ -23,7 +23,7 @@ from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding
 from slurm_plugin.admin.gather import gather
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import Config, Features, PartitionConfig
+from slurm_plugin.core.config import Config, Features, GpuType, PartitionConfig
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.slurm.conf_lines import ConfFile
@@ -69,6 +69,11 @@ def reading(index: int, **changes: Any) -> GpuReading:
 
 def sharing(**settings: Any) -> Config:
     return Config(partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=138, **settings)})
+
+
+def typed(*, memory_mib: int = 0, **shards: int) -> Config:
+    gpus = {kind: GpuType(shards_per_gpu=each, gpu_memory_mib=memory_mib) for kind, each in shards.items()}
+    return Config(partitions={"gpu": PartitionConfig(collocate=True, gpus=gpus)})
 
 
 OLD = {**SLURM, "selecttypeparameters": "CR_Core_Memory"}
@@ -377,6 +382,55 @@ def test_plugins_may_be_named_in_either_way(word: str):
             "warn",
             "what needs more than 138 of them is refused",
             "shards_per_gpu = 150",
+        ),
+        (
+            {"config": typed(h200=138), **nodes({"nodename": "n1", "gres": "gpu:h200:2,shard:276"})},
+            "fail",
+            "n1 has shards of no type beside GPUs of type h200",
+            "Gres=gpu:h200:2,shard:h200:276",
+        ),
+        (
+            {
+                "config": typed(h200=138, a100=79),
+                **nodes({"nodename": "n1", "gres": "gpu:h200:2,shard:h200:276"}),
+            },
+            "fail",
+            "has a table for GPUs of type a100, and Slurm's are: h200",
+            "as scontrol show node says it",
+        ),
+        (
+            {
+                "config": typed(h200=138),
+                **nodes(
+                    {"nodename": "n1", "gres": "gpu:h200:2,shard:h200:276"},
+                    {"nodename": "n2", "gres": "gpu:a100:4,shard:a100:156"},
+                ),
+            },
+            "warn",
+            "has GPUs of type a100 (n2) and no table for it",
+            "[partition.gpu.gpus.a100]\nshards_per_gpu = 39",
+        ),
+        (
+            {"config": typed(h200=139), **nodes({"nodename": "n1", "gres": "gpu:h200:2,shard:h200:276"})},
+            "fail",
+            "GPUs of n1 have 138 shards, and partition.gpu.gpus.h200 in rad.toml counts 139",
+            "shards_per_gpu = 138",
+        ),
+        (
+            {
+                "config": typed(h200=138, memory_mib=150_000),
+                "node": "n1",
+                **nodes({"nodename": "n1", "gres": "gpu:h200:2,shard:h200:276"}),
+            },
+            "fail",
+            "partition gpu.gpus.h200 counts 146.5 GiB for a GPU, and one here has 139.4 GiB",
+            "gpu_memory_mib = 142745",
+        ),
+        (
+            {"config": typed(h200=138), **nodes({"nodename": "n1", "gres": "gpu:h200:2"})},
+            "fail",
+            "no shared job can start there",
+            "Gres=gpu:h200:2,shard:h200:276",
         ),
         ({"readings": None, "readings_error": "no driver"}, "fail", "no driver", "nvidia-smi"),
         ({"readings": (reading(0, healthy=False),)}, "fail", "needs a reset", "nvidia-smi -q"),

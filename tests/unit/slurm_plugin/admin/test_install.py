@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import pwd
+import tomllib
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from slurm_plugin.admin.cli import main
-from slurm_plugin.core.config import load_config
+from slurm_plugin.admin.install import plan
+from slurm_plugin.admin.install_values import install_values
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.config import load_config, parse_config
 from slurm_plugin.core.wire import read_key
 
 
@@ -66,6 +70,34 @@ def test_it_names_the_nodes_and_their_shards(tmp_path: Path):
         False,
     ]
     assert load_config(tmp_path / "etc/rad/rad.toml").partitions["gpu"].shards_per_gpu == 138
+
+
+def test_a_node_with_gpus_of_several_types_gets_a_table_for_each(tmp_path: Path):
+    gpus = [
+        {"device": f"/dev/nvidia{n}", "type": kind, "shards": shards}
+        for n, (kind, shards) in enumerate([("a100", "38"), ("a100", "38"), ("h200", "138")])
+    ]
+    values, _ = install_values(
+        prefix="/opt/rad/venv",
+        etc="/etc/rad",
+        mode="observe",
+        partition="gpu",
+        node="n0",
+        gpus=1,
+        gpu_memory_mib=143156,
+        shard_mib=1024,
+        slurm_user="root",
+        clock=SystemClock(),
+    )
+    places = {"etc": "/etc/rad", "units": "/u", "logrotate": "/l", "slurm": "/etc/slurm"}
+    said = {
+        step.action: step.content.decode()
+        for step in plan(values, places, root=tmp_path, gpus=gpus, with_key=False)
+    }
+    assert said["change"] == "NodeName=n0 ... Gres=gpu:a100:2,gpu:h200:1,shard:a100:76,shard:h200:138"
+    tables = parse_config(tomllib.loads(f"[partition.gpu]\ncollocate = true\n{said['types']}"), origin="here")
+    sizes = tables.partitions["gpu"].sizes
+    assert [(size.type, size.shards) for size in sizes] == [("a100", 38), ("h200", 138)]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
