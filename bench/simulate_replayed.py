@@ -1,9 +1,9 @@
 """Set replays on real GPUs beside their simulation: python bench/simulate_replayed.py RUN.json ...
 
-Each job is simulated as it was replayed: when it came, its work alone, its loader, its memory, its limit, and what it
-booked of a GPU in that run. Start-up is each job's own in the run with whole GPUs of the same trace and compression,
-which must be among the files; without one, in its own run, where neighbours have made it longer. How long Slurm takes
-from one end to the next start is read from that run likewise. Nothing is set by hand.
+Each job is simulated as it was replayed: when it came, its loader, its memory, its limit, and what it booked of a GPU
+in that run. How long it takes to its first step, and from there, is what it took in the run with whole GPUs of the same
+trace and compression, which must be among the files; how long Slurm takes from one end to the next start is read from
+that run likewise. Nothing is set by hand.
 
 Prints a row for each run; the exit status is 1 if any is further off than MAKESPAN, COMPLETION or CRASHES.
 """
@@ -16,7 +16,7 @@ import re
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ MAKESPAN, COMPLETION, CRASHES = 0.10, 0.15, 1
 """How far a simulation may be from the replay: shares of it, and a count."""
 BACKFILL_S = 2.0
 """bf_interval of the replay's Slurm (lab/config.py)."""
-LEAST_S = 0.1
+FAILED_S = 0.1
 """Work of a job that failed as it started, in every run of it alike."""
 APART = (23, 11, 5)
 """From this Slurm on shards and whole GPUs are kept apart."""
@@ -47,10 +47,20 @@ FIGURES = ("makespan_s", "mean_completion_s", "median_slowdown", "p95_slowdown",
 Run = Mapping[str, Any]
 
 
-def start_up_s(job: Mapping[str, Any]) -> float | None:
-    """Return how long a job's last run took to its first step; None if it never came to one."""
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What a job took with GPUs of its own: to its first step, and from there to its end; seconds."""
+
+    start_up_s: float
+    work_s: float
+
+
+def alone(job: Mapping[str, Any]) -> Alone | None:
+    """Return what a job's last run took; None if it failed as it started."""
     last = job["runs"][-1] if job["runs"] else {}
-    return last["trains_s"] - last["called_s"] if "trains_s" in last else None
+    if "trains_s" not in last:
+        return None
+    return Alone(last["trains_s"] - last["called_s"], last["end_s"] - last["trains_s"])
 
 
 def pace_s(run: Run) -> float:
@@ -73,12 +83,12 @@ def release(run: Run) -> tuple[int, ...]:
     return tuple(map(int, found.groups())) if found else APART
 
 
-def simulated(run: Run, whole: Run | None) -> dict[str, Any]:
+def simulated(run: Run, whole: Run) -> dict[str, Any]:
     """Return a replay's figures as the simulation has them.
 
     Args:
         run: A replay's result.
-        whole: The replay with whole GPUs that it is compared with; None if there is none.
+        whole: The replay with whole GPUs that it is compared with.
     """
     cards = run["samples"]["cards"]
     usable_mib = min(card["usable_mib"] for card in cards)
@@ -96,28 +106,23 @@ def simulated(run: Run, whole: Run | None) -> dict[str, Any]:
         backfill_s=BACKFILL_S,
         old_shards=release(run) < APART,
     )
-    basis = run if whole is None else whole
-    alone = {job["name"]: start_up_s(job) for job in basis["jobs"]}
-    pace = 0.0 if whole is None else pace_s(whole)
-    jobs = [_job(number, row, alone, pace, settings) for number, row in enumerate(run["jobs"])]
+    took = {job["name"]: alone(job) for job in whole["jobs"]}
+    pace = pace_s(whole)
+    jobs = [_job(n, row, took.get(row["name"]), pace, settings) for n, row in enumerate(run["jobs"])]
     return metrics(Engine(cluster, sorted(jobs, key=lambda job: job.trace.submit_s)).run())
 
 
 def _job(
-    number: int,
-    row: Mapping[str, Any],
-    alone: Mapping[str, float | None],
-    pace: float,
-    settings: PartitionConfig,
+    number: int, row: Mapping[str, Any], took: Alone | None, pace: float, settings: PartitionConfig
 ) -> Job:
-    failed = alone.get(row["name"]) is None
+    took = took or Alone(0.0, FAILED_S)
     peak_bytes = from_mib(row["peak_mib"] or row["memory_mib"])
     trace = TraceJob(
         number=number,
         submit_s=row["planned_submit_s"],
         workload=row["workload"],
         gpus=row["gpus"],
-        duration_s=LEAST_S if failed else row["alone_s"],
+        duration_s=took.work_s,
         limit_s=60.0 * row["limit_min"],
         memory_bytes=peak_bytes,
     )
@@ -127,11 +132,13 @@ def _job(
     estimate_bytes = from_mib(int(told.group(1))) if told else peak_bytes
     return Job(
         trace=trace,
-        load=Load(smact=row["smact"], busy=row["busy"], duty=min(1.0, row["step_s"] / row["period_s"])),
+        load=Load(
+            smact=row["smact"], busy=row["busy"], duty=min(1.0, row["steps"] * row["step_s"] / took.work_s)
+        ),
         peak_bytes=peak_bytes,
         limit_s=60.0 * row["limit_min"],
         gpus=row["gpus"],
-        start_up_s=pace + (alone.get(row["name"]) or 0.0),
+        start_up_s=pace + took.start_up_s,
         slotted=False,
         booking=_booking(booked_bytes, estimate_bytes) if shared else None,
         shards=booked_bytes // settings.shard_bytes if shared else settings.shards,
@@ -164,7 +171,11 @@ def report(runs: Sequence[Run]) -> int:
     print(f"| run | | {' | '.join(FIGURES)} | crashes | near |")
     print(f"|---|---|{'---|' * (len(FIGURES) + 2)}")
     for run in runs:
-        real, found = run["figures"], simulated(run, wholes.get(_of(run)))
+        if _of(run) not in wholes:
+            print(f"{_name(run)}: there is no run with whole GPUs beside it", file=sys.stderr)
+            off = True
+            continue
+        real, found = run["figures"], simulated(run, wholes[_of(run)])
         near = (
             abs(found["makespan_s"] / real["makespan_s"] - 1) <= MAKESPAN
             and abs(found["mean_completion_s"] / real["mean_completion_s"] - 1) <= COMPLETION

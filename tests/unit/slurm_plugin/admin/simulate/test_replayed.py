@@ -9,6 +9,7 @@ import pytest
 from paths import CHECKOUT
 
 sys.path.insert(0, str(CHECKOUT / "bench"))
+import replayed_groups
 import simulate_replayed
 
 
@@ -23,6 +24,7 @@ def job(
         "alone_s": 10.0,
         "period_s": 0.1,
         "step_s": 0.01,
+        "steps": 100,
         "smact": 0.5,
         "busy": 0.9,
         "memory_mib": 4000,
@@ -58,7 +60,7 @@ WHOLE = run("whole", job("a", 0.0, 0.5), job("b", 0.0, 12.0), makespan_s=23.0, m
 
 def test_pace_and_start_up_are_read_from_the_run_with_whole_gpus() -> None:
     assert simulate_replayed.pace_s(WHOLE) == pytest.approx(0.5)
-    assert simulate_replayed.start_up_s(WHOLE["jobs"][0]) == 1.0
+    assert simulate_replayed.alone(WHOLE["jobs"][0]) == simulate_replayed.Alone(1.0, 10.0)
     assert simulate_replayed.simulated(WHOLE, WHOLE)["makespan_s"] == pytest.approx(23.0)
 
 
@@ -76,3 +78,23 @@ def test_jobs_that_book_shards_share_and_the_status_says_what_is_not_near(
 def test_the_release_of_slurm_is_read() -> None:
     assert simulate_replayed.release(run("whole", slurm="slurm-wlm 22.05.8")) < simulate_replayed.APART
     assert simulate_replayed.release(WHOLE) >= simulate_replayed.APART
+
+
+def test_a_group_is_who_trains_while_nobody_comes_or_goes() -> None:
+    """Two share a GPU from 10 to 20 s; the first does 50 steps of 0.1 s in that time, the second all of its own."""
+    first, second = job("a", 0.0, 0.0), job("b", 0.0, 9.0)
+    first["runs"] = [
+        {
+            "gpus": "0",
+            "called_s": 0.0,
+            "trains_s": 1.0,
+            "end_s": 30.0,
+            "progress": [(10.0, 90), (20.0, 140), (30.0, 240)],
+        }
+    ]
+    second["runs"] = [
+        {"gpus": "0", "called_s": 9.0, "trains_s": 10.0, "end_s": 20.0, "progress": [(20.0, 100)]}
+    ]
+    (group,) = replayed_groups.groups(run("magm", first, second))
+    assert [slow for _, slow in group] == pytest.approx([2.0, 1.0])
+    assert group[0][0].duty == pytest.approx(0.1)
