@@ -34,7 +34,8 @@ def main() -> None:
 @click.option("--others/--no-others", default=True, help="Ask the other estimators too (minutes).")
 def heldout(rows: Path, plots: Path | None, others: bool) -> None:
     """Score on real models that no row was made from (H200)."""
-    from gpumemnet.evaluate.heldout import MAIN_FORMAT, all_answers, bookings, by_source, held_out, table
+    from gpumemnet.evaluate.heldout import MAIN_FORMAT, all_answers, held_out
+    from gpumemnet.evaluate.heldout_tables import bookings, by_source, table
 
     found = all_answers(held_out(rows), rows, others=others)
     main_answers = next(answers for answers in found if answers.estimator == f"ours, {MAIN_FORMAT}")

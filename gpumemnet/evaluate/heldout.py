@@ -6,15 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from gpumemnet.dataset.config import Configuration
 from gpumemnet.dataset.store import read_records
 from gpumemnet.errors import ModelFileError
 from gpumemnet.estimate import Estimate
 from gpumemnet.estimators import transformer
 from gpumemnet.estimators.registry import ESTIMATORS
-from gpumemnet.evaluate.scores import Scores, markdown, percent, score
+from gpumemnet.evaluate.scores import Scores, score
 from gpumemnet.names import SOURCES, Precision
 from gpumemnet.texts.formats.detect import parse_text
 from gpumemnet.train.rows import GPU, INPUT_GIVEN, Row, load_rows
@@ -22,8 +20,6 @@ from gpumemnet.units import MIB
 
 MAIN_FORMAT = "torchinfo"
 """The format whose rows judge the estimators that need a summary: it can show every kind of model."""
-SHARES = (0.8, 0.9, 0.95, 0.99)
-"""Quantiles that the table of bookings shows."""
 BOUNDED = ("ours", "boosted")
 """Estimators that promise a bound; the others' estimate is all they say."""
 
@@ -160,64 +156,3 @@ def fake_tensor(path: Path) -> dict[int, float]:
         except (ImportError, NotImplementedError, RuntimeError):
             continue  # a library is missing, or an operation has no fake implementation
     return found
-
-
-def table(found: list[Answers]) -> str:
-    """Lay the scores out."""
-    rows = []
-    for answers in found:
-        scores = answers.scores()
-        ratio = "-" if scores.upper_over_actual is None else f"{scores.upper_over_actual:.2f}"
-        rows.append(
-            [
-                answers.estimator,
-                str(scores.runs),
-                percent(scores.median_error),
-                percent(scores.p95_error),
-                f"{scores.mae_mib:,.0f}",
-                percent(scores.underestimates),
-                percent(scores.above_upper),
-                ratio,
-            ]
-        )
-    header = [
-        "estimator", "runs", "median error", "P95 error", "MAE MiB", "underestimates", "above upper", "upper/actual",
-    ]  # fmt: skip
-    return markdown(header, rows)
-
-
-def by_source(answers: Answers) -> str:
-    """Lay out one estimator's scores by the library that the models come from."""
-    groups = sorted({row.group.split("/")[1].split(":")[0] for row in answers.rows})
-    rows = []
-    for group in groups:
-        chosen = np.array([f"/{group}:" in row.group for row in answers.rows])
-        actual = np.array([row.peak_mib for row in answers.rows])[chosen]
-        estimate, upper = np.array(answers.estimate_mib)[chosen], np.array(answers.upper_mib)[chosen]
-        scores = score(actual, estimate, upper)
-        rows.append(
-            [
-                group,
-                str(scores.runs),
-                percent(scores.median_error),
-                percent(scores.p95_error),
-                percent(scores.above_upper),
-            ]
-        )
-    return markdown([answers.estimator, "runs", "median error", "P95 error", "above upper"], rows)
-
-
-def bookings(found: list[Answers]) -> str:
-    """Lay out how often each quantile is exceeded, and how much booking it takes of what is needed."""
-    rows = []
-    for answers in found:
-        if not any(answer.quantiles for answer in answers.answers):
-            continue
-        actual = np.array([row.peak_mib for row in answers.rows])
-        cells = [answers.estimator, str(len(actual))]
-        for share in SHARES:
-            booked = np.array([answer.quantile(share) / MIB for answer in answers.answers])
-            cells.append(f"{percent(float((actual > booked).mean()))}, {(booked / actual).mean():.2f}")
-        rows.append(cells)
-    header = ["above, booked/actual", "runs", *(f"{share:.0%} booked" for share in SHARES)]
-    return markdown(header, rows)

@@ -20,7 +20,8 @@ from gpumemnet.errors import SummaryError
 from gpumemnet.estimators import activity
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.train.arrays import Floats
-from gpumemnet.train.rows import file_hash, folds, profiles_of, texts_of
+from gpumemnet.train.rows import file_hash, folds, profiles_of
+from gpumemnet.train.texts_of_rows import texts_of
 
 ROWS = DATA / "activity_h200.jsonl.xz"
 RIDGE, ROUNDS, SMALL = 5.0, 4, 0.1

@@ -23,7 +23,7 @@ from gpumemnet.gpus import gpu_named
 from gpumemnet.profile.build import profile_summary
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.train.arrays import Floats
-from gpumemnet.training import TrainingSetup
+from gpumemnet.train.texts_of_rows import setup_of, texts_of
 from gpumemnet.units import MIB
 
 GPU = gpu_named("h200")
@@ -99,24 +99,6 @@ def load_rows(path: Path, texts: Path | None = None, *, stored_only: bool = Fals
         for run, (record, profiles) in enumerate(zip(records, found, strict=True))
         for text_format, profile in profiles.items()
     ]
-
-
-def setup_of(record: dict[str, Any]) -> TrainingSetup:
-    """Return what the job's owner would have said about this run."""
-    return TrainingSetup(
-        batch_size=record["batch_size"],
-        seq_len=record["seq_len"],
-        optimizer=record["optimizer"],
-        precision=record["precision"],
-        gradient_checkpointing=record["gradient_checkpointing"],
-    )
-
-
-def texts_of(record: dict[str, Any]) -> dict[str, str]:
-    """Make the summary texts of a record from its configuration."""
-    from gpumemnet.dataset.summaries import texts
-
-    return texts(Configuration.from_json(record))
 
 
 def _add_texts(records: list[dict[str, Any]], store: Path | None) -> None:

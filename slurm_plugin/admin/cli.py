@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from gpumemnet.rules.numbers import SITE_TABLE
+from slurm_plugin.admin.calibrate_command import calibrate
 from slurm_plugin.admin.options import Group, config_option, json_option
+from slurm_plugin.admin.setup_commands import install, uninstall
 from slurm_plugin.admin.simulate.cli import advise, simulate
 from slurm_plugin.admin.top.command import top
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import PartitionConfig, load_config
+from slurm_plugin.core.config import load_config
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.exits import Exit
 
@@ -137,41 +135,6 @@ def learn(config: Path, as_json: bool, write: bool) -> None:
 
 
 @main.command()
-@click.option(
-    "--python", default="python3", show_default=True, help="A Python that has torch, as jobs use it."
-)
-@click.option("--deep", is_flag=True, help="Fit a table of rules of this GPU's own; takes some minutes.")
-@click.option(
-    "--out",
-    default=str(SITE_TABLE),
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="With --deep: the site's table; rows of other GPUs in it stay.",
-)
-@click.option(
-    "--dry-run", is_flag=True, help="With --deep: say what would be measured, and how long it takes."
-)
-def calibrate(python: str, deep: bool, out: Path, dry_run: bool) -> None:
-    """Measure what a PyTorch process holds on this GPU beyond its tensors; run it on an idle GPU."""
-    from slurm_plugin.admin import calibrate as calibrating
-    from slurm_plugin.admin import calibrate_deep
-
-    found = shutil.which(python) or python
-    if dry_run and not deep:
-        raise click.UsageError("--dry-run goes with --deep; without it nothing is written")
-    if deep and dry_run:
-        click.echo(calibrate_deep.plan(out))
-    elif deep:
-        today = datetime.now(UTC).date()
-        table = calibrate_deep.measure(
-            found, os.environ, out=out, today=today, say=lambda line: click.echo(line, err=True)
-        )
-        click.echo(calibrate_deep.as_text(table, out))
-    else:
-        click.echo(calibrating.as_text(calibrating.measure(found, os.environ)))
-
-
-@main.command()
 @click.argument("what", metavar="JOB | RUN...", nargs=-1, required=True)
 @config_option
 @json_option
@@ -204,121 +167,6 @@ def report(what: tuple[str, ...], config: Path, as_json: bool, out: Path, png: P
 
 
 @main.command()
-@click.option(
-    "--root", default="/", type=click.Path(path_type=Path), help="Put everything below this folder."
-)
-@click.option("--prefix", default="/opt/rad/venv", show_default=True, help="Where the package is installed.")
-@click.option(
-    "--etc", default="/etc/rad", show_default=True, help="Folder of rad.toml, key and hook scripts."
-)
-@click.option("--slurm", "slurm_etc", default="/etc/slurm", show_default=True, help="Folder of slurm.conf.")
-@click.option("--partition", default="gpu", show_default=True, help="The partition that shares GPUs.")
-@click.option(
-    "--mode",
-    type=click.Choice(["observe", "enforce"]),
-    default="observe",
-    show_default=True,
-    help="What rad.toml starts with: log what would be done, or do it.",
-)
-@click.option("--node", help="GPU node, or nodes such as gpu[1-4]; default: this machine.")
-@click.option(
-    "--gpus", type=click.IntRange(1, 64), help="GPUs of such a node; counted here if there are any."
-)
-@click.option(
-    "--gpu-memory-mib", type=click.IntRange(1), help="Usable memory of one GPU; asked from the driver."
-)
-@click.option(
-    "--shard-mib",
-    type=click.IntRange(1),
-    default=PartitionConfig().shard_mib,
-    show_default=True,
-    help="Size of a shard.",
-)
-@click.option("--slurm-user", default="slurm", show_default=True, help="User that slurmctld runs as.")
-@click.option("--key", "with_key", is_flag=True, help="Make the cluster's key, if there is none.")
-@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
-def install(
-    root: Path,
-    prefix: str,
-    etc: str,
-    slurm_etc: str,
-    partition: str,
-    mode: str,
-    node: str | None,
-    gpus: int | None,
-    gpu_memory_mib: int | None,
-    shard_mib: int,
-    slurm_user: str,
-    with_key: bool,
-    dry_run: bool,
-) -> None:
-    """Write rad.toml, hook scripts and units; show what to add to Slurm's own files.
-
-    A file that is already there is never overwritten: if it says something else, the difference is shown.
-    """
-    from slurm_plugin.admin import install as installing
-    from slurm_plugin.admin.install_steps import as_text
-    from slurm_plugin.admin.install_values import install_values
-
-    values, cards = install_values(
-        prefix=prefix,
-        etc=etc,
-        mode=mode,
-        partition=partition,
-        node=node,
-        gpus=gpus,
-        gpu_memory_mib=gpu_memory_mib,
-        shard_mib=shard_mib,
-        slurm_user=slurm_user,
-        clock=SystemClock(),
-    )
-    places = {
-        "etc": etc,
-        "units": "/etc/systemd/system",
-        "logrotate": "/etc/logrotate.d",
-        "slurm": slurm_etc,
-    }
-    steps = installing.plan(values, places, root=root, gpus=cards, with_key=with_key)
-    click.echo(as_text(steps, verbose=dry_run))
-    if not dry_run:
-        installing.apply(steps, places, root=root)
-
-
-@main.command()
-@click.option(
-    "--root", default="/", type=click.Path(path_type=Path), help="Everything lies below this folder."
-)
-@click.option(
-    "--etc", default="/etc/rad", show_default=True, help="Folder of rad.toml, key and hook scripts."
-)
-@click.option("--slurm", "slurm_etc", default="/etc/slurm", show_default=True, help="Folder of slurm.conf.")
-@click.option("--edit-slurm", is_flag=True, help="Take our lines out of slurm.conf and gres.conf, too.")
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-def uninstall(root: Path, etc: str, slurm_etc: str, edit_slurm: bool, dry_run: bool) -> None:
-    """Take back what `rad install` wrote, once Slurm's own files name it no longer.
-
-    A file that was changed since stays, and so does the cluster's key. Ends with status 1 as long as Slurm names a
-    file of ours.
-    """
-    from slurm_plugin.admin import uninstall as uninstalling
-    from slurm_plugin.core.shell import has_program
-    from slurm_plugin.slurm.live import ask_slurm
-
-    running: Mapping[str, str] | None = {}
-    if root == Path("/") and has_program("scontrol"):  # else no Slurm is here that could start anything
-        live = ask_slurm(os.environ)
-        running = None if live is None else live.settings
-    removal = uninstalling.plan(root=root, etc=etc, slurm=slurm_etc, running=running)
-    click.echo(uninstalling.as_text(removal, edited=edit_slurm and not dry_run))
-    if not dry_run:
-        if edit_slurm:
-            uninstalling.edit(removal.edits)
-        uninstalling.apply(removal)
-    if removal.edits or removal.named:
-        sys.exit(Exit.FINDINGS)
-
-
-@main.command()
 def schema() -> None:
     """Print the JSON schema of rad.toml, for editors and a site's own checks."""
     import json
@@ -331,6 +179,9 @@ def schema() -> None:
 main.add_command(simulate)
 main.add_command(advise)
 main.add_command(top)
+main.add_command(calibrate)
+main.add_command(install)
+main.add_command(uninstall)
 
 
 if __name__ == "__main__":

@@ -10,55 +10,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_plugin.admin.installed import NAME, digest, read_installed, write_installed
-from slurm_plugin.admin.slurm_edits import changed_lines, gres_conf_without, slurm_conf_without
+from slurm_plugin.admin.slurm_edits import gres_conf_without, slurm_conf_without
+from slurm_plugin.admin.uninstall_steps import SAVED, Edit, Removal
 from slurm_plugin.core.errors import ConfigError
 
-SAVED = ".before-rad-uninstall"
 _PLUGINS = ("jobsubmitplugins", "clifilterplugins")
-AFTERWARDS = (
-    "before that no job may hold or wait for shards: squeue -h -t all -O tres-alloc,tres-per-node | grep shard\n"
-    "then copy the files to all machines, restart slurmctld, `scontrol reconfigure`, and run `rad uninstall` again"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
-    """A file of Slurm's that still speaks of us.
-
-    Attributes:
-        path: The file.
-        old: What it says.
-        new: What it would say without us.
-    """
-
-    path: Path
-    old: str
-    new: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
-    """What is taken back.
-
-    Attributes:
-        edits: Files of Slurm's that must change first.
-        remove: Files that are as `rad install` wrote them and that nobody names.
-        named: Files that Slurm still names, or may name: slurmctld does not answer.
-        changed: Files that somebody changed since; they stay.
-        manifest: The list of what was written.
-        root: Below which everything lies.
-    """
-
-    edits: tuple[Edit, ...]
-    remove: tuple[Path, ...]
-    named: tuple[Path, ...]
-    changed: tuple[Path, ...]
-    manifest: Path
-    root: Path
 
 
 def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None) -> Removal:
@@ -149,26 +108,6 @@ def apply(removal: Removal) -> None:
             _remove_empty(removal.manifest.parent)
     except OSError as exc:
         raise ConfigError(f"{exc.filename}: {exc.strerror}; run as root") from exc
-
-
-def as_text(removal: Removal, *, edited: bool) -> str:
-    """Return what is done, or what must be done first, for a person.
-
-    Args:
-        removal: As `plan` returns it.
-        edited: Whether Slurm's files are changed by this very command.
-    """
-    lines = []
-    for one in removal.edits:
-        what = f"changed, as it was in {one.path.name}{SAVED}" if edited else "still speaks of RAD"
-        lines.append(f"{one.path}: {what}")
-        lines += [f"    {row}" for row in changed_lines(one.old, one.new)]
-    if removal.edits:
-        lines.append(AFTERWARDS if edited else f"change these lines, or say --edit-slurm; {AFTERWARDS}")
-    lines += [f"remove {path}" for path in removal.remove]
-    lines += [f"keep {path}: Slurm still names it, or slurmctld does not answer" for path in removal.named]
-    lines += [f"keep {path}: changed since `rad install` wrote it" for path in removal.changed]
-    return "\n".join(lines) or "nothing of `rad install` is left here"
 
 
 def _edits(folder: Path, ours: Collection[str]) -> tuple[Edit, ...]:

@@ -17,27 +17,25 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from slurm_plugin.core import words
+from slurm_plugin.core.asked_policy import own_shards, several
 from slurm_plugin.core.binding import bound
-from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.bookings import by_hand, processes_of, shared, spoken, whole
+from slurm_plugin.core.config import Config
 from slurm_plugin.core.gres import count_of, is_mig
-from slurm_plugin.core.mig import parse_profiles, smallest_profile
+from slurm_plugin.core.mig_policy import mig_instance
 from slurm_plugin.core.offer import Offer
+from slurm_plugin.core.policy_size import compute_shards, size_for
 from slurm_plugin.core.records import (
-    Booking,
-    BookingBasis,
     Claims,
-    GresItem,
     JobRequest,
     MemoryEstimate,
     Rewrite,
 )
-from slurm_plugin.core.risk import Card, Size, size_of
 from slurm_plugin.core.shards import cleared_environment, gpu_obstacle, shard_fields
-from slurm_plugin.core.units import from_mib, shards_for
+from slurm_plugin.core.units import shards_for
 
 
 def decide(
@@ -66,7 +64,7 @@ def decide(
     if partition is None or not partition.ours:
         return Rewrite(reason="not our partition")
     if partition.mig == "map":
-        rewrite = _mig_instance(request, claims, estimate, partition)
+        rewrite = mig_instance(request, claims, estimate, partition)
     else:
         settings = partition if config.features.recovery else replace(partition, recovery="off")
         offer = Offer.of(settings, request.asked, whole_as_gpu=whole_as_gpu)
@@ -90,16 +88,16 @@ def _decide(
     if any(is_mig(item) for item in asked):
         return Rewrite(reason="mig")
     if not gpus and not shards:
-        messages = (words.NO_GPU,) if _spoken(claims) else ()
+        messages = (words.NO_GPU,) if spoken(claims) else ()
         return Rewrite(messages=messages, reason="no gpu")
     if gpus and shards:
         return Rewrite(reason="gpu and shards")  # Slurm refuses the pair with a message of its own
     if (request.nodes or 1) > 1:
         return Rewrite(reason="multi-node")
     if shards:
-        return _own_shards(shards, request, claims, estimate, partition)
+        return own_shards(shards, request, claims, estimate, partition)
     if gpus > 1:
-        return _several(gpus, claims, estimate, partition)
+        return several(gpus, claims, estimate, partition)
     return _single(request, claims, estimate, offer)
 
 
@@ -111,40 +109,6 @@ def _gpus(request: JobRequest) -> int:
         count_of(request.gres_per_task, "gpu") * (request.tasks or 1),
         count_of(request.gres_per_socket, "gpu"),
     )
-
-
-def _own_shards(
-    shards: int,
-    request: JobRequest,
-    claims: Claims,
-    estimate: MemoryEstimate | None,
-    partition: PartitionConfig,
-) -> Rewrite:
-    if shards > partition.shards:
-        return Rewrite(
-            reason="too many shards",
-            refusal=words.too_many_shards(shards, partition.shards),
-        )
-    if shards == partition.shards:
-        return Rewrite(booking=_by_hand(_whole(1, claims, estimate)), reason="own shards")
-    booked_bytes = shards * partition.shard_bytes
-    messages: tuple[str, ...] = ()
-    if estimate is not None and estimate.upper_bytes > booked_bytes:
-        enough = min(shards_for(estimate.upper_bytes, partition.shard_bytes), partition.shards)
-        messages = (words.too_few_shards(booked_bytes, estimate, enough),)
-    booking = _by_hand(_shared(booked_bytes, request, claims, estimate))
-    return Rewrite(messages=messages, booking=booking, reason="own shards")
-
-
-def _several(
-    gpus: int, claims: Claims, estimate: MemoryEstimate | None, partition: PartitionConfig
-) -> Rewrite:
-    messages: tuple[str, ...] = ()
-    if claims.gpus is not None and claims.gpus != gpus:
-        messages = (words.other_count(claims.gpus, gpus),)
-    elif estimate is not None and estimate.estimate_bytes > partition.capacity_bytes:
-        messages = (words.each_too_large(estimate, partition.capacity_bytes),)
-    return Rewrite(messages=messages, booking=_whole(gpus, claims, estimate), reason="multi-gpu")
 
 
 def _single(
@@ -160,16 +124,16 @@ def _single(
     if unknown and claims.policy is None and partition.default == "leave":
         return Rewrite(reason="default")
     if request.interactive:
-        return Rewrite(booking=_whole(1, claims, estimate), reason="interactive")
+        return Rewrite(booking=whole(1, claims, estimate), reason="interactive")
     obstacle = gpu_obstacle(request, partition)
     if obstacle is not None:
-        messages = (words.keeps_gpu(obstacle),) if _spoken(claims) else ()
-        return Rewrite(messages=messages, booking=_whole(1, claims, estimate), reason="kept")
+        messages = (words.keeps_gpu(obstacle),) if spoken(claims) else ()
+        return Rewrite(messages=messages, booking=whole(1, claims, estimate), reason="kept")
     if claims.policy == "exclusive" or (unknown and partition.default == "exclusive"):
         why = words.EXCLUSIVE if claims.policy == "exclusive" else words.NEED_UNKNOWN
         return _exclusively(request, claims, estimate, offer, why)
-    processes = _processes(request, claims)
-    size = _size(claims, estimate, partition)
+    processes = processes_of(request, claims)
+    size = size_for(claims, estimate, partition)
     need_bytes = processes * size.booked_bytes
     shards = shards_for(need_bytes, partition.shard_bytes)
     if shards >= partition.shards or need_bytes > capacity_bytes:
@@ -178,7 +142,7 @@ def _single(
     booked_bytes = shards * partition.shard_bytes
     cap_bytes = min(processes * size.cap_bytes, capacity_bytes)
     surprise = cap_bytes if cap_bytes > booked_bytes else None
-    asked = max(shards, _compute_shards(processes, estimate, partition))
+    asked = max(shards, compute_shards(processes, estimate, partition))
     message = words.reserves(
         booked_bytes,
         estimate,
@@ -188,73 +152,16 @@ def _single(
         compute=(asked, partition.shards) if asked > shards else None,
         max_slowdown=partition.max_slowdown,
     )
-    booking = _shared(booked_bytes, request, claims, estimate)
+    booking = shared(booked_bytes, request, claims, estimate)
     return Rewrite(
         fields=shard_fields(request, offer.share(asked)),
         environment=cleared_environment(request),
-        messages=(message,) if _spoken(claims) else (),
+        messages=(message,) if spoken(claims) else (),
         booking=replace(
-            _by_hand(booking) if size.by_user else booking,
+            by_hand(booking) if size.by_user else booking,
             cap_bytes=surprise,
         ),
         reason="shared",
-    )
-
-
-def _compute_shards(processes: int, estimate: MemoryEstimate | None, partition: PartitionConfig) -> int:
-    """Return how many shards stand for the compute that a job is expected to take; 0 where only memory counts.
-
-    A job of unknown activity counts as the placement counts it: else to tell nothing would be the way to the front.
-    Never all of a GPU: compute can be shared, and only memory needs a GPU alone.
-    """
-    if not partition.packed_activity:
-        return 0
-    known = None if estimate is None else estimate.smact
-    smact = partition.smact_max / 2 if known is None else known
-    share = processes * smact / partition.packed_activity
-    return min(math.ceil(share * partition.shards), partition.shards - 1)
-
-
-def _size(claims: Claims, estimate: MemoryEstimate | None, partition: PartitionConfig) -> Size:
-    """Return the size of one process."""
-    if estimate is None:
-        free_bytes = from_mib(partition.free_min_mib)
-        return Size(booked_bytes=free_bytes, cap_bytes=free_bytes, share=None)
-    recovery = partition.recovery if claims.retry and partition.max_recoveries else "off"
-    return size_of(
-        estimate,
-        site=partition.confidence,
-        user=claims.confidence,
-        card=Card(
-            usable_bytes=partition.capacity_bytes, shard_bytes=partition.shard_bytes, recovery=recovery
-        ),
-    )
-
-
-def _mig_instance(
-    request: JobRequest, claims: Claims, estimate: MemoryEstimate | None, partition: PartitionConfig
-) -> Rewrite:
-    """Give a job the smallest MIG instance that holds it; whatever else it asks for is its own affair."""
-    plain = request.gres == (GresItem(name="gpu"),) or request.gres_per_job == (GresItem(name="gpu"),)
-    asked = request.asked
-    single = len(asked) == 1 and (request.nodes or 1) == 1 and not request.heterogeneous
-    if estimate is None or not plain or not single or request.interactive:
-        return Rewrite(reason="mig")
-    if gpu_obstacle(request, partition) is not None:
-        return Rewrite(reason="mig")
-    profiles = parse_profiles(partition.mig_profiles)
-    need_bytes = _processes(request, claims) * estimate.upper_bytes
-    profile = smallest_profile(need_bytes, profiles)
-    if profile is None:
-        return Rewrite(
-            messages=(words.no_instance(need_bytes, profiles[-1].usable_bytes),),
-            reason="mig: too large",
-        )
-    return Rewrite(
-        fields=shard_fields(request, f"gpu:{profile.name}:1"),
-        environment=cleared_environment(request),
-        messages=(words.instance(profile.name, estimate),) if _spoken(claims) else (),
-        reason="mig: mapped",
     )
 
 
@@ -267,12 +174,12 @@ def _exclusively(
     need_bytes: int | None = None,
 ) -> Rewrite:
     rewrite = Rewrite(
-        messages=(words.alone(why),) if _spoken(claims) else (),
-        booking=_whole(1, claims, estimate),
+        messages=(words.alone(why),) if spoken(claims) else (),
+        booking=whole(1, claims, estimate),
         reason="exclusive",
     )
     if need_bytes is None and estimate is not None:
-        need_bytes = _processes(request, claims) * estimate.estimate_bytes
+        need_bytes = processes_of(request, claims) * estimate.estimate_bytes
     gres = offer.whole(need_bytes)
     if offer.whole_as_gpu and gres == offer.whole(None):
         return rewrite  # any GPU serves, and one is what it asks for
@@ -281,46 +188,3 @@ def _exclusively(
         fields=shard_fields(request, gres),
         environment=cleared_environment(request),
     )
-
-
-def _spoken(claims: Claims) -> bool:
-    """Return whether the user said anything to us, and so expects an answer."""
-    return claims != Claims()
-
-
-def _processes(request: JobRequest, claims: Claims) -> int:
-    """Return how many processes share one GPU."""
-    return max(request.tasks or 1, claims.gpus or 1)
-
-
-def _shared(
-    booked_bytes: int, request: JobRequest, claims: Claims, estimate: MemoryEstimate | None
-) -> Booking:
-    booking = replace(_whole(1, claims, estimate), kind="shared", memory_bytes=booked_bytes)
-    if estimate is None:
-        return booking
-    return replace(booking, estimate_bytes=_processes(request, claims) * estimate.estimate_bytes)
-
-
-def _whole(gpus: int, claims: Claims, estimate: MemoryEstimate | None) -> Booking:
-    return Booking(
-        kind="whole",
-        gpus=gpus,
-        estimate_bytes=None if estimate is None else estimate.estimate_bytes,
-        smact=None if estimate is None else estimate.smact,
-        retry=claims.retry,
-        profile_key=None if estimate is None else estimate.profile_key,
-        basis=_basis(estimate),
-    )
-
-
-def _basis(estimate: MemoryEstimate | None) -> BookingBasis:
-    """Return who is answerable if the need turns out larger."""
-    if estimate is None or estimate.source == "stated":
-        return "asked"
-    return "history" if estimate.source == "history" else "estimate"
-
-
-def _by_hand(booking: Booking) -> Booking:
-    """Return the booking of a size that the user chose, whatever we would have said."""
-    return replace(booking, basis="asked")

@@ -20,13 +20,11 @@ from slurm_plugin.core.process import Process
 from slurm_plugin.core.room import memory_use
 from slurm_plugin.core.units import MIB
 from slurm_plugin.guard.finding import Finding, Kind, Response
+from slurm_plugin.guard.strangers import strangers_on
 from slurm_plugin.monitor.attribution import Traced
 
 TOLERANCE_BYTES = 512 * MIB
 """What a job may hold beyond its booking: one more CUDA context (532 MiB on an H200) is no theft."""
-
-STRANGER_BYTES = 64 * MIB
-"""A stranger with less is no news: tools that look at a GPU hold some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +118,7 @@ def _on_gpu(
         if past and (reading.uuid, share.held.job_id) in mine.clients:
             limit = share.held.limit_bytes
             yield _finding("outside-mps", reading, share, limit, past, share.settings.on_outside_mps)
-    yield from _strangers(reading, ledger, strangers)
+    yield from strangers_on(reading, ledger, strangers)
 
 
 _SLACK_S = 5.0
@@ -186,23 +184,3 @@ def _finding(
         processes=tuple(process for _, process in rows),
         response=response,
     )
-
-
-def _strangers(
-    reading: GpuReading, ledger: Ledger, strangers: Sequence[tuple[GpuProcess, Traced]]
-) -> Iterator[Finding]:
-    """Tell of processes without a reservation on a GPU that one job holds as a whole."""
-    if not any(held.kind == "whole" for held in ledger.on(reading.uuid)):
-        return
-    for row, one in strangers:
-        if (row.memory_bytes or 0) >= STRANGER_BYTES:
-            yield Finding(
-                kind="stranger",
-                gpu=reading.uuid,
-                job_id=one.job_id,
-                user_id=one.user_id,
-                held_bytes=row.memory_bytes or 0,
-                limit_bytes=0,
-                free_bytes=reading.free_bytes,
-                processes=(one.process,),
-            )

@@ -228,6 +228,7 @@ SLURM_PROGRAMS = {
     *("sshare", "sstat", "strigger", "slurmctld", "slurmd", "slurmdbd", "slurmrestd"),
 }
 NAMES_NO_PROGRAM = {
+    "slurm_plugin.admin.setup_commands": {"scontrol"},  # asks whether it is there
     "slurm_plugin.stamp": {"sbatch"},  # tells which command the user typed
     "gpumemnet.cli.report_json": {"sbatch"},  # a key of what is printed
 }

@@ -1,0 +1,131 @@
+"""`rad install` and `rad uninstall`: what an admin runs first and last."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from slurm_plugin.admin.options import Command
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.exits import Exit
+
+
+@click.command(cls=Command)
+@click.option(
+    "--root", default="/", type=click.Path(path_type=Path), help="Put everything below this folder."
+)
+@click.option("--prefix", default="/opt/rad/venv", show_default=True, help="Where the package is installed.")
+@click.option(
+    "--etc", default="/etc/rad", show_default=True, help="Folder of rad.toml, key and hook scripts."
+)
+@click.option("--slurm", "slurm_etc", default="/etc/slurm", show_default=True, help="Folder of slurm.conf.")
+@click.option("--partition", default="gpu", show_default=True, help="The partition that shares GPUs.")
+@click.option(
+    "--mode",
+    type=click.Choice(["observe", "enforce"]),
+    default="observe",
+    show_default=True,
+    help="What rad.toml starts with: log what would be done, or do it.",
+)
+@click.option("--node", help="GPU node, or nodes such as gpu[1-4]; default: this machine.")
+@click.option(
+    "--gpus", type=click.IntRange(1, 64), help="GPUs of such a node; counted here if there are any."
+)
+@click.option(
+    "--gpu-memory-mib", type=click.IntRange(1), help="Usable memory of one GPU; asked from the driver."
+)
+@click.option(
+    "--shard-mib",
+    type=click.IntRange(1),
+    default=PartitionConfig().shard_mib,
+    show_default=True,
+    help="Size of a shard.",
+)
+@click.option("--slurm-user", default="slurm", show_default=True, help="User that slurmctld runs as.")
+@click.option("--key", "with_key", is_flag=True, help="Make the cluster's key, if there is none.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
+def install(
+    root: Path,
+    prefix: str,
+    etc: str,
+    slurm_etc: str,
+    partition: str,
+    mode: str,
+    node: str | None,
+    gpus: int | None,
+    gpu_memory_mib: int | None,
+    shard_mib: int,
+    slurm_user: str,
+    with_key: bool,
+    dry_run: bool,
+) -> None:
+    """Write rad.toml, hook scripts and units; show what to add to Slurm's own files.
+
+    A file that is already there is never overwritten: if it says something else, the difference is shown.
+    """
+    from slurm_plugin.admin import install as installing
+    from slurm_plugin.admin.install_steps import as_text
+    from slurm_plugin.admin.install_values import install_values
+
+    values, cards = install_values(
+        prefix=prefix,
+        etc=etc,
+        mode=mode,
+        partition=partition,
+        node=node,
+        gpus=gpus,
+        gpu_memory_mib=gpu_memory_mib,
+        shard_mib=shard_mib,
+        slurm_user=slurm_user,
+        clock=SystemClock(),
+    )
+    places = {
+        "etc": etc,
+        "units": "/etc/systemd/system",
+        "logrotate": "/etc/logrotate.d",
+        "slurm": slurm_etc,
+    }
+    steps = installing.plan(values, places, root=root, gpus=cards, with_key=with_key)
+    click.echo(as_text(steps, verbose=dry_run))
+    if not dry_run:
+        installing.apply(steps, places, root=root)
+
+
+@click.command(cls=Command)
+@click.option(
+    "--root", default="/", type=click.Path(path_type=Path), help="Everything lies below this folder."
+)
+@click.option(
+    "--etc", default="/etc/rad", show_default=True, help="Folder of rad.toml, key and hook scripts."
+)
+@click.option("--slurm", "slurm_etc", default="/etc/slurm", show_default=True, help="Folder of slurm.conf.")
+@click.option("--edit-slurm", is_flag=True, help="Take our lines out of slurm.conf and gres.conf, too.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+def uninstall(root: Path, etc: str, slurm_etc: str, edit_slurm: bool, dry_run: bool) -> None:
+    """Take back what `rad install` wrote, once Slurm's own files name it no longer.
+
+    A file that was changed since stays, and so does the cluster's key. Ends with status 1 as long as Slurm names a
+    file of ours.
+    """
+    from slurm_plugin.admin import uninstall as uninstalling
+    from slurm_plugin.admin.uninstall_steps import as_text as told
+    from slurm_plugin.core.shell import has_program
+    from slurm_plugin.slurm.live import ask_slurm
+
+    running: Mapping[str, str] | None = {}
+    if root == Path("/") and has_program("scontrol"):  # else no Slurm is here that could start anything
+        live = ask_slurm(os.environ)
+        running = None if live is None else live.settings
+    removal = uninstalling.plan(root=root, etc=etc, slurm=slurm_etc, running=running)
+    click.echo(told(removal, edited=edit_slurm and not dry_run))
+    if not dry_run:
+        if edit_slurm:
+            uninstalling.edit(removal.edits)
+        uninstalling.apply(removal)
+    if removal.edits or removal.named:
+        sys.exit(Exit.FINDINGS)

@@ -1,0 +1,72 @@
+"""What `rad uninstall` finds of ours, and how it says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_plugin.admin.slurm_edits import changed_lines
+
+SAVED = ".before-rad-uninstall"
+
+
+AFTERWARDS = (
+    "before that no job may hold or wait for shards: squeue -h -t all -O tres-alloc,tres-per-node | grep shard\n"
+    "then copy the files to all machines, restart slurmctld, `scontrol reconfigure`, and run `rad uninstall` again"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A file of Slurm's that still speaks of us.
+
+    Attributes:
+        path: The file.
+        old: What it says.
+        new: What it would say without us.
+    """
+
+    path: Path
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What is taken back.
+
+    Attributes:
+        edits: Files of Slurm's that must change first.
+        remove: Files that are as `rad install` wrote them and that nobody names.
+        named: Files that Slurm still names, or may name: slurmctld does not answer.
+        changed: Files that somebody changed since; they stay.
+        manifest: The list of what was written.
+        root: Below which everything lies.
+    """
+
+    edits: tuple[Edit, ...]
+    remove: tuple[Path, ...]
+    named: tuple[Path, ...]
+    changed: tuple[Path, ...]
+    manifest: Path
+    root: Path
+
+
+def as_text(removal: Removal, *, edited: bool) -> str:
+    """Return what is done, or what must be done first, for a person.
+
+    Args:
+        removal: As `plan` returns it.
+        edited: Whether Slurm's files are changed by this very command.
+    """
+    lines = []
+    for one in removal.edits:
+        what = f"changed, as it was in {one.path.name}{SAVED}" if edited else "still speaks of RAD"
+        lines.append(f"{one.path}: {what}")
+        lines += [f"    {row}" for row in changed_lines(one.old, one.new)]
+    if removal.edits:
+        lines.append(AFTERWARDS if edited else f"change these lines, or say --edit-slurm; {AFTERWARDS}")
+    lines += [f"remove {path}" for path in removal.remove]
+    lines += [f"keep {path}: Slurm still names it, or slurmctld does not answer" for path in removal.named]
+    lines += [f"keep {path}: changed since `rad install` wrote it" for path in removal.changed]
+    return "\n".join(lines) or "nothing of `rad install` is left here"

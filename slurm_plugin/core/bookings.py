@@ -1,0 +1,76 @@
+"""What a job books, as the policy decides it: whose size it is, for how many processes, on what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slurm_plugin.core.records import (
+    Booking,
+    BookingBasis,
+    Claims,
+    JobRequest,
+    MemoryEstimate,
+)
+
+
+def processes_of(request: JobRequest, claims: Claims) -> int:
+    """Return how many processes share one GPU.
+
+    Args:
+        request: What the user asked for.
+        claims: What the user says about the job.
+    """
+    return max(request.tasks or 1, claims.gpus or 1)
+
+
+def shared(
+    booked_bytes: int, request: JobRequest, claims: Claims, estimate: MemoryEstimate | None
+) -> Booking:
+    """Return the booking of part of one GPU.
+
+    Args:
+        booked_bytes: Of its memory.
+        request: What the user asked for.
+        claims: What the user says about the job.
+        estimate: The need of one process; None if it is unknown.
+    """
+    booking = replace(whole(1, claims, estimate), kind="shared", memory_bytes=booked_bytes)
+    if estimate is None:
+        return booking
+    return replace(booking, estimate_bytes=processes_of(request, claims) * estimate.estimate_bytes)
+
+
+def whole(gpus: int, claims: Claims, estimate: MemoryEstimate | None) -> Booking:
+    """Return the booking of GPUs of its own.
+
+    Args:
+        gpus: On each node.
+        claims: What the user says about the job.
+        estimate: The need of one process; None if it is unknown.
+    """
+    return Booking(
+        kind="whole",
+        gpus=gpus,
+        estimate_bytes=None if estimate is None else estimate.estimate_bytes,
+        smact=None if estimate is None else estimate.smact,
+        retry=claims.retry,
+        profile_key=None if estimate is None else estimate.profile_key,
+        basis=_basis(estimate),
+    )
+
+
+def _basis(estimate: MemoryEstimate | None) -> BookingBasis:
+    """Return who is answerable if the need turns out larger."""
+    if estimate is None or estimate.source == "stated":
+        return "asked"
+    return "history" if estimate.source == "history" else "estimate"
+
+
+def by_hand(booking: Booking) -> Booking:
+    """Return the booking of a size that the user chose, whatever we would have said."""
+    return replace(booking, basis="asked")
+
+
+def spoken(claims: Claims) -> bool:
+    """Return whether the user said anything to us, and so expects an answer."""
+    return claims != Claims()

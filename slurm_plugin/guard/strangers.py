@@ -1,0 +1,40 @@
+"""Processes that no reservation covers, on a GPU that one job holds as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from slurm_plugin.core.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.units import MIB
+from slurm_plugin.guard.finding import Finding
+from slurm_plugin.monitor.attribution import Traced
+
+STRANGER_BYTES = 64 * MIB
+"""A stranger with less is no news: tools that look at a GPU hold some."""
+
+
+def strangers_on(
+    reading: GpuReading, ledger: Ledger, strangers: Sequence[tuple[GpuProcess, Traced]]
+) -> Iterator[Finding]:
+    """Tell of processes without a reservation on a GPU that one job holds as a whole.
+
+    Args:
+        reading: The GPU.
+        ledger: Who holds what.
+        strangers: Its processes without a reservation, and whose they are.
+    """
+    if not any(held.kind == "whole" for held in ledger.on(reading.uuid)):
+        return
+    for row, one in strangers:
+        if (row.memory_bytes or 0) >= STRANGER_BYTES:
+            yield Finding(
+                kind="stranger",
+                gpu=reading.uuid,
+                job_id=one.job_id,
+                user_id=one.user_id,
+                held_bytes=row.memory_bytes or 0,
+                limit_bytes=0,
+                free_bytes=reading.free_bytes,
+                processes=(one.process,),
+            )
