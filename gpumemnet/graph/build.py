@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from gpumemnet.graph import attention, containers, functional_attention, inputs, loss, weighted
+from gpumemnet.graph import attention, containers, functional_attention, head_rows, inputs, loss, weighted
 from gpumemnet.graph.attention_sites import Site, find_sites, head_width
 from gpumemnet.graph.builder import Path, TapeBuilder
-from gpumemnet.graph.tape import Tape
+from gpumemnet.graph.tape import Op, Tape
 from gpumemnet.hidden.scale import UNTOLD_PERCENT, Outputs, Stretch, better
 from gpumemnet.names import Group, Source
 from gpumemnet.texts import kinds, rows
@@ -138,7 +138,11 @@ class _Walk:
             if site is None:
                 continue
             outputs[index] = builder.current
-            if index == site.projections[-1]:
+            branches = head_rows.pooled(layers, layer.path, index) if len(site.projections) == 1 else ()
+            if branches:
+                self._pooled(layers, branches)
+                skip.update(*branches)
+            elif index == site.projections[-1]:
                 self._attend(site, outputs, layers)
                 if site.scores is not None:
                     skip.add(site.scores)
@@ -237,6 +241,26 @@ class _Walk:
             heads=site.heads,
             mixed=mixes_positions(site.container),
         )
+
+    def _pooled(self, layers: tuple[Layer, ...], branches: tuple[range, ...]) -> None:
+        """Add attention whose queries, keys and values are copied out of a joint projection and pooled by rows."""
+        builder = self.builder
+        joint, found = builder.current, []
+        width, head = max(builder.shapes[joint][-1] // 3, 1), 1
+        for branch in branches:
+            pools = layers[branch[0]]
+            made = builder.scaled((pools.input_shapes or pools.output_shapes)[0])
+            part = made if pools.input_shapes else head_rows.unpooled(builder.elements[joint] // 3, made)
+            head = part[1]
+            copy = builder.current = builder.tensor(part, builder.items[joint])
+            builder.add(Op(inputs=(joint,), output=copy, group=Group.FUNCTION))
+            for at in branch:
+                self._leaf(layers[at], self._kind(layers[at], kinds.find(layers[at].kind)), shared=False)
+            last = builder.current
+            builder.shapes[last] = (builder.batch, builder.elements[last] // (width * builder.batch), width)
+            found.append(last)
+        heads = max(width // max(head, 1), 1)
+        builder.current = attention.attend(builder, found, None, eager=True, dropout=False, heads=heads)
 
     def _missing_parameters(self) -> None:
         """Add the parameters that only the text's total tells of."""

@@ -52,7 +52,12 @@ def scores(builder: TapeBuilder, layers: tuple[Layer, ...], index: int) -> int |
         shape = builder.scaled(layers[at].output_shapes[0]) if layers[at].output_shapes else ()
         shows = layers[at].kind == "softmax" or kinds.group_of(layers[at].kind) is Group.DROPOUT
         square = len(shape) == 4 and shape[-1] == shape[-2]
-        if shows and square and shape[0] * shape[-1] == math.prod(reads[:-1]) and not reads[-1] % shape[1]:
+        if (
+            shows
+            and square
+            and shape[0] * shape[-1] == math.prod(reads[:-1])
+            and not reads[-1] % max(shape[1], 1)
+        ):
             return at
     return None
 

@@ -2,13 +2,17 @@
 
 Norms of queries and keys, and the placeholders where a model could have them (timm), read [batch, heads, tokens, width
 of a head]; some models fold heads into the batch, which no fused form takes. A layer that turns the distances of
-tokens into one score for each head shows [batch, tokens, tokens, heads].
+tokens into one score for each head shows [batch, tokens, tokens, heads]. Convolutions may pool queries, keys and
+values after their projection.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
+from gpumemnet.names import Group
+from gpumemnet.texts import kinds
 from gpumemnet.texts.records import Layer, Shape
 
 Path = tuple[tuple[str, str], ...]
@@ -46,6 +50,47 @@ def find(layers: tuple[Layer, ...], path: Path, projections: tuple[int, ...]) ->
             if (heads := _heads(shape, shapes[0], joint=len(projections) == 1)) is not None:
                 return heads
     return None
+
+
+def pooled(layers: tuple[Layer, ...], path: Path, joint: int) -> tuple[range, ...]:
+    """Return the rows that work on queries, keys and values of a joint projection, each branch begun by a convolution.
+
+    Args:
+        layers: In running order.
+        path: Of the attention module.
+        joint: Index of the joint projection.
+
+    Returns:
+        Three branches (MViT pools queries, keys and values); empty where the rows show no such thing.
+    """
+    starts: list[int] = []
+    end = joint + 1
+    while end < len(layers) and layers[end].path[: len(path)] == path and not _projects(layers[end]):
+        if kinds.group_of(layers[end].kind) is Group.CONV:
+            starts.append(end)
+        end += 1
+    shapes = [
+        shape for at in starts for shape in (*layers[at].input_shapes[:1], *layers[at].output_shapes[:1])
+    ]
+    shown = all(layers[at].output_shapes for at in starts) and all(len(shape) == 4 for shape in shapes)
+    if len(starts) != 3 or starts[0] != joint + 1 or not shown:
+        return ()
+    return tuple(range(start, stop) for start, stop in zip(starts, [*starts[1:], end], strict=True))
+
+
+def unpooled(part: int, made: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the image of queries, keys or values that such a convolution reads: with as many rows as columns.
+
+    Args:
+        part: Elements of it.
+        made: Shape of what the convolution makes, batch size applied, heads folded into the batch.
+    """
+    side = math.isqrt(part // max(made[0] * made[1], 1))
+    return (made[0], made[1], side, side)
+
+
+def _projects(layer: Layer) -> bool:
+    return kinds.group_of(layer.kind) is Group.LINEAR or layer.is_block
 
 
 def _heads(shape: Shape, made: Shape, *, joint: bool) -> Heads | None:

@@ -49,12 +49,9 @@ def by_channel(layer: Layer, want: tuple[int, ...]) -> bool:
         layer: The layer.
         want: Shape of what it reads, batch size applied.
     """
-    made = (
-        layer.output_shapes[0][1]
-        if layer.output_shapes and len(layer.output_shapes[0]) == len(want) > 2
-        else 0
-    )
-    return bool(layer.params) and made == want[1] and (layer.params or 0) < made**2
+    shape = layer.output_shapes[0] if layer.output_shapes else ()
+    made = shape[1] if len(shape) == len(want) > 2 else None
+    return bool(layer.params and made) and made == want[1] and (layer.params or 0) < want[1] ** 2
 
 
 def _fits(builder: TapeBuilder, op: Op, want: tuple[int, ...], *, begun: bool) -> bool:
@@ -63,15 +60,17 @@ def _fits(builder: TapeBuilder, op: Op, want: tuple[int, ...], *, begun: bool) -
     if not taken and (begun or op.output not in builder.loose):
         return False
     features = _features(builder, op.output, want)
+    if not features:
+        return False
     width = builder.shapes[op.output][1 if op.group is Group.CONV else -1]
-    rows = builder.elements[op.output] // width
+    rows = builder.elements[op.output] // max(width, 1)
     return 0 < features < width - taken + bool(taken) and rows * features == math.prod(want)
 
 
 def _features(builder: TapeBuilder, number: int, want: tuple[int, ...]) -> int:
     """Return how many features of a projection's output have the wanted shape, channels first or last; 0 if none."""
     made = builder.shapes[number]
-    if made[0] != want[0]:
+    if len(made) < 3 or made[0] != want[0]:
         return 0
     for rows in (math.prod(made[1:-1]), math.prod(made[2:])):
         for features, others in ((want[-1], want[1:-1]), (want[1], want[2:])):

@@ -38,7 +38,7 @@ def _tokens_and_batch(summary: ModelSummary) -> tuple[int, int] | None:
     embeddings = rows.of_group(summary.layers, Group.EMBEDDING)
     words = next((layer for layer in embeddings if list(map(len, layer.output_shapes[:1])) == [3]), None)
     last = next((layer for layer in reversed(summary.layers) if layer.runs and layer.output_shapes), None)
-    if words is None or last is None:
+    if words is None or last is None or not last.output_shapes[0]:
         return None
     tokens, batch = words.output_shapes[0][:2]
     ends = last.output_shapes[0][0]

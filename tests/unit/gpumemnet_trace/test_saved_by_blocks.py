@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -209,6 +211,32 @@ class CosineAttention(nn.Module):
         return self.proj((scores @ v).transpose(1, 2).reshape(batch, tokens, channels))
 
 
+class PooledAttention(nn.Module):
+    """Convolutions pool queries, keys and values after their projection (MViT)."""
+
+    HEADS = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.proj = nn.Linear(CHANNELS, 3 * CHANNELS), nn.Linear(CHANNELS, CHANNELS)
+        head = CHANNELS // self.HEADS
+        self.pool_q, self.pool_k, self.pool_v = (
+            nn.Conv2d(head, head, 3, stride, 1, groups=head, bias=False) for stride in (1, 2, 2)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, tokens, channels = x.shape
+        side = math.isqrt(tokens)
+        qkv = self.qkv(x).reshape(batch, tokens, 3, self.HEADS, -1).permute(2, 0, 3, 4, 1)
+        parts = [part.reshape(batch * self.HEADS, -1, side, side) for part in qkv]
+        pools = (self.pool_q, self.pool_k, self.pool_v)
+        q, k, v = (pool(part).flatten(2).transpose(1, 2) for pool, part in zip(pools, parts, strict=True))
+        x = (q @ k.transpose(1, 2)).softmax(-1) @ v
+        return self.proj(
+            x.reshape(batch, self.HEADS, tokens, -1).transpose(1, 2).reshape(batch, tokens, channels)
+        )
+
+
 class WindowAttention(nn.Module):
     """Attention in windows as torchvision's Swin has it: its projections run as functions, so no row shows them."""
 
@@ -276,6 +304,7 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         (lambda: tokens(nn.LayerNorm(CHANNELS), FoldedAttention()), (BATCH, 196, 3)),
         (lambda: tokens(nn.LayerNorm(CHANNELS), GPSA()), (BATCH, 196, 3)),
         (lambda: tokens(nn.LayerNorm(CHANNELS), CosineAttention()), (BATCH, 196, 3)),
+        (lambda: tokens(nn.LayerNorm(CHANNELS), PooledAttention()), (BATCH, 196, 3)),
         (lambda: tokens(*(GatedConvBlock() for _ in range(3))), (BATCH, SIDE, SIDE, 3)),
         (lambda: images(*(nn.Sequential(Modulation()) for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
     ],
@@ -290,6 +319,7 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         "SAM",
         "ConViT",
         "Swin v2",
+        "MViT",
         "MambaOut",
         "FocalNet",
     ],
