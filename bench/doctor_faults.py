@@ -102,6 +102,7 @@ function slurm_cli_post_submit(offset, job, step) return slurm.SUCCESS end
 return slurm.SUCCESS
 """
 NODE = r"^(NodeName=n0 .*)"
+TABLE = "[partition.gpu.gpus.simulated]\nshards_per_gpu = {}"
 
 
 def toml(name: str, says: str, edit: Edit) -> Fault:
@@ -169,6 +170,12 @@ FAULTS: tuple[Fault, ...] = (
         "the shards of a node for those of a GPU",
         "counts 156",
         put(r"^shards_per_gpu = 39", "shards_per_gpu = 156"),
+    ),
+    toml("a table for a type, shards without one", "shards of no type", more(TABLE.format(39))),
+    Fault(
+        name="rad.toml: a type's table with other shards",
+        says="gpus.simulated in rad.toml counts 30",
+        files={TOML: more(TABLE.format(30)), "slurm.conf": put(",shard:156", ",shard:simulated:156")},
     ),
     conf("GresTypes without shard", "GresTypes lacks shard", put("^GresTypes=.*", "GresTypes=gpu")),
     conf("no GresTypes", "GresTypes lacks gpu, shard", without("GresTypes=")),
