@@ -82,3 +82,22 @@ def test_activity_is_learned_of_whole_runs_that_were_seen_for_a_minute(
     usage = JobUsage(job_id=71, first_s=0.0, last_s=1.0, own_smact=0.41, own_samples=samples)
     run = from_line(to_line(run_of(JOB, booking, outcome, usage, now_s=5.0)))
     assert run is not None and run.smact == told
+
+
+@pytest.mark.parametrize(
+    ("kind", "corroborated", "learned", "missed"),
+    [
+        ("ok", False, "ab", None),
+        ("gpu-oom", True, None, "ab"),
+        ("gpu-oom", False, None, None),  # its output may say anything
+        ("overrun", True, None, "ab"),
+        ("failed", False, None, None),
+    ],
+)
+def test_a_run_tells_a_need_or_that_it_missed(
+    kind: str, corroborated: bool, learned: str | None, missed: str | None
+) -> None:
+    booking = Booking(kind="shared", memory_bytes=4096 * MIB, profile_key="ab")
+    outcome = Outcome(kind=kind, peak_bytes=4000 * MIB, corroborated=corroborated)  # type: ignore[arg-type]
+    run = from_line(to_line(run_of(JOB, booking, outcome, None, now_s=5.0)))
+    assert run is not None and (run.profile_key, run.missed_key) == (learned, missed)
