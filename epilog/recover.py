@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import Event, EventKind
 from slurm_plugin.core.gres import parse_gres
 from slurm_plugin.core.node_records import Outcome, Recovery
@@ -72,7 +73,17 @@ def recover(
         detail = f"it is {view.state} after {view.restarts} restarts by now"
         return Event(kind=EventKind.NOT_RUN_AGAIN, detail=detail)
     delay_s = requeue_delay_s(version, control.config().get("AuthInfo", ""))
-    control.update(job.job_id, _change(view, recovery, outcome, offer, delay_s, key))
+    change = _change(view, recovery, outcome, offer, delay_s, key)
+    try:
+        control.update(job.job_id, change)
+    except SlurmError as exc:
+        if change.gres is None:
+            raise
+        # Slurm takes all of an update or nothing. Without the count in its comment a job would run again and again.
+        control.update(job.job_id, replace(change, gres=None))
+        return Event(
+            kind=EventKind.RUNS_AGAIN, detail=f"{recovery.reason}; but Slurm gives it what it had: {exc}"
+        )
     return Event(kind=EventKind.RUNS_AGAIN, detail=recovery.reason)
 
 

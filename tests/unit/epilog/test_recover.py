@@ -7,6 +7,7 @@ from fakes import FakeSlurm
 
 from epilog.recover import MOST_RESTARTS, recover
 from slurm_plugin.core.config import GpuType, PartitionConfig
+from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import Event, EventKind
 from slurm_plugin.core.node_records import Outcome, Recovery
 from slurm_plugin.core.note import read_note
@@ -136,3 +137,31 @@ def test_a_rerun_keeps_its_type_and_gets_a_gpu_that_is_large_enough(
         booking = read_stamp(change.comment or "", user_id=1000, key=KEY)
         assert booking is not None
         assert booking.kind == ("shared" if gets in ("shard:a100:20", "shard:50") else "whole")
+
+
+class Refusing(FakeSlurm):
+    """A Slurm that takes no other GRES for the job."""
+
+    def update(self, job_id: int, change: JobChange) -> None:
+        if change.gres is not None:
+            raise SlurmError("Invalid GRES specification")
+        super().update(job_id, change)
+
+
+def test_a_request_that_slurm_refuses_is_counted_all_the_same() -> None:
+    """Seen: a job ran out of memory, was requeued, kept its request and its count, and did so five times over."""
+    view = JobView(job_id=7, user_id=1000, state="COMPLETING", comment="rad2:old")
+    slurm = Refusing(view, version=(22, 5, 8), AuthInfo="cred_expire=15")
+    event = apply(slurm)
+    assert event.kind == EventKind.RUNS_AGAIN and "Invalid GRES specification" in event.detail
+    (_, _), (_, change) = slurm.told
+    assert isinstance(change, JobChange) and change.gres is None
+    booking = read_stamp(change.comment or "", user_id=1000, key=KEY)
+    assert booking is not None and (booking.recoveries, booking.changed) == (1, True)
+
+
+def test_a_slurm_that_does_not_answer_is_not_asked_for_less() -> None:
+    slurm = completing()
+    slurm.answers = False
+    with pytest.raises(SlurmError):
+        apply(slurm)
