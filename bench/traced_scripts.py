@@ -1,8 +1,9 @@
 """How many training scripts are traced as they stand: python bench/traced_scripts.py --python ENVIRONMENT/bin/python.
 
 Runs each script of bench/scripts/ on the pretended GPU as `rad-estimate -- python SCRIPT` does, and prints what it came
-to, or why not. The environment named by --python needs torch, torchvision, timm, transformers, accelerate, lightning
-and peft; no GPU. Measuring the same scripts on a GPU beside it: bench/gpu_campaign/scripts_measured.sh.
+to, or why not; those in APART when they are named. The environment named by --python needs torch, torchvision, timm,
+transformers, accelerate, lightning and peft; no GPU. Measuring the same scripts on a GPU beside it:
+bench/gpu_campaign/scripts_measured.sh.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ SCRIPTS = (
     "peft_lora.py",
     "peft_lora.py --checkpointing",
 )
+APART = ("peft_qlora.py", "peft_qlora.py --paged")
+"""They need bitsandbytes as well."""
 
 
 def main() -> None:
@@ -52,7 +55,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300.0, help="a script may take")
     parser.add_argument("scripts", nargs="*", help="only those whose line holds one of these words")
     options = parser.parse_args()
-    chosen = [s for s in SCRIPTS if not options.scripts or any(word in s for word in options.scripts)]
+    every = SCRIPTS if not options.scripts else (*SCRIPTS, *APART)
+    chosen = [s for s in every if not options.scripts or any(word in s for word in options.scripts)]
     python = Path(options.python).absolute()
     traced = 0
     for script in chosen:

@@ -12,9 +12,10 @@ from typing import Any, NoReturn
 import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils._pytree import tree_flatten
 
 from gpumemnet.errors import GpuMemNetError
-from gpumemnet.script import distributed, mixed, outcome, pretend
+from gpumemnet.script import compiled, distributed, mixed, outcome, paged, pretend
 from gpumemnet.script.files import FAILED, RESULT
 from gpumemnet.script.streams import Streams
 from gpumemnet.trace.recorder import Recorder
@@ -58,6 +59,7 @@ class Run:
         register_optimizer_step_post_hook(self._after_step)
         said = self._seen.said
         pretend.everything(self.stack, said, Streams(self.recorder), on_save=self._at_save)
+        torch.compile = compiled.stand_in(said)
         if torch.distributed.is_available():
             distributed.pretended(self.stack, said, self.recorder)
         backward = torch.autograd.backward
@@ -75,6 +77,9 @@ class Run:
         def first_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if module.training and torch.is_grad_enabled() and self._seen.called(args, kwargs):
                 nn.Module.__call__ = call  # type: ignore[method-assign]
+                # What came before this was for the model, but for what it is called with.
+                leaves = tree_flatten((args, kwargs))[0]
+                self.recorder.mark((leaf for leaf in leaves if isinstance(leaf, torch.Tensor)), "activations")
                 self.recorder.enter("forward")
             return call(module, *args, **kwargs)
 
@@ -84,9 +89,7 @@ class Run:
 
         def failed(kind: Any, error: BaseException, trace: Any) -> None:
             previous(kind, error, trace)
-            quantized = "bitsandbytes" in sys.modules
-            before = "weights that bitsandbytes quantizes are not traced; " if quantized else ""
-            self._fail(f"{before}{kind.__name__}: {' '.join(str(error).split())[:300]}")
+            self._fail(f"{kind.__name__}: {' '.join(str(error).split())[:300]}")
 
         sys.excepthook = failed
 
@@ -97,6 +100,7 @@ class Run:
         if self.steps == STEPS:
             self._finish()
         self._seen.optimizers[id(optimizer)] = optimizer
+        paged.pretended(self._seen.said)
         self.recorder.enter("optimizer")
 
     def _after_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:

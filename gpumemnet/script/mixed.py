@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 import torch.utils._device
-from torch import Tensor, nn
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten
 
+from gpumemnet.script import become
 from gpumemnet.trace.build import LARGE_ELEMENTS, skip_inits
-from gpumemnet.trace.device import CudaFakeMode, pretended_cuda
+from gpumemnet.trace.device import CudaFakeMode, pretended_cuda, replaced
 from gpumemnet.trace.recorder import Recorder
 from gpumemnet.trace.tensors import CUDA, on_cuda, unfolds
 
@@ -96,7 +97,7 @@ class ScriptCalls(TorchFunctionMode):
         first = args[0] if args else None
         if isinstance(first, Tensor):
             if func == _SET_DATA and on_cuda(args[1]) and not isinstance(first, FakeTensor):
-                return _become(first, args[1])
+                return become.become(first, args[1])
             if func in _BACK and on_cuda(first):
                 return _BACK[func](_zeros(first.detach(), None))
             if func in _RANDOM and first.numel() > LARGE_ELEMENTS and not isinstance(first, FakeTensor):
@@ -112,19 +113,6 @@ _BACK: dict[Any, Any] = {
 }
 
 
-def _swap(one: Tensor, other: Tensor) -> None:
-    """Do as `torch.utils.swap_tensors`, which refuses fake tensors: their mode holds weak references to them."""
-    one.__class__, other.__class__ = other.__class__, one.__class__
-    one.__dict__, other.__dict__ = other.__dict__, one.__dict__
-    torch._C._swap_tensor_impl(one, other)
-
-
-def _become(tensor: Tensor, value: Tensor) -> None:
-    """Do as `tensor.data = value` for a tensor of the CPU and a value on the GPU, which are of two classes here."""
-    new = value.detach().requires_grad_(tensor.requires_grad)
-    _swap(tensor, nn.Parameter(new, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else new)
-
-
 def enter(stack: ExitStack, recorder: Recorder) -> None:
     """Enter everything, for good.
 
@@ -135,10 +123,11 @@ def enter(stack: ExitStack, recorder: Recorder) -> None:
     # An optimizer that was made before the model moved keeps its parameters: they move by changing places.
     if hasattr(torch.__future__, "set_swap_module_params_on_conversion"):
         torch.__future__.set_swap_module_params_on_conversion(True)
-        torch.utils.swap_tensors = _swap
+        torch.utils.swap_tensors = become.swap
     else:  # before 2.3 they are made anew, and an optimizer has to be made after the model moved
         torch.__future__.set_overwrite_module_params_on_conversion(True)
     stack.enter_context(skip_inits())
     stack.enter_context(pretended_cuda(MixedMode))
+    stack.enter_context(replaced(Tensor, "_make_subclass", staticmethod(become.of_class)))
     stack.enter_context(ScriptCalls())
     stack.enter_context(recorder)

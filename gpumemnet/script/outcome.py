@@ -90,7 +90,8 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
         family=family_of(model),
         warnings=tuple(recorder.assumptions.warnings),
     )
-    half = sum(p.numel() for p in parameters if p.element_size() == 2) * 2 > count
+    floats = [p for p in parameters if p.is_floating_point()]  # weights of 4 bits are integers
+    half = 2 * sum(p.numel() for p in floats if p.element_size() == 2) > sum(p.numel() for p in floats)
     mixed = seen.said.autocast or sharded.computes_in_half()
     first = seen.inputs[0]
     tokens = first.shape[1] if len(first.shape) == 2 and first.dtype.startswith("int") else 0
@@ -144,7 +145,7 @@ def _mark(seen: Seen, recorder: Recorder, model: nn.Module) -> None:
 def _model(seen: Seen) -> nn.Module:
     """Return the largest module that is alive, of those that hold what an optimizer trains."""
     trained = {id(p) for p in seen.trained()}
-    modules = [found for found in gc.get_objects() if isinstance(found, nn.Module)]
+    modules = [found for found in gc.get_objects() if issubclass(type(found), nn.Module)]
     holders = [m for m in modules if not trained or any(id(p) in trained for p in m.parameters())]
     return max(holders, key=lambda m: sum(p.numel() for p in m.parameters()), default=nn.Module())
 

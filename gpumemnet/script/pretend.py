@@ -112,11 +112,6 @@ def everything(stack: ExitStack, said: Said, streams: Streams, *, on_save: Calla
     torch.save = saved
     torch._assert = _assumed
 
-    def uncompiled(model: Any = None, **kwargs: Any) -> Any:
-        said.warn["torch.compile was left out: compiled code needs other memory"] = None
-        return (lambda each: each) if model is None else model
-
-    torch.compile = uncompiled
     enters = torch.autocast.__enter__
 
     def autocast(self: Any) -> Any:

@@ -1,0 +1,77 @@
+"""Tensors that change their class where they move to the GPU, as one there is a fake one, whatever else it is."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+_PLAIN = (Tensor, nn.Parameter, FakeTensor)
+_make_subclass = Tensor._make_subclass
+
+
+def swap(one: Tensor, other: Tensor) -> None:
+    """Do as `torch.utils.swap_tensors`, which refuses fake tensors: their mode holds weak references to them.
+
+    Args:
+        one: Becomes the other.
+        other: Becomes the one.
+    """
+    one.__class__, other.__class__ = other.__class__, one.__class__
+    one.__dict__, other.__dict__ = other.__dict__, one.__dict__
+    torch._C._swap_tensor_impl(one, other)
+
+
+def become(tensor: Tensor, value: Tensor) -> None:
+    """Do as `tensor.data = value` for a tensor of the CPU and a value on the GPU, which are of two classes here.
+
+    Args:
+        tensor: Is on the GPU afterwards, with the attributes that it had.
+        value: A fake tensor.
+    """
+    new = value.detach().requires_grad_(tensor.requires_grad)
+    if isinstance(tensor, nn.Parameter):
+        new = nn.Parameter(new, tensor.requires_grad)
+    if type(tensor) not in _PLAIN:
+        new = _of(_both(type(tensor)), new, tensor)
+    swap(tensor, new)
+
+
+def of_class(kind: Any, data: Tensor, requires_grad: bool = False, **how: Any) -> Tensor:
+    """Do as `torch.Tensor._make_subclass`, which knows no fake tensors.
+
+    Args:
+        kind: A class of tensors.
+        data: What it is to hold.
+        requires_grad: Whether it is trained.
+        **how: Further arguments.
+    """
+    if not isinstance(data, FakeTensor) or kind in _PLAIN:
+        return _make_subclass(kind, data, requires_grad, **how)
+    new = data.detach().requires_grad_(requires_grad)
+    new.__class__ = _both(kind)
+    return new
+
+
+def _of(kind: Any, tensor: Tensor, like: Tensor) -> Tensor:
+    """Let a fake tensor be of a class, too, with the attributes that another tensor of it has."""
+    tensor.__class__ = kind
+    tensor.__dict__.update(
+        {name: value for name, value in like.__dict__.items() if name not in tensor.__dict__}
+    )
+    return tensor
+
+
+def _detached(tensor: Tensor) -> Tensor:
+    """Do as `detach`, which `nn.Parameter` expects to keep the class."""
+    return _of(type(tensor), Tensor.detach(tensor), tensor)
+
+
+@cache
+def _both(kind: Any) -> Any:
+    """Return the class of fake tensors that are of another class as well."""
+    plain = {"__torch_function__": torch._C._disabled_torch_function_impl, "detach": _detached}
+    return type(kind)(kind.__name__, (FakeTensor, kind), plain)

@@ -1,0 +1,53 @@
+"""`torch.compile`, left out: the step is counted as it runs without: nothing short of compiling tells what it saves.
+
+A compiler fuses operators and recomputes what is cheap, so that its step holds no more between forward and backward
+(tests/unit/gpumemnet_trace/test_compiled.py); what it takes besides is not known here, and the user is told.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from gpumemnet.script.pretend import Said
+
+LEFT_OUT = "torch.compile was left out: the plain step is counted, which a compiled one rarely exceeds"
+NOT_COUNTED = "what torch.compile takes for autotuning and CUDA graphs is not in the estimate"
+_TAKE_MORE = ("reduce-overhead", "max-autotune")
+"""Modes that keep pools of their own for CUDA graphs, or try kernels with memory of their own; or both."""
+
+
+def stand_in(said: Said) -> Callable[..., Any]:
+    """Return what stands in for `torch.compile`.
+
+    Args:
+        said: Is told of what is used: libraries compile some functions of theirs that no training calls.
+    """
+
+    def compile(model: Any = None, *, mode: Any = None, options: Any = None, **_: Any) -> Any:
+        def warn() -> None:
+            said.warn[LEFT_OUT] = None
+            if mode in _TAKE_MORE or options:
+                said.warn[NOT_COUNTED] = None
+
+        def left_as_it_is(each: Any) -> Any:
+            if isinstance(each, nn.Module):
+                warn()
+                each.__dict__["_orig_mod"] = each  # not registered: a module within itself has no end
+                return each
+            if isinstance(each, type):
+                return each
+
+            @functools.wraps(each)
+            def called(*args: Any, **kwargs: Any) -> Any:
+                warn()
+                return each(*args, **kwargs)
+
+            return called
+
+        return left_as_it_is if model is None else left_as_it_is(model)
+
+    return compile
