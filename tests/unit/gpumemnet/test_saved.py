@@ -219,3 +219,41 @@ def test_a_submission_stamps_it_and_radd_books_it(file: str) -> None:
     assert booked is not None
     assert booked.source == "trace"
     assert booked.estimate_bytes > SAVED.profiles[2].reserved_bytes
+
+
+@pytest.mark.parametrize(("shards", "words"), [(1, ""), (2, ""), (2, "gpus=2")])
+def test_ranks_that_share_a_gpu_are_booked_each_with_what_its_file_says(
+    tmp_path: Path, shards: int, words: str
+) -> None:
+    """From `#RAD model=m.rad` to shards: DDP and FSDP alike, a file tells of one rank, and all are booked."""
+    from slurm_plugin.core.config import parse_config
+    from slurm_plugin.core.gres import count_of, parse_gres
+    from slurm_plugin.core.policy import decide
+    from slurm_plugin.core.request import request_from
+    from slurm_plugin.core.wire import with_profile
+    from slurm_plugin.estimate import Estimator
+    from slurm_plugin.said import claims_of, profile_of
+
+    file = tmp_path / "m.rad"
+    file.write_text(replace(SAVED, profiles=(profile(64, gpus=2),), shards=shards).to_text())
+    said = parse_script(f"#!/bin/sh\n#RAD model=m.rad {words}\n", "job.sh")
+    assert said is not None
+    text, _ = profile_of(said, (tmp_path,)) or ("", ())
+    claims = claims_of(said, with_profile("", text) or "")
+    assert claims.profile == text
+    one = Estimator().estimate(claims)
+    assert one is not None
+    partition = {"collocate": True, "gpu_memory_mib": 40_000}
+    config = parse_config({"mode": "enforce", "partition": {"gpu": partition}}, origin="rad.toml")
+
+    def booked(tasks: int) -> tuple[int, int | None]:
+        message = {"user_id": 1000, "partition": "gpu", "gres": "gres:gpu:1", "num_tasks": tasks}
+        alone = claims if tasks > 1 else replace(claims, gpus=None)
+        rewrite = decide(request_from(message), alone, one, config=config, whole_as_gpu=False)
+        assert rewrite.booking is not None, rewrite
+        return count_of(parse_gres(rewrite.fields["gres"]), "shard"), rewrite.booking.estimate_bytes
+
+    (shards_of_one, bytes_of_one), (shards_of_two, bytes_of_two) = booked(1), booked(2)
+    assert bytes_of_one == one.estimate_bytes
+    assert bytes_of_two == 2 * one.estimate_bytes
+    assert 2 * shards_of_one - 1 <= shards_of_two <= 2 * shards_of_one
