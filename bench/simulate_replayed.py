@@ -26,7 +26,7 @@ from slurm_plugin.admin.simulate.engine import Engine
 from slurm_plugin.admin.simulate.interference import Load
 from slurm_plugin.admin.simulate.metrics import metrics
 from slurm_plugin.admin.simulate.progress import Job
-from slurm_plugin.admin.simulate.trace import TraceJob
+from slurm_plugin.admin.simulate.trace_job import TraceJob
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import from_mib

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from slurm_plugin.admin.simulate.jobs import LEAST_LIMIT_S, LIMIT_FACTOR
-from slurm_plugin.admin.simulate.trace import compressed, read_trace
+from slurm_plugin.admin.simulate.trace import read_trace
+from slurm_plugin.admin.simulate.trace_job import compressed
 from slurm_plugin.admin.simulate.workloads import load_of, measured
 from slurm_plugin.core.units import to_mib_up
 

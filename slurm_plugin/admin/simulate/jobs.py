@@ -11,7 +11,7 @@ from typing import Literal
 from slurm_plugin.admin.simulate.cluster import PARTITION
 from slurm_plugin.admin.simulate.interference import Load
 from slurm_plugin.admin.simulate.progress import Job
-from slurm_plugin.admin.simulate.trace import TraceJob
+from slurm_plugin.admin.simulate.trace_job import TraceJob
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.policy import decide
 from slurm_plugin.core.records import Booking, Claims, GresItem, JobRequest, MemoryEstimate

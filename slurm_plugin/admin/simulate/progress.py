@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from slurm_plugin.admin.simulate.interference import Load
-from slurm_plugin.admin.simulate.trace import TraceJob
+from slurm_plugin.admin.simulate.trace_job import TraceJob
 from slurm_plugin.core.records import Booking
 
 DONE_S = 1e-6

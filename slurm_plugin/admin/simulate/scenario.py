@@ -11,7 +11,8 @@ from slurm_plugin.admin.simulate.interference import Load
 from slurm_plugin.admin.simulate.jobs import EXACT, Errors, Refused, make_job
 from slurm_plugin.admin.simulate.progress import Job
 from slurm_plugin.admin.simulate.question import Question
-from slurm_plugin.admin.simulate.trace import TraceJob, compressed, read_trace
+from slurm_plugin.admin.simulate.trace import read_trace
+from slurm_plugin.admin.simulate.trace_job import TraceJob, compressed
 from slurm_plugin.admin.simulate.workloads import estimate_errors, load_of, measured
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import ConfigError

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from slurm_plugin.admin.simulate.interference import Load
-from slurm_plugin.admin.simulate.trace import TraceJob
+from slurm_plugin.admin.simulate.trace_job import TraceJob
 
 UNKNOWN = Load(smact=0.39, busy=0.65, duty=1.0)
 """A training of which nobody knows anything: medians of 492 measured ones, and no pause for data."""

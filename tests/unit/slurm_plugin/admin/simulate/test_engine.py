@@ -16,7 +16,7 @@ from slurm_plugin.admin.simulate.jobs import EXACT, Baseline, Errors, make_job
 from slurm_plugin.admin.simulate.metrics import metrics
 from slurm_plugin.admin.simulate.progress import Job
 from slurm_plugin.admin.simulate.result import Result
-from slurm_plugin.admin.simulate.trace import TraceJob
+from slurm_plugin.admin.simulate.trace_job import TraceJob
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.placement import Pin
 from slurm_plugin.core.units import GIB

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.admin.simulate.trace import SACCT_FIELDS, compressed, read_trace
+from slurm_plugin.admin.simulate.sacct import SACCT_FIELDS
+from slurm_plugin.admin.simulate.trace import read_trace
+from slurm_plugin.admin.simulate.trace_job import compressed
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.units import GIB, MIB
 

@@ -1,0 +1,69 @@
+"""What a trace is: jobs, and when they came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceJob:
+    """One job of a trace.
+
+    Attributes:
+        number: Its place in the trace.
+        submit_s: When it was submitted, from the trace's beginning.
+        workload: What it trains; the same name is the same program.
+        gpus: GPUs on one node.
+        duration_s: How long it runs alone.
+        limit_s: Its time limit; None if the trace has none.
+        memory_bytes: Its peak on each GPU; None if the trace does not tell.
+        epochs: Times through its data set; None if the trace does not tell.
+    """
+
+    number: int
+    submit_s: float
+    workload: str
+    gpus: int
+    duration_s: float
+    limit_s: float | None = None
+    memory_bytes: int | None = None
+    epochs: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """The jobs of a file.
+
+    Attributes:
+        jobs: In order of submission.
+        left_out: How many rows are not simulated, by the reason.
+    """
+
+    jobs: tuple[TraceJob, ...]
+    left_out: Mapping[str, int]
+
+
+def compressed(trace: Trace, factor: float) -> Trace:
+    """Return a trace whose jobs come, run and are limited this many times faster, as a replay on real GPUs has them.
+
+    What a job does to its GPU meanwhile stays as it was: its loader is not made faster than its trace had it.
+
+    Args:
+        trace: As it was recorded.
+        factor: How many times faster; 1 changes nothing.
+    """
+    jobs = (
+        replace(
+            job,
+            submit_s=job.submit_s / factor,
+            duration_s=job.duration_s / factor,
+            limit_s=None if job.limit_s is None else job.limit_s / factor,
+        )
+        for job in trace.jobs
+    )
+    return replace(trace, jobs=tuple(jobs))
+
+
+class Unfit(Exception):
+    """A row that is no job for this simulation; the text says why."""
