@@ -19,6 +19,9 @@ _cluster_options = all_of(
         "--gpus-per-node", type=click.IntRange(1), default=8, show_default=True, help="GPUs of each."
     ),
     click.option("--gpu-memory-mib", type=click.IntRange(1), required=True, help="Usable memory of one GPU."),
+    click.option(
+        "--old-shards", is_flag=True, help="Slurm before 23.11.5, which gives shared GPUs away as a whole."
+    ),
 )
 _settings_options = all_of(
     click.option(
@@ -86,6 +89,7 @@ def simulate(
     nodes: int,
     gpus_per_node: int,
     gpu_memory_mib: int,
+    old_shards: bool,
     policy: PolicyName | None,
     baseline: Literal["whole", "hand"] | None,
     estimates: Literal["measured", "oracle", "none"],
@@ -116,6 +120,7 @@ def simulate(
         nodes=nodes,
         gpus_per_node=gpus_per_node,
         gpu_memory_mib=gpu_memory_mib,
+        old_shards=old_shards,
         settings=settings,
         baseline=baseline or "rad",
         estimates=estimates,
@@ -145,6 +150,7 @@ def advise(
     nodes: int,
     gpus_per_node: int,
     gpu_memory_mib: int,
+    old_shards: bool,
     assume_mib: int | None,
     config: Path | None,
     partition: str | None,
@@ -159,6 +165,7 @@ def advise(
         nodes=nodes,
         gpus_per_node=gpus_per_node,
         gpu_memory_mib=gpu_memory_mib,
+        old_shards=old_shards,
         settings=command.settings_of(config, partition),
         partition=partition,
         assumed_mib=assume_mib,

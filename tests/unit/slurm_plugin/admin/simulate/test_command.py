@@ -101,3 +101,8 @@ def test_advice_takes_a_guess_and_says_what_it_left_out(tmp_path: Path) -> None:
     hours = (found["whole"]["gpu_held_s"] - found["shared"]["gpu_held_s"]) / 3600
     assert found["saved"]["gpu_hours"] == pytest.approx(hours, abs=0.1) and hours > 0
     assert "--assume-mib" in CliRunner().invoke(main, argv).output
+
+
+def test_an_old_slurm_puts_jobs_back_that_a_new_one_keeps_waiting(tmp_path: Path) -> None:
+    new, old = figures(tmp_path), figures(tmp_path, "--old-shards")
+    assert new["put_backs"] == 0 < old["put_backs"]
