@@ -147,6 +147,11 @@ def figures(root: Path) -> dict[str, object]:
     )
     fullest, most = per_folder.most_common(1)[0]
     groups = rounds(graph)
+    code = [
+        lines_of_code(path.read_text(encoding="utf-8"))
+        for path in found.values()
+        if path.name != "__init__.py"
+    ]
     real = [count for name, count in lines.items() if found[name].name != "__init__.py"]
     command = [sys.executable, "-P", __file__, "--way"]
     done = subprocess.run(
@@ -169,6 +174,8 @@ def figures(root: Path) -> dict[str, object]:
         "longest chain of imports": longest(graph),
         "median lines of a file": round(statistics.median(real)),
         "lines of the largest file": max(real),
+        "median lines of code of a file": round(statistics.median(code)),
+        "lines of code of the largest file": max(code),
         "text to MiB: files met": len({name for pair in calls for name in pair if name}),
         "text to MiB: files entered from another folder": len(entered(calls)),
         "any text to MiB: calls that lead back": sum(
@@ -182,6 +189,20 @@ def entered(calls: Iterable[tuple[str, ...]]) -> set[str]:
     return {b for a, b in calls if not a or os.path.dirname(a) != os.path.dirname(b)}
 
 
+def lines_of_code(text: str) -> int:
+    """Return how many lines of a source text hold code: no docstring, no string on its own, comment or empty line."""
+    told = {
+        number
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    return sum(
+        number not in told and line.strip() != "" and not line.lstrip().startswith("#")
+        for number, line in enumerate(text.splitlines(), 1)
+    )
+
+
 def lengths(root: Path, packages: Iterable[str]) -> str:
     """Say how long the source files of some packages are.
 
@@ -189,16 +210,20 @@ def lengths(root: Path, packages: Iterable[str]) -> str:
         root: The checkout.
         packages: Their folders.
     """
-    found = {
-        str(path.relative_to(root)): len(path.read_text(encoding="utf-8").splitlines())
+    texts = {
+        str(path.relative_to(root)): path.read_text(encoding="utf-8")
         for package in packages
         for path in (root / package).rglob("*.py")
         if path.name != "__init__.py"
     }
-    name, most = max(found.items(), key=lambda each: each[1])
-    above = sum(count > LINES for count in found.values())
-    middle = round(statistics.median(found.values()))
-    return f"{len(found)} files, median {middle} lines, {above} of more than {LINES}, longest {name} ({most})"
+    said = []
+    for what, count in (("lines", lambda text: len(text.splitlines())), ("lines of code", lines_of_code)):
+        found = {name: count(text) for name, text in texts.items()}
+        name, most = max(found.items(), key=lambda each: each[1])
+        above = sum(number > LINES for number in found.values())
+        middle = round(statistics.median(found.values()))
+        said.append(f"median {middle} {what}, {above} of more than {LINES}, longest {name} ({most})")
+    return "; ".join([f"{len(texts)} files", *said])
 
 
 def main() -> None:

@@ -17,11 +17,11 @@ from gpumemnet.graph.builder import Path, TapeBuilder
 from gpumemnet.graph.tape import Op, Tape
 from gpumemnet.hidden.scale import UNTOLD_PERCENT, Outputs, Stretch, better
 from gpumemnet.names import Group, Source
-from gpumemnet.texts import kinds, rows
+from gpumemnet.texts import kinds
 from gpumemnet.texts.kinds import Kind
 from gpumemnet.texts.model_names import mixes_positions
 from gpumemnet.texts.records import Layer, ModelSummary
-from gpumemnet.texts.settle import is_idle
+from gpumemnet.texts.settle import drops, is_idle
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import to_mib_nearest
 
@@ -93,7 +93,7 @@ class _Walk:
         self._stretch = stretch
         self._reading: int | None = None  # the tensor that all projections of one attention read
         self._blocks: dict[Path, int] = {}
-        self._drops = not all(map(is_idle, rows.of_group(summary.layers, Group.DROPOUT)))
+        self._drops = drops(summary)
         self._numbers: dict[int, int] | None = None
         if setup.gradient_checkpointing and summary.format == Source.TORCHSUMMARY:
             from gpumemnet.graph import checkpoint_blocks  # few texts need it

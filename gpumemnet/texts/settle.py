@@ -37,6 +37,11 @@ def without_idle(summary: ModelSummary) -> ModelSummary:
     return replace(summary, layers=layers)
 
 
+def drops(summary: ModelSummary) -> bool:
+    """Tell whether any dropout of a model drops something."""
+    return not all(map(is_idle, rows.of_group(summary.layers, Group.DROPOUT)))
+
+
 def is_idle(layer: Layer) -> bool:
     """Tell whether a layer is a dropout of rate 0."""
     return kinds.group_of(layer.kind) is Group.DROPOUT and layer.args.get("p") == 0.0

@@ -1,0 +1,60 @@
+"""The options of `rad-estimate` as they were typed, and what of them needs a look at cards and shapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpumemnet.directives.values import amount_of_memory
+from gpumemnet.errors import SetupError
+from gpumemnet.gpus import DEFAULT_GPU, Gpu, gpu_named, gpu_of_memory
+
+if TYPE_CHECKING:
+    pass
+
+
+class Options(NamedTuple):
+    """The options of the command that are not settings of the training; `rad-estimate --help` explains them."""
+
+    summary: str | None
+    gpu: str | None
+    gpu_memory: str | None
+    estimator: str | None
+    module: str | None
+    inputs: tuple[str, ...]
+    config: Path | None
+    typed: str
+    ask: bool
+    largest: bool
+    sweep: bool
+    cards: bool
+    plot: str | None
+    as_json: bool
+    explain: bool
+    sbatch: bool
+    save: Path | None
+
+
+def card_of(options: Options) -> Gpu:
+    """Return the type of GPU that the options name; one that nobody knows needs its memory.
+
+    Raises:
+        SetupError: It is not known, or its memory is no amount.
+    """
+    if options.gpu_memory is None:
+        return gpu_named(options.gpu or DEFAULT_GPU)
+    return gpu_of_memory(options.gpu or "card", amount_of_memory(options.gpu_memory, "--gpu-memory"))
+
+
+def shape_of(inputs: tuple[str, ...]) -> tuple[int, ...] | None:
+    """Return the shape that "8x3x224x224" means; None if none is given.
+
+    Raises:
+        SetupError: It is no shape.
+    """
+    if not inputs:
+        return None
+    words = inputs[0].lower().split("x")
+    if len(inputs) > 1 or not all(word.isascii() and word.isdigit() and int(word[:12]) > 0 for word in words):
+        raise SetupError(f"--input {inputs[0][:40]} is not a shape; write for example --input 128x3x224x224")
+    return tuple(int(word) for word in words)

@@ -1,0 +1,84 @@
+"""`rad-estimate --largest`, `--sweep`, `--cards` and `--plot`: more than one answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpumemnet.cli import answer
+from gpumemnet.cli.around import Exit
+from gpumemnet.cli.cluster import Cluster
+from gpumemnet.cli.options import Options, card_of, shape_of
+from gpumemnet.cli.question import Question
+from gpumemnet.errors import SetupError
+from gpumemnet.estimators.registry import DEFAULT
+
+if TYPE_CHECKING:
+    from gpumemnet.cli import advice
+
+
+def advise(options: Options, question: Question, cluster: Cluster | None) -> Exit:
+    """Print the advice that is asked for.
+
+    Args:
+        options: What was typed.
+        question: What the job says.
+        cluster: The cluster of this machine, if there is one.
+
+    Raises:
+        SetupError: No model is named, or advice cannot be given for it.
+    """
+    from gpumemnet.cli import advice, tables  # only advice needs them
+
+    if question.fault is not None:
+        raise question.fault
+    said = replace(question.said, setup=replace(question.said.setup, input_shape=shape_of(options.inputs)))
+    if said.model is None:
+        raise SetupError(
+            "advice needs a model: name a summary, or a job script with model= in its #RAD lines"
+        )
+    card = cluster.card if cluster is not None else card_of(options)
+    estimator = options.estimator or (cluster.estimator if cluster is not None else DEFAULT)
+    room = card.memory_bytes
+    if cluster is not None and question.job is not None:
+        room = cluster.submit(question.job).capacity_bytes or room
+    subject = advice.Subject(said=said, card=card, usable_bytes=room, estimator=estimator)
+    if options.plot:
+        return plot_step(options.plot, subject)
+    if options.largest:
+        name, rows = "largest", advice.largest(subject)
+        fits = rows[0]["batch_size"] is not None
+    elif options.sweep:
+        name, rows = "sweep", advice.sweep(subject, said.setup.batch_size or answer.batch_of(said.model))
+        fits = any(row["fit"] for row in rows)
+    else:
+        name, rows = "cards", advice.cards(subject, cluster, question.job, ask=options.ask)
+        fits = any(row["fit"] for row in rows)
+    click.echo(tables.as_json(name, rows) if options.as_json else tables.as_table(rows))
+    return Exit.FINE if fits else Exit.FINDINGS
+
+
+def plot_step(where: str, subject: advice.Subject) -> Exit:
+    """Draw memory over one step.
+
+    Args:
+        where: A file, or "-" for the terminal.
+        subject: The model and its setup.
+    """
+    from gpumemnet.cli import plot  # only a plot needs them
+    from gpumemnet.profile.step import step_of
+
+    setup, model = subject.said.setup, subject.said.model or ""
+    result, _ = answer.for_summary(model, setup, gpu=subject.card, estimator=subject.estimator)
+    course = step_of(model, setup)
+    name = "the summary's own" if setup.batch_size is None else str(setup.batch_size)
+    title = f"One training step: batch size {name}, {setup.optimizer}, {setup.precision}"
+    base_bytes = result.breakdown_bytes.get("base", 0)
+    if where == "-":
+        click.echo(plot.as_text(course, base_bytes, title))
+    else:
+        plot.write(course, base_bytes, title, Path(where))
+    return Exit.FINE
