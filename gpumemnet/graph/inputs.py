@@ -42,7 +42,9 @@ def find(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -
         return current  # half of a gated feed-forward part's first layer; the other half is the gate
     if builder.elements[current] == math.prod(want):
         if kind.group is Group.LINEAR:
-            return functional_ops.gated_pair(builder, want)
+            pair = functional_ops.gated_pair(builder, want)
+            whole = slices.read(builder, layer, want, begun=True) if pair == current else None
+            return pair if whole is None else functional_ops.multiplied(builder, want, whole, current)
         return branches.product(builder, layer, want) if kind.group is Group.CONV else current
     gated = functional_ops.gate(builder, want)
     if gated is not None:

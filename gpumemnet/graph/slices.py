@@ -12,13 +12,13 @@ from gpumemnet.graph.tape import Op
 from gpumemnet.names import Group, Source
 from gpumemnet.texts.records import Layer
 
-_MAKERS = (Group.LINEAR, Group.CONV)
+_MAKERS = (Group.LINEAR, Group.CONV, Group.ACTIVATION)
 
 
 def read(builder: TapeBuilder, layer: Layer, want: tuple[int, ...], *, begun: bool = False) -> int | None:
     """Return the wider tensor that a layer reads a slice of, and note how much of it is read.
 
-    It was made by a projection in the same block, and nobody has read more of it than slices.
+    It was made by a projection in the same block, activated or not, and nobody has read more of it than slices.
 
     Args:
         builder: The tape so far.

@@ -129,6 +129,22 @@ class GatedConvBlock(nn.Module):
         return x + self.fc2(self.act(gate) * torch.cat((same, worked), dim=-1))
 
 
+class GatedMlp(nn.Module):
+    """Half of what is activated is mixed over the tokens and multiplied with the other half (gMLP)."""
+
+    TOKENS = 49
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(CHANNELS, 4 * CHANNELS), nn.Linear(2 * CHANNELS, CHANNELS)
+        self.act, self.norm = nn.GELU(), nn.LayerNorm(2 * CHANNELS)
+        self.mix = nn.Linear(self.TOKENS, self.TOKENS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        same, mixed = self.act(self.fc1(x)).chunk(2, dim=-1)
+        return self.fc2(same * self.mix(self.norm(mixed).transpose(1, 2)).transpose(1, 2))
+
+
 class Modulation(nn.Module):
     """One convolution makes queries and context; the context is worked on and multiplied back (FocalNet)."""
 
@@ -306,6 +322,7 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         (lambda: tokens(nn.LayerNorm(CHANNELS), CosineAttention()), (BATCH, 196, 3)),
         (lambda: tokens(nn.LayerNorm(CHANNELS), PooledAttention()), (BATCH, 196, 3)),
         (lambda: tokens(*(GatedConvBlock() for _ in range(3))), (BATCH, SIDE, SIDE, 3)),
+        (lambda: tokens(*(GatedMlp() for _ in range(3))), (BATCH, GatedMlp.TOKENS, 3)),
         (lambda: images(*(nn.Sequential(Modulation()) for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
     ],
     ids=[
@@ -321,6 +338,7 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         "Swin v2",
         "MViT",
         "MambaOut",
+        "gMLP",
         "FocalNet",
     ],
 )
