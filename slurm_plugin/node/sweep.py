@@ -163,7 +163,7 @@ def run_again(node: Node, job_id: int, restart: int | None) -> bool:
             return False
         if job_id in living_jobs(slurm_conf=node.slurm_conf, proc=node.proc):
             return False
-        node.slurm().requeue(job_id)
+        node.slurm().requeue_soon(job_id)
     except SlurmError:
         return False
     return True

@@ -7,6 +7,8 @@ text comes last there, or not at all where several jobs are listed.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from slurm_plugin.core.errors import CommandError, SlurmError
 from slurm_plugin.core.shell import run
 from slurm_plugin.slurm.columns import cut
@@ -27,7 +29,7 @@ from slurm_plugin.slurm.printed import (
     parse_nodes,
     parse_version,
 )
-from slurm_plugin.slurm.versions import traits
+from slurm_plugin.slurm.versions import requeue_delay_s, traits
 
 UNKNOWN_JOB = "Invalid job id"
 """What squeue says of an id that slurmctld does not know."""
@@ -105,6 +107,19 @@ class SlurmCommands:
         except SlurmError as exc:
             if _ALREADY_PENDING not in str(exc):
                 raise
+
+    def requeue_soon(self, job_id: int) -> None:
+        """Put a batch job back and let it start again as early as this version bears.
+
+        Slurm's own delay is two minutes. It stays where Slurm does not take the earlier start.
+
+        Raises:
+            SlurmError: The job does not go back.
+        """
+        self.requeue(job_id)
+        with suppress(SlurmError):
+            delay_s = requeue_delay_s(self.version(), self.config().get("AuthInfo", ""))
+            self.update(job_id, JobChange(start_in_s=delay_s))
 
     def update(self, job_id: int, change: JobChange) -> None:
         """Change a job in one request.
