@@ -114,11 +114,10 @@ def uninstall(root: Path, etc: str, slurm_etc: str, edit_slurm: bool, dry_run: b
     """
     from slurm_plugin.admin import uninstall as uninstalling
     from slurm_plugin.admin.uninstall_steps import as_text as told
-    from slurm_plugin.core.shell import has_program
-    from slurm_plugin.slurm.live import ask_slurm
+    from slurm_plugin.slurm.live import ask_slurm, slurm_is_here
 
     running: Mapping[str, str] | None = {}
-    if root == Path("/") and has_program("scontrol"):  # else no Slurm is here that could start anything
+    if root == Path("/") and slurm_is_here():  # else nothing could be started
         live = ask_slurm(os.environ)
         running = None if live is None else live.settings
     removal = uninstalling.plan(root=root, etc=etc, slurm=slurm_etc, running=running)

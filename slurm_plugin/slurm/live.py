@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from slurm_plugin.core.errors import CommandError
-from slurm_plugin.core.shell import run
+from slurm_plugin.core.shell import has_program, run
 from slurm_plugin.slurm.conf_lines import pairs_of
 from slurm_plugin.slurm.printed import parse_config
 
@@ -26,6 +26,11 @@ class Live:
     settings: Mapping[str, str] = field(default_factory=dict)
     partitions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     nodes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def slurm_is_here() -> bool:
+    """Return whether this machine has Slurm's programs."""
+    return has_program("scontrol")
 
 
 def ask_slurm(env: Mapping[str, str]) -> Live | None:
