@@ -15,7 +15,8 @@ from gpumemnet.graph import attention, containers, functional_attention, head_ro
 from gpumemnet.graph.attention_sites import Site, find_sites, head_width
 from gpumemnet.graph.builder import Path, TapeBuilder
 from gpumemnet.graph.tape import Op, Tape
-from gpumemnet.hidden.scale import UNTOLD_PERCENT, Outputs, Stretch, better
+from gpumemnet.graph.untold import about_hidden
+from gpumemnet.hidden.scale import Outputs, Stretch, better
 from gpumemnet.names import Group, Source
 from gpumemnet.texts import kinds
 from gpumemnet.texts.kinds import Kind
@@ -23,18 +24,11 @@ from gpumemnet.texts.model_names import mixes_positions
 from gpumemnet.texts.records import Layer, ModelSummary
 from gpumemnet.texts.settle import drops, is_idle
 from gpumemnet.training import TrainingSetup
-from gpumemnet.units import to_mib_nearest
 
 _UNKNOWN = Kind(group=Group.UNKNOWN, saves_input=True)
 _RELU_INSIDE = ("TransformerEncoderLayer", "TransformerDecoderLayer")
 """PyTorch's own layers call their activation as a function, so no row shows it."""
 _LISTS = ("ModuleList", "Sequential")
-
-FULL_DEPTH = (
-    'torchinfo.summary(model, input_size=..., depth=99, col_names=["input_size", "output_size", "num_params",'
-    ' "kernel_size", "mult_adds"])'
-)
-"""What shows all that torchinfo can tell."""
 
 
 def build(summary: ModelSummary, setup: TrainingSetup) -> tuple[Tape, tuple[str, ...]]:
@@ -55,25 +49,7 @@ def build(summary: ModelSummary, setup: TrainingSetup) -> tuple[Tape, tuple[str,
     tape = walk.builder.tape
     tape.hidden_percent = stretch.percent
     guesses = [f"unknown layer '{name}' ({n}x): counted by its shapes" for name, n in walk.unknown.items()]
-    return tape, (*summary.warnings, *guesses, *_about_hidden(tape, summary))
-
-
-def _about_hidden(tape: Tape, summary: ModelSummary) -> list[str]:
-    """Return what to say about layers that the text hides."""
-    warnings: list[str] = []
-    if tape.hidden_percent >= UNTOLD_PERCENT:
-        warnings.append(f"the text hides nearly all layers; print it with {FULL_DEPTH}")
-    elif hidden := sum(layer.is_block and bool(layer.params) for layer in summary.layers):
-        what = "what a block is" if hidden == 1 else f"what {hidden} blocks are"
-        warnings.append(
-            f"the text hides {what} made of, so more is booked than needed; print it with {FULL_DEPTH}"
-        )
-        if 2 * tape.doubt_bytes > sum(tape.sizes):
-            warnings.append(
-                f"attention in what it hides is taken to be fused; scores that are written out take up to"
-                f" {to_mib_nearest(tape.doubt_bytes)} MiB more"
-            )
-    return warnings
+    return tape, (*summary.warnings, *guesses, *about_hidden(tape, summary))
 
 
 class _Walk:

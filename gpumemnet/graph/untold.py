@@ -1,0 +1,37 @@
+"""What to say about layers that a text hides."""
+
+from __future__ import annotations
+
+from gpumemnet.graph.tape import Tape
+from gpumemnet.hidden.scale import UNTOLD_PERCENT
+from gpumemnet.texts.records import ModelSummary
+from gpumemnet.units import to_mib_nearest
+
+FULL_DEPTH = (
+    'torchinfo.summary(model, input_size=..., depth=99, col_names=["input_size", "output_size", "num_params",'
+    ' "kernel_size", "mult_adds"])'
+)
+"""What shows all that torchinfo can tell."""
+
+
+def about_hidden(tape: Tape, summary: ModelSummary) -> list[str]:
+    """Return what to say about layers that the text hides.
+
+    Args:
+        tape: What was built.
+        summary: The layers.
+    """
+    warnings: list[str] = []
+    if tape.hidden_percent >= UNTOLD_PERCENT:
+        warnings.append(f"the text hides nearly all layers; print it with {FULL_DEPTH}")
+    elif hidden := sum(layer.is_block and bool(layer.params) for layer in summary.layers):
+        what = "what a block is" if hidden == 1 else f"what {hidden} blocks are"
+        warnings.append(
+            f"the text hides {what} made of, so more is booked than needed; print it with {FULL_DEPTH}"
+        )
+        if 2 * tape.doubt_bytes > sum(tape.sizes):
+            warnings.append(
+                f"attention in what it hides is taken to be fused; scores that are written out take up to"
+                f" {to_mib_nearest(tape.doubt_bytes)} MiB more"
+            )
+    return warnings
