@@ -150,13 +150,19 @@ TRIALS: dict[str, dict[str, Trial]] = {
     },
     "docs/estimator.md": {
         "python -m gpumemnet.evaluate heldout --plots docs/img": MEASURES,
-        "python -m gpumemnet.train --no-networks --stored": MEASURES,
+        "python -m gpumemnet.train --no-networks": MEASURES,
         "python bench/booking_cost.py --rows heldout": MEASURES,
         "python bench/trace_accuracy.py --rows heldout": MEASURES,
         "python bench/trace_accuracy.py --rows train --names --seed 2027": MEASURES,
         "python bench/trace_accuracy.py --rows heldout --sample 0": MEASURES,
         "python bench/torch_releases.py ENVIRONMENT/bin/python...": MEASURES,
         "python -m pytest tests/unit/gpumemnet_trace/test_sharded.py": RunBy(
+            "lab/__main__.py", "tests/unit/gpumemnet_trace"
+        ),
+        "python -m pytest tests/unit/gpumemnet_trace/test_compiled.py": RunBy(
+            "lab/__main__.py", "tests/unit/gpumemnet_trace"
+        ),
+        "python -m pytest tests/unit/gpumemnet_trace/test_quantized.py": RunBy(
             "lab/__main__.py", "tests/unit/gpumemnet_trace"
         ),
         "python -m pytest tests/unit/gpumemnet_trace/test_exact.py": RunBy(

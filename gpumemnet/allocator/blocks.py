@@ -51,7 +51,7 @@ def units(n_bytes: int) -> int:
     return -(-n_bytes // MIN_BLOCK_BYTES)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Pool:
     """The free blocks of one pool, smallest first, and the pool's rules.
 
