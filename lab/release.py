@@ -12,8 +12,8 @@ from lab.stage import stage_profile, stage_train
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.shell import find_program, run
 
-PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-USERS_PYTHONS = ("3.9", "3.10", *PYTHONS)
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+USERS_PYTHONS = ("3.9", *PYTHONS)
 """Of the distribution for users' environments."""
 REQUIREMENTS = Path("requirements") / "node.txt"
 SUMMARY = Path("examples") / "models" / "resnet50_torchinfo.txt"

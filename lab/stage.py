@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
+
+from slurm_plugin.core import toml
 
 NODE, TRAIN, PROFILE = "rad-slurm", "rad-slurm-train", "gpumemnet"
 TRAIN_FOLDER = Path("distributions") / "train"
@@ -39,7 +40,7 @@ _PROFILE_SOURCES = (
 
 def fallback_version(checkout: Path) -> str:
     """Return the version that is built where no tag tells it."""
-    tree = tomllib.loads((checkout / "pyproject.toml").read_text())
+    tree = toml.loads((checkout / "pyproject.toml").read_text())
     version: str = tree["tool"]["setuptools_scm"]["fallback_version"]
     return version
 

@@ -16,7 +16,7 @@ TWIN_TENSORS = 0.02
 
 def _share(text: str) -> float:
     """Return a number in [0, 1) that depends on the text alone, the same on every machine."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
 
 
 def model_fold(row: Record) -> int:

@@ -7,8 +7,8 @@ after instead of before keeps the same tensors, so one order serves both. Cross-
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 
+from gpumemnet.names import StrEnum
 from gpumemnet.texts.records import Layer
 from gpumemnet.texts.widths import widening
 

@@ -7,11 +7,10 @@ torch.autograd.graph.saved_tensors_hooks) and the autocast lists (torch.amp, "CU
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from gpumemnet.names import Group
+from gpumemnet.names import Group, StrEnum
 
 
 class Compute(StrEnum):

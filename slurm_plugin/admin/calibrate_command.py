@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 import click
@@ -39,7 +39,7 @@ def calibrate(python: str, deep: bool, out: Path, dry_run: bool) -> None:
     if deep and dry_run:
         click.echo(calibrate_deep.plan(out))
     elif deep:
-        today = datetime.now(UTC).date()
+        today = datetime.now(timezone.utc).date()
         table = calibrate_deep.measure(
             found, os.environ, out=out, today=today, say=lambda line: click.echo(line, err=True)
         )

@@ -111,7 +111,7 @@ class Child:
                     raise ChildError("out of time")
                 if self._reader in ready and (part := os.read(self._reader, _READ_AT_ONCE)):
                     content += part
-                    end = _HEAD_BYTES + int.from_bytes(content[:_HEAD_BYTES])
+                    end = _HEAD_BYTES + int.from_bytes(content[:_HEAD_BYTES], "big")
                     if len(content) >= end:
                         return content[_HEAD_BYTES:end]
                 elif self._reader in ready or gone:
@@ -171,7 +171,7 @@ def _answer(task: Callable[[], bytes], writer: int, timeout_s: float) -> None:
         for stream in range(3):
             os.dup2(null, stream)
         content = task()
-        content = len(content).to_bytes(_HEAD_BYTES) + content
+        content = len(content).to_bytes(_HEAD_BYTES, "big") + content
         while content:
             content = content[os.write(writer, content) :]
     finally:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
+from slurm_plugin.core import toml
 from slurm_plugin.core.compute import LEAST_SLOWDOWN, MOST_SLOWDOWN
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.gpu_sizes import GpuType
@@ -43,10 +43,10 @@ def load_config(path: Path) -> Config:
         ConfigError: The file is missing, no TOML, or a key or value is wrong; the text names the key and the fix.
     """
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        tree = toml.loads(path.read_text(encoding="utf-8"))
     except OSError as exc:
         raise ConfigError(f"{path}: {exc.strerror}; run: rad install") from exc
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+    except (toml.TOMLDecodeError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{path}: {exc}") from exc
     return parse_config(tree, origin=str(path))
 
@@ -55,7 +55,7 @@ def parse_config(tree: dict[str, Any], *, origin: str, strict: bool = True) -> C
     """Build the configuration from parsed TOML.
 
     Args:
-        tree: The file as tomllib gives it.
+        tree: The file as read.
         origin: File name for messages.
         strict: Whether an unknown key is an error; what another version wrote may have keys that this one lacks.
 

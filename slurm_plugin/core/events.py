@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
+from enum import Enum
 from typing import Any
 
 from slurm_plugin.core.text import one_line
@@ -27,8 +27,10 @@ _OWN_NAMES = ("v", "time_s", "hook", "job", "restart", "after_ms", "event", "det
 Fact = str | int | float | bool | None | tuple[str, ...]
 
 
-class EventKind(StrEnum):
+class EventKind(str, Enum):
     """Every kind of event; the value stands in the log, in the metrics and on dashboards."""
+
+    __str__ = str.__str__  # as enum.StrEnum has it, which Python 3.10 lacks
 
     PLACED = "placed"
     WOULD_PLACE = "would place"

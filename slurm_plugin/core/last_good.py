@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import stat
-import tomllib
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from slurm_plugin.core import toml
 from slurm_plugin.core.config import DEFAULT_PATH, Config, parse_config
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.timely_file import LONGEST, TimelyFile
@@ -80,8 +80,8 @@ def parse_text(text: str, *, origin: str, strict: bool = True) -> Config:
         ConfigError: It is no TOML, or a key or value is wrong.
     """
     try:
-        return parse_config(tomllib.loads(text), origin=origin, strict=strict)
-    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+        return parse_config(toml.loads(text), origin=origin, strict=strict)
+    except (toml.TOMLDecodeError, RecursionError) as exc:
         raise ConfigError(f"{origin}: {exc}") from exc
 
 

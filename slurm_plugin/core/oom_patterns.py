@@ -7,12 +7,12 @@ order; nothing backtracks. oom_patterns.toml explains the form.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from slurm_plugin.core import toml
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.units import printed_size
 
@@ -72,7 +72,7 @@ def load_patterns(paths: Iterable[Path] = (SHIPPED_PATTERNS,)) -> tuple[OomPatte
     found: list[OomPattern] = []
     for path in paths:
         try:
-            tree = tomllib.loads(path.read_text(encoding="utf-8"))
+            tree = toml.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             continue
         except (OSError, ValueError) as exc:

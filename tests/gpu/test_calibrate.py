@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-import tomllib
 from pathlib import Path
 
 import pytest
 from gpu.programs import PYTHON, Results, Training, eventually
 
+from slurm_plugin.core import toml
 from slurm_plugin.core.config import Config, load_config
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.records import Claims, MemoryEstimate
@@ -71,7 +71,7 @@ def real_training(gpu: GpuReading, folder: Path) -> tuple[int, int]:
 def test_calibrate(gpu: GpuReading, run_folder: Path, results: Results):
     runs = [calibrate() for _ in range(RUNS)]
     text = runs[-1][0]
-    measured = tomllib.loads(text)
+    measured = toml.loads(text)
     results.add(
         gpu=gpu.name,
         driver=NvmlTelemetry().driver_version(),
@@ -81,7 +81,7 @@ def test_calibrate(gpu: GpuReading, run_folder: Path, results: Results):
     assert gpu.name in text
     assert set(measured) == {"conv_base_mib", "base_mib"}
     assert all(100 < mib < 4000 for mib in measured.values())
-    assert tomllib.loads(runs[0][0]) == pytest.approx(measured, abs=64)
+    assert toml.loads(runs[0][0]) == pytest.approx(measured, abs=64)
     assert runs[-1][1] < WARM_S
 
     # The lines as they are, at the head of a rad.toml.

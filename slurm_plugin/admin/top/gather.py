@@ -56,13 +56,12 @@ class Gatherer:
         self._waiting: tuple[WaitingJob, ...] = ()
         self._queue_trouble = ""
         self._queue_s: float | None = None
-        self._runner = (
-            asyncio.Runner()
-        )  # one for all looks: none waits for a name that another still looks up
+        # One for all looks: none waits for a name that another still looks up.
+        self._loop = asyncio.new_event_loop()
 
     def look(self) -> Fleet:
         """Ask all, wait for what comes in time, and return everything."""
-        for name, answer in self._runner.run(self._ask_all()).items():
+        for name, answer in self._loop.run_until_complete(self._ask_all()).items():
             known = self._nodes[name]
             if isinstance(answer, NodeStatus):
                 self._nodes[name] = Node(name=name, status=answer, trouble=self._age(answer))
@@ -105,9 +104,8 @@ async def _ask(place: Place, turns: asyncio.Semaphore) -> NodeStatus | str:
     """Return what a node tells, or why it tells nothing."""
     async with turns:
         try:
-            async with asyncio.timeout(ANSWER_S):
-                return from_text(await _get(*place))
-        except TimeoutError:
+            return from_text(await asyncio.wait_for(_get(*place), ANSWER_S))
+        except asyncio.TimeoutError:  # not TimeoutError on Python 3.10
             return f"no answer in {ANSWER_S:g} s"
         except (OSError, WireError) as exc:
             return one_line(getattr(exc, "strerror", None) or str(exc), 120)

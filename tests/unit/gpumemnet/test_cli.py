@@ -22,8 +22,8 @@ RESIDUAL = str(SUMMARIES / "residual.torchsummary.txt")
 
 def python(code: str, *args: str, cwd: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
     """Run code with the package that this process imported, installed or a checkout."""
-    env = {**os.environ, "PYTHONPATH": str(WEIGHTS.parents[1]), **more}
-    argv = [sys.executable, "-P", "-c", code, *args]
+    env = {**os.environ, "PYTHONPATH": str(WEIGHTS.parents[1]), "PYTHONSAFEPATH": "1", **more}
+    argv = [sys.executable, "-c", code, *args]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=cwd, env=env, check=False)
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from lab import config
 from lab.place import ClusterSpec, NodeSpec, Place
+from slurm_plugin.core import toml
 from slurm_plugin.core.config import parse_config
 from slurm_plugin.slurm.conf_files import devices_confined
 
@@ -65,7 +65,7 @@ def test_each_card_has_shards_in_proportion_to_its_memory() -> None:
 def test_rad_toml_is_one_that_the_product_takes_and_each_node_has_its_own_folders() -> None:
     seen = set()
     for node in (None, *SPEC.nodes):
-        tree = tomllib.loads(config.rad_toml(SPEC, PLACE, node=node))
+        tree = toml.loads(config.rad_toml(SPEC, PLACE, node=node))
         parsed = parse_config(tree, origin="rad.toml")
         assert parsed.partitions["gpu"].shards == 39
         seen.add(parsed.paths.run)

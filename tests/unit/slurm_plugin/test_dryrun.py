@@ -44,10 +44,15 @@ def folder(tmp_path: Path) -> Path:
 
 def run(folder: Path, *args: str, stdin: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
     code = "from slurm_plugin.dryrun import main; main()"
-    variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(WEIGHTS.parents[1]), **env}
+    variables = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(WEIGHTS.parents[1]),
+        "PYTHONSAFEPATH": "1",
+        **env,
+    }
     if "RAD_CONFIG" not in env and not any(word.startswith("--config") for word in args):
         variables["RAD_CONFIG"] = str(folder / "rad.toml")
-    argv = [sys.executable, "-P", "-c", code, *args]
+    argv = [sys.executable, "-c", code, *args]
     return subprocess.run(
         argv, capture_output=True, text=True, timeout=60, cwd=folder, env=variables, input=stdin, check=False
     )
@@ -168,7 +173,7 @@ def test_without_a_rad_toml_it_answers_for_a_card(folder: Path) -> None:
     (folder / "job.sh").write_text(JOB.format(words="memory=9G"))
     code = "from gpumemnet.cli import main; main()"
     env = {**os.environ, "PYTHONPATH": str(WEIGHTS.parents[1])}
-    argv = [sys.executable, "-P", "-c", code, "job.sh"]
+    argv = [sys.executable, "-c", code, "job.sh"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=folder, env=env, check=False)
     assert done.returncode == 0 and "reserves 9.0 GiB: 9 shards" in done.stdout
 

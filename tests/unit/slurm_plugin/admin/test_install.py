@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from click.testing import CliRunner
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.install import plan
 from slurm_plugin.admin.install_values import install_values
+from slurm_plugin.core import toml
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import load_config, parse_config
 from slurm_plugin.core.wire import read_key
@@ -95,7 +95,7 @@ def test_a_node_with_gpus_of_several_types_gets_a_table_for_each(tmp_path: Path)
         for step in plan(values, places, root=tmp_path, gpus=gpus, with_key=False)
     }
     assert said["change"] == "NodeName=n0 ... Gres=gpu:a100:2,gpu:h200:1,shard:a100:76,shard:h200:138"
-    tables = parse_config(tomllib.loads(f"[partition.gpu]\ncollocate = true\n{said['types']}"), origin="here")
+    tables = parse_config(toml.loads(f"[partition.gpu]\ncollocate = true\n{said['types']}"), origin="here")
     sizes = tables.partitions["gpu"].sizes
     assert [(size.type, size.shards) for size in sizes] == [("a100", 38), ("h200", 138)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.schema import schema
+from slurm_plugin.core import toml
 from slurm_plugin.core.config import parse_config
 from slurm_plugin.core.errors import ConfigError
 
@@ -49,7 +49,7 @@ def test_it_is_a_schema_and_every_key_is_explained() -> None:
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(CHECKOUT)))
 def test_what_is_shipped_follows_it(path: Path) -> None:
-    VALIDATOR.validate(tomllib.loads(path.read_text()))
+    VALIDATOR.validate(toml.loads(path.read_text()))
 
 
 @given(key=st.sampled_from(KEYS), value=VALUES)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 
 import pytest
 from golden_texts import Golden
 
 from slurm_plugin.admin.install_steps import FILES, FRAGMENTS
 from slurm_plugin.admin.templates import render, templates_folder
+from slurm_plugin.core import toml
 from slurm_plugin.core.config import Config, Features, PartitionConfig, Paths, TelemetryConfig, parse_config
 from slurm_plugin.core.errors import ConfigError
 
@@ -59,14 +59,14 @@ def rad_toml() -> str:
 
 
 def test_rad_toml_says_the_defaults_and_no_more():
-    config = parse_config(tomllib.loads(rad_toml()), origin="rad.toml")
+    config = parse_config(toml.loads(rad_toml()), origin="rad.toml")
     partition = PartitionConfig(collocate=True, gpu_memory_mib=143156, shards_per_gpu=139)
     assert config == Config(default_partition="gpu", partitions={"gpu": partition})
 
 
 def test_rad_toml_says_the_defaults_in_its_comments_too():
     text = re.sub(r"(?m)^#(\w+ = )", r"\1", rad_toml())
-    config = parse_config(tomllib.loads(text), origin="rad.toml")
+    config = parse_config(toml.loads(text), origin="rad.toml")
     partition = PartitionConfig(collocate=True, gpu_memory_mib=143156, shards_per_gpu=139)
     assert config == Config(default_partition="gpu", partitions={"gpu": partition})
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from fakes import FakeClock
 
 from epilog.report import OWN_PATTERNS_S, judged
 from epilog.tails import TAIL_BYTES
+from slurm_plugin.core import toml
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.oom_patterns import SHIPPED_PATTERNS, last_found, load_patterns
@@ -71,7 +71,7 @@ def test_no_output_of_a_job_costs_root_more_than_its_length(name: str) -> None:
 
 def test_shipped_patterns_are_plain_texts() -> None:
     assert PATTERNS and all(pattern.words and pattern.regex is None for pattern in PATTERNS)
-    rows = tomllib.loads(SHIPPED_PATTERNS.read_text())["pattern"]
+    rows = toml.loads(SHIPPED_PATTERNS.read_text())["pattern"]
     known = {"name", "kind", "words", "at_line_start", "size_after"}
     assert all(set(row) <= known for row in rows)
     assert all("\n" not in word and "\r" not in word for pattern in PATTERNS for word in pattern.words)
