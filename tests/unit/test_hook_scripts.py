@@ -20,7 +20,9 @@ def script_with(folder: Path, name: str, python: str, *, limit_s: int = 30) -> P
     program.write_text(f"#!/bin/sh\n{python}\n")
     program.chmod(0o755)
     text = render(
-        (templates_folder() / f"{name}.sh").read_text(), {"python": str(program), "config": "x.toml"}, gpus=[]
+        (templates_folder() / f"{name}.sh").read_text(),
+        {"python": str(program), "config": "x.toml", "run": str(folder)},
+        gpus=[],
     )
     script = folder / f"{name}.sh"
     script.write_text(

@@ -59,7 +59,7 @@ def test_what_is_meant_for_another_process_is_not_touched(tmp_path: Path, pid: s
 
 @pytest.mark.parametrize(("level", "prefix"), [("debug", 7), ("info", 6), ("warning", 4), ("error", 3)])
 def test_a_line_of_the_journal_carries_its_level(level: str, prefix: int) -> None:
-    number = logging.getLevelNamesMapping()[level.upper()]
+    number = getattr(logging, level.upper())
     record = logging.LogRecord("radd", number, "x.py", 1, "line\n<0>forged", (), None)
     assert JournalFormatter().format(record) == f"<{prefix}>radd: line <0>forged"
 
