@@ -95,6 +95,9 @@ class FakeSlurm:
         self.told.append((job_id, "requeue"))
         self.views[job_id] = replace(view, restarts=view.restarts + 1)
 
+    def requeue_soon(self, job_id: int) -> None:
+        self.requeue(job_id)
+
     def update(self, job_id: int, change: JobChange) -> None:
         self._answer()
         self.told.append((job_id, change))
