@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from typing import dataclass_transform
+    from typing_extensions import dataclass_transform
 else:
 
     def dataclass_transform(**_: Any) -> Callable[[Any], Any]:
-        """Say nothing: it is for type checkers alone, and of Python 3.11."""
+        """Say nothing: it is for type checkers alone, which bring it along; Python has it from 3.11."""
         return lambda function: function
 
 
