@@ -74,8 +74,12 @@ printf x >>"$work/apt/${newer##*/}"
 check 'apt refuses a changed package' refused apt-get install -y -q --no-install-recommends rad-slurm=999
 cp "$newer" "$work/apt"
 
+installed() { dpkg-query -W -f '${Package}\n' | sort; }
+purge_newer() { installed | comm -13 "$work/installed" - | xargs -r apt-get purge -y -q; }
+
 # --- the .deb -------------------------------------------------------------------------------------------------------
 paths >"$work/before"
+installed >"$work/installed"
 check 'apt installs it' apt-get install -y -q --no-install-recommends "rad-slurm=$version"
 check 'its programs work' works
 check 'it is compiled' count_pyc
@@ -89,6 +93,7 @@ check 'hooks without it do no harm' hooks_do_no_harm
 check 'apt installs the file' bash -c 'cd dist && apt install -y ./rad-slurm_*_all.deb' # as docs/admin.md has it
 check 'rad uninstall' rad uninstall
 check 'apt purges it' apt-get purge -y -q rad-slurm
+check 'apt purges what it recommends' purge_newer
 [ -n "$had_slurm" ] || rm -rf /etc/slurm # `rad install` made it
 paths >"$work/after"
 check 'nothing is left of the .deb' diff "$work/before" "$work/after"

@@ -23,7 +23,7 @@ from slurm_plugin.slurm.versions import (
     known,
     requeue_delay_s,
     traits,
-    whole_gpu_request,
+    whole_as_gpu,
 )
 
 pytestmark = pytest.mark.cluster
@@ -196,7 +196,7 @@ def test_a_gpu_of_ones_own_is_asked_for_in_the_form_that_holds_here(
 ) -> None:
     """`exclusive_form = "auto"`: as submitted, and again after a recovery, when the rerun is alone on a GPU."""
     whole = shards_of(NodeSpec(name="n0").gpu_mib[0])
-    form = whole_gpu_request(PartitionConfig(shards_per_gpu=whole), version)
+    form = "gpu:1" if whole_as_gpu(PartitionConfig(shards_per_gpu=whole), version) else f"shard:{whole}"
     job = submit(jobs, "--hold", "--gpus=1", "--comment=rad:policy=exclusive", "--wrap", "true")
     fields = jobs.fields(job)
     asked = fields.get("TresPerNode") or fields.get("TresPerJob", "")
