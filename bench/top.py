@@ -116,7 +116,7 @@ def _gpu(number: int, index: int) -> GpuStatus:
         usable_bytes=141 * GIB,
         used_bytes=48 * GIB,
         booked_bytes=72 * GIB,
-        strangers_bytes=0,
+        unmanaged_bytes=0,
         smact=0.6,
         smact_source="nvml-gpm",
         averaged=True,

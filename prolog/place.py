@@ -51,7 +51,7 @@ def place(node: Node, job: HookJob, demand: Demand, settings: PartitionConfig) -
     """Choose and reserve the GPUs of a job.
 
     Before a job is put back, it is looked whether the holders of what it lacks are really there. A driver that does not
-    answer leaves the ledger to decide: it keeps jobs apart, and only strangers go unseen.
+    answer leaves the ledger to decide: it keeps jobs apart, and only unmanaged processes go unseen.
 
     Args:
         node: This node.
@@ -139,7 +139,7 @@ def _place_once(
             return Placed(placement=placement)
         chosen = {reading.uuid: reading for reading in readings if reading.uuid in placement.gpus}
         room_bytes = {
-            uuid: reading.usable_bytes - memory_use(reading, ledger.on(uuid), owners).strangers_bytes
+            uuid: reading.usable_bytes - memory_use(reading, ledger.on(uuid), owners).unmanaged_bytes
             for uuid, reading in chosen.items()
         }
         held = _reservation(demand, settings, placement, chosen, now_s=node.clock.monotonic_s())

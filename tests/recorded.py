@@ -62,7 +62,7 @@ def bases() -> dict[str, dict[str, Any]]:
 
 
 def convolutions(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What each pass of a process' convolutions borrowed."""
+    """The workspace of each pass of a process' convolutions."""
     happened = [event for event in events(record) if event[0] in "af"]
     allocations = [at for at, event in enumerate(happened) if event[0] == "a"]
     marks = {name: count for _, count, name in record["marks"]}
@@ -100,7 +100,7 @@ def convolutions(record: Mapping[str, Any]) -> dict[str, Any]:
         ):
             results = [(kind, math.prod(outputs[kind]) * item_bytes) for kind in kinds]
             borrowed = _borrowed(part(f"{number} {begin}", f"{number} {end}"), results, bias_bytes)
-            found += [told | {"kind": kind, "borrowed_bytes": n_bytes} for kind, n_bytes in borrowed.items()]
+            found += [told | {"kind": kind, "workspace_bytes": n_bytes} for kind, n_bytes in borrowed.items()]
     return {"convolutions": found}
 
 

@@ -1,14 +1,14 @@
-"""Measure what cuDNN borrows for drawn convolutions.
+"""Measure the workspaces that cuDNN takes for drawn convolutions.
 
     python measure_convolutions.py SEED [near]
 
 Run as a program of its own by a Python that has torch, so it imports nothing of ours. It prints one JSON object:
 
     {"convolutions": [{"kind": "forward", "x": [8, 64, 56, 56], "y": ..., "area": 9, "groups": 1, "item_bytes": 4,
-                       "strided": false, "borrowed_bytes": ...}, ...]}
+                       "strided": false, "workspace_bytes": ...}, ...]}
 
 With "near" the shapes are those that cuDNN's thresholds are about: few input channels, 1x1 kernels, strides.
-What one pass borrows is the peak of PyTorch's allocator in it, less what was held before and what the pass returns.
+The workspace of one pass is the peak of PyTorch's allocator in it, less what was held before and what the pass returns.
 """
 
 from __future__ import annotations
@@ -90,19 +90,19 @@ def _near(draw: random.Random) -> tuple[int, int, list[int], int]:
 
 
 def passes(call: dict[str, Any]) -> list[dict[str, Any]]:
-    """Run one convolution's passes and return what each borrowed."""
+    """Run one convolution's passes and return the workspace of each."""
     import torch
 
     aten = torch.ops.aten
     made = {"device": "cuda", "dtype": getattr(torch, call["dtype"])}
     x, w = torch.zeros(call["x"], **made), torch.zeros(call["w"], **made)
     stride, padding, groups = [call["stride"]] * 2, call["padding"], call["groups"]
-    y, forward_bytes = borrowed(
+    y, forward_bytes = with_workspace(
         lambda: aten.convolution(x, w, None, stride, padding, [1, 1], False, [0, 0], groups)
     )
     found = {"forward": forward_bytes}
     for at, kind in enumerate(("data", "weight")):
-        _, found[kind] = borrowed(
+        _, found[kind] = with_workspace(
             partial(_gradient, at, y, x, w, (stride, padding, [1, 1], False, [0, 0], groups)), beside=y
         )
     told = {
@@ -113,7 +113,7 @@ def passes(call: dict[str, Any]) -> list[dict[str, Any]]:
         "item_bytes": x.element_size(),
         "strided": call["stride"] > 1,
     }
-    return [told | {"kind": kind, "borrowed_bytes": n_bytes} for kind, n_bytes in found.items()]
+    return [told | {"kind": kind, "workspace_bytes": n_bytes} for kind, n_bytes in found.items()]
 
 
 def _gradient(at: int, y: Any, x: Any, w: Any, settings: tuple[Any, ...]) -> Any:
@@ -124,7 +124,7 @@ def _gradient(at: int, y: Any, x: Any, w: Any, settings: tuple[Any, ...]) -> Any
     return torch.ops.aten.convolution_backward(torch.zeros_like(y), x, w, None, *settings, mask)[at]
 
 
-def borrowed(call: Callable[[], Any], *, beside: Any = None) -> tuple[Any, int]:
+def with_workspace(call: Callable[[], Any], *, beside: Any = None) -> tuple[Any, int]:
     """Return what a call returns, and the bytes it held beyond that and a tensor as large as `beside`.
 
     Args:

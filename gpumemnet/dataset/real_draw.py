@@ -17,7 +17,7 @@ from gpumemnet.names import OPTIMIZERS, PRECISIONS
 HELDOUT_SEED, TRAINED_SEED = 2026, 2027
 HELDOUT_RUNS = 3
 USUAL_PICTURES, USUAL_PICTURES_LARGE, USUAL_TOKENS = 96, 16, 8192
-"""A usual batch of the trained models, in pictures or tokens; a twelfth of it up to twice it is drawn."""
+"""A usual batch of the trained models, in images or tokens; a twelfth of it up to twice it is drawn."""
 LARGE = ("nasnetalarge", "pnasnet5large", "samvit_base_patch16_224")
 NO_CHECKPOINTING = (
     "albert",

@@ -29,7 +29,7 @@ def main() -> None:
     "--rows", default=HELDOUT_ROWS, show_default=True, type=click.Path(path_type=Path), help="Runs."
 )
 @click.option(
-    "--plots", type=click.Path(path_type=Path), help="Folder for the pictures; none are drawn without it."
+    "--plots", type=click.Path(path_type=Path), help="Folder for the plots; none are drawn without it."
 )
 @click.option("--others/--no-others", default=True, help="Ask the other estimators too (minutes).")
 def heldout(rows: Path, plots: Path | None, others: bool) -> None:

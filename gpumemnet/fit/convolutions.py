@@ -1,4 +1,4 @@
-"""cuDNN's thresholds, from what single convolutions borrowed.
+"""cuDNN's thresholds, from the workspaces of single convolutions.
 
 Known limitations: drawn convolutions decide the rarer thresholds (image_sums_*, few_images*, unaligned_channels) only
 roughly or not at all; what they do not decide stays as it was. How many parts a weight gradient is
@@ -34,9 +34,9 @@ FACTORS = (0.125, 0.25, 0.5, 0.75, 1.5, 2.0, 4.0, 8.0)
 """Other values that are tried, as multiples; a round of tries begins at the last one's best."""
 ROUNDS = 3
 LEAST_GAIN, LEAST_CALLS = 0.004, 8
-"""A number changes only if another explains so much more of all calls: some borrow what no rule of ours says."""
+"""A number changes only if another explains so much more of all calls: some take what no rule of ours says."""
 CLOSE = 0.1
-"""A call is explained if the rules come so close to what it borrowed, or within 1 MiB."""
+"""A call is explained if the rules come so close to its workspace, or within 1 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class Sample:
 
     Attributes:
         plan: The call.
-        borrowed_bytes: What it borrowed.
+        workspace_bytes: Its workspace.
     """
 
     plan: Plan
-    borrowed_bytes: int
+    workspace_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ def explained(samples: Iterable[Sample], rule: Mapping[str, int]) -> int:
         How many come within CLOSE or 1 MiB.
     """
     return sum(
-        abs(workspace_by(sample.plan, rule) - sample.borrowed_bytes)
-        <= max(MIB, CLOSE * sample.borrowed_bytes)
+        abs(workspace_by(sample.plan, rule) - sample.workspace_bytes)
+        <= max(MIB, CLOSE * sample.workspace_bytes)
         for sample in samples
     )
 
@@ -90,7 +90,7 @@ def fit(samples: Sequence[Sample], prior: Mapping[str, int]) -> dict[str, Fitted
     """Fit the numbers one after the other, until none changes.
 
     Args:
-        samples: What convolutions borrowed, of shapes as networks have them.
+        samples: Workspaces of convolutions, of shapes as networks have them.
         prior: All of cuDNN's numbers, by name; kept where the calls do not clearly ask for others.
 
     Returns:

@@ -81,7 +81,8 @@ def sample(told: Mapping[str, Any]) -> convolutions.Sample:
     """Read one pass of a convolution as the measuring program writes it.
 
     Args:
-        told: "kind", "x" and "y" (batch, channels, sides), "area", "groups", "item_bytes", "strided", "borrowed_bytes".
+        told: "kind", "x" and "y" (batch, channels, sides), "area",
+            "groups", "item_bytes", "strided", "workspace_bytes".
 
     Raises:
         KeyError: One of them is missing.
@@ -96,7 +97,7 @@ def sample(told: Mapping[str, Any]) -> convolutions.Sample:
         item_bytes=told["item_bytes"],
         strided=told["strided"],
     )
-    return convolutions.Sample(plan, told["borrowed_bytes"])
+    return convolutions.Sample(plan, told["workspace_bytes"])
 
 
 def _mps(seen: Seen) -> Told:

@@ -17,7 +17,7 @@ class Timeline:
     """Memory over one step.
 
     Attributes:
-        held_bytes: What tensors hold after each change, in order; what is borrowed within an operation counts.
+        held_bytes: What tensors hold after each change, in order; workspaces within an operation count.
         starts: Index into `held_bytes` at which each of PHASES begins.
         kept_bytes: Of that, what stays between steps: weights, buffers, optimizer states.
     """

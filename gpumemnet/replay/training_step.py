@@ -60,9 +60,9 @@ def replay(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool = Fals
         allocator.free(cast)
         if number == 0:
             allocator.malloc_all(optimizer.state_runs(parameters))
-        borrowed = allocator.malloc_all(optimizer.step_runs(parameters))
+        temporary = allocator.malloc_all(optimizer.step_runs(parameters))
         if number + 1 < steps:
-            allocator.free_all([*borrowed, *(blocks[key] for key in step.gradients)])
+            allocator.free_all([*temporary, *(blocks[key] for key in step.gradients)])
     return Replay(
         allocated_peak_bytes=allocator.allocated_peak_bytes,
         reserved_bytes=allocator.reserved_peak_bytes,

@@ -84,7 +84,7 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
         events=tuple(recorder.events),
         purpose_of=recorder.purposes(),
         phase_starts=tuple(recorder.phase_starts),
-        borrowed=recorder.borrowed,
+        workspaces=recorder.workspaces,
         pool_of=recorder.pool_of,
         parameters=count,
         family=family_of(model),
@@ -167,7 +167,7 @@ def _specs(args: Any, kwargs: Any) -> tuple[InputSpec, ...]:
 
 
 def _samples(args: Any, first: InputSpec) -> int:
-    """Return the size of a batch: of a list of pictures (torchvision's detectors) their number."""
+    """Return the size of a batch: of a list of images (torchvision's detectors) their number."""
     listed = args[0] if args and isinstance(args[0], (list, tuple)) else ()
     if len(first.shape) == 3 and listed and all(isinstance(each, Tensor) for each in listed):
         return len(listed)

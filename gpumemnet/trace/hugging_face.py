@@ -67,7 +67,7 @@ def finder(spec: str) -> Callable[[], Any]:
 
 
 def inputs(spec: str) -> tuple[str, ...]:
-    """Return the inputs that such a model is trained on: tokens or pictures, and labels; B and S are to be filled in.
+    """Return the inputs that such a model is trained on: tokens or images, and labels; B and S are to be filled in.
 
     Args:
         spec: As for `finder`.

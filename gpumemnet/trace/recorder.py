@@ -41,7 +41,7 @@ class Recorder(TorchDispatchMode):
         phase: What is running: "parameters", "inputs", "forward", "backward", "optimizer".
         phase_starts: (number of events then, phase) at each change.
         phase_of: The phase in which a key was allocated.
-        borrowed: What each workspace key was for.
+        workspaces: What each workspace key was for.
         pool: Number of the stream whose pool memory comes from; 0 is the default stream's.
         pool_of: The pool of each key that is of another stream's.
         assumptions: Answers to what fake tensors cannot know, and the warnings about them.
@@ -54,7 +54,7 @@ class Recorder(TorchDispatchMode):
         self.phase = "parameters"
         self.phase_of: dict[int, str] = {}
         self.assumptions = Assumptions()
-        self.borrowed: dict[int, Any] = {}
+        self.workspaces: dict[int, Any] = {}
         self.pool = 0
         self.pool_of: dict[int, int] = {}
         self._workspaces = workspaces
@@ -192,7 +192,7 @@ class Recorder(TorchDispatchMode):
 
     def _take(self, request: Request) -> int:
         key = self._key("workspace")
-        self.borrowed[key] = request.what
+        self.workspaces[key] = request.what
         self.events.append((key, request.n_bytes))
         return key
 

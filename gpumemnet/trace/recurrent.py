@@ -1,7 +1,7 @@
 """Recurrent layers as cuDNN runs them: one call, one output, one reserve that backward needs.
 
 PyTorch's meta kernel for `_cudnn_rnn` gives the reserve no size (only cuDNN knows it), so the call is an autograd
-function of our own here. What cuDNN keeps from forward to backward, and what it borrows in each of them, was
+function of our own here. What cuDNN keeps from forward to backward, and what workspace it takes in each of them, was
 fitted to 34 runs on an H200: the median error of the peak is 7 % for LSTM and plain layers and 3 % for GRU. The
 numbers are in rules/rules.csv ("cudnn-rnn-trace").
 """
@@ -35,8 +35,8 @@ class _CudnnRnn(torch.autograd.Function):
         per_layer, once, per_input = (
             rule[f"{kind}_{what}"] / PERCENT for what in ("per_layer", "once", "per_input")
         )
-        ctx.borrowed = int((layers * per_layer + once) * out.numel() + per_input * x.numel())
-        _bytes(x, ctx.borrowed)
+        ctx.workspace = int((layers * per_layer + once) * out.numel() + per_input * x.numel())
+        _bytes(x, ctx.workspace)
         ctx.save_for_backward(x, out, reserve, *states, *weights)
         ctx.n_states = len(states)
         return (out, *final)
@@ -45,7 +45,7 @@ class _CudnnRnn(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         x, _, _, *rest = ctx.saved_tensors
         states, weights = rest[: ctx.n_states], rest[ctx.n_states :]
-        _bytes(x, ctx.borrowed)
+        _bytes(x, ctx.workspace)
         grad_x = torch.empty_like(x) if ctx.needs_input_grad[4] else None
         grad_states = [torch.empty_like(s) for s in states]
         # cuDNN writes all weight gradients into one buffer; PyTorch hands out views of it.

@@ -89,7 +89,7 @@ def margin_bytes(reserved_bytes: int, convolution_bytes: int) -> int:
 
     Args:
         reserved_bytes: As simulated; how blocks are split can go either way by a few per cent.
-        convolution_bytes: The largest workspace of a convolution; cuDNN may take a kernel that borrows more.
+        convolution_bytes: The largest workspace of a convolution; cuDNN may take a kernel that needs more.
     """
     return int(MARGIN_FACTOR * doubt_bytes(reserved_bytes, convolution_bytes))
 

@@ -35,7 +35,7 @@ class Trace:
         events: Allocations and frees in order.
         purpose_of: What each key was for: parameters, gradients, optimizer, activations or workspace.
         phase_starts: (number of events then, phase) where inputs, forward, backward and optimizer begin.
-        borrowed: What each workspace key was for, for those who study a trace.
+        workspaces: What each workspace key was for, for those who study a trace.
         pool_of: The stream whose pool a key is of; keys that are not there are of the default stream's.
         parameters: Number of parameters.
         family: Kind of network.
@@ -45,7 +45,7 @@ class Trace:
     events: tuple[Event, ...]
     purpose_of: dict[int, str]
     phase_starts: tuple[tuple[int, str], ...]
-    borrowed: dict[int, Any]
+    workspaces: dict[int, Any]
     parameters: int
     family: Family
     warnings: tuple[str, ...]
@@ -54,12 +54,12 @@ class Trace:
     def uses_cudnn(self) -> bool:
         """Tell whether a convolution or cuDNN's attention ran."""
         return any(
-            isinstance(what, Convolution) or what == CUDNN_ATTENTION for what in self.borrowed.values()
+            isinstance(what, Convolution) or what == CUDNN_ATTENTION for what in self.workspaces.values()
         )
 
     def largest_convolution_bytes(self) -> int:
         """Return the largest workspace of a convolution; 0 if there is none."""
-        calls = {key for key, what in self.borrowed.items() if isinstance(what, Convolution)}
+        calls = {key for key, what in self.workspaces.items() if isinstance(what, Convolution)}
         return max(
             (n_bytes for key, n_bytes in self.events if n_bytes is not None and key in calls), default=0
         )
@@ -118,7 +118,7 @@ def record(
         events=tuple(recorder.events),
         purpose_of=recorder.purposes(),
         phase_starts=tuple(recorder.phase_starts),
-        borrowed=recorder.borrowed,
+        workspaces=recorder.workspaces,
         parameters=sum(p.numel() for p in target.model.parameters()),
         family=family,
         warnings=tuple(recorder.assumptions.warnings),

@@ -126,7 +126,7 @@ def _add_texts(records: list[dict[str, Any]], store: Path | None) -> None:
 def _usual(record: dict[str, Any]) -> bool:
     how, optimizer = record["implementation"], record["optimizer"]
     if optimizer.startswith("sgd"):
-        return True  # its steps borrow nothing in any way of walking
+        return True  # its steps take no workspace in any way of walking
     return bool(how in ("default", "forloop" if optimizer == "adafactor" else "foreach"))
 
 

@@ -51,8 +51,8 @@ def rows_of(gpus: Sequence[GpuStatus]) -> list[tuple[str, ...]]:
             )
             for job in gpu.jobs
         ]
-        if gpu.strangers_bytes:
-            cells.append(("outside", "", "", "", human(gpu.strangers_bytes), "", ""))
+        if gpu.unmanaged_bytes:
+            cells.append(("outside", "", "", "", human(gpu.unmanaged_bytes), "", ""))
         for number, cell in enumerate(cells or [("-", *[""] * 6)]):
             rows.append((*(head if number == 0 else ("",) * len(head)), *cell))
     return rows

@@ -1,4 +1,4 @@
-"""Time as an argument, so that tests run at the speed of thought."""
+"""Time as an argument, so that no test sleeps."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class EventKind(str, Enum):
     TOLD_OWNER = "told owner"
     NOT_TOLD_OWNER = "not told owner"
 
-    STRANGER = "stranger"
+    UNMANAGED = "unmanaged"
     """A process that holds nothing is on a GPU that a job holds as a whole."""
 
     SUBMITTED = "submitted"

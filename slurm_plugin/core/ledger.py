@@ -1,9 +1,9 @@
 """The reservations of one node: pure state whose changes refuse what would break a rule.
 
-Rule 2: a whole GPU has one holder. Rule 3: what is booked on a GPU, with what strangers hold there, never exceeds
-what the GPU can give, and neither does what its jobs may need together (pool.py). Jobs that are not ours are noted as
-Slurm gave them: that may break either rule, and then nobody else is let in. ledger_codec.py writes it as text,
-ledger_store.py keeps that in a file, reconcile.py finds what of it is over.
+Rule 2: a whole GPU has one holder. Rule 3: what is booked on a GPU, with what unmanaged processes hold there, never
+exceeds what the GPU can give, and neither does what its jobs may need together (pool.py). Jobs that are not ours are
+noted as Slurm gave them: that may break either rule, and then nobody else is let in. ledger_codec.py writes it as
+text, ledger_store.py keeps that in a file, reconcile.py finds what of it is over.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Ledger:
 
         Args:
             wanted: The reservation.
-            room_bytes: What jobs may book on each GPU in all: usable memory less what strangers hold.
+            room_bytes: What jobs may book on each GPU in all: usable memory less what unmanaged processes hold.
 
         Raises:
             LedgerError: It would put a second job on a whole GPU, book more than a GPU has, or leave no room for what

@@ -45,7 +45,7 @@ def choose_gpu(
         pin: Which rooms the job may get.
         now_s: Seconds since the node's boot.
         window_s: Length of the window behind the readings' activity.
-        owners: Job id of each GPU process, where known; other processes are strangers.
+        owners: Job id of each GPU process, where known; other processes are unmanaged.
     """
     ledger = ledger.release(demand.job_id, restart=demand.restart)
     rooms = tuple(
@@ -63,13 +63,13 @@ def choose_gpu(
 
 
 def _whole(rooms: Sequence[Room], demand: Demand) -> Placement:
-    """Take idle GPUs: those of the job's own seats first, then those without strangers, then the emptiest."""
+    """Take idle GPUs: those of the job's own seats first, then those without unmanaged processes, then the emptiest."""
     idle = sorted(
         (room for room in rooms if room.idle),
         key=lambda room: (
-            room.strangers_bytes > room.free_bytes,
+            room.unmanaged_bytes > room.free_bytes,
             room.index not in demand.seats,
-            room.strangers_bytes,
+            room.unmanaged_bytes,
             room.index,
         ),
     )
@@ -118,7 +118,7 @@ def _fits(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
     Without such surprises no margin is asked for: Slurm books a GPU to its last shard, and would be refused for ever.
     """
     margin_bytes = from_mib(settings.margin_mib)
-    surprises = room.overrun_bytes > 0 or room.strangers_bytes > margin_bytes
+    surprises = room.overrun_bytes > 0 or room.unmanaged_bytes > margin_bytes
     need_bytes = _need_bytes(demand, settings)
     if room.free_bytes < need_bytes + (margin_bytes if surprises else 0):
         return False

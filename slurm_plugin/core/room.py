@@ -20,10 +20,10 @@ class Room:
         index: The number that Slurm uses.
         free_bytes: Live free memory, less what neighbours have booked and not yet touched.
         smact: Activity of the window and expected activity of neighbours younger than it; None if not known.
-        strangers_bytes: Memory of processes that belong to no job of the ledger.
+        unmanaged_bytes: Memory of processes that belong to no job of the ledger.
         overrun_bytes: Memory that neighbours hold beyond what they booked.
         jobs: Reservations on it.
-        room_bytes: What jobs may have of it together: all that strangers leave.
+        room_bytes: What jobs may have of it together: all that unmanaged processes leave.
         shares: What each of those jobs may need.
     """
 
@@ -33,7 +33,7 @@ class Room:
     room_bytes: int
     shares: tuple[Share, ...]
     smact: float | None
-    strangers_bytes: int
+    unmanaged_bytes: int
     overrun_bytes: int
     jobs: tuple[Reservation, ...]
 
@@ -65,7 +65,7 @@ def room_of(
         settings: The partition's settings.
         now_s: Seconds since the node's boot.
         window_s: Length of the window behind the reading's activity, in seconds.
-        owners: Job id of each GPU process, where known; other processes are strangers.
+        owners: Job id of each GPU process, where known; other processes are unmanaged.
     """
     use = memory_use(reading, jobs, owners)
     expected = sum(_still_unseen(held, settings, now_s=now_s, window_s=window_s) for held in jobs)
@@ -73,10 +73,10 @@ def room_of(
         uuid=reading.uuid,
         index=reading.index,
         free_bytes=reading.usable_bytes - reading.memory_used_bytes - use.untouched_bytes,
-        room_bytes=reading.usable_bytes - use.strangers_bytes,
+        room_bytes=reading.usable_bytes - use.unmanaged_bytes,
         shares=tuple(share_of(held, use.touched_bytes.get(held.job_id, 0)) for held in jobs),
         smact=reading.smact + expected if reading.smact is not None else (expected or None),
-        strangers_bytes=use.strangers_bytes,
+        unmanaged_bytes=use.unmanaged_bytes,
         overrun_bytes=use.overrun_bytes,
         jobs=jobs,
     )
@@ -89,13 +89,13 @@ class MemoryUse:
     Attributes:
         untouched_bytes: Booked by jobs and not yet taken.
         overrun_bytes: Taken by jobs beyond what they booked.
-        strangers_bytes: Taken by what belongs to no job.
+        unmanaged_bytes: Taken by what belongs to no job.
         touched_bytes: What each job holds, by job id; empty where the driver does not tell.
     """
 
     untouched_bytes: int
     overrun_bytes: int
-    strangers_bytes: int
+    unmanaged_bytes: int
     touched_bytes: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -108,7 +108,7 @@ def memory_use(reading: GpuReading, jobs: Sequence[Reservation], owners: Mapping
     Args:
         reading: The GPU.
         jobs: Reservations on it.
-        owners: Job id of each GPU process, where known; other processes are strangers.
+        owners: Job id of each GPU process, where known; other processes are unmanaged.
     """
     touched = dict.fromkeys((held.job_id for held in jobs), 0)
     told = True
@@ -123,12 +123,12 @@ def memory_use(reading: GpuReading, jobs: Sequence[Reservation], owners: Mapping
         return MemoryUse(
             untouched_bytes=max(0, booked_bytes - used_bytes),
             overrun_bytes=0,
-            strangers_bytes=max(0, used_bytes - booked_bytes),
+            unmanaged_bytes=max(0, used_bytes - booked_bytes),
         )
     return MemoryUse(
         untouched_bytes=sum(max(0, held.booked_bytes - touched[held.job_id]) for held in jobs),
         overrun_bytes=sum(max(0, touched[held.job_id] - held.booked_bytes) for held in jobs),
-        strangers_bytes=max(0, used_bytes - sum(touched.values())),
+        unmanaged_bytes=max(0, used_bytes - sum(touched.values())),
         touched_bytes=touched,
     )
 

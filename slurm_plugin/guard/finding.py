@@ -8,7 +8,7 @@ from typing import Literal
 from slurm_plugin.core.process import Process
 from slurm_plugin.core.units import human
 
-Kind = Literal["memory", "surprise", "foreign-gpu", "outside-mps", "stranger"]
+Kind = Literal["memory", "surprise", "foreign-gpu", "outside-mps", "unmanaged"]
 
 
 Response = Literal["warn", "requeue", "end"]
@@ -22,7 +22,7 @@ class Finding:
         kind: "memory": a shared job holds more than its cap. "surprise": it holds more than it booked, its neighbours
             could no longer get what they booked, and no other is as far above its own estimate. "foreign-gpu": a job
             uses a GPU that is not its own, be it that others hold it or that it takes memory which the next job would
-            miss. "outside-mps": a job uses its GPU past the MPS server it was given. "stranger": a process without a
+            miss. "outside-mps": a job uses its GPU past the MPS server it was given. "unmanaged": a process without a
             reservation is on a GPU that a job holds as a whole.
         gpu: UUID of the GPU.
         job_id: Whose doing it is; None if no job's.
@@ -64,6 +64,6 @@ class Finding:
                 return f"holds {held} on {self.gpu}, which is not its own (pid {pids})"
             case "outside-mps":
                 return f"uses {self.gpu} past its MPS server (pid {pids}, {held})"
-            case "stranger":
+            case "unmanaged":
                 who = "nobody's job" if self.job_id is None else f"job {self.job_id}"
                 return f"{who} holds {held} on {self.gpu}, which a job holds as a whole (pid {pids})"

@@ -20,7 +20,7 @@ from slurm_plugin.core.process import Process
 from slurm_plugin.core.room import memory_use
 from slurm_plugin.core.units import MIB
 from slurm_plugin.guard.finding import Finding, Kind, Response
-from slurm_plugin.guard.strangers import strangers_on
+from slurm_plugin.guard.unmanaged import unmanaged_on
 from slurm_plugin.monitor.attribution import Traced
 
 TOLERANCE_BYTES = 512 * MIB
@@ -94,14 +94,14 @@ def _on_gpu(
     now_s: float,
 ) -> Iterator[Finding]:
     rows: dict[int, list[tuple[GpuProcess, Process]]] = {}
-    strangers: list[tuple[GpuProcess, Traced]] = []
+    unmanaged: list[tuple[GpuProcess, Traced]] = []
     for row in reading.processes:
         one = traced.get(row.pid)
         if one is None or one.process in mine.servers:
             continue
         held = None if one.job_id is None else ledger.of_job(one.job_id)
         if held is None:
-            strangers.append((row, one))
+            unmanaged.append((row, one))
         elif ages_s.get(one.process, 0.0) <= now_s - held.created_s + _SLACK_S:
             rows.setdefault(held.job_id, []).append((row, one.process))
     shares = []
@@ -118,7 +118,7 @@ def _on_gpu(
         if past and (reading.uuid, share.held.job_id) in mine.clients:
             limit = share.held.limit_bytes
             yield _finding("outside-mps", reading, share, limit, past, share.settings.on_outside_mps)
-    yield from strangers_on(reading, ledger, strangers)
+    yield from unmanaged_on(reading, ledger, unmanaged)
 
 
 _SLACK_S = 5.0

@@ -25,7 +25,7 @@ JOINED_S = 30.0
 OVERHEAD_BYTES = 256 * MIB
 """What a cap counts beyond what NVML shows of a client, and a sample may have missed."""
 
-IncidentKind = Literal["memory", "surprise", "foreign-gpu", "outside-mps", "stranger", "fault", "server"]
+IncidentKind = Literal["memory", "surprise", "foreign-gpu", "outside-mps", "unmanaged", "fault", "server"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,7 @@ def _took_memory_of(one: Incident, ended: Ended, now_s: float) -> bool:
     asked = outcome.attempted_bytes or 0
     return (
         outcome.kind == "gpu-oom"
-        and one.kind in ("memory", "surprise", "foreign-gpu", "stranger")
+        and one.kind in ("memory", "surprise", "foreign-gpu", "unmanaged")
         and one.gpu in ended.gpus
         and now_s - one.last_s <= RECENT_S
         and one.least_free_bytes <= asked + OVERHEAD_BYTES

@@ -35,7 +35,7 @@ class Strike:
 
 
 def key_of(finding: Finding) -> Key:
-    """Return what makes two findings the same: the run of a job, or a stranger's process, on one GPU."""
+    """Return what makes two findings the same: the run of a job, or an unmanaged process, on one GPU."""
     who = finding.job_id if finding.job_id is not None else -finding.processes[0].pid
     return finding.kind, who, finding.restart, finding.gpu
 

@@ -123,7 +123,7 @@ class Guard:
 
     def _act(self, finding: Finding) -> None:
         stops = finding.response != "warn"
-        kind = EventKind.STRANGER if finding.kind == "stranger" else EventKind.OVERRUN
+        kind = EventKind.UNMANAGED if finding.kind == "unmanaged" else EventKind.OVERRUN
         events = HookLog(
             self._config.paths.log,
             "monitor",
@@ -143,7 +143,7 @@ class Guard:
         )
         if stops:
             self._stopper.stop(finding)
-        elif self._teller is not None and self._config.mode == "enforce" and finding.kind != "stranger":
+        elif self._teller is not None and self._config.mode == "enforce" and finding.kind != "unmanaged":
             self._teller.tell(finding)
 
     def _mine(self, ledger: Ledger) -> Mine:

@@ -85,7 +85,7 @@ def _of_gpus(seen: Seen, host: str) -> Iterator[Metric]:
     source = GaugeMetricFamily("rad_gpu_smact_source", "1; who tells SM activity", labels=[*_GPU, "source"])
     energy = CounterMetricFamily("rad_gpu_energy_joules", "Energy since the driver was loaded", labels=_GPU)
     booked = GaugeMetricFamily("rad_gpu_memory_booked_bytes", "What its jobs booked", labels=_GPU)
-    strangers = GaugeMetricFamily("rad_gpu_memory_strangers_bytes", "Held outside of jobs", labels=_GPU)
+    unmanaged = GaugeMetricFamily("rad_gpu_memory_unmanaged_bytes", "Held outside of jobs", labels=_GPU)
     jobs = GaugeMetricFamily("rad_gpu_jobs", "Jobs that hold it, or part of it", labels=[*_GPU, "kind"])
     for reading in seen.readings:
         labels, held = _labels(reading, host), seen.ledger.on(reading.uuid)
@@ -94,10 +94,10 @@ def _of_gpus(seen: Seen, host: str) -> Iterator[Metric]:
             energy.add_metric(labels, reading.counters.energy_j)
         booked.add_metric(labels, sum(one.booked_bytes for one in held))
         outside = [p.memory_bytes or 0 for p in reading.processes if p.pid not in seen.owners]
-        strangers.add_metric(labels, sum(outside))
+        unmanaged.add_metric(labels, sum(outside))
         for kind in ("shared", "whole"):
             jobs.add_metric([*labels, kind], sum(one.kind == kind for one in held))
-    yield from (source, energy, booked, strangers, jobs)
+    yield from (source, energy, booked, unmanaged, jobs)
 
 
 def _labels(reading: GpuReading, host: str) -> list[str]:

@@ -54,7 +54,7 @@ class GpuStatus:
         usable_bytes: Memory that processes can have in all.
         used_bytes: Memory that processes hold.
         booked_bytes: What its jobs booked.
-        strangers_bytes: Held by processes outside of jobs.
+        unmanaged_bytes: Held by processes outside of jobs.
         smact: SM activity: over the window if `averaged`, else just now.
         smact_source: Who tells it.
         averaged: Whether the monitor's window is behind it.
@@ -68,7 +68,7 @@ class GpuStatus:
     usable_bytes: int
     used_bytes: int
     booked_bytes: int
-    strangers_bytes: int
+    unmanaged_bytes: int
     smact: float | None
     smact_source: str | None
     averaged: bool
@@ -126,13 +126,13 @@ def gpu_status(
     """
     jobs = ledger.on(reading.uuid)
     used = dict.fromkeys((held.job_id for held in jobs), 0)
-    strangers = 0
+    unmanaged = 0
     for process in reading.processes:
         job_id = owners.get(process.pid)
         if job_id in used:
             used[job_id] += process.memory_bytes or 0
         else:
-            strangers += process.memory_bytes or 0
+            unmanaged += process.memory_bytes or 0
     return GpuStatus(
         index=reading.index,
         uuid=reading.uuid,
@@ -141,7 +141,7 @@ def gpu_status(
         usable_bytes=reading.usable_bytes,
         used_bytes=reading.memory_used_bytes,
         booked_bytes=sum(held.booked_bytes for held in jobs),
-        strangers_bytes=strangers,
+        unmanaged_bytes=unmanaged,
         smact=reading.smact,
         smact_source=reading.smact_source,
         averaged=averaged,

@@ -201,7 +201,7 @@ def test_where_slurms_gpu_is_full_the_job_waits_for_it(confined_jobs: Jobs) -> N
 
 
 def test_where_nothing_is_confined_the_job_is_placed_elsewhere(jobs: Jobs) -> None:
-    """The other half of `pin = auto`: the same stranger on Slurm's seat, and the job starts at once on another GPU."""
+    """The other half of `pin = auto`: the same process on Slurm's seat, and the job starts at once on another GPU."""
     cluster = jobs.cluster
     seat = seen(jobs, look(jobs, *SHARED))["seats"][0]
     with_stranger = SimulatedGpus(cluster.place.gpus(node_of(cluster)))

@@ -55,7 +55,7 @@ def draw(d: Draw, style: str) -> Drawn:
 
 
 def _downsampled(arch: dict[str, Any]) -> list[bool]:
-    """Return for each layer whether it halves the picture: `stages` times, evenly, never below 4 pixels."""
+    """Return for each layer whether it halves the image: `stages` times, evenly, never below 4 pixels."""
     depth, stages = len(arch["widths"]), arch["stages"]
     every = max(1, depth // (stages + 1))
     size, left, flags = arch["size"] // arch["stem_stride"], stages, []

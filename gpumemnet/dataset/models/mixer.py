@@ -15,7 +15,7 @@ LOSS = "cross_entropy"
 
 
 def draw(d: Draw, style: str) -> Drawn:
-    """Draw width, depth, patch and picture.
+    """Draw width, depth, patch and image.
 
     Args:
         d: Source of random choices.

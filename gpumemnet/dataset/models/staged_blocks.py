@@ -24,7 +24,7 @@ class ConvNormAct(nn.Sequential):
 
 
 class SqueezeExcite(nn.Module):
-    """Channel gate from the picture's mean."""
+    """Channel gate from the image's mean."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ LOSS = "cross_entropy"
 
 
 def draw(d: Draw, style: str) -> Drawn:
-    """Draw levels, width, picture size, norm and upsampling.
+    """Draw levels, width, image size, norm and upsampling.
 
     Args:
         d: Source of random choices.

@@ -38,8 +38,8 @@ def _gpu(fleet: Fleet, node: Node, gpu: GpuStatus) -> Row:
         f"{job.job_id} {fleet.user(job.user_id)}{' whole' if job.kind == 'whole' else ''} {_gib(job.used_bytes)}G"
         for job in gpu.jobs
     ]
-    if gpu.strangers_bytes:
-        said.append(f"outside of jobs {_gib(gpu.strangers_bytes)}G")
+    if gpu.unmanaged_bytes:
+        said.append(f"outside of jobs {_gib(gpu.unmanaged_bytes)}G")
     if gpu.state != "ok":
         said.insert(0, gpu.state.upper())
     if node.trouble:

@@ -120,7 +120,7 @@ def drawn() -> list[dict[str, Any]]:
             ]
             shapes = {"x": call["x"], "y": y, "area": call["w"][2] * call["w"][3], "groups": call["groups"]}
             more = {"item_bytes": recorded.ITEM_BYTES[call["dtype"]], "strided": call["stride"] > 1}
-            told += [{**shapes, **more, "kind": kind, "borrowed_bytes": 0} for kind in ConvPass]
+            told += [{**shapes, **more, "kind": kind, "workspace_bytes": 0} for kind in ConvPass]
     return told
 
 

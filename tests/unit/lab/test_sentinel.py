@@ -26,10 +26,13 @@ def held(job: int | None, name: str = "share-1", *, gpu: str = "G", size: int = 
         ([held(1, "alone-1"), held(1, "alone-1")], []),  # two processes of one job
         ([held(1, "alone-1"), held(2)], ["double-booked"]),
         ([held(1, "alone-1"), held(2, gpu="H")], []),
-        ([held(1, "alone-1"), held(None, "")], []),  # a stranger is in no job
+        ([held(1, "alone-1"), held(None, "")], []),  # an unmanaged process is in no job
         ([held(1), held(1, restart=1)], ["double-booked"]),
         ([held(1, size=60), held(2, size=60)], ["overfull"]),
-        ([held(1, size=60), held(None, "", size=60)], []),  # a stranger's memory is nobody's booking
+        (
+            [held(1, size=60), held(None, "", size=60)],
+            [],
+        ),  # an unmanaged process's memory is nobody's booking
     ],
 )
 def test_cards(processes: list[Held], faults: list[str]) -> None:

@@ -61,7 +61,7 @@ def status() -> GpuStatus:
 
 
 def test_booked_and_live_side_by_side(status: GpuStatus):
-    assert (status.booked_bytes, status.used_bytes, status.strangers_bytes) == (48 * GIB, 35 * GIB, 5 * GIB)
+    assert (status.booked_bytes, status.used_bytes, status.unmanaged_bytes) == (48 * GIB, 35 * GIB, 5 * GIB)
     first, second = status.jobs
     assert (first.used_bytes, first.peak_bytes, first.smact) == (10 * GIB, 11 * GIB, 0.5)
     assert (second.used_bytes, second.peak_bytes, second.smact) == (20 * GIB, None, None)
@@ -77,7 +77,7 @@ def test_text_has_a_line_for_each_job_and_for_strangers(status: GpuStatus):
 
 
 def test_the_page(status: GpuStatus, golden: Golden):
-    others = [dataclasses.replace(status, index=1, uuid="GPU-b", jobs=(), strangers_bytes=0, state="mig")]
+    others = [dataclasses.replace(status, index=1, uuid="GPU-b", jobs=(), unmanaged_bytes=0, state="mig")]
     golden("status.txt", status_view.as_text([status, *others]))
     golden("status.json", status_view.as_json([status, *others]))
 

@@ -108,9 +108,9 @@ JOBS = st.lists(
 
 
 @settings(deadline=None)
-@given(jobs=JOBS, strangers=st.integers(0, 5 * GIB))
+@given(jobs=JOBS, unmanaged=st.integers(0, 5 * GIB))
 def test_whoever_comes_all_bookings_and_the_pool_fit_the_gpu(
-    jobs: list[tuple[int, int | None, int | None, str | None, float]], strangers: int
+    jobs: list[tuple[int, int | None, int | None, str | None, float]], unmanaged: int
 ) -> None:
     """The ledger accepts whatever placement chose, also beside jobs that have used all that they may."""
     ledger, held_bytes = Ledger(), {}
@@ -121,7 +121,7 @@ def test_whoever_comes_all_bookings_and_the_pool_fit_the_gpu(
             index=0,
             name="card",
             memory_total_bytes=CARD,
-            memory_used_bytes=sum(held_bytes.values()) + strangers,
+            memory_used_bytes=sum(held_bytes.values()) + unmanaged,
             time_s=0.0,
             processes=tuple(GpuProcess(pid=pid, memory_bytes=size) for pid, size in held_bytes.items()),
         )
@@ -133,10 +133,10 @@ def test_whoever_comes_all_bookings_and_the_pool_fit_the_gpu(
             continue
         held = reservation(wanted, placement.cap_bytes)
         assert booked <= held.limit_bytes <= max(booked, cap or 0)
-        ledger = ledger.reserve(held, {"GPU-0": CARD - strangers})
-        free = CARD - strangers - sum(held_bytes.values())
+        ledger = ledger.reserve(held, {"GPU-0": CARD - unmanaged})
+        free = CARD - unmanaged - sum(held_bytes.values())
         held_bytes[number] = min(int(held.limit_bytes * use), free)
-    assert sum(held.booked_bytes for held in ledger.reservations) <= CARD - strangers
+    assert sum(held.booked_bytes for held in ledger.reservations) <= CARD - unmanaged
 
 
 def choose(newcomer: Demand, *others: Demand) -> tuple[bool, int | None]:

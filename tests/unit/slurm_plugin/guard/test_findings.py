@@ -254,7 +254,7 @@ def test_past_its_mps_server():
 def test_a_stranger_on_a_whole_gpu_is_named_and_never_stopped():
     whole = held(1, 40, kind="whole")
     (one,) = found(reading((11, 9), (66, 20)), ledger=(whole,), jobs={11: 1})
-    assert (one.kind, one.job_id, one.response, one.processes[0].pid) == ("stranger", None, "warn", 66)
+    assert (one.kind, one.job_id, one.response, one.processes[0].pid) == ("unmanaged", None, "warn", 66)
     assert found(reading((11, 9), (66, 0.01)), ledger=(whole,), jobs={11: 1}) == []
     assert found(reading((11, 2), (66, 20)), ledger=(held(1),), jobs={11: 1}) == []
 

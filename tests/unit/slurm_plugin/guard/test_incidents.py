@@ -64,7 +64,7 @@ def test_who_is_none(incident: Incident, ended: Ended):
 
 
 def test_a_whole_gpu_that_a_stranger_sat_on():
-    stranger = replace(THEFT, kind="stranger", culprit=None, culprit_user_id=BOB)
+    stranger = replace(THEFT, kind="unmanaged", culprit=None, culprit_user_id=BOB)
     whole = replace(
         LOST, limit_bytes=140 * GIB, outcome=replace(OOM, peak_bytes=100 * GIB, attempted_bytes=20 * GIB)
     )

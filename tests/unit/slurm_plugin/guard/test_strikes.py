@@ -55,6 +55,6 @@ def test_who_does_not_go_is_told_again_but_a_warning_is_said_once():
 
 
 def test_strangers_are_told_apart():
-    one = replace(OVER, kind="stranger", job_id=None, response="warn")
+    one = replace(OVER, kind="unmanaged", job_id=None, response="warn")
     other = replace(one, processes=(Process(pid=12, started_ticks=1),))
     assert play((0, (one, other)), (1, (one, other))) == [0, 2]

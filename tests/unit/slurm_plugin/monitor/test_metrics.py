@@ -87,7 +87,7 @@ def test_owners_booking_and_use_are_shown_side_by_side(served: tuple[Board, str]
     assert float(told[f"rad_job_memory_peak_bytes{job}"]) == 11 * GIB
     assert float(told[f"rad_job_smact_ratio{job}"]) == 0.5
     card = f'{{{gpu}modelName="card"}}'
-    assert float(told[f"rad_gpu_memory_strangers_bytes{card}"]) == 20 * GIB
+    assert float(told[f"rad_gpu_memory_unmanaged_bytes{card}"]) == 20 * GIB
     assert float(told[f"rad_gpu_memory_booked_bytes{card}"]) == 12 * GIB
     assert float(told[f"rad_gpu_smact_ratio{card}"]) == 0.75
     assert f"rad_gpu_smocc_ratio{card}" not in told
@@ -105,7 +105,7 @@ def test_rad_top_is_told_the_same(served: tuple[Board, str], tmp_path: Path):
     assert b"said the job" not in text, "what a job printed is its owner's"
     assert from_text(text) == board.status()
     (gpu,) = board.status().gpus
-    assert (gpu.booked_bytes, gpu.strangers_bytes, gpu.jobs[0].used_bytes) == (12 * GIB, 20 * GIB, 10 * GIB)
+    assert (gpu.booked_bytes, gpu.unmanaged_bytes, gpu.jobs[0].used_bytes) == (12 * GIB, 20 * GIB, 10 * GIB)
     assert [(one.job_id, one.event) for one in board.status().happened] == [(3, "gpu-oom")]
 
 

@@ -49,7 +49,7 @@ def gpu(index: int, *jobs: JobStatus, smact: float | None = 0.5, state: str = "o
         usable_bytes=140 * GIB,
         used_bytes=sum(one.used_bytes or 0 for one in jobs),
         booked_bytes=sum(one.booked_bytes for one in jobs),
-        strangers_bytes=0,
+        unmanaged_bytes=0,
         smact=smact,
         smact_source="nvml-gpm",
         averaged=True,

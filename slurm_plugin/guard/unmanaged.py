@@ -11,25 +11,25 @@ from slurm_plugin.guard.finding import Finding
 from slurm_plugin.monitor.attribution import Traced
 
 STRANGER_BYTES = 64 * MIB
-"""A stranger with less is no news: tools that look at a GPU hold some."""
+"""An unmanaged process with less is no news: tools that look at a GPU hold some."""
 
 
-def strangers_on(
-    reading: GpuReading, ledger: Ledger, strangers: Sequence[tuple[GpuProcess, Traced]]
+def unmanaged_on(
+    reading: GpuReading, ledger: Ledger, unmanaged: Sequence[tuple[GpuProcess, Traced]]
 ) -> Iterator[Finding]:
     """Tell of processes without a reservation on a GPU that one job holds as a whole.
 
     Args:
         reading: The GPU.
         ledger: Who holds what.
-        strangers: Its processes without a reservation, and whose they are.
+        unmanaged: Its processes without a reservation, and whose they are.
     """
     if not any(held.kind == "whole" for held in ledger.on(reading.uuid)):
         return
-    for row, one in strangers:
+    for row, one in unmanaged:
         if (row.memory_bytes or 0) >= STRANGER_BYTES:
             yield Finding(
-                kind="stranger",
+                kind="unmanaged",
                 gpu=reading.uuid,
                 job_id=one.job_id,
                 user_id=one.user_id,
