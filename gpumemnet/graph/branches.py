@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import re
-
 from gpumemnet.graph import conv_inputs, slices
 from gpumemnet.graph.builder import Path, TapeBuilder
 from gpumemnet.graph.functional_ops import multiplied
@@ -15,8 +13,8 @@ from gpumemnet.names import Group, Source
 from gpumemnet.texts.kinds import Kind
 from gpumemnet.texts.records import Layer
 
-_SUMMED = re.compile(r"^(?:RepV[Gg][Gg]|MobileOne)Block|^RepConv")
-"""Classes whose convolutions and norms all read the block's input and are summed: RepVGG, MobileOne, YOLOv7."""
+_SUMMED = ("RepVGGBlock", "RepVggBlock", "MobileOneBlock", "RepConv")
+"""How classes begin whose convolutions and norms all read the block's input and are summed: RepVGG, MobileOne."""
 _BRANCHING = (Group.CONV, Group.BATCHNORM)
 _LISTS = ("ModuleList", "Sequential")
 _NEAR = 6
@@ -40,7 +38,7 @@ def start(
     """
     if not layer.path or kind.group not in _BRANCHING or builder.format is Source.MODULE_REPR:
         return None
-    at = next((at for at, (cls, _) in enumerate(layer.path) if _SUMMED.match(cls)), None)
+    at = next((at for at, (cls, _) in enumerate(layer.path) if cls.startswith(_SUMMED)), None)
     if at is None:
         return None
     entry = builder.entries.get(layer.path[: at + 1])
