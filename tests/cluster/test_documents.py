@@ -29,7 +29,7 @@ STOPPED = 124
 """Status of timeout(1) for it."""
 
 OWN = ("etc", "opt", "var/lib", "var/log")
-"""Folders of the machine that an admin's commands find empty, or with what a site has."""
+"""Folders of the machine that an admin's commands find empty, or with what a site has; dpkg takes an empty /opt away."""
 
 TRAIN = """
 import runpy, sys
@@ -68,7 +68,7 @@ def typed(cluster: Cluster, command: str, folder: Path, *, root: bool, goes_on: 
     env = {"RAD_CONFIG": str(cluster.place.etc / "rad.n0.toml")}
     if root:
         own = own_folders(cluster)
-        binds = "".join(f'mount --bind "{own}/{name}" /{name} && ' for name in OWN)
+        binds = "".join(f'mkdir -p /{name} && mount --bind "{own}/{name}" /{name} && ' for name in OWN)
         env = {"SLURM_CONF": str(cluster.place.slurm_conf)}
         argv = ("unshare", *mounts_apart(), "bash", "-c", f'{binds}exec "$@"', "_", *shell)
         said = cluster.slurm(*argv, env=env, stdin="y\n")
