@@ -51,7 +51,7 @@ for suite in "${suites[@]}"; do
     bad=$(($(number_of failed) + $(number_of error)))
     passed=$((passed + $(number_of passed)))
     if [ "$code" != 0 ]; then
-        grep -E '^(FAILED|ERROR) ' "$log" | cut -c-300 || true
+        grep -E '^(FAILED|ERROR|E  ) ' "$log" | cut -c-300 | tail -60 || true # Slurm's logs follow them, and are long
         tail -150 "$log"
         [ "$bad" != 0 ] || bad=1
     fi

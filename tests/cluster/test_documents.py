@@ -29,7 +29,7 @@ STOPPED = 124
 """Status of timeout(1) for it."""
 
 OWN = ("etc", "opt", "var/lib", "var/log")
-"""Folders of the machine that an admin's commands find empty, or with what a site has; dpkg takes an empty /opt away."""
+"""Folders of the machine that an admin's commands find empty, or as a site has them; dpkg takes an empty /opt away."""
 
 TRAIN = """
 import runpy, sys
