@@ -113,10 +113,8 @@ def _change(
     if booking.memory_bytes is not None:
         # What it asked for beyond its memory stood for its compute, and still does.
         shards = max(shards_for(booking.memory_bytes, offer.partition.shard_bytes), booking.shards)
-    if shards >= offer.partition.shards:
-        booking = replace(
-            booking, kind="whole", memory_bytes=None
-        )  # the type that it names has no larger share
+    if shards >= offer.partition.shards:  # the type that it names has no larger share
+        booking = replace(booking, kind="whole", memory_bytes=None)
     share = booking.memory_bytes is not None
     gres = offer.share(shards) if share else offer.whole(outcome.least_bytes, rerun=True)
     return JobChange(

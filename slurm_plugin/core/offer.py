@@ -84,9 +84,8 @@ class Offer:
         sizes = self.partition.sizes
         fitting = [size for size in sizes if size.capacity_bytes >= (need_bytes or 0)] or list(sizes[-1:])
         alike = sizes[0].shards == sizes[-1].shards
-        least = next(
-            (size for size in fitting if size.type or alike), fitting[-1]
-        )  # what has no name cannot be told
+        # What has no name cannot be asked for, unless all are alike.
+        least = next((size for size in fitting if size.type or alike), fitting[-1])
         if self.whole_as_gpu and len(fitting) == len(sizes):
             return _request("gpu", self.type, 1)
         if self.whole_as_gpu and least.type:

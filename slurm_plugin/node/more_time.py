@@ -45,6 +45,7 @@ class MoreTime:
         self._shared_s = shared_s
         self._say = say
         self._folder = node.run / "monitor" / "limits"
+        self._files = SpareFiles(node.run)
         self._ends_s: dict[tuple[int, int], float] = {}
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)  # as long as there is room for a folder
@@ -64,8 +65,9 @@ class MoreTime:
             shared_s = self._shared_s(run[0])
             if shared_s and self._ends_s.get(run, now_s) - now_s <= EARLY_S:
                 self._ends_s[run] = self._look_at(run[0], shared_s, now_s)
-        self._take_back({one.job_id for one in held})
-        self._forget({one.job_id for one in held}, now_s)
+        here = {one.job_id for one in held}
+        self._take_back(here)
+        self._forget(here, now_s)
 
     def _look_at(self, job_id: int, shared_s: float, now_s: float) -> float:
         """Give a job what it is due, and return when it ends."""
@@ -97,7 +99,7 @@ class MoreTime:
         """Raise a job's limit; it is written down first, so that nobody gets the same minutes twice."""
         given = replace(granted, granted_s=granted.granted_s + minutes * MINUTE_S)
         self._folder.mkdir(parents=True, exist_ok=True)
-        SpareFiles(self._node.run).write(self._path(job_id), json.dumps(asdict(given)).encode())
+        self._files.write(self._path(job_id), json.dumps(asdict(given)).encode())
         slurm.add(job_id, minutes)
         limit = int((end.limit_s + minutes * MINUTE_S) // MINUTE_S)
         asked = int(granted.asked_s // MINUTE_S)
@@ -124,14 +126,14 @@ class MoreTime:
             granted = given[job_id]
             if limit_s == granted.asked_s + granted.granted_s:
                 slurm.set(job_id, int(granted.asked_s // MINUTE_S))
-            SpareFiles(self._node.run).discard(self._path(job_id))
+            self._files.discard(self._path(job_id))
 
     def _forget(self, held: set[int], now_s: float) -> None:
         """Take away what was written of jobs that are gone for long."""
         for path in self._folder.glob("*.json"):
             with suppress(OSError, ValueError):
                 if int(path.stem) not in held and abs(now_s - path.stat().st_mtime) > KEPT_S:
-                    SpareFiles(self._node.run).discard(path)
+                    self._files.discard(path)
 
     def _path(self, job_id: int) -> Path:
         return self._folder / f"{job_id}.json"
