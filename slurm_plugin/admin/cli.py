@@ -76,7 +76,7 @@ def metrics(config: Path, serve: str | None) -> None:
         raise ConfigError("metrics need prometheus-client: pip install 'rad-slurm[monitor]'") from exc
     from slurm_plugin.monitor.web import listen
 
-    registry = telling.registry_of(load_config(config), SystemClock())
+    registry = telling.registry_of(load_config(config), SystemClock(), once=serve is None)
     if serve is None:
         click.echo(telling.as_text(registry), nl=False)
         return

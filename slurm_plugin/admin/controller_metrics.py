@@ -159,15 +159,16 @@ def _of_queue(seen: Seen) -> Iterator[Metric]:
     yield from (jobs, mean, longest)
 
 
-def registry_of(config: Config, clock: Clock) -> CollectorRegistry:
+def registry_of(config: Config, clock: Clock, *, once: bool = False) -> CollectorRegistry:
     """Return what tells the controller's metrics.
 
     Args:
         config: rad.toml.
         clock: Time.
+        once: They are asked for once: what happened before counts.
     """
     registry = CollectorRegistry()
-    counts = HookCounts(Path(config.paths.log))
+    counts = HookCounts(Path(config.paths.log), from_end=not once)
     registry.register(ControllerMetrics(lambda: look(config, clock), counts, clock))
     return registry
 

@@ -53,15 +53,16 @@ class Durations:
 
 
 class HookCounts:
-    """Counts since this process started; Prometheus copes with the restart."""
+    """Counts since this process started, or of all events that are kept; Prometheus copes with a count that falls."""
 
-    def __init__(self, folder: Path) -> None:
-        """Begin at the events' present end.
+    def __init__(self, folder: Path, *, from_end: bool = True) -> None:
+        """Prepare.
 
         Args:
             folder: paths.log.
+            from_end: Begin at the events' present end; a program that looks once has seen none happen.
         """
-        self._lines = NewLines(folder / EVENTS, from_end=True)
+        self._lines = NewLines(folder / EVENTS, from_end=from_end)
         self.events: Counter[tuple[str, str, str]] = Counter()
         self.durations: dict[str, Durations] = {hook: Durations() for hook in HOOKS}
         self.happened: deque[Happened] = deque(maxlen=MOST_TOLD)

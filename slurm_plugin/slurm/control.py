@@ -55,6 +55,7 @@ class NodeView:
 
     Attributes:
         name: Node name.
+        address: Where Slurm finds it (NodeAddr): a name or a number; "" if unknown.
         gres: Configured GRES, e.g. "gpu:4,shard:160".
         state: "IDLE", "MIXED", "DRAINED", ...
         partitions: Partitions it belongs to.
@@ -62,6 +63,7 @@ class NodeView:
     """
 
     name: str
+    address: str = ""
     gres: str = ""
     state: str = ""
     partitions: tuple[str, ...] = ()

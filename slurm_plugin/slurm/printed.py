@@ -31,7 +31,14 @@ JOB_COLUMNS = (
 )
 MORE_COLUMNS = (("Nice", 16), ("Comment", 1100), ("admin_comment", 1100))
 """Asked of one job alone. Slurm keeps at most 1,024 characters of each text."""
-NODE_COLUMNS = (("NodeList", 256), ("StateLong", 64), ("Gres", 512), ("Partition", 256), ("Reason", 512))
+NODE_COLUMNS = (
+    ("NodeList", 256),
+    ("NodeAddr", 256),
+    ("StateLong", 64),
+    ("Gres", 512),
+    ("Partition", 256),
+    ("Reason", 512),
+)
 TASK_COLUMNS = (("JobID", 20), ("ArrayJobID", 20), ("ArrayTaskID", 256))
 NAME_COLUMNS = (*TASK_COLUMNS, ("Name", 1100))
 _NOTHING = ("", "N/A", "n/a", "(null)", "None", "none")
@@ -91,6 +98,7 @@ def parse_nodes(text: str) -> tuple[NodeView, ...]:
         before = found[name].partitions if name in found else ()
         found[name] = NodeView(
             name=name,
+            address=_known(row["NodeAddr"]),
             gres=_known(row["Gres"]),
             state=row["StateLong"].upper(),
             partitions=(*before, partition),

@@ -92,6 +92,7 @@ class PyslurmControl:
         return tuple(
             NodeView(
                 name=node.name,
+                address=node.address or "",
                 gres=",".join(f"{name}:{count}" for name, count in (node.configured_gres or {}).items()),
                 state=str(node.state).split("+")[0],
                 partitions=tuple(node.partitions or ()),

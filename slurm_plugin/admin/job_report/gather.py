@@ -18,8 +18,12 @@ from slurm_plugin.core.log import EVENTS
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.wire import read_key, read_stamp
 from slurm_plugin.monitor.status import GpuStatus
+from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.conf_files import find_slurm_conf, has_slurmdbd
 from slurm_plugin.slurm.job_times import JobTimes, job_times
+
+ANSWER_S = 10.0
+"""Slurm has so long to say where a node is."""
 
 
 def find(job_id: int, config: Config, clock: Clock) -> Found:
@@ -95,7 +99,12 @@ def _live(
     if not config.telemetry.serve or any(mark in times.nodes for mark in "[,"):
         return []
     name = times.nodes
-    fleet = Gatherer({name: (name, port_of(config))}, clock=clock, queue=None).look()
+    try:
+        view = SlurmCommands(slurm_conf=config.paths.slurm_conf, timeout_s=ANSWER_S).node(name)
+    except SlurmError:
+        view = None
+    host = (view.address if view else "") or name
+    fleet = Gatherer({name: (host, port_of(config))}, clock=clock, queue=None).look()
     for node in fleet.nodes:
         if node.trouble:
             missing.append(f"rad-monitor of {name}: {node.trouble}")

@@ -47,7 +47,7 @@ def top(
     settings = _settings(config)
     conf = settings.paths.slurm_conf
     gatherer = Gatherer(
-        places(nodes, port or port_of(settings), names=lambda: gpu_nodes(conf)),
+        places(nodes, port or port_of(settings), found=lambda: gpu_nodes(conf)),
         clock=SystemClock(),
         queue=lambda: waiting_jobs(slurm_conf=conf),
     )
@@ -83,38 +83,39 @@ def port_of(config: Config) -> int:
 
 
 def places(
-    nodes: tuple[str, ...], port: int, *, names: Callable[[], list[str]]
+    nodes: tuple[str, ...], port: int, *, found: Callable[[], Mapping[str, str]]
 ) -> Mapping[str, tuple[str, int]]:
     """Return host and port of each node's rad-monitor by the node's name.
 
     Args:
         nodes: NAME or NAME=HOST:PORT, as the person gave them.
         port: For nodes that name none.
-        names: Asks Slurm for all nodes that have GPUs.
+        found: Asks Slurm for the address of each node that has GPUs.
 
     Raises:
         ConfigError: One is malformed, or there is no node.
     """
-    found = {}
+    asked = {}
     for word in nodes:
         name, _, place = word.partition("=")
         host, at = split_address(place) if place else (name, port)
         if not name or not host:
             raise ConfigError(f"--node {word}: write it like gpu1 or gpu1=10.0.0.5:{PORT}")
-        found[name] = (host, at)
+        asked[name] = (host, at)
     if not nodes:
-        found = {name: (name, port) for name in names()}
-    if not found:
+        asked = {name: (address, port) for name, address in found().items()}
+    if not asked:
         raise ConfigError("Slurm has no node with GPUs; name one with --node")
-    return found
+    return asked
 
 
-def gpu_nodes(slurm_conf: str) -> list[str]:
-    """Return the names of all nodes that have GPUs, as Slurm says."""
+def gpu_nodes(slurm_conf: str) -> dict[str, str]:
+    """Return the address of each node that has GPUs, by its name: what Slurm itself calls it by."""
     from slurm_plugin.slurm.commands import SlurmCommands
 
     try:
         views = SlurmCommands(slurm_conf=slurm_conf, timeout_s=10.0).nodes()
     except SlurmError as exc:
         raise ConfigError(f"Slurm does not say which nodes there are ({exc}); name them with --node") from exc
-    return sorted(view.name for view in views if any(item.name == "gpu" for item in parse_gres(view.gres)))
+    with_gpus = [view for view in views if any(item.name == "gpu" for item in parse_gres(view.gres))]
+    return {view.name: view.address or view.name for view in sorted(with_gpus, key=lambda view: view.name)}

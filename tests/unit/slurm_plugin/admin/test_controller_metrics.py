@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fakes import FakeClock
 
+from slurm_plugin.core.config import Config, Paths
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.learn import Limits
 from slurm_plugin.core.learned import Learned
@@ -74,6 +75,16 @@ def test_health_queue_and_events(tmp_path: Path):
     clock.sleep(telling.FRESH_S)
     told(metrics)
     assert len(looks) == 2
+
+
+def test_a_look_from_cron_counts_what_happened_before(tmp_path: Path):
+    HookLog(str(tmp_path), "radd", job_id=0, clock=FakeClock()).say(EventKind.BUG)
+    config = Config(paths=Paths(log=str(tmp_path), socket=str(tmp_path / "none")))
+    counted = {
+        once: telling.as_text(telling.registry_of(config, FakeClock(), once=once)) for once in (True, False)
+    }
+    assert 'rad_radd_events_total{event="bug"} 1.0' in counted[True]
+    assert 'rad_radd_events_total{event="bug"} 0.0' in counted[False]
 
 
 def test_a_user_who_names_partitions_in_every_order_makes_no_new_series(tmp_path: Path):

@@ -57,8 +57,9 @@ def test_no_jobs_are_no_jobs() -> None:
 
 def test_nodes_are_read_from_columns() -> None:
     (node,) = parse_nodes(recorded("sinfo_nodes.22.05.txt"))
-    assert (node.name, node.gres, node.state) == ("vm", "gpu:4,shard:40", "MIXED")
-    assert (node.partitions, node.reason) == (("gpu",), "")
+    assert (node.name, node.address, node.state) == ("n0", "127.0.0.1", "MIXED")
+    assert node.gres == "gpu:simulated:4,shard:simulated:156"
+    assert (node.partitions, node.reason) == (("gpu", "plain"), "")
 
 
 def test_versions_are_read_and_nonsense_is_not() -> None:

@@ -161,13 +161,13 @@ def test_the_queue_holds_those_who_wait_for_gpus():
 
 
 def test_where_nodes_are_asked():
-    assert places(("a", "b=10.0.0.5:1"), 9, names=list) == {"a": ("a", 9), "b": ("10.0.0.5", 1)}
-    assert places((), 9, names=lambda: ["x"]) == {"x": ("x", 9)}
+    assert places(("a", "b=10.0.0.5:1"), 9, found=dict) == {"a": ("a", 9), "b": ("10.0.0.5", 1)}
+    assert places((), 9, found=lambda: {"x": "10.0.0.7"}) == {"x": ("10.0.0.7", 9)}, "as Slurm finds it"
     assert port_of(Config()) == PORT
     assert port_of(Config(telemetry=TelemetryConfig(serve="0.0.0.0:1234"))) == 1234
     for wrong in (("=1.2.3.4:5",), ("a=5",), ("a=b:c",), ()):
         with pytest.raises(ConfigError):
-            places(wrong, 9, names=list)
+            places(wrong, 9, found=dict)
 
 
 def test_one_screen_for_a_pipe_and_json_for_programs(tmp_path: Path):
