@@ -46,8 +46,8 @@ class Ledger:
             room_bytes: What jobs may book on each GPU in all: usable memory less what unmanaged processes hold.
 
         Raises:
-            LedgerError: It would put a second job on a whole GPU, book more than a GPU has, or leave no room for what
-                its jobs may need together.
+            LedgerError: It would put a second job on a whole GPU, book more than a GPU has, or lend the job memory
+                beyond its booking that the surprises of all may need.
         """
         others = self.release(wanted.job_id, restart=wanted.restart)
         if others.of_job(wanted.job_id) is not None:
@@ -66,7 +66,11 @@ class Ledger:
                     f"job {wanted.job_id}: GPU {uuid} would be overbooked, {booked} of {room_bytes[uuid]}"
                 )
             pooled = pooled_bytes(share_of(held) for held in (*neighbours, wanted))
-            if wanted.kind == "shared" and pooled > room_bytes[uuid]:
+            if (
+                wanted.kind == "shared"
+                and wanted.limit_bytes > wanted.booked_bytes
+                and pooled > room_bytes[uuid]
+            ):
                 raise LedgerError(
                     f"job {wanted.job_id}: GPU {uuid} would be overcommitted, {pooled} of {room_bytes[uuid]}"
                 )

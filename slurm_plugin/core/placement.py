@@ -120,29 +120,27 @@ def _fits(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
     margin_bytes = from_mib(settings.margin_mib)
     surprises = room.overrun_bytes > 0 or room.unmanaged_bytes > margin_bytes
     need_bytes = _need_bytes(demand, settings)
-    if room.free_bytes < need_bytes + (margin_bytes if surprises else 0):
-        return False
-    granted_bytes = _cap(room, demand, settings)
-    return granted_bytes is not None and granted_bytes >= need_bytes
+    return room.free_bytes >= need_bytes + (margin_bytes if surprises else 0)
 
 
 def _need_bytes(demand: Demand, settings: PartitionConfig) -> int:
     return from_mib(settings.free_min_mib) if demand.booked_bytes is None else demand.booked_bytes
 
 
-def _cap(room: Room, demand: Demand, settings: PartitionConfig) -> int | None:
+def _cap(room: Room, demand: Demand, settings: PartitionConfig) -> int:
     """Return what a newcomer may hold at most beside those who are there, so that the surprises of all have room.
 
-    It is never more than its booking says. Where a GPU is nearly full it is less, down to what is booked; None if there
-    is not even room for what is expected of it.
+    It is never more than its booking says. Where a GPU is nearly full it is less, down to what is booked: that is its
+    own, whatever was lent to those who came before.
     """
+    need_bytes = _need_bytes(demand, settings)
     newcomer = share(
-        _need_bytes(demand, settings),
+        need_bytes,
         cap_bytes=demand.cap_bytes,
         estimate_bytes=demand.estimate_bytes,
         model=demand.profile_key,
     )
-    return widest(room.shares, newcomer, room.room_bytes)
+    return max(need_bytes, widest(room.shares, newcomer, room.room_bytes) or 0)
 
 
 def _of_seat(fitting: list[Room], demand: Demand) -> list[Room]:

@@ -172,7 +172,9 @@ class NodeMachine(RuleBasedStateMachine):
                 booked = sum(one.booked_bytes for one in [held, *neighbours])
                 assert booked + self.strangers[int(uuid[-1])] <= USABLE
                 pooled = pooled_bytes(share_of(one) for one in [held, *neighbours])
-                assert pooled + self.strangers[int(uuid[-1])] <= USABLE
+                assert (
+                    held.limit_bytes == held.booked_bytes or pooled + self.strangers[int(uuid[-1])] <= USABLE
+                )
         self.running[held.job_id] = held
         kind, memory_bytes = held.kind, None if held.kind == "whole" else held.booked_bytes
         booking = Booking(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isqrt
 
 import pytest
 from hypothesis import given, settings
@@ -159,16 +160,23 @@ def test_a_cap_shrinks_towards_the_booking_where_a_gpu_fills() -> None:
     assert not put_back and cap is not None and 9 * GIB <= cap < 12 * GIB
 
 
-def test_where_surprises_have_no_room_a_job_waits_although_its_booking_would_fit() -> None:
-    wide = [demand(number, 6 * GIB, 30 * GIB, 5 * GIB, "same") for number in (1,)]
-    assert choose(demand(2, 6 * GIB, 6 * GIB, 5 * GIB, "other"), *wide)[0] is False
-    assert choose(demand(2, 12 * GIB, 12 * GIB, 12 * GIB, "other"), *wide)[0] is True
+def test_what_earlier_jobs_were_lent_keeps_nobody_from_what_he_books() -> None:
+    """Slurm counts bookings alone: whoever it lets in would else be put back, again and again."""
+    wide = demand(1, 6 * GIB, 30 * GIB, 5 * GIB, "same")
+    left = 5 * GIB + isqrt((30 * GIB) ** 2 - (25 * GIB) ** 2)
+    assert choose(demand(2, 6 * GIB, 30 * GIB, 5 * GIB, "other"), wide) == (False, left)
+    assert choose(demand(2, 12 * GIB, 20 * GIB, 12 * GIB, "other"), wide) == (False, 12 * GIB)
+    assert choose(demand(2, 34 * GIB, 40 * GIB, 34 * GIB, "other"), wide) == (False, 34 * GIB)
+    assert choose(demand(2, 34 * GIB + 1, 40 * GIB, 34 * GIB, "other"), wide)[0] is True
 
 
-def test_the_ledger_refuses_what_has_no_room_for_surprises() -> None:
+def test_the_ledger_lends_nothing_that_the_surprises_of_all_may_need() -> None:
     first = reservation(demand(1, 6 * GIB, 30 * GIB, 5 * GIB, "a"), 30 * GIB)
     second = reservation(demand(2, 6 * GIB, 30 * GIB, 5 * GIB, "b"), 30 * GIB)
     ledger = Ledger().reserve(first, {"GPU-0": CARD})
     with pytest.raises(LedgerError, match="overcommitted"):
         ledger.reserve(second, {"GPU-0": CARD})
     ledger.reserve(replace(second, cap_bytes=10 * GIB), {"GPU-0": CARD + GIB * 2 + MIB})
+    ledger.reserve(replace(second, cap_bytes=None, booked_bytes=34 * GIB), {"GPU-0": CARD})
+    with pytest.raises(LedgerError, match="overbooked"):
+        ledger.reserve(replace(second, cap_bytes=None, booked_bytes=34 * GIB + 1), {"GPU-0": CARD})
