@@ -1,4 +1,4 @@
-"""How far our estimates are from the need: estimate and bound over the measured peak, for `rad simulate`.
+"""How far our estimates are from the need: each of their numbers over the measured peak, for `rad simulate`.
 
     python bench/estimate_errors.py > slurm_plugin/admin/simulate/estimate_errors.csv
 
@@ -11,20 +11,25 @@ from pathlib import Path
 
 from gpumemnet.estimators import ours
 from gpumemnet.evaluate.heldout import MAIN_FORMAT, ask, held_out
+from gpumemnet.units import MIB
+from slurm_plugin.core.risk import SHARES
 
 ROWS = Path(__file__).resolve().parents[1] / "gpumemnet/data/heldout_h200.jsonl.xz"
 
 
 def main() -> None:
-    """Print the table, smallest bound first."""
+    """Print the table, smallest bound first: estimate, bound, and what each share of jobs stays below."""
     answers = ask("ours", [row for row in held_out(ROWS) if row.text_format == MAIN_FORMAT], ours.estimate)
-    pairs = sorted(
-        (upper / row.peak_mib, guess / row.peak_mib)
-        for row, guess, upper in zip(answers.rows, answers.estimate_mib, answers.upper_mib, strict=True)
+    rows = sorted(
+        [
+            said / MIB / row.peak_mib
+            for said in (answer.upper_bytes, answer.estimate_bytes, *map(answer.quantile, SHARES))
+        ]
+        for row, answer in zip(answers.rows, answers.answers, strict=True)
     )
-    print("estimate,bound")
-    for bound, guess in pairs:
-        print(f"{guess:.3f},{bound:.3f}")
+    print(",".join(("estimate", "bound", *map(str, SHARES))))
+    for bound, guess, *shares in rows:
+        print(",".join(f"{ratio:.3f}" for ratio in (guess, bound, *shares)))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slurm_plugin.admin.simulate.cluster import Cluster
 from slurm_plugin.admin.simulate.jobs import booked_shards
-from slurm_plugin.admin.simulate.progress import Job
+from slurm_plugin.admin.simulate.progress import Job, Run
 from slurm_plugin.core.node_records import Outcome
 from slurm_plugin.core.recovery import next_attempt
 
@@ -40,27 +40,31 @@ def saved(job: Job, now_s: float) -> None:
     job.eligible_s = now_s + REQUEUE_S
 
 
-def recovers(job: Job, cluster: Cluster, now_s: float) -> bool:
-    """Make a job ready that ran out of GPU memory, as the Epilog would; it begins anew.
+def recovers(run: Run, cluster: Cluster, now_s: float) -> bool:
+    """Make a job ready that ran out of GPU memory or was stopped, as the Epilog would; it begins anew.
 
     Args:
-        job: The job.
+        run: Its run.
         cluster: The cluster and RAD's settings.
         now_s: Seconds since the trace began.
 
     Returns:
         False if it is not run again.
     """
+    job = run.job
     if not cluster.managed or job.booking is None:
         return False
-    had_bytes = job.booking.memory_bytes or cluster.memory_bytes
-    outcome = Outcome(
-        kind="gpu-oom",
-        pattern="simulated",
-        peak_bytes=min(job.peak_bytes, had_bytes),
-        attempted_bytes=max(0, job.peak_bytes - had_bytes),
-        corroborated=True,
-    )
+    had_bytes = max(job.booking.memory_bytes or cluster.memory_bytes, run.cap_bytes or 0)
+    if run.stopped:
+        outcome = Outcome(kind="overrun", peak_bytes=job.peak_bytes, rerun=True)
+    else:
+        outcome = Outcome(
+            kind="gpu-oom",
+            pattern="simulated",
+            peak_bytes=min(job.peak_bytes, had_bytes),
+            attempted_bytes=max(0, job.peak_bytes - had_bytes),
+            corroborated=True,
+        )
     recovery = next_attempt(job.booking, outcome, cluster.settings)
     if recovery is None:
         return False

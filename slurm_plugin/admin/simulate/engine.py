@@ -116,7 +116,9 @@ class Engine:
         if run.has_crashed(now_s):
             self.result.crashes += 1
             job.crashes += 1
-            if not recovers(job, self._cluster, now_s):
+            self.result.stopped += run.stopped
+            self.result.hurt += job.peak_bytes <= run.booked_bytes
+            if not recovers(run, self._cluster, now_s):
                 self.result.failed += 1
                 job.ran_s += job.last_run_s
                 return False

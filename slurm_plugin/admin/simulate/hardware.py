@@ -11,6 +11,21 @@ from slurm_plugin.admin.simulate.gpu import Gpu
 from slurm_plugin.admin.simulate.node import Node
 from slurm_plugin.admin.simulate.progress import Job, Run
 from slurm_plugin.core.node_records import Placement
+from slurm_plugin.guard.findings import TOLERANCE_BYTES
+
+
+def surprise(runs: Sequence[Run], room_bytes: int) -> Run | None:
+    """Return whom the guard stops (guard/findings.py): of those above their bookings the furthest above its estimate.
+
+    Args:
+        runs: Who is on one GPU.
+        room_bytes: What they may have together.
+    """
+    staying = [run for run in runs if run.crashes_s is None]
+    if sum(max(run.booked_bytes, run.job.peak_bytes) for run in staying) <= room_bytes:
+        return None
+    above = [run for run in staying if run.job.peak_bytes > run.booked_bytes + TOLERANCE_BYTES]
+    return max(above, key=Run.above_estimate_bytes, default=None)
 
 
 class Calendar:
@@ -87,18 +102,23 @@ class Hardware:
             run: The run that starts.
             now_s: Seconds since the trace began.
         """
-        job, cap_bytes = run.job, None
-        if self._caps and not job.whole and job.booking is not None:
-            cap_bytes = max(job.booking.memory_bytes or 0, run.cap_bytes or 0)
+        job = run.job
         room_bytes = self._cluster.memory_bytes - self._cluster.server_bytes * (not job.whole)
         self._advance(run, now_s)
+        touched = set(run.gpus)
         for index in run.gpus:
             gpu = self.gpus[index]
             gpu.runs.append(run)
-            full = sum(other.job.peak_bytes for other in gpu.runs) > room_bytes
-            if full or (cap_bytes is not None and job.peak_bytes > cap_bytes):
-                run.runs_out()
-        self._settle(run.gpus)
+            if self._caps and not job.whole and job.peak_bytes > max(run.booked_bytes, run.cap_bytes or 0):
+                run.runs_out(run.peaks_s)
+                continue
+            stopped = surprise(gpu.runs, room_bytes) if self._cluster.managed else None
+            if stopped is not None:
+                stopped.runs_out(run.peaks_s, stopped=True)
+                touched.update(stopped.gpus)
+            elif sum(other.job.peak_bytes for other in gpu.runs) > room_bytes:
+                run.runs_out(run.peaks_s)
+        self._settle(tuple(touched))
 
     def vacate(self, run: Run, now_s: float) -> None:
         """Take a run off its GPUs and out of the ledger.

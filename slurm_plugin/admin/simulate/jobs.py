@@ -12,6 +12,7 @@ from slurm_plugin.admin.simulate.cluster import PARTITION
 from slurm_plugin.admin.simulate.interference import Load
 from slurm_plugin.admin.simulate.progress import Job
 from slurm_plugin.admin.simulate.trace_job import TraceJob
+from slurm_plugin.admin.simulate.workloads import Told
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.policy import decide
 from slurm_plugin.core.records import Booking, Claims, GresItem, JobRequest, MemoryEstimate
@@ -27,10 +28,6 @@ LIMIT_FACTOR, LEAST_LIMIT_S = 2.0, 1800.0
 LEAST_SEEN_S = 60.0
 """A shorter run tells nothing of its activity (epilog/report.py)."""
 
-Errors = Sequence[tuple[float, float]]
-"""(estimate, bound) over the real peak, as an estimator has them."""
-EXACT: Errors = ((1.0, 1.0),)
-
 
 class Refused(Exception):
     """The submission is refused; the text is what the user reads."""
@@ -42,12 +39,13 @@ def make_job(
     config: Config,
     *,
     baseline: Baseline,
-    errors: Errors,
+    errors: Sequence[Told],
     usable_bytes: int,
     start_up_s: float = 0.0,
     compress: float = 1.0,
     smact: float | None = None,
     slot_s: float | None = None,
+    draw: int = 0,
 ) -> Job:
     """Return a job as it enters the queue.
 
@@ -62,6 +60,7 @@ def make_job(
         compress: How many times faster than its users knew it the trace is.
         smact: What RAD knows of its SM activity; None if nothing.
         slot_s: Jobs that ask for longer run in slots of so long; None: they run at once.
+        draw: Which of many draws of the errors is taken.
 
     Raises:
         Refused: It is larger than a GPU.
@@ -71,7 +70,7 @@ def make_job(
     peak_bytes = min(trace.memory_bytes or usable_bytes, usable_bytes)
     limit_s = trace.limit_s or max(LEAST_LIMIT_S / compress, LIMIT_FACTOR * trace.duration_s)
     if baseline == "rad":
-        booking, shards = _by_rad(trace.gpus, _estimate(trace, smact, errors), config, partition)
+        booking, shards = _by_rad(trace.gpus, _estimate(trace, smact, errors, draw), config, partition)
     elif baseline == "hand" and trace.gpus == 1 and trace.memory_bytes:
         booking, shards = _by_hand(peak_bytes, partition)
     else:
@@ -137,21 +136,21 @@ def booked_shards(booking: Booking | None, partition: PartitionConfig) -> int:
     return shards_for(booking.memory_bytes, partition.shard_bytes)
 
 
-def _estimate(trace: TraceJob, smact: float | None, errors: Errors) -> MemoryEstimate | None:
+def _estimate(
+    trace: TraceJob, smact: float | None, errors: Sequence[Told], draw: int
+) -> MemoryEstimate | None:
     """Return what the estimator would say; the same program gets the same error each time."""
     if trace.memory_bytes is None or not errors:
         return None
     program = zlib.crc32(trace.workload.encode())
-    guess, bound = errors[program % len(errors)]
-    told_bytes = trace.memory_bytes * guess
-    needs = sorted(1.0 / one for one, _ in errors)
+    told = errors[zlib.crc32(trace.workload.encode(), draw) % len(errors)]
     return MemoryEstimate(
-        estimate_bytes=int(told_bytes),
-        upper_bytes=int(trace.memory_bytes * bound),
+        estimate_bytes=int(trace.memory_bytes * told.estimate),
+        upper_bytes=int(trace.memory_bytes * told.bound),
         confidence=None,
         quantiles=tuple(
-            (share, int(told_bytes * max(1.0, needs[min(len(needs) - 1, int(share * len(needs)))])))
-            for share in SHARES
+            (share, int(trace.memory_bytes * ratio))
+            for share, ratio in zip(SHARES, told.quantiles, strict=True)
         ),
         smact=smact,
         source="simulated",

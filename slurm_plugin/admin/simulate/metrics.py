@@ -48,6 +48,8 @@ def metrics(result: Result) -> dict[str, Any]:
         "p95_slowdown": round(quantile(slowdown, 0.95), 3),
         "max_slowdown": round(max(slowdown, default=0.0), 3),
         "crashes": result.crashes,
+        "stopped": result.stopped,
+        "hurt": result.hurt,
         "recoveries": result.recoveries,
         "failed": result.failed,
         "put_backs": result.put_backs,

@@ -43,6 +43,7 @@ class Node:
             seats=seats,
             estimate_bytes=None if booking is None else booking.estimate_bytes,
             cap_bytes=None if booking is None else booking.cap_bytes,
+            profile_key=None if booking is None else booking.profile_key,
             smact=None if booking is None else booking.smact,
             restart=job.restart,
         )
@@ -77,6 +78,7 @@ class Node:
                 created_s=now_s,
                 estimate_bytes=demand.estimate_bytes,
                 cap_bytes=placement.cap_bytes,
+                profile_key=demand.profile_key,
                 smact=demand.smact,
                 restart=demand.restart,
             ),

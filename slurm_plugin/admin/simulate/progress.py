@@ -95,7 +95,8 @@ class Run:
         trains_s: When it comes to its first step.
         cap_bytes: What its GPU lets it hold; None if no more than it booked.
         saves_s: When its slot ends: it saves and leaves. Never for a job without slots.
-        crashes_s: When it runs out of memory; None if it does not.
+        crashes_s: When it runs out of memory, or is stopped; None if neither.
+        stopped: Whether the guard stops it, for it holds more than it booked and others need theirs.
         factors: By GPU, how many times slower it is there than alone.
     """
 
@@ -107,6 +108,7 @@ class Run:
     cap_bytes: int | None = None
     saves_s: float = math.inf
     crashes_s: float | None = None
+    stopped: bool = False
     factors: dict[int, float] = field(default_factory=dict)
 
     @property
@@ -114,9 +116,29 @@ class Run:
         """Return the work done in a second, 1 alone: a job on several GPUs is as slow as on the slowest."""
         return 1.0 / max(self.factors.values(), default=1.0)
 
-    def runs_out(self) -> None:
-        """Note that it asks for more memory than there is."""
-        self.crashes_s = self.trains_s + min(CRASH_S, CRASH_SHARE * self.job.trace.duration_s)
+    @property
+    def booked_bytes(self) -> int:
+        """Return what it booked; nothing without a booking, or with GPUs of its own."""
+        return 0 if self.job.booking is None else self.job.booking.memory_bytes or 0
+
+    def above_estimate_bytes(self) -> int:
+        """Return how far it is above what it was expected to hold."""
+        told = None if self.job.booking is None else self.job.booking.estimate_bytes
+        return self.job.peak_bytes - min(told or self.booked_bytes, self.booked_bytes)
+
+    @property
+    def peaks_s(self) -> float:
+        """Return when it holds the most that it ever will."""
+        return self.trains_s + min(CRASH_S, CRASH_SHARE * self.job.trace.duration_s)
+
+    def runs_out(self, at_s: float, *, stopped: bool = False) -> None:
+        """Note that it ends before its work is done.
+
+        Args:
+            at_s: When.
+            stopped: Whether the guard stops it; else it asks for more memory than there is.
+        """
+        self.crashes_s, self.stopped = at_s, stopped
 
     def next_s(self, now_s: float) -> float:
         """Return when it comes to its first step, saves, ends or crashes, if its rate stays.

@@ -41,6 +41,7 @@ class Question:
         server_mib: What an MPS server and its contexts take of a GPU in use, which no shard counts.
         slot_min: Jobs that ask for longer run in slots of so many minutes; None: they run at once.
         partition: The one whose jobs of sacct's output count; None takes all.
+        draw: Which of many draws of the estimator's errors is taken; jobs of one workload have the same one.
         assumed_mib: Peak of the one-GPU jobs whose peak the trace does not tell; None: it stays unknown.
     """
 
@@ -62,5 +63,6 @@ class Question:
     drain: bool = False
     server_mib: int = 0
     slot_min: float | None = None
+    draw: int = 0
     partition: str | None = None
     assumed_mib: int | None = None

@@ -18,7 +18,9 @@ class Result:
         gpus: All GPUs, with the integrals of their activity.
         limit_factor: A job may run so many times its limit: sharing gives that time back (core/more_time.py).
         end_s: When the last job ended.
-        crashes: Times that a job ran out of GPU memory.
+        crashes: Times that a job ran out of GPU memory or was stopped.
+        stopped: Times that the guard stopped a job which others needed the memory of.
+        hurt: Times that one ended although it held no more than it booked.
         recoveries: Times that one was run again.
         failed: Jobs that were not run again.
         put_backs: Times that a job was put back into the queue.
@@ -31,6 +33,8 @@ class Result:
     limit_factor: float = 1.0
     end_s: float = 0.0
     crashes: int = 0
+    stopped: int = 0
+    hurt: int = 0
     recoveries: int = 0
     failed: int = 0
     put_backs: int = 0

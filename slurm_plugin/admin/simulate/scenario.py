@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from slurm_plugin.admin.simulate.cluster import PARTITION, Cluster
 from slurm_plugin.admin.simulate.interference import Load
-from slurm_plugin.admin.simulate.jobs import EXACT, Errors, Refused, make_job
+from slurm_plugin.admin.simulate.jobs import Refused, make_job
 from slurm_plugin.admin.simulate.progress import Job
 from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.admin.simulate.trace import read_trace
 from slurm_plugin.admin.simulate.trace_job import TraceJob, compressed
-from slurm_plugin.admin.simulate.workloads import estimate_errors, load_of, measured
+from slurm_plugin.admin.simulate.workloads import EXACT, Told, estimate_errors, load_of, measured
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.units import from_mib
@@ -49,7 +49,7 @@ def scenario(question: Question, seen: Mapping[str, float] | None = None) -> Sce
     cluster = _cluster(question)
     trace = read_trace(question.trace, question.partition)
     known = measured()
-    errors: Errors = {"measured": estimate_errors(), "oracle": EXACT, "none": ()}[question.estimates]
+    errors = {"measured": estimate_errors(), "oracle": (EXACT,), "none": ()}[question.estimates]
     left_out = Counter(trace.left_out)
     jobs: list[Job] = []
     for original, row in zip(trace.jobs, compressed(trace, question.compress).jobs, strict=True):
@@ -90,7 +90,12 @@ def _cluster(question: Question) -> Cluster:
 
 
 def _job(
-    question: Question, cluster: Cluster, row: TraceJob, load: Load, errors: Errors, smact: float | None
+    question: Question,
+    cluster: Cluster,
+    row: TraceJob,
+    load: Load,
+    errors: Sequence[Told],
+    smact: float | None,
 ) -> Job:
     if question.assumed_mib is not None and row.gpus == 1 and row.memory_bytes is None:
         row = replace(row, memory_bytes=from_mib(question.assumed_mib))
@@ -105,6 +110,7 @@ def _job(
         compress=question.compress,
         slot_s=None if question.slot_min is None else 60.0 * question.slot_min / question.compress,
         smact=smact,
+        draw=question.draw,
     )
 
 

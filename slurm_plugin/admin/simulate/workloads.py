@@ -9,6 +9,7 @@ from importlib import resources
 
 from slurm_plugin.admin.simulate.interference import Load
 from slurm_plugin.admin.simulate.trace_job import TraceJob
+from slurm_plugin.core.risk import SHARES
 
 UNKNOWN = Load(smact=0.39, busy=0.65, duty=1.0)
 """A training of which nobody knows anything: medians of 492 measured ones, and no pause for data."""
@@ -62,9 +63,34 @@ def measured() -> Mapping[str, Workload]:
     }
 
 
-def estimate_errors() -> tuple[tuple[float, float], ...]:
-    """Return (estimate, bound) over the real peak for each held-out run (`bench/estimate_errors.py`)."""
-    return tuple((float(row["estimate"]), float(row["bound"])) for row in _rows("estimate_errors.csv"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What an estimator says of one program, over its real peak.
+
+    Attributes:
+        estimate: The best guess.
+        bound: The bound.
+        quantiles: What each of `SHARES` of jobs stays below.
+    """
+
+    estimate: float
+    bound: float
+    quantiles: tuple[float, ...]
+
+
+EXACT = Told(estimate=1.0, bound=1.0, quantiles=(1.0,) * len(SHARES))
+
+
+def estimate_errors() -> tuple[Told, ...]:
+    """Return what our estimator says of each held-out run (`bench/estimate_errors.py`)."""
+    return tuple(
+        Told(
+            estimate=float(row["estimate"]),
+            bound=float(row["bound"]),
+            quantiles=tuple(float(row[str(share)]) for share in SHARES),
+        )
+        for row in _rows("estimate_errors.csv")
+    )
 
 
 def _rows(name: str) -> list[dict[str, str]]:

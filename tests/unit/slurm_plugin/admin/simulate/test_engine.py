@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,14 +12,18 @@ from hypothesis import strategies as st
 from slurm_plugin.admin.simulate.aftermath import REQUEUE_S
 from slurm_plugin.admin.simulate.cluster import PARTITION, Cluster
 from slurm_plugin.admin.simulate.engine import Engine
+from slurm_plugin.admin.simulate.hardware import surprise
 from slurm_plugin.admin.simulate.interference import Load, slowdowns, together
-from slurm_plugin.admin.simulate.jobs import EXACT, Baseline, Errors, make_job
+from slurm_plugin.admin.simulate.jobs import Baseline, make_job
 from slurm_plugin.admin.simulate.metrics import metrics
-from slurm_plugin.admin.simulate.progress import Job
+from slurm_plugin.admin.simulate.progress import Job, Run
 from slurm_plugin.admin.simulate.result import Result
 from slurm_plugin.admin.simulate.trace_job import TraceJob
+from slurm_plugin.admin.simulate.workloads import EXACT, Told
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.placement import Pin
+from slurm_plugin.core.records import Booking
+from slurm_plugin.core.risk import SHARES
 from slurm_plugin.core.units import GIB
 
 MEMORY = 40 * GIB
@@ -26,12 +31,16 @@ CALM = Load(smact=0.02, busy=0.04, duty=0.2)
 SETTINGS = PartitionConfig(collocate=True, gpu_memory_mib=40 * 1024)
 
 
+def told(estimate: float, bound: float) -> Told:
+    return Told(estimate=estimate, bound=bound, quantiles=(estimate,) * len(SHARES))
+
+
 def run(
     *rows: TraceJob,
     nodes: int = 1,
     per_node: int = 2,
     baseline: Baseline = "rad",
-    errors: Errors = EXACT,
+    errors: Sequence[Told] = (EXACT,),
     load: Load = CALM,
     pin: Pin = "slurm",
     partition: PartitionConfig = SETTINGS,
@@ -126,8 +135,34 @@ def test_a_job_of_two_gpus_starts_up_on_both() -> None:
     assert [gpu.busy_s for gpu in result.gpus] == pytest.approx([50.0, 50.0])
 
 
+def on_gpu(number: int, *, needs: int, booked: int, estimate: int) -> Run:
+    """A run of a job of so many GiB."""
+    config = Config(partitions={PARTITION: SETTINGS}, default_partition=PARTITION)
+    one = make_job(job(number, gib=needs), CALM, config, baseline="rad", errors=(EXACT,), usable_bytes=MEMORY)
+    one.booking = Booking(kind="shared", memory_bytes=booked * GIB, estimate_bytes=estimate * GIB)
+    return Run(job=one, seats=(0,), gpus=(0,), start_s=0.0, trains_s=0.0)
+
+
+def test_the_guard_stops_the_furthest_above_its_estimate_where_others_need_what_they_booked() -> None:
+    quiet = on_gpu(0, needs=6, booked=18, estimate=10)
+    some, more = (
+        on_gpu(1, needs=12, booked=10, estimate=9),
+        on_gpu(2, needs=11, booked=9, estimate=7),
+    )
+    assert surprise([quiet, some], MEMORY) is None, "what the first booked and does not hold is still free"
+    assert surprise([quiet, some, more], MEMORY) is more
+    assert (
+        surprise(
+            [on_gpu(3, needs=20, booked=20, estimate=5), on_gpu(4, needs=20, booked=21, estimate=5)], MEMORY
+        )
+        is None
+    )
+    more.runs_out(60.0, stopped=True)
+    assert surprise([quiet, some, more], MEMORY) is None, "one is enough"
+
+
 def test_a_job_above_its_cap_crashes_and_returns_with_a_gpu_of_its_own() -> None:
-    result = run(job(0, gib=8), job(1), errors=((0.4, 0.5),))
+    result = run(job(0, gib=8), job(1), errors=(told(0.4, 0.5),))
     figures = metrics(result)
     assert (figures["crashes"], figures["recoveries"], figures["failed"]) == (2, 2, 0)
     assert all(one.whole for one in result.jobs)
@@ -135,7 +170,7 @@ def test_a_job_above_its_cap_crashes_and_returns_with_a_gpu_of_its_own() -> None
 
 
 def test_nobody_is_run_again_where_recovery_is_off() -> None:
-    result = run(job(0, gib=8), errors=((0.4, 0.5),), partition=replace(SETTINGS, recovery="off"))
+    result = run(job(0, gib=8), errors=(told(0.4, 0.5),), partition=replace(SETTINGS, recovery="off"))
     assert (metrics(result)["crashes"], metrics(result)["failed"]) == (1, 1)
 
 
@@ -188,7 +223,7 @@ def test_every_job_ends_and_no_gpu_is_overfull(
         job(n, submit_s=float(s), gpus=g, duration_s=float(d), gib=m)
         for n, (s, g, d, m) in enumerate(sorted(rows))
     ]
-    result = run(*trace, nodes=2, baseline=baseline, pin=pin, errors=((error, error * 1.2),))
+    result = run(*trace, nodes=2, baseline=baseline, pin=pin, errors=(told(error, error * 1.2),))
     for one in result.jobs:
         assert one.end_s is not None and one.first_start_s is not None
         assert one.first_start_s >= one.trace.submit_s
@@ -222,7 +257,8 @@ def test_a_job_on_two_shared_gpus_is_as_slow_as_on_the_slower_one() -> None:
     busy = Load(smact=0.9, busy=1.0)
     rows = ((job(0, gpus=2), busy), (job(1, duration_s=5000.0), CALM), (job(2, submit_s=50.0), busy))
     jobs = [
-        make_job(row, load, config, baseline="hand", errors=EXACT, usable_bytes=MEMORY) for row, load in rows
+        make_job(row, load, config, baseline="hand", errors=(EXACT,), usable_bytes=MEMORY)
+        for row, load in rows
     ]
     wide, _, late = jobs
     wide.booking, wide.shards = late.booking, late.shards
