@@ -30,6 +30,8 @@ def own_shards(
         estimate: The need of one process; None if it is unknown.
         partition: Settings of its partition.
     """
+    if request.whole_nodes:
+        return Rewrite(reason="shards of whole nodes", refusal=words.SHARDS_OF_WHOLE_NODES)
     if shards > partition.shards:
         return Rewrite(
             reason="too many shards",

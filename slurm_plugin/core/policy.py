@@ -4,8 +4,9 @@
 |---|---|
 | no GPU; MIG; several nodes; a heterogeneous component; a partition that is not ours | left alone |
 | shards | what it asked for; booked: those shards, or the GPU if they are all of one |
+| shards of whole nodes (`--exclusive`) | refused: Slurm would never start it |
 | several GPUs on one node | what it asked for; booked: whole GPUs |
-| one GPU, by an option or type that shards cannot stand for | what it asked for; booked: a whole GPU |
+| one GPU, by an option or type that shards cannot stand for; whole nodes | what it asked for; booked: a whole GPU |
 | one GPU, by an srun or salloc that was not rewritten on the login node | what it asked for; booked: a whole GPU |
 | one GPU, need above one GPU | refused, with the number that would fit |
 | one GPU, `policy=exclusive`, or need unknown where that means exclusive | all shards of a GPU (or gpu:1) |

@@ -54,6 +54,7 @@ class JobRequest:
         script: Leading part of the batch script; None for salloc and srun.
         heterogeneous: One component of a heterogeneous job.
         interactive: From srun or salloc: its request was settled on the login node, and may not change any more.
+        whole_nodes: It gets whole nodes (`--exclusive`, `OverSubscribe=EXCLUSIVE`), where Slurm starts no shards.
         other_gres: What `--gres` asks for besides GPUs and shards ("nvme:100"); it is kept.
         other_per_task: What is asked per task besides GPUs, as Slurm wrote it ("cpu=4"); it is kept.
         binds_gpus: `--gpu-bind`, which means nothing for part of a GPU.
@@ -74,6 +75,7 @@ class JobRequest:
     script: str | None = None
     heterogeneous: bool = False
     interactive: bool = False
+    whole_nodes: bool = False
     other_gres: str = ""
     other_per_task: str = ""
     binds_gpus: bool = False

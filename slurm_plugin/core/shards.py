@@ -49,6 +49,8 @@ def gpu_obstacle(request: JobRequest, partition: PartitionConfig) -> str | None:
     """
     if request.gpu_only_option is not None:
         return f"{request.gpu_only_option} works only with a GPU of one's own"
+    if request.whole_nodes:
+        return "a job that takes whole nodes shares no GPU"
     if request.gres_per_socket:
         return "--gpus-per-socket works only with a GPU of one's own"
     if any(item.name != "gpu" for item in request.gres_per_job):

@@ -11,6 +11,10 @@ from slurm_plugin.core.units import human
 NO_GPU = "RAD: the job asks for no GPU; add --gpus=1"
 NEED_UNKNOWN = "its GPU memory is not known"
 EXCLUSIVE = "policy=exclusive"
+SHARDS_OF_WHOLE_NODES = (
+    "RAD: Slurm never starts a job that asks for shards and takes whole nodes (--exclusive, or a partition with "
+    "OverSubscribe=EXCLUSIVE); leave out --exclusive, or submit it with sbatch and --gpus=1"
+)
 
 
 def reserves(

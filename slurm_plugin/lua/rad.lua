@@ -85,7 +85,28 @@ local function script_name(job_desc)
   return ok and type(name) == "string" and name:sub(-LONGEST_OTHER):gsub("%c", "?") or nil
 end
 
-local function describe(job_desc, submit_uid)
+-- Whether a job gets whole nodes: by --exclusive, or because one of its partitions gives no others
+-- (OverSubscribe=EXCLUSIVE). On such a node Slurm starts no job that asks for shards: it would wait for ever.
+local function takes_whole_nodes(job_desc, part_list)
+  if job_desc.shared == 0 then
+    return true
+  end
+  local named = field(job_desc, "partition")
+  for name, partition in pairs(part_list or {}) do
+    local meant
+    if named then
+      meant = ("," .. named .. ","):find("," .. name .. ",", 1, true)
+    else
+      meant = partition.flag_default == 1
+    end
+    if meant and partition.max_share == 0 then
+      return true
+    end
+  end
+  return false
+end
+
+local function describe(job_desc, part_list, submit_uid)
   local message = { v = PROTOCOL, op = "submit" }
   message.user_id = field(job_desc, "user_id") or submit_uid -- root may submit for somebody else
   for _, name in ipairs(TOLD) do
@@ -98,6 +119,7 @@ local function describe(job_desc, submit_uid)
   local offset = field(job_desc, "het_job_offset")
   message.heterogeneous = type(offset) == "number" and offset < 0xFFFFFFFE
   message.interactive = field(job_desc, "script") == nil -- also --wrap and stdin make a script
+  message.whole_nodes = takes_whole_nodes(job_desc, part_list)
   message.script = head_of_script(job_desc)
   message.script_name = message.script and script_name(job_desc)
   return message
@@ -224,7 +246,8 @@ local function fall_back(job_desc, message)
   local left = fallback_settings()
   local partition = left and left.partitions[message.partition or left.default_partition]
   local per_node, per_job = message.gres, message.tres_per_job
-  if not partition or message.heterogeneous or message.interactive or (per_node and per_job) then
+  local as_it_is = message.heterogeneous or message.interactive or message.whole_nodes
+  if not partition or as_it_is or (per_node and per_job) then
     return
   end
   local others = { "tres_per_task", "tres_per_socket", "tres_bind", "tres_freq", "cpus_per_tres", "mem_per_tres" }
@@ -259,7 +282,7 @@ end
 function rad.submit(job_desc, part_list, submit_uid)
   local ok, result = pcall(function()
     drop_stamps(job_desc)
-    local message = describe(job_desc, submit_uid)
+    local message = describe(job_desc, part_list, submit_uid)
     if not concerns_us(message) then
       return slurm.SUCCESS
     end

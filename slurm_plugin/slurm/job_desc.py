@@ -58,6 +58,7 @@ def _common(options: Mapping[str, str], comment: str, user_id: int) -> dict[str,
         "min_nodes": _count(options.get("nodes")),
         "num_tasks": _count(options.get("ntasks")),
         "ntasks_per_node": _count(options.get("ntasks-per-node")),
+        "whole_nodes": options.get("exclusive") in ("", "exclusive"),  # or "user", "mcs", "oversubscribe"
         "comment": comment,
     }
 

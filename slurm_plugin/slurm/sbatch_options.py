@@ -24,6 +24,7 @@ _VARIABLES = {
     "SBATCH_GPU_FREQ": "gpu-freq",
     "SBATCH_CPUS_PER_GPU": "cpus-per-gpu",
     "SBATCH_MEM_PER_GPU": "mem-per-gpu",
+    "SBATCH_EXCLUSIVE": "exclusive",
 }
 """Those of them that a decision of ours looks at."""
 _WITH_VALUE = """

@@ -35,6 +35,15 @@ def test_one_gpu_in_any_spelling_becomes_shards_and_an_inner_srun_works(jobs: Jo
     assert jobs.output(job.job_id).count("phase 1 of 1 done") == 2
 
 
+def test_a_job_that_takes_whole_nodes_runs(jobs: Jobs) -> None:
+    """As shards it would wait for ever: Slurm gives whole nodes GPUs and no shards."""
+    job = jobs.submit("--gpus=1", "--exclusive", f"--comment={MODEL}", "--wrap", f"srun {TRAIN}")
+    assert job.job_id is not None and "keeps its GPU" in job.messages, job.messages
+    assert jobs.wait(job.job_id)["JobState"] == "COMPLETED", jobs.output(job.job_id)
+    refused = jobs.submit("--gres=shard:1", "--exclusive", "--wrap", "true")
+    assert refused.job_id is None and "--exclusive" in refused.messages
+
+
 def test_the_users_words_stay_in_the_comment(jobs: Jobs) -> None:
     job = jobs.submit("-H", "--gpus=1", f"--comment=my own words {MODEL}", "--wrap", "true")
     assert job.job_id is not None, job.messages

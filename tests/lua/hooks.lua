@@ -60,7 +60,7 @@ for line in io.lines() do
   end
   local ok, rc
   if command.op == "submit" then
-    ok, rc = pcall(rad.submit, job_desc(fields, command.refused), {}, command.uid)
+    ok, rc = pcall(rad.submit, job_desc(fields, command.refused), command.partitions or {}, command.uid)
   else
     ok, rc = pcall(rad.modify, job_desc(fields, command.refused), command.rec, {}, command.uid)
   end

@@ -120,8 +120,33 @@ def test_radd_hears_the_request_and_its_changes_are_made(hooks: LuaProgram, radd
             "script_name": "/home/u/job.sh",
             "heterogeneous": False,
             "interactive": False,
+            "whole_nodes": False,
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("shared", "partition", "told"),
+    [
+        (0, "gpu", True),  # --exclusive
+        (2, "gpu", False),  # --exclusive=user
+        (65534, "gpu", False),
+        (65534, "alone", True),
+        (65534, "gpu,alone", True),
+        (65534, "alone2", False),
+        (65534, None, False),
+    ],
+)
+def test_radd_hears_of_a_job_that_takes_whole_nodes(
+    hooks: LuaProgram, radd: Any, shared: int, partition: str | None, told: bool
+) -> None:
+    fake = radd(replies(reply()))
+    partitions = {"gpu": {"max_share": 1, "flag_default": 1}, "alone": {"max_share": 0, "flag_default": 0}}
+    job = {"user_id": 1000, "gres": "gpu:1", "shared": shared}
+    submit(hooks, job | ({} if partition is None else {"partition": partition}), partitions=partitions)
+    partitions["gpu"]["max_share"] = 0
+    submit(hooks, {"user_id": 1000, "gres": "gpu:1", "shared": 65534}, partitions=partitions)
+    assert [asked["whole_nodes"] for asked in fake.asked] == [told, True]
 
 
 def test_a_script_without_rad_lines_is_not_sent(hooks: LuaProgram, radd: Any) -> None:
@@ -282,6 +307,7 @@ def leave_fallback(folder: Path, *, until_s: float = 2**33, **partition: Any) ->
         ({"gres": "gres:gpu:1", "mem_per_tres": "gres:gpu:4096"}, "gres:gpu:1"),
         ({"gres": "gres:gpu:1", "ntasks_per_gpu": 2}, "gres:gpu:1"),
         ({"gres": "gres:gpu:1", "het_job_offset": 0}, "gres:gpu:1"),
+        ({"gres": "gres:gpu:1", "shared": 0}, "gres:gpu:1"),
         ({"gres": "gres:gpu:1", "script": ""}, "gres:gpu:1"),
     ],
     ids=str,

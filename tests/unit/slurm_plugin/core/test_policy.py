@@ -208,6 +208,7 @@ def test_gpus_per_task_counts_by_tasks() -> None:
         {"gres": "gres:gpu:1", "ntasks_per_gpu": 2},
         {"gres": "gres:gpu:a100:1"},
         {"tres_per_socket": "gres:gpu:1"},
+        {"gres": "gres:gpu:1", "whole_nodes": True},
         {"tres_per_job": "gres:gpu:1,gres:nvme:5"},
     ],
 )
@@ -238,6 +239,11 @@ def test_an_srun_that_was_not_rewritten_in_time_keeps_its_gpu() -> None:
     rewrite = asked(Claims(memory_bytes=GIB), need(GIB), gres="gres:gpu:1", interactive=True)
     assert (rewrite.fields, rewrite.messages) == ({}, ())
     assert rewrite.booking is not None and rewrite.booking.kind == "whole"
+
+
+def test_shards_of_whole_nodes_are_refused_as_slurm_would_never_start_them() -> None:
+    refusal = asked(gres="gres:shard:4", whole_nodes=True).refusal
+    assert refusal is not None and "--exclusive" in refusal
 
 
 def test_own_shards_are_kept_and_too_many_refused() -> None:

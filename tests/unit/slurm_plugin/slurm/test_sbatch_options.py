@@ -58,3 +58,20 @@ def test_a_request_as_slurmctld_will_have_it() -> None:
     assert request.gpu_only_option is None and request.comment == "mine" and not request.heterogeneous
     alone = request_from(batch_desc({"gpu-freq": "high", "hetjob": ""}, comment="", user_id=7))
     assert (alone.gpu_only_option, alone.heterogeneous) == ("--gpu-freq", True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "env", "whole_nodes"),
+    [
+        (("--exclusive",), {}, True),
+        (("--exclusive=user",), {}, False),
+        ((), {"SBATCH_EXCLUSIVE": "exclusive"}, True),
+        ((), {"SBATCH_EXCLUSIVE": "mcs"}, False),
+        ((), {}, False),
+    ],
+)
+def test_a_job_that_takes_whole_nodes_is_known(
+    typed: tuple[str, ...], env: dict[str, str], whole_nodes: bool
+) -> None:
+    options = options_of("#!/bin/sh\n", ("--gpus=1", *typed), env)
+    assert request_from(batch_desc(options, comment="", user_id=7)).whole_nodes is whole_nodes
