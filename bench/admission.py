@@ -23,27 +23,32 @@ from slurm_plugin.core.config import PartitionConfig
 
 ESCALATE = {"confidence": "auto", "recovery": "escalate"}
 WAITS = {"on_saturated": "wait", "saturated_waits": 1000}
+MEMORY = {"compute_overcommit": 0.0}
 WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "memory alone (default)": ({}, {}),
+    "memory alone": (MEMORY, {}),
+    "the default": ({}, {}),
+    "the default, corrected by history": ({}, {"activity": "history"}),
+    "the default, activity really known": ({}, {"activity": "seen"}),
+    "the default, nothing told": ({}, {"activity": "none"}),
     **{
         f"a: overcommit {c:g}, activity {activity}": ({"compute_overcommit": c}, {"activity": activity})
         for activity in ("told", "history", "seen")
-        for c in (1.0, 1.5, 2.0, 3.0)
+        for c in (1.0, 1.5, 2.4, 3.0)
     },
     **{
-        f"a: max_slowdown {s:g}, activity history": ({"max_slowdown": s}, {"activity": "history"})
+        f"a: max_slowdown {s:g}, activity {activity}": ({"max_slowdown": s}, {"activity": activity})
+        for activity in ("told", "history")
         for s in (1.3, 2.0, 3.5, 6.7)
     },
-    "b: wait at SMACT 0.80, five times": ({"on_saturated": "wait"}, {}),
-    "b: wait at SMACT 0.80, to the end": (WAITS, {}),
-    "b: wait at SMACT 0.95, to the end": ({**WAITS, "smact_max": 0.95}, {}),
-    "d: one GPU without shards": ({}, {"kept": 1}),
-    "d: drained by who ends first": ({}, {"drain": True}),
-    "f: MPS takes 700 MiB, shards of all memory": ({}, {"server_mib": 700}),
-    "f: the same, 1 GiB without shards": ({"shards_per_gpu": 138}, {"server_mib": 700}),
-    "e: confidence auto": (ESCALATE, {}),
-    "e: confidence 0.9": ({**ESCALATE, "confidence": 0.9}, {}),
-    "a 3 (seen) and e": ({**ESCALATE, "compute_overcommit": 3.0}, {"activity": "seen"}),
+    "b: wait at SMACT 0.80, five times": ({**MEMORY, "on_saturated": "wait"}, {}),
+    "b: wait at SMACT 0.80, to the end": ({**MEMORY, **WAITS}, {}),
+    "b: wait at SMACT 0.95, to the end": ({**MEMORY, **WAITS, "smact_max": 0.95}, {}),
+    "d: one GPU without shards": (MEMORY, {"kept": 1}),
+    "d: drained by who ends first": (MEMORY, {"drain": True}),
+    "f: MPS takes 700 MiB, shards of all memory": (MEMORY, {"server_mib": 700}),
+    "f: the same, 1 GiB without shards": ({**MEMORY, "shards_per_gpu": 138}, {"server_mib": 700}),
+    "e: confidence auto": ({**MEMORY, **ESCALATE}, {}),
+    "e: confidence 0.9": ({**MEMORY, **ESCALATE, "confidence": 0.9}, {}),
 }
 """Settings of the partition, and of the question."""
 SHOWN = ("makespan_s", "mean_completion_s", "energy_j")

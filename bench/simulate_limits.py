@@ -27,6 +27,8 @@ from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import shards_for
 
 HOUR_S = 3600.0
+MEMORY = PartitionConfig(compute_overcommit=0.0)
+"""Where it starts from: memory alone decides who shares."""
 SLOWDOWN = {"max_slowdown": 3.5}
 Change = Callable[[Scenario], Scenario]
 
@@ -153,7 +155,7 @@ def floors(found: Scenario, span_s: float) -> dict[str, float]:
 
 def figures(question: Question, way: Way) -> dict[str, Any]:
     """Return the figures of a way."""
-    asked = replace(question, settings=replace(PartitionConfig(), **way.settings), **way.asked)
+    asked = replace(question, settings=replace(MEMORY, **way.settings), **way.asked)
     found = way.change(scenario(asked, history(asked)))
     return metrics(Engine(found.cluster, found.jobs).run())
 
@@ -173,7 +175,7 @@ def main() -> None:
             nodes=1,
             gpus_per_node=options.gpus,
             gpu_memory_mib=options.gpu_memory_mib,
-            settings=PartitionConfig(),
+            settings=MEMORY,
             pin="bound",
         )
         for trace in options.traces

@@ -196,6 +196,8 @@ def rad_toml(spec: ClusterSpec, place: Place, *, node: NodeSpec | None, web_port
     # Its nodes also serve the partition `plain`; "auto" would then keep every job on the GPU that Slurm names.
     if not spec.confined:
         text = text.replace('#pin = "auto"', 'pin = "bound"')
+    if spec.by_memory:
+        text = text.replace("#compute_overcommit = 2.0", "compute_overcommit = 0.0")
     if web_port is not None:
         text = text.replace('#serve = ""', f'serve = "{web_port}"')
     return "\n".join([text, *spec.rad_toml, ""])

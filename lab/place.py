@@ -44,6 +44,7 @@ class ClusterSpec:
         nodes: The compute nodes, all on this machine.
         slurm_conf: Lines that are added to slurm.conf.
         rad_toml: Lines that are added at the end of rad.toml.
+        by_memory: Whether only memory decides who shares a GPU, so that a test tells by it who fits.
         sharing: `[partition_defaults] sharing` of rad.toml.
         confined: Whether a job reaches only the devices that Slurm gave it; needs cgroup v1 and device files.
         typed: Whether GPUs have a type; without one Slurm 22.05 gives GPUs away whose shards are in use.
@@ -54,6 +55,7 @@ class ClusterSpec:
     nodes: tuple[NodeSpec, ...] = (NodeSpec(name="n0"),)
     slurm_conf: tuple[str, ...] = ()
     rad_toml: tuple[str, ...] = ()
+    by_memory: bool = True
     sharing: str = "mps"
     confined: bool = False
     typed: bool = True

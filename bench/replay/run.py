@@ -231,7 +231,12 @@ class Replay:
         node = replace(node, cpus=256, memory_mib=256_000)
         lines = (*rad_toml(self.policy, self.options.estimates), *(f"{k} = {v}" for k, v in self.options.set))
         spec = ClusterSpec(
-            nodes=(node,), sharing="mps", ours=self.policy.ours, slurm_conf=SLURM_CONF, rad_toml=lines
+            nodes=(node,),
+            sharing="mps",
+            ours=self.policy.ours,
+            slurm_conf=SLURM_CONF,
+            rad_toml=lines,
+            by_memory=False,
         )
         self.cluster.up(spec)
         if self.policy.ours and self.options.estimates in ESTIMATORS:

@@ -11,6 +11,10 @@ from itertools import pairwise
 
 SLOWED: tuple[tuple[float, float], ...] = ((1.3, 1.0), (2.05, 1.5), (3.5, 2.0), (4.6, 2.5), (6.7, 3.0))
 """(factor, sum): on a GPU packed to this sum, 9 of 10 trainings run at most this many times slower than alone."""
+TRAINS = 0.6
+"""Share of its time in which a training that no run has shown yet is taken to train; a profile tells of one that never
+waits for data. Counted by their SM activity, those of three traces train for 0.52, 0.45 and 0.51 of their time
+(docs/results.md); simulated, the tenth more costs no makespan and keeps small jobs from starving."""
 LEAST_SLOWDOWN, MOST_SLOWDOWN = SLOWED[0][0], SLOWED[-1][0]
 
 

@@ -16,7 +16,7 @@ from slurm_plugin.core.compute import LEAST_SLOWDOWN, MOST_SLOWDOWN
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.gpu_sizes import GpuType
 from slurm_plugin.core.mig import parse_profiles
-from slurm_plugin.core.partition_settings import PartitionConfig
+from slurm_plugin.core.partition_settings import OVERCOMMIT, PartitionConfig
 from slurm_plugin.core.records import LEAST_CONFIDENCE, MOST_CONFIDENCE
 from slurm_plugin.core.settings import Config, Features, Paths, TelemetryConfig
 from slurm_plugin.core.typed_table import build
@@ -126,7 +126,7 @@ def _check_slowdown(name: str, partition: PartitionConfig, origin: str) -> None:
             f"{origin}: partition.{name}.max_slowdown is {partition.max_slowdown:g}; it must be 0 (no promise) or from "
             f"{LEAST_SLOWDOWN:g} to {MOST_SLOWDOWN:g}, as measured"
         )
-    if partition.max_slowdown and partition.compute_overcommit:
+    if partition.max_slowdown and partition.compute_overcommit not in (0.0, OVERCOMMIT):
         raise ConfigError(
             f"{origin}: partition.{name} has max_slowdown and compute_overcommit, which say the same; remove one"
         )

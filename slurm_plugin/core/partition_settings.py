@@ -10,6 +10,9 @@ from slurm_plugin.core.gpu_sizes import GpuSize, GpuType
 from slurm_plugin.core.records import Confidence, PolicyName
 from slurm_plugin.core.units import from_mib
 
+OVERCOMMIT = 2.0
+"""Expected SM activity that a GPU is given by default: the most at which makespan hardly grows (docs/results.md)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionConfig:
@@ -34,8 +37,8 @@ class PartitionConfig:
         compute_overcommit: Slurm gives a GPU jobs of at most this much expected SM activity in all: a job asks for the
             larger of the shards of its memory and this part of a GPU's shards; what it may hold stays its memory. 2.0
             lets two jobs share that would each fill the GPU. 0 counts memory alone.
-        max_slowdown: The same as a promise: Slurm packs a GPU so that 9 of 10 jobs run at most this many times slower
-            than alone, as measured (core/compute.py). 0 promises nothing. One of the two may be set.
+        max_slowdown: The same as a promise, in its place: Slurm packs a GPU so that 9 of 10 jobs run at most this many
+            times slower than alone, as measured (core/compute.py). 0 promises nothing.
         policy: Placement policy (thesis section 6.2.2).
         pin: "slurm" keeps jobs on the GPU that Slurm booked. "bound" lets the policy choose whenever no job sits on
             the booked GPU yet. "free" lets it choose among all GPUs of the node; jobs that want a whole GPU then often
@@ -85,7 +88,7 @@ class PartitionConfig:
     gpus: dict[str, GpuType] = field(default_factory=dict)
     exclusive_form: Literal["auto", "shards", "gpu"] = "auto"
     confidence: Confidence = "bound"
-    compute_overcommit: float = 0.0
+    compute_overcommit: float = OVERCOMMIT
     max_slowdown: float = 0.0
     policy: PolicyName = "magm"
     pin: Literal["auto", "slurm", "bound", "free"] = "auto"

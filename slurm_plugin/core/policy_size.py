@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from slurm_plugin.core.compute import TRAINS
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.records import (
     Claims,
@@ -17,7 +18,8 @@ def compute_shards(processes: int, estimate: MemoryEstimate | None, partition: P
     """Return how many shards stand for the compute that a job is expected to take; 0 where only memory counts.
 
     A job of unknown activity counts as the placement counts it: else to tell nothing would be the way to the front.
-    Never all of a GPU: compute can be shared, and only memory needs a GPU alone.
+    What no run has shown yet is taken to wait for data for some of its time, but where the site promises a speed. Never
+    all of a GPU: compute can be shared, and only memory needs a GPU alone.
 
     Args:
         processes: That share the GPU.
@@ -28,6 +30,8 @@ def compute_shards(processes: int, estimate: MemoryEstimate | None, partition: P
         return 0
     known = None if estimate is None else estimate.smact
     smact = partition.smact_max / 2 if known is None else known
+    if not partition.max_slowdown and not (estimate is not None and estimate.smact_seen):
+        smact *= TRAINS
     share = processes * smact / partition.packed_activity
     return min(math.ceil(share * partition.shards), partition.shards - 1)
 

@@ -119,6 +119,7 @@ class MemoryEstimate:
         quantiles: Points (share of jobs, bytes that so many stay under) between estimate and bound, both rising; ()
             if none are known.
         smact: Expected share of SMs kept busy when it has a GPU to itself (0 to 1); None if nothing tells.
+        smact_seen: Whether that was seen of earlier runs, with their waits for data; else it never waits.
         source: Where it comes from: an estimator's name, "history", "stated".
         profile_key: Short hash of model and training setup; None if the need was stated outright.
         kind: Which estimates are right or wrong alike: what it was made from; "" where nothing is learned of it.
@@ -132,6 +133,7 @@ class MemoryEstimate:
     source: str
     quantiles: tuple[tuple[float, int], ...] = ()
     smact: float | None = None
+    smact_seen: bool = False
     profile_key: str | None = None
     kind: str = ""
     learned: str = ""

@@ -153,5 +153,7 @@ class Submission:
         seen = self.peaks.estimate(request.user_id, estimate.profile_key)
         if seen is None:
             return estimate
-        smact = estimate.smact if seen.smact is None else seen.smact  # a loader's pauses are in what was seen
-        return replace(estimate if estimate.source == "stated" else seen, smact=smact)
+        need = estimate if estimate.source == "stated" else seen
+        if seen.smact is None:
+            return replace(need, smact=estimate.smact)
+        return replace(need, smact=seen.smact, smact_seen=True)

@@ -34,6 +34,7 @@ log = "{folder}/logs"
 [partition.gpu]
 collocate = true
 gpu_memory_mib = 40000
+compute_overcommit = 0.0
 exclusive_form = "shards"
 """
 

@@ -44,6 +44,7 @@ def make_job(
     start_up_s: float = 0.0,
     compress: float = 1.0,
     smact: float | None = None,
+    smact_seen: bool = False,
     slot_s: float | None = None,
     draw: int = 0,
 ) -> Job:
@@ -59,6 +60,7 @@ def make_job(
         start_up_s: What each of its starts takes before the first step; limits allow for it.
         compress: How many times faster than its users knew it the trace is.
         smact: What RAD knows of its SM activity; None if nothing.
+        smact_seen: Whether it knows that from earlier runs.
         slot_s: Jobs that ask for longer run in slots of so long; None: they run at once.
         draw: Which of many draws of the errors is taken.
 
@@ -70,7 +72,8 @@ def make_job(
     peak_bytes = min(trace.memory_bytes or usable_bytes, usable_bytes)
     limit_s = trace.limit_s or max(LEAST_LIMIT_S / compress, LIMIT_FACTOR * trace.duration_s)
     if baseline == "rad":
-        booking, shards = _by_rad(trace.gpus, _estimate(trace, smact, errors, draw), config, partition)
+        estimate = _estimate(trace, smact, errors, draw, smact_seen=smact_seen)
+        booking, shards = _by_rad(trace.gpus, estimate, config, partition)
     elif baseline == "hand" and trace.gpus == 1 and trace.memory_bytes:
         booking, shards = _by_hand(peak_bytes, partition)
     else:
@@ -137,7 +140,7 @@ def booked_shards(booking: Booking | None, partition: PartitionConfig) -> int:
 
 
 def _estimate(
-    trace: TraceJob, smact: float | None, errors: Sequence[Told], draw: int
+    trace: TraceJob, smact: float | None, errors: Sequence[Told], draw: int, *, smact_seen: bool
 ) -> MemoryEstimate | None:
     """Return what the estimator would say; the same program gets the same error each time."""
     if trace.memory_bytes is None or not errors:
@@ -153,6 +156,7 @@ def _estimate(
             for share, ratio in zip(SHARES, told.quantiles, strict=True)
         ),
         smact=smact,
+        smact_seen=smact_seen,
         source="simulated",
         profile_key=f"{program:08x}",
     )

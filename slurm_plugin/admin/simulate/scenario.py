@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from slurm_plugin.admin.simulate.cluster import PARTITION, Cluster
 from slurm_plugin.admin.simulate.interference import Load
@@ -36,6 +37,13 @@ class Scenario:
     left_out: Mapping[str, int]
 
 
+class _Known(NamedTuple):
+    """What is known of a job's SM activity, and whether earlier runs showed it."""
+
+    value: float | None
+    seen: bool = False
+
+
 def scenario(question: Question, seen: Mapping[str, float] | None = None) -> Scenario:
     """Read the trace, book its jobs and set the cluster up.
 
@@ -61,9 +69,9 @@ def scenario(question: Question, seen: Mapping[str, float] | None = None) -> Sce
         )  # its share of waiting for data is that of the trace, compressed or not
         if question.never_wait:
             load = replace(load, duty=1.0)
-        told_smact = _told_smact(question, load, (seen or {}).get(row.workload))
+        known_smact = _known_smact(question, load, (seen or {}).get(row.workload))
         try:
-            jobs.append(_job(question, cluster, row, load, errors, told_smact))
+            jobs.append(_job(question, cluster, row, load, errors, known_smact))
         except Refused:
             left_out["larger than a GPU"] += 1
     if not jobs:
@@ -95,7 +103,7 @@ def _job(
     row: TraceJob,
     load: Load,
     errors: Sequence[Told],
-    smact: float | None,
+    known_smact: _Known,
 ) -> Job:
     if question.assumed_mib is not None and row.gpus == 1 and row.memory_bytes is None:
         row = replace(row, memory_bytes=from_mib(question.assumed_mib))
@@ -109,15 +117,16 @@ def _job(
         start_up_s=question.start_up_s,
         compress=question.compress,
         slot_s=None if question.slot_min is None else 60.0 * question.slot_min / question.compress,
-        smact=smact,
+        smact=known_smact.value,
+        smact_seen=known_smact.seen,
         draw=question.draw,
     )
 
 
-def _told_smact(question: Question, load: Load, seen: float | None) -> float | None:
+def _known_smact(question: Question, load: Load, seen: float | None) -> _Known:
     """Return what RAD knows of a job's SM activity when it is submitted."""
     if question.activity == "none":
-        return None
+        return _Known(None)
     if question.activity == "seen":
-        return round(load.mean_smact, 3)
-    return load.smact if seen is None else round(seen, 3)
+        return _Known(round(load.mean_smact, 3), seen=True)
+    return _Known(load.smact) if seen is None else _Known(round(seen, 3), seen=True)

@@ -27,6 +27,7 @@ gpu = "a100"
 [partition.gpu]
 collocate = true
 gpu_memory_mib = 40000
+compute_overcommit = 0.0
 shard_mib = 2000
 exclusive_form = "shards"
 [partition.plain]

@@ -88,7 +88,8 @@ def test_a_booking_is_what_slurm_will_give(
     assert partition is not None
     assert booking.shards == shards
     if booking.kind == "shared":
-        assert booking.memory_bytes == shards * partition.shard_bytes and gpus == 0
+        assert booking.memory_bytes is not None and gpus == 0
+        assert booking.memory_bytes <= shards * partition.shard_bytes  # its compute may ask for more
     elif shards:
         assert shards == partition.shards and gpus == 0
     else:

@@ -22,7 +22,8 @@ HERE = (partition_mark("gpu"),)
 
 
 def config(mode: str = "enforce", **partition: Any) -> Config:
-    settings = {"collocate": True, "gpu_memory_mib": GPU_MIB, **partition}
+    """Return rad.toml with these settings of the partition; memory alone counts unless they say otherwise."""
+    settings = {"collocate": True, "gpu_memory_mib": GPU_MIB, "compute_overcommit": 0.0, **partition}
     tree = {"mode": mode, "default_partition": "gpu", "partition": {"gpu": settings, "plain": {}}}
     return parse_config(tree, origin="rad.toml")
 
@@ -429,26 +430,37 @@ def need_stated() -> Claims:
 
 
 @pytest.mark.parametrize(
-    ("overcommit", "smact", "shards"),
+    ("overcommit", "smact", "seen", "shards"),
     [
-        (0.0, 0.9, 4),  # off: memory alone
-        (2.0, 0.9, 18),  # 0.9 / 2 of 39 shards
-        (1.0, 0.05, 4),  # its memory is the larger share
-        (2.0, None, 8),  # unknown counts as half of smact_max
-        (0.5, 0.9, 38),  # never all of a GPU: that would be a GPU alone
+        (0.0, 0.9, True, 4),  # off: memory alone
+        (2.0, 0.9, True, 18),  # 0.9 / 2 of 39 shards
+        (2.0, 0.9, False, 11),  # a profile does not tell the waits for data: 0.6 of it is expected
+        (1.0, 0.05, True, 4),  # its memory is the larger share
+        (2.0, None, False, 5),  # unknown counts as half of smact_max, and 0.6 of it
+        (0.4, 0.9, False, 38),  # never all of a GPU: that would be a GPU alone
     ],
 )
 def test_compute_counts_in_shards_and_not_in_memory(
-    overcommit: float, smact: float | None, shards: int
+    overcommit: float, smact: float | None, seen: bool, shards: int
 ) -> None:
     rewrite = asked(
-        estimate=replace(need(3 * GIB, 4 * GIB), smact=smact),
+        estimate=replace(need(3 * GIB, 4 * GIB), smact=smact, smact_seen=seen),
         config=config(compute_overcommit=overcommit),
         gres="gres:gpu:1",
     )
     assert count_of(parse_gres(rewrite.fields["gres"]), "shard") == shards
     assert rewrite.booking is not None
     assert (rewrite.booking.memory_bytes, rewrite.booking.shards) == (4 * GIB, shards)
+
+
+def test_compute_counts_unless_the_site_says_otherwise() -> None:
+    shipped = parse_config(
+        {"partition": {"gpu": {"collocate": True, "gpu_memory_mib": GPU_MIB}}, "default_partition": "gpu"},
+        origin="rad.toml",
+    )
+    estimate = replace(need(3 * GIB, 4 * GIB), smact=0.9, smact_seen=True)
+    rewrite = asked(estimate=estimate, config=shipped, gres="gres:gpu:1")
+    assert count_of(parse_gres(rewrite.fields["gres"]), "shard") == 18
 
 
 def test_a_promise_on_speed_is_kept_by_shards_and_told() -> None:

@@ -27,6 +27,7 @@ slurm_conf = "{folder}/slurm.conf"
 [partition.gpu]
 collocate = true
 gpu_memory_mib = 40000
+compute_overcommit = 0.0
 """
 
 

@@ -34,12 +34,17 @@ MODEL = profile_summary(SUMMARY, TrainingSetup(batch_size=64))
 PROFILE = MODEL.to_text()
 
 
-def submission(*, mode: str = "enforce", submit: bool = True, peaks: Any = None) -> Submission:
+def submission(
+    *, mode: str = "enforce", submit: bool = True, peaks: Any = None, compute_overcommit: float = 0.0
+) -> Submission:
     tree = {
         "mode": mode,
         "features": {"submit": submit},
         "default_partition": "gpu",
-        "partition": {"gpu": {"collocate": True, "gpu_memory_mib": 40000}, "plain": {}},
+        "partition": {
+            "gpu": {"collocate": True, "gpu_memory_mib": 40000, "compute_overcommit": compute_overcommit},
+            "plain": {},
+        },
     }
     config = parse_config(tree, origin="rad.toml")
     return Submission(config=config, key=KEY, estimator=Estimator(), peaks=peaks, whole_as_gpu={})
@@ -91,6 +96,15 @@ def test_what_was_seen_of_the_activity_wins_over_what_the_model_tells(tmp_path: 
         comment = str(answer(made, comment=f"{words}rad.profile:{PROFILE}")["set"]["comment"])
         booking = wire.read_stamp(comment, user_id=1000, key=KEY)
         assert booking is not None and booking.smact == 0.123
+
+
+def test_what_was_seen_of_the_activity_counts_in_full(tmp_path: Any) -> None:
+    peaks = Peaks(tmp_path / "peaks.jsonl", "")
+    made = submission(peaks=peaks, compute_overcommit=2.0)
+    for smact, gres in ((0.5, "shard:10"), (0.9, "shard:18")):  # that part of 39 shards, over two
+        peaks.record(Run(user_id=1000, profile_key=MODEL.key, peak_bytes=GIB, smact=smact))
+        peaks.refresh()
+        assert answer(made, comment=f"rad.profile:{PROFILE}")["set"]["gres"] == gres
 
 
 @pytest.mark.parametrize(

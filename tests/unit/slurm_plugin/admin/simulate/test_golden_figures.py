@@ -25,6 +25,7 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "whole": ({}, {"baseline": "whole"}),
     "hand": ({}, {"baseline": "hand"}),
     "rad": ({}, {}),
+    "rad, memory alone": ({"compute_overcommit": 0.0}, {}),
     "oracle": ({}, {"estimates": "oracle"}),
     "no estimates": ({}, {"estimates": "none"}),
     "exclusive": ({"policy": "exclusive"}, {}),
