@@ -25,19 +25,19 @@ import signal
 import sys
 import time
 import traceback
-from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from gpu_campaign.history import History
+
 from gpumemnet.calibration.measure_convolutions import convolutions
 from gpumemnet.dataset.config import Configuration
 from gpumemnet.units import GIB, MIB
 
 SEED = 4711
 SWEEPS = 12
-KEPT_EVENTS = 300_000
 TOTAL_BYTES = int(11.5 * MIB)
 SLOTS = 12
 UNKNOWN_NEED = 16 * GIB
@@ -122,46 +122,6 @@ def configurations() -> list[Configuration]:
             )
             found.append((rank, config))
     return [config for _, config in sorted(found, key=lambda pair: (pair[0], pair[1].index))]
-
-
-class History:
-    """PyTorch's record of allocations, with marks by clock and count, as reading it anew each time would be slow."""
-
-    def __init__(self) -> None:
-        import torch
-
-        self._torch = torch
-        self.marks: list[tuple[int, int, str]] = []
-        torch.cuda.init()
-        torch.cuda.memory._record_memory_history(context=None, max_entries=2 * KEPT_EVENTS)
-
-    def mark(self, name: str) -> None:
-        """Note where a phase ends."""
-        count = self._torch.cuda.memory_stats_as_nested_dict()["allocation"]["all"]["allocated"]
-        self.marks.append((time.time_ns() // 1000, count, name))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return events, sizes, addresses and marks in compact form."""
-        entries = self._torch.cuda.memory._snapshot()["device_traces"][0]
-        letters = {
-            "alloc": "a",
-            "free_requested": "f",
-            "segment_alloc": "s",
-            "segment_map": "s",
-            "segment_free": "S",
-            "segment_unmap": "S",
-            "oom": "o",
-        }
-        kept = [e for e in entries if e["action"] in letters][:KEPT_EVENTS]
-        times = [e["time_us"] for e in kept]
-        lowest = min((e["addr"] for e in kept if e["addr"]), default=0)
-        return {
-            "events": "".join(letters[e["action"]] for e in kept),
-            "sizes": [e["size"] for e in kept if e["action"] != "free_requested"],
-            "addresses": [(e["addr"] - lowest) // 512 for e in kept],
-            "marks": [[bisect_right(times, at), count, name] for at, count, name in self.marks],
-            "all_events": len(entries),
-        }
 
 
 def process_bytes() -> dict[str, Any]:

@@ -169,6 +169,8 @@ TRIALS: dict[str, dict[str, Trial]] = {
             "lab/__main__.py", "tests/unit/gpumemnet_trace"
         ),
         "python bench/traced_scripts.py --python ENVIRONMENT/bin/python": MEASURES,
+        "python bench/measured_scripts.py --out ROWS": MEASURES,
+        "python bench/script_errors.py ROWS/scripts.jsonl": MEASURES,
         "python -m gpumemnet.evaluate peers --data FOLDER": DATA,
         "python -m gpumemnet.evaluate real --data FOLDER": DATA,
         "python bench/estimate_cost.py": MEASURES,

@@ -10,16 +10,17 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from gpumemnet.script.files import FOLDER
 
 
 class _AfterTorch(importlib.abc.MetaPathFinder):
-    """Finds torch as ever, and begins to pretend once it is loaded."""
+    """Finds torch as ever, and calls once it is loaded."""
 
-    def __init__(self) -> None:
-        self._looking = False
+    def __init__(self, begin: Callable[[], None]) -> None:
+        self._begin, self._looking = begin, False
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Return torch's own spec with a loader that tells when it is done."""
@@ -31,27 +32,42 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
         finally:
             self._looking = False
         if spec is not None and spec.loader is not None:
-            _tell(spec.loader)
+            _tell(spec.loader, self._begin)
         return spec
 
 
-def _tell(loader: Any) -> None:
+def _tell(loader: Any, begin: Callable[[], None]) -> None:
     run = loader.exec_module
 
     def exec_module(module: Any) -> None:
         run(module)
-        from gpumemnet.script import live  # needs torch
-
-        live.begin(os.environ[FOLDER])
+        begin()
 
     loader.exec_module = exec_module
 
 
 def install() -> None:
-    """Wait for torch, after the environment's own `sitecustomize`, which ours stands in front of."""
-    folder = os.path.realpath(os.environ[FOLDER])
+    """Wait for torch, and pretend from then on."""
+    folder = os.environ[FOLDER]
+
+    def pretend() -> None:
+        from gpumemnet.script import live  # needs torch
+
+        live.begin(folder)
+
+    after_torch(folder, pretend)
+
+
+def after_torch(folder: str, begin: Callable[[], None]) -> None:
+    """Call once torch is loaded, after the environment's own `sitecustomize`, which ours stands in front of.
+
+    Args:
+        folder: Holds ours.
+        begin: Is called.
+    """
+    folder = os.path.realpath(folder)
     rest = [each for each in sys.path if os.path.realpath(each or ".") != folder]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", rest)
     if spec is not None and spec.loader is not None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    sys.meta_path.insert(0, _AfterTorch())
+    sys.meta_path.insert(0, _AfterTorch(begin))

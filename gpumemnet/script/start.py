@@ -6,7 +6,6 @@ import os
 import resource
 import shlex
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from gpumemnet.errors import TraceError
 from gpumemnet.records import frozen
 from gpumemnet.saved.record import SavedProfile
+from gpumemnet.script import processes
 from gpumemnet.script.files import COMMAND, FAILED, FOLDER, RESULT
 from gpumemnet.units import GIB, MIB
 
@@ -119,10 +119,12 @@ def _run(command: list[str], folder: Path, environment: dict[str, str], limits: 
         ends = time.monotonic() + limits.seconds
         try:
             while process.poll() is None and not (folder / RESULT).exists() and not why:
-                why = _beyond(process.pid, limits, time.monotonic() - ends)
+                why = _beyond(folder, limits, time.monotonic() - ends)
                 time.sleep(_POLL_S)
         finally:
-            _end(process)
+            processes.end(FOLDER, str(folder))
+            process.kill()  # if it gave up its environment
+            process.wait()
     return why or _last_line(folder / "log", process.returncode)
 
 
@@ -132,40 +134,14 @@ def _bounded() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _beyond(session: int, limits: Limits, late_s: float) -> str:
+def _beyond(folder: Path, limits: Limits, late_s: float) -> str:
     """Return which limit is met; empty if none."""
     if late_s > 0:
         return f"its optimizer made no two steps within {limits.seconds:.0f} s"
-    processes, resident = _used(session)
-    if resident > limits.resident_bytes:
+    started = tuple(processes.holding(FOLDER, str(folder)))
+    if sum(map(processes.resident_bytes, started)) > limits.resident_bytes:
         return f"it took more than {limits.resident_bytes // GIB} GiB of memory"
-    return f"it started more than {MAX_PROCESSES} processes" if processes > MAX_PROCESSES else ""
-
-
-def _used(session: int) -> tuple[int, int]:
-    """Return the number of processes of a session, and their resident bytes."""
-    processes = pages = 0
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            try:
-                if os.getsid(int(entry.name)) == session:
-                    pages += int(Path(entry.path, "statm").read_text().split()[1])
-                    processes += 1
-            except (OSError, IndexError):
-                continue
-    return processes, pages * resource.getpagesize()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Stop all that the command started and that stayed in its session."""
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            try:
-                if os.getsid(int(entry.name)) == process.pid:
-                    os.kill(int(entry.name), signal.SIGKILL)
-            except OSError:
-                continue
-    process.wait()
+    return f"it started more than {MAX_PROCESSES} processes" if len(started) > MAX_PROCESSES else ""
 
 
 def _last_line(log: Path, status: int | None) -> str:
