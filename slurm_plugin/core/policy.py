@@ -8,7 +8,7 @@
 | several GPUs on one node | what it asked for; booked: whole GPUs |
 | one GPU, by an option or type that shards cannot stand for; whole nodes | what it asked for; booked: a whole GPU |
 | one GPU, by an srun or salloc that was not rewritten on the login node | what it asked for; booked: a whole GPU |
-| one GPU, need above one GPU | refused, with the number that would fit |
+| one GPU, need above one GPU, no `policy=exclusive` | refused, with the number that would fit |
 | one GPU, `policy=exclusive`, or need unknown where that means exclusive | all shards of a GPU (or gpu:1) |
 | one GPU, need known | shards that hold the need at the chosen confidence; the cap is the bound (core/risk.py) |
 | the same with `compute_overcommit` or `max_slowdown` | the larger of these shards and those of its expected compute |
@@ -119,7 +119,8 @@ def _single(
     offer: Offer,
 ) -> Rewrite:
     partition, capacity_bytes = offer.partition, offer.partition.capacity_bytes
-    if estimate is not None and estimate.estimate_bytes > capacity_bytes:
+    knows_better = claims.policy == "exclusive"  # an estimate may be wrong, and a refusal hurts more than a wait
+    if estimate is not None and estimate.estimate_bytes > capacity_bytes and not knows_better:
         return Rewrite(reason="too large", refusal=words.too_large(estimate, capacity_bytes))
     unknown = estimate is None and claims.policy != "collocate"
     if unknown and claims.policy is None and partition.default == "leave":

@@ -94,7 +94,7 @@ def keeps_gpu(obstacle: str) -> str:
 
 
 def too_large(estimate: MemoryEstimate, capacity_bytes: int) -> str:
-    """Refuse a job that needs more than one GPU has.
+    """Refuse a job that needs more than one GPU has, and say what its user may do, also if we are wrong.
 
     Args:
         estimate: The need of one process.
@@ -102,8 +102,8 @@ def too_large(estimate: MemoryEstimate, capacity_bytes: int) -> str:
     """
     return (
         f"RAD: the job needs about {human(estimate.estimate_bytes)} of GPU memory and one GPU has "
-        f"{human(capacity_bytes)}; make the batch smaller, or split the model over "
-        f"--gpus={-(-estimate.upper_bytes // capacity_bytes)}"
+        f"{human(capacity_bytes)}; make the batch smaller, split the model over "
+        f"--gpus={-(-estimate.upper_bytes // capacity_bytes)}, or try it on a GPU of its own by policy=exclusive"
     )
 
 

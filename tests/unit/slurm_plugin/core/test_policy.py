@@ -163,6 +163,13 @@ def test_the_bound_may_exceed_the_gpu_but_the_best_guess_may_not() -> None:
     refusal = asked(estimate=need(60 * GIB, 70 * GIB), gres="gres:gpu:1").refusal
     assert refusal is not None
     assert "60.0 GiB" in refusal and "39.1 GiB" in refusal and "--gpus=2" in refusal
+    assert "policy=exclusive" in refusal
+
+
+def test_who_knows_better_than_the_estimate_gets_the_gpu_that_he_asks_for() -> None:
+    alone = asked(Claims(policy="exclusive"), need(60 * GIB, 70 * GIB), gres="gres:gpu:1")
+    assert alone.booking is not None
+    assert (alone.refusal, alone.booking.kind, alone.fields["gres"]) == (None, "whole", f"shard:{SHARDS}")
 
 
 def test_several_processes_on_one_gpu_add_up() -> None:
