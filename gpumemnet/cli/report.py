@@ -48,9 +48,10 @@ def _activity_text(activity: Activity | None) -> list[str]:
     if activity is None:
         return []
     step, smact, dram = activity.step_s, activity.smact, activity.dram
+    scale, unit = (1, "s") if step.high >= 1 else (1000, "ms")
     return [
-        f"alone on an {activity.gpu.upper()}, never waiting for data: step {step.value * 1000:.3g} ms"
-        f" ({step.low * 1000:.3g} to {step.high * 1000:.3g}),"
+        f"alone on an {activity.gpu.upper()}, never waiting for data: step {step.value * scale:.3g} {unit}"
+        f" ({step.low * scale:.3g} to {step.high * scale:.3g}),"
         f" SMACT {smact.value:.2f} ({smact.low:.2f} to {smact.high:.2f}),"
         f" memory bandwidth {dram.value:.2f} ({dram.low:.2f} to {dram.high:.2f})"
     ]

@@ -7,7 +7,7 @@ from collections import Counter
 from gpumemnet.errors import SetupError, SummaryError
 from gpumemnet.graph.build import build
 from gpumemnet.graph.tape import Tape
-from gpumemnet.names import Family, Group
+from gpumemnet.names import Family, Group, Source
 from gpumemnet.profile import sums
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
@@ -67,12 +67,15 @@ def build_profile(
         SummaryError: The numbers in the text cannot be those of a model.
     """
     batch_size, layers, tape, warnings = taped(summary, setup, path=path)
+    if batch_size == 1 and setup.batch_size is None:  # usual in a summary, and rare in training
+        warnings = (*warnings, "batch size 1, as in the summary; add batch_size=N if training takes another")
     result = replay(tape, OPTIMIZER_MEMORY[setup.optimizer], checkpointing=setup.gradient_checkpointing)
     counts = sums.count_groups(layers, tape)
-    assumed = setup.input_shape is None and not any(layer.output_shapes for layer in summary.layers)
+    shown = any(layer.output_shapes for layer in summary.layers)
+    assumed = setup.input_shape is None and not shown
     profile = ModelProfile(
         family=family_of(counts),
-        source=summary.format,
+        source=summary.format if shown else Source.MODULE_REPR,  # whose errors a table without shapes has
         optimizer=setup.optimizer,
         precision=setup.precision,
         gradient_checkpointing=int(setup.gradient_checkpointing),
@@ -105,7 +108,7 @@ def taped(
     """
     batch_size = setup.batch_size or summary.batch_size
     if not batch_size:
-        raise SetupError(f"{path}: the summary leaves the batch size open; add batch_size=N")
+        raise SetupError(f"{path}: the summary leaves the batch size open; add batch_size=N (--batch-size N)")
     layers = with_shapes(summary, setup)
     tape, warnings = build(layers, setup)
     if not tape.ops:

@@ -81,6 +81,11 @@ class SavedProfile:
             tree = json.loads(text, parse_constant=_no_number)
         except (ValueError, RecursionError) as exc:
             raise broken(path, "not JSON") from exc
+        if isinstance(tree, dict) and "model_type" in tree:
+            fix = f"trace it: rad-estimate --save m.rad --module hf:{path} --batch-size N --seq-len N; then model=m.rad"
+            raise SummaryError(
+                path=path, problem="a config of Hugging Face Transformers, not a summary", fix=fix
+            )
         if not isinstance(tree, dict) or tree.get("format") != FORMAT:
             raise broken(path, "not a saved profile")
         if tree.get("version") != VERSION:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from gpumemnet.errors import SetupError
 from gpumemnet.names import Group
 from gpumemnet.shapes import image, token
+from gpumemnet.shapes.from_counts import with_arguments
 from gpumemnet.shapes.run_order import arrange
 from gpumemnet.shapes.walk import Step, Walk
 from gpumemnet.texts import kinds
@@ -39,12 +40,13 @@ def infer(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:
         The summary with concrete shapes; warnings say what was assumed.
 
     Raises:
-        SetupError: The batch size is not known.
+        SetupError: The batch size is not known, or how wide the model is.
     """
     if not setup.batch_size:
         raise SetupError("the text shows no shapes; add batch_size=N")
-    walk = Walk(summary, setup)
-    layers = tuple(_shaped(walk, layer) for layer in arrange(summary.layers))
+    shown = replace(summary, layers=tuple(with_arguments(summary.layers)))
+    walk = Walk(shown, setup)
+    layers = tuple(_shaped(walk, layer) for layer in arrange(shown.layers))
     return replace(
         summary, layers=layers, batch_size=setup.batch_size, warnings=(*summary.warnings, *walk.warnings)
     )

@@ -51,8 +51,8 @@ def embedding(walk: Walk, layer: Layer) -> Step:
         walk: Shapes and layers so far.
         layer: The layer, with its arguments.
     """
-    rows, width = integer(layer.args, "num_embeddings"), max(integer(layer.args, "embedding_dim"), 1)
-    if "relative" in layer.name and width < 64:
+    rows, width = integer(layer.args, "num_embeddings"), integer(layer.args, "embedding_dim")
+    if not width or ("relative" in layer.name and width < 64):  # a table of scores
         return (), (), None
     if POSITIONS.search(layer.name):
         return (1, walk.seq_len), (1, walk.seq_len, width), None

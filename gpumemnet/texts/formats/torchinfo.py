@@ -14,6 +14,10 @@ from gpumemnet.texts.records import RECREATE, Layer, ModelSummary, Shape
 Path = tuple[tuple[str, str], ...]
 """Containers around a row, from the outside in, as (class name, name)."""
 _TREE = "│├└─|+ \t"
+_NO_SHAPES = (
+    "the table shows no shapes, so more is booked than needed; print it with torchinfo.summary(model, input_size=...), "
+    "or input_data=... for a dictionary"
+)
 _NAME = re.compile(
     r"(?P<cls>[A-Za-z_][\w.<>]*)(?: \((?P<var>[^()]*)\))?(?:: (?P<depth>\d+)(?:-(?P<index>\d+))?)?(?=\s|$)"
 )
@@ -94,7 +98,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
         trainable_params=totals.get("trainable"),
         output_bytes=output_bytes,
         warnings=(
-            *(() if {"input", "output"} & set(columns) else ("the table shows no shapes",)),
+            *(() if {"input", "output"} & set(columns) else (_NO_SHAPES,)),
             *text.left_out(foreign),
         ),
     )

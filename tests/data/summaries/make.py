@@ -304,12 +304,17 @@ def main() -> None:
         "bert_default.torchinfo.txt": str(
             info(bert, input_data={"input_ids": torch.ones(4, 16, dtype=torch.long)}, verbose=0)
         ),
-        "bert.repr.txt": f"{bert!r}\n",
-        "gpt2.repr.txt": f"{hf.GPT2LMHeadModel(hf.GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=100))!r}\n",
-        "llama.repr.txt": f"{hf.LlamaForCausalLM(hf.LlamaConfig(vocab_size=100, num_key_value_heads=2, **small))!r}\n",
-        "t5.repr.txt": f"{hf.T5ForConditionalGeneration(t5)!r}\n",
         "vit.repr.txt": f"{hf.ViTForImageClassification(hf.ViTConfig(**small))!r}\n",
     }
+    for name, model in {
+        "gpt2": hf.GPT2LMHeadModel(hf.GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=100)),
+        "llama": hf.LlamaForCausalLM(hf.LlamaConfig(vocab_size=100, num_key_value_heads=2, **small)),
+        "t5": hf.T5ForConditionalGeneration(t5),
+        "bert": bert,
+    }.items():
+        texts[f"{name}.repr.txt"] = f"{model!r}\n"
+        texts[f"{name}_no_input.torchinfo.txt"] = str(info(model, verbose=0, depth=9))
+        texts[f"{name}_no_input_default.torchinfo.txt"] = str(info(model, verbose=0))
     texts |= rarer_texts(net) | keras_texts()
     for name, text in texts.items():
         (HERE / name).write_text(text, encoding="utf-8")

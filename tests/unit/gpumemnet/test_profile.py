@@ -11,7 +11,7 @@ from paths import MODELS, SUMMARIES
 
 from gpumemnet.errors import SetupError, SummaryError
 from gpumemnet.estimators.registry import ESTIMATORS, estimate
-from gpumemnet.profile.build import profile_summary
+from gpumemnet.profile.build import profile_summary, profile_with_warnings
 from gpumemnet.profile.record import MAX_TEXT, ModelProfile
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB
@@ -127,9 +127,13 @@ def test_an_open_batch_size_is_asked_for() -> None:
         profile_summary(RESIDUAL, TrainingSetup())
 
 
-def test_unknown_layers_are_named() -> None:
-    from gpumemnet.profile.build import profile_with_warnings
+def test_a_batch_of_one_is_told_unless_it_is_stated() -> None:
+    text = (SUMMARIES / "encoder.torchinfo.txt").read_text(encoding="utf-8").replace("[4, ", "[1, ")
+    assert any("batch size 1, as" in line for line in profile_with_warnings(text, TrainingSetup())[1])
+    assert profile_with_warnings(text, TrainingSetup(batch_size=1))[1] == ()
 
+
+def test_unknown_layers_are_named() -> None:
     text = Path(RESIDUAL).read_text(encoding="utf-8").replace("Linear-", "Wombat-")
     _, warnings = profile_with_warnings(text, TrainingSetup(batch_size=8))
     assert warnings == ("unknown layer 'Wombat' (1x): counted by its shapes",)

@@ -176,6 +176,7 @@ def changed_profile(**changes: object) -> str:
     [
         ("{", "not JSON"),
         ("{}", "not a saved profile"),
+        ('{"model_type": "gpt2"}', "rad-estimate --save m.rad --module hf:"),
         ("[" * 10_000, "not JSON"),
         (changed(version=2), "made by another version"),
         (changed(profiles=[]), "no list of 1 to 8 profiles"),
