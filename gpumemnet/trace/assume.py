@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
+from gpumemnet.trace import masks
+
 aten = torch.ops.aten
 _IN_PLACE = ("aten::_fused_", "aten::_foreach_")
 
@@ -35,6 +37,9 @@ class Assumptions:
             return handler(self, args, kwargs)
         if func._schema.name == "torchvision::nms":
             return self._nms(args)
+        followed = masks.follow(func, args, kwargs)
+        if followed is not None:
+            return followed
         # Fused and multi-tensor optimizers change their arguments in place; some have no meta kernel.
         name = func._schema.name
         if func._schema.returns or not name.startswith(_IN_PLACE):
@@ -65,8 +70,8 @@ class Assumptions:
         tensor = args[0]
         if not isinstance(tensor, FakeTensor):
             return None
-        self._all_chosen()
-        return (torch.empty((tensor.numel(), tensor.dim()), dtype=torch.int64, device=tensor.device),)
+        chosen = self._chosen(tensor)
+        return (torch.empty((chosen, tensor.dim()), dtype=torch.int64, device=tensor.device),)
 
     def _nms(self, args: Any) -> tuple[Any] | None:
         if not isinstance(args[0], FakeTensor):
@@ -76,19 +81,18 @@ class Assumptions:
 
     def _masked_select(self, args: Any, kwargs: Any) -> tuple[Any] | None:
         tensor, mask = args[:2]
-        self._all_chosen()
-        n = torch.broadcast_tensors(tensor, mask)[0].numel()
+        whole = torch.broadcast_tensors(tensor, mask)[0].numel()
+        n = min(self._chosen(mask), whole) if mask.numel() == whole else self._all_chosen(whole)
         return (torch.empty((n,), dtype=tensor.dtype, device=tensor.device),)
 
     def _index(self, args: Any, kwargs: Any) -> tuple[Any] | None:
         tensor, indices = args[0], args[1]
         if not any(isinstance(i, Tensor) and i.dtype in (torch.bool, torch.uint8) for i in indices):
             return None
-        self._all_chosen()
         plain: list[Tensor | None] = []
         for index in indices:
             if isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8):
-                n = index.numel()
+                n = self._chosen(index)
                 plain += [
                     torch.empty((n,), dtype=torch.int64, device=index.device) for _ in range(index.dim())
                 ]
@@ -96,8 +100,13 @@ class Assumptions:
                 plain.append(index)
         return (aten.index.Tensor(tensor, plain),)
 
-    def _all_chosen(self) -> None:
+    def _chosen(self, mask: Tensor) -> int:
+        n = masks.at_most(mask)
+        return self._all_chosen(n) if n == mask.numel() else n
+
+    def _all_chosen(self, n: int) -> int:
         self.warnings["a selection by mask was taken to choose every element"] = None
+        return n
 
 
 def _of_gpu(args: Any) -> bool:

@@ -1,0 +1,79 @@
+"""How many elements a mask can choose, where the way it was made says it: filled at so many places of zeros.
+
+Samplers of detectors choose boxes in this way (torchvision's takes 512 of an image's 2,000). What is not followed here
+may choose everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+
+aten = torch.ops.aten
+_MASKS = (torch.bool, torch.uint8)
+_ZEROS = (aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)
+_JOINED = (aten.bitwise_or.Tensor, aten.logical_or.default, aten.cat.default)
+_UNKNOWN = -10
+_KNOWN = "_rad_at_most"
+"""Attribute of a mask: (elements, version), which counts as long as nothing else has written to the mask."""
+
+
+def at_most(mask: Tensor) -> int:
+    """Return how many elements a mask chooses at most.
+
+    Args:
+        mask: Any tensor.
+    """
+    known = getattr(mask, _KNOWN, None)
+    return (
+        mask.numel() if known is None or not 0 <= known[1] == _version(mask) else min(known[0], mask.numel())
+    )
+
+
+def follow(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
+    """Run an operator that makes or fills a mask, and note what it can choose; None for others, which are not run.
+
+    Args:
+        func: The operator.
+        args: Its positional arguments.
+        kwargs: Its arguments by name.
+    """
+    if func in _ZEROS:
+        out = func(*args, **kwargs)
+        return _noted(out, 0)
+    if func in _JOINED:
+        parts = args[0] if func is aten.cat.default else args[:2]
+        if not all(isinstance(each, FakeTensor) and each.dtype in _MASKS for each in parts):
+            return None
+        out = func(*args, **kwargs)
+        return _noted(out, sum(map(at_most, parts)))
+    if func is aten.index_put_.default and args[0].dtype in _MASKS and isinstance(args[0], FakeTensor):
+        written = _places(args[0], args[1])
+        if written is None:
+            return None
+        before = at_most(args[0])
+        func(*args, **kwargs)
+        return _noted(args[0], before + written, later=1)  # the version is raised once we are done
+    return None
+
+
+def _noted(mask: Any, elements: int, *, later: int = 0) -> tuple[Any]:
+    if isinstance(mask, FakeTensor) and mask.dtype in _MASKS:
+        setattr(mask, _KNOWN, (elements, _version(mask) + later))
+    return (mask,)
+
+
+def _version(mask: Tensor) -> int:
+    """Return how often it was written to, in place; of inference nobody counts it, and nothing is known."""
+    return _UNKNOWN if mask.is_inference() else mask._version
+
+
+def _places(mask: Tensor, indices: Sequence[Any]) -> int | None:
+    """Return at how many places an assignment writes; None where it chooses rows or by a mask."""
+    if len(indices) != mask.dim() or any(i is None or i.dtype in _MASKS for i in indices):
+        return None
+    return torch.broadcast_shapes(*(i.shape for i in indices)).numel()

@@ -1,0 +1,81 @@
+"""A mask that was filled at so many places chooses no more; one that something else wrote to may choose everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import Tensor  # noqa: E402
+
+from gpumemnet.trace.device import pretended_cuda  # noqa: E402
+from gpumemnet.trace.masks import at_most  # noqa: E402
+from gpumemnet.trace.recorder import Recorder  # noqa: E402
+from gpumemnet.trace.workspace import Workspaces  # noqa: E402
+
+ALL = 2000
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    with pretended_cuda(), Recorder(Workspaces()) as recorder:
+        yield recorder
+
+
+def filled(n: int, dtype: torch.dtype = torch.bool) -> Tensor:
+    mask = torch.zeros(ALL, dtype=dtype, device="cuda")
+    mask[torch.arange(n, device="cuda")] = 1
+    return mask
+
+
+def chosen(mask: Tensor) -> int:
+    return torch.where(mask)[0].shape[0]
+
+
+def test_what_was_filled_is_chosen_in_each_way_to_choose(recorder: Recorder) -> None:
+    mask, rows = filled(5), torch.empty(ALL, 4, device="cuda")
+    assert chosen(mask) == 5
+    assert rows[mask].shape == (5, 4)
+    assert torch.masked_select(rows[:, 0], mask).shape == (5,)
+    assert chosen(filled(128, torch.uint8) | filled(384, torch.uint8)) == 512
+    assert chosen(torch.cat([filled(5), filled(7)])) == 12
+    assert not recorder.assumptions.warnings
+
+
+def whole(mask: Tensor) -> None:
+    mask.fill_(True)
+
+
+def rest(mask: Tensor) -> None:
+    mask[100:] = True
+
+
+def view(mask: Tensor) -> None:
+    mask.view(10, -1)[1] = True
+
+
+def other(mask: Tensor) -> None:
+    mask |= torch.empty(ALL, device="cuda") > 0
+
+
+def by_mask(mask: Tensor) -> None:
+    mask[torch.empty(ALL, device="cuda") > 0] = True
+
+
+@pytest.mark.parametrize("write", (whole, rest, view, other, by_mask))
+def test_what_else_writes_to_it_may_choose_everything(
+    recorder: Recorder, write: Callable[[Tensor], None]
+) -> None:
+    mask = filled(5)
+    write(mask)
+    assert chosen(mask) == ALL
+    assert recorder.assumptions.warnings
+
+
+def test_of_values_and_of_inference_nothing_is_known(recorder: Recorder) -> None:
+    assert chosen(torch.empty(ALL, device="cuda") > 0) == ALL
+    assert chosen(~filled(5)) == ALL
+    with torch.inference_mode():
+        assert at_most(filled(5)) == ALL
