@@ -19,7 +19,7 @@ from slurm_plugin.core.last_good import InForce, config_in_force
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.peaks import Run
-from slurm_plugin.core.recovery import as_held, next_attempt
+from slurm_plugin.core.recovery import as_held, next_attempt, unsigned
 from slurm_plugin.core.timely_file import TimelyFile
 from slurm_plugin.core.waiting import next_waiting
 from slurm_plugin.core.wire import read_key, read_stamp
@@ -163,7 +163,7 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
     except ConfigError as exc:
         log.say(EventKind.NO_RECOVERY, str(exc))
         return
-    booking = read_stamp(job.comment, user_id=job.user_id, key=key)
+    booking = read_stamp(job.comment, user_id=job.user_id, key=key) or unsigned(held, outcome)
     settings = config.partition(job.partition)
     if booking is None or settings is None:
         return

@@ -114,6 +114,20 @@ def as_held(booking: Booking, held: Reservation | None) -> Booking:
     return replace(booking, kind="shared", memory_bytes=held.booked_bytes, cap_bytes=held.cap_bytes)
 
 
+def unsigned(held: Reservation | None, outcome: Outcome) -> Booking | None:
+    """Return what a job without a booking had, where its end was the guard's or a neighbour's doing; else None.
+
+    It was sized by hand, or while radd was away. What it does to itself is between it and Slurm, as without us.
+
+    Args:
+        held: What it held on this node; None if nothing is known of that.
+        outcome: Why it ended.
+    """
+    if held is None or not held.managed or outcome.kind not in ("overrun", "victim"):
+        return None
+    return as_held(Booking(kind=held.kind, gpus=len(held.gpus)), held)
+
+
 def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig) -> Recovery | None:
     """Return how a job is run again, or None if it is not.
 

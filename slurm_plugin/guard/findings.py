@@ -9,6 +9,7 @@ alone, so a client that its cap stopped never looks like one that went past it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -51,6 +52,7 @@ def findings(
     *,
     ages_s: Mapping[Process, float],
     now_s: float,
+    leaving: Collection[tuple[int, int]] = (),
 ) -> tuple[Finding, ...]:
     """Return everything that is wrong in one sample.
 
@@ -62,11 +64,14 @@ def findings(
         mine: Our MPS servers and their jobs.
         ages_s: Seconds since each process started.
         now_s: Seconds since boot.
+        leaving: (job id, restart) of the runs that were stopped a moment ago.
     """
     found: list[Finding] = []
     for reading in readings:
         if reading.healthy and not reading.mig:
-            found += _on_gpu(reading, ledger, traced, config, mine, ages_s=ages_s, now_s=now_s)
+            found += _on_gpu(
+                reading, ledger, traced, config, mine, ages_s=ages_s, now_s=now_s, leaving=leaving
+            )
     return tuple(found)
 
 
@@ -79,8 +84,16 @@ class _Share:
     rows: tuple[tuple[GpuProcess, Process], ...]
 
     @property
+    def run(self) -> tuple[int, int]:
+        return self.held.job_id, self.held.restart
+
+    @property
     def total_bytes(self) -> int:
         return sum(row.memory_bytes or 0 for row, _ in self.rows)
+
+    @property
+    def excess_bytes(self) -> int:
+        return max(0, self.total_bytes - self.held.booked_bytes)
 
 
 def _on_gpu(
@@ -92,6 +105,7 @@ def _on_gpu(
     *,
     ages_s: Mapping[Process, float],
     now_s: float,
+    leaving: Collection[tuple[int, int]],
 ) -> Iterator[Finding]:
     rows: dict[int, list[tuple[GpuProcess, Process]]] = {}
     unmanaged: list[tuple[GpuProcess, Traced]] = []
@@ -109,7 +123,7 @@ def _on_gpu(
         settings = config.partitions.get(held.partition) if held.managed else None
         if held.job_id in rows and settings is not None:
             shares.append(_Share(held, settings, tuple(rows[held.job_id])))
-    yield from _memory(reading, ledger, shares, traced, mine)
+    yield from _memory(reading, ledger, shares, traced, mine, leaving)
     for share in shares:
         others = [one for one in ledger.on(reading.uuid) if one.job_id != share.held.job_id]
         if reading.uuid not in share.held.gpus and (others or share.total_bytes > TOLERANCE_BYTES):
@@ -131,31 +145,50 @@ def _memory(
     shares: Sequence[_Share],
     traced: Mapping[int, Traced],
     mine: Mine,
+    leaving: Collection[tuple[int, int]],
 ) -> Iterator[Finding]:
     """Tell of jobs with more than they may have.
 
     Nobody passes a cap that MPS holds but on purpose. Up to its cap, and without one (no MPS here), a job may honestly
     need more than anybody thought. It is stopped only where neighbours could not get what they booked, and then the
-    one furthest above its own estimate; who keeps to his booking never is.
+    one furthest above its own estimate; who keeps to his booking never is. Nor is anybody for what those hold, or
+    booked, who are leaving already.
     """
     own = [share for share in shares if share.held.kind == "shared" and reading.uuid in share.held.gpus]
-    above = [share for share in own if share.total_bytes > share.held.booked_bytes + TOLERANCE_BYTES]
-    beyond = [share for share in above if share.total_bytes > share.held.limit_bytes + TOLERANCE_BYTES]
+    beyond = [share for share in own if share.total_bytes > share.held.limit_bytes + TOLERANCE_BYTES]
     forced = [share for share in beyond if (reading.uuid, share.held.job_id) in mine.capped]
+    goes = [share for share in own if share.run in leaving]
     owners = {pid: one.job_id for pid, one in traced.items() if one.job_id is not None}
-    use = memory_use(reading, ledger.on(reading.uuid), owners)
-    short = reading.free_bytes < use.untouched_bytes
-    honest = [share for share in above if share not in forced]
+    stays = [held for held in ledger.on(reading.uuid) if (held.job_id, held.restart) not in leaving]
+    free_bytes = reading.free_bytes + sum(share.total_bytes for share in goes)
+    short = free_bytes < memory_use(reading, stays, owners).untouched_bytes
+    honest = [share for share in _above(own) if share not in forced and share not in goes]
     worst = max(honest, key=_above_estimate_bytes, default=None) if short else None
-    for share in above:
+    for share in own:
         settings, held = share.settings, share.held
+        again = share in goes and share.excess_bytes > 0
         if share in beyond:
-            stops = share in forced or share is worst
+            stops = share in forced or share is worst or again
             response: Response = settings.on_overrun if stops else "warn"
             yield _finding("memory", reading, share, held.limit_bytes, share.rows, response)
-        elif share is worst:  # our estimate was wrong: such a job is never ended for good
+        elif share is worst or again:  # our estimate was wrong: such a job is never ended for good
             response = "warn" if settings.on_overrun == "warn" else "requeue"
             yield _finding("surprise", reading, share, held.booked_bytes, share.rows, response)
+
+
+def _above(shares: Sequence[_Share]) -> list[_Share]:
+    """Return those that hold more than they booked.
+
+    What nobody can help is forgiven each user once on a GPU, not once for each of many small jobs.
+    """
+    excess_bytes: Counter[int] = Counter()
+    for share in shares:
+        excess_bytes[share.held.user_id] += share.excess_bytes
+    return [
+        share
+        for share in shares
+        if share.excess_bytes > 0 and excess_bytes[share.held.user_id] > TOLERANCE_BYTES
+    ]
 
 
 def _above_estimate_bytes(share: _Share) -> int:

@@ -22,6 +22,7 @@ from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.findings import Mine, findings
 from slurm_plugin.guard.incident_file import read_incidents, write_incidents
 from slurm_plugin.guard.incidents import Incident, incident_of, with_incidents
+from slurm_plugin.guard.leaving import Leaving
 from slurm_plugin.guard.strikes import Key, Strike, confirmed
 from slurm_plugin.monitor.attribution import Traced
 from slurm_plugin.mps import Mps
@@ -79,8 +80,9 @@ class Guard:
         self._mps = Mps(self._run, clock=clock)
         self._log = LogWatch(self._run)
         self._strikes: dict[Key, Strike] = {}
-        self._incidents = read_incidents(self._run)
+        self._incidents = self._written = read_incidents(self._run)
         self._lost: dict[int, float] = {}
+        self._leaving = Leaving(self._incidents)
         self._jobs_of: dict[int, tuple[float, int, int | None]] = {}
 
     def look(self, readings: Sequence[GpuReading], ledger: Ledger, traced: Mapping[int, Traced]) -> None:
@@ -97,6 +99,9 @@ class Guard:
         now_s, monotonic_s = self._clock.now_s(), self._clock.monotonic_s()
         self._remember(traced, monotonic_s)
         self._release_orphans(ledger, monotonic_s)
+        acts = self._config.mode == "enforce" and self._config.features.guard
+        for one in self._leaving.unfinished(ledger) if acts else ():
+            self._stop(one)
         found = findings(
             readings,
             ledger,
@@ -105,21 +110,30 @@ class Guard:
             self._mine(ledger),
             ages_s=self._ages_s([one.process for one in traced.values()]),
             now_s=monotonic_s,
+            leaving=self._leaving.runs(monotonic_s),
         )
-        if self._config.mode != "enforce" or not self._config.features.guard:
+        if not acts:
             found = tuple(dataclasses.replace(one, response="warn") for one in found)
         self._strikes, sure = confirmed(found, self._strikes, now_s=monotonic_s)
         new = [incident_of(one, now_s=now_s) for one in found]
         new += [incident_of(one, now_s=now_s, stopped=one.response != "warn") for one in sure]
         new += self._mps_incidents(now_s)
-        after = with_incidents(self._incidents, new, now_s=now_s)
-        changed, self._incidents = after != self._incidents, after
+        self._incidents = with_incidents(self._incidents, new, now_s=now_s)
         try:
-            if changed:
-                write_incidents(self._run, after)  # before the job ends: its Epilog reads it
+            if self._incidents != self._written:
+                write_incidents(self._run, self._incidents)  # before the job ends: its Epilog reads it
+                self._written = self._incidents
+        except OSError:
+            # Without a word of it the Epilog takes a stopped job for a cancelled one: an honest one must not end so.
+            sure = tuple(one for one in sure if one.kind != "surprise")
+            raise
         finally:
             for one in sure:
                 self._act(one)
+
+    def _stop(self, finding: Finding) -> None:
+        self._leaving.told(finding, self._clock.monotonic_s())
+        self._stopper.stop(finding)
 
     def _act(self, finding: Finding) -> None:
         stops = finding.response != "warn"
@@ -142,7 +156,7 @@ class Guard:
             response=finding.response,
         )
         if stops:
-            self._stopper.stop(finding)
+            self._stop(finding)
         elif self._teller is not None and self._config.mode == "enforce" and finding.kind != "unmanaged":
             self._teller.tell(finding)
 

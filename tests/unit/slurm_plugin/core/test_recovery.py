@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from slurm_plugin.core.config import GpuType, PartitionConfig
-from slurm_plugin.core.node_records import Outcome, Verdict
+from slurm_plugin.core.node_records import Outcome, Reservation, Verdict
 from slurm_plugin.core.oom_patterns import load_patterns
 from slurm_plugin.core.records import Booking
-from slurm_plugin.core.recovery import Ending, classify, next_attempt
+from slurm_plugin.core.recovery import Ending, classify, next_attempt, unsigned
 from slurm_plugin.core.units import GIB, MIB
 
 PATTERNS = load_patterns()
@@ -256,3 +256,33 @@ def test_a_whole_gpu_that_was_too_small_is_followed_by_a_larger_one_where_there_
     )
     assert next_attempt(replace(whole, gpus=2), full, mixed) is None
     assert next_attempt(whole, replace(full, peak_bytes=138 * GIB), mixed) is None, "no GPU is larger"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "again"),
+    [
+        (Outcome(kind="overrun", rerun=True, peak_bytes=6 * GIB), "whole"),
+        (Outcome(kind="overrun", rerun=False), None),
+        (Outcome(kind="victim", culprit=8), "shared"),
+        (Outcome(kind="gpu-oom", pattern="pytorch"), None),
+        (Outcome(kind="failed"), None),
+    ],
+    ids=["stopped", "ended for good", "hurt", "by itself", "failed"],
+)
+def test_a_job_without_a_booking_runs_again_where_our_guard_or_a_neighbour_ended_it(
+    outcome: Outcome, again: str | None
+) -> None:
+    held = Reservation(
+        job_id=1,
+        user_id=1000,
+        kind="shared",
+        gpus=("GPU-0",),
+        seats=(0,),
+        booked_bytes=4 * GIB,
+        created_s=0.0,
+    )
+    booking = unsigned(held, outcome)
+    recovery = booking and next_attempt(booking, outcome, replace(PARTITION, recovery="exclusive"))
+    assert (recovery and recovery.booking.kind) == again
+    assert unsigned(replace(held, managed=False), outcome) is None
+    assert unsigned(None, outcome) is None

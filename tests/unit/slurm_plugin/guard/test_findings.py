@@ -57,6 +57,7 @@ def found(
     mine: Mine | None = None,
     config: Config = CONFIG,
     ages_s: float = 10.0,
+    leaving: frozenset[tuple[int, int]] = frozenset(),
 ) -> list[Finding]:
     pids = {row.pid for one in readings for row in one.processes}
     users = {one.job_id: one.user_id for one in ledger}
@@ -78,6 +79,7 @@ def found(
             mine or Mine(servers={OURS}, clients=capped, capped=capped),
             ages_s={one.process: ages_s for one in traced.values()},
             now_s=NOW_S,
+            leaving=leaving,
         )
     )
 
@@ -196,6 +198,43 @@ def test_whoever_is_furthest_above_his_own_estimate_goes_first():
     )
     rows = found(reading((11, 15), (21, 14), (31, 1)), ledger=ledger, jobs={11: 1, 21: 2, 31: 3})
     assert told(rows) == [("surprise", 2, "requeue")]
+
+
+def test_many_jobs_that_each_stay_within_the_tolerance_are_a_surprise_together():
+    """Twelve jobs of one user hold half a GiB too much each: that is six GiB of what another one booked."""
+    thieves = tuple(held(job, 1, cap_bytes=2 * GIB, estimate_bytes=GIB) for job in range(1, 13))
+    ledger = (*thieves, held(20, 26, user_id=BOB))
+    rows = [(10 + job, 1.5) for job in range(1, 13)]
+    jobs = {10 + job: job for job in range(1, 13)} | {99: 20}
+    assert found(reading(*rows, (99, 10), total=44), ledger=ledger, jobs=jobs) == [], "Bob can get all of his"
+    ((kind, job, response),) = told(found(reading(*rows, (99, 10), total=43), ledger=ledger, jobs=jobs))
+    assert (kind, response) == ("surprise", "requeue") and job in range(1, 13)
+
+
+def test_while_one_leaves_nobody_else_is_stopped_for_what_he_still_holds():
+    """One of its two processes has ended: another job looks worse now, and would go for nothing."""
+    ledger = (
+        held(1, 10, cap_bytes=20 * GIB, estimate_bytes=4 * GIB),
+        held(2, 10, cap_bytes=20 * GIB, estimate_bytes=8 * GIB),
+        held(3, 19, user_id=BOB),
+    )
+    jobs = {11: 1, 12: 1, 21: 2, 31: 3}
+    leaving = frozenset({(1, 0)})
+    both = reading((11, 6), (12, 8), (21, 12), (31, 1))
+    assert told(found(both, ledger=ledger, jobs=jobs)) == [("surprise", 1, "requeue")]
+    half = reading((12, 8), (21, 12), (31, 1))
+    assert told(found(half, ledger=ledger, jobs=jobs)) == [("surprise", 2, "requeue")]
+    assert found(half, ledger=ledger, jobs=jobs, leaving=leaving) == []
+    gone = reading((21, 15), (31, 1))
+    assert told(found(gone, ledger=ledger, jobs=jobs)) == [("surprise", 2, "requeue")]
+    assert found(gone, ledger=ledger, jobs=jobs, leaving=leaving) == [], "what it booked is free, too"
+    assert found(gone, ledger=ledger, jobs=jobs, leaving=frozenset({(1, 7)})) != [], "of another run"
+
+
+def test_who_leaves_and_does_not_go_is_told_again():
+    ledger = (held(1, 4, cap_bytes=40 * GIB, estimate_bytes=3 * GIB), held(2, 10, user_id=BOB))
+    rows = found(reading((11, 32), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}, leaving=frozenset({(1, 0)}))
+    assert told(rows) == [("surprise", 1, "requeue")]
 
 
 @given(

@@ -75,7 +75,7 @@ class Bench:
     def again(self) -> Guard:
         return Guard(self.config, clock=self.clock, stopper=self.stops, teller=self.tells)
 
-    def look(self, alice_gib: int, bob_gib: int = 1) -> None:
+    def look(self, alice_gib: int, bob_gib: int = 1, *, restart: int = 0, cap_gib: int = 4) -> None:
         rows = ((11, 1, self.users[0], alice_gib), (21, 2, self.users[1], bob_gib))
         reading = GpuReading(
             uuid="GPU-a",
@@ -98,6 +98,8 @@ class Bench:
                     created_s=self.clock.monotonic_s()
                     - 86_400,  # pytest stands for its process, and may be old
                     partition="gpu",
+                    restart=restart,
+                    cap_bytes=cap_gib * GIB,
                 )
                 for _, job_id, user, _ in rows
             )
@@ -164,6 +166,35 @@ def test_a_restarted_monitor_goes_on(bench: Bench):
     bench.look(30)
     assert bench.stops.told == [(1, True)]
     assert len(read_incidents(bench.run)) == 1
+
+
+def test_an_honest_surprise_is_not_stopped_without_a_word_of_it(bench: Bench):
+    """Its Epilog would take it for cancelled, and it would be lost; the neighbour that it hurts runs again."""
+    bench.run.mkdir()
+    (bench.run / "monitor").write_text("no folder")
+    for _ in range(8):
+        with pytest.raises(OSError, match=r"File exists|Not a directory"):
+            bench.look(37, cap_gib=40)
+        bench.clock.sleep(1.0)
+    assert bench.stops.told == []
+    (bench.run / "monitor").unlink()
+    for _ in range(6):
+        bench.look(37, cap_gib=40)
+    assert bench.stops.told[0] == (1, True)
+
+
+def test_who_was_being_stopped_when_the_monitor_ended_is_stopped_to_the_end(bench: Bench):
+    """Its training was ended, and its script may go on with the next line."""
+    for _ in range(2):
+        bench.look(30)
+    bench.guard = bench.again()
+    bench.look(1)
+    assert bench.stops.told == [(1, True), (1, True)]
+    bench.look(1)
+    assert len(bench.stops.told) == 2
+    bench.guard = bench.again()
+    bench.look(1, restart=1)
+    assert len(bench.stops.told) == 2, "its rerun is another run"
 
 
 def test_what_cannot_be_written_down_is_stopped_all_the_same(bench: Bench):

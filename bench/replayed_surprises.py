@@ -1,0 +1,78 @@
+"""What jobs that needed more than they booked cost in replays: themselves, and their neighbours.
+
+    PYTHONPATH=. python bench/replayed_surprises.py docs/results/replay/*.json
+
+- above: jobs that held more than they booked;
+- stopped: times that the guard stopped one, because others needed what they had booked;
+- out: times that a job ran out of GPU memory;
+- hurt: of these, and of jobs lost through another's fault, those that held no more than they booked;
+- lost: jobs that ran out of memory or were stopped, and did not end well;
+- at once: trainings on a GPU in use, mean over time, and at most.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+_ENDED = re.compile(r" job=(\d+) .*?\b(overrun|gpu-oom|victim): ")
+COLUMNS = ("run", "jobs", "above", "stopped", "out", "hurt", "lost", "put back", "at once", "at most")
+
+
+def main() -> None:
+    """Print a row for each run."""
+    print(f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|")
+    for path in map(Path, sys.argv[1:]):
+        print(f"| {' | '.join(row(path.stem, json.loads(path.read_text())))} |")
+
+
+def row(name: str, run: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the cells of one run.
+
+    Args:
+        name: What it is called.
+        run: The record that bench/replay wrote.
+    """
+    jobs = {job["slurm_id"]: job for job in run["jobs"]}
+    ends = [(int(job), kind) for job, kind in _ENDED.findall(run["logs"].get("epilog.log", ""))]
+    kept = [job for job, kind in ends if kind != "overrun" and job in jobs and not above(jobs[job])]
+    lost = {job for job, _ in ends if job in jobs and jobs[job]["state"] != "COMPLETED"}
+    crowd = list(_crowd(run))
+    in_use_s = sum(seconds for seconds, _ in crowd)
+    yield name
+    yield str(len(jobs))
+    yield str(sum(map(above, jobs.values())))
+    yield str(sum(kind == "overrun" for _, kind in ends))
+    yield str(sum(kind == "gpu-oom" for _, kind in ends))
+    yield str(len(kept))
+    yield str(len(lost))
+    yield str(run["figures"]["put_backs"])
+    yield f"{sum(seconds * there for seconds, there in crowd) / max(in_use_s, 1e-9):.1f}"
+    yield str(max((there for _, there in crowd), default=0))
+
+
+def above(job: Mapping[str, Any]) -> bool:
+    """Return whether a job held more than it booked; one whose peak nobody saw did not."""
+    return bool(job["booked_mib"]) and (job["peak_mib"] or 0) > job["booked_mib"]
+
+
+def _crowd(run: Mapping[str, Any]) -> Iterator[tuple[float, int]]:
+    """Yield for how long so many trainings were on one GPU, for each GPU in use."""
+    spans: dict[str, list[tuple[float, float]]] = {}
+    for one in (one for job in run["jobs"] for one in job["runs"] if one.get("end_s")):
+        for gpu in filter(None, one["gpus"].split(",")):
+            spans.setdefault(gpu, []).append((one["called_s"], one["end_s"]))
+    for there in spans.values():
+        for begin_s, end_s in pairwise(sorted({at_s for span in there for at_s in span})):
+            on = sum(first <= begin_s and end_s <= last for first, last in there)
+            if on:
+                yield end_s - begin_s, on
+
+
+if __name__ == "__main__":
+    main()
