@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
 
 from slurm_plugin.admin.edits import Change, command
 from slurm_plugin.admin.facts import Facts
-from slurm_plugin.admin.finding import Finding, fail, ok, unseen, warn
+from slurm_plugin.admin.finding import Finding, Fix, fail, ok, unseen, warn
 from slurm_plugin.admin.seen import beside, slurm_conf
+from slurm_plugin.slurm.hook_scripts import is_pattern, lines_of, scripts_of
 from slurm_plugin.slurm.versions import traits
 
 _HOOKS = {
@@ -17,6 +21,9 @@ _HOOKS = {
     "Epilog": ("epilog", "epilog.sh"),
 }
 """Setting of slurm.conf -> our module, and the script that starts it."""
+_LINKS = ("50-rad", "50-rad.sh", "rad")
+"""Names for a script that starts ours, where slurm.conf names a pattern; the first that matches is taken."""
+_SHELL = re.compile(r"#!\s*(\S*/env\s+)?\S*\b(ba|da|k|z)?sh\b")
 _PLUGIN_FILES = {"JobSubmitPlugins": "job_submit", "CliFilterPlugins": "cli_filter"}
 _COMPARED = ("GresTypes", "SelectTypeParameters", "JobSubmitPlugins", "CliFilterPlugins", "PrologFlags")
 
@@ -34,7 +41,10 @@ def check_slurm_conf(facts: Facts) -> Iterator[Finding]:
         )
     select = facts.slurm.settings.get("selecttype", "select/cons_tres").lower()
     if select.rpartition("/")[2] != "cons_tres":
-        yield fail("slurm.conf", "shards need cons_tres", slurm_conf(facts, "SelectType", "select/cons_tres"))
+        text = "shards need cons_tres"
+        if not select.endswith("cons_res"):
+            text += "; a change of SelectType loses all jobs, running and pending"
+        yield fail("slurm.conf", text, slurm_conf(facts, "SelectType", "select/cons_tres"))
     yield from _check_select_parameters(facts)
     yield from _check_plugins(facts)
     if facts.slurm.settings.get("jobrequeue") == "0":
@@ -115,24 +125,52 @@ def check_hooks(facts: Facts) -> Iterator[Finding]:
     if facts.slurm is None:
         return
     for name, (module, script) in _HOOKS.items():
-        path = facts.slurm.settings.get(name.lower())
+        named = lines_of(facts.slurm, name, facts.version)
+        path = ", ".join(named)
         ours = facts.config_path.with_name(script)
         text = facts.hooks.get(name.lower())
-        if not path:
+        if not named:
             yield fail(name, "slurm.conf names none", slurm_conf(facts, name, str(ours)))
-        elif text is None:
+        elif text is None and not is_pattern(named[-1]):
             yield unseen(name, f"{path} cannot be read here; it must be on every GPU node")
-        elif not _starts(text, module, script):
-            there = beside(facts, "slurm.conf").parent / path
-            first = 2 if text.startswith("#!") else 1
-            fix = Change(path=there, first=first, new=str(ours))
-            words = f"rad install --dry-run shows what {path} must say"
-            text = f"{path} does not start `python -m {module}`"
-            yield fail(name, text, words if there == ours else fix)
+        elif text is None or not _starts(text, module, script):
+            words = f"{path} does not start `python -m {module}`"
+            yield fail(name, words, _started(facts, name, named[-1], ours, text or ""))
         elif facts.executable.get(name.lower()) is False:
-            yield fail(name, f"{path} is not executable", command(f"chmod 755 {path}"))
+            paths = scripts_of(named, beside(facts, "slurm.conf").parent)
+            run = command(f"chmod 755 {shlex.join(map(str, paths))}")
+            yield fail(name, f"{path} is not executable", run)
         else:
             yield ok(name, path)
+
+
+def _started(facts: Facts, name: str, named: str, ours: Path, text: str) -> Fix:
+    """Return what makes Slurm start our hook beside the site's own.
+
+    Args:
+        facts: What was seen.
+        name: The setting.
+        named: What slurm.conf says, in the last of its lines.
+        ours: Our script.
+        text: The site's.
+    """
+    there = beside(facts, "slurm.conf").parent / named
+    at = None if facts.slurm is None else facts.slurm.settings_at.get(name.lower())
+    if there == ours:
+        return f"rad install --dry-run shows what {named} must say"
+    if is_pattern(named):
+        link = next((each for each in _LINKS if fnmatch(each, there.name)), "")
+        if not link or is_pattern(str(there.parent)):
+            return f"put a script that says `exec {ours}` where {named} finds it"
+        new = Change(path=there.with_name(link), new=f"#!/bin/sh\nexec {ours}")
+        return (new, command(f"chmod 755 {new.path}"))
+    if at is not None and facts.version and traits(facts.version).joins_hooks and name != "TaskProlog":
+        return Change(path=at.path, first=at.first, new=f"{name}={ours}")
+    first = text.splitlines()[0] if text else ""
+    if first.startswith("#!") and not _SHELL.match(first):
+        return f"{named} is no shell script: name one that starts both, {ours} and then {named}"
+    refuses = " || exit $?" if name == "TaskProlog" else ""  # a job that was put back must not start
+    return Change(path=there, first=2 if first.startswith("#!") else 1, new=f"{ours}{refuses}")
 
 
 def _starts(text: str, module: str, script: str) -> bool:

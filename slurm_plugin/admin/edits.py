@@ -10,6 +10,8 @@ from pathlib import Path
 
 from slurm_plugin.slurm.conf_lines import ConfFile, Line
 
+_FIRST_PAIR = re.compile(r"\w+\s*=\s*[^\s\\]+")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
@@ -84,7 +86,8 @@ def setting(conf: ConfFile | None, path: Path, name: str, value: str) -> Change:
         value: Its new value.
     """
     at = None if conf is None else conf.settings_at.get(name.lower())
-    return _in_place(at, path, f"{name}={value}")
+    pair = f"{name}={value}"
+    return _in_place(at, path, (at and _replaced(at.raw, name, pair)) or pair)
 
 
 def record(conf: ConfFile, index: int, path: Path, key: str, value: str) -> Change:
@@ -100,8 +103,11 @@ def record(conf: ConfFile, index: int, path: Path, key: str, value: str) -> Chan
     at = conf.lines_at[index] if index < len(conf.lines_at) else None
     text = at.text if at else " ".join(f"{name}={old}" for name, old in conf.lines[index].items())
     pair = f"{key}={value}"
-    new, found = re.subn(rf"(?i)\b{key}\s*=\s*(\"[^\"]*\"|\S*)", lambda _: pair, text, count=1)
-    return _in_place(at, path, new if found else f"{text} {pair}")
+    if key.lower() not in conf.lines[index]:
+        goes_on = at is not None and at.raw.strip() != text  # over several lines, or with a comment behind it
+        new = _FIRST_PAIR.sub(rf"\g<0> {pair}", at.raw, count=1) if at and goes_on else f"{text} {pair}"
+        return _in_place(at, path, new)
+    return _in_place(at, path, (at and _replaced(at.raw, key, pair)) or _replaced(text, key, pair) or text)
 
 
 def toml(text: str, path: Path, table: str, key: str, value: str) -> Change:
@@ -134,6 +140,25 @@ def toml(text: str, path: Path, table: str, key: str, value: str) -> Change:
 def shown(deeds: Sequence[Deed]) -> str:
     """Return all of them for a person, each on a line of its own."""
     return "\n".join(map(str, deeds))
+
+
+def _replaced(raw: str, key: str, pair: str) -> str | None:
+    r"""Return lines with one pair put in the place of what its key has there; None where that goes on on a next line.
+
+    >>> _replaced("GresTypes = gpu   # GresTypes=none", "GresTypes", "GresTypes=gpu,shard")
+    'GresTypes=gpu,shard   # GresTypes=none'
+    """
+    lines = raw.split("\n")
+    for index, line in enumerate(lines):
+        code, sign, comment = line.partition("#")
+        found = re.search(rf"(?i)(?<!\w){re.escape(key)}\s*=\s*(\"[^\"]*\"|[^\s\\]*)", code)
+        if found is None:
+            continue
+        if code[found.end() :].startswith("\\"):
+            return None
+        lines[index] = f"{code[: found.start()]}{pair}{code[found.end() :]}{sign}{comment}"
+        return "\n".join(lines)
+    return None
 
 
 def _in_place(at: Line | None, path: Path, new: str) -> Change:

@@ -32,8 +32,8 @@ class Facts:
         limits: What slurmdbd lets users, accounts and QOS have.
         version: Of the installed Slurm.
         plugins: Names of its plugins.
-        hooks: "prolog", "taskprolog", "epilog" -> text of the script that slurm.conf names.
-        executable: The same -> whether it may be run; a script that is not there has no entry.
+        hooks: "prolog", "taskprolog", "epilog" -> text of the script that slurm.conf names, or of all of them.
+        executable: The same -> whether they may be run; what is not there has no entry.
         lua: "job_submit", "cli_filter" -> text of the script beside slurm.conf.
         lua_files: Names of the Lua files in `rad` beside slurm.conf.
         lua_sockets: Lua versions with LuaSocket or lua-posix.

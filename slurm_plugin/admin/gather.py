@@ -11,6 +11,7 @@ from pathlib import Path
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.gather_here import (
     COMMAND_S,
+    joined,
     key_error,
     lua_sockets,
     names_in,
@@ -30,8 +31,9 @@ from slurm_plugin.monitor.source import timely_telemetry
 from slurm_plugin.monitor.window import read_window
 from slurm_plugin.mps.node import CONTROL
 from slurm_plugin.slurm.conf_files import find_slurm_conf, keeps_accounts
-from slurm_plugin.slurm.conf_lines import read_conf
+from slurm_plugin.slurm.conf_lines import ConfFile, read_conf
 from slurm_plugin.slurm.environment import slurm_environment
+from slurm_plugin.slurm.hook_scripts import lines_of, scripts_of
 from slurm_plugin.slurm.installed import installed_version, plugins
 from slurm_plugin.slurm.limits import Limit, read_limits
 from slurm_plugin.slurm.live import Live, ask_slurm
@@ -54,6 +56,8 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
     slurm = None if slurm_conf is None else read_conf(slurm_conf)
     settings = {} if slurm is None else slurm.settings
     live, limits = _asked(slurm_conf)
+    version = installed_version()
+    scripts = hook_scripts(slurm, slurm_conf, version)
     readings, readings_error = _readings(used, clock)
     gpu_node = used.telemetry.source == "simulated" or Path("/dev/nvidiactl").exists()
     radd_here = Path(used.paths.socket).exists() or _is_controller(settings)
@@ -70,13 +74,13 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         cgroup=None if slurm_conf is None else read_conf(slurm_conf.with_name("cgroup.conf")),
         live=live,
         limits=limits,
-        version=installed_version(),
+        version=version,
         plugins=plugins(settings),
-        hooks={name: text_of(settings.get(name)) for name in HOOKS},
+        hooks={name: joined(map(str, paths)) for name, paths in scripts.items()},
         executable={
-            name: os.access(settings[name], os.X_OK)
-            for name in HOOKS
-            if name in settings and Path(settings[name]).exists()
+            name: all(os.access(path, os.X_OK) for path in paths if path.exists())
+            for name, paths in scripts.items()
+            if any(path.exists() for path in paths)
         },
         lua={
             name: None if slurm_conf is None else text_of(str(slurm_conf.with_name(f"{name}.lua")))
@@ -100,6 +104,21 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         acls=_acls(Path(used.paths.run)),
         compute_modes=_compute_modes() if gpu_node and used.telemetry.source != "simulated" else {},
     )
+
+
+def hook_scripts(
+    slurm: ConfFile | None, path: Path | None, version: tuple[int, int, int] | None
+) -> dict[str, tuple[Path, ...]]:
+    """Return the scripts that slurmd starts for each hook.
+
+    Args:
+        slurm: slurm.conf.
+        path: Where it is.
+        version: Of Slurm here.
+    """
+    if slurm is None or path is None:
+        return {}
+    return {name: scripts_of(lines_of(slurm, name, version), path.parent) for name in HOOKS}
 
 
 def _age_s(path: Path, clock: Clock) -> float | None:

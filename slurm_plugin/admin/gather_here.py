@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Iterable
 from pathlib import Path
 
 from slurm_plugin.admin.ask_radd import ask_radd
@@ -36,6 +37,12 @@ def text_of(path: str | None) -> str | None:
     except OSError:
         return None
     return text
+
+
+def joined(paths: Iterable[str]) -> str | None:
+    """Return the texts of scripts that are started one after the other; None if none of them can be read."""
+    texts = [text for path in paths if (text := text_of(path)) is not None]
+    return "\n".join(texts) if texts else None
 
 
 def names_in(folder: Path) -> frozenset[str]:

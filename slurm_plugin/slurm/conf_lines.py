@@ -7,7 +7,7 @@ with the next line, `Include` takes in another file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice, product
@@ -21,6 +21,18 @@ _RECORDS = {"nodename", "partitionname", "name"}
 _DEEPEST = 8
 _MOST_NAMES = 4096
 
+Read = Callable[[Path], str]
+"""Returns a file's text; OSError if there is none that can be read."""
+
+
+def text_of(path: Path) -> str:
+    """Return a file's text; a byte that is no UTF-8 is kept as it is for who writes the text back.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    return path.read_text(encoding="utf-8", errors="surrogateescape")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
@@ -31,12 +43,14 @@ class Line:
         path: The file that it stands in, which another one may include.
         first: Number of its first line there, from 1.
         last: Number of its last line.
+        raw: These lines as they stand there, with comments.
     """
 
     text: str
     path: Path
     first: int
     last: int
+    raw: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,23 +60,31 @@ class ConfFile:
     Attributes:
         settings: NAME=VALUE lines, names in lower case; the last one counts.
         lines: Lines that begin with a record (`NodeName=`, `PartitionName=`, or `Name=` in gres.conf).
+        repeated: All values of settings that stand there more than once, in order.
         settings_at: Where each setting stands.
         lines_at: Where each record stands, in the order of `lines`.
     """
 
     settings: dict[str, str] = field(default_factory=dict)
     lines: tuple[dict[str, str], ...] = ()
+    repeated: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
     settings_at: dict[str, Line] = field(default_factory=dict, compare=False)
     lines_at: tuple[Line, ...] = field(default=(), compare=False)
 
 
-def read_conf(path: Path) -> ConfFile | None:
-    """Return what a file and the files that it includes say; None if it cannot be read."""
+def read_conf(path: Path, read: Read = text_of) -> ConfFile | None:
+    """Return what a file and the files that it includes say; None if it cannot be read.
+
+    Args:
+        path: The file.
+        read: How a file's text is come by.
+    """
     try:
-        found = list(_lines(path, depth=0))
+        found = list(_lines(path, read, depth=0))
     except OSError:
         return None
     settings: dict[str, str] = {}
+    values: dict[str, list[str]] = {}
     settings_at: dict[str, Line] = {}
     records: list[tuple[dict[str, str], Line]] = []
     for line in found:
@@ -72,9 +94,12 @@ def read_conf(path: Path) -> ConfFile | None:
         else:
             one = settings_in([line.text])
             settings |= one
+            for name, value in one.items():
+                values.setdefault(name, []).append(value)
             settings_at |= dict.fromkeys(one, line)
     return ConfFile(
         settings=settings,
+        repeated={name: tuple(each) for name, each in values.items() if len(each) > 1},
         lines=tuple(pairs for pairs, _ in records),
         settings_at=settings_at,
         lines_at=tuple(line for _, line in records),
@@ -87,7 +112,7 @@ def read_lines(path: Path) -> list[str] | None:
     None if the file cannot be read; an included one that cannot be read is left out.
     """
     try:
-        return [line.text for line in _lines(path, depth=0)]
+        return [line.text for line in _lines(path, text_of, depth=0)]
     except OSError:
         return None
 
@@ -139,8 +164,8 @@ def _numbers(ranges: str) -> list[str]:
     return found[:_MOST_NAMES]
 
 
-def _lines(path: Path, *, depth: int) -> Iterator[Line]:
-    raw = path.read_text(encoding="utf-8", errors="replace").splitlines()
+def _lines(path: Path, read: Read, *, depth: int) -> Iterator[Line]:
+    raw = read(path).splitlines()
     number = 0
     while number < len(raw):
         first, text = number + 1, raw[number]
@@ -152,6 +177,7 @@ def _lines(path: Path, *, depth: int) -> Iterator[Line]:
         if include := _INCLUDE.match(text):
             if depth < _DEEPEST:
                 with suppress(OSError):
-                    yield from _lines(path.parent / include[1], depth=depth + 1)
+                    yield from _lines(path.parent / include[1], read, depth=depth + 1)
         elif text:
-            yield Line(text=text, path=path, first=first, last=number)
+            as_written = "\n".join(raw[first - 1 : number])
+            yield Line(text=text, path=path, first=first, last=number, raw=as_written)

@@ -8,6 +8,7 @@ What the code decides by:
 | a requeued shard job may ask for gpu:1 | shown, not done | not tried | yes | yes | yes |
 | Slurm itself keeps gpu and shard apart on a GPU without type or cores | no | no | yes | yes | yes |
 | `SelectTypeParameters=LL_SHARED_GRES` | no | no | yes | yes | yes |
+| several lines of `Prolog=` and `Epilog=` (on 24.11; between it and 22.05 not tried) | last | last | last | all | all |
 | a requeued job gets a Prolog of its own only after | cred_expire | at once | at once | at once | at once |
 | credential revoked: back within a second of its last run's end a job fails; it waits | 3 s | 3 s | 3 s | 3 s | 3 s |
 
@@ -50,12 +51,14 @@ class Traits:
         keeps_gpu_and_shard_apart: Slurm never gives a GPU with shards in use away as a whole. Where it is False, GPUs
             with a type in gres.conf and slurm.conf are kept apart until a job that shares them ends.
         spreads_shards: LL_SHARED_GRES exists.
+        joins_hooks: Of several lines of Prolog= or Epilog= all count; else the last.
     """
 
     gres_prefix: str
     gpu_after_requeue: bool
     keeps_gpu_and_shard_apart: bool
     spreads_shards: bool
+    joins_hooks: bool
 
 
 def traits(version: Version) -> Traits:
@@ -67,6 +70,7 @@ def traits(version: Version) -> Traits:
         gpu_after_requeue=fixed_23_11,
         keeps_gpu_and_shard_apart=fixed_23_11,
         spreads_shards=since_23_11,
+        joins_hooks=version >= (24, 11, 0),
     )
 
 

@@ -37,7 +37,7 @@ def etc(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 @pytest.fixture(autouse=True)
 def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathering, "_asked", lambda *_: (None, None))
-    monkeypatch.setattr(gathering, "installed_version", lambda: None)
+    monkeypatch.setattr(gathering, "installed_version", lambda: NEW)
     monkeypatch.setattr(gathering, "units", dict)
 
 

@@ -21,6 +21,13 @@ def test_slurms_files_are_read_as_slurm_does(tmp_path: Path) -> None:
     assert read_conf(tmp_path / "none") is None
 
 
+def test_a_setting_that_stands_there_twice(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("Prolog=/a\nEpilog=/c\nprolog = /b # site\n")
+    conf = read_conf(tmp_path / "slurm.conf")
+    assert conf is not None and conf.repeated == {"prolog": ("/a", "/b")}
+    assert conf.settings_at["prolog"].raw == "prolog = /b # site"
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [("/dev/nvidia[0-2,7]", 4), ("n[1-2]x[1-3]", 6), ("one", 1), ("", 1), ("n[0-999999999]", 4096)],
