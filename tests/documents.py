@@ -68,6 +68,7 @@ Trial = Run | RunBy | NotRun
 GPU = NotRun("needs a GPU")
 MEASURES = NotRun("measures for minutes to hours; its options are compared with its --help")
 DATA = NotRun("needs data of others, which are not shipped; its options are compared with its --help")
+RESTART = NotRun("needs systemd; tests/cluster/test_edit_slurm.py starts the same daemons anew")
 NO_DRIVER = "--node n0 --gpus 4 --gpu-memory-mib 40330"
 BOOKS = r"sbatch: RAD: needs about [\d.]+ GiB; reserves [\d.]+ GiB of one GPU \(99 % safe\)\n"
 
@@ -82,6 +83,14 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "python3 -m lab exec rad status": RunBy(".ci/run", "python3 -m lab exec rad status"),
         "make lab-down": RunBy(".ci/run", "make lab-down"),
         "sbatch job.sh": Run(),  # with what it shows
+        "apt install ./rad-slurm_*_all.deb": RunBy(
+            "lab/try_packages.sh", "apt install -y ./rad-slurm_*_all.deb"
+        ),
+        "rad install --edit-slurm --gpu-memory-mib 40330": RunBy(
+            "tests/cluster/test_edit_slurm.py", '"--gpu-memory-mib", "40330"'
+        ),
+        "systemctl enable --now radd && systemctl restart slurmctld": RESTART,
+        "systemctl enable --now rad-monitor && systemctl restart slurmd": RESTART,
     },
     "docs/user.md": {
         "rad-estimate --save m.rad -- python train.py --batch 64 --amp": RunBy(
@@ -115,12 +124,14 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "/opt/rad/venv/bin/pip install --no-deps dist/rad_slurm-*.whl": RunBy(
             "lab/try_packages.sh", "/opt/rad/venv/bin/pip install --no-deps dist/rad_slurm-*.whl"
         ),
-        "rad install --dry-run": Run(
+        "rad install --edit-slurm --dry-run": Run(
             root=True,
-            says="(?s)/etc/rad/rad.toml.*/etc/slurm/gres.conf",
+            says="/etc/rad/rad.toml",
             instead={"--dry-run": "--dry-run " + NO_DRIVER},
         ),
-        "rad install --key": Run(root=True, says="/etc/rad/key", instead={"--key": "--key " + NO_DRIVER}),
+        "rad install --edit-slurm": Run(
+            root=True, says="/etc/rad/key", instead={"--edit-slurm": "--edit-slurm " + NO_DRIVER}
+        ),
         "rad doctor": Run(root=True, status=(1,), says=r"(?s)FAIL .*\n +fix: "),
         "rad uninstall": Run(root=True, status=(1, 1)),  # this slurmctld goes on with what it has
         "rad uninstall --edit-slurm": Run(root=True, status=(1,), says="as it was in"),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from slurm_plugin.admin.edits import Change, Deed, record
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, Fix, fail, ok, warn
+from slurm_plugin.admin.gres_lines import missing_lines, shard_lines
 from slurm_plugin.admin.install_values import UNSHARED_MIB, shards_within
 from slurm_plugin.admin.seen import (
     beside,
@@ -62,11 +63,11 @@ def check_gres(facts: Facts) -> Iterator[Finding]:
     if facts.slurm is None:
         return
     if facts.gres is None:
-        yield fail("gres.conf", "not beside slurm.conf", _whole_file(facts))
+        yield fail("gres.conf", "not beside slurm.conf", missing_lines(facts))
         return
     per_gpu = shards_per_gpu(facts)
     if not per_gpu:
-        yield fail("gres.conf", "no shards", _whole_file(facts))
+        yield fail("gres.conf", "no shards", missing_lines(facts))
         return
     yield from _check_sums(facts)
     for name, partition in sharing(facts):
@@ -83,25 +84,6 @@ def check_gres(facts: Facts) -> Iterator[Finding]:
     yield ok("gres.conf", f"{len(per_gpu)} entries with shards")
 
 
-def _whole_file(facts: Facts) -> Fix:
-    """Return the lines of gres.conf that are missing; words where the devices are not known."""
-    each = next((partition.shards for _, partition in sharing(facts)), 0)
-    real = facts.config is not None and facts.config.telemetry.source != "simulated"
-    devices = [f"/dev/nvidia{gpu.index}" for gpu in facts.readings or () if real and not gpu.mig]
-    known = facts.gres.lines if facts.gres is not None else ()
-    lines = [line for line in known if line.get("name", "").lower() == "gpu" and line.get("file")]
-    new = []
-    for line in lines:
-        node = f"NodeName={line['nodename']} " if "nodename" in line else ""
-        new += [f"{node}Name=shard Count={each} File={file}" for file in expand(line["file"])]
-    if not known:
-        for file in devices:
-            new += [f"Name=gpu File={file}", f"Name=shard Count={each} File={file}"]
-    if not new or not each:
-        return "add Name=shard Count=... File=... for every GPU: see gres_conf/gres.conf"
-    return Change(path=beside(facts, "gres.conf"), new="\n".join(new))
-
-
 def _check_sums(facts: Facts) -> Iterator[Finding]:
     """A node whose gres.conf has fewer shards than slurm.conf says is drained by slurmctld."""
     sums: dict[str, int] = {}
@@ -110,6 +92,15 @@ def _check_sums(facts: Facts) -> Iterator[Finding]:
             for node in filter(None, expand(line.get("nodename", ""))):
                 one = count_of(parse_gres(f"shard:{line.get('count', '0')}"), "shard")
                 sums[node] = sums.get(node, 0) + one
+    without = [node for node, row in nodes(facts).items() if shards_of(row) and node not in sums]
+    if facts.live is not None or _for_any_node(facts) or not set(sums) - {facts.node}:
+        without = []  # slurmctld knows, or it is a node's own file
+    if without:
+        text = f"{without[0]} has shards in slurm.conf, and none here: slurmctld drains it"
+        new = shard_lines(facts, without)
+        words = "add Name=shard Count=... File=... for its GPUs"
+        fix = Change(path=beside(facts, "gres.conf"), new="\n".join(new)) if new else words
+        yield fail("gres.conf", text, fix)
     for node, row in nodes(facts).items():
         said = shards_of(row)
         if said and node in sums and sums[node] < said:
@@ -117,6 +108,12 @@ def _check_sums(facts: Facts) -> Iterator[Finding]:
             wanted = re.sub(r"(shard(?::[^:,]+)*?:)\d+[KMGkmg]?", rf"\g<1>{sums[node]}", row.get("gres", ""))
             deeds = row_of(facts, "nodename", node, "Gres", wanted)
             yield fail("gres.conf", text, deeds or f"NodeName={node} ... Gres={wanted}")
+
+
+def _for_any_node(facts: Facts) -> bool:
+    """Return whether a line with shards names no node."""
+    lines = () if facts.gres is None else facts.gres.lines
+    return any(line.get("name", "").lower() == "shard" and "nodename" not in line for line in lines)
 
 
 def _check_memory(facts: Facts, per_gpu: dict[tuple[str, str], float]) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from slurm_plugin.admin.facts import Facts
@@ -107,7 +107,10 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
 
 
 def hook_scripts(
-    slurm: ConfFile | None, path: Path | None, version: tuple[int, int, int] | None
+    slurm: ConfFile | None,
+    path: Path | None,
+    version: tuple[int, int, int] | None,
+    planned: Collection[Path] = (),
 ) -> dict[str, tuple[Path, ...]]:
     """Return the scripts that slurmd starts for each hook.
 
@@ -115,10 +118,11 @@ def hook_scripts(
         slurm: slurm.conf.
         path: Where it is.
         version: Of Slurm here.
+        planned: Files that are taken to be there.
     """
     if slurm is None or path is None:
         return {}
-    return {name: scripts_of(lines_of(slurm, name, version), path.parent) for name in HOOKS}
+    return {name: scripts_of(lines_of(slurm, name, version), path.parent, planned) for name in HOOKS}
 
 
 def _age_s(path: Path, clock: Clock) -> float | None:

@@ -19,6 +19,7 @@ from slurm_plugin.admin.install_steps import (
     says,
 )
 from slurm_plugin.admin.installed import NAME, digest, read_installed, write_installed
+from slurm_plugin.admin.site_files import NodeGpus
 from slurm_plugin.admin.templates import lua_folder, render, templates_folder
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.wire import KEY_BYTES
@@ -80,6 +81,20 @@ def plan(
         toml = _below(root, FILES["rad.toml"][0].format(**places))
         steps.append(Step(action="types", path=toml, content=_tables(values["partition"], gpus).encode()))
     return [*steps, Step(action="count", path=path, content=_accounts(values).encode())]
+
+
+def gpus_of_nodes(values: Mapping[str, str], gpus: Sequence[Mapping[str, str]]) -> NodeGpus:
+    """Return the GPUs of the nodes that are set up, as slurm.conf and gres.conf have them.
+
+    Args:
+        values: As for `plan`.
+        gpus: As for `plan`.
+    """
+    template = (templates_folder() / "gres.conf").read_text()
+    lines = [line for line in render(template, values, gpus=gpus).splitlines() if not line.startswith("#")]
+    kinds = {gpu["type"] for gpu in gpus}
+    gres = _gres(gpus) if len(kinds) > 1 else _gres(gpus).replace("gpu:", f"gpu:{kinds.pop()}:", 1)
+    return NodeGpus(nodes=values["node"], gres=gres, lines="\n".join(lines))
 
 
 def _gres(gpus: Sequence[Mapping[str, str]]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,10 @@ from slurm_plugin.admin.options import Command
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.exits import Exit
+
+if TYPE_CHECKING:
+    from slurm_plugin.admin.install_steps import Step
+    from slurm_plugin.admin.site_files import Plan
 
 
 @click.command(cls=Command)
@@ -48,6 +53,11 @@ from slurm_plugin.core.exits import Exit
 )
 @click.option("--slurm-user", default="slurm", show_default=True, help="User that slurmctld runs as.")
 @click.option("--key", "with_key", is_flag=True, help="Make the cluster's key, if there is none.")
+@click.option(
+    "--edit-slurm",
+    is_flag=True,
+    help="Change slurm.conf and gres.conf, too, and make the key.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
 def install(
     root: Path,
@@ -62,16 +72,22 @@ def install(
     shard_mib: int,
     slurm_user: str,
     with_key: bool,
+    edit_slurm: bool,
     dry_run: bool,
 ) -> None:
     """Write rad.toml, hook scripts and units; show what to add to Slurm's own files.
 
-    A file that is already there is never overwritten: if it says something else, the difference is shown.
+    A file that is already there is never overwritten: if it says something else, the difference is shown. With
+    --edit-slurm, Slurm's files change in one go or, where anything is not understood, not at all; then the status
+    is 1, and nothing else is written either.
     """
+    from slurm_plugin.admin import edited
     from slurm_plugin.admin import install as installing
     from slurm_plugin.admin.install_steps import as_text
     from slurm_plugin.admin.install_values import install_values
 
+    if edit_slurm and root != Path("/"):
+        raise click.UsageError("--edit-slurm changes the files of this machine; it takes no --root")
     values, cards = install_values(
         prefix=prefix,
         etc=etc,
@@ -90,10 +106,51 @@ def install(
         "logrotate": "/etc/logrotate.d",
         "slurm": slurm_etc,
     }
-    steps = installing.plan(values, places, root=root, gpus=cards, with_key=with_key)
+    steps = installing.plan(values, places, root=root, gpus=cards, with_key=with_key or edit_slurm)
+    if edit_slurm:
+        steps = [step for step in steps if step.action not in ("show", "change")]
     click.echo(as_text(steps, verbose=dry_run))
+    changed = _slurms_files(steps, values, places, cards, dry_run=dry_run) if edit_slurm else None
+    if changed is not None and changed.refused:
+        sys.exit(Exit.FINDINGS)
     if not dry_run:
         installing.apply(steps, places, root=root)
+        if changed is not None:
+            edited.put(Path(etc), changed.before, changed.after, runs=changed.runs)
+
+
+def _slurms_files(
+    steps: Sequence[Step],
+    values: Mapping[str, str],
+    places: Mapping[str, str],
+    cards: Sequence[Mapping[str, str]],
+    *,
+    dry_run: bool,
+) -> Plan:
+    """Return what becomes of Slurm's files, and say it."""
+    from slurm_plugin.admin import site_files
+    from slurm_plugin.admin.install import gpus_of_nodes
+    from slurm_plugin.admin.install_steps import SECRET
+    from slurm_plugin.admin.site_files_text import as_text
+    from slurm_plugin.slurm.conf_files import settings_of
+    from slurm_plugin.slurm.installed import installed_version, plugins
+
+    slurm_conf = Path(places["slurm"], "slurm.conf")
+    written = {
+        step.path: step.content.decode()
+        for step in steps
+        if step.action in ("write", "update") and step.mode != SECRET
+    }
+    plan = site_files.plan(
+        slurm_conf=slurm_conf,
+        config_path=Path(values["config"]),
+        written=written,
+        version=installed_version(),
+        plugins=plugins(settings_of(slurm_conf)) if slurm_conf.exists() else None,
+        gpus=gpus_of_nodes(values, cards),
+    )
+    click.echo(as_text(plan, places, dry_run=dry_run))
+    return plan
 
 
 @click.command(cls=Command)

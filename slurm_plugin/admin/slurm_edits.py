@@ -86,6 +86,7 @@ def changed_lines(old: str, new: str) -> list[str]:
             continue
         olds, news = before[a:b], after[c:d]
         news += ["(goes)"] * (len(olds) - len(news))
+        olds += ["(new)"] * (len(news) - len(olds))
         rows += [
             f"line {a + index + 1}: {one}  ->  {other}"
             for index, (one, other) in enumerate(zip(olds, news, strict=True))

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from slurm_plugin.admin import edited
 from slurm_plugin.admin.installed import NAME, digest, read_installed, write_installed
 from slurm_plugin.admin.slurm_edits import gres_conf_without, slurm_conf_without
 from slurm_plugin.admin.uninstall_steps import SAVED, Edit, Removal
@@ -36,8 +37,7 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
     manifest = root / etc.lstrip("/") / NAME
     installed = read_installed(manifest)
     folder = root / slurm.lstrip("/")
-    edits = _edits(folder, installed)
-    conf = next((edit for edit in edits if edit.path.name == "slurm.conf"), None)
+    edits = _edits(folder, installed, edited.recorded(manifest.parent, root))
     remove, named, changed = [], [], []
     for name, wrote in sorted(installed.items()):
         path = root / name.lstrip("/")
@@ -48,7 +48,7 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
         except OSError as exc:
             raise ConfigError(f"{path}: {exc.strerror}; run as root") from exc
         silent = running is None and (folder / "slurm.conf").exists() and name.endswith((".sh", ".lua"))
-        if silent or (conf is not None and _needed_by(name, conf)) or _runs_with(name, running or {}):
+        if silent or any(_needed_by(name, one) for one in edits) or _runs_with(name, running or {}):
             named.append(path)
         elif same:
             remove.append(path)
@@ -74,6 +74,9 @@ def edit(edits: Sequence[Edit]) -> None:
         saved = one.path.with_name(one.path.name + SAVED)
         new = one.path.with_name(f".{one.path.name}.rad")
         try:
+            if one.new is None:
+                one.path.unlink()
+                continue
             if not saved.exists():
                 shutil.copy2(one.path, saved)
             shutil.copy2(one.path, new)
@@ -105,15 +108,20 @@ def apply(removal: Removal) -> None:
                 write_installed(removal.manifest, left)
             else:
                 removal.manifest.unlink()
+            if not removal.edits:
+                edited.forget(removal.manifest.parent)
             _remove_empty(removal.manifest.parent)
     except OSError as exc:
         raise ConfigError(f"{exc.filename}: {exc.strerror}; run as root") from exc
 
 
-def _edits(folder: Path, ours: Collection[str]) -> tuple[Edit, ...]:
-    found = []
+def _edits(folder: Path, ours: Collection[str], recorded: Mapping[Path, Edit | None]) -> tuple[Edit, ...]:
+    """Return what `rad install --edit-slurm` did, turned round; what an admin added by hand is told by its words."""
+    found = [one for one in recorded.values() if one is not None]
     for name in ("slurm.conf", "gres.conf"):
         path = folder / name
+        if recorded and recorded.get(path, path) is not None:  # turned round above, or never changed by us
+            continue
         try:
             old = path.read_text(encoding="utf-8", errors="surrogateescape")
         except FileNotFoundError:
@@ -123,12 +131,12 @@ def _edits(folder: Path, ours: Collection[str]) -> tuple[Edit, ...]:
         new = slurm_conf_without(old, ours) if name == "slurm.conf" else gres_conf_without(old)
         if new != old:
             found.append(Edit(path=path, old=old, new=new))
-    return tuple(found)
+    return tuple(one for one in found if one.new != one.old)
 
 
 def _needed_by(name: str, conf: Edit) -> bool:
-    """Return whether slurm.conf must change before a file may go: a hook that it names, or a Lua file of `lua`."""
-    gone = set(conf.old.splitlines()) - set(conf.new.splitlines())
+    """Return whether a file must change before one of ours may go: a hook that it names, or a Lua file of `lua`."""
+    gone = set(conf.old.splitlines()) - set((conf.new or "").splitlines())
     if name.endswith(".lua"):
         return any("lua" in line.lower() for line in gone)
     return any(name in line for line in gone)

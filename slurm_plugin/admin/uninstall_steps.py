@@ -23,12 +23,12 @@ class Edit:
     Attributes:
         path: The file.
         old: What it says.
-        new: What it would say without us.
+        new: What it would say without us; None for a file that is ours alone and goes.
     """
 
     path: Path
     old: str
-    new: str
+    new: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def as_text(removal: Removal, *, edited: bool) -> str:
     for one in removal.edits:
         what = f"changed, as it was in {one.path.name}{SAVED}" if edited else "still speaks of RAD"
         lines.append(f"{one.path}: {what}")
-        lines += [f"    {row}" for row in changed_lines(one.old, one.new)]
+        lines += [f"    {row}" for row in changed_lines(one.old, one.new or "")]
     if removal.edits:
         lines.append(AFTERWARDS if edited else f"change these lines, or say --edit-slurm; {AFTERWARDS}")
     lines += [f"remove {path}" for path in removal.remove]

@@ -1,7 +1,8 @@
 """Slurm's own configuration files: lines as slurmctld takes them, settings, and lines of KEY=VALUE pairs.
 
 Source: slurm.conf(5), gres.conf(5): names are case-insensitive, `#` begins a comment, a backslash at the end goes on
-with the next line, `Include` takes in another file.
+with the next line (that of a comment does not, as src/common/parse_config.c has it), `Include` takes in another file,
+in whose name `%c` is the cluster's.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 _PAIR = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|\S*)")
 _INCLUDE = re.compile(r"include\s+(\S+)", re.IGNORECASE)
+_COMMENT = re.compile(r"(?<!\\)#")
 _RANGE = re.compile(r"\[([0-9,-]+)\]")
 _BOUNDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _RECORDS = {"nodename", "partitionname", "name"}
@@ -164,20 +166,24 @@ def _numbers(ranges: str) -> list[str]:
     return found[:_MOST_NAMES]
 
 
-def _lines(path: Path, read: Read, *, depth: int) -> Iterator[Line]:
+def _lines(path: Path, read: Read, *, depth: int, cluster: str = "%c") -> Iterator[Line]:
     raw = read(path).splitlines()
     number = 0
     while number < len(raw):
-        first, text = number + 1, raw[number]
-        while text.endswith("\\") and number + 1 < len(raw):
+        first, text, goes_on = number + 1, "", True
+        while goes_on and number < len(raw):
+            code = _COMMENT.split(raw[number], maxsplit=1)[0].rstrip()  # first, so that no comment goes on
+            goes_on = code.endswith("\\")
+            text += code.removesuffix("\\")
             number += 1
-            text = f"{text[:-1]} {raw[number]}"
-        number += 1
-        text = text.partition("#")[0].strip()
+        text = text.strip()
+        if text.lower().startswith("clustername"):
+            cluster = text.partition("=")[2].strip().strip('"')
         if include := _INCLUDE.match(text):
             if depth < _DEEPEST:
                 with suppress(OSError):
-                    yield from _lines(path.parent / include[1], read, depth=depth + 1)
+                    inner = path.parent / include[1].replace("%c", cluster)
+                    yield from _lines(inner, read, depth=depth + 1, cluster=cluster)
         elif text:
             as_written = "\n".join(raw[first - 1 : number])
             yield Line(text=text, path=path, first=first, last=number, raw=as_written)

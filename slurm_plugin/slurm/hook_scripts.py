@@ -7,6 +7,8 @@ take several lines of Prolog and Epilog (slurm.conf(5)).
 from __future__ import annotations
 
 import glob
+from collections.abc import Collection
+from fnmatch import fnmatch
 from pathlib import Path
 
 from slurm_plugin.slurm.conf_lines import ConfFile
@@ -28,12 +30,13 @@ def lines_of(conf: ConfFile, hook: str, version: Version | None) -> tuple[str, .
     return (last,) if last else ()
 
 
-def scripts_of(names: tuple[str, ...], folder: Path) -> tuple[Path, ...]:
+def scripts_of(names: tuple[str, ...], folder: Path, planned: Collection[Path] = ()) -> tuple[Path, ...]:
     """Return the scripts, whether they are there or not; those of a pattern that are there.
 
     Args:
         names: From `lines_of`.
         folder: Of slurm.conf.
+        planned: Files that are taken to be there.
 
     >>> scripts_of(("/a/b.sh", "c.sh"), Path("/etc/slurm"))
     (PosixPath('/a/b.sh'), PosixPath('/etc/slurm/c.sh'))
@@ -41,7 +44,13 @@ def scripts_of(names: tuple[str, ...], folder: Path) -> tuple[Path, ...]:
     found: list[Path] = []
     for name in names:
         path = folder / name  # an absolute one stays as it is
-        found += map(Path, sorted(glob.glob(str(path)))) if is_pattern(name) else [path]
+        if is_pattern(name):
+            matching = [
+                each for each in planned if each.parent == path.parent and fnmatch(each.name, path.name)
+            ]
+            found += sorted({*map(Path, glob.glob(str(path))), *matching})
+        else:
+            found.append(path)
     return tuple(found)
 
 

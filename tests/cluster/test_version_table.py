@@ -148,14 +148,28 @@ def test_scontrol_speaks_json_where_the_table_says_so(cluster: Cluster, has: Cal
 
 def setting(cluster: Cluster, name: str) -> str | None:
     """Return a setting of the running Slurm; None if it knows no such setting."""
-    lines = cluster.slurm("scontrol", "show", "config").splitlines()
-    return next((line.partition("=")[2].strip() for line in lines if line.split()[:1] == [name]), None)
+    found = (line for line in shown_settings(cluster) if line.split()[:1] == [name])
+    return next((line.partition("=")[2].strip() for line in found), None)
+
+
+def shown_settings(cluster: Cluster) -> list[str]:
+    return cluster.slurm("scontrol", "show", "config").splitlines()
 
 
 def test_slurm_holds_a_job_after_so_many_requeues_where_the_table_says_so(
     cluster: Cluster, has: Callable[[str], bool]
 ) -> None:
     assert setting(cluster, "MaxBatchRequeue") == ("5" if has("most_requeues") else None)
+
+
+def test_several_lines_of_a_hook_count_where_the_table_says_so(
+    cluster: Cluster, here: Traits, rewrite: Rewrite
+) -> None:
+    rewrite("slurm.conf", lambda text: f"{text}\nEpilog=/bin/true\n")
+    cluster.slurm("scontrol", "reconfigure")
+    named = [line.split()[-1] for line in shown_settings(cluster) if line.startswith("Epilog")]
+    both = [str(cluster.place.etc / "epilog.sh"), "/bin/true"]
+    assert [each for each in named if each in both] == both[0 if here.joins_hooks else 1 :]
 
 
 def test_the_delay_of_a_requeue_can_be_set_where_the_table_says_so(

@@ -86,6 +86,7 @@ GOOD = Facts(
     gres=ConfFile(lines=GRES),
     cgroup=ConfFile(settings={"constraindevices": "no"}),
     version=(24, 11, 5),
+    node="n1",
     hooks={"prolog": "python -I -m prolog", "taskprolog": "-m prolog.task_prolog", "epilog": "-m epilog"},
     lua={"job_submit": 'require("rad")', "cli_filter": 'require("rad_cli")'},
     lua_sockets=("5.1",),

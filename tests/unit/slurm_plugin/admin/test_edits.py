@@ -38,7 +38,7 @@ def test_a_setting(tmp_path: Path, before: str, after: str) -> None:
             "NodeName=n \\\n  Gres=gpu:4,shard:8 \\\n  CPUs=2 # two\n",
         ),
         ("NodeName=n \\\n  CPUs=2\n", "NodeName=n Gres=gpu:4,shard:8 \\\n  CPUs=2\n"),
-        ("NodeName=n Gres=gpu:4\\\n  CPUs=2\n", "NodeName=n Gres=gpu:4,shard:8   CPUs=2\n"),
+        ("NodeName=n Gres=gpu:4\\\n  CPUs=2\n", "NodeName=n Gres=gpu:4,shard:8  CPUs=2\n"),
     ],
 )
 def test_a_nodes_line(tmp_path: Path, before: str, after: str) -> None:

@@ -21,6 +21,20 @@ def test_slurms_files_are_read_as_slurm_does(tmp_path: Path) -> None:
     assert read_conf(tmp_path / "none") is None
 
 
+def test_lines_go_on_as_slurm_has_them_go_on(tmp_path: Path) -> None:
+    """Each tried on 22.05.8: what Slurm refuses or takes, not what looks right."""
+    (tmp_path / "slurm.conf").write_text(
+        "# a comment does not go on \\\nClusterName=lab\n"
+        "GresTypes=gpu,\\\nshard # none\nNodeName=n1 \\  \n Gres=gpu:4 \\ # four\n CPUs=2\n"
+        "include %c_more.conf\n"
+    )
+    (tmp_path / "lab_more.conf").write_text("Prolog=/a\n")
+    conf = read_conf(tmp_path / "slurm.conf")
+    assert conf is not None
+    assert conf.settings == {"clustername": "lab", "grestypes": "gpu,shard", "prolog": "/a"}
+    assert conf.lines == ({"nodename": "n1", "gres": "gpu:4", "cpus": "2"},)
+
+
 def test_a_setting_that_stands_there_twice(tmp_path: Path) -> None:
     (tmp_path / "slurm.conf").write_text("Prolog=/a\nEpilog=/c\nprolog = /b # site\n")
     conf = read_conf(tmp_path / "slurm.conf")

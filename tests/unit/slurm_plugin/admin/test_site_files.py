@@ -1,0 +1,328 @@
+"""`rad install --edit-slurm` on sites of many kinds: the lines that sharing needs, nothing else, or nothing at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from slurm_plugin.admin import edited, site_files
+from slurm_plugin.admin import uninstall as uninstalling
+from slurm_plugin.admin.edited import undo
+from slurm_plugin.admin.templates import lua_folder
+from slurm_plugin.slurm.conf_files import gres_of_nodes, settings_of
+from slurm_plugin.slurm.conf_lines import read_conf
+
+OLD, NEW = (22, 5, 8), (24, 11, 5)
+HOOKS = {"prolog.sh": "prolog", "task_prolog.sh": "prolog.task_prolog", "epilog.sh": "epilog"}
+SLURM_CONF = """\
+# A site's slurm.conf.
+ClusterName=lab
+SlurmctldHost=ctl
+GresTypes=gpu   # since 2021
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=4000
+NodeName=gpu[1-4] CPUs=64 RealMemory=512000 Gres=gpu:a100:4 State=UNKNOWN
+NodeName=cpu[1-9] CPUs=64 RealMemory=512000
+PartitionName=gpu Nodes=gpu[1-4] Default=YES
+PartitionName=cpu Nodes=cpu[1-9]
+"""
+GRES_CONF = "NodeName=gpu[1-4] Name=gpu Type=a100 File=/dev/nvidia[0-3]\n"
+RAD_TOML = """\
+mode = "enforce"
+default_partition = "gpu"
+[partition.gpu]
+collocate = true
+gpu_memory_mib = 40330
+shards_per_gpu = 38
+"""
+
+
+class Site:
+    """A site's files in a folder, and what `rad install` writes beside them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.slurm, self.rad = folder / "slurm", folder / "rad"
+        for each in (self.slurm, self.rad):
+            each.mkdir(parents=True, exist_ok=True)
+        self.write("slurm.conf", SLURM_CONF)
+        self.write("gres.conf", GRES_CONF)
+        self.written = {
+            self.rad / name: f"#!/bin/sh\n: python -m {module}\n" for name, module in HOOKS.items()
+        }
+        self.written[self.rad / "rad.toml"] = RAD_TOML
+
+    def write(self, name: str, text: str) -> None:
+        path = self.slurm / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+    def change(self, old: str, new: str, name: str = "slurm.conf") -> None:
+        text = (self.slurm / name).read_text()
+        assert old in text
+        self.write(name, text.replace(old, new))
+
+    def plan(
+        self, version: tuple[int, int, int] = NEW, gpus: site_files.NodeGpus | None = None
+    ) -> site_files.Plan:
+        written = dict(self.written)
+        for name in ("job_submit.lua", "cli_filter.lua"):
+            if not (self.slurm / name).exists():
+                written[self.slurm / name] = (lua_folder() / name).read_text()
+        return site_files.plan(
+            slurm_conf=self.slurm / "slurm.conf",
+            config_path=self.rad / "rad.toml",
+            written=written,
+            version=version,
+            plugins=frozenset({"job_submit_lua", "cli_filter_lua"}),
+            gpus=gpus,
+        )
+
+    def install(self, version: tuple[int, int, int] = NEW) -> site_files.Plan:
+        plan = self.plan(version)
+        assert not plan.refused, plan.left
+        for path, text in self.written.items():
+            path.write_text(text)
+        edited.put(self.rad, plan.before, plan.after, runs=plan.runs)
+        return plan
+
+    def uninstall(self) -> None:
+        removal = uninstalling.plan(root=Path("/"), etc=str(self.rad), slurm=str(self.slurm), running={})
+        uninstalling.edit(removal.edits)
+
+    def files(self) -> dict[str, bytes]:
+        return {
+            str(path.relative_to(self.slurm)): path.read_bytes()
+            for path in self.slurm.rglob("*")
+            if path.is_file()
+        }
+
+    def settings(self) -> dict[str, str]:
+        return settings_of(self.slurm / "slurm.conf")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_a_plain_site_gets_what_sharing_needs(site: Site) -> None:
+    plan = site.install()
+    before = {"clustername": "lab", "slurmctldhost": "ctl", "defmempercpu": "4000"}
+    ours = {
+        "grestypes": "gpu,shard",
+        "selecttype": "select/cons_tres",
+        "selecttypeparameters": "CR_Core_Memory,LL_SHARED_GRES",
+        "jobsubmitplugins": "lua",
+        "clifilterplugins": "lua",
+        "prologflags": "Alloc",
+        "prolog": str(site.rad / "prolog.sh"),
+        "taskprolog": str(site.rad / "task_prolog.sh"),
+        "epilog": str(site.rad / "epilog.sh"),
+    }
+    found = site.settings()
+    assert {name: found[name] for name in found if "name" not in name or name == "clustername"} == {
+        **before,
+        **ours,
+    }
+    assert gres_of_nodes(site.slurm / "slurm.conf") == ("gpu:a100:4,shard:152",)
+    gres = read_conf(site.slurm / "gres.conf")
+    assert gres is not None and [line.get("count") for line in gres.lines] == [None, *["38"] * 4]
+    assert "GresTypes=gpu,shard   # since 2021\n" in (site.slurm / "slurm.conf").read_text()
+    assert not plan.left
+
+
+def test_again_changes_nothing(site: Site) -> None:
+    site.install()
+    assert not site.plan().after
+
+
+LISTS = "JobSubmitPlugins=require_timelimit,all_partitions\nPrologFlags=NoHold,X11\nCliFilterPlugins=user_defaults\n"
+
+
+def test_the_sites_own_lists_go_on(site: Site) -> None:
+    site.write("slurm.conf", SLURM_CONF + LISTS)
+    site.install()
+    found = site.settings()
+    assert found["jobsubmitplugins"] == "require_timelimit,all_partitions,lua"
+    assert (found["clifilterplugins"], found["prologflags"]) == ("user_defaults,lua", "NoHold,X11,Alloc")
+
+
+def an_include(site: Site) -> None:
+    site.change("GresTypes=gpu   # since 2021\n", "Include types.conf\n")
+    site.write("types.conf", "GresTypes=gpu # included\n")
+
+
+def broken_lines(site: Site) -> None:
+    site.change(
+        "CPUs=64 RealMemory=512000 Gres=gpu:a100:4 State", "CPUs=64 \\\n  Gres=gpu:a100:4 \\\n  State"
+    )
+
+
+def own_hooks(site: Site) -> None:
+    hooks = "".join(f"{name}={site.slurm}/site.sh\n" for name in ("Prolog", "TaskProlog", "Epilog"))
+    site.write("slurm.conf", SLURM_CONF + hooks)
+    site.write("site.sh", "#!/bin/bash\nset -e\nexit 0\n")
+
+
+def a_folder_of_hooks(site: Site) -> None:
+    site.write("slurm.conf", SLURM_CONF + f"Prolog={site.slurm}/prolog.d/*\n")
+    site.write("prolog.d/10-site", "#!/bin/sh\n")
+
+
+def own_lua(site: Site) -> None:
+    site.write("slurm.conf", SLURM_CONF + "JobSubmitPlugins=lua\n")
+    site.write(
+        "job_submit.lua",
+        "function slurm_job_submit(j, p, u) return slurm.SUCCESS end\n"
+        "function slurm_job_modify(j, r, p, u) return slurm.SUCCESS end\nreturn slurm.SUCCESS\n",
+    )
+
+
+def found_by_slurm(site: Site) -> None:
+    site.write("gres.conf", "AutoDetect=nvml\n")
+
+
+def line_by_line(site: Site) -> None:
+    lines = "".join(f"NodeName=gpu{n} CPUs=64 RealMemory=512000 Gres=gpu:a100:4\n" for n in range(1, 5))
+    site.change("NodeName=gpu[1-4] CPUs=64 RealMemory=512000 Gres=gpu:a100:4 State=UNKNOWN\n", lines)
+
+
+SHAPES = (
+    an_include,
+    broken_lines,
+    own_hooks,
+    a_folder_of_hooks,
+    own_lua,
+    found_by_slurm,
+    line_by_line,
+)
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+def test_sites_of_every_shape_share_and_come_back_byte_for_byte(site: Site, shape, version) -> None:
+    shape(site)
+    before = site.files()
+    site.install(version)
+    assert site.files() != before and not site.plan(version).after
+    if shape is found_by_slurm:
+        assert (site.slurm / "gres.conf").read_text() == (
+            "AutoDetect=nvml\nNodeName=gpu[1-4] Name=shard Count=152\n"
+        )
+    if shape is a_folder_of_hooks:
+        assert (site.slurm / "prolog.d/50-rad").stat().st_mode & 0o111
+    site.uninstall()
+    left = {name: text for name, text in site.files().items() if not name.endswith(uninstalling.SAVED)}
+    assert left == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("SelectType=select/cons_tres", "SelectType=select/linear", "loses all jobs"),
+        ("Default=YES", "OverSubscribe=EXCLUSIVE", "gives each job whole nodes"),
+        ("PartitionName=gpu", "PartitionName=train", "Slurm has no partition gpu"),
+        ("DefMemPerCPU=4000", "Prolog=/nowhere/site.sh", "cannot be read here"),
+        ("Gres=gpu:a100:4", "", "no node with GPUs"),
+        ("DefMemPerCPU=4000", "TaskProlog=site.py", "does not start"),
+    ],
+)
+def test_what_is_the_sites_own_to_decide_stops_everything(site: Site, old: str, new: str, says: str) -> None:
+    site.change(old, new)
+    site.write("site.py", "#!/usr/bin/python3\nprint()\n")
+    plan = site.plan()
+    assert plan.refused
+    assert any(says in finding.text for finding in plan.left), plan.left
+
+
+def test_without_lines_of_gpus_in_gres_conf_nothing_is_guessed(site: Site) -> None:
+    site.write("gres.conf", "# empty\n")
+    assert site.plan().refused
+
+
+def test_what_jobs_may_take_stays_the_sites(site: Site) -> None:
+    site.change("CR_Core_Memory", "CR_Core")
+    site.install()
+    assert site.settings()["selecttypeparameters"] == "CR_Core"
+    assert any("host memory is not counted" in each.text for each in site.plan().left)
+
+
+def test_an_admins_rad_toml_is_never_changed(site: Site) -> None:
+    (site.rad / "rad.toml").write_text(RAD_TOML.replace("= 38", "= 30"))
+    del site.written[site.rad / "rad.toml"]
+    site.change("Gres=gpu:a100:4", "Gres=gpu:a100:4,shard:152")
+    site.change("\n", "\nNodeName=gpu[1-4] Name=shard Count=38 File=/dev/nvidia[0-3]\n", "gres.conf")
+    plan = site.plan()
+    assert plan.refused and site.rad / "rad.toml" not in plan.after
+
+
+def test_a_slurm_without_gpus_yet_gets_them(site: Site) -> None:
+    site.change(" Gres=gpu:a100:4", "")
+    site.change("GresTypes=gpu   # since 2021\n", "")
+    (site.slurm / "gres.conf").unlink()
+    lines = "".join(
+        f"NodeName=gpu[1-4] Name=gpu Type=a100 File=/dev/nvidia{n}\n"
+        f"NodeName=gpu[1-4] Name=shard Count=38 File=/dev/nvidia{n}\n"
+        for n in range(4)
+    )
+    gpus = site_files.NodeGpus(nodes="gpu[1-4]", gres="gpu:a100:4,shard:152", lines=lines.rstrip())
+    plan = site.plan(gpus=gpus)
+    assert not plan.refused, plan.left
+    assert plan.after[site.slurm / "gres.conf"] == lines
+    assert "Gres=gpu:a100:4,shard:152" in plan.after[site.slurm / "slurm.conf"]
+    assert "GresTypes=gpu,shard" in plan.after[site.slurm / "slurm.conf"]
+    nobody = site_files.NodeGpus(nodes="other", gres="gpu:4,shard:152", lines=lines)
+    assert site.plan(gpus=nobody).refused
+
+
+def test_a_node_that_gres_conf_forgot_is_found(site: Site) -> None:
+    site.install()
+    site.change("gpu[1-4] Name=shard", "gpu[1-3] Name=shard", "gres.conf")
+    plan = site.plan()
+    assert not plan.refused
+    added = plan.after[site.slurm / "gres.conf"].splitlines()[-4:]
+    assert added == [f"NodeName=gpu4 Name=shard Count=38 File=/dev/nvidia{n}" for n in range(4)]
+
+
+def test_a_file_that_changed_since_it_was_read_is_left_alone(site: Site) -> None:
+    plan = site.plan()
+    site.change("lab", "other")
+    with pytest.raises(Exception, match="somebody changed it meanwhile"):
+        edited.put(site.rad, plan.before, plan.after, runs=plan.runs)
+
+
+def test_what_the_site_changed_since_stays_when_ours_goes(site: Site) -> None:
+    site.install()
+    site.change("ClusterName=lab\n", "ClusterName=lab\nMailProg=/bin/true\n")
+    site.install()
+    site.uninstall()
+    now = (site.slurm / "slurm.conf").read_text()
+    assert now == SLURM_CONF.replace("ClusterName=lab\n", "ClusterName=lab\nMailProg=/bin/true\n")
+
+
+def test_shards_that_a_site_had_before_us_stay(site: Site) -> None:
+    site.change("GresTypes=gpu ", "GresTypes=gpu,shard ")
+    site.change("Gres=gpu:a100:4", "Gres=gpu:a100:4,shard:152")
+    site.write("gres.conf", GRES_CONF + "NodeName=gpu[1-4] Name=shard Count=152\n")
+    before = site.files()
+    site.install()
+    site.uninstall()
+    assert (site.slurm / "slurm.conf").read_bytes() == before["slurm.conf"]
+    site.uninstall()
+    left = {name: text for name, text in site.files().items() if not name.endswith(uninstalling.SAVED)}
+    assert left == before
+
+
+texts = st.lists(st.sampled_from("abcdefg"), max_size=8).map(lambda lines: "".join(f"{x}\n" for x in lines))
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(before=texts, after=texts, tail=texts)
+def test_undo_gives_back_what_was_there(before: str, after: str, tail: str) -> None:
+    assert undo(before, after, after) == before
+    without = undo(before, after, after + tail)
+    assert without is None or sorted(without) == sorted(before + tail)
