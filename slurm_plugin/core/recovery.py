@@ -182,7 +182,8 @@ def _escalated(booking: Booking, outcome: Outcome, partition: PartitionConfig) -
 
     A job that was stopped on its way to its cap was never told what it could not have: it books the cap.
     """
-    first_try = partition.recovery == "escalate" and booking.recoveries == 0
+    shared = booking.kind == "shared"
+    first_try = partition.recovery == "escalate" and shared and booking.recoveries == 0
     seen_bytes = outcome.peak_bytes or booking.memory_bytes
     if not first_try or seen_bytes is None:
         return None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -243,9 +244,13 @@ def test_a_rerun_asks_for_what_was_seen_and_what_was_refused() -> None:
     assert recovery is not None and recovery.booking.memory_bytes == 20 * GIB  # 13 seen + 2 asked + 5
 
 
-def test_a_whole_gpu_that_was_too_small_is_followed_by_a_larger_one_where_there_is_one() -> None:
+@pytest.mark.parametrize("recovers", ["exclusive", "escalate"])
+def test_a_whole_gpu_that_was_too_small_is_followed_by_a_larger_one_where_there_is_one(
+    recovers: Literal["exclusive", "escalate"],
+) -> None:
+    """Who had a GPU of his own keeps one: a part of a larger one would have neighbours."""
     sizes = {"a100": GpuType(shards_per_gpu=39), "h200": GpuType(shards_per_gpu=138)}
-    mixed = PartitionConfig(collocate=True, gpus=sizes)
+    mixed = PartitionConfig(collocate=True, gpus=sizes, recovery=recovers)
     whole = Booking(kind="whole")
     full = Outcome(kind="gpu-oom", pattern="pytorch", attempted_bytes=2 * GIB, peak_bytes=38 * GIB)
     following = next_attempt(whole, full, mixed)
