@@ -23,6 +23,13 @@ TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(CHECKOUT)))
+def test_a_block_inside_a_list_is_indented_by_four(document: Path) -> None:
+    """With less the site ends the list there, and numbers what follows from 1; GitHub takes both."""
+    found = re.findall(r"(?m)^ {1,3}```.*$", document.read_text(encoding="utf-8"))
+    assert not found, f"{document.name}: {found}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(CHECKOUT)))
 def test_links_lead_to_files_and_commands_name_what_exists(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     links = [
