@@ -96,6 +96,7 @@ def test_what_a_settled_job_gives_back_others_may_book_and_it_keeps_its_cap() ->
 def test_trimming_never_gives_anybody_more_and_never_touches_a_whole_gpu() -> None:
     ledger = Ledger().reserve(shared(1, 6), ROOM).reserve(whole(2, "GPU-1"), ROOM)
     assert ledger.trim({1: 8 * GIB, 2: GIB}) == ledger
+    assert ledger.trim({1: 6 * GIB}) == ledger, "what gives nothing back is not settled by it"
 
 
 def test_what_slurm_gave_to_others_is_noted_and_nobody_is_let_in_beside_it() -> None:
@@ -107,4 +108,9 @@ def test_what_slurm_gave_to_others_is_noted_and_nobody_is_let_in_beside_it() -> 
     with pytest.raises(LedgerError, match="exclusive"):
         ledger.reserve(shared(3, 1), ROOM)
     assert ledger.note(replace(given, restart=1)).of_job(2) == replace(given, restart=1)
-    assert ledger.note(replace(given, restart=1)).note(given).of_job(2) == replace(given, restart=1)
+    late = ledger.note(replace(given, restart=1)).note(given)
+    assert [(held.job_id, held.restart) for held in late.reservations] == [(1, 0), (2, 1)]
+
+
+def test_round_robin_goes_on_behind_the_last_of_several_gpus() -> None:
+    assert Ledger().reserve(whole(1, "GPU-0", "GPU-1"), ROOM).last_gpu == "GPU-1"

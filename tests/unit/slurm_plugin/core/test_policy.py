@@ -175,6 +175,9 @@ def test_who_knows_better_than_the_estimate_gets_the_gpu_that_he_asks_for() -> N
 def test_several_processes_on_one_gpu_add_up() -> None:
     rewrite = asked(Claims(memory_bytes=4 * GIB), need(4 * GIB), gres="gres:gpu:1", num_tasks=3)
     assert rewrite.fields["gres"] == "shard:12"
+    said = asked(Claims(gpus=2), need(4 * GIB), gres="gres:gpu:1")
+    assert said.booking is not None
+    assert (said.fields["gres"], said.booking.estimate_bytes) == ("shard:8", 8 * GIB)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from slurm_plugin.core.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.node_records import Demand, Reservation
 from slurm_plugin.core.placement import choose_gpu
-from slurm_plugin.core.pool import Share, pooled_bytes, share, widest
+from slurm_plugin.core.pool import Share, pooled_bytes, share, share_of, widest
 from slurm_plugin.core.units import GIB, MIB
 
 SHARES = st.builds(
@@ -62,6 +62,12 @@ def test_what_a_job_holds_already_is_no_longer_uncertain() -> None:
 def test_a_job_that_asked_for_less_than_we_expect_is_expected_to_keep_to_that() -> None:
     by_hand = share(4 * GIB, cap_bytes=None, estimate_bytes=9 * GIB, model="a")
     assert (by_hand.expected_bytes, by_hand.most_bytes) == (4 * GIB, 4 * GIB)
+
+
+def test_a_settled_job_surprises_nobody_and_a_root_is_rounded_up() -> None:
+    held = replace(reservation(demand(1, 6 * GIB, 9 * GIB, 5 * GIB, "a"), 9 * GIB), settled=True)
+    assert share_of(held).most_bytes == 6 * GIB
+    assert pooled_bytes(Share(expected_bytes=0, most_bytes=1, model=model) for model in "ab") == 2
 
 
 CARD = 40 * GIB

@@ -188,6 +188,8 @@ def test_who_held_more_than_it_booked_buys_no_priority_with_it(rerun: bool) -> N
     recovery = next_attempt(BOOKING, outcome, PARTITION)
     assert outcome.kind == "overrun" and (recovery is not None) == rerun
     assert recovery is None or (not recovery.lend_priority and recovery.booking.recoveries == 1)
+    others = next_attempt(BOOKING, replace(outcome, peak_bytes=9 * GIB, corroborated=True), PARTITION)
+    assert others is None or not others.lend_priority, "whoever else was at fault too"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +219,8 @@ def test_escalation_shares_once_more_and_then_takes_the_gpu() -> None:
 
 
 @pytest.mark.parametrize(
-    "outcome", [replace(OOM, attempted_bytes=None), replace(OOM, attempted_bytes=30 * GIB)]
+    "outcome",
+    [replace(OOM, attempted_bytes=size) for size in (None, 25 * GIB, 30 * GIB)],  # 10 + 25 + 5 are all shards
 )
 def test_escalation_needs_a_size_that_leaves_room_for_others(outcome: Outcome) -> None:
     recovery = next_attempt(BOOKING, outcome, replace(PARTITION, recovery="escalate"))

@@ -129,3 +129,13 @@ def test_the_cap_is_the_bound_where_that_is_no_great_surprise(share: float) -> N
     row = estimate()
     size = size_of(row, site=share, card=card())
     assert size.cap_bytes == max(row.upper_bytes, size.booked_bytes)
+
+
+def test_what_a_miss_costs_is_a_part_of_a_run_and_a_gpu() -> None:
+    points = ((0.5, 8 * GIB), (0.9, 10 * GIB))
+    assert cost_of(points[1], points, card=card(80)) / GIB == pytest.approx(0.9 * 10 + 0.1 * (0.03 * 10 + 80))
+
+
+def test_a_share_that_the_estimate_tells_is_taken_as_it_is() -> None:
+    size = size_of(estimate(), site=0.9, card=card())
+    assert (size.booked_bytes, size.share) == (int(5 * GIB * 1.1), 0.9)

@@ -105,15 +105,31 @@ def test_a_job_that_still_runs_may_yet_be_requeued() -> None:
 
 
 def test_a_new_radd_finds_what_the_old_one_left() -> None:
-    note = format_note(RECOVERED)
+    note, put_back = format_note(RECOVERED), format_note(Note(event="put-back", start_in_s=15))
     slurm = FakeSlurm(
         job("PENDING", 1, reason="BeginTime", restarts=1, admin_comment=note),
         job("PENDING", 2, reason="BeginTime", admin_comment=note),
         job("PENDING", 3, reason="Resources", restarts=1, admin_comment=note),
         job("PENDING", 4, reason="BeginTime", restarts=1, admin_comment="an admin's own"),
         job("RUNNING", 5, restarts=1, admin_comment=note),
+        job("PENDING", 6, reason="BeginTime", restarts=1, admin_comment=put_back),
     )
     worker = recoverer(slurm)
     worker.sweep()
     worker.run_errands()
     assert slurm.told == [(1, JobChange(start_now=True))]
+
+
+def test_what_is_heard_while_an_errand_is_run_is_the_next_errand() -> None:
+    class Hearing(FakeSlurm):
+        def update(self, job_id: int, change: JobChange) -> None:
+            super().update(job_id, change)
+            if len(self.told) == 1:
+                worker.hear(job_id, Note(event="put-back", start_in_s=15))
+
+    slurm = Hearing(job("PENDING"))
+    worker = recoverer(slurm)
+    worker.hear(7, RECOVERED)
+    worker.run_errands()
+    worker.run_errands()
+    assert slurm.told == [(7, JobChange(start_now=True)), (7, JobChange(start_in_s=15))]
