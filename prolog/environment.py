@@ -33,6 +33,7 @@ def environment_of(
     variables = {
         "CUDA_VISIBLE_DEVICES": ",".join(held.gpus),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "RAD_JOB": str(job.job_id),
         "RAD_KIND": held.kind,
         "RAD_BOOKED_MIB": str(to_mib_up(held.booked_bytes)),
         "RAD_CAP_MIB": str(to_mib_up(held.limit_bytes)),

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from prolog.inherited import inherited
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.gres import GPU_ENVIRONMENT
@@ -60,6 +61,8 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
         if problem is not None:
             print(f"print RAD: {problem}")
             return Exit.REFUSED
+        for name in inherited(os.environ, job_id=job_id, run=Path(config.paths.run)):
+            print(f"unset {name}")
         if file.exists():  # whatever we did not place runs as without us
             for name in blank_variables(os.environ):
                 print(f"unset {name}")

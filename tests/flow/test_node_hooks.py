@@ -12,6 +12,7 @@ import pytest
 from small_disks import fill, small_disk
 
 from lab.bare_node import comment_of, job_environment, make_bare_node
+from prolog.inherited import OF_A_JOB, OF_MPS
 from slurm_plugin.admin.templates import render, templates_folder
 from slurm_plugin.core.binding import partition_mark
 from slurm_plugin.core.clock import SystemClock
@@ -106,12 +107,33 @@ def test_an_ordinary_job_from_prolog_to_epilog(hooks: Hooks) -> None:
         "3072",
     )
     assert exports["RAD_SEATS"] == "0"
+    handed_out = {name for name in exports if name.startswith(("RAD_", "CUDA_MPS_"))}
+    assert handed_out <= {*OF_A_JOB, *OF_MPS}, "a job that is submitted from this one would keep the others"
     for _ in range(2):
         hooks.run("epilog", SLURM_JOB_EXIT_CODE="0")
     assert hooks.reserved == []
     assert list((hooks.folder / "run" / "placed").iterdir()) == []
     rows = [json.loads(line) for line in (hooks.folder / "state" / "peaks.jsonl").read_text().splitlines()]
     assert [(row["job"], row["outcome"]) for row in rows] == [(7, "ok"), (7, "ok")]
+
+
+def test_a_job_keeps_nothing_of_the_job_that_submitted_it(hooks: Hooks) -> None:
+    """With a pipe and a cap of another GPU's daemon, a GPU of its own would not be found."""
+    left = {
+        "RAD_JOB": "6",
+        "RAD_ESTIMATE_MIB": "9",
+        "CUDA_MPS_PIPE_DIRECTORY": str(hooks.folder / "run" / "mps" / "GPU-1" / "1000" / "pipe"),
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=9M",
+    }
+    gone = {f"unset {name}" for name in left}
+    assert gone <= set(hooks.run("prolog.task_prolog", **left).splitlines()), "a job that we do not place"
+    hooks.run("prolog", SLURM_JOB_COMMENT=hooks.whole)
+    lines = hooks.run("prolog.task_prolog", **left).splitlines()
+    assert gone <= set(lines)
+    assert lines.index("unset RAD_JOB") < lines.index("export RAD_JOB=7"), "Slurm goes through them in order"
+    own = left | {"CUDA_MPS_PIPE_DIRECTORY": "/tmp/mine"}
+    assert not [line for line in hooks.run("prolog.task_prolog", **own).splitlines() if "CUDA_MPS" in line]
+    assert "unset" not in hooks.run("prolog.task_prolog", **(left | {"RAD_JOB": "7"}))
 
 
 def test_a_job_without_gpus_costs_nothing(hooks: Hooks) -> None:

@@ -1,0 +1,55 @@
+"""Variables that another job of ours left in a task's environment: sbatch hands on what its submitter has.
+
+A job that is submitted from inside a job would take the MPS daemon and the cap of the other one: with a GPU of its own,
+or in a partition that nobody configured, it would find no GPU behind that pipe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+JOB = "RAD_JOB"
+"""Names the job that the others were made for."""
+
+OF_A_JOB = (
+    JOB,
+    "RAD_KIND",
+    "RAD_BOOKED_MIB",
+    "RAD_CAP_MIB",
+    "RAD_SEATS",
+    "RAD_CONFINED",
+    "RAD_RESTART",
+    "RAD_PLACEMENT",
+    "RAD_ESTIMATE_MIB",
+    "RAD_SHARDS",
+)
+
+OF_MPS = (
+    "CUDA_MPS_PIPE_DIRECTORY",
+    "CUDA_MPS_LOG_DIRECTORY",
+    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+)
+
+
+def inherited(task: Mapping[str, str], *, job_id: int, run: Path) -> tuple[str, ...]:
+    """Return the variables of a task that were made for another job.
+
+    An MPS daemon of the user's own stays, with what he told it.
+
+    Args:
+        task: The task's environment.
+        job_id: Its job.
+        run: `paths.run`, below which our daemons have their pipes.
+
+    >>> left = {"RAD_JOB": "6", "RAD_KIND": "shared", "CUDA_MPS_PIPE_DIRECTORY": "/run/rad/mps/GPU-0/1000/pipe"}
+    >>> inherited(left, job_id=7, run=Path("/run/rad")), inherited(left, job_id=6, run=Path("/run/rad"))
+    (('RAD_JOB', 'RAD_KIND', 'CUDA_MPS_PIPE_DIRECTORY'), ())
+    """
+    if task.get(JOB, str(job_id)) == str(job_id):
+        return ()
+    pipe = task.get("CUDA_MPS_PIPE_DIRECTORY")
+    own_daemon = pipe is not None and not Path(pipe).is_relative_to(run)
+    names = OF_A_JOB if own_daemon else (*OF_A_JOB, *OF_MPS)
+    return tuple(name for name in names if name in task)
