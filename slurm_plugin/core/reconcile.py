@@ -2,7 +2,8 @@
 
 An Epilog may never run: slurmd was killed, the controller forgot the job, the disk was full. So the ledger is compared
 with what root alone can make: the slurmstepds of this node, the processes on its GPUs with the jobs that their
-cgroups or parents tell, the files that the Prolog left, and what Slurm says. Pure: slurm/sweep.py collects and applies.
+cgroups or parents tell, the files that the Prolog left, and what Slurm says. Pure: node/evidence.py
+collects, node/sweep.py applies.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What sbatch, srun and salloc say of a decision: every line for users that `policy.py` makes, and nothing else.
 
-`docs/messages.md` shows them all, with those of every other place; `python3 -m lab messages` makes it.
+`python3 -m lab messages` prints them all, with those of every other place; the site has them as a page.
 """
 
 from __future__ import annotations

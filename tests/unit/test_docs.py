@@ -43,6 +43,28 @@ def test_links_lead_to_files_and_commands_name_what_exists(document: Path) -> No
     assert not missing, f"{document.name} names {', '.join(missing)}"
 
 
+OUR_FILE = re.compile(
+    r"(?<![\w/.-])(?:slurm_plugin|gpumemnet|prolog|epilog|tests|bench|lab|docs|examples|gres_conf|distributions)"
+    r"/[\w./-]*\.(?:py|lua|sh|md|csv)\b"
+)
+
+
+def test_files_that_code_and_documents_name_are_there() -> None:
+    sources = [
+        path
+        for folder in ("slurm_plugin", "gpumemnet", "bench", "lab")
+        for path in (CHECKOUT / folder).rglob("*.py")
+    ]
+    told = {
+        f"{path.relative_to(CHECKOUT)}: {name}"
+        for path in (*sources, *DOCUMENTS)
+        if path.name != "CHANGELOG.md"  # tells of its time
+        for name in OUR_FILE.findall(path.read_text(encoding="utf-8"))
+        if not (CHECKOUT / name).exists()
+    }
+    assert not told, told
+
+
 def test_make_targets_that_documents_name_exist() -> None:
     targets = set(TARGET.findall((CHECKOUT / "Makefile").read_text()))
     named = {
