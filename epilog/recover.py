@@ -77,10 +77,10 @@ def recover(
     try:
         control.update(job.job_id, change)
     except SlurmError as exc:
-        if change.gres is None:
+        if change.gres is None and change.per_task is None:
             raise
         # Slurm takes all of an update or nothing. Without the count in its comment a job would run again and again.
-        control.update(job.job_id, replace(change, gres=None))
+        control.update(job.job_id, replace(change, gres=None, per_task=None))
         return Event(
             kind=EventKind.RUNS_AGAIN, detail=f"{recovery.reason}; but Slurm gives it what it had: {exc}"
         )
@@ -109,17 +109,28 @@ def _change(
     if victim:
         return JobChange(admin_comment=format_note(note), start_in_s=start_in_s)  # it runs again as it was
     booking = replace(recovery.booking, changed=True)  # Slurm may take the stamp and refuse the request
+    by_task = booking.by_task is not None
+    if by_task:
+        offer = replace(offer, whole_as_gpu=False)  # Slurm takes no job that asks for shards and for GPUs
     shards = 0
     if booking.memory_bytes is not None:
         # What it asked for beyond its memory stood for its compute, and still does.
-        shards = max(shards_for(booking.memory_bytes, offer.partition.shard_bytes), booking.shards)
+        each = booking.shards // booking.gpus
+        shards = max(shards_for(booking.memory_bytes, offer.partition.shard_bytes), each)
     if shards >= offer.partition.shards:  # the type that it names has no larger share
         booking = replace(booking, kind="whole", memory_bytes=None)
     share = booking.memory_bytes is not None
     gres = offer.share(shards) if share else offer.whole(outcome.least_bytes, rerun=True)
     return JobChange(
-        gres=gres,
+        gres=None if by_task else gres,
+        per_task=_per_task(view, gres) if by_task else None,
         comment=with_stamp(view.comment, stamp(booking, user_id=view.user_id, key=key)),
         admin_comment=format_note(note),
         start_in_s=start_in_s,
     )
+
+
+def _per_task(view: JobView, gres: str) -> str:
+    """Return the request of each task with other shards, its CPUs as before."""
+    cpus = [part for part in view.gres.split(",") if part.startswith("cpu")]
+    return ",".join([*cpus, f"gres/{gres}"])

@@ -17,7 +17,7 @@ from slurm_plugin.admin.templates import render, templates_folder
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.monitor import simulated_cards
 from slurm_plugin.monitor.simulated_cards import Card
-from slurm_plugin.slurm.versions import traits
+from slurm_plugin.slurm.versions import SPREADING, traits
 
 RESERVED_MIB = 600
 """What the driver keeps of a card: 615 MiB were read on an H200 (driver 580)."""
@@ -111,6 +111,7 @@ def slurm_conf(spec: ClusterSpec, place: Place, site: Site) -> str:
         task="cgroup" if spec.confined else "none",
     )
     spread = ",LL_SHARED_GRES" if traits((*site.slurm_version, 0)).spreads_shards else ""
+    spread += f",{SPREADING}" if spec.spread_shards else ""
     ours = _template("slurm.conf", {"etc": str(place.etc), "select_parameters": f"CR_Core_Memory{spread}"})
     if not spec.ours:
         ours = "\n".join(line for line in ours.splitlines() if not line.startswith(_OUR_LINES))

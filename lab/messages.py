@@ -49,6 +49,12 @@ EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
     (words.alone, "Nothing tells the need", words.alone(words.NEED_UNKNOWN)),
     (words.alone, "Its bound is about a GPU", words.alone(words.may_need(38 * GIB, 39 * GIB))),
     (words.keeps_gpu, "", words.keeps_gpu("--gpu-freq works only with a GPU of one's own")),
+    (
+        words.keeps_gpus,
+        "`share_multi_gpu`, and the need of each process is not known",
+        words.keeps_gpus("#RAD does not say gpus=2, so what each of its processes needs is not known"),
+    ),
+    (words.reserves, "`share_multi_gpu`", words.reserves(12 * GIB, _NEED, share=0.99, gpus=2)),
     (words.too_large, "", words.too_large(_LARGE, 39 * GIB)),
     (words.too_many_shards, "", words.too_many_shards(60, 39)),
     (words.too_few_shards, "", words.too_few_shards(4 * GIB, _NEED, 15)),

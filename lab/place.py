@@ -49,6 +49,7 @@ class ClusterSpec:
         confined: Whether a job reaches only the devices that Slurm gave it; needs cgroup v1 and device files.
         typed: Whether GPUs have a type; without one Slurm 22.05 gives GPUs away whose shards are in use.
         ours: Whether hooks, shims and daemons of ours run; without them it is Slurm alone, to compare with.
+        spread_shards: Whether the shards of one job may lie on several GPUs (Slurm 23.11 and later).
         accounts: Whether there is slurmdbd with a database of its own, which knows the users of accounts.py.
     """
 
@@ -60,6 +61,7 @@ class ClusterSpec:
     confined: bool = False
     typed: bool = True
     ours: bool = True
+    spread_shards: bool = False
     accounts: bool = False
 
 

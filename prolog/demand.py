@@ -12,7 +12,7 @@ from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.errors import ConfigError, SlurmError
 from slurm_plugin.core.gres import count_of, is_mig, parse_gres
 from slurm_plugin.core.node_records import Demand
-from slurm_plugin.core.records import Booking, GresItem
+from slurm_plugin.core.records import AskedTasks, Booking, GresItem
 from slurm_plugin.core.wire import read_key, read_stamp
 from slurm_plugin.slurm.hook_env import HookJob
 
@@ -30,6 +30,7 @@ class Wanted:
         doubt: Why a verified booking did not count; "" if it did, or if there was none.
         recoveries: How often the job was requeued after running out of memory.
         shards: What a stamp says that Slurm gave, for TaskProlog to compare; None if Slurm itself was asked.
+        by_task: The tasks that its steps are to have; None if Slurm was told the user's own.
     """
 
     demand: Demand | None
@@ -37,6 +38,7 @@ class Wanted:
     doubt: str = ""
     recoveries: int = 0
     shards: int | None = None
+    by_task: AskedTasks | None = None
 
 
 def wanted_by(
@@ -59,10 +61,10 @@ def wanted_by(
         return _as_given(job, settings, slurm)
     doubt = doubt_about(booking, partition=job.partition, seats=len(job.seats))
     if doubt is None:
-        size = _whole(job) if booking.kind == "whole" else _shared(job, booking.memory_bytes)
+        size = _whole(job) if booking.kind == "whole" else _shared(job, booking.memory_bytes, booking.gpus)
         wanted = Wanted(demand=size, source="stamp", shards=booking.shards)
     else:
-        wanted = replace(_as_given(job, settings, slurm), doubt=doubt)
+        wanted = replace(_as_given(job, settings, slurm, _parts(booking, job)), doubt=doubt)
     if wanted.demand is None:
         return wanted
     demand = replace(
@@ -72,11 +74,18 @@ def wanted_by(
         profile_key=booking.profile_key,
         smact=booking.smact,
     )
-    return replace(wanted, demand=demand, recoveries=booking.recoveries)
+    return replace(wanted, demand=demand, recoveries=booking.recoveries, by_task=booking.by_task)
 
 
-def _as_given(job: HookJob, settings: PartitionConfig, slurm: Callable[[], SlurmCommands]) -> Wanted:
-    """Return what a job may use by what Slurm says that it gave."""
+def _parts(booking: Booking, job: HookJob) -> int:
+    """Return on how many GPUs a job's shards are equal parts; any others are those of one GPU."""
+    return booking.gpus if booking.kind == "shared" and booking.gpus == len(job.seats) else 1
+
+
+def _as_given(
+    job: HookJob, settings: PartitionConfig, slurm: Callable[[], SlurmCommands], gpus: int = 1
+) -> Wanted:
+    """Return what a job may use by what Slurm says that it gave; `gpus` is how many it shares."""
     try:
         items = parse_gres(slurm().given(job.job_id))
     except SlurmError:
@@ -84,7 +93,7 @@ def _as_given(job: HookJob, settings: PartitionConfig, slurm: Callable[[], Slurm
     if any(is_mig(item) for item in items):
         return Wanted(demand=None, source="slurm")
     here = _of_this_node(job, settings, slurm) if settings.gpus else settings
-    return Wanted(demand=_given(job, items, here), source="slurm" if items else "assumed")
+    return Wanted(demand=_given(job, items, here, gpus), source="slurm" if items else "assumed")
 
 
 def _of_this_node(
@@ -99,14 +108,20 @@ def _of_this_node(
     return settings.of_type(types.pop()) if len(types) == 1 else settings
 
 
-def _given(job: HookJob, items: tuple[GresItem, ...], settings: PartitionConfig) -> Demand:
-    """Return the demand of a job by what Slurm gave it."""
+def _given(job: HookJob, items: tuple[GresItem, ...], settings: PartitionConfig, gpus: int) -> Demand:
+    """Return the demand of a job by what Slurm gave it.
+
+    Shards of one GPU that Slurm split over several are still those of one. A job of several GPUs has the same on each.
+    """
     shards = count_of(items, "shard")
     if not shards or count_of(items, "gpu"):
         return _whole(job)
     if not settings.shards:
         return _shared(job, None)
-    return _shared(job, shards * settings.shard_bytes) if shards < settings.shards else _whole(job)
+    each, rest = divmod(shards, gpus)
+    if each >= settings.shards or rest:
+        return _whole(job)
+    return _shared(job, each * settings.shard_bytes, gpus)
 
 
 def signed_booking(job: HookJob, config: Config) -> Booking | None:
@@ -135,12 +150,12 @@ def _whole(job: HookJob) -> Demand:
     )
 
 
-def _shared(job: HookJob, booked_bytes: int | None) -> Demand:
+def _shared(job: HookJob, booked_bytes: int | None, gpus: int = 1) -> Demand:
     return Demand(
         job_id=job.job_id,
         user_id=job.user_id,
         kind="shared",
-        gpus=1,
+        gpus=gpus,
         booked_bytes=booked_bytes,
         seats=job.seats,
         restart=job.restart,

@@ -20,6 +20,7 @@ from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.log import HookLog
+from slurm_plugin.core.steps import told_of
 from slurm_plugin.core.timely_file import TimelyFile
 from slurm_plugin.core.waiting import end_waiting
 from slurm_plugin.node.node import Node
@@ -77,8 +78,11 @@ def _unmanaged(node: Node, job: HookJob) -> None:
 
 def _mark(node: Node, job: HookJob) -> None:
     """Tell TaskProlog of a job that is not placed and yet was changed by us when it was submitted."""
-    if signed_booking(job, node.config) is not None:
-        node.job_file(job.job_id).mark(boot_id=node.store.boot_id, now_s=node.clock.monotonic_s())
+    booking = signed_booking(job, node.config)
+    if booking is not None:
+        told = told_of(booking.by_task)
+        variables = {"RAD_JOB": str(job.job_id), **told} if told else {}
+        node.job_file(job.job_id).mark(variables, boot_id=node.store.boot_id, now_s=node.clock.monotonic_s())
 
 
 def _managed(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) -> None:
@@ -145,7 +149,7 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
         log.tell(put_back(node, job, placed.placement.reason, refuse=True))
     else:
         end_waiting(node.run, job.job_id)
-        variables = environment_of(node, job, placed, settings, log)
+        variables = environment_of(node, job, placed, settings, log) | told_of(wanted.by_task)
         if wanted.shards is not None:
             variables["RAD_SHARDS"] = str(wanted.shards)
         node.job_file(job.job_id).place(variables, placed.reservation, boot_id=node.store.boot_id)

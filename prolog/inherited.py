@@ -23,6 +23,8 @@ OF_A_JOB = (
     "RAD_PLACEMENT",
     "RAD_ESTIMATE_MIB",
     "RAD_SHARDS",
+    "RAD_TASKS",
+    "SLURM_STEP_GRES",
 )
 
 OF_MPS = (

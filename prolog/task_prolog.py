@@ -21,6 +21,7 @@ from slurm_plugin.core.hook_args import config_path
 from slurm_plugin.core.job_file import JobFile
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.process import PROC
+from slurm_plugin.core.steps import script_variables
 from slurm_plugin.core.supervise import hook_started_s, supervised
 
 _TITLE = re.compile(rb"^slurmstepd: \[\d+(?:\+\d+)?\.(\w+)\]")
@@ -57,7 +58,8 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
             return Exit.REFUSED
         variables = file.variables()
         booked = variables.get("RAD_SHARDS", "")
-        problem = mismatch(os.environ, booked) if is_batch_script(os.environ, title) else None
+        is_script = is_batch_script(os.environ, title)
+        problem = mismatch(os.environ, booked) if is_script else None
         if problem is not None:
             print(f"print RAD: {problem}")
             return Exit.REFUSED
@@ -66,9 +68,11 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
         if file.exists():  # whatever we did not place runs as without us
             for name in blank_variables(os.environ):
                 print(f"unset {name}")
-            exports = task_variables(variables, os.environ) if variables else {}
-            for name, value in exports.items():
-                print(f"export {name}={value}")
+            changes: dict[str, str | None] = {**task_variables(variables, os.environ)}
+            if is_script:
+                changes |= script_variables(variables, os.environ)
+            for name, value in changes.items():
+                print(f"unset {name}" if value is None else f"export {name}={value}")
     except Exception:  # noqa: BLE001 - the task must start whatever happens here
         return undone
     return Exit.OK
@@ -114,7 +118,9 @@ def task_variables(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str,
     >>> task_variables({"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b", "RAD_SEATS": "2,3"}, {"CUDA_VISIBLE_DEVICES": "3"})
     {'CUDA_VISIBLE_DEVICES': 'GPU-b', 'RAD_SEATS': '2,3'}
     """
-    gpus = job.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    if "CUDA_VISIBLE_DEVICES" not in job:
+        return dict(job)
+    gpus = job["CUDA_VISIBLE_DEVICES"].split(",")
     seats = job.get("RAD_SEATS", "").split(",")
     own = task.get("CUDA_VISIBLE_DEVICES", "").split(",")
     if job.get("RAD_CONFINED") == "1" and len(own) < len(gpus):

@@ -100,7 +100,7 @@ class DryRun:
             refusal=decided.refusal,
             faults=seen.trouble or bool(decided.faults),
             partition=name,
-            gres=decided.rewrite.fields.get("gres") or _as_text(decided.request),
+            gres=_asks(decided),
             decision=decided.rewrite.reason,
             booked_bytes=None if booking is None else booking.memory_bytes,
             capacity_bytes=partition.capacity_bytes
@@ -194,6 +194,14 @@ def _read(path: Path) -> Config:
         fix = "it holds no secret, and every sbatch reads it; an admin should run: chmod 644"
         raise ConfigError(f"{path}: you may not read it; {fix} {path}")
     return load_config(path)
+
+
+def _asks(decided: Decided) -> str:
+    """Return what a job asks Slurm for, as `--gres` would have it for each of its GPUs."""
+    rewrite, booking = decided.rewrite, decided.rewrite.booking
+    if rewrite.each_gpu and booking is not None:
+        return rewrite.each_gpu if booking.gpus == 1 else f"{booking.gpus} x {rewrite.each_gpu}"
+    return rewrite.fields.get("gres") or _as_text(decided.request)
 
 
 def _as_text(request: JobRequest) -> str:

@@ -73,4 +73,5 @@ def directives(
         need_mib = known.get("faketensor_mib")
         return [*lines, f"#RAD memory={need_mib}M"] if need_mib else lines
     text = texts / f"{job.workload}.txt"
-    return [*lines, f"#RAD model={text} {known['setup']}"] if text.exists() else lines
+    ranks = f" gpus={job.gpus}" if job.gpus > 1 else ""
+    return [*lines, f"#RAD model={text} {known['setup']}{ranks}"] if text.exists() else lines

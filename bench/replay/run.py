@@ -237,6 +237,7 @@ class Replay:
             slurm_conf=SLURM_CONF,
             rad_toml=lines,
             by_memory=False,
+            spread_shards=("share_multi_gpu", "true") in self.options.set,
         )
         self.cluster.up(spec)
         if self.policy.ours and self.options.estimates in ESTIMATORS:

@@ -11,9 +11,9 @@ from pathlib import Path
 from slurm_plugin.admin.edits import Change, command
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, Fix, fail, ok, unseen, warn
-from slurm_plugin.admin.seen import beside, slurm_conf
+from slurm_plugin.admin.seen import beside, rad_toml, sharing, slurm_conf
 from slurm_plugin.slurm.hook_scripts import is_pattern, lines_of, scripts_of
-from slurm_plugin.slurm.versions import traits
+from slurm_plugin.slurm.versions import SPREADING, traits
 
 _HOOKS = {
     "Prolog": ("prolog", "prolog.sh"),
@@ -94,8 +94,11 @@ def _check_select_parameters(facts: Facts) -> Iterator[Finding]:
     spreads = facts.version is None or traits(facts.version).spreads_shards
     if facts.version is not None and spreads and "ll_shared_gres" not in lower:
         wanted.append("LL_SHARED_GRES")
+    shares = [name for name, partition in sharing(facts) if partition.share_multi_gpu]
+    if facts.version is not None and spreads and shares and SPREADING.lower() not in lower:
+        wanted.append(SPREADING)
     if not spreads:
-        wanted = [word for word in wanted if word.lower() != "ll_shared_gres"]
+        wanted = [word for word in wanted if word.lower() not in ("ll_shared_gres", SPREADING.lower())]
     fix = slurm_conf(facts, "SelectTypeParameters", ",".join(wanted))
     if not any("memory" in word for word in lower):
         text = "host memory is not counted, so jobs that share a node can exhaust it"
@@ -106,6 +109,14 @@ def _check_select_parameters(facts: Facts) -> Iterator[Finding]:
         yield fail("slurm.conf", "this Slurm does not know LL_SHARED_GRES and will not start", fix)
     if "ll_shared_gres" not in lower and spreads:
         yield warn("slurm.conf", "Slurm fills one GPU with shards before it takes the next", fix)
+    if shares and not spreads:
+        text = (
+            f"share_multi_gpu of {shares[0]} needs Slurm 23.11: jobs of several GPUs keep them to themselves"
+        )
+        yield warn("rad.toml", text, rad_toml(facts, f"partition.{shares[0]}", "share_multi_gpu", "false"))
+    if SPREADING in wanted and SPREADING.lower() not in lower:
+        text = f"no {SPREADING}, so jobs of several GPUs keep them to themselves (share_multi_gpu)"
+        yield warn("slurm.conf", text, fix)
 
 
 def _check_restarted(facts: Facts) -> Iterator[Finding]:

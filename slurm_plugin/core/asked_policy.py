@@ -1,10 +1,12 @@
-"""Jobs that keep what they asked for: shards of their own choice, or several GPUs."""
+"""Jobs that ask for shards of their own choice."""
 
 from __future__ import annotations
 
 from slurm_plugin.core import words
+from slurm_plugin.core.asking import with_shards
 from slurm_plugin.core.bookings import by_hand, shared, whole
-from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.gres import count_of
+from slurm_plugin.core.offer import Offer
 from slurm_plugin.core.records import (
     Claims,
     JobRequest,
@@ -19,7 +21,7 @@ def own_shards(
     request: JobRequest,
     claims: Claims,
     estimate: MemoryEstimate | None,
-    partition: PartitionConfig,
+    offer: Offer,
 ) -> Rewrite:
     """Book the shards that a job asked for, or the GPU if they are all of one.
 
@@ -28,40 +30,32 @@ def own_shards(
         request: What the user asked for.
         claims: What the user says about the job.
         estimate: The need of one process; None if it is unknown.
-        partition: Settings of its partition.
+        offer: What it may ask for.
     """
     if request.whole_nodes:
         return Rewrite(reason="shards of whole nodes", refusal=words.SHARDS_OF_WHOLE_NODES)
+    partition = offer.partition
     if shards > partition.shards:
         return Rewrite(
             reason="too many shards",
             refusal=words.too_many_shards(shards, partition.shards),
         )
     if shards == partition.shards:
-        return Rewrite(booking=by_hand(whole(1, claims, estimate)), reason="own shards")
+        booking = by_hand(whole(1, claims, estimate))
+        return _on_one_gpu(Rewrite(booking=booking, reason="own shards"), shards, request, offer)
     booked_bytes = shards * partition.shard_bytes
     messages: tuple[str, ...] = ()
     if estimate is not None and estimate.upper_bytes > booked_bytes:
         enough = min(shards_for(estimate.upper_bytes, partition.shard_bytes), partition.shards)
         messages = (words.too_few_shards(booked_bytes, estimate, enough),)
     booking = by_hand(shared(booked_bytes, request, claims, estimate))
-    return Rewrite(messages=messages, booking=booking, reason="own shards")
+    rewrite = Rewrite(messages=messages, booking=booking, reason="own shards")
+    return _on_one_gpu(rewrite, shards, request, offer)
 
 
-def several(
-    gpus: int, claims: Claims, estimate: MemoryEstimate | None, partition: PartitionConfig
-) -> Rewrite:
-    """Book several GPUs of one node as a whole.
-
-    Args:
-        gpus: So many.
-        claims: What the user says about the job.
-        estimate: The need of one process; None if it is unknown.
-        partition: Settings of its partition.
-    """
-    messages: tuple[str, ...] = ()
-    if claims.gpus is not None and claims.gpus != gpus:
-        messages = (words.other_count(claims.gpus, gpus),)
-    elif estimate is not None and estimate.estimate_bytes > partition.capacity_bytes:
-        messages = (words.each_too_large(estimate, partition.capacity_bytes),)
-    return Rewrite(messages=messages, booking=whole(gpus, claims, estimate), reason="multi-gpu")
+def _on_one_gpu(rewrite: Rewrite, shards: int, request: JobRequest, offer: Offer) -> Rewrite:
+    """Ask for the same shards by task where Slurm could else give some of each of several GPUs."""
+    if not offer.spread or request.interactive or count_of(request.gres, "shard") != shards:
+        return rewrite
+    kind = next(item.type for item in request.gres if item.name == "shard")
+    return with_shards(rewrite, request, offer, f"shard:{kind}:{shards}" if kind else f"shard:{shards}")

@@ -37,18 +37,26 @@ def bound(rewrite: Rewrite, request: JobRequest, default_partition: str) -> Rewr
     """
     if rewrite.booking is None:
         return rewrite
-    items = parse_gres(rewrite.fields["gres"]) if "gres" in rewrite.fields else request.asked
+    asks_anew = "gres" in rewrite.fields or bool(rewrite.each_gpu)
     names = (request.partition or default_partition).split(",")
     if len(names) > MOST_PARTITIONS:
         return Rewrite(reason="too many partitions")
     marks = tuple(partition_mark(name) for name in names)
     booking = replace(
         rewrite.booking,
-        shards=count_of(items, "shard"),
+        shards=_shards(rewrite, rewrite.booking.gpus, request),
         partitions=marks,
-        changed="gres" not in rewrite.fields and not _plain(request),
+        changed=not asks_anew and not _plain(request),
     )
     return replace(rewrite, booking=booking)
+
+
+def _shards(rewrite: Rewrite, gpus: int, request: JobRequest) -> int:
+    """Return how many shards a job asks for on each node."""
+    if rewrite.each_gpu:
+        return gpus * count_of(parse_gres(rewrite.each_gpu), "shard")
+    items = parse_gres(rewrite.fields["gres"]) if "gres" in rewrite.fields else request.asked
+    return count_of(items, "shard")
 
 
 def _plain(request: JobRequest) -> bool:
@@ -71,9 +79,8 @@ def doubt_about(booking: Booking, *, partition: str, seats: int) -> str | None:
         return "only Slurm knows what its request gives"
     if partition_mark(partition) not in booking.partitions:
         return f"it was booked for another partition than {partition}"
-    expected = 1 if booking.shards else booking.gpus
-    if seats != expected:
-        return f"Slurm gave it {seats} GPU{'s' * (seats != 1)} and not {expected}"
+    if seats != booking.gpus:
+        return f"Slurm gave it {seats} GPU{'s' * (seats != 1)} and not {booking.gpus}"
     return None
 
 

@@ -60,7 +60,7 @@ class JobFile:
             boot_id: The present boot of the node.
         """
         head = {"boot_id": boot_id, "created_s": held.created_s, "reservation": asdict(held)}
-        self._write(head, [f"export {name}={value}" for name, value in variables.items()])
+        self._write(head, _exports(variables))
 
     def refuse(self, reason: str, *, boot_id: str, now_s: float) -> None:
         """Let no task of this run start.
@@ -72,14 +72,15 @@ class JobFile:
         """
         self._write({"boot_id": boot_id, "created_s": now_s, "reservation": None}, [f"refused {reason}"])
 
-    def mark(self, *, boot_id: str, now_s: float) -> None:
+    def mark(self, variables: Mapping[str, str], *, boot_id: str, now_s: float) -> None:
         """Say that a job is ours although it is not placed: its tasks get nothing but what its submission needs.
 
         Args:
+            variables: That, by name.
             boot_id: The present boot of the node.
             now_s: Seconds since the node's boot.
         """
-        self._write({"boot_id": boot_id, "created_s": now_s, "reservation": None}, [])
+        self._write({"boot_id": boot_id, "created_s": now_s, "reservation": None}, _exports(variables))
 
     def variables(self) -> dict[str, str]:
         """Return what every task of the job gets; nothing if the job was left alone."""
@@ -135,6 +136,10 @@ def placed_files(run: Path, *, boot_id: str) -> tuple[PlacedFile, ...]:
     except OSError:
         return ()
     return tuple(JobFile(run, int(name)).read(boot_id=boot_id) for name in names if name.isdecimal())
+
+
+def _exports(variables: Mapping[str, str]) -> list[str]:
+    return [f"export {name}={value}" for name, value in variables.items()]
 
 
 def _text(path: Path) -> str:

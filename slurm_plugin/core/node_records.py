@@ -21,7 +21,7 @@ class Reservation:
         job_id: Slurm's job id (each array task has its own).
         user_id: The job's owner.
         kind: "shared" or "whole".
-        gpus: UUIDs of the physical GPUs.
+        gpus: UUIDs of the physical GPUs; of a shared job in the order of its seats.
         seats: The GPU indices that Slurm booked; they may name other physical GPUs than `gpus`.
         booked_bytes: Booked memory on each GPU; for a whole GPU all that is usable.
         cap_bytes: What it may hold at most on each; None if no more than it booked, as in rows of older releases.
@@ -52,6 +52,12 @@ class Reservation:
     partition: str = ""
     settled: bool = False
     managed: bool = True
+
+    def seats_on(self, gpu: str) -> frozenset[int]:
+        """Return the seats whose room a GPU is: where a job shares several, each GPU stands for one seat, in order."""
+        if self.kind == "shared" and len(self.seats) == len(self.gpus) and gpu in self.gpus:
+            return frozenset({self.seats[self.gpus.index(gpu)]})
+        return frozenset(self.seats)
 
     @property
     def limit_bytes(self) -> int:

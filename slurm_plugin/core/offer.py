@@ -48,23 +48,29 @@ class Offer:
         partition: The partition's settings; for a job that names a type, those for GPUs of this type alone.
         type: The type that the job names, where rad.toml has a table for it; "" if any GPU serves.
         whole_as_gpu: A GPU of one's own is asked for by `gpu:1` and not by all shards of a GPU.
+        spread: On so many GPUs of one node may the shards of one job lie; 0 where Slurm keeps them on one GPU.
     """
 
     partition: PartitionConfig
     type: str = ""
     whole_as_gpu: bool = False
+    spread: int = 0
 
     @classmethod
-    def of(cls, partition: PartitionConfig, asked: Iterable[GresItem], *, whole_as_gpu: bool) -> Offer:
+    def of(
+        cls, partition: PartitionConfig, asked: Iterable[GresItem], *, whole_as_gpu: bool, spread: int = 0
+    ) -> Offer:
         """Return the offer for a request.
 
         Args:
             partition: The partition's settings.
             asked: What the job asks for.
             whole_as_gpu: A GPU of one's own is asked for by `gpu:1`.
+            spread: On so many GPUs of one node may the shards of one job lie.
         """
         kind = type_of(partition, asked)
-        return cls(partition=partition.of_type(kind), type=kind, whole_as_gpu=whole_as_gpu)
+        settings = partition.of_type(kind)
+        return cls(partition=settings, type=kind, whole_as_gpu=whole_as_gpu, spread=spread)
 
     def share(self, shards: int) -> str:
         """Return the request for so many shards of one GPU."""

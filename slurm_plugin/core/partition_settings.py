@@ -39,6 +39,10 @@ class PartitionConfig:
             lets two jobs share that would each fill the GPU. 0 counts memory alone.
         max_slowdown: The same as a promise, in its place: Slurm packs a GPU so that 9 of 10 jobs run at most this many
             times slower than alone, as measured (core/compute.py). 0 promises nothing.
+        share_multi_gpu: Whether a job of several GPUs of one node shares them, too, where the need of each of its
+            processes is known: it gets shards of that many GPUs. Needs Slurm 23.11 and
+            `SelectTypeParameters=...,MULTIPLE_SHARING_GRES_PJ`; without them, and by default, such jobs keep their GPUs
+            to themselves.
         policy: Placement policy (thesis section 6.2.2).
         pin: "slurm" keeps jobs on the GPU that Slurm booked. "bound" lets the policy choose whenever no job sits on
             the booked GPU yet. "free" lets it choose among all GPUs of the node; jobs that want a whole GPU then often
@@ -90,6 +94,7 @@ class PartitionConfig:
     confidence: Confidence = "bound"
     compute_overcommit: float = OVERCOMMIT
     max_slowdown: float = 0.0
+    share_multi_gpu: bool = False
     policy: PolicyName = "magm"
     pin: Literal["auto", "slurm", "bound", "free"] = "auto"
     one_user_per_gpu: bool = False

@@ -1,8 +1,9 @@
 """Which GPU a job gets: one function per policy, after one filter that all of them share.
 
-The policies are those of the thesis (section 6.2.2). Slurm's GPU indices are seats and the GPUs are rooms. Where jobs
-can reach any GPU, a job may get another room than its seat; as long as a seat that is in use keeps its room, each seat
-that Slurm may still give away as a whole has an idle room, and no job needs to be put back.
+The policies are those of the thesis (section 6.2.2); a job that shares several GPUs asks them for one after the other.
+Slurm's GPU indices are seats and the GPUs are rooms. Where jobs can reach any GPU, a job may get another room than its
+seat; as long as a seat that is in use keeps its room, each seat that Slurm may still give away as a whole has an idle
+room, and no job needs to be put back.
 """
 
 from __future__ import annotations
@@ -82,29 +83,47 @@ def _whole(rooms: Sequence[Room], demand: Demand) -> Placement:
 def _shared(
     rooms: Sequence[Room], ledger: Ledger, demand: Demand, settings: PartitionConfig, *, pin: Pin
 ) -> Placement:
-    """Take a part of one GPU: filter by memory, seats and compute, then let the policy choose."""
+    """Take a part of each of so many GPUs: filter by memory, seats and compute, then let the policy choose each."""
     open_rooms = [room for room in rooms if all(_may_join(held, demand, settings) for held in room.jobs)]
     fitting = [room for room in open_rooms if _fits(room, demand, settings)]
-    if not fitting:
+    if len(fitting) < demand.gpus:
         most = max((room.free_bytes for room in open_rooms), default=0)
-        return Placement(
-            gpus=(), reason=f"no GPU has the memory, {human(max(0, most))} at most", put_back=True
-        )
-    allowed = _of_seat(fitting, demand) if pin == "bound" else fitting
-    calm = [room for room in allowed if room.idle or room.activity < settings.smact_max]
-    if not calm and settings.on_saturated == "wait" and demand.restart < settings.saturated_waits:
-        return Placement(
-            gpus=(), reason=f"every GPU is at or above SMACT {settings.smact_max:g}", put_back=True
-        )
-    choose, candidates = (POLICIES[settings.policy], calm) if calm else (least_utilised, allowed)
-    room = choose(candidates, ledger, rooms)
-    activity = "unknown" if room.smact is None else f"{room.smact:.2f}"
-    note = "" if calm else ", saturated"
+        few = "no GPU has" if demand.gpus == 1 else f"{len(fitting)} of {demand.gpus} GPUs have"
+        return Placement(gpus=(), reason=f"{few} the memory, {human(max(0, most))} at most", put_back=True)
+    chosen: dict[int, Room] = {}
+    waits = settings.on_saturated == "wait" and demand.restart < settings.saturated_waits
+    saturated = False
+    seats = _seats(demand)
+    for number in sorted(range(demand.gpus), key=lambda number: not _own(fitting, seats[number])):
+        left = [room for room in fitting if room not in chosen.values()]
+        allowed = _of_seat(left, seats[number], pin)
+        calm = [room for room in allowed if room.idle or room.activity < settings.smact_max]
+        if not calm and waits:
+            return Placement(
+                gpus=(), reason=f"every GPU is at or above SMACT {settings.smact_max:g}", put_back=True
+            )
+        choose, candidates = (POLICIES[settings.policy], calm) if calm else (least_utilised, allowed)
+        chosen[number] = choose(candidates, ledger, rooms)
+        saturated = saturated or not calm
+    taken = [chosen[number] for number in range(demand.gpus)]
+    note = ", saturated" if saturated else ""
     return Placement(
-        gpus=(room.uuid,),
-        cap_bytes=_cap(room, demand, settings) if demand.cap_bytes else None,
-        reason=f"{settings.policy}: {human(room.free_bytes)} free, SMACT {activity}, {len(room.jobs)} neighbours{note}",
+        gpus=tuple(room.uuid for room in taken),
+        cap_bytes=min(_cap(room, demand, settings) for room in taken) if demand.cap_bytes else None,
+        reason=f"{settings.policy}: {'; '.join(map(_told, taken))}{note}",
     )
+
+
+def _told(room: Room) -> str:
+    activity = "unknown" if room.smact is None else f"{room.smact:.2f}"
+    return f"{human(room.free_bytes)} free, SMACT {activity}, {len(room.jobs)} neighbours"
+
+
+def _seats(demand: Demand) -> list[frozenset[int]]:
+    """Return the seats that each GPU of a job may stand for: its own, or all where Slurm gave another number."""
+    if len(demand.seats) == demand.gpus:
+        return [frozenset({seat}) for seat in demand.seats]
+    return [frozenset(demand.seats)] * demand.gpus
 
 
 def _may_join(held: Reservation, demand: Demand, settings: PartitionConfig) -> bool:
@@ -143,8 +162,16 @@ def _cap(room: Room, demand: Demand, settings: PartitionConfig) -> int:
     return max(need_bytes, widest(room.shares, newcomer, room.room_bytes) or 0)
 
 
-def _of_seat(fitting: list[Room], demand: Demand) -> list[Room]:
-    """Return the room of the job's seat, or for a fresh seat the idle rooms; others only where those lack memory."""
-    own = [room for room in fitting if any(set(held.seats) & set(demand.seats) for held in room.jobs)]
+def _of_seat(fitting: list[Room], seats: frozenset[int], pin: Pin) -> list[Room]:
+    """Return the room of a seat, or for a fresh seat the idle rooms; others only where those lack memory."""
+    if pin == "free":
+        return fitting
+    if pin == "slurm":
+        return [room for room in fitting if room.index in seats]
     idle = [room for room in fitting if room.idle]
-    return own or idle or fitting
+    return _own(fitting, seats) or idle or fitting
+
+
+def _own(rooms: Sequence[Room], seats: frozenset[int]) -> list[Room]:
+    """Return the rooms of these seats, where they are in use."""
+    return [room for room in rooms if any(seats & held.seats_on(room.uuid) for held in room.jobs)]

@@ -6,6 +6,7 @@
 | shards | what it asked for; booked: those shards, or the GPU if they are all of one |
 | shards of whole nodes (`--exclusive`) | refused: Slurm would never start it |
 | several GPUs on one node | what it asked for; booked: whole GPUs |
+| the same with `share_multi_gpu`, the need of each process known | shards of as many GPUs, asked for by task |
 | one GPU, by an option or type that shards cannot stand for; whole nodes | what it asked for; booked: a whole GPU |
 | one GPU, by an srun or salloc that was not rewritten on the login node | what it asked for; booked: a whole GPU |
 | one GPU, need above one GPU, no `policy=exclusive` | refused, with the number that would fit |
@@ -21,7 +22,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from slurm_plugin.core import words
-from slurm_plugin.core.asked_policy import own_shards, several
+from slurm_plugin.core.asked_policy import own_shards
+from slurm_plugin.core.asking import with_shards
 from slurm_plugin.core.binding import bound
 from slurm_plugin.core.bookings import by_hand, processes_of, shared, spoken, whole
 from slurm_plugin.core.config import Config
@@ -35,7 +37,8 @@ from slurm_plugin.core.records import (
     MemoryEstimate,
     Rewrite,
 )
-from slurm_plugin.core.shards import cleared_environment, gpu_obstacle, shard_fields
+from slurm_plugin.core.several_policy import several
+from slurm_plugin.core.shards import gpu_obstacle
 from slurm_plugin.core.units import shards_for
 
 
@@ -46,6 +49,7 @@ def decide(
     *,
     config: Config,
     whole_as_gpu: bool = False,
+    spread: int = 0,
 ) -> Rewrite:
     """Decide what a submission becomes.
 
@@ -55,6 +59,7 @@ def decide(
         estimate: The need of one process; None if it is unknown.
         config: rad.toml.
         whole_as_gpu: Ask for a GPU of one's own by `gpu:1` and not by all shards of a GPU.
+        spread: On so many GPUs of one node may the shards of one job lie; 0 where Slurm keeps them on one GPU.
 
     Returns:
         The changes; no fields and no booking if the job is left alone.
@@ -68,11 +73,12 @@ def decide(
         rewrite = mig_instance(request, claims, estimate, partition)
     else:
         settings = partition if config.features.recovery else replace(partition, recovery="off")
-        offer = Offer.of(settings, request.asked, whole_as_gpu=whole_as_gpu)
+        offer = Offer.of(settings, request.asked, whole_as_gpu=whole_as_gpu, spread=spread)
         rewrite = _decide(request, claims, estimate, offer)
         rewrite = bound(rewrite, request, config.default_partition)
     if config.mode == "observe":
-        return Rewrite(reason=f"observe: {rewrite.refusal or rewrite.fields.get('gres') or rewrite.reason}")
+        asks = rewrite.each_gpu or rewrite.fields.get("gres")
+        return Rewrite(reason=f"observe: {rewrite.refusal or asks or rewrite.reason}")
     return rewrite
 
 
@@ -82,7 +88,7 @@ def _decide(
     estimate: MemoryEstimate | None,
     offer: Offer,
 ) -> Rewrite:
-    asked, partition = request.asked, offer.partition
+    asked = request.asked
     gpus, shards = _gpus(request), count_of(asked, "shard")
     if request.heterogeneous:
         return Rewrite(reason="heterogeneous")
@@ -96,9 +102,9 @@ def _decide(
     if (request.nodes or 1) > 1:
         return Rewrite(reason="multi-node")
     if shards:
-        return own_shards(shards, request, claims, estimate, partition)
+        return own_shards(shards, request, claims, estimate, offer)
     if gpus > 1:
-        return several(gpus, claims, estimate, partition)
+        return several(gpus, request, claims, estimate, offer)
     return _single(request, claims, estimate, offer)
 
 
@@ -157,16 +163,12 @@ def _single(
         max_slowdown=partition.max_slowdown,
     )
     booking = shared(booked_bytes, request, claims, estimate)
-    return Rewrite(
-        fields=shard_fields(request, offer.share(asked)),
-        environment=cleared_environment(request),
+    rewrite = Rewrite(
         messages=(message,) if spoken(claims) else (),
-        booking=replace(
-            by_hand(booking) if size.by_user else booking,
-            cap_bytes=surprise,
-        ),
+        booking=replace(by_hand(booking) if size.by_user else booking, cap_bytes=surprise),
         reason="shared",
     )
+    return with_shards(rewrite, request, offer, offer.share(asked))
 
 
 def _exclusively(
@@ -187,8 +189,4 @@ def _exclusively(
     gres = offer.whole(need_bytes)
     if offer.whole_as_gpu and gres == offer.whole(None):
         return rewrite  # any GPU serves, and one is what it asks for
-    return replace(
-        rewrite,
-        fields=shard_fields(request, gres),
-        environment=cleared_environment(request),
-    )
+    return with_shards(rewrite, request, offer, gres)

@@ -50,6 +50,7 @@ class JobRequest:
         memory_per_gpu_mib: `--mem-per-gpu` (host memory), or None.
         nodes: Least number of nodes; None if not stated.
         tasks: Number of tasks; None if not stated.
+        cpus_per_task: `--cpus-per-task`, or None.
         comment: The user's comment as submitted, stamps included.
         script: Leading part of the batch script; None for salloc and srun.
         heterogeneous: One component of a heterogeneous job.
@@ -71,6 +72,7 @@ class JobRequest:
     memory_per_gpu_mib: int | None = None
     nodes: int | None = None
     tasks: int | None = None
+    cpus_per_task: int | None = None
     comment: str = ""
     script: str | None = None
     heterogeneous: bool = False
@@ -141,14 +143,29 @@ class MemoryEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskedTasks:
+    """The tasks that a user asked for, which the job's steps are to have although Slurm was told others.
+
+    Attributes:
+        tasks: Their number.
+        cpus: CPUs of each; 0 if not stated.
+        own_gpu: Each task sees one GPU of its own (`--gpus-per-task=1`).
+    """
+
+    tasks: int = 1
+    cpus: int = 0
+    own_gpu: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Booking:
     """What a job may use, from submission to its end; it travels in the job's comment, signed (see wire.py).
 
     A job has three numbers of memory for each GPU: the estimate, what is booked, and the cap.
 
     Attributes:
-        kind: "shared": part of one GPU. "whole": GPUs of its own.
-        gpus: GPUs on each node; 1 for a shared job.
+        kind: "shared": part of one GPU, or of each of several. "whole": GPUs of its own.
+        gpus: GPUs on each node.
         memory_bytes: Booked GPU memory per GPU, which is the job's for sure; None for a whole GPU.
         cap_bytes: What it may hold at most per GPU, while others leave it there; None if no more than it booked.
         estimate_bytes: The best guess behind both; None if there was none.
@@ -158,7 +175,9 @@ class Booking:
         profile_key: Hash under which the observed peak is remembered; None if there is no profile.
         basis: Who is answerable for the size: "estimate" (ours), "history" (earlier runs of the same user and model),
             or "asked": the user stated it or gave us nothing to go by.
-        shards: Shards that it asks Slurm for on each node; 0 if it asks for GPUs.
+        shards: Shards that it asks Slurm for on each node, of all its GPUs together; 0 if it asks for GPUs.
+        by_task: How the user asked for tasks, where Slurm is told one task for each GPU; None where it is told the
+            user's.
         partitions: Marks of the partitions that it may start in (binding.py).
         changed: Whether only Slurm knows what it gives: the request was changed since, or is spelled in several ways.
     """
@@ -174,6 +193,7 @@ class Booking:
     profile_key: str | None = None
     basis: BookingBasis = "asked"
     shards: int = 0
+    by_task: AskedTasks | None = None
     partitions: tuple[str, ...] = ()
     changed: bool = False
 
@@ -189,6 +209,7 @@ class Rewrite:
         refusal: Why the job is refused, with the number that would fit; None if it is not.
         booking: What the rewritten job books; None if the job is left alone.
         reason: A word or two for log and metrics: "shared", "exclusive", "multi-gpu", "no gpu", "observe", ...
+        each_gpu: The shards of each GPU, where the fields ask for them by task; "" where they do not.
     """
 
     fields: dict[str, str] = field(default_factory=dict)
@@ -197,3 +218,4 @@ class Rewrite:
     refusal: str | None = None
     booking: Booking | None = None
     reason: str = ""
+    each_gpu: str = ""

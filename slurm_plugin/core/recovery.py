@@ -156,12 +156,12 @@ def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig)
     following = replace(
         booking,
         kind="whole" if larger_bytes is None else "shared",
-        gpus=1,
         memory_bytes=larger_bytes,
         cap_bytes=None,
         recoveries=booking.recoveries + 1,
     )
-    share = "a GPU of its own" if larger_bytes is None else human(larger_bytes)
+    own = "a GPU of its own" if booking.gpus == 1 else f"{booking.gpus} GPUs of its own"
+    share = own if larger_bytes is None else human(larger_bytes)
     why = "held more GPU memory than it booked" if overrun else f"out of GPU memory ({outcome.pattern})"
     return Recovery(
         booking=following,

@@ -41,6 +41,7 @@ def request_from(message: Mapping[str, Any]) -> JobRequest:
         memory_per_gpu_mib=_per_gpu(message, "mem_per_tres"),
         nodes=_number(message, "min_nodes"),
         tasks=_tasks(message),
+        cpus_per_task=_each_task(message),
         comment=_text(message, "comment") or "",
         script=_text(message, "script"),
         heterogeneous=message.get("heterogeneous") is True,
@@ -59,6 +60,12 @@ def _tasks(message: Mapping[str, Any]) -> int | None:
     if tasks is not None or each in (None, 0, *_NO_VAL_16):
         return tasks
     return (each or 1) * (_number(message, "min_nodes") or 1)
+
+
+def _each_task(message: Mapping[str, Any]) -> int | None:
+    """Return the CPUs of each task, if they are stated."""
+    cpus = _number(message, "cpus_per_task")
+    return None if cpus in (0, *_NO_VAL_16) else cpus
 
 
 def _gpu_only_option(message: Mapping[str, Any]) -> str | None:

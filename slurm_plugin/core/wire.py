@@ -17,7 +17,7 @@ import re
 from pathlib import Path
 
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.records import Booking, BookingBasis, BookingKind
+from slurm_plugin.core.records import AskedTasks, Booking, BookingBasis, BookingKind
 from slurm_plugin.core.units import from_mib, to_mib_up
 
 COMMENT_LIMIT = 1024
@@ -31,7 +31,7 @@ _STAMP = re.compile(r"(?:^| )rad2:(shared|whole):([A-Za-z0-9=:.]{1,240}):([0-9a-
 _OLD_STAMP = re.compile(r"(?:^| )rad1:(?:shared|whole):[A-Za-z0-9=:]{1,160}(?= |$)")
 """Of an older release: bound to no request, so it counts for nothing."""
 _PROFILE = re.compile(r"(?:^| )rad\.profile:([A-Za-z0-9._~-]{1,700})(?= |$)")
-_FIELDS = ("gpus", "mem", "cap", "est", "sm", "try", "retry", "key", "src", "ask", "part", "changed")
+_FIELDS = ("gpus", "mem", "cap", "est", "sm", "try", "retry", "key", "src", "ask", "tasks", "part", "changed")
 _BASES: dict[str, BookingBasis] = {"e": "estimate", "h": "history"}
 """Who is answerable for the size; without one it was the user."""
 
@@ -77,11 +77,21 @@ def stamp(booking: Booking, *, user_id: int, key: bytes) -> str:
         "key": booking.profile_key,
         "src": next((letter for letter, basis in _BASES.items() if basis == booking.basis), None),
         "ask": booking.shards or None,
+        "tasks": _tasks_text(booking.by_task),
         "part": ".".join(booking.partitions) or None,
         "changed": 1 if booking.changed else None,
     }
     body = ":".join(f"{name}={value}" for name, value in values.items() if value is not None)
     return f"rad2:{booking.kind}:{body}:{_mac(booking.kind, body, user_id, key)}"
+
+
+def _tasks_text(asked: AskedTasks | None) -> str | None:
+    return None if asked is None else f"{asked.tasks}.{asked.cpus}.{int(asked.own_gpu)}"
+
+
+def _tasks(text: str) -> AskedTasks:
+    tasks, cpus, own_gpu = map(int, text.split("."))
+    return AskedTasks(tasks=tasks, cpus=cpus, own_gpu=own_gpu == 1)
 
 
 def _cap_mib(booking: Booking) -> int | None:
@@ -121,6 +131,7 @@ def read_stamp(comment: str, *, user_id: int, key: bytes) -> Booking | None:
         profile_key=values.get("key"),
         basis=_BASES.get(values.get("src", ""), "asked"),
         shards=int(values.get("ask", "0")),
+        by_task=_tasks(values["tasks"]) if "tasks" in values else None,
         partitions=tuple(filter(None, values.get("part", "").split("."))),
         changed="changed" in values,
     )

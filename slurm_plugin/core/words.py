@@ -22,6 +22,7 @@ def reserves(
     estimate: MemoryEstimate | None,
     *,
     processes: int = 1,
+    gpus: int = 1,
     share: float | None = None,
     cap_bytes: int | None = None,
     compute: tuple[int, int] | None = None,
@@ -33,6 +34,7 @@ def reserves(
         booked_bytes: What is reserved.
         estimate: The need of one process; None if it is unknown.
         processes: How many of them share the GPU.
+        gpus: GPUs of the job, each with one process.
         share: Share of jobs for which that is enough; None if nothing tells.
         cap_bytes: What the job may hold while nobody else needs it; None if no more.
         compute: Shards that it asks for because of its compute, and the shards of a GPU; None if memory decides.
@@ -48,7 +50,7 @@ def reserves(
     busy = "" if compute is None else f", and {compute[0]} of {compute[1]} shards for its compute"
     if max_slowdown:
         busy += f"; by measurement 9 of 10 run at most {max_slowdown:g} times slower than alone"
-    part = f"reserves {human(booked_bytes)} of one GPU"
+    part = f"reserves {human(booked_bytes)} of {'one GPU' if gpus == 1 else f'each of {gpus} GPUs'}"
     each = f" for each of {processes} processes" if processes > 1 else ""
     if estimate is not None and estimate.source == "stated":
         return f"RAD: {part}{more}{busy}, as stated{each}"
@@ -65,13 +67,14 @@ def instance(profile: str, estimate: MemoryEstimate) -> str:
     return f"RAD: {_need(estimate)}; gets one MIG instance {profile}"
 
 
-def alone(why: str) -> str:
-    """Say that a job has a GPU for itself.
+def alone(why: str, gpus: int = 1) -> str:
+    """Say that a job has a GPU for itself, or several.
 
     Args:
         why: The reason, in a few words.
+        gpus: So many.
     """
-    return f"RAD: reserves one GPU for this job alone ({why})"
+    return f"RAD: reserves {'one GPU' if gpus == 1 else f'{gpus} GPUs'} for this job alone ({why})"
 
 
 def may_need(need_bytes: int, capacity_bytes: int) -> str:
@@ -91,6 +94,15 @@ def keeps_gpu(obstacle: str) -> str:
         obstacle: Why not.
     """
     return f"RAD: {obstacle}; the job keeps its GPU to itself"
+
+
+def keeps_gpus(obstacle: str) -> str:
+    """Say that a job of several GPUs does not share them.
+
+    Args:
+        obstacle: Why not.
+    """
+    return f"RAD: {obstacle}; the job keeps its GPUs to itself"
 
 
 def too_large(estimate: MemoryEstimate, capacity_bytes: int) -> str:

@@ -24,7 +24,8 @@ local NO_COMMENT = " " -- "" would leave a job's comment as it is
 -- What radd hears of a submission: job_desc fields under their own names.
 local TOLD = {
   "partition", "gres", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_bind", "tres_freq",
-  "cpus_per_tres", "mem_per_tres", "ntasks_per_gpu", "ntasks_per_node", "min_nodes", "num_tasks", "comment",
+  "cpus_per_tres", "mem_per_tres", "ntasks_per_gpu", "ntasks_per_node", "min_nodes", "num_tasks", "cpus_per_task",
+  "comment",
 }
 
 -- What a change must not touch without the booking being looked at again.
@@ -37,8 +38,11 @@ local REQUEST = {
 local SETTABLE = {
   gres = true, tres_per_job = true, tres_per_task = true, tres_bind = true, cpus_per_tres = true,
   mem_per_tres = true, cpus_per_task = true, min_cpus = true, min_mem_per_node = true, min_nodes = true,
-  max_nodes = true, comment = true, admin_comment = true,
+  max_nodes = true, num_tasks = true, ntasks_per_node = true, gres_flags = true, comment = true, admin_comment = true,
 }
+
+-- The words of --gres-flags, and Slurm's names for their bits in job_desc.bitflags.
+local GRES_FLAGS = { ["one-task-per-sharing"] = "GRES_ONE_TASK_PER_SHARING" }
 
 local ok_settings, site = pcall(require, "rad_settings")
 if ok_settings and type(site) == "table" then
@@ -153,6 +157,16 @@ local function ask(message)
   return reply
 end
 
+-- The job's flags with one more. Lua 5.1 has no operations on bits, and a double holds them exactly.
+local function flags_with(job_desc, word)
+  local bit = slurm[GRES_FLAGS[word]]
+  if type(bit) ~= "number" then
+    error("Slurm here knows no --gres-flags=" .. word, 0)
+  end
+  local flags = job_desc.bitflags or 0
+  return math.floor(flags / bit) % 2 == 0 and flags + bit or flags
+end
+
 -- Set all fields of a job, or none of them.
 local function set_fields(job_desc, changes)
   local before = {}
@@ -162,9 +176,16 @@ local function set_fields(job_desc, changes)
     end
     before[name] = field(job_desc, name) or ""
   end
+  if changes.gres_flags then
+    before.gres_flags, before.bitflags = nil, job_desc.bitflags
+  end
   local ok, problem = pcall(function()
     for name, value in pairs(changes) do
-      job_desc[name] = value
+      if name == "gres_flags" then
+        job_desc.bitflags = flags_with(job_desc, value)
+      else
+        job_desc[name] = value
+      end
     end
   end)
   if not ok then

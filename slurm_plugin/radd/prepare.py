@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 
 from slurm_plugin.core.config import Config
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.submit import Peaks, Site, Submission
 from slurm_plugin.slurm.conf_files import find_slurm_conf, gres_of_nodes, settings_of
 from slurm_plugin.slurm.obstacles import Obstacle, obstacles
-from slurm_plugin.slurm.versions import Version, whole_as_gpu
+from slurm_plugin.slurm.versions import Version, shards_spread, whole_as_gpu
 
 
 def prepared(
@@ -32,7 +33,8 @@ def prepared(
     for name, partition in config.partitions.items():
         for kind, gpu in partition.gpus.items():
             estimator.on(gpu).check(f"partition.{name}.gpus.{kind}.")
-    in_the_way = _obstacles(config, version)
+    settings, node_gres = _slurm_conf(config)
+    in_the_way = _obstacles(config, version, settings, node_gres)
     submission = Submission(
         config=config,
         leave_jobs=next((one.text for one in in_the_way if one.leave_jobs), ""),
@@ -44,13 +46,21 @@ def prepared(
         whole_as_gpu={
             name: whole_as_gpu(partition, version) for name, partition in config.partitions.items()
         },
+        spread=shards_spread(version, settings.get("selecttypeparameters", ""), node_gres),
     )
     return submission, in_the_way
 
 
-def _obstacles(config: Config, version: Version) -> tuple[Obstacle, ...]:
+def _slurm_conf(config: Config) -> tuple[Mapping[str, str], Sequence[str]]:
+    """Return slurm.conf, and `Gres=` of its nodes; nothing where it cannot be read."""
     slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
-    if slurm_conf is None:
+    return ({}, ()) if slurm_conf is None else (settings_of(slurm_conf), gres_of_nodes(slurm_conf))
+
+
+def _obstacles(
+    config: Config, version: Version, settings: Mapping[str, str], node_gres: Sequence[str]
+) -> tuple[Obstacle, ...]:
+    if not settings:
         return obstacles(version, {})
     types = sorted({kind for partition in config.partitions.values() for kind in partition.gpus})
-    return obstacles(version, settings_of(slurm_conf), gres_of_nodes(slurm_conf), types)
+    return obstacles(version, settings, node_gres, types)

@@ -84,7 +84,7 @@ def log_line(request: JobRequest, rewrite: Rewrite, estimate: MemoryEstimate | N
         "user": request.user_id,
         "partition": request.partition,
         "decision": rewrite.reason.replace(" ", "-"),
-        "gres": rewrite.fields.get("gres"),
+        "gres": rewrite.each_gpu or rewrite.fields.get("gres"),
         "refused": "yes" if rewrite.refusal else None,
     }
     booking: Booking | None = rewrite.booking

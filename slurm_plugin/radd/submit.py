@@ -59,6 +59,7 @@ class Submission:
         site: What was learned of all users' runs; None if that is off.
         made_for: `Estimator.made_for`; "" if nothing is learned.
         whole_as_gpu: Ask for a GPU of one's own by `gpu:1`, by partition name; a name not in it means False.
+        spread: On so many GPUs of one node may the shards of one job lie; 0 where Slurm keeps them on one GPU.
         leave_jobs: Why Slurm here cannot do what we would ask for, so that no job is changed; "" if it can.
     """
 
@@ -69,6 +70,7 @@ class Submission:
     site: Site | None = None
     made_for: str = ""
     whole_as_gpu: Mapping[str, bool]
+    spread: int = 0
     leave_jobs: str = ""
 
     def answer(self, message: Mapping[str, Any]) -> Reply:
@@ -105,6 +107,7 @@ class Submission:
             estimate,
             config=self.config,
             whole_as_gpu=self.whole_as_gpu.get(request.partition or self.config.default_partition, False),
+            spread=self.spread,
         )
         if self.config.mode == "observe":
             faults = ()

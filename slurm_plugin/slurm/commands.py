@@ -178,6 +178,7 @@ def update_words(change: JobChange, *, gres_prefix: str) -> tuple[str, ...]:
         "AdminComment": change.admin_comment,
         "Comment": change.comment,
         "TresPerNode": None if change.gres is None else f"{gres_prefix}{change.gres}",
+        "TresPerTask": change.per_task,
         "Nice": change.nice,
         "StartTime": start,
     }

@@ -76,6 +76,7 @@ class JobChange:
 
     Attributes:
         gres: New per-node request, e.g. "shard:40", without a version's prefix.
+        per_task: New request of each task, as Slurm 23.11 and later write it: "cpu=2,gres/shard:40".
         comment: New comment.
         admin_comment: New AdminComment.
         nice: New nice value; a negative one raises the priority.
@@ -84,6 +85,7 @@ class JobChange:
     """
 
     gres: str | None = None
+    per_task: str | None = None
     comment: str | None = None
     admin_comment: str | None = None
     nice: int | None = None

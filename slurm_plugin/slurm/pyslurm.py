@@ -124,7 +124,7 @@ class PyslurmControl:
             job_id: The job.
             change: What to change; fields that are None stay.
         """
-        if self._is_task(job_id):
+        if self._is_task(job_id) or change.per_task is not None:
             self._commands.update(job_id, change)
             return
         wanted: dict[str, Any] = {

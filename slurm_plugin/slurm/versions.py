@@ -9,6 +9,7 @@ What the code decides by:
 | Slurm itself keeps gpu and shard apart on a GPU without type or cores | no | no | yes | yes | yes |
 | `SelectTypeParameters=LL_SHARED_GRES` | no | no | yes | yes | yes |
 | several lines of `Prolog=` and `Epilog=` (on 24.11; between it and 22.05 not tried) | last | last | last | all | all |
+| `MULTIPLE_SHARING_GRES_PJ`: shards of one job on several GPUs, one task's on one | no | no | yes | yes | yes |
 | a requeued job gets a Prolog of its own only after | cred_expire | at once | at once | at once | at once |
 | credential revoked: back within a second of its last run's end a job fails; it waits | 3 s | 3 s | 3 s | 3 s | 3 s |
 
@@ -31,9 +32,11 @@ behaviour.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.gres import count_of, parse_gres
 
 Version = tuple[int, int, int]
 
@@ -107,6 +110,30 @@ def requeue_delay_s(version: Version, auth_info: str) -> int:
 def known(version: Version) -> bool:
     """Return whether the table covers a version."""
     return OLDEST <= version <= NEWEST
+
+
+SPREADING = "MULTIPLE_SHARING_GRES_PJ"
+"""Of SelectTypeParameters (slurm.conf(5)). Shards asked for by node may then be split, too; those of a task never."""
+
+
+def shards_spread(version: Version, select_parameters: str, node_gres: Sequence[str]) -> int:
+    """Return on how many GPUs of one node the shards of one job may lie; 0 where Slurm keeps them on one GPU.
+
+    Args:
+        version: Of Slurm here.
+        select_parameters: SelectTypeParameters of slurm.conf.
+        node_gres: `Gres=` of its nodes. The smallest of those with shards says how many GPUs a job finds on any.
+
+    >>> shards_spread((24, 11, 5), "CR_Core,MULTIPLE_SHARING_GRES_PJ", ["gpu:a100:4,shard:160", "gpu:8,shard:64"])
+    4
+    >>> shards_spread((24, 11, 5), "CR_Core", ["gpu:2,shard:78"]), shards_spread((22, 5, 8), SPREADING, [])
+    (0, 0)
+    """
+    words = {word.strip().upper() for word in select_parameters.split(",")}
+    if version < (23, 11, 0) or SPREADING not in words:
+        return 0
+    nodes = [items for items in map(parse_gres, node_gres) if count_of(items, "shard")]
+    return max(1, min((count_of(items, "gpu") for items in nodes), default=1))
 
 
 def whole_as_gpu(settings: PartitionConfig, version: Version) -> bool:

@@ -102,12 +102,15 @@ def _by_rad(
 ) -> tuple[Booking | None, int]:
     """Return what RAD books, and the shards of each GPU: more than its memory where compute counts."""
     request = JobRequest(user_id=1000, gres=(GresItem(name="gpu", count=gpus),), partition=PARTITION)
-    rewrite = decide(request, Claims(), estimate, config=config)
+    claims = Claims(gpus=gpus) if gpus > 1 else Claims()
+    rewrite = decide(request, claims, estimate, config=config, spread=0 if gpus == 1 else gpus)
     if rewrite.refusal:
         raise Refused(rewrite.refusal)
     booking = rewrite.booking
     shards = booked_shards(booking, partition)
-    return booking, max(shards, booking.shards) if booking and booking.kind == "shared" else shards
+    if booking is None or booking.kind == "whole":
+        return booking, shards
+    return booking, max(shards, booking.shards // booking.gpus)
 
 
 def _by_hand(peak_bytes: int, partition: PartitionConfig) -> tuple[Booking | None, int]:

@@ -23,7 +23,7 @@ class Promise:
     Attributes:
         gpus: Where.
         start_s: When, by the limits of those who run there.
-        spare: Shards on that GPU that nobody will need then.
+        spare: Shards of each of these GPUs that nobody will need then.
     """
 
     gpus: frozenset[int]
@@ -82,7 +82,7 @@ def promise(job: Job, seats: Seats, running: Running, now_s: float) -> Promise:
         now_s: Seconds since the trace began.
     """
     found = Promise(gpus=frozenset(), start_s=now_s, spare=0)
-    least = job.shards if job.gpus == 1 else seats.shards
+    least = job.shards
     for node in range(0, seats.nodes, max(1, seats.nodes // SEARCHED_NODES)):
         ready = []
         for gpu in seats.gpus_for(node, least):
@@ -99,6 +99,6 @@ def promise(job: Job, seats: Seats, running: Running, now_s: float) -> Promise:
         chosen = sorted(ready)[: job.gpus]
         start_s = chosen[-1][0]
         if not found.gpus or start_s < found.start_s:
-            spare = chosen[0][2] if job.gpus == 1 else 0
+            spare = min(left for _, _, left in chosen)
             found = Promise(gpus=frozenset(gpu for _, gpu, _ in chosen), start_s=start_s, spare=spare)
     return found

@@ -114,6 +114,12 @@ def gres(*lines: dict[str, str]) -> dict[str, Any]:
     return {"gres": ConfFile(lines=lines)}
 
 
+def several_share() -> Config:
+    return Config(
+        partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=138, share_multi_gpu=True)}
+    )
+
+
 def troubles(facts: Facts) -> list[Finding]:
     return [finding for finding in examine(facts) if finding.level != "ok"]
 
@@ -244,6 +250,12 @@ def test_plugins_may_be_named_in_either_way(word: str):
         (slurm(selecttype="select/cons_res"), "fail", "cons_tres", "SelectType="),
         (slurm(selecttypeparameters="CR_Core,LL_SHARED_GRES"), "warn", "host memory", "CR_Core_Memory"),
         (slurm(selecttypeparameters="CR_Core_Memory"), "warn", "fills one GPU", "LL_SHARED_GRES"),
+        (
+            {"config": several_share()},
+            "warn",
+            "jobs of several GPUs keep them to themselves (share_multi_gpu)",
+            "SelectTypeParameters=CR_Core_Memory,LL_SHARED_GRES,MULTIPLE_SHARING_GRES_PJ",
+        ),
         (
             {"version": (22, 5, 8)},
             "fail",
@@ -634,3 +646,13 @@ def test_shards_leave_room_for_mps_servers() -> None:
     streams = dataclasses.replace(config.partitions["gpu"], sharing="streams")
     plain = dataclasses.replace(facts, config=dataclasses.replace(config, partitions={"gpu": streams}))
     assert not [found for found in examine(plain) if "leave no room for MPS" in found.text]
+
+
+def test_to_share_several_gpus_needs_a_slurm_that_spreads_shards() -> None:
+    old = dataclasses.replace(
+        GOOD, config=several_share(), version=(22, 5, 8), **slurm(selecttypeparameters="CR_Core")
+    )
+    texts = [finding.text for finding in troubles(old)]
+    assert "share_multi_gpu of gpu needs Slurm 23.11: jobs of several GPUs keep them to themselves" in texts
+    ready = slurm(selecttypeparameters="CR_Core_Memory,LL_SHARED_GRES,MULTIPLE_SHARING_GRES_PJ")
+    assert troubles(dataclasses.replace(GOOD, config=several_share(), **ready)) == []

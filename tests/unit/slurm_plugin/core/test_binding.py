@@ -21,7 +21,7 @@ CONFIG = parse_config(
     {
         "default_partition": "gpu",
         "partition": {
-            "gpu": {"collocate": True, "gpu_memory_mib": 40_000},
+            "gpu": {"collocate": True, "gpu_memory_mib": 40_000, "share_multi_gpu": True},
             "big": {"collocate": True, "gpu_memory_mib": 80_000, "default": "collocate"},
             "plain": {},
         },
@@ -48,6 +48,7 @@ CLAIMS = st.builds(
     Claims,
     memory_bytes=st.none() | st.integers(1, 90).map(lambda gib: gib * GIB),
     policy=st.sampled_from([None, "exclusive", "collocate"]),
+    gpus=st.sampled_from([None, 2]),
 )
 
 
@@ -58,7 +59,7 @@ def slurm_gives(request: dict[str, Any], fields: dict[str, str]) -> tuple[int, i
         parse_gres(after.get(name) or None)
         for name in ("gres", "tres_per_job", "tres_per_task", "tres_per_socket")
     )
-    tasks = after.get("num_tasks") or 1
+    tasks = int(after.get("num_tasks") or 1)
 
     def most(name: str) -> int:
         return max(
@@ -68,9 +69,9 @@ def slurm_gives(request: dict[str, Any], fields: dict[str, str]) -> tuple[int, i
     return most("gpu"), most("shard")
 
 
-@given(request=REQUESTS, claims=CLAIMS, whole_as_gpu=st.booleans())
+@given(request=REQUESTS, claims=CLAIMS, whole_as_gpu=st.booleans(), spread=st.sampled_from([0, 1, 4]))
 def test_a_booking_is_what_slurm_will_give(
-    request: dict[str, Any], claims: Claims, whole_as_gpu: bool
+    request: dict[str, Any], claims: Claims, whole_as_gpu: bool, spread: int
 ) -> None:
     """The binding at submission: whatever is asked for in whichever spelling, a stamp says what Slurm gives for it."""
     estimate = claims.memory_bytes and MemoryEstimate(
@@ -78,7 +79,12 @@ def test_a_booking_is_what_slurm_will_give(
     )
     message = {name: value for name, value in request.items() if value is not None}
     rewrite = decide(
-        request_from(message), claims, estimate or None, config=CONFIG, whole_as_gpu=whole_as_gpu
+        request_from(message),
+        claims,
+        estimate or None,
+        config=CONFIG,
+        whole_as_gpu=whole_as_gpu,
+        spread=spread,
     )
     booking = rewrite.booking
     if booking is None or booking.changed:
@@ -89,13 +95,16 @@ def test_a_booking_is_what_slurm_will_give(
     assert booking.shards == shards
     if booking.kind == "shared":
         assert booking.memory_bytes is not None and gpus == 0
-        assert booking.memory_bytes <= shards * partition.shard_bytes  # its compute may ask for more
+        assert (
+            booking.memory_bytes <= shards // booking.gpus * partition.shard_bytes
+        )  # compute may ask for more
+        assert shards % booking.gpus == 0 and booking.gpus <= max(1, spread)
     elif shards:
         assert shards == partition.shards and gpus == 0
     else:
         assert booking.gpus == gpus
     for name in (request["partition"] or "gpu").split(","):
-        seats = 1 if shards else gpus
+        seats = booking.gpus if shards else gpus
         assert doubt_about(booking, partition=name, seats=seats) is None
         assert doubt_about(booking, partition="other", seats=seats) is not None
         assert doubt_about(booking, partition=name, seats=seats + 1) is not None

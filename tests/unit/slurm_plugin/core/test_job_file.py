@@ -34,7 +34,7 @@ def test_a_refusal_takes_the_place_of_what_was_left(tmp_path: Path) -> None:
     file.place({"A": "1"}, HELD, boot_id="b")
     file.refuse("the GPU is\nin use\nexport LD_PRELOAD=/x", boot_id="b", now_s=5.0)
     assert (file.variables(), file.refusal()) == ({}, "the GPU is in use export LD_PRELOAD=/x")
-    file.mark(boot_id="b", now_s=6.0)
+    file.mark({}, boot_id="b", now_s=6.0)
     assert (file.variables(), file.refusal(), file.exists()) == ({}, None, True)
 
 

@@ -251,3 +251,50 @@ def test_one_user_to_a_gpu_where_the_site_wants_it() -> None:
     assert choose(readings, held(1, 0), held(2, 1, 35), one_user_per_gpu=True).gpus == ("GPU-0",)
     assert choose([gpu(0)], other, one_user_per_gpu=True).put_back
     assert choose([gpu(0)], other).gpus == ("GPU-0",)
+
+
+def pair(job_id: int, *gpus: int, seats: tuple[int, ...], gib: int = 10) -> Reservation:
+    uuids = tuple(f"GPU-{index}" for index in gpus)
+    return replace(held(job_id, 0, gib), gpus=uuids, seats=seats)
+
+
+@pytest.mark.parametrize("policy", ["magm", "lug", "mug", "round_robin"])
+def test_parts_of_several_gpus_lie_on_distinct_ones(policy: str) -> None:
+    cards = [gpu(index, used=index * GIB, smact=index / 10) for index in range(4)]
+    placed = choose(cards, gpus=2, seats=(1, 3), policy=policy)
+    assert len(set(placed.gpus)) == 2
+    assert set(placed.gpus) == {"magm": {"GPU-0", "GPU-1"}, "lug": {"GPU-0", "GPU-1"}}.get(
+        policy, set(placed.gpus)
+    )
+
+
+def test_a_job_of_several_gpus_waits_if_one_of_them_lacks_the_memory() -> None:
+    cards = [gpu(0), gpu(1)]
+    full = choose(cards, held(1, 1, 35), gpus=2, seats=(0, 1))
+    assert full.put_back and full.reason == "1 of 2 GPUs have the memory, 40.0 GiB at most"
+
+
+def test_each_seat_of_a_job_of_several_gpus_keeps_its_room() -> None:
+    """Seats 0 and 1 sit in rooms 1 and 0: whoever comes to one of them goes where its jobs are."""
+    cards = [gpu(index) for index in range(3)]
+    moved = pair(1, 1, 0, seats=(0, 1))
+    assert choose(cards, moved, seats=(0,), pin="bound").gpus == ("GPU-1",)
+    assert choose(cards, moved, seats=(1,), pin="bound").gpus == ("GPU-0",)
+    assert choose(cards, moved, gpus=2, seats=(1, 2), pin="bound").gpus == ("GPU-0", "GPU-2")
+    assert choose(cards, moved, gpus=2, seats=(2, 0), pin="bound").gpus == ("GPU-2", "GPU-1")
+    assert choose(cards, gpus=2, seats=(2, 0), pin="slurm").gpus == ("GPU-2", "GPU-0")
+
+
+def test_shards_of_one_gpu_that_slurm_split_are_placed_on_one() -> None:
+    cards = [gpu(0), gpu(1)]
+    assert choose(cards, held(1, 0, 30), seats=(0, 1), pin="slurm").gpus == ("GPU-1",)
+
+
+def test_the_cap_of_a_job_of_several_gpus_holds_on_each() -> None:
+    cards = [gpu(0), gpu(1)]
+    demand = Demand(
+        job_id=9, user_id=1, kind="shared", gpus=2, booked_bytes=10 * GIB, cap_bytes=20 * GIB, seats=(0, 1)
+    )
+    ledger = Ledger(reservations=(held(1, 1, 25),))
+    placed = choose_gpu(cards, ledger, demand, PartitionConfig(), pin="slurm", now_s=NOW_S)
+    assert placed.cap_bytes == 15 * GIB

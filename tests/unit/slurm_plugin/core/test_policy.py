@@ -44,10 +44,13 @@ def asked(
     *,
     config: Config = config(),  # noqa: B008 frozen
     whole_as_gpu: bool = False,
+    spread: int = 0,
     **message: Any,
 ) -> Rewrite:
     request = request_from({"user_id": 1000, **message})
-    return decide(request, claims or Claims(), estimate, config=config, whole_as_gpu=whole_as_gpu)
+    return decide(
+        request, claims or Claims(), estimate, config=config, whole_as_gpu=whole_as_gpu, spread=spread
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isqrt
 
 import pytest
@@ -12,8 +12,9 @@ from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.node_records import Demand, Reservation
-from slurm_plugin.core.placement import choose_gpu
+from slurm_plugin.core.placement import Pin, choose_gpu
 from slurm_plugin.core.pool import Share, pooled_bytes, share, share_of, widest
+from slurm_plugin.core.records import PolicyName
 from slurm_plugin.core.units import GIB, MIB
 
 SHARES = st.builds(
@@ -186,3 +187,70 @@ def test_the_ledger_lends_nothing_that_the_surprises_of_all_may_need() -> None:
     ledger.reserve(replace(second, cap_bytes=None, booked_bytes=34 * GIB), {"GPU-0": CARD})
     with pytest.raises(LedgerError, match="overbooked"):
         ledger.reserve(replace(second, cap_bytes=None, booked_bytes=34 * GIB + 1), {"GPU-0": CARD})
+
+
+@dataclass(frozen=True)
+class Step:
+    gpus: int
+    whole: bool
+    booked_bytes: int
+    cap_bytes: int | None
+    seats: tuple[int, ...]
+    ends: int
+
+
+STEPS = st.lists(
+    st.builds(
+        Step,
+        gpus=st.integers(1, 3),
+        whole=st.booleans(),
+        booked_bytes=st.integers(1, 30 * GIB),
+        cap_bytes=st.none() | st.integers(1, 60 * GIB),
+        seats=st.permutations(range(4)).map(tuple),
+        ends=st.integers(0, 20),
+    ),
+    max_size=15,
+)
+
+
+@settings(deadline=None)
+@given(
+    steps=STEPS,
+    pin=st.sampled_from(["slurm", "bound", "free"]),
+    policy=st.sampled_from(["magm", "lug", "round_robin"]),
+)
+def test_jobs_of_several_gpus_never_exceed_any_of_them(
+    steps: list[Step], pin: Pin, policy: PolicyName
+) -> None:
+    """Jobs of one to three GPUs come and go, whole or shared: the ledger takes all that placement chooses."""
+    cards = {f"GPU-{index}": CARD for index in range(4)}
+    readings = [
+        GpuReading(
+            uuid=uuid, index=index, name="card", memory_total_bytes=CARD, memory_used_bytes=0, time_s=0.0
+        )
+        for index, uuid in enumerate(cards)
+    ]
+    ledger = Ledger()
+    for number, step in enumerate(steps, start=1):
+        ledger = ledger.release(step.ends, restart=0)
+        wanted = replace(
+            demand(number, step.booked_bytes, step.cap_bytes, None, None),
+            kind="whole" if step.whole else "shared",
+            gpus=step.gpus,
+            seats=step.seats[: step.gpus],
+        )
+        placement = choose_gpu(readings, ledger, wanted, PartitionConfig(policy=policy), pin=pin, now_s=100.0)
+        if placement.put_back:
+            continue
+        assert len(set(placement.gpus)) == step.gpus == len(placement.gpus)
+        held = replace(
+            reservation(wanted, placement.cap_bytes),
+            kind=wanted.kind,
+            gpus=placement.gpus,
+            seats=wanted.seats,
+            booked_bytes=CARD if step.whole else step.booked_bytes,
+        )
+        ledger = ledger.reserve(held, cards)
+        for uuid in cards:
+            assert sum(one.booked_bytes for one in ledger.on(uuid)) <= CARD
+            assert len(ledger.on(uuid)) <= 1 or all(one.kind == "shared" for one in ledger.on(uuid))

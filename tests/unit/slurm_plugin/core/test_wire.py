@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from slurm_plugin.core import wire
 from slurm_plugin.core.binding import MOST_PARTITIONS, partition_mark
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.records import AskedTasks, Booking
 from slurm_plugin.core.units import MIB
 
 KEY = bytes(range(32))
@@ -27,6 +27,8 @@ PLAIN = st.builds(
     profile_key=st.none() | st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
     basis=st.sampled_from(["asked", "estimate", "history"]),
     shards=st.integers(0, 10**4),
+    by_task=st.none()
+    | st.builds(AskedTasks, tasks=st.integers(1, 10**4), cpus=st.integers(0, 10**3), own_gpu=st.booleans()),
     partitions=st.lists(st.text(max_size=20).map(partition_mark), max_size=MOST_PARTITIONS).map(tuple),
     changed=st.booleans(),
 )

@@ -1,0 +1,92 @@
+"""Jobs of several GPUs of one node: they keep them to themselves, or share each of them (`share_multi_gpu`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slurm_plugin.core import words
+from slurm_plugin.core.asking import with_shards
+from slurm_plugin.core.bookings import by_hand, spoken, whole
+from slurm_plugin.core.offer import Offer
+from slurm_plugin.core.policy_size import compute_shards, size_for
+from slurm_plugin.core.records import Claims, JobRequest, MemoryEstimate, Rewrite
+from slurm_plugin.core.shards import gpu_obstacle
+from slurm_plugin.core.units import shards_for
+
+
+def several(
+    gpus: int, request: JobRequest, claims: Claims, estimate: MemoryEstimate | None, offer: Offer
+) -> Rewrite:
+    """Book several GPUs of one node: a part of each where that is possible, else as a whole.
+
+    Args:
+        gpus: So many.
+        request: What the user asked for.
+        claims: What the user says about the job.
+        estimate: The need of one process; None if it is unknown.
+        offer: What it may ask for.
+    """
+    partition = offer.partition
+    kept = Rewrite(booking=whole(gpus, claims, estimate), reason="multi-gpu")
+    if claims.gpus is not None and claims.gpus != gpus:
+        return replace(kept, messages=(words.other_count(claims.gpus, gpus),))
+    if estimate is None:
+        return kept
+    if estimate.estimate_bytes > partition.capacity_bytes:
+        return replace(kept, messages=(words.each_too_large(estimate, partition.capacity_bytes),))
+    if not partition.share_multi_gpu or claims.policy == "exclusive":
+        return kept
+    obstacle = _obstacle(gpus, request, claims, estimate, offer)
+    if obstacle is not None:
+        return replace(kept, messages=(words.keeps_gpus(obstacle),) if spoken(claims) else ())
+    return _shared(gpus, request, claims, estimate, offer, kept)
+
+
+def _obstacle(
+    gpus: int, request: JobRequest, claims: Claims, estimate: MemoryEstimate, offer: Offer
+) -> str | None:
+    """Return why a job cannot share its GPUs; None if it can."""
+    if request.interactive:
+        return "srun and salloc share no more than one GPU"
+    if gpus > max(offer.spread, 1):
+        return (
+            f"Slurm here gives one job shards of {max(offer.spread, 1)} GPU{'s' * (offer.spread > 1)} at most"
+        )
+    if (request.tasks or 1) not in (1, gpus):
+        return f"{request.tasks} tasks on {gpus} GPUs are neither one in all nor one for each"
+    if claims.gpus is None and estimate.source != "stated":
+        return f"#RAD does not say gpus={gpus}, so what each of its processes needs is not known"
+    return gpu_obstacle(request, offer.partition)
+
+
+def _shared(
+    gpus: int, request: JobRequest, claims: Claims, estimate: MemoryEstimate, offer: Offer, kept: Rewrite
+) -> Rewrite:
+    """Return the decision on a job with one process on each of its GPUs."""
+    partition = offer.partition
+    size = size_for(claims, estimate, partition)
+    shards = shards_for(size.booked_bytes, partition.shard_bytes)
+    if shards >= partition.shards or kept.booking is None:
+        why = words.may_need(size.booked_bytes, partition.capacity_bytes)
+        return replace(kept, messages=(words.alone(why, gpus),) if spoken(claims) else ())
+    booked_bytes = shards * partition.shard_bytes
+    cap_bytes = min(size.cap_bytes, partition.capacity_bytes)
+    surprise = cap_bytes if cap_bytes > booked_bytes else None
+    asked = max(shards, compute_shards(1, estimate, partition))
+    message = words.reserves(
+        booked_bytes,
+        estimate,
+        gpus=gpus,
+        share=size.share,
+        cap_bytes=surprise,
+        compute=(asked, partition.shards) if asked > shards else None,
+        max_slowdown=partition.max_slowdown,
+    )
+    booking = replace(kept.booking, kind="shared", memory_bytes=booked_bytes, cap_bytes=surprise)
+    rewrite = replace(
+        kept,
+        messages=(message,) if spoken(claims) else (),
+        booking=by_hand(booking) if size.by_user else booking,
+        reason="shared",
+    )
+    return with_shards(rewrite, request, offer, offer.share(asked), gpus)

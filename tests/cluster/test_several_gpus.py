@@ -1,0 +1,101 @@
+"""Jobs of several GPUs that share them: shards of distinct GPUs by Slurm's own count, steps as users know them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from lab.cluster import Cluster
+from lab.jobs import Jobs
+from lab.place import ClusterSpec, NodeSpec, Place
+from lab.watch import Watcher
+from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.versions import traits
+from tests.cluster.conftest import jobs_on, started
+
+pytestmark = pytest.mark.cluster
+
+SHOW = "IFS=,; set -- $CUDA_VISIBLE_DEVICES; echo $SLURM_PROCID of $SLURM_NTASKS on $#"
+
+
+@pytest.fixture(scope="module")
+def own(place: Place) -> Iterator[Cluster]:
+    root = place.root.with_name(f"{place.root.name}-several")
+    spec = ClusterSpec(
+        nodes=(NodeSpec(name="n0", gpu_mib=(40960, 40960)),),
+        rad_toml=("share_multi_gpu = true",),
+        spread_shards=True,
+    )
+    yield from started(replace(place, root=root), spec)
+
+
+@pytest.fixture
+def jobs(own: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    if not traits(SlurmCommands(slurm_conf=str(own.place.slurm_conf), timeout_s=10).version()).spreads_shards:
+        pytest.skip("this Slurm keeps a job's shards on one GPU")
+    yield from jobs_on(own, request)
+
+
+def submit(jobs: Jobs, *argv: str) -> int:
+    job = jobs.submit(*argv)
+    assert job.job_id is not None, job.messages
+    return job.job_id
+
+
+def train(memory: str, seconds: float) -> str:
+    return f"python3 fake_train.py --memory {memory} --seconds {seconds}"
+
+
+def test_jobs_of_two_gpus_share_both_with_each_other_and_with_smaller_jobs(jobs: Jobs) -> None:
+    said = "--comment=rad:memory=12G"
+    ids = [submit(jobs, "--gpus=2", said, "--wrap", train("11G", 4)) for _ in range(2)]
+    ids += [submit(jobs, "--gpus=1", said, "--wrap", train("11G", 4)) for _ in range(2)]
+    late = submit(jobs, "--gpus-per-node=2", said, "--wrap", train("11G", 1))
+    watcher = Watcher({"n0": SimulatedGpus(jobs.cluster.place.gpus("n0"))})
+    most = 0
+
+    def over() -> bool:
+        nonlocal most
+        watcher.sample()
+        rows = jobs.all_fields()
+        most = max(most, sum(rows.get(job, {}).get("JobState") == "RUNNING" for job in ids))
+        return all(rows.get(job, {}).get("JobState") == "COMPLETED" for job in (*ids, late))
+
+    jobs.cluster.wait(f"jobs {[*ids, late]} complete", over, 90)
+    assert most == len(ids)
+    for job, gpus in zip((*ids, late), (2, 2, 1, 1, 2), strict=True):
+        assert {len(run.gpus) for run in watcher.of(job) if run.gpus} == {gpus}, (
+            "distinct, and never one more"
+        )
+        assert job == late or jobs.fields(job).get("Restarts") == "0", "nobody is put back"
+    assert watcher.fullest_share <= 1.0
+    assert jobs.cluster.reservations("n0") == []
+
+
+def test_steps_have_the_tasks_and_gpus_that_the_user_asked_for(jobs: Jobs) -> None:
+    """One task with both GPUs, as torchrun wants it; two that each see both; two with a GPU each; four on one GPU."""
+    said = "--comment=rad:memory=5G"
+    script = f"srun bash -c '{SHOW}'; srun -n1 bash -c '{SHOW}'"
+    pair = submit(jobs, "--gres=gpu:2", "-c3", said, "--wrap", script)
+    tasks = submit(jobs, "--gpus=2", "-n2", said, "--wrap", f"srun bash -c '{SHOW}'")
+    each = submit(jobs, "--gpus-per-task=1", "-n2", said, "--wrap", f"srun bash -c '{SHOW}'")
+    four = submit(jobs, "--gpus=1", "-n4", said, "--wrap", f"srun bash -c '{SHOW}'")
+    for job in (pair, tasks, each, four):
+        assert jobs.wait(job)["JobState"] == "COMPLETED", jobs.output(job)
+    assert jobs.output(pair).splitlines() == ["0 of 1 on 2", "0 of 1 on 2"]
+    assert sorted(jobs.output(tasks).splitlines()) == ["0 of 2 on 2", "1 of 2 on 2"]
+    assert sorted(jobs.output(each).splitlines()) == ["0 of 2 on 1", "1 of 2 on 1"]
+    assert sorted(jobs.output(four).splitlines()) == [f"{task} of 4 on 1" for task in range(4)]
+    assert jobs.fields(pair)["NumCPUs"] == "4", "three, rounded up to one number for each GPU"
+
+
+def test_a_job_of_two_gpus_that_ran_out_of_memory_gets_both_to_itself(jobs: Jobs) -> None:
+    """One of its GPUs is full when it grows; rad-monitor is not quicker, and without MPS nothing else holds it back."""
+    full = submit(jobs, "--gpus=1", "--comment=rad:memory=30G", "--wrap", train("29G", 6))
+    jobs.wait(full, "RUNNING")
+    job = submit(jobs, "--gpus=2", "--comment=rad:memory=6G", "--wrap", train("5G,20G", 0.5))
+    done = jobs.wait(job, "COMPLETED", timeout_s=60)
+    assert (done["Restarts"], done["TresPerTask"].rpartition("gres/")[2]) == ("1", "shard:39")
