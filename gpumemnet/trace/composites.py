@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -109,10 +110,10 @@ _KERNELS: dict[str, Any] = {
     "_safe_softmax": safe_softmax,
     "_weight_norm": weight_norm,
     "scaled_dot_product_attention": attention,
-    "lstm.input": recurrent.lstm,
-    "gru.input": recurrent.gru,
-    "rnn_tanh.input": recurrent.rnn,
-    "rnn_relu.input": recurrent.rnn,
+    "lstm.input": partial(recurrent.run, "lstm"),
+    "gru.input": partial(recurrent.run, "gru"),
+    "rnn_tanh.input": partial(recurrent.run, "rnn"),
+    "rnn_relu.input": partial(recurrent.run, "rnn"),
 }
 
 

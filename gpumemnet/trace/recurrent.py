@@ -61,16 +61,33 @@ def _bytes(x: Tensor, elements: int) -> Tensor:
     return torch.empty(elements * x.element_size(), dtype=torch.uint8, device=x.device)
 
 
-def _run(
+def run(
     kind: str,
     x: Tensor,
-    states: tuple[Tensor, ...],
+    hx: Any,
     params: Any,
+    has_biases: bool,
     num_layers: int,
     dropout: float,
+    train: bool,
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Tensor, ...]:
+    """torch.lstm, torch.gru, torch.rnn_tanh and torch.rnn_relu; their arguments follow the kind.
+
+    Args:
+        kind: "lstm", "gru" or "rnn", as the table of rules has it.
+        x: Input, (steps, batch, features), or (batch, steps, features) if `batch_first`.
+        hx: First states, each (layers * directions, batch, hidden); two of an LSTM.
+        params: Flat list of weights and biases, layer by layer.
+        has_biases: Whether there are biases among them.
+        num_layers: Layers.
+        dropout: Between layers; its mask is not counted.
+        train: Whether it trains.
+        bidirectional: Whether there are two directions.
+        batch_first: Order of the input's dimensions.
+    """
+    states = tuple(hx) if kind == "lstm" else (hx,)
     if autocast_on():
         dtype = autocast_dtype()
         x, states, params = x.to(dtype), tuple(s.to(dtype) for s in states), [p.to(dtype) for p in params]
@@ -82,84 +99,3 @@ def _run(
     )
     out = result[0].transpose(0, 1) if batch_first else result[0]
     return (out, *result[1:])
-
-
-def lstm(
-    x: Tensor,
-    hx: Any,
-    params: Any,
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Tensor, ...]:
-    """torch.lstm.
-
-    Args:
-        x: Input, (steps, batch, features), or (batch, steps, features) if `batch_first`.
-        hx: First states, each (layers * directions, batch, hidden).
-        params: Flat list of weights and biases, layer by layer.
-        has_biases: Whether there are biases among them.
-        num_layers: Layers.
-        dropout: Between layers; its mask is not counted.
-        train: Whether it trains.
-        bidirectional: Whether there are two directions.
-        batch_first: Order of the input's dimensions.
-    """
-    return _run("lstm", x, tuple(hx), params, num_layers, dropout, bidirectional, batch_first)
-
-
-def gru(
-    x: Tensor,
-    hx: Tensor,
-    params: Any,
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Tensor, ...]:
-    """torch.gru.
-
-    Args:
-        x: Input, (steps, batch, features), or (batch, steps, features) if `batch_first`.
-        hx: First states, each (layers * directions, batch, hidden).
-        params: Flat list of weights and biases, layer by layer.
-        has_biases: Whether there are biases among them.
-        num_layers: Layers.
-        dropout: Between layers; its mask is not counted.
-        train: Whether it trains.
-        bidirectional: Whether there are two directions.
-        batch_first: Order of the input's dimensions.
-    """
-    return _run("gru", x, (hx,), params, num_layers, dropout, bidirectional, batch_first)
-
-
-def rnn(
-    x: Tensor,
-    hx: Tensor,
-    params: Any,
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Tensor, ...]:
-    """torch.rnn_tanh and torch.rnn_relu.
-
-    Args:
-        x: Input, (steps, batch, features), or (batch, steps, features) if `batch_first`.
-        hx: First states, each (layers * directions, batch, hidden).
-        params: Flat list of weights and biases, layer by layer.
-        has_biases: Whether there are biases among them.
-        num_layers: Layers.
-        dropout: Between layers; its mask is not counted.
-        train: Whether it trains.
-        bidirectional: Whether there are two directions.
-        batch_first: Order of the input's dimensions.
-    """
-    return _run("rnn", x, (hx,), params, num_layers, dropout, bidirectional, batch_first)
