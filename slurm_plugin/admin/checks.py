@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from slurm_plugin.admin.checks_apart import check_apart
 from slurm_plugin.admin.checks_cards import check_cards
+from slurm_plugin.admin.checks_detected import check_detected
 from slurm_plugin.admin.checks_gpu import check_gpus, check_guard, check_mps
 from slurm_plugin.admin.checks_gres import check_gres
 from slurm_plugin.admin.checks_learn import check_learn
@@ -157,6 +158,7 @@ _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_nodes,
     check_cards,
     check_gres,
+    check_detected,
     check_apart,
     check_gpus,
     check_mps,

@@ -9,6 +9,7 @@ from pathlib import Path
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.slurm.conf_lines import ConfFile
+from slurm_plugin.slurm.detected import Detected
 from slurm_plugin.slurm.limits import Limit
 from slurm_plugin.slurm.live import Live
 
@@ -42,7 +43,8 @@ class Facts:
         radd_here: Whether radd belongs on this machine: its socket is here, or slurm.conf names it as controller.
         units: systemd unit -> "active", "inactive", ...
         learned_age_s: How old learned.json is, in seconds, if every user may read it.
-        node: Slurm's name of this machine, if it is one of its nodes.
+        node: This machine's short name, by which Slurm may know it as a node.
+        detected: What slurmd finds here.
         gpu_node: Whether this machine has GPUs, real or simulated.
         readings: Its GPUs.
         readings_error: Why they cannot be read.
@@ -77,6 +79,7 @@ class Facts:
     units: Mapping[str, str] = field(default_factory=dict)
     learned_age_s: float | None = None
     node: str = ""
+    detected: Detected | None = None
     gpu_node: bool = False
     readings: tuple[GpuReading, ...] | None = None
     readings_error: str = ""

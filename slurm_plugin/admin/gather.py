@@ -32,6 +32,7 @@ from slurm_plugin.monitor.window import read_window
 from slurm_plugin.mps.node import CONTROL
 from slurm_plugin.slurm.conf_files import find_slurm_conf, keeps_accounts
 from slurm_plugin.slurm.conf_lines import ConfFile, read_conf
+from slurm_plugin.slurm.detected import detect
 from slurm_plugin.slurm.environment import slurm_environment
 from slurm_plugin.slurm.hook_scripts import lines_of, scripts_of
 from slurm_plugin.slurm.installed import installed_version, plugins
@@ -96,6 +97,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         units=units(),
         learned_age_s=_age_s(learned_path(Path(used.paths.state)), clock),
         node=socket.gethostname().partition(".")[0],
+        detected=detect(slurm_conf) if gpu_node and slurm_conf is not None else None,
         gpu_node=gpu_node,
         readings=readings if gpu_node else None,
         readings_error=readings_error if gpu_node else "",

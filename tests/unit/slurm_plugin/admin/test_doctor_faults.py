@@ -39,6 +39,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathering, "_asked", lambda *_: (None, None))
     monkeypatch.setattr(gathering, "installed_version", lambda: NEW)
     monkeypatch.setattr(gathering, "units", dict)
+    monkeypatch.setattr(gathering, "detect", lambda _: None)
 
 
 def a_site(folder: Path, fault: Fault) -> Path:
