@@ -9,6 +9,7 @@ from typing import Any
 from slurm_plugin.admin.simulate.command import simulate
 from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.admin.simulate.trace import read_trace
+from slurm_plugin.admin.simulate.trace_job import told
 from slurm_plugin.core.clock import Clock
 
 HOUR_S, JOULES_PER_KWH = 3600.0, 3.6e6
@@ -112,9 +113,7 @@ def as_text(advice: Advice) -> str:
         )
     left_out = advice.whole["left_out"]
     if left_out:
-        lines.append(
-            "Left out: " + ", ".join(f"{count} {why}" for why, count in sorted(left_out.items())) + "."
-        )
+        lines.append(f"Left out: {told(left_out)}.")
     return "\n".join(lines)
 
 

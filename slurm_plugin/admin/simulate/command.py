@@ -14,6 +14,7 @@ from slurm_plugin.admin.simulate.jobs import seen_activity
 from slurm_plugin.admin.simulate.metrics import metrics
 from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.admin.simulate.scenario import scenario
+from slurm_plugin.admin.simulate.trace_job import told
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import PartitionConfig, load_config
 from slurm_plugin.core.errors import ConfigError
@@ -77,7 +78,10 @@ def settings_of(config: Path | None, partition: str | None) -> PartitionConfig:
 
 def as_text(figures: dict[str, Any]) -> str:
     """Return the figures for people, one a line."""
-    return "\n".join(f"{name.replace('_', ' '):<20} {value}" for name, value in figures.items())
+    words = {
+        name: told(value) or "none" if isinstance(value, dict) else value for name, value in figures.items()
+    }
+    return "\n".join(f"{name.replace('_', ' '):<26} {value}" for name, value in words.items())
 
 
 def as_json(figures: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from slurm_plugin.admin.simulate.jobs import Refused, make_job
 from slurm_plugin.admin.simulate.progress import Job
 from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.admin.simulate.trace import read_trace
-from slurm_plugin.admin.simulate.trace_job import TraceJob, compressed
+from slurm_plugin.admin.simulate.trace_job import TraceJob, compressed, told
 from slurm_plugin.admin.simulate.workloads import EXACT, Told, estimate_errors, load_of, measured
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import ConfigError
@@ -75,7 +75,7 @@ def scenario(question: Question, seen: Mapping[str, float] | None = None) -> Sce
         except Refused:
             left_out["larger than a GPU"] += 1
     if not jobs:
-        raise ConfigError(f"{question.trace}: no job fits this cluster: {dict(left_out)}")
+        raise ConfigError(f"{question.trace}: no job fits this cluster: {told(left_out)}")
     unknown = sum(job.trace.workload not in known for job in jobs)
     return Scenario(cluster=cluster, jobs=jobs, unknown=unknown, left_out=left_out)
 

@@ -67,3 +67,12 @@ def compressed(trace: Trace, factor: float) -> Trace:
 
 class Unfit(Exception):
     """A row that is no job for this simulation; the text says why."""
+
+
+def told(left_out: Mapping[str, int]) -> str:
+    """Say how many rows are not simulated, and why.
+
+    >>> told({"without GPUs": 2, "larger than a GPU": 1})
+    '1 larger than a GPU, 2 without GPUs'
+    """
+    return ", ".join(f"{count} {why}" for why, count in sorted(left_out.items()))

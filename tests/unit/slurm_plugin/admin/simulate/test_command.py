@@ -49,6 +49,15 @@ def test_it_is_the_same_each_time(tmp_path: Path) -> None:
     assert {**first, "simulated_in_s": 0} == {**second, "simulated_in_s": 0}
 
 
+def test_people_read_what_was_left_out(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text(TRACE + "900,large,1,9,90000\n")
+    result = CliRunner().invoke(
+        main, ["simulate", str(trace), "--gpus-per-node", "2", "--gpu-memory-mib", "80000"]
+    )
+    assert "left out                   1 larger than a GPU\n" in result.output
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [("nonsense\n", "no column"), ("arrival_s,workload,gpus,duration_min\n0,x,9,1\n", "no job fits")],
