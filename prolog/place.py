@@ -22,7 +22,7 @@ from slurm_plugin.core.room import memory_use
 from slurm_plugin.core.trim import settled_bytes
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.monitor.attribution import JobFinder
-from slurm_plugin.monitor.window import read_job, read_window
+from slurm_plugin.monitor.window import STALE_AFTER_S, read_job, read_window
 from slurm_plugin.node.facts import facts_of, pin_of, read_facts
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import sweep, sweep_if_due
@@ -149,13 +149,24 @@ def _place_once(
 
 
 def _settled(node: Node, reservations: Sequence[Reservation]) -> dict[int, int]:
-    """Return what jobs that have settled are seen to need, where their partition has them give back the rest."""
+    """Return what jobs that have settled are seen to need, where their partition has them give back the rest.
+
+    Who takes again what he gave back is stopped by the guard. Without one, and without a monitor that still sees the
+    job, nothing is given back.
+    """
     found = {}
+    now_s, monotonic_s = node.clock.now_s(), node.clock.monotonic_s()
     for held in reservations:
         settings = node.config.partitions.get(held.partition)
-        usage = read_job(node.run, held.job_id) if settings is not None and settings.trim else None
-        if usage is not None:
-            size = settled_bytes(held, peak_bytes=usage.peak_bytes, steady_samples=usage.steady_samples)
+        trims = settings is not None and settings.trim and _guarded(node, settings)
+        usage = read_job(node.run, held.job_id) if trims else None
+        if usage is not None and abs(now_s - usage.last_s) <= STALE_AFTER_S:
+            size = settled_bytes(
+                held,
+                age_s=monotonic_s - held.created_s,
+                peak_bytes=usage.peak_bytes,
+                steady_samples=usage.steady_samples,
+            )
             if size is not None:
                 found[held.job_id] = size
     return found

@@ -21,17 +21,20 @@ LEAST_OF_ESTIMATE = 0.5
 """A job that holds less of what is expected has not begun: it loads data, or compiles."""
 
 
-def settled_bytes(held: Reservation, *, peak_bytes: int | None, steady_samples: int) -> int | None:
+def settled_bytes(
+    held: Reservation, *, age_s: float, peak_bytes: int | None, steady_samples: int
+) -> int | None:
     """Return what a job is seen to need; None if that is not known yet, or is no less than it booked.
 
     Args:
         held: What it holds.
+        age_s: Seconds since it was placed: what was seen before that, an earlier run of it did.
         peak_bytes: Its highest memory so far; None if nobody saw it.
         steady_samples: Samples since that last rose.
     """
     if held.kind != "shared" or not held.managed or held.estimate_bytes is None or peak_bytes is None:
         return None
-    if steady_samples < SETTLED_SAMPLES or peak_bytes < LEAST_OF_ESTIMATE * held.estimate_bytes:
+    if min(steady_samples, age_s) < SETTLED_SAMPLES or peak_bytes < LEAST_OF_ESTIMATE * held.estimate_bytes:
         return None
     need_bytes = int(peak_bytes * MARGIN) + MARGIN_BYTES
     return need_bytes if need_bytes < held.booked_bytes else None

@@ -88,6 +88,15 @@ class Bench:
             for index in range(2)
         ]
 
+    def saw(self, job_id: int, gib: int, *, age_s: float = 600.0, ago_s: float = 0.0) -> None:
+        """Have the monitor seen a job settle, so long after it was placed and so long ago."""
+        self.clock.sleep(age_s)
+        now_s = self.clock.now_s() - ago_s
+        usage = JobUsage(
+            job_id=job_id, first_s=now_s - 500, last_s=now_s, peak_bytes=gib * GIB, steady_samples=500
+        )
+        write_job(self.folder / "run", usage)
+
     def place(
         self,
         job_id: int,
@@ -367,8 +376,8 @@ def test_what_a_settled_job_does_not_need_another_gets(bench: Bench, trim: bool)
     bench.config = replace(bench.config, partitions={"gpu": settings})
     for job_id in (1, 2):
         assert bench.place(job_id, 9, seat=job_id - 1, estimate=5).reservation is not None
-    usage = JobUsage(job_id=2, first_s=0.0, last_s=0.0, peak_bytes=4 * GIB, steady_samples=500)
-    write_job(bench.folder / "run", usage)
+        bench.step(job_id)
+    bench.saw(2, 4)
     placed = bench.place(3, 5)
     if not trim:
         assert placed.placement.put_back
@@ -377,6 +386,45 @@ def test_what_a_settled_job_does_not_need_another_gets(bench: Bench, trim: bool)
     rows = {held.job_id: held for held in bench.node().store.read().ledger.reservations}
     assert (rows[1].booked_bytes, rows[1].settled) == (9 * GIB, False), "nobody needed it"
     assert 4 * GIB < rows[2].booked_bytes < 5 * GIB and rows[2].limit_bytes == 9 * GIB
+
+
+def test_a_ledger_that_was_lost_after_a_trim_comes_back_and_lets_nobody_in_beside(bench: Bench) -> None:
+    """The jobs' own files tell of their bookings at the start, which together are more than the GPU has."""
+    settings = replace(bench.config.partitions["gpu"], trim=True)
+    bench.config = replace(bench.config, partitions={"gpu": settings})
+    for job_id in (1, 2):
+        held = bench.place(job_id, 9, seat=job_id - 1, estimate=5).reservation
+        assert held is not None
+        bench.node().job_file(job_id).place({}, held, boot_id="b")
+        bench.step(job_id)
+    bench.saw(2, 4)
+    third = bench.place(3, 5).reservation
+    assert third is not None and third.gpus == ("GPU-1",)
+    bench.node().job_file(3).place({}, third, boot_id="b")
+    bench.step(3)
+    (bench.folder / "run" / "ledger").unlink()
+    assert bench.place(4, 1).placement.gpus == ("GPU-0",)
+    rows = {held.job_id: held for held in bench.node().store.read().ledger.reservations}
+    assert set(rows) == {1, 2, 3, 4} and rows[2].gpus == rows[3].gpus == ("GPU-1",)
+    assert bench.place(5, 1, seat=1).placement.put_back
+
+
+@pytest.mark.parametrize("why", ["no guard", "no monitor", "of an earlier run", "warns"])
+def test_a_settled_job_gives_nothing_back_where_nobody_would_see_it_grow(bench: Bench, why: str) -> None:
+    """What it gave back its neighbours count on: only the guard keeps it from taking that again."""
+    settings = replace(bench.config.partitions["gpu"], trim=True)
+    if why == "warns":
+        settings = replace(settings, on_overrun="warn")
+    features = replace(bench.config.features, guard=why != "no guard")
+    bench.config = replace(bench.config, partitions={"gpu": settings}, features=features)
+    for job_id in (1, 2):
+        assert bench.place(job_id, 9, seat=job_id - 1, estimate=5).reservation is not None
+        bench.step(job_id)
+    if why == "of an earlier run":  # an Epilog that was killed leaves its record to the next run of the job
+        bench.saw(2, 4, age_s=0.0)
+    else:
+        bench.saw(2, 4, ago_s=60.0 if why == "no monitor" else 0.0)
+    assert bench.place(3, 5).placement.put_back
 
 
 def test_a_valid_stamp_is_believed_and_slurm_is_not_asked(bench: Bench) -> None:

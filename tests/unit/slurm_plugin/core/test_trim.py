@@ -21,7 +21,7 @@ HELD = Reservation(
 
 
 def test_a_settled_job_needs_its_peak_and_a_margin() -> None:
-    found = settled_bytes(HELD, peak_bytes=10 * GIB, steady_samples=SETTLED_SAMPLES)
+    found = settled_bytes(HELD, age_s=900.0, peak_bytes=10 * GIB, steady_samples=SETTLED_SAMPLES)
     assert found == int(10 * GIB * 1.05) + 256 * MIB
 
 
@@ -41,4 +41,9 @@ def test_a_settled_job_needs_its_peak_and_a_margin() -> None:
 def test_what_nobody_knows_is_not_given_back(
     held: Reservation, peak_bytes: int | None, steady_samples: int
 ) -> None:
-    assert settled_bytes(held, peak_bytes=peak_bytes, steady_samples=steady_samples) is None
+    assert settled_bytes(held, age_s=900.0, peak_bytes=peak_bytes, steady_samples=steady_samples) is None
+
+
+def test_what_was_seen_before_a_run_began_says_nothing_of_it() -> None:
+    assert settled_bytes(HELD, age_s=SETTLED_SAMPLES - 1, peak_bytes=10 * GIB, steady_samples=500) is None
+    assert settled_bytes(HELD, age_s=SETTLED_SAMPLES, peak_bytes=10 * GIB, steady_samples=500) is not None
