@@ -40,6 +40,8 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         for activity in ("told", "history")
         for s in (1.3, 2.0, 3.5, 6.7)
     },
+    "the default, bf_min_age_reserve of 4 h": ({}, {"min_age_reserve_s": 14_400.0}),
+    "memory alone, bf_min_age_reserve of 4 h": (MEMORY, {"min_age_reserve_s": 14_400.0}),
     "b: wait at SMACT 0.80, five times": ({**MEMORY, "on_saturated": "wait"}, {}),
     "b: wait at SMACT 0.80, to the end": ({**MEMORY, **WAITS}, {}),
     "b: wait at SMACT 0.95, to the end": ({**MEMORY, **WAITS, "smact_max": 0.95}, {}),

@@ -23,13 +23,12 @@ from slurm_plugin.admin.simulate.progress import Job
 from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.admin.simulate.scenario import Scenario, scenario
 from slurm_plugin.core.config import PartitionConfig
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.policy_size import compute_shards
+from slurm_plugin.core.records import Booking, MemoryEstimate
 from slurm_plugin.core.units import shards_for
 
 HOUR_S = 3600.0
-MEMORY = PartitionConfig(compute_overcommit=0.0)
-"""Where it starts from: memory alone decides who shares."""
-SLOWDOWN = {"max_slowdown": 3.5}
+MEMORY = {"compute_overcommit": 0.0}
 Change = Callable[[Scenario], Scenario]
 
 
@@ -56,11 +55,19 @@ def true_limits(found: Scenario) -> Scenario:
 
 def all_share(found: Scenario) -> Scenario:
     """Let jobs of several GPUs share them as well: Slurm's seats decide where, because RAD's placement does not."""
-    shard_bytes = found.cluster.settings.shard_bytes
+    settings = found.cluster.settings
     for job in found.jobs:
         if job.gpus > 1 and job.trace.memory_bytes:
             job.booking = Booking(kind="shared", memory_bytes=job.peak_bytes)
-            job.shards = shards_for(job.peak_bytes, shard_bytes)
+            told = MemoryEstimate(
+                estimate_bytes=job.peak_bytes,
+                upper_bytes=job.peak_bytes,
+                confidence=None,
+                source="simulated",
+                smact=job.load.smact,
+            )
+            compute = compute_shards(1, told, settings)
+            job.shards = max(compute, shards_for(job.peak_bytes, settings.shard_bytes))
     return replace(found, cluster=replace(found.cluster, managed=False))
 
 
@@ -70,18 +77,6 @@ def first(key: Callable[[Job], float]) -> Change:
     def ordered(found: Scenario) -> Scenario:
         for job in found.jobs:
             job.priority = round(key(job))
-        return found
-
-    return ordered
-
-
-def behind(hours: float) -> Change:
-    """Return what lets jobs of one GPU that came up to so much later pass jobs of several."""
-
-    def ordered(found: Scenario) -> Scenario:
-        for job in found.jobs:
-            if job.gpus > 1:
-                job.queued_s += hours * HOUR_S
         return found
 
     return ordered
@@ -105,6 +100,7 @@ LIMITS = {
     "compute without end": Way(change=unhindered),
     "compute and memory without end": Way(asked=HUGE, change=unhindered),
     "two-GPU jobs share, too": Way(change=all_share),
+    "two-GPU jobs share, memory alone": Way(settings=MEMORY, change=all_share),
     "two-GPU jobs share, compute without end": Way(change=lambda found: unhindered(all_share(found))),
 }
 ORDERS = {
@@ -117,20 +113,19 @@ ORDERS = {
     "little memory first": Way(change=first(lambda job: -job.shards)),
     "two-GPU jobs first": Way(change=first(lambda job: job.gpus)),
     "two-GPU jobs last": Way(change=first(lambda job: -job.gpus)),
-    **{f"one-GPU jobs pass two-GPU jobs for {hours} h": Way(change=behind(hours)) for hours in (1, 2, 4)},
+    **{
+        f"bf_min_age_reserve of {hours} h": Way(asked={"min_age_reserve_s": hours * HOUR_S})
+        for hours in (1, 2, 4, 8)
+    },
+    "the same, 4 h, memory alone": Way(settings=MEMORY, asked={"min_age_reserve_s": 4 * HOUR_S}),
+    "memory alone": Way(settings=MEMORY),
     **{
         f"max_slowdown {factor:g}, {activity}": Way(
             settings={"max_slowdown": factor}, asked={"activity": activity}
         )
-        for factor in (2.05, 2.8, 3.5, 4.6, 6.7)
+        for factor in (2.05, 3.5, 6.7)
         for activity in ("told", "history")
     },
-    "max_slowdown 3.5, history, passing for 2 h": Way(
-        settings=SLOWDOWN, asked={"activity": "history"}, change=behind(2)
-    ),
-    "max_slowdown 3.5, history, two-GPU jobs last": Way(
-        settings=SLOWDOWN, asked={"activity": "history"}, change=first(lambda job: -job.gpus)
-    ),
 }
 
 
@@ -155,7 +150,7 @@ def floors(found: Scenario, span_s: float) -> dict[str, float]:
 
 def figures(question: Question, way: Way) -> dict[str, Any]:
     """Return the figures of a way."""
-    asked = replace(question, settings=replace(MEMORY, **way.settings), **way.asked)
+    asked = replace(question, settings=replace(PartitionConfig(), **way.settings), **way.asked)
     found = way.change(scenario(asked, history(asked)))
     return metrics(Engine(found.cluster, found.jobs).run())
 
@@ -175,7 +170,7 @@ def main() -> None:
             nodes=1,
             gpus_per_node=options.gpus,
             gpu_memory_mib=options.gpu_memory_mib,
-            settings=MEMORY,
+            settings=PartitionConfig(),
             pin="bound",
         )
         for trace in options.traces

@@ -105,6 +105,7 @@ def simulated(run: Run, whole: Run) -> dict[str, Any]:
         managed=managed,
         backfill_s=BACKFILL_S,
         old_shards=release(run) < APART,
+        min_age_reserve_s=run.get("min_age_reserve_s", 0),
     )
     took = {job["name"]: alone(job) for job in whole["jobs"]}
     pace = pace_s(whole)

@@ -29,6 +29,8 @@ GPU_TYPE = "simulated"
 _OUR_LINES = ("JobSubmitPlugins", "CliFilterPlugins", "PrologFlags", "Prolog", "TaskProlog", "Epilog")
 """Lines of the template that Slurm alone goes without; the shards stay."""
 
+SCHEDULER = "sched_interval=2,batch_sched_delay=0,bf_interval=2,sched_min_interval=0"
+
 CRED_EXPIRE_S = 15
 """Three times the Prolog's time limit. Slurm 22.05 must be given this time before a requeued job may return to its
 node, and its default of 120 s is long for somebody who watches."""
@@ -60,7 +62,7 @@ SlurmdParameters=config_overrides
 DefMemPerCPU=100
 
 # A person waits for the result.
-SchedulerParameters=sched_interval=2,batch_sched_delay=0,bf_interval=2,sched_min_interval=0
+SchedulerParameters=$scheduler
 KillWait=2
 MinJobAge=600
 
@@ -106,6 +108,7 @@ def slurm_conf(spec: ClusterSpec, place: Place, site: Site) -> str:
         run=place.run,
         log=place.log,
         root=place.root,
+        scheduler=",".join([SCHEDULER, *spec.scheduler]),
         slurm_user=site.slurm_user,
         proctrack="cgroup" if spec.confined else "linuxproc",
         task="cgroup" if spec.confined else "none",

@@ -43,6 +43,7 @@ class ClusterSpec:
     Attributes:
         nodes: The compute nodes, all on this machine.
         slurm_conf: Lines that are added to slurm.conf.
+        scheduler: What is added to SchedulerParameters.
         rad_toml: Lines that are added at the end of rad.toml.
         by_memory: Whether only memory decides who shares a GPU, so that a test tells by it who fits.
         sharing: `[partition_defaults] sharing` of rad.toml.
@@ -55,6 +56,7 @@ class ClusterSpec:
 
     nodes: tuple[NodeSpec, ...] = (NodeSpec(name="n0"),)
     slurm_conf: tuple[str, ...] = ()
+    scheduler: tuple[str, ...] = ()
     rad_toml: tuple[str, ...] = ()
     by_memory: bool = True
     sharing: str = "mps"

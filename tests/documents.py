@@ -205,6 +205,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "# slurm.conf; slurmctld",
         "# slurm.conf, where each shard",
         "max_slowdown = 3.5",
+        "SchedulerParameters=bf_min",
         "2026-03-01T12:00:00.000 job=12",
     ),
     "docs/estimator.md": (

@@ -92,8 +92,14 @@ def name_of(options: argparse.Namespace) -> str:
     parts += [options.estimates] if policy.ours else []
     parts += [f"c{options.compress:g}", *([f"first{options.first}"] if options.first else [])]
     parts += [f"{key}={value}".replace('"', "") for key, value in options.set]
+    parts += [f"pass{options.pass_hours:g}h"] if options.pass_hours else []
     parts += ["stand-in"] if options.stand_in else ["on-cpu"] if options.on_cpu else []
     return "-".join([*parts, f"r{options.repetition}"])
+
+
+def min_age_reserve_s(options: argparse.Namespace) -> int:
+    """Return Slurm's bf_min_age_reserve in a run: hours of the trace pass as fast as its jobs do."""
+    return round(3600.0 * options.pass_hours / options.compress)
 
 
 class Replay:
@@ -147,6 +153,7 @@ class Replay:
                 "compress": self.options.compress,
                 "first": self.options.first,
                 "settings": dict(self.options.set),
+                "min_age_reserve_s": min_age_reserve_s(self.options),
                 "repetition": self.options.repetition,
                 "stand_in": self.simulated,
                 "began_s": self.began_s,
@@ -235,6 +242,7 @@ class Replay:
             sharing="mps",
             ours=self.policy.ours,
             slurm_conf=SLURM_CONF,
+            scheduler=(f"bf_min_age_reserve={min_age_reserve_s(self.options)}",),
             rad_toml=lines,
             by_memory=False,
             spread_shards=("share_multi_gpu", "true") in self.options.set,
@@ -394,6 +402,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--repetition", type=int, default=1)
     parser.add_argument("--limit-s", type=float, default=540.0, help="cut the run off after so long")
     parser.add_argument("--set", type=_setting, action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument(
+        "--pass-hours",
+        type=float,
+        default=0.0,
+        help="bf_min_age_reserve in hours of the trace: jobs that have waited for less may be passed",
+    )
     parser.add_argument("--stand-in", action="store_true", help="simulated cards and trainings that sleep")
     parser.add_argument("--on-cpu", action="store_true", help="simulated cards and real trainings on the CPU")
     parser.add_argument("--user", default="nobody")

@@ -31,6 +31,7 @@ class Question:
             themselves (windows, delays, backfill) stays.
         start_up_s: What each start takes before the first step: imports, model, context.
         backfill_s: SchedulerParameters bf_interval.
+        min_age_reserve_s: SchedulerParameters bf_min_age_reserve.
         kept: GPUs of each node without shards.
         activity: What RAD knows of a job's SM activity: as told before its first run, as of a training that never waits
             for data; as it really is ("seen"); as the monitor saw the same workload in an earlier run of the trace,
@@ -56,6 +57,7 @@ class Question:
     compress: float = 1.0
     start_up_s: float = 0.0
     backfill_s: float = 30.0
+    min_age_reserve_s: float = 0.0
     kept: int = 0
     activity: Activity = "told"
     never_wait: bool = False

@@ -90,6 +90,7 @@ def _cluster(question: Question) -> Cluster:
         pin=question.pin,
         managed=question.baseline == "rad",
         backfill_s=question.backfill_s,
+        min_age_reserve_s=question.min_age_reserve_s,
         kept=question.kept,
         old_shards=question.old_shards,
         drain=question.drain,

@@ -1,6 +1,8 @@
 """Where a job can start now, and what start is promised to one that cannot, so that backfill never delays it.
 
-Slurm plans a start for every waiting job it tests; here the first few that do not fit get one.
+Slurm plans a start for every waiting job it tests; here the first few that do not fit get one. It reserves whole nodes
+(slurm.schedmd.com/preempt.html, Limitations): who would still run at a promised start does not start on that node,
+whatever of it is free.
 """
 
 from __future__ import annotations
@@ -21,24 +23,21 @@ class Promise:
     """A start that backfill must not delay.
 
     Attributes:
-        gpus: Where.
+        node: Where.
         start_s: When, by the limits of those who run there.
-        spare: Shards of each of these GPUs that nobody will need then.
     """
 
-    gpus: frozenset[int]
+    node: int
     start_s: float
-    spare: int
 
-    def allows(self, gpu: int, shards: int, end_s: float) -> bool:
-        """Return whether a job may take shards of a GPU.
+    def allows(self, node: int, end_s: float) -> bool:
+        """Return whether a job may start on a node.
 
         Args:
-            gpu: Number of the GPU.
-            shards: What the job takes of it.
-            end_s: When it ends at the latest.
+            node: Number of the node.
+            end_s: When the job ends at the latest.
         """
-        return gpu not in self.gpus or end_s <= self.start_s or self.spare >= shards
+        return node != self.node or end_s <= self.start_s
 
 
 def find(
@@ -58,11 +57,8 @@ def find(
     end_s = now_s + job.limit_s
     node = seats.nodes_with_room(job.gpus, job.shards)
     while node is not None:
-        fitting = [
-            gpu
-            for gpu in seats.candidates(node, job.gpus, job.shards)
-            if all(promise.allows(gpu, job.shards, end_s) for promise in promises)
-        ]
+        free = all(promise.allows(node, end_s) for promise in promises)
+        fitting = seats.candidates(node, job.gpus, job.shards) if free else []
         if drained is not None and job.shards < seats.shards:
             # sorted() keeps the order of those that are equal: the least loaded first, as before.
             fitting.sort(key=lambda gpu: max(0.0, end_s - drained.until_s(gpu, now_s)))
@@ -72,8 +68,8 @@ def find(
     return None
 
 
-def promise(job: Job, seats: Seats, running: Running, now_s: float) -> Promise:
-    """Return where and when a job can start at the latest, by the limits of those who run.
+def promise(job: Job, seats: Seats, running: Running, now_s: float) -> Promise | None:
+    """Return where and when a job can start at the latest, by the limits of those who run; None if it never can.
 
     Args:
         job: The job that waits first.
@@ -81,7 +77,7 @@ def promise(job: Job, seats: Seats, running: Running, now_s: float) -> Promise:
         running: Who holds seats until when at the latest.
         now_s: Seconds since the trace began.
     """
-    found = Promise(gpus=frozenset(), start_s=now_s, spare=0)
+    found: Promise | None = None
     least = job.shards
     for node in range(0, seats.nodes, max(1, seats.nodes // SEARCHED_NODES)):
         ready = []
@@ -93,12 +89,10 @@ def promise(job: Job, seats: Seats, running: Running, now_s: float) -> Promise:
                 if seats.gives_room(shards, least):
                     free, at_s = free + shards, max(now_s, end_s)
             if free >= least:
-                ready.append((at_s, gpu, free - least))
+                ready.append(at_s)
         if len(ready) < job.gpus:
             continue
-        chosen = sorted(ready)[: job.gpus]
-        start_s = chosen[-1][0]
-        if not found.gpus or start_s < found.start_s:
-            spare = min(left for _, _, left in chosen)
-            found = Promise(gpus=frozenset(gpu for _, gpu, _ in chosen), start_s=start_s, spare=spare)
+        start_s = sorted(ready)[job.gpus - 1]
+        if found is None or start_s < found.start_s:
+            found = Promise(node=node, start_s=start_s)
     return found

@@ -36,6 +36,7 @@ class Controller:
             apart=not cluster.old_shards,
         )
         self._running = Running(cluster.nodes * cluster.per_node)
+        self._young_s = cluster.min_age_reserve_s
         self._drained = self._running if cluster.drain else None
 
     def started(self, run: Run) -> None:
@@ -65,14 +66,19 @@ class Controller:
                 self.queue.remove(job)
                 yield job, seats
                 following = self.queue.place(place.size, place.behind)
-            elif not backfill:
+            elif not backfill and self._reserves(job, now_s):
                 return
             else:
                 blocked = not self._seats.may_fit(*place.size)
-                if len(promises) < PROMISES:
-                    promises.append(promise(job, self._seats, self._running, now_s))
+                if len(promises) < PROMISES and self._reserves(job, now_s):
+                    planned = promise(job, self._seats, self._running, now_s)
+                    promises += [] if planned is None else [planned]
                 if blocked or place.behind >= BEHIND_PROMISE:
                     continue
                 following = self.queue.place(place.size, place.behind + 1)
             if following is not None:
                 heapq.heappush(heads, following)
+
+    def _reserves(self, job: Job, now_s: float) -> bool:
+        """Return whether a job has waited for so long that others must not delay it."""
+        return now_s - max(job.queued_s, job.eligible_s) >= self._young_s

@@ -46,6 +46,7 @@ def run(
     partition: PartitionConfig = SETTINGS,
     start_up_s: float = 0.0,
     slot_s: float | None = None,
+    min_age_reserve_s: float = 0.0,
 ) -> Result:
     config = Config(partitions={PARTITION: partition}, default_partition=PARTITION)
     jobs: list[Job] = [
@@ -63,7 +64,13 @@ def run(
     ]
     managed = baseline == "rad"
     cluster = Cluster(
-        nodes=nodes, per_node=per_node, memory_bytes=MEMORY, config=config, pin=pin, managed=managed
+        nodes=nodes,
+        per_node=per_node,
+        memory_bytes=MEMORY,
+        config=config,
+        pin=pin,
+        managed=managed,
+        min_age_reserve_s=min_age_reserve_s,
     )
     return Engine(cluster, jobs).run()
 
@@ -187,6 +194,25 @@ def test_backfill_does_not_delay_what_has_a_promised_start() -> None:
     assert starts[1] == 1000.0, "the first job's end, though backfill had a GPU to give away"
     assert starts[2] is not None and starts[2] < 100.0
     assert starts[3] is not None and starts[3] >= 1100.0
+
+
+@pytest.mark.parametrize(
+    ("min_age_reserve_s", "starts_s"),
+    [
+        (0.0, [0.0, 0.0, 100.0, 100.0]),  # a GPU that nobody waits for has room, but its node is planned
+        (60.0, [0.0, 0.0, 103.0, 3.0]),  # who has waited for less than that may be passed, and pays for it
+        (1.0, [0.0, 0.0, 100.0, 100.0]),
+    ],
+)
+def test_backfill_plans_by_nodes(min_age_reserve_s: float, starts_s: list[float]) -> None:
+    result = run(
+        replace(job(0, duration_s=100.0, gib=10), limit_s=120.0),
+        replace(job(1, duration_s=1000.0, gib=11), limit_s=1200.0),
+        replace(job(2, 1.0, duration_s=100.0, gib=40), limit_s=6000.0),
+        replace(job(3, 3.0, duration_s=100.0, gib=4), limit_s=6000.0),
+        min_age_reserve_s=min_age_reserve_s,
+    )
+    assert [one.first_start_s for one in result.jobs] == starts_s
 
 
 @pytest.mark.parametrize("policy", ["exclusive", "round_robin", "magm", "lug", "mug"])
