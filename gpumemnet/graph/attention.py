@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from gpumemnet.graph import inputs
+from gpumemnet.graph.attention_sites import Site
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.graph.tape import Op
 from gpumemnet.names import Group
+from gpumemnet.texts import kinds
 from gpumemnet.texts.kinds import KINDS, Kind
+from gpumemnet.texts.model_names import mixes_positions
 from gpumemnet.texts.records import Layer
+from gpumemnet.texts.settle import is_idle
 
+_IMAGE = 4
 _SCALED = Kind(group=Group.FUNCTION, saves_input=True)
+_PROJECTED = Kind(group=Group.FUNCTION, copies=1)
+"""A layer over the heads of each pair of tokens keeps a copy with the heads last."""
 _MIXED = Kind(group=Group.FUNCTION, saves_input=True, copies=2)
 """Softmax of the positions' scores, the mixture, and (by what reads it) the mixture that sums up to one."""
 
@@ -25,6 +32,7 @@ def attend(
     heads: int | None = None,
     mixed: bool = False,
     scaled: bool = False,
+    over: int = 0,
 ) -> int:
     """Add an attention operation.
 
@@ -38,6 +46,7 @@ def attend(
         heads: How many heads; None where that follows from the usual width of one.
         scaled: The scores are multiplied by a learned factor of each head.
         mixed: The scores are mixed with those of positions and made to sum up to one again.
+        over: How many layers work on the scores (talking heads), half of them before the softmax.
 
     Returns:
         The output tensor: one value per query.
@@ -81,7 +90,11 @@ def attend(
     )
     if scaled:
         raw = builder.operation(_SCALED, raw, shape)
+    for _ in range((over + 1) // 2):
+        raw = builder.operation(_PROJECTED, raw, shape)
     weights = builder.operation(KINDS["softmax"], raw, shape)
+    for _ in range(over // 2):
+        weights = builder.operation(_PROJECTED, weights, shape)
     if builder.amp:
         weights = builder.operation(KINDS["concatenate"], weights, shape)
     if mixed:
@@ -97,6 +110,48 @@ def attend(
         )
     )  # fmt: skip
     return output
+
+
+def at_site(
+    builder: TapeBuilder, site: Site, projected: list[int], layers: tuple[Layer, ...], *, drops: bool
+) -> int:
+    """Add the attention of a site that was found in the rows.
+
+    Args:
+        builder: The tape so far.
+        site: Where it is.
+        projected: Queries, keys, values; one tensor if they are joint.
+        layers: The rows.
+        drops: Whether the model drops anything.
+
+    Returns:
+        The output tensor.
+    """
+    shown = None if site.scores is None else layers[site.scores]
+    dropped = shown is not None and kinds.group_of(shown.kind) is Group.DROPOUT and not is_idle(shown)
+    # Where nothing shows the scores and the model drops elsewhere, a function drops scores that are written out.
+    dropped = dropped or (shown is None and not site.drops and drops)
+    _see_pixels_as_tokens(builder, projected)
+    return attend(
+        builder,
+        projected,
+        None if shown is None else builder.scaled(shown.output_shapes[0]),
+        width=site.width,
+        eager=site.eager,
+        dropout=dropped,
+        heads=site.heads,
+        mixed=mixes_positions(site.container),
+        over=len(site.over),
+    )
+
+
+def _see_pixels_as_tokens(builder: TapeBuilder, projected: list[int]) -> None:
+    """See images that convolutions made as [batch, pixels, channels], as attention reads them."""
+    for number in projected:
+        shape = builder.shapes[number]
+        made_by = next((op.group for op in reversed(builder.tape.ops) if op.output == number), None)
+        if len(shape) == _IMAGE and made_by is Group.CONV:
+            builder.shapes[number] = (shape[0], shape[2] * shape[3], shape[1])
 
 
 def module(builder: TapeBuilder, layer: Layer) -> int:

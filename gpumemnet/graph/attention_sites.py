@@ -24,6 +24,11 @@ _ROLE = re.compile(
 )
 
 
+_MOST_HEADS = 64
+_NEAR = 3
+"""How many rows after the projections their scores are looked for."""
+
+
 class Site(NamedTuple):
     """One attention operation.
 
@@ -35,6 +40,7 @@ class Site(NamedTuple):
         width: Features of all heads together; None where the projections tell it.
         drops: A row inside the attention module shows a dropout.
         heads: Number of heads; None where no row shows it.
+        over: Indices of linear layers over the heads of all pairs of tokens (talking heads).
     """
 
     projections: tuple[int, ...]
@@ -44,6 +50,7 @@ class Site(NamedTuple):
     width: int | None = None
     drops: bool = False
     heads: int | None = None
+    over: tuple[int, ...] = ()
 
 
 def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
@@ -58,7 +65,7 @@ def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
     groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
     loose: list[int] = []
     for index, layer in enumerate(layers):
-        if not layer.runs or kinds.group_of(layer.kind) is not Group.LINEAR:
+        if not layer.runs or layer.is_block or kinds.group_of(layer.kind) is not Group.LINEAR:
             continue
         depth = max((at for at, (cls, name) in enumerate(layer.path) if is_attention(cls, name)), default=-1)
         if depth >= 0:
@@ -103,6 +110,8 @@ def head_width(sites: dict[int, Site], layers: tuple[Layer, ...]) -> int | None:
 def _in_container(layers: tuple[Layer, ...], path: Path, found: list[int], *, drops: bool) -> Site | None:
     container = path[-1][0]
     width = None
+    over = tuple(index for index in found if _over_scores(layers[index]))
+    found = [index for index in found if index not in over]
     named = [index for index in found if _ROLE.search(_role_text(layers[index]))]
     if named:
         projections = tuple(named[:3])
@@ -124,6 +133,7 @@ def _in_container(layers: tuple[Layer, ...], path: Path, found: list[int], *, dr
         or writes_scores(container)
         or (not folded and blocks_of_tokens(cls for cls, _ in path))
         or (heads is not None and heads.folded)
+        or len(over) > 1
     )
     return Site(
         projections=projections,
@@ -133,7 +143,17 @@ def _in_container(layers: tuple[Layer, ...], path: Path, found: list[int], *, dr
         width=width,
         drops=drops,
         heads=heads and heads.number,
+        over=over,
     )
+
+
+def _over_scores(layer: Layer) -> bool:
+    """Tell whether a linear layer works on the heads of [batch, tokens, tokens, heads]."""
+    made, heads = _out(layer), (_out(layer) or (0,))[-1] or 0
+    square = len(made) == 4 and made[1] == made[2] and 1 < heads <= min(made[1] or 0, _MOST_HEADS)
+    if not square or not layer.input_shapes:
+        return square and layer.params == heads * heads + heads
+    return layer.input_shapes[0] == made
 
 
 def _values_apart(layers: tuple[Layer, ...], found: list[int]) -> int | None:
@@ -214,15 +234,24 @@ def _reads(layer: Layer) -> int:
 def _same_width(layers: tuple[Layer, ...], indices: list[int]) -> bool:
     """Query, key and value projections: equal, or key and value equal and narrower (grouped queries)."""
     counts = [layers[index].params or 0 for index in indices]
-    return counts[1] == counts[2] and 0 < counts[1] <= counts[0]
+    tokens = [len(_out(layers[index])) for index in indices]
+    return counts[1] == counts[2] and 0 < counts[1] <= counts[0] and len(set(tokens)) == 1
 
 
 def _scores_after(layers: tuple[Layer, ...], index: int) -> int | None:
-    """Return the index of a softmax or dropout over scores that follows at once, told by its shape."""
-    for at in range(index + 1, min(index + 4, len(layers))):
+    """Return the index of a softmax or dropout over scores that follows, told by its shape.
+
+    Rows of a module inside of the attention, which makes a bias of the tokens' distances, may come before.
+    """
+    inside, seen = layers[index].path, 0
+    for at in range(index + 1, len(layers)):
         layer = layers[at]
+        deeper = len(layer.path) > len(inside) > 0 and layer.path[: len(inside)] == inside
+        seen += not deeper
+        if seen > _NEAR or (inside and layer.path[: len(inside)] != inside):
+            return None
         group = kinds.group_of(layer.kind)
-        if group is Group.LINEAR:
+        if group is Group.LINEAR and not deeper:
             return None
         shape = _out(layer)
         if layer.runs and (group is Group.DROPOUT or layer.kind == "softmax") and len(shape) >= 3:

@@ -40,7 +40,7 @@ def start(
         return None
     at = next((at for at, (cls, _) in enumerate(layer.path) if cls.startswith(_SUMMED)), None)
     if at is None:
-        return None
+        return _norm_apart(builder, layer, kind, out)
     entry = builder.entries.get(layer.path[: at + 1])
     inner = at + 2 + (len(layer.path) > at + 1 and layer.path[at + 1][0] in _LISTS)
     inside = len(layer.path) >= inner and layer.path[:inner] in builder.entries
@@ -50,6 +50,20 @@ def start(
     if want is None:
         return entry if conv_inputs.can_read(layer, shape, out) else None
     return entry if shape == want else None
+
+
+def _norm_apart(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -> int | None:
+    """Return what a batch norm reads that follows another one at once: a branch without a convolution has a norm alone.
+
+    Nobody normalises twice. It reads what the last convolution read, or the latest part of the block.
+    """
+    ops = builder.tape.ops
+    if kind.group is not Group.BATCHNORM or len(ops) < 2 or ops[-1].group is not Group.BATCHNORM:
+        return None
+    if ops[-1].output != builder.current or ops[-2].group is not Group.CONV:
+        return None
+    read = ops[-2].inputs[0]
+    return read if builder.shapes[read] == out else None
 
 
 def product(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:

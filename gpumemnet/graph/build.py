@@ -11,8 +11,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from gpumemnet.graph import attention, containers, functional_attention, head_rows, inputs, loss, weighted
-from gpumemnet.graph.attention_sites import Site, find_sites, head_width
+from gpumemnet.graph import (
+    attention,
+    containers,
+    convolution_sites,
+    functional_attention,
+    functional_ops,
+    head_rows,
+    inputs,
+    loss,
+    weighted,
+)
+from gpumemnet.graph.attention_sites import find_sites, head_width
 from gpumemnet.graph.builder import Path, TapeBuilder
 from gpumemnet.graph.tape import Op, Tape
 from gpumemnet.graph.untold import about_hidden
@@ -20,12 +30,14 @@ from gpumemnet.hidden.scale import Outputs, Stretch, better
 from gpumemnet.names import Group, Source
 from gpumemnet.texts import kinds
 from gpumemnet.texts.kinds import Kind
-from gpumemnet.texts.model_names import mixes_positions
 from gpumemnet.texts.records import Layer, ModelSummary
 from gpumemnet.texts.settle import drops, is_idle
+from gpumemnet.texts.widths import of_channels
 from gpumemnet.training import TrainingSetup
 
 _UNKNOWN = Kind(group=Group.UNKNOWN, saves_input=True)
+_UNKNOWN_NORM = _UNKNOWN._replace(copies=1)
+"""A norm or scale of a library's own, spelt out: what it multiplies with its weight is kept beside its input."""
 _RELU_INSIDE = ("TransformerEncoderLayer", "TransformerDecoderLayer")
 """PyTorch's own layers call their activation as a function, so no row shows it."""
 _LISTS = ("ModuleList", "Sequential")
@@ -82,7 +94,7 @@ class _Walk:
     def _layers(self, layers: tuple[Layer, ...]) -> None:
         """Add these layers, one after the other."""
         builder = self.builder
-        sites = find_sites(layers)
+        sites = find_sites(layers) | convolution_sites.find(layers)
         builder.head_width = head_width(sites, layers) or builder.head_width
         members = {index: site for site in sites.values() for index in site.projections}
         skip: set[int] = set()
@@ -96,7 +108,7 @@ class _Walk:
                 self._enter(layer.path)
             kind = kinds.find(layer.kind)
             if (kind is None or layer.is_block) and functional_attention.runs(builder, layer):
-                skip |= self._functional(layers, index)
+                skip |= functional_attention.rows(builder, layers, index)
                 continue
             if layer.is_block:
                 self._container(layer)
@@ -119,24 +131,13 @@ class _Walk:
                 self._pooled(layers, branches)
                 skip.update(*branches)
             elif index == site.projections[-1]:
-                self._attend(site, outputs, layers)
+                projected = [outputs[at] for at in site.projections]
+                builder.current = attention.at_site(builder, site, projected, layers, drops=self._drops)
+                skip.update(site.over)
+                for at in site.over:
+                    builder.parameters(layers[at])
                 if site.scores is not None:
                     skip.add(site.scores)
-
-    def _functional(self, layers: tuple[Layer, ...], index: int) -> set[int]:
-        """Add attention whose projections run as functions; return the rows inside that this covers."""
-        shown = functional_attention.scores(self.builder, layers, index)
-        if shown is None:
-            self.builder.current = functional_attention.add(self.builder, layers[index])
-            return set()
-        self.builder.current = functional_attention.add(self.builder, layers[index], layers[shown])
-        for layer in layers[index + 1 : shown]:  # what makes a bias of the distances
-            self.builder.parameters(layer)
-        covered = set(range(index + 1, shown + 1))
-        dropped = layers[shown + 1 : shown + 2]
-        return covered | {
-            shown + 1 for layer in dropped if layer.output_shapes == layers[shown].output_shapes
-        }
 
     def _enter(self, path: Path) -> None:
         """Note which repeated block runs: the outermost container in a list or sequence of containers."""
@@ -180,6 +181,8 @@ class _Walk:
             builder.current = source
             builder.parameters(layer)
             return
+        if kind.group is Group.LINEAR:
+            source = functional_ops.activated(builder, source, out)
         channels = weighted.channels(kind, out) if layer.params else 0
         builder.current = builder.operation(kind, source, out, builder.parameters(layer, channels))
         if self._summary.output_bytes:
@@ -194,29 +197,14 @@ class _Walk:
         """Return how a layer behaves; one that the table of kinds does not have is noted."""
         if kind is None:
             self.unknown[layer.name.split("-")[0].split(":")[0].split(" ")[0]] += 1
-            return _UNKNOWN
+            return _UNKNOWN_NORM if layer.output_shapes and of_channels(layer) else _UNKNOWN
         if kind.group is Group.ACTIVATION:
-            return kinds.in_place(kind, layer.kind, layer.path[-1][0] if layer.path else "", layer.args)
+            holder = layer.path[-1][0] if layer.path else ""
+            # Convolutional networks are written with ReLU(inplace=True); only print(model) shows the argument.
+            ops, shows = self.builder.tape.ops, self.builder.format is Source.MODULE_REPR
+            usual = bool(ops) and ops[-1].group in (Group.CONV, Group.BATCHNORM) and not shows
+            return kinds.in_place(kind, layer.kind, holder, layer.args, usual=usual)
         return kind
-
-    def _attend(self, site: Site, outputs: dict[int, int], layers: tuple[Layer, ...]) -> None:
-        builder = self.builder
-        projected = [outputs[index] for index in site.projections]
-        scores = builder.scaled(layers[site.scores].output_shapes[0]) if site.scores is not None else None
-        dropped = site.scores is not None and kinds.group_of(layers[site.scores].kind) is Group.DROPOUT
-        dropped = dropped and not is_idle(layers[site.scores or 0])
-        # Where nothing shows the scores and the model drops elsewhere, a function drops scores that are written out.
-        dropped = dropped or (site.scores is None and not site.drops and self._drops)
-        builder.current = attention.attend(
-            builder,
-            projected,
-            scores,
-            width=site.width,
-            eager=site.eager,
-            dropout=dropped,
-            heads=site.heads,
-            mixed=mixes_positions(site.container),
-        )
 
     def _pooled(self, layers: tuple[Layer, ...], branches: tuple[range, ...]) -> None:
         """Add attention whose queries, keys and values are copied out of a joint projection and pooled by rows."""

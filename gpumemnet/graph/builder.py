@@ -118,8 +118,8 @@ class TapeBuilder:
             tape.detached.add(output)
             self.fixed.add(output)
         tape.ops.append(op)
-        self.loose.add(output)
         self.loose.difference_update(inputs)
+        self.loose.add(output)
 
     def count(self, mult_adds: int) -> None:
         """Add multiply-adds of the forward pass; those of hidden layers are stretched as their tensors are."""
@@ -139,7 +139,10 @@ class TapeBuilder:
         item = self.low if compute is Compute.LOW else self.high
         if compute is Compute.KEEP:
             item = self.items[source]
-        output = self.tensor(out, item)
+        # What nobody else keeps can be overwritten.
+        last = self.tape.ops[-1] if self.tape.ops else None
+        overwrites = kind.in_place and last is not None and last.output == source and source not in last.saved
+        output = source if overwrites else self.tensor(out, item)
         saved: tuple[int, ...] = ()
         extra: tuple[int, ...] = () if read == source else (read,)
         # A mean over all positions keeps nothing: its gradient is a constant.
@@ -152,6 +155,9 @@ class TapeBuilder:
             widths = ([kind.mask_bytes] if kind.mask_bytes else []) + [item] * kind.copies
             kept = [self.tensor(out, width) for width in widths]
             saved, extra = (*saved, *kept), (*extra, *kept)
+        if kind.pads:
+            padded = self.tensor(self.shapes[source], item)
+            saved, extra = (*saved, padded), (*extra, padded)
         self.add(
             Op(inputs=(source,), output=output, saved=saved, extra=extra, weights=weights, group=kind.group)
         )

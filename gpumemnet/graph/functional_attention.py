@@ -16,6 +16,7 @@ from gpumemnet.texts.settle import is_idle
 _WINDOWS = range(2, 33)
 """Sides of a window that a table of relative positions may be for."""
 _NARROWEST_HEAD = 8
+_MOST_HEADS = 64
 _NORMALISED = Kind(group=Group.FUNCTION, saves_input=True)
 """Queries and keys divided by their lengths: what is divided is kept."""
 
@@ -62,13 +63,57 @@ def scores(builder: TapeBuilder, layers: tuple[Layer, ...], index: int) -> int |
     return None
 
 
-def add(builder: TapeBuilder, layer: Layer, shown: Layer | None = None) -> int:
+def rows(builder: TapeBuilder, layers: tuple[Layer, ...], index: int) -> set[int]:
+    """Add such attention; return the rows inside that this covers.
+
+    Args:
+        builder: The tape so far.
+        layers: In running order.
+        index: Of the attention's own row.
+    """
+    shown = scores(builder, layers, index)
+    if shown is None:
+        builder.current = add(builder, layers[index], distance=distances(layers, index))
+        return set()
+    builder.current = add(builder, layers[index], layers[shown])
+    for layer in layers[index + 1 : shown]:  # what makes a bias of the distances
+        builder.parameters(layer)
+    covered = set(range(index + 1, shown + 1))
+    dropped = layers[shown + 1 : shown + 2]
+    return covered | {shown + 1 for layer in dropped if layer.output_shapes == layers[shown].output_shapes}
+
+
+def distances(layers: tuple[Layer, ...], index: int) -> tuple[int, int] | None:
+    """Return side and heads of windows from a row inside that makes a number for each distance and head (Swin v2).
+
+    Args:
+        layers: In running order.
+        index: Of the attention's own row.
+    """
+    own = layers[index]
+    for layer in layers[index + 1 :]:
+        inside = layer.path[len(own.path) :]
+        if layer.path[: len(own.path)] != own.path or not inside or inside[0][1] != own.name:
+            return None
+        for shape in layer.output_shapes[:1]:
+            if len(shape) == 4 and shape[0] == 1 and shape[1] == shape[2] and (shape[3] or 0) <= _MOST_HEADS:
+                return ((shape[1] or 0) + 1) // 2, shape[3] or 1
+    return None
+
+
+def add(
+    builder: TapeBuilder,
+    layer: Layer,
+    shown: Layer | None = None,
+    distance: tuple[int, int] | None = None,
+) -> int:
     """Add the joint projection, the attention and, if its weights are there, the output projection.
 
     Args:
         builder: The tape so far.
         layer: The row.
         shown: The row inside that shows the scores.
+        distance: Side and heads of the windows, where a row inside shows them.
 
     Returns:
         The output tensor.
@@ -76,7 +121,7 @@ def add(builder: TapeBuilder, layer: Layer, shown: Layer | None = None) -> int:
     shape = builder.shapes[builder.current]
     width = shape[-1]
     weights = builder.parameters(layer)
-    window = _window(layer.params or 0, width)
+    window = _window(layer.params or 0, width) or distance
     if shown is not None:
         windows = builder.scaled(shown.output_shapes[0])
         made = (windows[0], windows[-1], 3 * width)
@@ -93,16 +138,20 @@ def add(builder: TapeBuilder, layer: Layer, shown: Layer | None = None) -> int:
         side, heads = window
         tokens = side * side
         count = math.ceil(math.prod(shape[:-1]) / tokens)
-        joint = builder.operation(KINDS["linear"], builder.current, (count, tokens, 3 * width), weights)
+        made = (count, tokens, 3 * width)
+        joint = builder.operation(KINDS["linear"], builder.current, made, weights)
+        if cosine := _scales_heads(layer.params or 0, width, heads):
+            joint = builder.operation(_NORMALISED, joint, made)
         table = (count, heads, tokens, tokens)
-        mixed = attention.attend(builder, [joint], table, eager=True, dropout=False)
+        mixed = attention.attend(builder, [joint], table, eager=True, dropout=False, scaled=cosine)
     projected = (layer.params or 0) >= 4 * width * width
     return builder.operation(KINDS["linear"], mixed, shape) if projected else mixed
 
 
 def _scales_heads(params: int, width: int, heads: int) -> bool:
     """Tell whether one scale for each head is left beside projections and biases: cosine attention (Swin v2)."""
-    return any(params == 3 * width * width + biases * width + heads for biases in (0, 2, 3))
+    known = ((3, 0), (3, 2), (3, 3), (4, 0), (4, 3), (4, 4))
+    return any(params == matrices * width**2 + biases * width + heads for matrices, biases in known)
 
 
 def _window(params: int, width: int) -> tuple[int, int] | None:

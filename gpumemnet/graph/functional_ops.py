@@ -7,6 +7,7 @@ import math
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.graph.tape import Op
 from gpumemnet.names import Group
+from gpumemnet.texts.kinds import KINDS
 
 _LOOK_BACK = 64
 """How many tensors back a branch may start."""
@@ -104,6 +105,25 @@ def gated_pair(builder: TapeBuilder, want: tuple[int, ...]) -> int:
         if number in builder.loose and builder.shapes[number] == want == builder.shapes[current]:
             return multiplied(builder, want, number, current)
     return current
+
+
+def activated(builder: TapeBuilder, source: int, out: tuple[int, ...]) -> int:
+    """Return what a linear layer reads that follows a widening one at once: a function activated it.
+
+    Two linear layers in a row are one; nobody writes the second of a feed-forward part without something between.
+
+    Args:
+        builder: The tape so far.
+        source: What was found for it to read.
+        out: Shape of its output.
+    """
+    last = builder.tape.ops[-1] if builder.tape.ops else None
+    if last is None or last.group is not Group.LINEAR or last.output != source or len(last.inputs) != 1:
+        return source
+    before, wide = builder.shapes[last.inputs[0]][-1], builder.shapes[source][-1]
+    if 2 * wide < 3 * before or 2 * wide < 3 * out[-1]:
+        return source
+    return builder.operation(KINDS["gelu"], source, builder.shapes[source])
 
 
 def multiplied(builder: TapeBuilder, shape: tuple[int, ...], *factors: int) -> int:

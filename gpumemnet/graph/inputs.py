@@ -45,6 +45,8 @@ def find(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -
             pair = functional_ops.gated_pair(builder, want)
             whole = slices.read(builder, layer, want, begun=True) if pair == current else None
             return pair if whole is None else functional_ops.multiplied(builder, want, whole, current)
+        if kind.group is Group.LAYERNORM:
+            return functional_ops.gated_pair(builder, want)
         return branches.product(builder, layer, want) if kind.group is Group.CONV else current
     gated = functional_ops.gate(builder, want)
     if gated is not None:

@@ -10,6 +10,7 @@ import math
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.graph.tape import Op
 from gpumemnet.names import Group, Source
+from gpumemnet.texts import kinds
 from gpumemnet.texts.records import Layer
 
 _MAKERS = (Group.LINEAR, Group.CONV, Group.ACTIVATION)
@@ -43,12 +44,14 @@ def read(builder: TapeBuilder, layer: Layer, want: tuple[int, ...], *, begun: bo
 
 
 def by_channel(layer: Layer, want: tuple[int, ...]) -> bool:
-    """Tell whether a convolution works on each channel alone: a dense one has a weight for each pair of channels.
+    """Tell whether a layer is a convolution on each channel alone: a dense one has a weight for each pair of channels.
 
     Args:
         layer: The layer.
         want: Shape of what it reads, batch size applied.
     """
+    if kinds.group_of(layer.kind) is not Group.CONV:
+        return False
     shape = layer.output_shapes[0] if layer.output_shapes else ()
     made = shape[1] if len(shape) == len(want) > 2 else None
     return bool(layer.params and made) and made == want[1] and (layer.params or 0) < want[1] ** 2

@@ -157,7 +157,10 @@ class _Step:
         for number in op.inputs:
             if number in self.fixed:
                 continue
-            if number in graded:
+            if number == output:  # it was overwritten: the new gradient takes the place of the old one
+                graded.add(number)
+                call((BORROW, sizes[number]))
+            elif number in graded:
                 call((BORROW, sizes[number]))  # accumulated in place into the gradient that is there
             else:
                 graded.add(number)
@@ -170,7 +173,8 @@ class _Step:
             self.gradients[key] = None
         if op.weight_workspace_bytes:
             call((BORROW, op.weight_workspace_bytes))
-        call((shift + output, None))
+        if output not in op.inputs:
+            call((shift + output, None))
 
     def _release(self, numbers: Iterable[int]) -> None:
         """Give up what an operation kept; what nobody keeps any more is freed."""

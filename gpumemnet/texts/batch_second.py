@@ -20,7 +20,7 @@ def batch_first(summary: ModelSummary) -> ModelSummary:
     """
     order = _tokens_and_batch(summary)
     if order is None:
-        return summary
+        return _parts_turned(summary)
     tokens, batch = order
     layers = tuple(
         replace(
@@ -31,6 +31,31 @@ def batch_first(summary: ModelSummary) -> ModelSummary:
         for layer in summary.layers
     )
     return replace(summary, layers=layers, batch_size=batch)
+
+
+def _parts_turned(summary: ModelSummary) -> ModelSummary:
+    """Turn round the rows of a part that runs on [tokens, batch, width], where others show [batch, tokens]."""
+    batch = summary.batch_size
+    shapes = [shape for layer in summary.layers for shape in (*layer.input_shapes, *layer.output_shapes)]
+    lengths = {shape[1] for shape in shapes if len(shape) in (2, 3) and shape[0] == batch}
+    if batch is None or not any(_is_turned(shape, lengths, batch) for shape in shapes):
+        return summary
+
+    def turned(found: tuple[Shape, ...]) -> tuple[Shape, ...]:
+        return tuple(
+            (shape[1], shape[0], shape[2]) if _is_turned(shape, lengths, batch) else shape for shape in found
+        )
+
+    layers = tuple(
+        replace(layer, input_shapes=turned(layer.input_shapes), output_shapes=turned(layer.output_shapes))
+        for layer in summary.layers
+    )
+    return replace(summary, layers=layers)
+
+
+def _is_turned(shape: Shape, lengths: set[int | None], batch: int) -> bool:
+    """Tell whether a shape is [tokens, batch, width]."""
+    return len(shape) == 3 and shape[1] == batch != shape[0] and shape[0] in lengths
 
 
 def _tokens_and_batch(summary: ModelSummary) -> tuple[int, int] | None:

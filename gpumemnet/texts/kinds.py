@@ -36,7 +36,9 @@ class Kind(NamedTuple):
         mask_bytes: Extra bytes saved per output element: 1 for a dropout mask, 8 for pooling indices.
         copies: Further tensors of the output's size that are saved (operations made of several).
         compute: Result type under autocast.
+        pads: A padded copy of the input is saved.
         view: The output shares the input's memory.
+        in_place: The output overwrites the input.
     """
 
     group: Group
@@ -45,7 +47,9 @@ class Kind(NamedTuple):
     mask_bytes: int = 0
     copies: int = 0
     compute: Compute = Compute.KEEP
+    pads: bool = False
     view: bool = False
+    in_place: bool = False
 
 
 _VIEW = Kind(group=Group.VIEW, view=True)
@@ -71,6 +75,8 @@ _SCALE = Kind(group=Group.PLAIN, saves_input=True, compute=Compute.PROMOTE)
 _DROPOUT = Kind(group=Group.DROPOUT, mask_bytes=1)
 _MAXPOOL = Kind(group=Group.POOL, saves_input=True, mask_bytes=8)
 _AVGPOOL = Kind(group=Group.POOL, saves_input=True)
+# A convolution of the padded input with weights that do not learn.
+_BLURPOOL = Kind(group=Group.POOL, pads=True)
 _EMBEDDING = Kind(group=Group.EMBEDDING, saves_input=True, compute=Compute.HIGH)
 _RNN = Kind(group=Group.RNN, saves_input=True, saves_output=True, compute=Compute.LOW)
 _PLAIN = Kind(group=Group.PLAIN)
@@ -99,7 +105,7 @@ KINDS: dict[str, Kind] = {
     **dict.fromkeys(("tanhshrink",), _TANHSHRINK),
     **dict.fromkeys(("starrelu",), _STAR_RELU),
     **dict.fromkeys(("squaredrelu", "relusquaredactivation"), _SQUARED_RELU),
-    **dict.fromkeys(("scale", "affine", "learnableaffineblock"), _SCALE),
+    **dict.fromkeys(("scale", "affine", "learnableaffineblock", "nonorm"), _SCALE),
     **dict.fromkeys(("newgeluactivation",), _ACT_SPELT_OUT),
     **dict.fromkeys(("dropout", "alphadropout", "featurealphadropout", "stabledropout"), _DROPOUT),
     **dict.fromkeys(("dropout1d", "dropout2d", "dropout3d"), _PLAIN),
@@ -125,22 +131,32 @@ KINDS: dict[str, Kind] = {
     **dict.fromkeys(
         ("reflectionpad2d", "replicationpad2d", "constantpad2d", "permute", "channelshuffle"), _PLAIN
     ),
-    **dict.fromkeys(("pixelunshuffle", "concatenate", "multiply", "unfold", "blurpool2d"), _PLAIN),
+    **dict.fromkeys(("pixelunshuffle", "concatenate", "multiply", "unfold"), _PLAIN),
+    **dict.fromkeys(("blurpool2d",), _BLURPOOL),
 }
 
+_NORMS = {"rmsnorm": _RMSNORM, "layernorm": _LAYERNORM, "groupnorm": _LAYERNORM, "batchnorm": _BATCHNORM}
+_NORM_TAILS = (
+    "",
+    "1",
+    "2d",
+    "act",
+    "1act",
+    "act2d",
+    "nobias",
+    "1nobias",
+    "2dnobias",
+    "fp32",
+    "2dfp32",
+    "actfp32",
+    "act2dfp32",
+)
+"""What libraries add to the name of a norm: its dimensions, an activation inside, no bias, 32 bits."""
 _ENDINGS: tuple[tuple[str, Kind], ...] = (
     ("t5layernorm", _RMSNORM),
-    ("rmsnorm", _RMSNORM),
-    ("layernorm", _LAYERNORM),
-    ("layernorm2d", _LAYERNORM),
-    ("groupnorm", _LAYERNORM),
-    ("layernormnobias", _LAYERNORM),
-    ("layernorm2dnobias", _LAYERNORM),
-    ("groupnorm1nobias", _LAYERNORM),
+    *((norm + tail, kind) for norm, kind in _NORMS.items() for tail in _NORM_TAILS),
     ("layerscale", _SCALE),
     ("layerscale2d", _SCALE),
-    ("batchnorm", _BATCHNORM),
-    ("batchnorm2d", _BATCHNORM),
     ("rotaryembedding", _VIEW),
     ("embedding", _EMBEDDING),
     ("droppath", _VIEW),
@@ -167,7 +183,7 @@ _ALWAYS_IN_PLACE = frozenset(
     )
 )
 """Modules of torchvision and timm that hand their activation `inplace=True`."""
-_FROM_RESULT = frozenset(("leakyrelu", "elu", "celu", "selu", "rrelu"))
+_FROM_RESULT = frozenset(("relu", "leakyrelu", "elu", "celu", "selu", "rrelu"))
 """Activations whose gradient follows from the result where they work in place, so that their input is not kept.
 
 The others that can work in place (ReLU6, Hardtanh, SiLU, ...) keep a clone of their input, as large as the input was.
@@ -196,7 +212,7 @@ def find(kind: str) -> Kind | None:
     return next((value for ending, value in _ENDINGS if kind.endswith(ending)), None)
 
 
-def in_place(kind: Kind, name: str, holder: str, args: Mapping[str, object]) -> Kind:
+def in_place(kind: Kind, name: str, holder: str, args: Mapping[str, object], *, usual: bool = False) -> Kind:
     """Return how an activation behaves that may work in place.
 
     Args:
@@ -204,9 +220,11 @@ def in_place(kind: Kind, name: str, holder: str, args: Mapping[str, object]) -> 
         name: The kind's name.
         holder: Class name of the module around it; empty if there is none.
         args: Constructor arguments that the text shows.
+        usual: Whether to take a ReLU to work in place where nothing tells.
     """
-    if name in _FROM_RESULT and (args.get("inplace") is True or holder in _ALWAYS_IN_PLACE):
-        return kind._replace(saves_input=False, saves_output=True)
+    inplace = args.get("inplace", usual and name == "relu")
+    if name in _FROM_RESULT and (inplace is True or holder in _ALWAYS_IN_PLACE):
+        return kind._replace(saves_input=False, saves_output=True, in_place=True)
     return kind
 
 

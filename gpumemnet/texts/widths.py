@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from gpumemnet.texts.records import Layer
 
+_MOST_FOR_EACH_CHANNEL = 3
+
 
 def fan_in(params: int | None, width: int | None) -> int:
     """Return how many features a linear layer reads.
@@ -35,3 +37,10 @@ def widening(layer: Layer, unknown: float) -> float:
     if out and out[-1] and layer.params:
         return out[-1] / max(layer.params // out[-1], 1)
     return unknown
+
+
+def of_channels(layer: Layer) -> bool:
+    """Tell whether a row has a few parameters for each channel, as norms and scales have: no layers are inside."""
+    shape = layer.output_shapes[0] if layer.output_shapes else ()
+    channels = max((dim or 0 for dim in (*shape[1:2], *shape[-1:])), default=0)
+    return 0 < (layer.params or 0) <= _MOST_FOR_EACH_CHANNEL * channels

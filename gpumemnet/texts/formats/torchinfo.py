@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import NamedTuple
 
 from gpumemnet.errors import SummaryError
@@ -10,6 +11,7 @@ from gpumemnet.names import Source
 from gpumemnet.texts import kinds
 from gpumemnet.texts.formats import text
 from gpumemnet.texts.records import RECREATE, Layer, ModelSummary, Shape
+from gpumemnet.texts.widths import of_channels
 
 Path = tuple[tuple[str, str], ...]
 """Containers around a row, from the outside in, as (class name, name)."""
@@ -147,6 +149,7 @@ def _row(row: str, columns: list[str], *, path: str, line: int) -> _Row | None:
 def _layers(rows: list[_Row], *, path: str) -> list[Layer]:
     layers: list[Layer] = []
     deepest = max(row.depth for row in rows)
+    whole = _without_rows_inside(rows, deepest)
     stack: list[_Row] = []
     around: list[Path] = [()]  # the path inside each of them
     for index, row in enumerate(rows):
@@ -157,7 +160,7 @@ def _layers(rows: list[_Row], *, path: str) -> list[Layer]:
         kind = kinds.canonical(row.cls)
         where = around[-1]
         if not has_children or _is_layer(row):
-            cut_off = not kinds.is_known(kind) and row.depth == deepest
+            cut_off = not kinds.is_known(kind) and row.depth == deepest and row.cls not in whole
             layers.append(_layer(row, kind, where, cut_off=cut_off, path=path))
         elif own := text.parse_count(row.cells.get("params", "--")):
             layers.append(Layer(kind="parameter", name=row.name, path=where, params=own, line=row.line))
@@ -168,6 +171,14 @@ def _layers(rows: list[_Row], *, path: str) -> list[Layer]:
         around.pop()
         layers += _end(stack.pop(), around[-1], path=path)
     return layers
+
+
+def _without_rows_inside(rows: list[_Row], deepest: int) -> set[str]:
+    """Return the classes that hold no other module: no row is inside of one where the depth limit would show it."""
+    depths = [*(row.depth for row in rows), 0]
+    above = [at for at, row in enumerate(rows) if row.depth < deepest]
+    holders = {rows[at].cls for at in above if depths[at + 1] > rows[at].depth}
+    return {rows[at].cls for at in above} - holders
 
 
 def _is_layer(row: _Row) -> bool:
@@ -213,7 +224,7 @@ def _layer(row: _Row, kind: str, where: Path, *, cut_off: bool, path: str) -> La
     elif cells.get("kernel", "").isdigit():
         args["kernel_size"] = int(cells["kernel"][:6])
     shown = "input" in cells or "output" in cells
-    return Layer(
+    layer = Layer(
         kind=kind,
         name=row.name,
         path=where,
@@ -226,6 +237,7 @@ def _layer(row: _Row, kind: str, where: Path, *, cut_off: bool, path: str) -> La
         runs=bool(inputs or outputs) or not shown,
         line=row.line,
     )
+    return replace(layer, is_block=False) if cut_off and of_channels(layer) else layer
 
 
 def _batch_size(rows: list[_Row], *, path: str) -> int | None:

@@ -9,6 +9,7 @@ from gpumemnet.graph.attention_sites import find_sites
 from gpumemnet.profile.build import profile_summary, profile_with_warnings
 from gpumemnet.texts import kinds
 from gpumemnet.texts.formats.detect import parse_text
+from gpumemnet.texts.model_names import ties_words
 from gpumemnet.training import TrainingSetup
 
 RULE = "=" * 90
@@ -63,6 +64,29 @@ def test_activations_whose_gradient_follows_from_the_result_keep_one_tensor_in_p
     assert kinds.in_place(kind, "elu", "", {}) is kind
     gelu = kinds.find("gelu")
     assert gelu is not None and kinds.in_place(gelu, "gelu", "", {"inplace": True}) is gelu
+
+
+def test_a_relu_after_a_convolution_works_in_place_where_no_argument_tells_otherwise() -> None:
+    relu = kinds.find("relu")
+    assert relu is not None
+    assert kinds.in_place(relu, "relu", "", {}, usual=True).in_place
+    assert not kinds.in_place(relu, "relu", "", {"inplace": False}, usual=True).in_place
+    assert not kinds.in_place(relu, "relu", "", {}).in_place
+    assert kinds.in_place(relu, "relu", "BatchNormAct2d", {}).in_place
+
+
+@pytest.mark.parametrize(
+    ("name", "tied"),
+    [
+        ("YosoForMaskedLM", True),
+        ("NewForConditionalGeneration", True),
+        ("EuroBertForMaskedLM", False),
+        ("LlamaForCausalLM", False),
+        ("BertForMaskedLM", True),
+    ],
+)
+def test_models_for_masked_words_and_for_pairs_of_sequences_tie_their_words(name: str, tied: bool) -> None:
+    assert ties_words(name) is tied
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,26 @@ def test_a_step_in_calls() -> None:
     assert all(key < step.keys - 1 for key, _ in itertools.chain(step.forward, step.backward))
 
 
+def test_what_is_overwritten_takes_no_block_of_its_own() -> None:
+    """A ReLU in place: its result lies where its input lay, and so does its gradient when it is made."""
+    relu = Op(inputs=(1,), output=1, saved=(1,))
+    tape = Tape(
+        sizes=TWO_LAYERS.sizes,
+        constants={0},
+        parameters=[10, 20],
+        ops=[TWO_LAYERS.ops[0], relu, TWO_LAYERS.ops[1]],
+    )
+    step = schedule(tape, checkpointing=False)
+    assert step.forward == [(1, 200), (BORROW, 7), (2, 300)]
+    again, first, second = 6 + 1, 9, 10
+    assert step.backward == [
+        (6 + 2, 300), (again, 200), (second, 20), (6 + 2, None), (BORROW, 200), (1, None), (first, 10),
+        (again, None),
+    ]  # fmt: skip
+    checkpointed = schedule(tape, checkpointing=True)
+    assert left([*checkpointed.forward, *checkpointed.backward], set()) == {2, first, second}
+
+
 def test_a_block_that_is_checkpointed_runs_again() -> None:
     step = schedule(TWO_LAYERS, checkpointing=True)
     assert step.forward == [(1, 200), (BORROW, 7), (2, 300)]

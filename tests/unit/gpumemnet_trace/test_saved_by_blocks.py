@@ -280,6 +280,168 @@ class WindowAttention(nn.Module):
         return x.reshape(batch, height, width, channels)
 
 
+class TalkingHeadAttention(nn.Module):
+    """Linear layers mix the heads of each pair of tokens before and after the softmax (CaiT)."""
+
+    HEADS = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.proj = nn.Linear(CHANNELS, 3 * CHANNELS), nn.Linear(CHANNELS, CHANNELS)
+        self.proj_l, self.proj_w = nn.Linear(self.HEADS, self.HEADS), nn.Linear(self.HEADS, self.HEADS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, tokens, channels = x.shape
+        q, k, v = self.qkv(x).reshape(batch, tokens, 3, self.HEADS, -1).permute(2, 0, 3, 1, 4)
+        scores = self.proj_l((q @ k.transpose(-2, -1)).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        scores = self.proj_w(scores.softmax(-1).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return self.proj((scores @ v).transpose(1, 2).reshape(batch, tokens, channels))
+
+
+class Positions(nn.Module):
+    """Scores of the positions, of which a row shows the shape."""
+
+    def __init__(self, width: int, pixels: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(width, pixels))
+
+    def forward(self, q: Tensor) -> Tensor:
+        return q @ self.table
+
+
+class ConvAttention(nn.Module):
+    """Queries, keys and values are made by one 1x1 convolution (BoTNet)."""
+
+    HEADS = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Conv2d(CHANNELS, 3 * CHANNELS, 1, bias=False)
+        self.positions = Positions(CHANNELS // self.HEADS, SIDE**2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, channels, side, _ = x.shape
+        q, k, v = self.qkv(x).reshape(batch, 3, self.HEADS, -1, side**2).transpose(-1, -2).unbind(1)
+        scores = (q @ k.transpose(-2, -1) + self.positions(q)).softmax(-1)
+        return (scores @ v).transpose(-1, -2).reshape(batch, channels, side, side)
+
+
+class ResponseNorm(nn.Module):
+    """A norm spelt out, with two parameters for each channel (ConvNeXt v2)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.zeros(width)), nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        size = x.norm(dim=1, keepdim=True)
+        return torch.addcmul(self.bias, self.weight, x * (size / (size.mean(-1, keepdim=True) + 1e-6))) + x
+
+
+class ResponseMlp(nn.Module):
+    """A feed-forward part with such a norm inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(CHANNELS, 4 * CHANNELS), nn.Linear(4 * CHANNELS, CHANNELS)
+        self.act, self.grn = nn.GELU(), ResponseNorm(4 * CHANNELS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(self.grn(self.act(self.fc1(x))))
+
+
+class FunctionalMlp(nn.Module):
+    """A feed-forward part whose activation is a function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(CHANNELS, 4 * CHANNELS), nn.Linear(4 * CHANNELS, CHANNELS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(nn.functional.gelu(self.fc1(x)))
+
+
+class NormedGate(nn.Module):
+    """The product of gate and value is normalised before the last projection (EVA-02)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.value = nn.Linear(CHANNELS, 3 * CHANNELS), nn.Linear(CHANNELS, 3 * CHANNELS)
+        self.act, self.norm = nn.SiLU(), nn.LayerNorm(3 * CHANNELS)
+        self.back = nn.Linear(3 * CHANNELS, CHANNELS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.back(self.norm(self.act(self.gate(x)) * self.value(x)))
+
+
+class GroupNormAct(nn.GroupNorm):
+    """A norm that holds its activation (timm)."""
+
+    def __init__(self) -> None:
+        super().__init__(4, CHANNELS)
+        self.act = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.act(super().forward(x))
+
+
+class GroupNormBlock(nn.Module):
+    """A convolution with such a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1), GroupNormAct()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.conv(x))
+
+
+class NormBranch(nn.Module):
+    """A branch of a norm alone beside a convolution with its own (RepGhost)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.act = (
+            ConvNorm(CHANNELS, CHANNELS),
+            nn.BatchNorm2d(CHANNELS),
+            nn.ReLU(inplace=True),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.act(self.conv(x) + self.norm(x))
+
+
+class TokensFirst(nn.Module):
+    """A part that runs on [tokens, batch, width]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.inner = nn.LayerNorm(CHANNELS), ShownAttention()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(self.norm(x.transpose(0, 1))).transpose(0, 1)
+
+
+class ShownAttention(nn.Module):
+    """Attention whose scores a row shows."""
+
+    HEADS = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(CHANNELS, CHANNELS) for _ in range(4))
+        self.softmax = nn.Softmax(-1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens, batch, _ = x.shape
+        q, k, v = (
+            layer(x).reshape(tokens, batch, self.HEADS, -1).permute(1, 2, 0, 3)
+            for layer in (self.q, self.k, self.v)
+        )
+        scores = self.softmax(q @ k.transpose(-1, -2))
+        return self.o((scores @ v).permute(2, 0, 1, 3).reshape(tokens, batch, CHANNELS))
+
+
 def images(*blocks: nn.Module) -> nn.Module:
     return nn.Sequential(
         ConvNorm(3, CHANNELS), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(CHANNELS, 10)
@@ -324,6 +486,15 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         (lambda: tokens(*(GatedConvBlock() for _ in range(3))), (BATCH, SIDE, SIDE, 3)),
         (lambda: tokens(*(GatedMlp() for _ in range(3))), (BATCH, GatedMlp.TOKENS, 3)),
         (lambda: images(*(nn.Sequential(Modulation()) for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
+        (lambda: tokens(nn.LayerNorm(CHANNELS), TalkingHeadAttention()), (BATCH, 196, 3)),
+        (lambda: images(ConvNorm(CHANNELS, CHANNELS), ConvAttention()), (BATCH, 3, SIDE, SIDE)),
+        (lambda: tokens(*(ResponseMlp() for _ in range(3))), (BATCH, 49, 3)),
+        (lambda: tokens(*(FunctionalMlp() for _ in range(3))), (BATCH, 49, 3)),
+        (lambda: tokens(*(NormedGate() for _ in range(3))), (BATCH, 49, 3)),
+        (lambda: tokens(*(NormedGate() for _ in range(3))), (BATCH, 400, 3)),
+        (lambda: images(*(GroupNormBlock() for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
+        (lambda: images(*(nn.Sequential(NormBranch()) for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
+        (lambda: tokens(*(TokensFirst() for _ in range(2))), (BATCH, 196, 3)),
     ],
     ids=[
         "RepVGG",
@@ -340,6 +511,15 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         "MambaOut",
         "gMLP",
         "FocalNet",
+        "CaiT",
+        "BoTNet",
+        "ConvNeXt v2",
+        "ESM",
+        "EVA-02",
+        "gate, more tokens than weights",
+        "BiT",
+        "RepGhost",
+        "batch second",
     ],
 )
 def test_the_account_saves_what_pytorch_saves(make, shape: tuple[int, ...]) -> None:  # type: ignore[no-untyped-def]
