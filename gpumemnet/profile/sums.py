@@ -110,7 +110,7 @@ def counts(summary: ModelSummary, tape: Tape, groups: Counter[str]) -> Numbers:
     """
     functions = sum(op.group is Group.FUNCTION for op in tape.ops)
     return {
-        "tensors": len(tape.sizes),
+        "tensors": len(tape.sizes) + sum(op.output in op.inputs for op in tape.ops),  # overwritten ones twice
         "convs": groups[Group.CONV],
         "grouped_convs": tape.grouped,
         "linears": groups[Group.LINEAR],
