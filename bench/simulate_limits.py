@@ -23,12 +23,10 @@ from slurm_plugin.admin.simulate.progress import Job
 from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.admin.simulate.scenario import Scenario, scenario
 from slurm_plugin.core.config import PartitionConfig
-from slurm_plugin.core.policy_size import compute_shards
-from slurm_plugin.core.records import Booking, MemoryEstimate
-from slurm_plugin.core.units import shards_for
 
 HOUR_S = 3600.0
 MEMORY = {"compute_overcommit": 0.0}
+SHARE = {"share_multi_gpu": True}
 Change = Callable[[Scenario], Scenario]
 
 
@@ -51,24 +49,6 @@ def true_limits(found: Scenario) -> Scenario:
     for job in found.jobs:
         job.limit_s = job.start_up_s + job.trace.duration_s
     return found
-
-
-def all_share(found: Scenario) -> Scenario:
-    """Let jobs of several GPUs share them as well: Slurm's seats decide where, because RAD's placement does not."""
-    settings = found.cluster.settings
-    for job in found.jobs:
-        if job.gpus > 1 and job.trace.memory_bytes:
-            job.booking = Booking(kind="shared", memory_bytes=job.peak_bytes)
-            told = MemoryEstimate(
-                estimate_bytes=job.peak_bytes,
-                upper_bytes=job.peak_bytes,
-                confidence=None,
-                source="simulated",
-                smact=job.load.smact,
-            )
-            compute = compute_shards(1, told, settings)
-            job.shards = max(compute, shards_for(job.peak_bytes, settings.shard_bytes))
-    return replace(found, cluster=replace(found.cluster, managed=False))
 
 
 def first(key: Callable[[Job], float]) -> Change:
@@ -97,11 +77,11 @@ LIMITS = {
     "estimates are exact": Way(asked={"estimates": "oracle"}),
     "memory without end": Way(asked=HUGE),
     "users know how long jobs run": Way(change=true_limits),
-    "compute without end": Way(change=unhindered),
-    "compute and memory without end": Way(asked=HUGE, change=unhindered),
-    "two-GPU jobs share, too": Way(change=all_share),
-    "two-GPU jobs share, memory alone": Way(settings=MEMORY, change=all_share),
-    "two-GPU jobs share, compute without end": Way(change=lambda found: unhindered(all_share(found))),
+    "compute without end": Way(settings=MEMORY, change=unhindered),
+    "compute and memory without end": Way(settings=MEMORY, asked=HUGE, change=unhindered),
+    "two-GPU jobs share, too": Way(settings=SHARE),
+    "two-GPU jobs share, memory alone": Way(settings={**SHARE, **MEMORY}),
+    "two-GPU jobs share, compute without end": Way(settings={**SHARE, **MEMORY}, change=unhindered),
 }
 ORDERS = {
     "oldest first (as it is)": Way(),
@@ -119,6 +99,12 @@ ORDERS = {
     },
     "the same, 4 h, memory alone": Way(settings=MEMORY, asked={"min_age_reserve_s": 4 * HOUR_S}),
     "memory alone": Way(settings=MEMORY),
+    "two-GPU jobs share": Way(settings=SHARE),
+    "two-GPU jobs share, 4 h": Way(settings=SHARE, asked={"min_age_reserve_s": 4 * HOUR_S}),
+    "two-GPU jobs share, memory alone": Way(settings={**SHARE, **MEMORY}),
+    "two-GPU jobs share, 4 h, history": Way(
+        settings=SHARE, asked={"min_age_reserve_s": 4 * HOUR_S, "activity": "history"}
+    ),
     **{
         f"max_slowdown {factor:g}, {activity}": Way(
             settings={"max_slowdown": factor}, asked={"activity": activity}
