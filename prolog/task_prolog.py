@@ -8,26 +8,20 @@ back now, or if Slurm gave the job other shards than it booked. Any other fault 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from prolog.inherited import inherited
+from prolog.step import is_batch_script, own_job_id, slurmstepd_title
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.gres import GPU_ENVIRONMENT
 from slurm_plugin.core.hook_args import config_path
 from slurm_plugin.core.job_file import JobFile
 from slurm_plugin.core.last_good import config_in_force
-from slurm_plugin.core.process import PROC
 from slurm_plugin.core.steps import script_variables
 from slurm_plugin.core.supervise import hook_started_s, supervised
-
-_TITLE = re.compile(rb"^slurmstepd: \[\d+(?:\+\d+)?\.(\w+)\]")
-"""What slurmstepd calls itself, by job and step; the process that starts us still bears its name."""
-
-_MOST_SHELLS = 8
 
 
 def main() -> int:
@@ -35,12 +29,10 @@ def main() -> int:
     undone = Exit.BUG if "--or-fail" in sys.argv else Exit.OK
     try:
         title = slurmstepd_title(os.getppid())
-        job_id = os.environ.get("SLURM_JOB_ID", "")
-        if not job_id.isdigit():
+        job_id = own_job_id(os.environ, title)
+        if job_id is None:
             return Exit.OK
-        return supervised(
-            lambda: _work(int(job_id), title, undone), lambda _: undone, started_s=hook_started_s()
-        )
+        return supervised(lambda: _work(job_id, title, undone), lambda _: undone, started_s=hook_started_s())
     except Exception:  # noqa: BLE001 - the task must start whatever happens here
         return undone
 
@@ -131,25 +123,6 @@ def task_variables(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str,
     return {**job, "CUDA_VISIBLE_DEVICES": ",".join(chosen)}
 
 
-def is_batch_script(task: Mapping[str, str], title: bytes) -> bool:
-    """Return whether the task is the job's batch script and not one of an srun.
-
-    The name of slurmstepd tells it, and no user chooses that. Where /proc hides it, the step's number does: the batch
-    script has none on 22.05 and 24.11, and -5 on 26.05 (seen there; SLURM_BATCH_SCRIPT printed with a sign).
-
-    Args:
-        task: The task's own environment.
-        title: Command line of its slurmstepd, from /proc; empty if it is hidden.
-
-    >>> is_batch_script({"SLURM_STEP_ID": "0"}, b"slurmstepd: [12.batch]"), is_batch_script({}, b"slurmstepd: [12.0]")
-    (True, False)
-    >>> is_batch_script({"SLURM_STEP_ID": "-5"}, b""), is_batch_script({"SLURM_STEP_ID": "0"}, b"")
-    (True, False)
-    """
-    found = _TITLE.match(title)
-    return found[1] == b"batch" if found else not task.get("SLURM_STEP_ID", "").isdigit()
-
-
 def mismatch(task: Mapping[str, str], booked: str) -> str | None:
     """Return why a job's tasks must not start with its booking; None if nothing speaks against it.
 
@@ -167,26 +140,6 @@ def mismatch(task: Mapping[str, str], booked: str) -> str | None:
     if not given or not booked or given == booked:
         return None
     return f"Slurm gave this job {given} shards and it booked {booked}; cancel it and submit it again"
-
-
-def slurmstepd_title(pid: int, *, proc: Path = PROC) -> bytes:
-    """Return what the slurmstepd above a process calls itself; nothing if it cannot be read.
-
-    Between the two may be shells: ours, and the site's own TaskProlog that starts ours.
-
-    Args:
-        pid: The process.
-        proc: Where /proc is (proc(5), /proc/PID/cmdline and field 4 of /proc/PID/stat).
-    """
-    try:
-        for _ in range(_MOST_SHELLS):
-            title = (proc / str(pid) / "cmdline").read_bytes().partition(b"\0")[0]
-            if pid <= 1 or _TITLE.match(title):
-                return title
-            pid = int((proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        pass
-    return b""
 
 
 def blank_variables(task: Mapping[str, str]) -> tuple[str, ...]:

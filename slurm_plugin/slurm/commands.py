@@ -28,6 +28,8 @@ from slurm_plugin.slurm.printed import (
     parse_names,
     parse_nodes,
     parse_version,
+    requeued_name,
+    shown_name,
 )
 from slurm_plugin.slurm.versions import requeue_delay_s, traits
 
@@ -48,7 +50,7 @@ class SlurmCommands:
         self._env = slurm_environment(slurm_conf)
         self._timeout_s = timeout_s
         self._version: tuple[int, int, int] | None = None
-        self._named: tuple[int, str] = (0, "")
+        self._named: tuple[int, dict[str, str]] = (0, {})
 
     def version(self) -> tuple[int, int, int]:
         """Return Slurm's version; asked once."""
@@ -80,7 +82,7 @@ class SlurmCommands:
 
     def given(self, job_id: int) -> str:
         """Return the GRES that a job really has on each of its nodes."""
-        return parse_given(self.ask("scontrol", "-d", "show", "job", self.exact(job_id)))
+        return parse_given(self.ask("scontrol", "-d", "show", "job", shown_name(self._names(job_id))))
 
     def nodes(self) -> tuple[NodeView, ...]:
         """Return all nodes."""
@@ -103,7 +105,7 @@ class SlurmCommands:
     def requeue(self, job_id: int) -> None:
         """Put a batch job back into the queue; already pending is success."""
         try:
-            self.ask("scontrol", "requeue", self.exact(job_id))
+            self.ask("scontrol", "requeue", requeued_name(self._names(job_id)))
         except SlurmError as exc:
             if _ALREADY_PENDING not in str(exc):
                 raise
@@ -141,17 +143,20 @@ class SlurmCommands:
         Raises:
             SlurmError: Slurm does not know the job, or does not answer.
         """
-        known, name = self._named  # a hook asks several times for its one job
+        return exact_name(self._names(job_id))
+
+    def _names(self, job_id: int) -> dict[str, str]:
+        """Return what squeue says of a job's place in an array or a heterogeneous job."""
+        known, row = self._named  # a hook asks several times for its one job
         if known == job_id:
-            return name
+            return row
         text = self.ask("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", format_of(TASK_COLUMNS))
         rows = [row for row in cut(text, TASK_COLUMNS) if row["JobID"] == str(job_id)]
         if not rows:
             raise SlurmError(f"job {job_id}: {UNKNOWN_JOB}")
-        name = exact_name(rows[0])
-        if "[" not in name:  # tasks that wait leave their record one by one
-            self._named = (job_id, name)
-        return name
+        if "[" not in exact_name(rows[0]):  # tasks that wait leave their record one by one
+            self._named = (job_id, rows[0])
+        return rows[0]
 
     def ask(self, *argv: str) -> str:
         """Run one of Slurm's commands and return what it printed."""

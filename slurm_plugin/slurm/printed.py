@@ -39,7 +39,13 @@ NODE_COLUMNS = (
     ("Partition", 256),
     ("Reason", 512),
 )
-TASK_COLUMNS = (("JobID", 20), ("ArrayJobID", 20), ("ArrayTaskID", 256))
+TASK_COLUMNS = (
+    ("JobID", 20),
+    ("ArrayJobID", 20),
+    ("ArrayTaskID", 256),
+    ("HetJobID", 20),
+    ("HetJobOffset", 20),
+)
 NAME_COLUMNS = (*TASK_COLUMNS, ("Name", 1100))
 _NOTHING = ("", "N/A", "n/a", "(null)", "None", "none")
 _LAYOUT = re.compile(r"(?m)^ +Nodes=\S+ CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
@@ -59,6 +65,32 @@ def exact_name(row: Mapping[str, str]) -> str:
     if not tasks:
         return row["JobID"]
     return f"{row['ArrayJobID']}_{tasks if tasks.isdigit() else f'[{tasks}]'}"
+
+
+def shown_name(row: Mapping[str, str]) -> str:
+    """Return what `scontrol show job` takes to show this job alone; a heterogeneous job's id shows all components.
+
+    >>> shown_name({"JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "N/A", "HetJobID": "7", "HetJobOffset": "0"})
+    '7+0'
+    """
+    component = _component(row)
+    return "+".join(component) if component else exact_name(row)
+
+
+def requeued_name(row: Mapping[str, str]) -> str:
+    """Return what `scontrol requeue` takes: a heterogeneous job goes back as a whole, by the id of the first component.
+
+    >>> requeued_name({"JobID": "8", "ArrayJobID": "8", "ArrayTaskID": "N/A", "HetJobID": "7", "HetJobOffset": "1"})
+    '7'
+    """
+    component = _component(row)
+    return component[0] if component else exact_name(row)
+
+
+def _component(row: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the id of a heterogeneous job and the number of a component; None for any other job."""
+    first, offset = row.get("HetJobID", ""), row.get("HetJobOffset", "")
+    return (first, offset) if first.isdigit() and int(first) and offset.isdigit() else None
 
 
 def parse_version(text: str) -> tuple[int, int, int]:

@@ -9,6 +9,7 @@ import pytest
 from lab.config import RESERVED_MIB, shards_of
 from lab.jobs import Jobs
 from lab.watch import Watcher
+from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.simulated import SimulatedGpus
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.versions import traits
@@ -18,12 +19,22 @@ pytestmark = pytest.mark.cluster
 TRAIN = "python3 fake_train.py --memory 1G --seconds 0.3"
 
 
-def test_heterogeneous_jobs_are_left_alone(wide_jobs: Jobs) -> None:
-    job = wide_jobs.submit("--gres=gpu:1", ":", "--gres=gpu:1", "--wrap", TRAIN)
+def test_each_component_of_a_heterogeneous_job_has_what_slurm_gave_it(wide_jobs: Jobs) -> None:
+    """Its tasks are all told the id of the first; the Prolog knows each component by an id of its own."""
+    say = "srun --het-group=0,1 sh -c 'echo found $CUDA_VISIBLE_DEVICES $RAD_KIND'"
+    wait = "while [ ! -e go ]; do sleep 0.1; done"
+    job = wide_jobs.submit("--gres=gpu:1", ":", "--gres=shard:2", "--wrap", f"{say}; {wait}")
     assert job.job_id is not None, job.messages
-    done = wide_jobs.wait(job.job_id, timeout_s=60)
-    assert (done["JobState"], done["TresPerNode"].rpartition(":")[2]) == ("COMPLETED", "1")
-    assert "rad2:" not in done.get("Comment", "")
+    cluster = wide_jobs.cluster
+    cluster.wait("both have said", lambda: wide_jobs.output(job.job_id or 0).count("found") == 2, 60)
+    held = {row["job_id"]: row for node in ("n0", "n1") for row in cluster.reservations(node)}
+    first, second = held[job.job_id], held[job.job_id + 1]
+    assert (first["kind"], second["kind"], second["booked_bytes"]) == ("whole", "shared", 2 * GIB)
+    said = {line for line in wide_jobs.output(job.job_id).splitlines() if line.startswith("found")}
+    assert said == {f"found {row['gpus'][0]} {row['kind']}" for row in (first, second)}
+    (wide_jobs.folder / "go").touch()
+    done = wide_jobs.wait(job.job_id)
+    assert done["JobState"] == "COMPLETED" and "rad2:" not in done.get("Comment", "")
 
 
 def test_multi_node_jobs_get_what_they_asked_for(wide_jobs: Jobs) -> None:

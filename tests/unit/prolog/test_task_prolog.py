@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from prolog.task_prolog import is_batch_script, slurmstepd_title, task_variables
+from prolog.step import is_batch_script, own_job_id, slurmstepd_title
+from prolog.task_prolog import task_variables
 
 PAIR = {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b", "RAD_SEATS": "2,3", "RAD_CONFINED": "0"}
 
@@ -59,3 +60,20 @@ def test_slurmstepd_is_found_above_the_shells_that_start_us(tmp_path: Path, shel
     title = slurmstepd_title(11 + shells, proc=tmp_path)
     assert title == b"slurmstepd: [12.batch]" and is_batch_script({"SLURM_STEP_ID": "0"}, title)
     assert slurmstepd_title(10, proc=tmp_path) == b"", "nobody further up is known"
+
+
+@pytest.mark.parametrize(
+    ("told", "title", "job_id"),
+    [
+        ("6", b"slurmstepd: [6.batch]", 6),
+        ("6", b"slurmstepd: [7.0]", 7),  # a heterogeneous job's second component
+        ("6", b"slurmstepd: [6+1.0]", 7),
+        ("6", b"", 6),
+        ("", b"slurmstepd: [7.0]", None),
+        ("x", b"", None),
+    ],
+)
+def test_a_component_of_a_heterogeneous_job_is_known_by_its_own_id(
+    told: str, title: bytes, job_id: int | None
+) -> None:
+    assert own_job_id({"SLURM_JOB_ID": told}, title) == job_id
