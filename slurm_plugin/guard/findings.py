@@ -152,14 +152,16 @@ def _memory(
     Nobody passes a cap that MPS holds but on purpose. Up to its cap, and without one (no MPS here), a job may honestly
     need more than anybody thought. It is stopped only where neighbours could not get what they booked, and then the
     one furthest above its own estimate; who keeps to his booking never is. Nor is anybody for what those hold, or
-    booked, who are leaving already.
+    booked, who are leaving already or are to go for having passed such a cap.
     """
     own = [share for share in shares if share.held.kind == "shared" and reading.uuid in share.held.gpus]
     beyond = [share for share in own if share.total_bytes > share.held.limit_bytes + TOLERANCE_BYTES]
     forced = [share for share in beyond if (reading.uuid, share.held.job_id) in mine.capped]
-    goes = [share for share in own if share.run in leaving]
+    thieves = [share for share in forced if share.settings.on_overrun != "warn"]
+    goes = [share for share in own if share in thieves or share.run in leaving]
     owners = {pid: one.job_id for pid, one in traced.items() if one.job_id is not None}
-    stays = [held for held in ledger.on(reading.uuid) if (held.job_id, held.restart) not in leaving]
+    gone = {*leaving, *(share.run for share in thieves)}
+    stays = [held for held in ledger.on(reading.uuid) if (held.job_id, held.restart) not in gone]
     free_bytes = reading.free_bytes + sum(share.total_bytes for share in goes)
     short = free_bytes < memory_use(reading, stays, owners).untouched_bytes
     honest = [share for share in _above(own) if share not in forced and share not in goes]

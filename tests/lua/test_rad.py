@@ -423,7 +423,8 @@ def test_root_and_slurm_may_set_any_comment_and_radd_hears_their_notes(
         {"v": 1, "op": "modify", "job_id": 7, "user_id": 1000, "admin_comment": note, "comment": OTHER}
     ]
     modify(hooks, {"admin_comment": "an admin's own"}, {"comment": STAMP}, uid)
-    assert len(fake.asked) == 1
+    modify(hooks, {"admin_comment": note}, {"comment": STAMP, "user_id": 1000, "job_id": 7}, 1000)
+    assert len(fake.asked) == 1, "a note of a user, whom Slurm refuses it later, is none"
 
 
 REQUEST = [

@@ -155,3 +155,17 @@ def test_age_alone_releases_nothing(ledger: Ledger, evidence: Evidence, later_s:
     silent = replace(evidence, present=None, placed={})
     after = reconcile(ledger, silent, now_s=NOW_S + later_s)
     assert after.reservations == ledger.reservations
+
+
+def test_only_our_own_run_that_slurm_takes_for_running_and_that_had_its_time_runs_again() -> None:
+    says = SlurmSays(restarts=0, launched_here=False, starting_here=True, running=True)
+    evidence = Evidence(present={1: says}, slurmd_since_s=NOW_S)
+
+    def doubted(one: Reservation, says: SlurmSays = says) -> tuple[tuple[int, int], ...]:
+        return never_launched(Ledger(reservations=(one,)), replace(evidence, present={1: says}), now_s=NOW_S)
+
+    assert doubted(held(1)) == ((1, 0),)
+    assert doubted(replace(held(1), managed=False)) == ()
+    assert doubted(held(1), replace(says, restarts=1)) == (), "it runs again already"
+    assert doubted(held(1), replace(says, running=False)) == (), "it is on its way out"
+    assert doubted(held(1, created_s=NOW_S - YOUNG_S)) == (), "its Prolog may have been started again"

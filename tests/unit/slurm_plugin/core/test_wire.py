@@ -115,9 +115,10 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="rad install --key"):
         wire.read_key(path)
     path.write_bytes(KEY)
-    path.chmod(0o644)
-    with pytest.raises(ConfigError, match="chmod 600"):
-        wire.read_key(path)
+    for mode in (0o644, 0o640, 0o604):
+        path.chmod(mode)
+        with pytest.raises(ConfigError, match="chmod 600"):
+            wire.read_key(path)
     path.chmod(0o600)
     assert wire.read_key(path) == KEY
     path.write_bytes(KEY[:10])
@@ -132,3 +133,22 @@ def test_a_dead_stamp_among_the_users_words_does_not_hide_ours(end: str) -> None
     dead = good[:-1] + ("0" if good[-1] != "0" else "1")
     for comment in (wire.with_stamp(f"{dead}{end}", good), f"{dead} {good}"):
         assert wire.read_stamp(comment, user_id=7, key=KEY) == booking
+
+
+def test_a_share_cannot_be_made_a_whole_gpu() -> None:
+    stamp = wire.stamp(Booking(kind="shared", memory_bytes=5 * MIB), user_id=7, key=KEY)
+    assert wire.read_stamp(stamp.replace("rad2:shared:", "rad2:whole:"), user_id=7, key=KEY) is None
+
+
+def test_a_stamp_of_a_newer_release_that_says_more_is_not_half_believed() -> None:
+    body = "gpus=1:mem=5:more=1"
+    stamp = f"rad2:shared:{body}:{wire._mac('shared', body, 7, KEY)}"
+    assert wire.read_stamp(stamp, user_id=7, key=KEY) is None
+
+
+def test_a_comment_is_filled_to_the_last_byte_that_slurm_keeps() -> None:
+    stamp = wire.stamp(Booking(kind="whole"), user_id=7, key=KEY)
+    assert len(wire.with_stamp("x" * 2000, stamp)) == wire.COMMENT_LIMIT - 1
+    room = wire.COMMENT_LIMIT - 1 - len("x rad.profile:")
+    assert wire.with_profile("x", "y" * room) is not None
+    assert wire.with_profile("x", "y" * (room + 1)) is None

@@ -310,3 +310,44 @@ def test_who_stays_within_his_booking_is_never_found(sizes: list[int], booked: i
     rows = reading(*((11 + i, size / GIB) for i, size in enumerate(fair)), (90, 30))
     jobs = {11 + i: 1 for i in range(len(fair))} | {90: 2}
     assert 1 not in [one.job_id for one in found(rows, ledger=ledger, jobs=jobs, ages_s=age_s)]
+
+
+def test_an_honest_surprise_stays_where_the_thief_goes():
+    """Both were stopped: the thief for what he took, and his neighbour for what that left."""
+    thief, honest = held(1), held(2, 10, cap_bytes=16 * GIB, estimate_bytes=10 * GIB, user_id=BOB)
+    ledger = (thief, honest, held(3, 10, user_id=BOB))
+    rows, jobs = reading((11, 20), (12, 13), (13, 2)), {11: 1, 12: 2, 13: 3}
+    assert told(found(rows, ledger=ledger, jobs=jobs)) == [("memory", 1, "requeue")]
+    wide = (thief, honest, held(3, 28, user_id=BOB))
+    assert ("surprise", 2, "requeue") in told(found(rows, ledger=wide, jobs=jobs)), (
+        "it is short without him, too"
+    )
+    warns = Config(partitions={"gpu": replace(CONFIG.partitions["gpu"], on_overrun="warn")})
+    assert told(found(rows, ledger=ledger, jobs=jobs, config=warns)) == [
+        ("memory", 1, "warn"),
+        ("surprise", 2, "warn"),
+    ]
+
+
+def test_what_a_job_that_is_leaving_holds_is_as_good_as_free():
+    honest = held(2, 10, cap_bytes=16 * GIB, estimate_bytes=10 * GIB, user_id=BOB)
+    ledger = (held(1, 20, cap_bytes=30 * GIB), honest, held(3, 10, user_id=BOB))
+    rows, jobs = reading((11, 20), (12, 13), (13, 2)), {11: 1, 12: 2, 13: 3}
+    assert told(found(rows, ledger=ledger, jobs=jobs)) == [("surprise", 2, "requeue")]
+    assert found(rows, ledger=ledger, jobs=jobs, leaving=frozenset({(1, 0)})) == []
+
+
+def test_a_booking_below_the_estimate_is_what_a_job_is_measured_by():
+    """Who books less than he is expected to need is further above than he looks."""
+    ledger = (
+        held(1, 4, cap_bytes=30 * GIB, estimate_bytes=20 * GIB),
+        held(2, 6, cap_bytes=30 * GIB, estimate_bytes=6 * GIB, user_id=BOB),
+        held(3, 30, user_id=BOB),
+    )
+    rows = found(reading((11, 8), (12, 9), (13, 1)), ledger=ledger, jobs={11: 1, 12: 2, 13: 3})
+    assert told(rows) == [("surprise", 1, "requeue")]
+
+
+def test_jobs_that_are_not_ours_and_whole_gpus_are_not_measured():
+    assert found(reading((11, 40)), ledger=(held(1, managed=False),), jobs={11: 1}) == []
+    assert found(reading((11, 40)), ledger=(held(1, 38, kind="whole"),), jobs={11: 1}) == []

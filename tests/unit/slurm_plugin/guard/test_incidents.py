@@ -8,9 +8,19 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.core.node_records import Outcome, Verdict
+from slurm_plugin.core.process import Process
 from slurm_plugin.core.units import GIB, MIB
+from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.incident_file import incidents_path, read_incidents, write_incidents
-from slurm_plugin.guard.incidents import KEPT_S, MOST, Ended, Incident, verdict_of, with_incidents
+from slurm_plugin.guard.incidents import (
+    KEPT_S,
+    MOST,
+    Ended,
+    Incident,
+    incident_of,
+    verdict_of,
+    with_incidents,
+)
 
 NOW_S = 1_000_000.0
 ALICE, BOB = 1001, 1002
@@ -123,3 +133,29 @@ def test_the_file(tmp_path: Path):
     for broken in ("", "{", '[{"kind": "memory"}]', "[1]", '{"a": 1}'):
         incidents_path(tmp_path).write_text(broken)
         assert read_incidents(tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("response", "stopped", "rerun"),
+    [("requeue", True, True), ("requeue", False, False), ("end", True, False)],
+)
+def test_a_job_runs_again_only_if_it_was_stopped_for_that(response: str, stopped: bool, rerun: bool):
+    finding = Finding(
+        kind="memory",
+        gpu="GPU-a",
+        job_id=1,
+        user_id=ALICE,
+        restart=0,
+        held_bytes=9,
+        limit_bytes=4,
+        free_bytes=0,
+        processes=(Process(pid=1, started_ticks=1),),
+        response=response,  # type: ignore[arg-type]
+    )
+    assert incident_of(finding, now_s=NOW_S, stopped=stopped).rerun == rerun
+
+
+def test_what_was_decided_once_stays_while_the_same_goes_on():
+    stopped = replace(THEFT, stopped=True, rerun=True)
+    (joined,) = with_incidents((stopped,), (replace(THEFT, last_s=NOW_S),), now_s=NOW_S)
+    assert (joined.stopped, joined.rerun, joined.first_s) == (True, True, THEFT.first_s)

@@ -168,3 +168,16 @@ def test_a_recovery_that_is_the_users_own_fault_is_lent_nothing(tmp_path: Path) 
     worker.hear(7, Note(event="recovered", start_in_s=0))
     worker.run_errands()
     assert slurm.told == [(7, JobChange(start_now=True))]
+
+
+def test_a_victim_is_no_reason_to_refuse_its_model_a_loan_later() -> None:
+    claim = Claim(fault="victim", profile_key="ab12")
+    lent = loan_for(WAITING, claim, SETTINGS, (), now_s=0.0)
+    assert lent is not None and lent.profile_key is None
+
+
+@pytest.mark.parametrize("mode", ["observe", "off"])
+def test_nothing_is_lent_where_radd_only_looks(tmp_path: Path, mode: str) -> None:
+    looking = replace(config(), mode=mode)  # type: ignore[arg-type]
+    one = Lender(tmp_path / "loans.json", FakeSlurm(WAITING), FakeClock(), lambda: looking)
+    assert one.lend(WAITING, OURS) is None and not one.outstanding
