@@ -351,7 +351,7 @@ class Replay:
                 if key in run:
                     run[key] = round(run[key] - self.began_s, 3)
             run["progress"] = [(round(at - self.began_s, 2), step) for at, step in run.get("progress", ())]
-        tres = fields.get("TresPerNode", "") + fields.get("TresPerJob", "")
+        tres = "".join(fields.get(f"TresPer{unit}", "") for unit in ("Node", "Job", "Task"))
         shards = int(tres.rpartition("shard:")[2].split(",")[0]) if "shard:" in tres else 0
         return job.to_json() | {
             "submit_s": None if math.isnan(submit_s) else round(submit_s - self.began_s, 3),

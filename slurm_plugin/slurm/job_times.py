@@ -21,6 +21,7 @@ _SQUEUE: Columns = (
     ("NodeList", 256),
     ("tres-per-node", 256),
     ("tres-per-job", 256),
+    ("tres-per-task", 256),
     ("Comment", 1100),
 )
 _SACCT: Columns = (
@@ -133,7 +134,7 @@ def parse_sacct(text: str, job_id: int) -> JobTimes | None:
 
 
 def _times(row: dict[str, str]) -> JobTimes:
-    asked = (row.get(f"tres-per-{unit}", "") for unit in ("node", "job"))
+    asked = (row.get(f"tres-per-{unit}", "") for unit in ("node", "job", "task"))
     try:
         return JobTimes(
             job_id=int(row.get("JobID") or row["JobIDRaw"]),

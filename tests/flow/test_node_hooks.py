@@ -20,7 +20,7 @@ from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.events import EventKind, as_text, from_line
 from slurm_plugin.core.job_file import JobFile
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.records import AskedTasks, Booking
 from slurm_plugin.core.shell import run
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.simulated import SimulatedGpus
@@ -134,6 +134,31 @@ def test_a_job_keeps_nothing_of_the_job_that_submitted_it(hooks: Hooks) -> None:
     own = left | {"CUDA_MPS_PIPE_DIRECTORY": "/tmp/mine"}
     assert not [line for line in hooks.run("prolog.task_prolog", **own).splitlines() if "CUDA_MPS" in line]
     assert "unset" not in hooks.run("prolog.task_prolog", **(left | {"RAD_JOB": "7"}))
+
+
+def test_a_job_that_shares_two_gpus_from_prolog_to_epilog(hooks: Hooks) -> None:
+    """Its script gets the user's one task and all shards, each of two tasks of a step one GPU, and both go back."""
+    pair = replace(SHARED, gpus=2, shards=8, by_task=AskedTasks())
+    given = {"SLURM_JOB_GPUS": "0,1", "CUDA_VISIBLE_DEVICES": "0,1", "SLURM_JOB_COMMENT": comment_of(pair)}
+    hooks.run("prolog", job_id=6)
+    hooks.run("prolog", **given)
+    store = LedgerStore(hooks.folder / "run", clock=SystemClock(), boot_id=boot_id())
+    held = store.read().ledger.of_job(7)
+    assert held is not None and (held.kind, len(set(held.gpus)), held.booked_bytes) == ("shared", 2, 4 * GIB)
+    told = {"SLURM_NTASKS": "2", "SLURM_SHARDS_ON_NODE": "8", "SLURM_TRES_PER_TASK": "gres/shard:4"}
+    script = hooks.run("prolog.task_prolog", **given, **told).splitlines()
+    assert {
+        "export SLURM_NTASKS=1",
+        "export SLURM_STEP_GRES=gres/shard:8",
+        "unset SLURM_TRES_PER_TASK",
+    } <= set(script)
+    assert f"export CUDA_VISIBLE_DEVICES={','.join(held.gpus)}" in script
+    step = {**given, "CUDA_VISIBLE_DEVICES": "1", "SLURM_STEP_ID": "0"}
+    task = hooks.run("prolog.task_prolog", **step).splitlines()
+    assert f"export CUDA_VISIBLE_DEVICES={held.gpus[held.seats.index(1)]}" in task
+    assert not [line for line in task if "SLURM_NTASKS" in line]
+    hooks.run("epilog", **given)
+    assert hooks.reserved == [6]
 
 
 def test_a_job_without_gpus_costs_nothing(hooks: Hooks) -> None:
