@@ -117,7 +117,7 @@ def _plain(text: str) -> str:
     r"""Return text such that man(7) shows it as it is.
 
     >>> _plain("--gpu 'x'"), _plain(".rad")
-    ("\\-\\-gpu \\(aqx\\(aq", '\\&.rad')
+    ('\\-\\-gpu \\(aqx\\(aq', '\\&.rad')
     """
     shown = " ".join(text.split("\n")).replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
     return f"\\&{shown}" if shown.startswith(".") else shown

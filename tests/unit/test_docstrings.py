@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import doctest
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,3 +74,20 @@ def test_public_functions_tell_their_arguments(path: Path) -> None:
 )
 def test_what_counts_as_silent(source: str, found: list[str]) -> None:
     assert silent(source) == found
+
+
+EXAMPLES = [
+    path
+    for path in (*SOURCES, *sorted((ROOT / "lab").rglob("*.py")))
+    if ">>> " in path.read_text(encoding="utf-8")
+]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_examples_of_the_docstrings_are_true(path: Path) -> None:
+    try:
+        module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    except ModuleNotFoundError as exc:
+        pytest.skip(f"needs {exc.name}")
+    found = doctest.testmod(module)
+    assert found.attempted and not found.failed

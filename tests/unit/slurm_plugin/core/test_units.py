@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import doctest
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.core import units
 from slurm_plugin.core.units import (
     GIB,
     KIB,
@@ -84,7 +81,3 @@ def test_what_people_read() -> None:
         "1.0 GiB",
         "12.3 GiB",
     )
-
-
-def test_the_examples_of_the_docstrings() -> None:
-    assert doctest.testmod(units).failed == 0
