@@ -17,8 +17,8 @@ from slurm_plugin.admin.simulate.sacct import SACCT_FIELDS
 _BLOCK = re.compile(r"(?m)^(?P<in> *)```(?P<kind>\w*)\n(?P<text>(?s:.*?))^(?P=in)```$")
 _INDENTED = re.compile(r"(?m)(?:^(?: {4,}\S.*)?\n)*^ {4,}\S.*$")
 _PROGRAM = re.compile(
-    r"(?:[A-Z_]+=\S+ )*(?:rad|rad-estimate|radd|make|python3?|apt|dnf|sbatch|sacct|sacctmgr|scontrol|srun|systemctl"
-    r"|tail|bash|bench/\S+|lab/\S+|docker/\S+|/opt/rad/\S+)(?: |$)"
+    r"(?:[A-Z_]+=\S+ )*(?:rad|rad-estimate|radd|make|python3?|apt|dnf|sbatch|sacct|sacctmgr|sreport|scontrol|srun"
+    r"|systemctl|tail|bash|bench/\S+|lab/\S+|docker/\S+|/opt/rad/\S+)(?: |$)"
 )
 
 
@@ -69,6 +69,7 @@ GPU = NotRun("needs a GPU")
 MEASURES = NotRun("measures for minutes to hours; its options are compared with its --help")
 DATA = NotRun("needs data of others, which are not shipped; its options are compared with its --help")
 RESTART = NotRun("needs systemd; tests/cluster/test_edit_slurm.py starts the same daemons anew")
+COUNTED, WEEK = "-T gres/gpu,gres/shard,billing", "start=now-7days end=now"
 NO_DRIVER = "--node n0 --gpus 4 --gpu-memory-mib 40330"
 BOOKS = r"sbatch: RAD: needs about [\d.]+ GiB; reserves [\d.]+ GiB of one GPU \(99 % safe\)\n"
 
@@ -140,6 +141,9 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "sacctmgr modify user bob set GrpTRES=billing=78 GrpTRESMins=billing=4680": Run(
             root=True, says="games", instead={"bob": "games"}
         ),
+        f"sreport -t hours {COUNTED} cluster UserUtilizationByAccount {WEEK}": Run(root=True, says="Used"),
+        f"sreport -t hourper {COUNTED} cluster utilization {WEEK}": Run(root=True, says="Allocated|Usage"),
+        f"sreport -t hours -T billing user top {WEEK}": Run(root=True, says="Top 10 Users"),
         "rad learn": Run(root=True),
         "rad calibrate --python /path/to/python-with-torch": GPU,
         "rad calibrate --deep --dry-run": Run(root=True, says=r"together +\d+ s"),
