@@ -141,7 +141,7 @@ def _job(
         gpus=row["gpus"],
         start_up_s=pace + took.start_up_s,
         slotted=False,
-        booking=_booking(booked_bytes, estimate_bytes) if shared else None,
+        booking=_booking(booked_bytes, estimate_bytes, row["gpus"]) if shared else None,
         shards=booked_bytes // settings.shard_bytes if shared else settings.shards,
         eligible_s=trace.submit_s,
         queued_s=trace.submit_s,
@@ -149,10 +149,15 @@ def _job(
     )
 
 
-def _booking(booked_bytes: int, estimate_bytes: int) -> Booking:
+def _booking(booked_bytes: int, estimate_bytes: int, gpus: int) -> Booking:
     """Return what a shared job booked: its shards, of which less may be memory where compute counts."""
     memory_bytes = min(booked_bytes, max(2 * estimate_bytes, from_mib(1024)))
-    return Booking(kind="shared", memory_bytes=memory_bytes, estimate_bytes=min(estimate_bytes, memory_bytes))
+    return Booking(
+        kind="shared",
+        gpus=gpus,
+        memory_bytes=memory_bytes,
+        estimate_bytes=min(estimate_bytes, memory_bytes),
+    )
 
 
 def main() -> int:

@@ -13,11 +13,13 @@ import math
 import os
 import platform
 import pwd
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,7 @@ SLURM_CONF = (
     # Limits tell backfill when jobs end, and end none: sharing makes jobs slower than their users knew.
     "OverTimeLimit=UNLIMITED",
 )
+SHARDS = re.compile(r"shard[:=](?:[a-z]\w*[:=])?(\d+)")
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name={name}
 #SBATCH --output={out}/%x.out
@@ -95,6 +98,20 @@ def name_of(options: argparse.Namespace) -> str:
     parts += [f"pass{options.pass_hours:g}h"] if options.pass_hours else []
     parts += ["stand-in"] if options.stand_in else ["on-cpu"] if options.on_cpu else []
     return "-".join([*parts, f"r{options.repetition}"])
+
+
+def shards_of(fields: Mapping[str, str]) -> int:
+    """Return the shards that a job asks for of each of its GPUs; 0 if it asks for none.
+
+    Args:
+        fields: The job, as `scontrol show job` has it.
+
+    >>> shards_of({"TresPerNode": "gres/shard:h200:35"}), shards_of({"TresPerTask": "cpu=1,gres/shard=14"})
+    (35, 14)
+    """
+    asked = ",".join(fields.get(name, "") for name in ("TresPerNode", "TresPerJob", "TresPerTask"))
+    found = SHARDS.search(asked)
+    return int(found.group(1)) if found else 0
 
 
 def min_age_reserve_s(options: argparse.Namespace) -> int:
@@ -351,8 +368,6 @@ class Replay:
                 if key in run:
                     run[key] = round(run[key] - self.began_s, 3)
             run["progress"] = [(round(at - self.began_s, 2), step) for at, step in run.get("progress", ())]
-        tres = "".join(fields.get(f"TresPer{unit}", "") for unit in ("Node", "Job", "Task"))
-        shards = int(tres.rpartition("shard:")[2].split(",")[0]) if "shard:" in tres else 0
         return job.to_json() | {
             "submit_s": None if math.isnan(submit_s) else round(submit_s - self.began_s, 3),
             "planned_submit_s": job.submit_s,
@@ -361,7 +376,7 @@ class Replay:
             "state": fields.get("JobState", ""),
             "restarts": int(fields.get("Restarts", "0")),
             "admin_comment": fields.get("AdminComment", ""),
-            "booked_mib": shards * parse_size("1G", default_suffix="") // from_mib(1),
+            "booked_mib": shards_of(fields) * parse_size("1G", default_suffix="") // from_mib(1),
             "peak_mib": watch.peaks_mib.get(number, 0),
             "runs": runs,
         }

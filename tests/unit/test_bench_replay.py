@@ -19,6 +19,7 @@ from replay.figures import figures
 from replay.plan import plan
 from replay.policies import ESTIMATES, POLICIES, directives, rad_toml
 from replay.record import Loader
+from replay.run import shards_of
 
 WITH_DATA = pytest.mark.skipif(
     find_spec("gpumemnet.dataset") is None, reason="rad-slurm-train is not installed"
@@ -155,3 +156,17 @@ def test_a_loader_makes_up_for_a_slow_step_only_as_far_as_its_backlog(
     assert 3.0 <= now[0] - begin <= 8.0, (
         "batches that were ready come at once, the others at the loader's pace"
     )
+
+
+@pytest.mark.parametrize(
+    ("asked", "shards"),
+    [
+        ({"TresPerNode": "gres/shard:11"}, 11),
+        ({"TresPerNode": "gres/shard:h200:35"}, 35),
+        ({"TresPerTask": "cpu=1,gres/shard=14"}, 14),
+        ({"TresPerNode": "gres/gpu:2"}, 0),
+        ({}, 0),
+    ],
+)
+def test_what_a_job_booked_is_read_in_every_spelling(asked: dict[str, str], shards: int) -> None:
+    assert shards_of(asked) == shards
