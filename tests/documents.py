@@ -199,6 +199,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "README.md": ("#!/bin/bash",),
     "docs/user.md": (
         "#SBATCH --gpus=1",
+        "#SBATCH --gpus=2",
         "no inputs are given",
         "RAD: job 1234 used",
         "#SBATCH --time=1:00:00",
@@ -210,6 +211,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "# slurm.conf, where each shard",
         "max_slowdown = 3.5",
         "SchedulerParameters=bf_min",
+        "SelectTypeParameters=CR_Core",
         "2026-03-01T12:00:00.000 job=12",
     ),
     "docs/estimator.md": (

@@ -22,6 +22,13 @@ _cluster_options = all_of(
     click.option(
         "--old-shards", is_flag=True, help="Slurm before 23.11.5, which gives shared GPUs away as a whole."
     ),
+    click.option(
+        "--bf-min-age-reserve",
+        type=click.FloatRange(0.0),
+        default=0.0,
+        show_default=True,
+        help="Slurm's: seconds that a job has waited before backfill keeps a node for it.",
+    ),
 )
 _settings_options = all_of(
     click.option(
@@ -90,6 +97,7 @@ def simulate(
     gpus_per_node: int,
     gpu_memory_mib: int,
     old_shards: bool,
+    bf_min_age_reserve: float,
     policy: PolicyName | None,
     baseline: Literal["whole", "hand"] | None,
     estimates: Literal["measured", "oracle", "none"],
@@ -121,6 +129,7 @@ def simulate(
         gpus_per_node=gpus_per_node,
         gpu_memory_mib=gpu_memory_mib,
         old_shards=old_shards,
+        min_age_reserve_s=bf_min_age_reserve,
         settings=settings,
         baseline=baseline or "rad",
         estimates=estimates,
@@ -151,6 +160,7 @@ def advise(
     gpus_per_node: int,
     gpu_memory_mib: int,
     old_shards: bool,
+    bf_min_age_reserve: float,
     assume_mib: int | None,
     config: Path | None,
     partition: str | None,
@@ -166,6 +176,7 @@ def advise(
         gpus_per_node=gpus_per_node,
         gpu_memory_mib=gpu_memory_mib,
         old_shards=old_shards,
+        min_age_reserve_s=bf_min_age_reserve,
         settings=command.settings_of(config, partition),
         partition=partition,
         assumed_mib=assume_mib,
