@@ -175,6 +175,8 @@ def update_words(change: JobChange, *, gres_prefix: str) -> tuple[str, ...]:
 
     >>> update_words(JobChange(gres="shard:40", nice=-7), gres_prefix="gres:")
     ('TresPerNode=gres:shard:40', 'Nice=-7')
+    >>> update_words(JobChange(per_task="cpu=2,gres/shard:40"), gres_prefix="")
+    ('TresPerTask=cpu=2,gres/shard:40',)
     """
     start = "now" if change.start_now else None
     if change.start_in_s is not None:

@@ -15,6 +15,7 @@ from slurm_plugin.monitor.simulated import SimulatedGpus
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.versions import traits
 from tests.cluster.conftest import jobs_on, started
+from tests.cluster.test_dry_run import dry_run, said_by_slurm
 
 pytestmark = pytest.mark.cluster
 
@@ -90,6 +91,16 @@ def test_steps_have_the_tasks_and_gpus_that_the_user_asked_for(jobs: Jobs) -> No
     assert sorted(jobs.output(each).splitlines()) == ["0 of 2 on 1", "1 of 2 on 1"]
     assert sorted(jobs.output(four).splitlines()) == [f"{task} of 4 on 1" for task in range(4)]
     assert jobs.fields(pair)["NumCPUs"] == "4", "three, rounded up to one number for each GPU"
+
+
+def test_the_dry_run_knows_that_slurm_here_spreads_shards(jobs: Jobs) -> None:
+    path = jobs.folder / "pair.sh"
+    path.write_text("#!/bin/sh\n#SBATCH --gpus=2\n#RAD memory=12G\ntrue\n")
+    _, told = dry_run(jobs, path.name)
+    job = jobs.submit("--hold", path.name)
+    assert said_by_slurm(job.messages) == told["sbatch"]["says"] != []
+    assert job.job_id is not None and told["sbatch"]["gres"].startswith("2 x shard:")
+    assert jobs.fields(job.job_id)["TresPerTask"] == told["sbatch"]["gres"].replace("2 x ", "gres/")
 
 
 def test_a_job_of_two_gpus_that_ran_out_of_memory_gets_both_to_itself(jobs: Jobs) -> None:

@@ -11,7 +11,7 @@ from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import Event, EventKind
 from slurm_plugin.core.node_records import Outcome, Recovery
 from slurm_plugin.core.note import read_note
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.records import AskedTasks, Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import read_stamp, user_words
 from slurm_plugin.slurm.control import JobChange, JobView
@@ -89,6 +89,35 @@ def test_an_escalated_rerun_asks_for_more_shards_and_no_priority() -> None:
     apply(slurm, Recovery(booking=booking, lend_priority=False, reason="why"))
     _, change = slurm.told[1]
     assert isinstance(change, JobChange) and (change.gres, change.nice) == ("shard:17", None)
+
+
+@pytest.mark.parametrize(
+    ("memory_gib", "asked", "per_task"),
+    [
+        (None, "gres/shard:10", "gres/shard:40"),
+        (12, "cpu=2,gres/shard:10", "cpu=2,gres/shard:12"),
+        (8, "cpu=2,gres/shard:10", "cpu=2,gres/shard:10"),  # the other two stand for its compute
+    ],
+)
+def test_a_job_that_asks_by_task_gets_more_of_each_of_its_gpus(
+    memory_gib: int | None, asked: str, per_task: str
+) -> None:
+    slurm = completing((24, 11, 5), gres=asked)  # type: ignore[arg-type]
+    memory_bytes = None if memory_gib is None else memory_gib * GIB
+    booking = Booking(
+        kind="whole" if memory_bytes is None else "shared",
+        gpus=2,
+        memory_bytes=memory_bytes,
+        shards=20,
+        by_task=AskedTasks(),
+        recoveries=1,
+    )
+    apply(slurm, replace(RECOVERY, booking=booking))
+    change = slurm.told[1][1]
+    assert isinstance(change, JobChange)
+    assert (change.gres, change.per_task) == (None, per_task)
+    signed = read_stamp(change.comment or "", user_id=1000, key=KEY)
+    assert signed is not None and (signed.gpus, signed.by_task) == (2, AskedTasks())
 
 
 def test_a_victim_runs_again_as_it_was() -> None:

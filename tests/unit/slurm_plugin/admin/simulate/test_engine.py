@@ -150,6 +150,15 @@ def on_gpu(number: int, *, needs: int, booked: int, estimate: int) -> Run:
     return Run(job=one, seats=(0,), gpus=(0,), start_s=0.0, trains_s=0.0)
 
 
+def test_jobs_of_two_gpus_share_where_the_site_lets_them() -> None:
+    rows = [job(number, gpus=2) for number in range(3)]
+    alone, shared = (
+        run(*rows, partition=replace(SETTINGS, share_multi_gpu=share)) for share in (False, True)
+    )
+    assert (metrics(alone)["makespan_s"], metrics(shared)["makespan_s"]) == (300.0, 100.0)
+    assert [one.first_start_s for one in shared.jobs] == [0.0, 0.0, 0.0]
+
+
 def test_the_guard_stops_the_furthest_above_its_estimate_where_others_need_what_they_booked() -> None:
     quiet = on_gpu(0, needs=6, booked=18, estimate=10)
     some, more = (
