@@ -54,7 +54,9 @@ def _start_image(walk: Walk, channels: int, dims: int) -> None:
     elif not walk.current:
         side = IMAGE_SIDE if dims == 2 else 32 if dims == 3 else 16000
         walk.current = (walk.batch, channels, *(side,) * dims)
-        walk.assume(f"an input of {'x'.join(map(str, walk.current[1:]))}: add --input")
+        shape = "x".join(map(str, walk.current[1:]))
+        fix = "save torchinfo's summary with its input instead, or try rad-estimate --input"
+        walk.assume(f"an input of {shape}; {fix}")
     walk.image = walk.current[2:]
 
 

@@ -63,7 +63,7 @@ class Walk:
         if positions is not None:
             length = min(integer(positions.args, "num_embeddings"), MAX_TOKENS)
         if embeddings:
-            self.assume(f"sequence length {length}: add seq_len=N")
+            self.assume(f"sequence length {length}: add seq_len=N (--seq-len N)")
         return max(length, 1)
 
     def assume(self, what: str) -> None:

@@ -119,7 +119,10 @@ def test_t5_shows_one_embedding_four_times() -> None:
 
 def test_assumptions_are_told() -> None:
     _, warnings = profile_with_warnings(str(SUMMARIES / "residual.repr.txt"), TrainingSetup(batch_size=2))
-    assert warnings == ("the text shows no shapes; assumed an input of 3x224x224: add --input",)
+    assert warnings == (
+        "the text shows no shapes; assumed an input of 3x224x224; save torchinfo's summary with its "
+        "input instead, or try rad-estimate --input",
+    )
 
 
 def test_recurrent_structure_follows_from_the_count() -> None:
