@@ -1,10 +1,12 @@
 """`DistributedDataParallel` for one rank: flat buckets for all gradients, which the real one takes, too.
 
-Source: torch/csrc/distributed/c10d/reducer.cpp.
+Source: torch/csrc/distributed/c10d/reducer.cpp and comm.cpp (broadcast_coalesced).
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -18,6 +20,8 @@ from gpumemnet.units import MIB
 FIRST_BUCKET_BYTES = MIB
 """torch.distributed._DEFAULT_FIRST_BUCKET_BYTES."""
 BUCKET_MIB = 25
+SENT_BYTES = 250 * MIB
+"""Of weights and buffers that the first rank sends to the others, in one flat copy; two are on their way at a time."""
 
 
 class DataParallel(nn.Module):
@@ -33,6 +37,7 @@ class DataParallel(nn.Module):
         module: nn.Module,
         device_ids: Any = None,
         *_: Any,
+        broadcast_buffers: bool = True,
         bucket_cap_mb: float | None = None,
         gradient_as_bucket_view: bool = False,
         **__: Any,
@@ -40,9 +45,11 @@ class DataParallel(nn.Module):
         super().__init__()
         self.module = module
         self._moves = bool(device_ids)
+        self._sends_buffers = broadcast_buffers
         cap = BUCKET_MIB if bucket_cap_mb is None else bucket_cap_mb
         trained = [p for p in module.parameters() if p.requires_grad]
-        shared = assigned(trained, int(cap * MIB))
+        _send([*module.parameters(), *module.buffers()])
+        shared = assigned(reversed(trained), (FIRST_BUCKET_BYTES, int(cap * MIB)))
         self.buckets = [_flat(bucket) for bucket in shared]
         if gradient_as_bucket_view:
             for bucket, flat in zip(shared, self.buckets):
@@ -52,6 +59,8 @@ class DataParallel(nn.Module):
         """Run the model; inputs on the CPU are moved, as the real one moves them where it was given a device."""
         if self._moves:
             args, kwargs = tree_map(lambda v: v.to(CUDA) if isinstance(v, Tensor) else v, (args, kwargs))
+        if self._sends_buffers and self.training:
+            _send([*self.module.buffers()])
         return self.module(*args, **kwargs)
 
     def no_sync(self) -> Any:
@@ -63,27 +72,35 @@ class DataParallel(nn.Module):
         return nullcontext()
 
 
-def assigned(parameters: list[nn.Parameter], cap_bytes: int) -> list[list[nn.Parameter]]:
-    """Return which gradients share a bucket: in reverse, a small one first (compute_bucket_assignment_by_size).
+def assigned(tensors: Iterable[Tensor], limits: Sequence[int]) -> list[list[Any]]:
+    """Return which tensors share a bucket (compute_bucket_assignment_by_size).
 
     Args:
-        parameters: Those that are trained, in the model's order.
-        cap_bytes: A bucket is full once it holds this much.
+        tensors: In the order in which they fill buckets, each type its own.
+        limits: Bytes with which a type's first bucket is full, its second, and so on; the last holds for the rest.
     """
-    found: list[list[nn.Parameter]] = []
-    limits: dict[Any, int] = {}
-    open_buckets: dict[Any, list[nn.Parameter]] = {}
-    for parameter in reversed(parameters):
-        kind = parameter.dtype
+    found: list[list[Any]] = []
+    full: dict[Any, int] = {}
+    open_buckets: dict[Any, list[Any]] = {}
+    for tensor in tensors:
+        kind = tensor.dtype
         bucket = open_buckets.setdefault(kind, [])
-        bucket.append(parameter)
-        if sum(p.numel() * p.element_size() for p in bucket) >= limits.get(kind, FIRST_BUCKET_BYTES):
+        bucket.append(tensor)
+        at = full.get(kind, 0)
+        if sum(t.numel() * t.element_size() for t in bucket) >= limits[min(at, len(limits) - 1)]:
             found.append(open_buckets.pop(kind))
-            limits[kind] = cap_bytes
+            full[kind] = at + 1
     return found + list(open_buckets.values())
 
 
-def _flat(bucket: list[nn.Parameter]) -> Tensor:
+def _send(tensors: Iterable[Tensor]) -> None:
+    """Take what sending takes: a flat copy of each bucket."""
+    on_the_way: deque[Tensor] = deque(maxlen=2)
+    for bucket in assigned(tensors, (SENT_BYTES,)):
+        on_the_way.append(_flat(bucket))
+
+
+def _flat(bucket: list[Any]) -> Tensor:
     return torch.empty(sum(p.numel() for p in bucket), dtype=bucket[0].dtype, device=bucket[0].device)
 
 

@@ -153,8 +153,22 @@ def test_what_each_way_changes_is_what_it_changes_by_hand() -> None:
 
 def test_buckets_hold_every_gradient_once_and_begin_with_a_small_one() -> None:
     parameters = list(blocks("cpu").parameters())
-    found = assigned(parameters, 4 << 20)
+    found = assigned(reversed(parameters), (1 << 20, 4 << 20))
     assert sorted(id(p) for bucket in found for p in bucket) == sorted(map(id, parameters))
     assert found[0][0] is parameters[-1]
     sizes = [sum(p.numel() * 4 for p in bucket) for bucket in found]
     assert 1 << 20 <= sizes[0] < 4 << 20
+
+
+def test_weights_and_buffers_are_sent_in_flat_copies_that_do_not_stay() -> None:
+    """As c10d's broadcast_coalesced: both once at the start, and the buffers before each step."""
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH))
+    weights, buffers = WIDTH * WIDTH + 3 * WIDTH, 2 * WIDTH
+    recorder = Recorder(Workspaces())
+    with pretended_cuda(), recorder:
+        parallel = DataParallel(model.to("cuda"))
+        parallel(torch.zeros(4, WIDTH, device="cuda"))
+    keys = [key for key, n_bytes in recorder.events if n_bytes == 4 * (weights + buffers)]
+    sent = [key for key, n_bytes in recorder.events if n_bytes == 4 * buffers]
+    assert (len(keys), len(sent)) == (1, 1)
+    assert all((key, None) in recorder.events for key in (*keys, *sent))
