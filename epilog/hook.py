@@ -21,7 +21,7 @@ from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.peaks import Run
 from slurm_plugin.core.recovery import as_held, next_attempt, unsigned
 from slurm_plugin.core.timely_file import TimelyFile
-from slurm_plugin.core.waiting import next_waiting
+from slurm_plugin.core.waiting import waiting_jobs
 from slurm_plugin.core.wire import read_key, read_stamp
 from slurm_plugin.monitor.window import forget_job, read_job
 from slurm_plugin.node.node import SLURM_ANSWER_S, Node
@@ -80,8 +80,8 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
 
 def _wake(node: Node, log: HookLog) -> None:
     """Let the job that was put back from this node first try again now."""
-    waiting = next_waiting(node.run)
-    if waiting is not None:
+    waiting = waiting_jobs(node.run)
+    if waiting:
         from epilog.wake import wake  # an ordinary job ends without a question to Slurm
 
         log.tell(wake(waiting, node.run, node.slurm(), node.clock))

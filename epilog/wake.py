@@ -6,6 +6,7 @@ radd hears of it, too: it sets the delay of a put-back once the job is pending, 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from slurm_plugin.core.clock import Clock
@@ -13,26 +14,50 @@ from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import Event, EventKind
 from slurm_plugin.core.note import Note, format_note
 from slurm_plugin.core.waiting import Waiting, end_waiting
-from slurm_plugin.slurm.control import JobChange, SlurmControl
+from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl
+
+MOST_ASKED = 5
+"""Jobs that an Epilog asks Slurm about: each question takes some milliseconds, and the node waits for its Epilogs."""
+
+_WAITS = ("PENDING", "COMPLETING")
+"""A job that was put back a moment ago is still completing."""
 
 
-def wake(waiting: Waiting, run: Path, control: SlurmControl, clock: Clock) -> Event:
-    """Let a job start as soon as Slurm can run a Prolog for it here, and forget that it waits.
+def wake(waiting: Sequence[Waiting], run: Path, control: SlurmControl, clock: Clock) -> Event:
+    """Let the first job that can use it start as soon as Slurm can run a Prolog for it here; return what came of it.
 
-    One job for each that ends: more of them would find no GPU and go back into the queue again.
+    One job for each that ends: more of them would find no GPU and go back into the queue again. Who does not wait any
+    more (cancelled, held, started on another node) is forgotten: he would take the turn of somebody who does.
 
     Args:
-        waiting: The job that has waited longest.
+        waiting: The jobs that were put back from this node, whoever has waited longest first; at least one.
         run: Folder of the node's state (`paths.run`).
         control: Slurm.
         clock: Time.
     """
-    left_s = max(0, math.ceil(waiting.earliest_s - clock.now_s()))
-    note = format_note(Note(event="woken", start_in_s=left_s, detail="a GPU is free again"))
-    change = JobChange(start_in_s=left_s or None, start_now=not left_s, admin_comment=note)
-    end_waiting(run, waiting.job_id)
-    try:
-        control.update(waiting.job_id, change)
-    except SlurmError as exc:
-        return Event(kind=EventKind.NOT_WOKEN, detail=f"job {waiting.job_id}: {exc}")
-    return Event(kind=EventKind.WOKEN, detail=f"job {waiting.job_id} may start in {left_s} s")
+    problems = []
+    for each in waiting[:MOST_ASKED]:
+        try:
+            view = control.job(each.job_id)
+        except SlurmError as exc:  # it may answer the next Epilog
+            problems.append(f"job {each.job_id}: {exc}")
+            break
+        end_waiting(run, each.job_id)
+        if not _can_start(view):
+            problems.append(f"job {each.job_id} waits no more")
+            continue
+        left_s = max(0, math.ceil(each.earliest_s - clock.now_s()))
+        note = format_note(Note(event="woken", start_in_s=left_s, detail="a GPU is free again"))
+        change = JobChange(start_in_s=left_s or None, start_now=not left_s, admin_comment=note)
+        try:
+            control.update(each.job_id, change)
+        except SlurmError as exc:
+            problems.append(f"job {each.job_id}: {exc}")
+            continue
+        return Event(kind=EventKind.WOKEN, detail=f"job {each.job_id} may start in {left_s} s")
+    return Event(kind=EventKind.NOT_WOKEN, detail="; ".join(problems))
+
+
+def _can_start(view: JobView | None) -> bool:
+    """Return whether a job waits in the queue and nobody holds it there."""
+    return view is not None and view.state in _WAITS and view.priority > 0

@@ -16,18 +16,21 @@ from slurm_plugin.slurm.hook_env import HookJob
 def why_no_start(node: Node, job: HookJob) -> str | None:
     """Return why a job without GPUs must not start here; None if it never asked for any.
 
-    A signed booking says so by itself; of a job without one Slurm is asked, and believed to be right if it is silent.
+    A signed booking says so by itself, unless the request was changed after it: its owner may have taken the GPU out.
+    Then, and of a job without a booking, Slurm is asked; that one is believed to be right if Slurm is silent.
 
     Args:
         node: This node.
         job: The job, as slurmd tells its hooks.
     """
-    if signed_booking(job, node.config) is not None:
-        return "Slurm started it without the GPU that it books"
+    booking = signed_booking(job, node.config)
+    not_as_booked = None if booking is None else "Slurm started it without the GPU that it books"
+    if booking is not None and not booking.changed:
+        return not_as_booked
     try:
         view = node.slurm().job(job.job_id)
     except SlurmError:
-        return None
+        return not_as_booked
     items = parse_gres(view.gres) if view is not None else ()
     if count_of(items, "gpu") + count_of(items, "shard"):
         return "Slurm started it without the GPU that it asked for"

@@ -37,15 +37,15 @@ def begin_waiting(run: Path, waiting: Waiting) -> None:
         replace_file(run / "waiting" / str(waiting.job_id), f"{waiting.earliest_s:.0f}".encode())
 
 
-def next_waiting(run: Path) -> Waiting | None:
-    """Return the job that has waited longest; None if none waits."""
+def waiting_jobs(run: Path) -> tuple[Waiting, ...]:
+    """Return the jobs that wait, whoever has waited longest first."""
     found = []
     with contextlib.suppress(OSError):
         for path in (run / "waiting").iterdir():
             text = path.read_text(encoding="ascii", errors="replace")
             if path.name.isdigit() and text.isdigit():
                 found.append(Waiting(job_id=int(path.name), earliest_s=float(text)))
-    return min(found, key=lambda each: (each.earliest_s, each.job_id), default=None)
+    return tuple(sorted(found, key=lambda each: (each.earliest_s, each.job_id)))
 
 
 def end_waiting(run: Path, job_id: int) -> None:

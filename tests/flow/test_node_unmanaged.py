@@ -155,6 +155,18 @@ def test_a_booked_job_without_seats_does_not_start(bench: Bench) -> None:
     assert bench.slurm.asked == 1, "the booking said it; only the facts were asked for"
 
 
+def test_a_job_whose_owner_took_the_gpu_out_of_it_starts_without(bench: Bench) -> None:
+    """It went back into the queue without end: `scontrol update JobId=... TresPerNode=` leaves the signed booking."""
+    changed = Booking(kind="shared", memory_bytes=GIB, changed=True)
+    taken_out = job("gpu", seats=(), comment=stamp(changed, user_id=os.geteuid(), key=KEY))
+    bench.asks_for("gres:")
+    assert why_no_start(bench.node, taken_out) is None
+    bench.asks_for("gres:shard:3")
+    assert why_no_start(bench.node, taken_out) is not None
+    bench.slurm.answers = False
+    assert why_no_start(bench.node, taken_out) is not None
+
+
 @pytest.mark.parametrize(
     ("gres", "starts"), [("gres:gpu:1", False), ("gres/shard:3", False), ("", True), ("gres/nvme:1", True)]
 )

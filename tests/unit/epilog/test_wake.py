@@ -1,33 +1,34 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from fakes import FakeClock, FakeSlurm
 
-from epilog.wake import wake
+from epilog.wake import MOST_ASKED, wake
 from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.waiting import Waiting, begin_waiting, end_waiting, next_waiting
+from slurm_plugin.core.waiting import Waiting, begin_waiting, end_waiting, waiting_jobs
 from slurm_plugin.slurm.control import JobChange, JobView
 
-PENDING = JobView(job_id=7, user_id=1000, state="PENDING")
+PENDING = JobView(job_id=7, user_id=1000, state="PENDING", priority=9)
 
 
 def test_who_has_waited_longest_is_next(tmp_path: Path) -> None:
-    assert next_waiting(tmp_path) is None
+    assert waiting_jobs(tmp_path) == ()
     for job_id, earliest_s in ((7, 200.0), (8, 100.0), (9, 300.0)):
         begin_waiting(tmp_path, Waiting(job_id=job_id, earliest_s=earliest_s))
     (tmp_path / "waiting" / "no job").touch()
     (tmp_path / "waiting" / "10").write_text("no time")
-    assert next_waiting(tmp_path) == Waiting(job_id=8, earliest_s=100.0)
+    assert waiting_jobs(tmp_path)[0] == Waiting(job_id=8, earliest_s=100.0)
     end_waiting(tmp_path, 8)
     end_waiting(tmp_path, 8)
-    assert next_waiting(tmp_path) == Waiting(job_id=7, earliest_s=200.0)
+    assert [each.job_id for each in waiting_jobs(tmp_path)] == [7, 9]
 
 
 def test_a_folder_that_cannot_be_written_costs_the_wake_alone(tmp_path: Path) -> None:
     begin_waiting(tmp_path / "missing", Waiting(job_id=7, earliest_s=1.0))
     end_waiting(tmp_path / "missing", 7)
-    assert next_waiting(tmp_path / "missing") is None
+    assert waiting_jobs(tmp_path / "missing") == ()
 
 
 def test_a_woken_job_starts_now_or_when_its_node_can_run_a_prolog_for_it(tmp_path: Path) -> None:
@@ -39,15 +40,33 @@ def test_a_woken_job_starts_now_or_when_its_node_can_run_a_prolog_for_it(tmp_pat
     ):
         waiting = Waiting(job_id=7, earliest_s=earliest_s)
         begin_waiting(tmp_path, waiting)
-        assert wake(waiting, tmp_path, slurm, clock).kind == EventKind.WOKEN
+        assert wake([waiting], tmp_path, slurm, clock).kind == EventKind.WOKEN
         assert slurm.told.pop() == (7, change)
-        assert next_waiting(tmp_path) is None
+        assert waiting_jobs(tmp_path) == ()
 
 
-def test_a_job_that_is_gone_is_forgotten(tmp_path: Path) -> None:
-    slurm = FakeSlurm()
+def test_a_slurm_that_does_not_answer_is_asked_again_by_the_next_epilog(tmp_path: Path) -> None:
+    slurm = FakeSlurm(PENDING)
     slurm.answers = False
-    waiting = Waiting(job_id=7, earliest_s=0.0)
-    begin_waiting(tmp_path, waiting)
-    assert wake(waiting, tmp_path, slurm, FakeClock()).kind == EventKind.NOT_WOKEN
-    assert next_waiting(tmp_path) is None
+    begin_waiting(tmp_path, Waiting(job_id=7, earliest_s=0.0))
+    assert wake(waiting_jobs(tmp_path), tmp_path, slurm, FakeClock()).kind == EventKind.NOT_WOKEN
+    assert slurm.asked == 1 and len(waiting_jobs(tmp_path)) == 1
+
+
+def test_who_waits_no_more_takes_nobodys_turn(tmp_path: Path) -> None:
+    """Cancelled, started on another node, held by its owner: each would cost others up to 160 s."""
+    held, elsewhere = replace(PENDING, job_id=5, priority=0), replace(PENDING, job_id=6, state="RUNNING")
+    slurm = FakeSlurm(held, elsewhere, PENDING, replace(PENDING, job_id=8))
+    for job_id in (4, 5, 6, 7, 8):
+        begin_waiting(tmp_path, Waiting(job_id=job_id, earliest_s=0.0))
+    event = wake(waiting_jobs(tmp_path), tmp_path, slurm, FakeClock())
+    assert (event.kind, [job_id for job_id, _ in slurm.told]) == (EventKind.WOKEN, [7])
+    assert [each.job_id for each in waiting_jobs(tmp_path)] == [8]
+
+
+def test_an_epilog_asks_about_a_few_jobs_alone(tmp_path: Path) -> None:
+    slurm = FakeSlurm()
+    for job_id in range(100):
+        begin_waiting(tmp_path, Waiting(job_id=job_id, earliest_s=0.0))
+    assert wake(waiting_jobs(tmp_path), tmp_path, slurm, FakeClock()).kind == EventKind.NOT_WOKEN
+    assert slurm.asked == MOST_ASKED and len(waiting_jobs(tmp_path)) == 100 - MOST_ASKED

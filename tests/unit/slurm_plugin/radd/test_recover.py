@@ -44,11 +44,11 @@ def test_a_job_that_was_put_back_waits_as_long_as_it_was_told() -> None:
 
 def test_a_job_that_is_woken_before_it_is_pending_again_does_not_wait_as_long_as_it_was_told_first() -> None:
     """Seen on two H200s: both were idle for a minute, because radd set the doubled delay after the wake."""
-    slurm = FakeSlurm(job("COMPLETING"))
+    slurm = FakeSlurm(job("COMPLETING", priority=9))
     worker = recoverer(slurm)
     worker.hear(7, Note(event="put-back", start_in_s=80))
     worker.run_errands()
-    wake(Waiting(job_id=7, earliest_s=0.0), Path("/nonexistent"), slurm, FakeClock(1.0))
+    wake([Waiting(job_id=7, earliest_s=0.0)], Path("/nonexistent"), slurm, FakeClock(1.0))
     _, change = slurm.told.pop()
     worker.hear(7, read_note(change.admin_comment or "") or pytest.fail("radd hears of no wake"))
     slurm.views[7] = job("PENDING")
