@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from slurm_plugin.core import words
 from slurm_plugin.core.asking import with_shards
 from slurm_plugin.core.bookings import by_hand, shared, whole
@@ -49,8 +51,16 @@ def own_shards(
         enough = min(shards_for(estimate.upper_bytes, partition.shard_bytes), partition.shards)
         messages = (words.too_few_shards(booked_bytes, estimate, enough),)
     booking = by_hand(shared(booked_bytes, request, claims, estimate))
+    if (gpus := _gpus_by_task(request, offer)) > 1:
+        booking = replace(by_hand(whole(gpus, claims, estimate)), kind="shared", memory_bytes=booked_bytes)
     rewrite = Rewrite(messages=messages, booking=booking, reason="own shards")
     return _on_one_gpu(rewrite, shards, request, offer)
+
+
+def _gpus_by_task(request: JobRequest, offer: Offer) -> int:
+    """Return on how many GPUs the shards of a user's own tasks may lie; the Prolog asks Slurm where they do."""
+    tasks = request.tasks or 1
+    return tasks if count_of(request.gres_per_task, "shard") and 1 < tasks <= offer.spread else 1
 
 
 def _on_one_gpu(rewrite: Rewrite, shards: int, request: JobRequest, offer: Offer) -> Rewrite:

@@ -535,3 +535,29 @@ def test_all_of_a_gpu_is_as_many_shards_as_this_nodes_type_has(
 
 def test_mig_is_left_alone(bench: Bench) -> None:
     assert wanted(bench, "", "gres/gpu:1g.10gb:1") == ("slurm", None)
+
+
+@pytest.mark.parametrize(
+    ("gres", "seats", "expected"),
+    [
+        ("shard:6", (0, 1), ("shared", 2, 3 * GIB)),
+        ("shard:7", (0, 1), ("whole", 2, None)),
+        ("shard:20", (0, 1), ("whole", 2, None)),
+        ("shard:6", (0,), ("shared", 1, 6 * GIB)),
+        ("gpu:2", (0, 1), ("whole", 2, None)),
+    ],
+    ids=["a part of each", "unequal parts", "all of both", "both parts on one GPU", "GPUs of its own"],
+)
+def test_what_slurm_gave_a_job_that_shares_two_gpus(
+    bench: Bench, gres: str, seats: tuple[int, ...], expected: tuple[str, int, int | None]
+) -> None:
+    booking = replace(BOUND, kind="shared", gpus=2, memory_bytes=3 * GIB, shards=6, changed=True)
+    source, demand = wanted(bench, stamp(booking, user_id=os.geteuid(), key=KEY), gres, seats)
+    assert source == "slurm" and demand is not None
+    assert (demand.kind, demand.gpus, demand.booked_bytes) == expected
+
+
+def test_shards_of_one_gpu_that_slurm_split_are_those_of_one(bench: Bench) -> None:
+    booking = replace(BOUND, kind="shared", memory_bytes=6 * GIB, shards=6)
+    _, demand = wanted(bench, stamp(booking, user_id=os.geteuid(), key=KEY), "shard:6", (0, 1))
+    assert demand is not None and (demand.kind, demand.gpus, demand.booked_bytes) == ("shared", 1, 6 * GIB)

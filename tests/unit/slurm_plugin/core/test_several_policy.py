@@ -150,3 +150,14 @@ def test_a_users_own_shards_are_asked_for_by_task_too() -> None:
     assert rewrite.fields["tres_per_task"] == "gres/shard:7" and rewrite.booking is not None
     assert (rewrite.booking.shards, rewrite.booking.by_task) == (7, AskedTasks())
     assert asked(Claims(), None, gres="gres:shard:7", spread=0).fields == {}
+
+
+def test_shards_of_a_users_own_tasks_may_lie_on_as_many_gpus() -> None:
+    """The Prolog asks Slurm where they do: without --gres-flags=one-task-per-sharing it may be one GPU."""
+    own = {"tres_per_task": "gres/shard:5", "num_tasks": 2}
+    booking = asked(Claims(), None, **own).booking
+    assert booking is not None and booking.changed
+    assert (booking.kind, booking.gpus, booking.memory_bytes) == ("shared", 2, 5 * GIB)
+    for spread in (0, 1):
+        few = asked(Claims(), None, spread=spread, **own).booking
+        assert few is not None and (few.gpus, few.changed) == (1, True)
