@@ -40,6 +40,7 @@ def shards_per_gpu(facts: Facts) -> dict[tuple[str, str], float]:
         if line.get("name", "").lower() == "gpu":
             for node in expand(line.get("nodename", "")):
                 files.setdefault(node, []).extend(file for file in expand(line.get("file", "")) if file)
+    with_gpus = {name: gpus_of(row) for name, row in nodes(facts).items() if gpus_of(row)}
     for line in facts.gres.lines:
         if line.get("name", "").lower() != "shard":
             continue
@@ -53,8 +54,8 @@ def shards_per_gpu(facts: Facts) -> dict[tuple[str, str], float]:
             if here:
                 found[node, ""] = count / len(here)
                 continue
-            named = {name: row for name, row in nodes(facts).items() if gpus_of(row) and node in ("", name)}
-            found |= {(name, ""): count / gpus_of(row) for name, row in named.items()} or {(node, ""): count}
+            named = with_gpus if not node else {node: with_gpus[node]} if node in with_gpus else {}
+            found |= {(name, ""): count / gpus for name, gpus in named.items()} or {(node, ""): count}
     return found
 
 

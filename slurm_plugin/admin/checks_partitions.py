@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from slurm_plugin.admin.checks_gpu_types import types_of
-from slurm_plugin.admin.edits import Change, Deed, command
+from slurm_plugin.admin.edits import Change, Deed, command, record
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, fail, warn
 from slurm_plugin.admin.seen import (
+    beside,
     gpu_nodes,
     gpus_of,
     nodes,
@@ -22,6 +23,8 @@ from slurm_plugin.admin.seen import (
     sharing,
     slurm_conf,
 )
+from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.slurm.conf_lines import expand
 
 _UNLIMITED = ("", "unlimited", "0", "(null)", "none")
 
@@ -108,14 +111,14 @@ def check_nodes(facts: Facts) -> Iterator[Finding]:
         found = gpu_nodes(facts, known.get(name, {}))
         bare = [node for node, row in found.items() if not shards_of(row)]
         if bare and facts.slurm is not None:
+            more = f" (and {len(bare) - 1} more)" if len(bare) > 1 else ""
             gres = found[bare[0]].get("gres", "")
-            text = f"{bare[0]} of partition {name} has Gres={gres}: no shared job can start there"
-            kinds = types_of(found[bare[0]])
-            kind = kinds.pop() if len(kinds) == 1 and kinds <= set(partition.gpus) else ""
-            shards = gpus_of(found[bare[0]]) * partition.of_type(kind).shards
-            wanted = f"{gres},shard:{kind}:{shards}" if kind else f"{gres},shard:{shards}"
-            deeds = row_of(facts, "nodename", bare[0], "Gres", wanted)
-            fix: tuple[Deed, ...] | str = deeds or f"add the shards of all its GPUs: Gres={wanted}"
+            text = f"{bare[0]}{more} of partition {name} has Gres={gres}: no shared job can start there"
+            changes = {
+                str(deed): deed for deed in _shards_for(facts, partition, found, bare)
+            }  # a line names many
+            words = f"add the shards of all its GPUs: Gres={_with_shards(partition, found[bare[0]])}"
+            fix: tuple[Deed, ...] | str = tuple(changes.values()) or words
             yield (fail if len(bare) == len(found) else warn)("slurm.conf", text, fix)
         for node, row in found.items():
             reason = row.get("reason", "")
@@ -123,3 +126,23 @@ def check_nodes(facts: Facts) -> Iterator[Finding]:
                 told.add(node)
                 text = f"{node} is drained ({reason}): its gres.conf says less than slurm.conf"
                 yield fail("slurm.conf", text, command(f"scontrol update NodeName={node} State=RESUME"))
+
+
+def _shards_for(
+    facts: Facts, partition: PartitionConfig, found: Mapping[str, Mapping[str, str]], bare: Sequence[str]
+) -> Iterator[Deed]:
+    """Return the changes that give nodes the shards of all their GPUs, a line after the other."""
+    lacking = set(bare)
+    for index, row in enumerate(() if facts.slurm is None else facts.slurm.lines):
+        here = [node for node in expand(row.get("nodename", "")) if node in lacking]
+        if here and facts.slurm is not None:
+            wanted = _with_shards(partition, found[here[0]])
+            yield record(facts.slurm, index, beside(facts, "slurm.conf"), "Gres", wanted)
+
+
+def _with_shards(partition: PartitionConfig, row: Mapping[str, str]) -> str:
+    """Return a node's Gres with the shards of all its GPUs."""
+    gres, kinds = row.get("gres", ""), types_of(row)
+    kind = kinds.pop() if len(kinds) == 1 and kinds <= set(partition.gpus) else ""
+    shards = gpus_of(row) * partition.of_type(kind).shards
+    return f"{gres},shard:{kind}:{shards}" if kind else f"{gres},shard:{shards}"

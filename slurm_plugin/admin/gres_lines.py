@@ -8,6 +8,7 @@ from slurm_plugin.admin.edits import Change
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Fix
 from slurm_plugin.admin.seen import beside, gpu_nodes, gpus_of, nodes, partitions, shards_of, sharing
+from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.gres import parse_gres
 from slurm_plugin.slurm.conf_lines import expand
 
@@ -18,11 +19,8 @@ def missing_lines(facts: Facts) -> Fix:
     real = facts.config is not None and facts.config.telemetry.source != "simulated"
     devices = [f"/dev/nvidia{gpu.index}" for gpu in facts.readings or () if real and not gpu.mig]
     known = facts.gres.lines if facts.gres is not None else ()
-    missing = [
-        name
-        for name, row in nodes(facts).items()
-        if shards_of(row) or (gpus_of(row) and _shares(facts, name))
-    ]
+    sharers = _partition_of(facts)
+    missing = {name for name, row in nodes(facts).items() if shards_of(row) or name in sharers}
     new = shard_lines(facts, missing)
     if not known and not new:
         for file in devices:
@@ -41,7 +39,7 @@ def shard_lines(facts: Facts, missing: Collection[str]) -> list[str]:
     """
     if facts.gres is None:
         return []
-    new, done = [], set[str]()
+    new, done, sharers, known = [], set[str](), _partition_of(facts), nodes(facts)
     for line in facts.gres.lines:
         if line.get("name", "").lower() != "gpu" or not line.get("file"):
             continue
@@ -49,7 +47,7 @@ def shard_lines(facts: Facts, missing: Collection[str]) -> list[str]:
         for file in expand(line["file"]) if here else ():
             whole = len(here) == len(expand(line.get("nodename", "")))
             named = line.get("nodename", "") if whole else ",".join(here)
-            count = _shards_there(facts, here[0], line.get("type", ""))
+            count = _shards_there(facts, sharers.get(here[0]), line.get("type", ""))
             new.append(f"{f'NodeName={named} ' if named else ''}Name=shard Count={count} File={file}")
         done.update(here)
     detect = [facts.gres.settings.get("autodetect", "")]
@@ -58,11 +56,11 @@ def shard_lines(facts: Facts, missing: Collection[str]) -> list[str]:
         return new
     for row in () if facts.slurm is None else facts.slurm.lines:
         here = [name for name in expand(row.get("nodename", "")) if name in missing and name not in done]
-        if here and gpus_of(nodes(facts)[here[0]]):
+        if here and gpus_of(known[here[0]]):
             whole = len(here) == len(expand(row["nodename"]))
-            kinds = parse_gres(nodes(facts)[here[0]].get("gres"))
+            kinds = parse_gres(known[here[0]].get("gres"))
             count = sum(
-                item.count * _shards_there(facts, here[0], item.type or "")
+                item.count * _shards_there(facts, sharers.get(here[0]), item.type or "")
                 for item in kinds
                 if item.name == "gpu"
             )
@@ -71,15 +69,17 @@ def shard_lines(facts: Facts, missing: Collection[str]) -> list[str]:
     return new
 
 
-def _shards_there(facts: Facts, node: str, kind: str) -> int:
-    """Return how many shards a GPU has, by its type, in the partition of its node ("" for any)."""
-    of = [
-        partition
-        for name, partition in sharing(facts)
-        if not node or node in gpu_nodes(facts, partitions(facts).get(name, {}))
-    ] or [partition for _, partition in sharing(facts)]
-    return of[0].of_type(kind).shards if of else 0
+def _partition_of(facts: Facts) -> dict[str, PartitionConfig]:
+    """Return each node with GPUs that shares, and the settings of its partition, the first where it is in several."""
+    known = partitions(facts)
+    found: dict[str, PartitionConfig] = {}
+    for name, partition in sharing(facts):
+        for node in gpu_nodes(facts, known.get(name, {})):
+            found.setdefault(node, partition)
+    return found
 
 
-def _shares(facts: Facts, node: str) -> bool:
-    return any(node in gpu_nodes(facts, partitions(facts).get(name, {})) for name, _ in sharing(facts))
+def _shards_there(facts: Facts, partition: PartitionConfig | None, kind: str) -> int:
+    """Return how many shards a GPU of a type has in a partition; None for the first that shares."""
+    of = partition or next((each for _, each in sharing(facts)), None)
+    return of.of_type(kind).shards if of else 0

@@ -72,7 +72,7 @@ def gpu_nodes(facts: Facts, partition: Mapping[str, str]) -> dict[str, Mapping[s
         facts: What was seen.
         partition: The partition's properties, from `partitions`.
     """
-    named = expand(partition.get("nodes", ""))
+    named = set(expand(partition.get("nodes", "")))
     return {
         name: row for name, row in nodes(facts).items() if gpus_of(row) and (name in named or "ALL" in named)
     }

@@ -34,8 +34,8 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_gres,
     check_partitions,
 )
-_ALSO = ("CliFilterPlugins=", "PrologFlags=", "SelectTypeParameters=")
-"""Settings that are wanted although Slurm could share without them."""
+_ALSO = ("CliFilterPlugins=", "PrologFlags=", "SelectTypeParameters=", "NodeName=")
+"""Lines that are wanted although Slurm could share without them, or on other nodes."""
 _THE_SITES = ("SelectType=", "PartitionName=", "[partition")
 """Lines that only the site changes: SelectType loses all jobs, the others say which jobs share a node with whom."""
 _MOST_STEPS = 2000

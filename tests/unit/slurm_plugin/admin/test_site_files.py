@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import cProfile
+import pstats
+import re
 from pathlib import Path
 
 import pytest
@@ -286,6 +289,39 @@ def test_a_node_that_gres_conf_forgot_is_found(site: Site) -> None:
     assert not plan.refused
     added = plan.after[site.slurm / "gres.conf"].splitlines()[-4:]
     assert added == [f"NodeName=gpu4 Name=shard Count=38 File=/dev/nvidia{n}" for n in range(4)]
+
+
+KINDS = {"a100": 8, "h100": 4, "h200": 8, "l40s": 2}
+
+
+def test_many_nodes_of_four_kinds_take_few_steps(site: Site) -> None:
+    """Counted in calls, not by the clock: with 300 nodes on a line each, each step went over all of them for each."""
+    rows, devices, names = [], [], []
+    for kind, gpus in KINDS.items():
+        for number in range(10):
+            names.append(f"{kind}n{number}")
+            rows.append(f"NodeName={names[-1]} CPUs=64 Gres=gpu:{kind}:{gpus}\n")
+            devices.append(f"NodeName={names[-1]} Name=gpu Type={kind} File=/dev/nvidia[0-{gpus - 1}]\n")
+    site.change("NodeName=gpu[1-4] CPUs=64 RealMemory=512000 Gres=gpu:a100:4 State=UNKNOWN\n", "".join(rows))
+    site.change("Nodes=gpu[1-4]", f"Nodes={','.join(names)}")
+    site.write("gres.conf", "".join(devices))
+    tables = "".join(
+        f"[partition.gpu.gpus.{kind}]\ngpu_memory_mib = {10240 * gpus}\nshards_per_gpu = {10 * gpus - 1}\n"
+        for kind, gpus in KINDS.items()
+    )
+    site.written[site.rad / "rad.toml"] = RAD_TOML.partition("gpu_memory_mib")[0] + tables
+    profile = cProfile.Profile()
+    plan = profile.runcall(site.plan)
+    assert not plan.left
+    gres = gres_of_nodes_in(plan.after[site.slurm / "slurm.conf"])
+    assert gres == {f"gpu:{kind}:{n},shard:{kind}:{n * (10 * n - 1)}" for kind, n in KINDS.items()}
+    assert plan.after[site.slurm / "gres.conf"].count("Name=shard") == 10 * sum(KINDS.values())
+    calls = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
+    assert calls < 1_000_000, calls
+
+
+def gres_of_nodes_in(text: str) -> set[str]:
+    return set(re.findall(r"(?m)^NodeName=.*\bGres=(\S*gpu\S*)", text))
 
 
 def test_a_file_that_changed_since_it_was_read_is_left_alone(site: Site) -> None:
