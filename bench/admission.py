@@ -110,7 +110,7 @@ def _table(path: Path, options: argparse.Namespace, note: Callable[[str, list[fl
         nodes=1,
         gpus_per_node=options.gpus,
         gpu_memory_mib=options.gpu_memory_mib,
-        settings=PartitionConfig(),
+        settings=PartitionConfig(confidence="bound"),
         pin=options.pin,
         never_wait=options.never_wait,
     )
@@ -122,7 +122,7 @@ def _table(path: Path, options: argparse.Namespace, note: Callable[[str, list[fl
     print("|---|---|---|---|---|---|---|---|")
     runs = {"hand-sized shards": simulate(replace(question, baseline="hand"), clock)}
     for way, (settings, more) in WAYS.items():
-        asked = replace(question, settings=replace(PartitionConfig(), **settings), **more)
+        asked = replace(question, settings=replace(question.settings, **settings), **more)
         runs[way] = simulate(asked, clock)
     for way, found in runs.items():
         row = [found[name] / whole[name] for name in SHOWN] + [

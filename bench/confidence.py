@@ -78,7 +78,7 @@ def ways() -> Iterator[PartitionConfig]:
     """Yield the settings to try."""
     for recovery in RECOVERIES:
         for confidence in CONFIDENCES:
-            yield PartitionConfig(confidence=confidence, recovery=recovery, compute_overcommit=0.0)
+            yield PartitionConfig(confidence=confidence, recovery=recovery)
 
 
 def figures(trace: Path, card_gib: int, settings: PartitionConfig, draw: int) -> dict[str, float]:

@@ -142,11 +142,9 @@ FAULTS: tuple[Fault, ...] = (
         put(r"^collocate =", "colocate ="),
     ),
     toml("a table's key misspelt", "did you mean features.guard", put(r"^#guard = true", "gaurd = true")),
-    toml(
-        "a word that is none", "confidence is 'sure'", put(r'^#confidence = "bound"', 'confidence = "sure"')
-    ),
+    toml("a word that is none", "confidence is 'sure'", put(r"^#confidence = 0.95", 'confidence = "sure"')),
     toml("a number as text", "smact_max is 'high'", put(r"^#smact_max = 0.80", 'smact_max = "high"')),
-    toml("a share of jobs above one", "confidence is 9", put(r'^#confidence = "bound"', "confidence = 9.0")),
+    toml("a share of jobs above one", "confidence is 9", put(r"^#confidence = 0.95", "confidence = 9.0")),
     toml("observing", "mode is 'observe'", put(r'^mode = "enforce"', 'mode = "observe"')),
     toml("off", "mode is 'off'", put(r'^mode = "enforce"', 'mode = "off"')),
     toml("no partition shares", "no partition shares", put(r"^collocate = true", "collocate = false")),

@@ -36,7 +36,9 @@ def main() -> None:
                 nodes=1,
                 gpus_per_node=options.gpus,
                 gpu_memory_mib=options.gpu_memory_mib,
-                settings=PartitionConfig(compute_overcommit=0.0),  # as the run that it is compared with
+                settings=PartitionConfig(
+                    confidence="bound", compute_overcommit=0.0
+                ),  # as the run that it is compared with
                 pin="bound",
                 compress=options.compress,
                 start_up_s=start_up_s,

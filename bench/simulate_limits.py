@@ -136,7 +136,9 @@ def floors(found: Scenario, span_s: float) -> dict[str, float]:
 
 def figures(question: Question, way: Way) -> dict[str, Any]:
     """Return the figures of a way."""
-    asked = replace(question, settings=replace(PartitionConfig(), **way.settings), **way.asked)
+    asked = replace(
+        question, settings=replace(PartitionConfig(confidence="bound"), **way.settings), **way.asked
+    )
     found = way.change(scenario(asked, history(asked)))
     return metrics(Engine(found.cluster, found.jobs).run())
 
@@ -156,7 +158,7 @@ def main() -> None:
             nodes=1,
             gpus_per_node=options.gpus,
             gpu_memory_mib=options.gpu_memory_mib,
-            settings=PartitionConfig(),
+            settings=PartitionConfig(confidence="bound"),
             pin="bound",
         )
         for trace in options.traces

@@ -38,7 +38,7 @@ def main() -> None:
                         nodes=NODES,
                         gpus_per_node=8,
                         gpu_memory_mib=80_000,
-                        settings=PartitionConfig(compute_overcommit=0.0),
+                        settings=PartitionConfig(confidence="bound", compute_overcommit=0.0),
                         baseline="whole" if name == "whole" else "rad",
                         slot_min=slot_min,
                         start_up_s=60.0,

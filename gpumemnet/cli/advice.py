@@ -55,8 +55,7 @@ class Subject:
         """
         model = self.said.model or ""
         result, _ = answer.for_summary(model, setup, gpu=card or self.card, estimator=self.estimator)
-        confidence = None if isinstance(self.said.confidence, str) else self.said.confidence
-        return result.estimate_bytes, Booked.of(result, confidence)
+        return result.estimate_bytes, Booked.of(result, self.said.confidence)
 
 
 def largest(subject: Subject) -> list[Row]:

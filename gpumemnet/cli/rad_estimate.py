@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from gpumemnet.cli.around import PROGRAM, Around, Exit, FindCluster
-from gpumemnet.directives.values import LEAST_CONFIDENCE, MOST_CONFIDENCE
+from gpumemnet.directives.values import DEFAULT_CONFIDENCE, LEAST_CONFIDENCE, MOST_CONFIDENCE
 from gpumemnet.errors import GpuMemNetError, lines_of
 from gpumemnet.estimators.registry import DEFAULT, NAMES
 from gpumemnet.gpus import DEFAULT_GPU
@@ -71,7 +71,7 @@ Exit status: 0 fits, 1 does not fit or is refused, 2 a wrong option or file, 3 a
 @click.option(
     "--confidence",
     type=click.FloatRange(LEAST_CONFIDENCE, MOST_CONFIDENCE),
-    help="Share of jobs for which what is booked shall be enough. Default: the estimator's bound.",
+    help=f"Share of jobs for which what is booked shall be enough. Default: rad.toml's, else {DEFAULT_CONFIDENCE}.",
 )
 @click.option(
     "--config", type=click.Path(path_type=Path), help="rad.toml; default: $RAD_CONFIG, /etc/rad/rad.toml."

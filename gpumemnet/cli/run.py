@@ -149,7 +149,7 @@ def _print(
         warnings = (*warnings, "confidence=auto: the partition decides what is booked; the bound is shown")
     booked = None
     if result is not None:
-        booked = Booked.of(result, None if isinstance(said.confidence, str) else said.confidence)
+        booked = Booked.of(result, said.confidence)
         booked = booked if verdict is None else booked.in_cluster(verdict)
     told = Told(
         result=result, booked=booked, card=card, said=said, warnings=warnings, verdict=verdict, asked=asked

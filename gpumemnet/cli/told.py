@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from gpumemnet.cli.cluster import Asked, Verdict
 from gpumemnet.directives.parse import Directives
+from gpumemnet.directives.values import DEFAULT_CONFIDENCE, Confidence
 from gpumemnet.estimate import Estimate
 from gpumemnet.gpus import Gpu
 from gpumemnet.units import MIB, human
@@ -30,14 +31,16 @@ class Booked(NamedTuple):
     shard_bytes: int = SHARD_MIB * MIB
 
     @classmethod
-    def of(cls, result: Estimate, confidence: float | None) -> Booked:
+    def of(cls, result: Estimate, confidence: Confidence | None) -> Booked:
         """Return what is booked.
 
         Args:
             result: What the job needs.
-            confidence: Share of jobs that it shall be enough for (0.5 to 0.999); None books the bound.
+            confidence: Share of jobs that it shall be enough for (0.5 to 0.999). Of "auto", which only a cluster can
+                tell, the bound is taken. None: as in a partition that says nothing.
         """
-        if confidence is None or result.quantiles is None:
+        confidence = DEFAULT_CONFIDENCE if confidence is None else confidence
+        if isinstance(confidence, str) or result.quantiles is None:
             return cls(n_bytes=result.upper_bytes, share=result.confidence, most_bytes=result.upper_bytes)
         n_bytes = result.quantile(confidence)
         return cls(n_bytes=n_bytes, share=confidence, most_bytes=max(n_bytes, result.upper_bytes))

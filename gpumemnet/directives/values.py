@@ -14,6 +14,8 @@ MAX_COUNT = 1 << 30
 MAX_GPUS = 1024
 Confidence = float | Literal["bound", "auto"]
 LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.999
+DEFAULT_CONFIDENCE = 0.95
+"""Of partitions that say nothing."""
 _UNIT_BYTES = {"K": KIB, "M": MIB, "G": GIB, "T": GIB * KIB, "": MIB}
 """Slurm's spelling: a bare number is MiB, G means GiB."""
 _YES = ("yes", "true", "on", "1")

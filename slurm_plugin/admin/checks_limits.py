@@ -87,7 +87,7 @@ def check_limits(facts: Facts) -> Iterator[Finding]:
 
 def _check_parts(facts: Facts, worth: Fraction) -> Iterator[Finding]:
     """Who may have less than a GPU never gets the whole one that a rerun after running out of memory asks for."""
-    if not any(partition.recovery == "exclusive" for _, partition in sharing(facts)):
+    if not any(partition.recovery != "off" for _, partition in sharing(facts)):
         return
     for limit in facts.limits or ():
         billing = limit.tres.get("billing", 0)

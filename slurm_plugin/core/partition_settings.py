@@ -31,9 +31,9 @@ class PartitionConfig:
             can then be turned into shards, as can one for a type in `gpus`; any other typed request keeps its GPU.
         exclusive_form: How a GPU of one's own is asked for: "shards" takes all shards of a GPU, "gpu" takes gpu:1
             (Slurm 23.11.5 and later), "auto" picks by the running version.
-        confidence: Share of jobs for which what is booked shall be enough: a number (0.9), "bound" for the estimator's
-            bound, or "auto" for what costs least by this partition's cards and recovery (core/risk.py). What is not
-            booked, up to the bound, a job may still have while nobody needs it.
+        confidence: Share of jobs for which what is booked shall be enough: a number, "bound" for the estimator's
+            bound (0.99), or "auto" for what costs least by this partition's cards and recovery (core/risk.py). What is
+            not booked, up to the bound, a job may still have while nobody needs it.
         compute_overcommit: Slurm gives a GPU jobs of at most this much expected SM activity in all: a job asks for the
             larger of the shards of its memory and this part of a GPU's shards; what it may hold stays its memory. 2.0
             lets two jobs share that would each fill the GPU. 0 counts memory alone.
@@ -91,7 +91,7 @@ class PartitionConfig:
     gpu_type: str = ""
     gpus: dict[str, GpuType] = field(default_factory=dict)
     exclusive_form: Literal["auto", "shards", "gpu"] = "auto"
-    confidence: Confidence = "bound"
+    confidence: Confidence = 0.95
     compute_overcommit: float = OVERCOMMIT
     max_slowdown: float = 0.0
     share_multi_gpu: bool = False

@@ -45,7 +45,8 @@ def test_json_is_the_contract() -> None:
         "h200",
         1024,
     )
-    assert 0 < answer["estimate_mib"] <= answer["upper_mib"] <= answer["shards"] * answer["shard_mib"]
+    assert 0 < answer["estimate_mib"] <= answer["booked_mib"] <= answer["shards"] * answer["shard_mib"]
+    assert answer["booked_mib"] < answer["upper_mib"]
     assert abs(sum(answer["breakdown_mib"].values()) - answer["estimate_mib"]) <= 4
 
 
@@ -127,8 +128,11 @@ def test_a_job_script_is_read(tmp_path: Path) -> None:
 
 
 def test_what_is_booked_at_a_confidence_and_what_the_job_may_hold_at_most(tmp_path: Path) -> None:
-    bound = json.loads(run(RESIDUAL, "--batch-size", "64", "--json").stdout)
+    (tmp_path / "bound.sh").write_text(f"#RAD model={RESIDUAL} batch_size=64 confidence=bound\n")
+    bound = json.loads(run("bound.sh", "--json", cwd=tmp_path).stdout)
     assert bound["booked_mib"] == bound["upper_mib"]
+    unsaid = json.loads(run(RESIDUAL, "--batch-size", "64", "--json").stdout)
+    assert unsaid == json.loads(run(RESIDUAL, "--batch-size", "64", "--confidence", "0.95", "--json").stdout)
     (tmp_path / "job.sh").write_text(f"#RAD model={RESIDUAL} batch_size=64 confidence=0.8\n")
     for args in (
         (RESIDUAL, "--batch-size", "64", "--confidence", "0.8"),

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from paths import MODELS
 
-from gpumemnet.directives.values import LEAST_CONFIDENCE, MOST_CONFIDENCE
+from gpumemnet.directives.values import DEFAULT_CONFIDENCE, LEAST_CONFIDENCE, MOST_CONFIDENCE
 from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.errors import ConfigError, EstimateError
+from slurm_plugin.core.partition_settings import PartitionConfig
 from slurm_plugin.core.records import LEAST_CONFIDENCE as LEAST
 from slurm_plugin.core.records import MOST_CONFIDENCE as MOST
 from slurm_plugin.core.records import Claims
@@ -123,3 +124,4 @@ def test_observed_peaks_come_back_with_a_margin() -> None:
 
 def test_the_words_of_a_user_and_of_a_site_have_the_same_range() -> None:
     assert (LEAST, MOST) == (LEAST_CONFIDENCE, MOST_CONFIDENCE)
+    assert PartitionConfig().confidence == DEFAULT_CONFIDENCE
