@@ -276,7 +276,8 @@ class Cluster:
     def cancel_jobs(self) -> None:
         """End every job and wait until it is gone; a controller that does not answer is left alone."""
         try:
-            jobs = self.slurm("squeue", "-h", "-o", "%A", timeout_s=5).split()
+            # %F, an array by its own id: `scancel --full` refuses the id of one of its tasks.
+            jobs = self.slurm("squeue", "-h", "-o", "%F", timeout_s=5).split()
             if jobs:
                 self.slurm("scancel", "--full", *sorted(set(jobs)), timeout_s=5)
                 self.wait("jobs end", lambda: not self.slurm("squeue", "-h"), 10)
