@@ -5,7 +5,8 @@ in that run. How long it takes to its first step, and from there, is what it too
 trace and compression, which must be among the files; how long Slurm takes from one end to the next start is read from
 that run likewise. Nothing is set by hand.
 
-Prints a row for each run; the exit status is 1 if any is further off than MAKESPAN, COMPLETION or CRASHES.
+Prints a row for each run; the exit status is 1 if any is further off than MAKESPAN, COMPLETION or CRASHES. A run that
+was cut off is compared at its cut: how many jobs were done, and when those came to their ends.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from slurm_plugin.admin.simulate.engine import Engine
 from slurm_plugin.admin.simulate.interference import Load
 from slurm_plugin.admin.simulate.metrics import metrics
 from slurm_plugin.admin.simulate.progress import Job
+from slurm_plugin.admin.simulate.result import Result
 from slurm_plugin.admin.simulate.trace_job import TraceJob
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.records import Booking
@@ -83,8 +85,8 @@ def release(run: Run) -> tuple[int, ...]:
     return tuple(map(int, found.groups())) if found else APART
 
 
-def simulated(run: Run, whole: Run) -> dict[str, Any]:
-    """Return a replay's figures as the simulation has them.
+def simulated(run: Run, whole: Run) -> Result:
+    """Return a replay as the simulation has it.
 
     Args:
         run: A replay's result.
@@ -105,12 +107,46 @@ def simulated(run: Run, whole: Run) -> dict[str, Any]:
         managed=managed,
         backfill_s=BACKFILL_S,
         old_shards=release(run) < APART,
+        began_s=run["began_s"],
         min_age_reserve_s=run.get("min_age_reserve_s", 0),
     )
     took = {job["name"]: alone(job) for job in whole["jobs"]}
     pace = pace_s(whole)
     jobs = [_job(n, row, took.get(row["name"]), pace, settings) for n, row in enumerate(run["jobs"])]
-    return metrics(Engine(cluster, sorted(jobs, key=lambda job: job.trace.submit_s)).run())
+    return Engine(cluster, sorted(jobs, key=lambda job: job.trace.submit_s)).run()
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What was reached when a run was cut off: jobs done, and the mean completion of those done in the replay."""
+
+    done: int
+    completion_s: float
+
+
+def at_cut(run: Run, found: Result) -> tuple[float, Cut, Cut]:
+    """Return when a run was cut off, and what was reached there: replayed, simulated.
+
+    Args:
+        run: A replay's result.
+        found: The same, simulated to its end.
+    """
+    cut_s = run["samples"]["times_s"][-1]
+    ends_s = {job.number: job.end_s for job in found.jobs if job.end_s is not None}
+    done = {
+        number: row["runs"][-1]["end_s"]
+        for number, row in enumerate(run["jobs"])
+        if row["runs"] and row["runs"][-1]["outcome"] == "ok" and number in ends_s
+    }
+    came_s = {number: run["jobs"][number]["planned_submit_s"] for number in done}
+    return (
+        cut_s,
+        Cut(len(done), statistics.fmean(done[number] - came_s[number] for number in done)),
+        Cut(
+            sum(end_s <= cut_s for end_s in ends_s.values()),
+            statistics.fmean(ends_s[number] - came_s[number] for number in done),
+        ),
+    )
 
 
 def _job(
@@ -167,12 +203,13 @@ def main() -> int:
     )
     parser.add_argument("runs", type=Path, nargs="+")
     runs = [json.loads(path.read_text()) for path in parser.parse_args().runs]
-    return report([run for run in runs if not run["cut"]])
+    off = report([run for run in runs if not run["cut"]])
+    return off | report_cut([run for run in runs if run["cut"]], runs)
 
 
 def report(runs: Sequence[Run]) -> int:
     """Print a row for each run: replayed and simulated; return 1 if any is too far off."""
-    wholes = {_of(run): run for run in runs if run["policy"] == "whole"}
+    wholes = _wholes(runs)
     off = False
     print(f"| run | | {' | '.join(FIGURES)} | crashes | near |")
     print(f"|---|---|{'---|' * (len(FIGURES) + 2)}")
@@ -181,7 +218,7 @@ def report(runs: Sequence[Run]) -> int:
             print(f"{_name(run)}: there is no run with whole GPUs beside it", file=sys.stderr)
             off = True
             continue
-        real, found = run["figures"], simulated(run, wholes[_of(run)])
+        real, found = run["figures"], metrics(simulated(run, wholes[_of(run)]))
         near = (
             abs(found["makespan_s"] / real["makespan_s"] - 1) <= MAKESPAN
             and abs(found["mean_completion_s"] / real["mean_completion_s"] - 1) <= COMPLETION
@@ -192,6 +229,40 @@ def report(runs: Sequence[Run]) -> int:
             cells = " | ".join(f"{figures[figure]:,.4g}" for figure in FIGURES)
             print(f"| {_name(run)} | {name} | {cells} | {figures['crashes']} | {verdict} |")
     return int(off)
+
+
+def report_cut(cut: Sequence[Run], runs: Sequence[Run]) -> int:
+    """Print a row for each run that was cut off; return 1 if any is too far off.
+
+    Args:
+        cut: The runs that were cut off.
+        runs: All runs, those with whole GPUs among them.
+    """
+    wholes = _wholes([run for run in runs if not run["cut"]])
+    off = False
+    if cut:
+        print("\n| cut off | at (s) | jobs done | simulated | their mean completion (s) | simulated | near |")
+        print("|---|---|---|---|---|---|---|")
+    for run in cut:
+        if _of(run) not in wholes:
+            print(f"{_name(run)}: there is no run with whole GPUs beside it", file=sys.stderr)
+            off = True
+            continue
+        cut_s, real, found = at_cut(run, simulated(run, wholes[_of(run)]))
+        near = (
+            abs(found.done / real.done - 1) <= MAKESPAN
+            and abs(found.completion_s / real.completion_s - 1) <= COMPLETION
+        )
+        off |= not near
+        print(
+            f"| {_name(run)} | {cut_s:.0f} | {real.done} | {found.done} | {real.completion_s:.1f} | "
+            f"{found.completion_s:.1f} | {'yes' if near else 'no'} |"
+        )
+    return int(off)
+
+
+def _wholes(runs: Sequence[Run]) -> dict[tuple[Any, ...], Run]:
+    return {_of(run): run for run in runs if run["policy"] == "whole"}
 
 
 def _of(run: Run) -> tuple[Any, ...]:

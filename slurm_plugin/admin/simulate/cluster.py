@@ -25,6 +25,7 @@ class Cluster:
         managed: Whether RAD places the jobs; without it they run where Slurm's seats say.
         backfill_s: SchedulerParameters bf_interval; Slurm's default.
         min_age_reserve_s: SchedulerParameters bf_min_age_reserve: who has waited for less may be passed.
+        began_s: When the trace begins, in seconds since the epoch: backfill plans starts by whole minutes of the clock.
         kept: GPUs of each node that have no shards, for jobs with GPUs of their own.
         old_shards: Whether Slurm is older than 23.11.5, and counts shards and whole GPUs without each other.
         drain: Whether shared jobs go where they keep the GPU busy for the shortest time longer.
@@ -40,6 +41,7 @@ class Cluster:
     managed: bool = True
     backfill_s: float = 30.0
     min_age_reserve_s: float = 0.0
+    began_s: float = 0.0
     kept: int = 0
     old_shards: bool = False
     drain: bool = False

@@ -14,6 +14,8 @@ from slurm_plugin.admin.simulate.progress import Job
 from slurm_plugin.admin.simulate.slurm.running import Running
 from slurm_plugin.admin.simulate.slurm.seats import Seats
 
+RESOLUTION_S = 60.0
+"""SchedulerParameters bf_resolution, Slurm's default: a planned start is counted from the minute before it."""
 SEARCHED_NODES = 24
 """Nodes looked at for a planned start; on larger clusters the plan is only nearly the earliest."""
 
@@ -68,7 +70,7 @@ def find(
     return None
 
 
-def promise(job: Job, seats: Seats, running: Running, now_s: float) -> Promise | None:
+def promise(job: Job, seats: Seats, running: Running, now_s: float, began_s: float) -> Promise | None:
     """Return where and when a job can start at the latest, by the limits of those who run; None if it never can.
 
     Args:
@@ -76,6 +78,7 @@ def promise(job: Job, seats: Seats, running: Running, now_s: float) -> Promise |
         seats: What is free.
         running: Who holds seats until when at the latest.
         now_s: Seconds since the trace began.
+        began_s: When that was, in seconds since the epoch.
     """
     found: Promise | None = None
     least = job.shards
@@ -93,6 +96,7 @@ def promise(job: Job, seats: Seats, running: Running, now_s: float) -> Promise |
         if len(ready) < job.gpus:
             continue
         start_s = sorted(ready)[job.gpus - 1]
-        if found is None or start_s < found.start_s:
-            found = Promise(node=node, start_s=start_s)
+        planned_s = start_s - (start_s + began_s) % RESOLUTION_S
+        if found is None or planned_s < found.start_s:
+            found = Promise(node=node, start_s=planned_s)
     return found

@@ -36,6 +36,7 @@ class Controller:
             apart=not cluster.old_shards,
         )
         self._running = Running(cluster.nodes * cluster.per_node)
+        self._began_s = cluster.began_s
         self._young_s = cluster.min_age_reserve_s
         self._drained = self._running if cluster.drain else None
 
@@ -71,7 +72,7 @@ class Controller:
             else:
                 blocked = not self._seats.may_fit(*place.size)
                 if len(promises) < PROMISES and self._reserves(job, now_s):
-                    planned = promise(job, self._seats, self._running, now_s)
+                    planned = promise(job, self._seats, self._running, now_s, self._began_s)
                     promises += [] if planned is None else [planned]
                 if blocked or place.behind >= BEHIND_PROMISE:
                     continue

@@ -47,6 +47,7 @@ def run(
     start_up_s: float = 0.0,
     slot_s: float | None = None,
     min_age_reserve_s: float = 0.0,
+    began_s: float = 0.0,
 ) -> Result:
     config = Config(partitions={PARTITION: partition}, default_partition=PARTITION)
     jobs: list[Job] = [
@@ -71,6 +72,7 @@ def run(
         pin=pin,
         managed=managed,
         min_age_reserve_s=min_age_reserve_s,
+        began_s=began_s,
     )
     return Engine(cluster, jobs).run()
 
@@ -222,6 +224,21 @@ def test_backfill_plans_by_nodes(min_age_reserve_s: float, starts_s: list[float]
         min_age_reserve_s=min_age_reserve_s,
     )
     assert [one.first_start_s for one in result.jobs] == starts_s
+
+
+@pytest.mark.parametrize(("began_s", "start_s"), [(0.0, 60.0), (20.0, 110.0)])
+def test_a_planned_start_counts_from_the_minute_before_it(began_s: float, start_s: float) -> None:
+    """Seen on Slurm 24.11: whether a job passes one that is planned after its end depends on the clock."""
+    result = run(
+        replace(job(0, duration_s=100.0, gib=20), limit_s=120.0),
+        replace(
+            job(1, 1.0, duration_s=10.0, gib=40), limit_s=60.0
+        ),  # planned at 120 s, or at 100 s by the minute
+        replace(job(2, 50.0, duration_s=10.0, gib=4), limit_s=60.0),
+        per_node=1,
+        began_s=began_s,
+    )
+    assert result.jobs[2].first_start_s == start_s
 
 
 @pytest.mark.parametrize("policy", ["exclusive", "round_robin", "magm", "lug", "mug"])

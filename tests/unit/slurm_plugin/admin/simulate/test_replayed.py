@@ -12,6 +12,8 @@ sys.path.insert(0, str(CHECKOUT / "bench"))
 import replayed_groups
 import simulate_replayed
 
+from slurm_plugin.admin.simulate.metrics import metrics
+
 
 def job(
     name: str, submit_s: float, called_s: float, *, booked_mib: int = 0, gpu: str = "0"
@@ -32,7 +34,15 @@ def job(
         "booked_mib": booked_mib,
         "limit_min": 1,
         "admin_comment": "rad: booked estimate_mib=4100",
-        "runs": [{"gpus": gpu, "called_s": called_s, "trains_s": called_s + 1, "end_s": called_s + 11}],
+        "runs": [
+            {
+                "gpus": gpu,
+                "called_s": called_s,
+                "trains_s": called_s + 1,
+                "end_s": called_s + 11,
+                "outcome": "ok",
+            }
+        ],
     }
 
 
@@ -48,8 +58,9 @@ def run(
         "repetition": 1,
         "stand_in": False,
         "cut": False,
+        "began_s": 0.0,
         "machine": {"slurm": slurm},
-        "samples": {"cards": [{"usable_mib": 40_000}]},
+        "samples": {"cards": [{"usable_mib": 40_000}], "times_s": [11.0]},
         "jobs": list(jobs),
         "figures": dict.fromkeys(simulate_replayed.FIGURES, 1.0) | {"crashes": 0} | figures,
     }
@@ -61,7 +72,7 @@ WHOLE = run("whole", job("a", 0.0, 0.5), job("b", 0.0, 12.0), makespan_s=23.0, m
 def test_pace_and_start_up_are_read_from_the_run_with_whole_gpus() -> None:
     assert simulate_replayed.pace_s(WHOLE) == pytest.approx(0.5)
     assert simulate_replayed.alone(WHOLE["jobs"][0]) == simulate_replayed.Alone(1.0, 10.0)
-    assert simulate_replayed.simulated(WHOLE, WHOLE)["makespan_s"] == pytest.approx(23.0)
+    assert metrics(simulate_replayed.simulated(WHOLE, WHOLE))["makespan_s"] == pytest.approx(23.0)
 
 
 def test_jobs_that_book_shards_share_and_the_status_says_what_is_not_near(
@@ -73,6 +84,17 @@ def test_jobs_that_book_shards_share_and_the_status_says_what_is_not_near(
     far = run("hand", *shared, makespan_s=23.0, mean_completion_s=20.0)
     assert simulate_replayed.report([WHOLE, far]) == 1
     assert capsys.readouterr().out.count("| no |") == 1
+
+
+def test_a_run_that_was_cut_off_is_compared_at_its_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    began, left = job("a", 0.0, 0.5), job("b", 0.0, 0.5)
+    left["runs"][0] |= {"outcome": "killed"}
+    cut = run("whole", began, left) | {"cut": True}
+    cut["samples"] = cut["samples"] | {"times_s": [12.0]}
+    assert simulate_replayed.report_cut([cut], [WHOLE, cut]) == 0, "one of two was done, as simulated"
+    cut["samples"] = cut["samples"] | {"times_s": [30.0]}
+    assert simulate_replayed.report_cut([cut], [WHOLE, cut]) == 1
+    assert capsys.readouterr().out.count("| yes |") == 1
 
 
 def test_the_release_of_slurm_is_read() -> None:
