@@ -146,10 +146,6 @@ class Sentinel:
         for thread in self._threads:
             thread.join()
 
-    def orphans(self) -> list[str]:
-        """Return the reservations that have no job on their node now, as NODE/JOB."""
-        return [f"{node}/{job}" for node, job in sorted(self._since)]
-
     def _repeat(self, look: Any) -> None:
         clock = self._cluster.clock
         while not self._stopping.is_set():

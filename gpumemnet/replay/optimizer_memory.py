@@ -26,13 +26,11 @@ class OptimizerMemory(NamedTuple):
         states: Tensors of each parameter's size kept for good (momentum, second moment).
         listed: Tensors of the size of all parameters that one step holds at once (foreach works on whole lists).
         single: Tensors of the size of the largest parameter that one step holds (one parameter after the other).
-        factored: The second moment of a matrix is kept as one row and one column.
     """
 
     states: int
     listed: int = 0
     single: int = 0
-    factored: bool = False
 
     def state_bytes(self, parameters: Sequence[int]) -> int:
         """Return what the states take; a factored second moment is too small to count."""
@@ -61,5 +59,7 @@ OPTIMIZER_MEMORY: dict[Optimizer, OptimizerMemory] = {
     # _foreach_sqrt(square_avgs) likewise.
     Optimizer.RMSPROP: OptimizerMemory(states=1, listed=1),
     # Adafactor is not foreach unless asked: var_estimate and update of one parameter at a time.
-    Optimizer.ADAFACTOR: OptimizerMemory(states=0, single=2, factored=True),
+    Optimizer.ADAFACTOR: OptimizerMemory(
+        states=0, single=2
+    ),  # its second moment: a row and a column of each matrix
 }

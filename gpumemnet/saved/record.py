@@ -14,7 +14,6 @@ from gpumemnet.records import frozen
 
 FORMAT = "rad-profile"
 VERSION = 1
-SUFFIX = ".rad"
 MAX_CHARACTERS = 1 << 16
 """A file has a few thousand; anything much larger was not written here."""
 MAX_PROFILES = 8

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpumemnet.dataset.pack import pack
-from gpumemnet.dataset.splits import FOLDS, group_folds, model_fold, near_twins
+from gpumemnet.dataset.splits import near_twins
 from gpumemnet.dataset.store import (
     HELDOUT_ROWS,
     TRAINING_ROWS,
@@ -89,15 +89,3 @@ def test_a_twin_would_be_found() -> None:
     twin = {"outcome": "ok", "params": 25_600_000, "param_tensors": 161}
     other = {"outcome": "ok", "params": 25_600_000, "param_tensors": 90}
     assert near_twins([twin, other], real) == [twin]
-
-
-def test_folds_keep_models_and_groups_together() -> None:
-    rows = list(read_records(TRAINING_ROWS))
-    folds = group_folds(rows)
-    assert set(folds.values()) == set(range(FOLDS))
-    counts = [sum(folds[(r["family"], r["style"])] == fold for r in rows) for fold in range(FOLDS)]
-    assert max(counts) < 1.5 * min(counts)
-    assert model_fold({"seed": 1, "index": 5, "variant": 0}) == model_fold(
-        {"seed": 1, "index": 5, "variant": 1}
-    )
-    assert {model_fold(r) for r in rows} == set(range(FOLDS))
