@@ -170,6 +170,7 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "python -m gpumemnet.evaluate heldout --plots docs/img": MEASURES,
         "python -m gpumemnet.train --no-networks": MEASURES,
         "python bench/booking_cost.py --rows heldout": MEASURES,
+        "python bench/families.py": MEASURES,
         "python bench/confidence.py philly_t1.csv heavy60.csv mix90.csv --draws 30": MEASURES,
         "python bench/trace_accuracy.py --rows heldout": MEASURES,
         "python bench/trace_accuracy.py --rows train --names --seed 2027": MEASURES,

@@ -130,7 +130,7 @@ class _Walk:
             if branches:
                 self._pooled(layers, branches)
                 skip.update(*branches)
-            elif index == site.projections[-1]:
+            elif index == site.projections[-1] and builder.current >= 0:
                 projected = [outputs[at] for at in site.projections]
                 builder.current = attention.at_site(builder, site, projected, layers, drops=self._drops)
                 skip.update(site.over)
@@ -183,6 +183,7 @@ class _Walk:
             return
         if kind.group is Group.LINEAR:
             source = functional_ops.activated(builder, source, out)
+        kind = kinds.padded(kind, layer.kind, strided=_shrinks(builder.shapes[source], out))
         channels = weighted.channels(kind, out) if layer.params else 0
         builder.current = builder.operation(kind, source, out, builder.parameters(layer, channels))
         if self._summary.output_bytes:
@@ -232,6 +233,11 @@ class _Walk:
         counted = sum(layer.params or 0 for layer in self._summary.layers)
         if total is not None and total > counted:
             self.builder.tape.parameters.append((total - counted) * self.builder.high)
+
+
+def _shrinks(ins: tuple[int, ...], out: tuple[int, ...]) -> bool:
+    """Tell whether an image is smaller than the one that it was made from."""
+    return len(ins) == len(out) > 2 and ins[-1] > out[-1]
 
 
 def _inside_activation(layer: Layer) -> bool:

@@ -13,6 +13,12 @@ _FLOAT_LOSS = re.compile(r"ForCausalLM$|LMHeadModel$|^(?:ModernBert|EuroBert|Esm
 `self.loss_function` (5.17)."""
 
 
+_ENLARGED = "ForSemanticSegmentation"
+"""transformers' models with this end of their name enlarge their classes' scores to the labels' size, that of the
+image, by a function, and take the loss there."""
+_IMAGE = 4
+
+
 def cross_entropy(builder: TapeBuilder, root: str) -> None:
     """Add the cross entropy on the last output: its log-softmax is saved for backward, in 32 bits.
 
@@ -23,9 +29,23 @@ def cross_entropy(builder: TapeBuilder, root: str) -> None:
     if builder.current < 0 or not builder.tape.ops:
         return
     shape, logits = builder.shapes[builder.current], builder.current
+    if root.endswith(_ENLARGED) and len(shape) == _IMAGE:
+        shape, logits = _enlarged(builder, shape, logits)
     wide = 4 if builder.amp or _FLOAT_LOSS.search(root) else builder.high
     if builder.items[logits] != wide:
-        logits = builder.tensor(shape, wide)
-        builder.add(Op(inputs=(builder.current,), output=logits, group=Group.LOSS))
+        narrow, logits = logits, builder.tensor(shape, wide)
+        builder.add(Op(inputs=(narrow,), output=logits, group=Group.LOSS))
     probabilities = builder.tensor(shape, wide)
     builder.add(Op(inputs=(logits,), output=probabilities, saved=(probabilities,), group=Group.LOSS))
+
+
+def _enlarged(builder: TapeBuilder, shape: tuple[int, ...], scores: int) -> tuple[tuple[int, ...], int]:
+    """Enlarge scores to the size of the image that the model read; return shape and number of what was made."""
+    images = (builder.shapes[number] for number in sorted(builder.tape.constants))
+    image = next((found for found in images if len(found) == _IMAGE and found[0] == shape[0]), shape)
+    if image[2:] == shape[2:]:
+        return shape, scores
+    shape = (*shape[:2], *image[2:])
+    made = builder.tensor(shape, builder.items[scores])
+    builder.add(Op(inputs=(scores,), output=made, group=Group.FUNCTION))
+    return shape, made

@@ -1,9 +1,10 @@
-"""What to say about layers that a text hides."""
+"""What to say about layers that a text hides, and about a text that hides nearly all."""
 
 from __future__ import annotations
 
 from gpumemnet.graph.tape import Tape
 from gpumemnet.hidden.scale import UNTOLD_PERCENT
+from gpumemnet.names import Source
 from gpumemnet.texts.records import ModelSummary
 from gpumemnet.units import to_mib_nearest
 
@@ -22,6 +23,11 @@ def about_hidden(tape: Tape, summary: ModelSummary) -> list[str]:
         summary: The layers.
     """
     warnings: list[str] = []
+    if summary.format is Source.MODULE_REPR and not summary.warnings:  # they name a better text
+        warnings.append(
+            "print(model) shows neither sizes nor the order in which modules run, so more is booked than needed;"
+            f" save the text of {FULL_DEPTH}"
+        )
     if tape.hidden_percent >= UNTOLD_PERCENT:
         warnings.append(f"the text hides nearly all layers; print it with {FULL_DEPTH}")
     elif hidden := sum(layer.is_block and bool(layer.params) for layer in summary.layers):

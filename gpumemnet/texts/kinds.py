@@ -228,6 +228,17 @@ def in_place(kind: Kind, name: str, holder: str, args: Mapping[str, object], *, 
     return kind
 
 
+def padded(kind: Kind, name: str, *, strided: bool) -> Kind:
+    """Return how a layer behaves that may pad as TensorFlow does: with a stride, by a copy, for sides are uneven.
+
+    Args:
+        kind: As `find` returns it.
+        name: The kind's name.
+        strided: What it makes is smaller than what it reads.
+    """
+    return kind._replace(saves_input=False, pads=True) if strided and name.endswith("same") else kind
+
+
 @lru_cache(maxsize=4096)
 def group_of(kind: str) -> Group:
     """Return the group of a kind; UNKNOWN if the table does not have it."""

@@ -110,9 +110,9 @@ TIED_STARTS = (
     ),
 )
 """Starts of the class names of models whose output layer is the word embedding unless configured otherwise."""
-TIED_ENDS = ("ForMaskedLM", "ForConditionalGeneration", "ForTextToText", "ForPreTraining", "WithLMHeadModel")
+TIED_ENDS = ("ForMaskedLM", "ForConditionalGeneration", "ForTextToText", "ForPreTraining", "LMHeadModel")
 """Ends of them: of transformers' 48 models for masked words and 35 for pairs of sequences nearly all tie."""
-UNTIED_STARTS = ("GPTNeoX", "FalconH1", "FalconMamba", "EuroBert", "FSMT", "Luke")
+UNTIED_STARTS = ("GPTNeoXFor", "FalconH1", "FalconMamba", "EuroBert", "FSMT", "Luke")
 """Longer names among them whose output layer is not."""
 
 

@@ -125,6 +125,12 @@ def test_assumptions_are_told() -> None:
     )
 
 
+def test_who_gives_the_input_of_a_printed_model_hears_what_would_book_less() -> None:
+    setup = TrainingSetup(batch_size=2, input_shape=(2, 3, 224, 224))
+    _, (told,) = profile_with_warnings(str(SUMMARIES / "residual.repr.txt"), setup)
+    assert told.startswith("print(model) shows neither sizes nor the order") and "torchinfo.summary(" in told
+
+
 def test_recurrent_structure_follows_from_the_count() -> None:
     assert rnn_reserve.structure("lstm", 4 * 32 * (16 + 32 + 2) + 4 * 32 * (32 + 32 + 2), 16, 32) == (2, 1)
     assert rnn_reserve.structure("gru", 2 * 3 * 32 * (16 + 32 + 2), 16, 64) == (1, 2)
