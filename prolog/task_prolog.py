@@ -16,7 +16,7 @@ from prolog.inherited import inherited
 from prolog.step import is_batch_script, own_job_id, slurmstepd_title
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.exits import Exit
-from slurm_plugin.core.gres import GPU_ENVIRONMENT
+from slurm_plugin.core.gres import GPU_ENVIRONMENT, count_of, parse_gres
 from slurm_plugin.core.hook_args import config_path
 from slurm_plugin.core.job_file import JobFile
 from slurm_plugin.core.last_good import config_in_force
@@ -52,7 +52,7 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
         booked = variables.get("RAD_SHARDS", "")
         is_script = is_batch_script(os.environ, title)
         problem = mismatch(os.environ, booked) if is_script else None
-        if problem is not None:
+        if problem is not None and not has_booked(job_id, booked, config):
             print(f"print RAD: {problem}")
             return Exit.REFUSED
         for name in inherited(os.environ, job_id=job_id, run=Path(config.paths.run)):
@@ -121,6 +121,29 @@ def task_variables(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str,
         return dict(job)
     chosen = [gpu for seat, gpu in zip(seats, gpus, strict=True) if seat in own]
     return {**job, "CUDA_VISIBLE_DEVICES": ",".join(chosen)}
+
+
+def has_booked(job_id: int, booked: str, config: Config) -> bool:
+    """Return whether a job has what it booked, by Slurm's own word; False if Slurm is silent.
+
+    SLURM_SHARDS_ON_NODE may be left of another job: sbatch hands on what its submitter has, and for a job with gpu:1 no
+    Slurm sets it. Where slurmctld is, rad.toml tells and not the task, whose variables are its owner's.
+
+    Args:
+        job_id: The job.
+        booked: How many shards its stamp says.
+        config: rad.toml.
+    """
+    from slurm_plugin.core.errors import SlurmError
+    from slurm_plugin.slurm.commands import SlurmCommands
+    from slurm_plugin.slurm.conf_files import find_slurm_conf
+
+    slurm_conf = find_slurm_conf(config.paths.slurm_conf, {})
+    try:
+        given = parse_gres(SlurmCommands(slurm_conf=str(slurm_conf or "")).given(job_id))
+    except SlurmError:
+        return False
+    return bool(given) and str(count_of(given, "shard")) == booked
 
 
 def mismatch(task: Mapping[str, str], booked: str) -> str | None:

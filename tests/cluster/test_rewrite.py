@@ -44,6 +44,17 @@ def test_a_job_that_takes_whole_nodes_runs(jobs: Jobs) -> None:
     assert refused.job_id is None and "--exclusive" in refused.messages
 
 
+def test_a_job_that_is_submitted_from_inside_a_shared_job_is_a_job_like_any_other(jobs: Jobs) -> None:
+    """sbatch hands on what its submitter has: another job's shards, MPS daemon and cap."""
+    say = "echo found $RAD_KIND $CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+    inner = f"sbatch -W --gpus=1 --output=inner.out --wrap '{say}'"
+    job = jobs.submit("--gpus=1", f"--comment={MODEL}", "--wrap", f"{say}; {inner}")
+    assert job.job_id is not None, job.messages
+    assert jobs.wait(job.job_id)["JobState"] == "COMPLETED", jobs.output(job.job_id)
+    assert "found shared 0=5120M" in jobs.output(job.job_id)
+    assert (jobs.folder / "inner.out").read_text() == "found whole\n"
+
+
 def test_the_users_words_stay_in_the_comment(jobs: Jobs) -> None:
     job = jobs.submit("-H", "--gpus=1", f"--comment=my own words {MODEL}", "--wrap", "true")
     assert job.job_id is not None, job.messages
