@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from slurm_plugin.admin.edits import Change, Deed, record
 from slurm_plugin.admin.facts import Facts
-from slurm_plugin.admin.finding import Finding, Fix, fail, ok, warn
+from slurm_plugin.admin.finding import Finding, Fix, fail, ok, unseen, warn
 from slurm_plugin.admin.gres_lines import missing_lines, shard_lines
 from slurm_plugin.admin.install_values import UNSHARED_MIB, shards_within
 from slurm_plugin.admin.seen import (
@@ -62,6 +62,9 @@ def shards_per_gpu(facts: Facts) -> dict[tuple[str, str], float]:
 def check_gres(facts: Facts) -> Iterator[Finding]:
     """gres.conf: GPUs have shards, as many as rad.toml says, and no more than their memory holds."""
     if facts.slurm is None:
+        return
+    if facts.gres is None and facts.configless:  # sackd gets slurm.conf and cli_filter.lua (seen on 24.11.5)
+        yield unseen("gres.conf", "slurmctld sends it to GPU nodes alone")
         return
     if facts.gres is None:
         yield fail("gres.conf", "not beside slurm.conf", missing_lines(facts))

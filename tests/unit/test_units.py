@@ -42,6 +42,13 @@ def test_radd_keeps_no_privilege() -> None:
     assert "\nUser=slurm\n" in text and "\nCapabilityBoundingSet=\n" in text
 
 
+@pytest.mark.parametrize("name", MOST)
+def test_a_unit_starts_nothing_that_a_bare_system_lacks(name: str) -> None:
+    """Debian without procps has no /bin/kill, and there `systemctl reload` failed."""
+    programs = re.findall(r"(?m)^Exec\w+=(\S+)", unit(name))
+    assert programs[0].endswith(f"/{name}") and programs[1:] == ["/bin/sh"]
+
+
 @pytest.mark.skipif(ANALYZE is None, reason="no systemd-analyze here")
 def test_systemd_understands_every_line(tmp_path: Path) -> None:
     folder = templates_folder() / "systemd"

@@ -656,3 +656,11 @@ def test_to_share_several_gpus_needs_a_slurm_that_spreads_shards() -> None:
     assert "share_multi_gpu of gpu needs Slurm 23.11: jobs of several GPUs keep them to themselves" in texts
     ready = slurm(selecttypeparameters="CR_Core_Memory,LL_SHARED_GRES,MULTIPLE_SHARING_GRES_PJ")
     assert troubles(dataclasses.replace(GOOD, config=several_share(), **ready)) == []
+
+
+def test_a_configless_login_node_is_sent_no_gres_conf() -> None:
+    facts = dataclasses.replace(GOOD, slurm_conf_path=Path("/run/slurm/conf/slurm.conf"), gres=None)
+    found = [each for each in examine(facts) if each.subject == "gres.conf"]
+    assert [each.level for each in found] == ["unseen"]
+    facts = dataclasses.replace(GOOD, gres=None)
+    assert [each.level for each in examine(facts) if each.subject == "gres.conf"] == ["fail"]
