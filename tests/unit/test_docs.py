@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 import pytest
@@ -27,6 +28,26 @@ def test_a_block_inside_a_list_is_indented_by_four(document: Path) -> None:
     """With less the site ends the list there, and numbers what follows from 1; GitHub takes both."""
     found = re.findall(r"(?m)^ {1,3}```.*$", document.read_text(encoding="utf-8"))
     assert not found, f"{document.name}: {found}"
+
+
+ELSEWHERE = {
+    "docs.nvidia.com",
+    "github.com",
+    "keepachangelog.com",
+    "princetonuniversity.github.io",
+    "semver.org",
+    "slurm.schedmd.com",
+}
+"""Hosts that the documents send a reader to. Nobody asks them here: whoever adds a link opens it once."""
+
+
+def test_links_that_lead_elsewhere_are_few_and_well_formed() -> None:
+    found = set()
+    for document in DOCUMENTS:
+        found.update(re.findall(r"https?://[^\s)>\]\"'`|]+", document.read_text(encoding="utf-8")))
+    parts = {link: urlsplit(link) for link in found if "://localhost" not in link}
+    assert {part.hostname for part in parts.values()} - ELSEWHERE == set()
+    assert not [link for link, part in parts.items() if part.scheme != "https" or not part.path]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(CHECKOUT)))
