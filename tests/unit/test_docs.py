@@ -44,6 +44,8 @@ ELSEWHERE = {
 def test_links_that_lead_elsewhere_are_few_and_well_formed() -> None:
     found = set()
     for document in DOCUMENTS:
+        if document.parent.name.startswith("."):  # pytest's cache has a README.md
+            continue
         found.update(re.findall(r"https?://[^\s)>\]\"'`|]+", document.read_text(encoding="utf-8")))
     parts = {link: urlsplit(link) for link in found if "://localhost" not in link}
     assert {part.hostname for part in parts.values()} - ELSEWHERE == set()
