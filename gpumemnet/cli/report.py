@@ -93,8 +93,7 @@ def as_explanation(told: Told) -> str:
     lines += [
         f"  {'expected':<12}{to_mib_nearest(result.estimate_bytes):>9} MiB"
         "        what nvidia-smi would show at the peak",
-        f"  {'reserved':<12}{to_mib_up(booked.n_bytes):>9} MiB        {_trust(booked.share)};"
-        f" {booked.shards} shards of {booked.shard_mib} MiB",
+        f"  {'reserved':<12}{to_mib_up(booked.n_bytes):>9} MiB        {_trust(booked.share)}; {booked.part}",
         *_cap_line(booked),
         "",
         *_verdict_text(told.verdict, told.asked),

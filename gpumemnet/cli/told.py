@@ -62,6 +62,11 @@ class Booked(NamedTuple):
         """Return what one shard stands for, in MiB."""
         return self.shard_bytes // MIB
 
+    @property
+    def part(self) -> str:
+        """Return the part of a GPU in words."""
+        return f"{self.shards} shard{'s' * (self.shards != 1)} of {self.shard_mib} MiB"
+
     def words(self) -> str:
         """Return it in words."""
         safe = "" if self.share is None else f" ({self.share * 100:g} % safe)"
@@ -70,7 +75,7 @@ class Booked(NamedTuple):
             if self.most_bytes > self.n_bytes
             else ""
         )
-        return f"{human(self.n_bytes)}{safe}{more}: {self.shards} shards of {self.shard_mib} MiB"
+        return f"{human(self.n_bytes)}{safe}{more}: {self.part}"
 
 
 class Told(NamedTuple):

@@ -134,12 +134,15 @@ class NewLines:
         inodes = [file.inode for file in self._open]
         if _inode(self._path) in inodes[-1:]:
             return found
+        new = _OpenFile.of(self._path)  # first: what is renamed until it is open lies in the older file then
         older_before, self._older_inode = self._older_inode, _inode(self._older)
-        missed = self._older_inode not in (*inodes, older_before)  # made and renamed since the last call
-        for path in (self._older, self._path) if missed else (self._path,):
-            if (new := _OpenFile.of(path)) is not None:
-                found += new.rest()
-                self._open.append(new)
+        known = (*inodes, older_before, new and new.inode)
+        missed = (
+            None if self._older_inode in known else _OpenFile.of(self._older)
+        )  # made and renamed meanwhile
+        for file in filter(None, (missed, new)):
+            found += file.rest()
+            self._open.append(file)
         while len(self._open) > 2:
             self._open.pop(0).close()
         return found

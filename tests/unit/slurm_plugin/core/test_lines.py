@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from slurm_plugin.core import lines
 from slurm_plugin.core.lines import NewLines, append_line
 
 
@@ -85,6 +89,33 @@ def test_a_file_that_came_and_was_renamed_between_two_reads_is_read(tmp_path: Pa
     path.rename(path.with_name("events.jsonl.1"))
     path.write_bytes(b"two\n")
     assert reader.read() == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("moment", range(8))
+def test_no_line_is_lost_whenever_the_file_is_renamed(
+    moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between any two looks of the reader at the folder, a writer sets the file aside and begins the next."""
+    path = tmp_path / "events.jsonl"
+    looks = count()
+    path.write_bytes(b"one\n")
+
+    def watched(look: Callable[[Path], Any]) -> Callable[[Path], Any]:
+        def seen(at: Path) -> Any:
+            result = look(at)
+            if next(looks) == moment:
+                path.rename(path.with_name("events.jsonl.1"))
+                path.write_bytes(b"two\n")
+            return result
+
+        return seen
+
+    monkeypatch.setattr(lines, "_inode", watched(lines._inode))
+    monkeypatch.setattr(lines._OpenFile, "of", watched(lines._OpenFile.of))
+    reader, found = NewLines(path), []
+    for _ in range(moment + 2):  # each reading looks once or more
+        found += reader.read()
+    assert found == [b"one", b"two"]
 
 
 def test_half_a_line_waits_for_its_rest(tmp_path: Path) -> None:
