@@ -54,7 +54,7 @@ expect() { # expect WHAT JOB FIELD PATTERN: some accounting record of the job ma
 }
 for name in "${!jobs[@]}"; do expect "$name completed" "$name" State '^COMPLETED$'; done
 expect "shards are accounted" small80 AllocTRES 'gres/shard=[0-9]+'
-expect "a small job took a few shards" small80 AllocTRES 'gres/shard=[1-9]($|,)'
+expect "a small job took a part of a GPU" small80 AllocTRES 'gres/shard=[1-3]?[0-9]($|,)'
 expect "the OOM run is in the accounts" grows State '^(FAILED|REQUEUED|NODE_FAIL|CANCELLED)'
 expect "the rerun had a GPU of its own" grows AllocTRES 'gres/(shard=40|gpu=1)'
 expect "the recovery is told" grows AdminComment 'rad: (recovered|ended .* recovered)'

@@ -40,8 +40,8 @@ expect() { # expect WHAT JOB FIELD PATTERN
     record "$2" "$3" | grep -Eq "$4" || { echo "demo: $1: $(record "$2" "$3" | tr '\n' ' ')" >&2; faults=$((faults + 1)); }
 }
 for job in $first $second $grows; do expect "job $job completed" "$job" State '^COMPLETED$'; done
-expect "the first took a few shards" "$first" AllocTRES 'gres/shard=[1-9]($|,)'
-expect "the second took a few shards" "$second" AllocTRES 'gres/shard=[1-9]($|,)'
+expect "the first took a part of a GPU" "$first" AllocTRES 'gres/shard=[1-3]?[0-9]($|,)'
+expect "the second took a part of a GPU" "$second" AllocTRES 'gres/shard=[1-3]?[0-9]($|,)'
 expect "the rerun had a GPU of its own" "$grows" AllocTRES 'gres/(shard=80|gpu=1)'
 expect "the recovery is told" "$grows" AdminComment 'rad: (recovered|ended .* recovered)'
 [ $shared = yes ] || { echo "demo: the two small jobs never ran at once" >&2; faults=$((faults + 1)); }
