@@ -24,6 +24,8 @@ SHOW = "IFS=,; set -- $CUDA_VISIBLE_DEVICES; echo $SLURM_PROCID of $SLURM_NTASKS
 
 @pytest.fixture(scope="module")
 def own(place: Place) -> Iterator[Cluster]:
+    if not traits(SlurmCommands(timeout_s=10).version()).spreads_shards:
+        pytest.skip("this Slurm keeps a job's shards on one GPU")
     root = place.root.with_name(f"{place.root.name}-several")
     spec = ClusterSpec(
         nodes=(NodeSpec(name="n0", gpu_mib=(40960, 40960)),),
@@ -35,8 +37,6 @@ def own(place: Place) -> Iterator[Cluster]:
 
 @pytest.fixture
 def jobs(own: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
-    if not traits(SlurmCommands(slurm_conf=str(own.place.slurm_conf), timeout_s=10).version()).spreads_shards:
-        pytest.skip("this Slurm keeps a job's shards on one GPU")
     yield from jobs_on(own, request)
 
 

@@ -159,7 +159,8 @@ def test_no_temporary_file_is_left(cli: CliFilter) -> None:
 
 def test_with_the_real_program(lua: str, tmp_path: Path) -> None:
     (tmp_path / "rad.toml").write_text(
-        'default_partition = "gpu"\n[partition.gpu]\ncollocate = true\ngpu_memory_mib = 40000\n'
+        'default_partition = "gpu"\n[partition.gpu]\ncollocate = true\n'
+        "gpu_memory_mib = 40000\ncompute_overcommit = 0.0\n"
     )
     settings = {"python": sys.executable, "config": str(tmp_path / "rad.toml")}
     program = LuaProgram(lua, "cli.lua", json.dumps(settings))
