@@ -35,15 +35,6 @@ def test_one_gpu_in_any_spelling_becomes_shards_and_an_inner_srun_works(jobs: Jo
     assert jobs.output(job.job_id).count("phase 1 of 1 done") == 2
 
 
-def test_a_job_that_takes_whole_nodes_runs(jobs: Jobs) -> None:
-    """As shards it would wait for ever: Slurm gives whole nodes GPUs and no shards."""
-    job = jobs.submit("--gpus=1", "--exclusive", f"--comment={MODEL}", "--wrap", f"srun {TRAIN}")
-    assert job.job_id is not None and "keeps its GPU" in job.messages, job.messages
-    assert jobs.wait(job.job_id)["JobState"] == "COMPLETED", jobs.output(job.job_id)
-    refused = jobs.submit("--gres=shard:1", "--exclusive", "--wrap", "true")
-    assert refused.job_id is None and "--exclusive" in refused.messages
-
-
 def test_a_job_that_is_submitted_from_inside_a_shared_job_is_a_job_like_any_other(jobs: Jobs) -> None:
     """sbatch hands on what its submitter has: another job's shards, MPS daemon and cap."""
     say = "echo found $RAD_KIND $CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"

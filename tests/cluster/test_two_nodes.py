@@ -19,6 +19,18 @@ pytestmark = pytest.mark.cluster
 TRAIN = "python3 fake_train.py --memory 1G --seconds 0.3"
 
 
+def test_a_job_that_takes_whole_nodes_runs(wide_jobs: Jobs) -> None:
+    """As shards it would wait for ever: Slurm gives whole nodes GPUs and no shards.
+
+    It needs a node on which Slurm counts nothing any more, so a cluster of its own has it first.
+    """
+    job = wide_jobs.submit("--gpus=1", "--exclusive", "--comment=rad:memory=5G", "--wrap", f"srun {TRAIN}")
+    assert job.job_id is not None and "keeps its GPU" in job.messages, job.messages
+    assert wide_jobs.wait(job.job_id)["JobState"] == "COMPLETED", wide_jobs.output(job.job_id)
+    refused = wide_jobs.submit("--gres=shard:1", "--exclusive", "--wrap", "true")
+    assert refused.job_id is None and "--exclusive" in refused.messages
+
+
 def test_each_component_of_a_heterogeneous_job_has_what_slurm_gave_it(wide_jobs: Jobs) -> None:
     """Its tasks are all told the id of the first; the Prolog knows each component by an id of its own."""
     say = "srun --het-group=0,1 sh -c 'echo found $CUDA_VISIBLE_DEVICES $RAD_KIND'"
