@@ -23,8 +23,9 @@ SHOW = "IFS=,; set -- $CUDA_VISIBLE_DEVICES; echo $SLURM_PROCID of $SLURM_NTASKS
 
 
 @pytest.fixture(scope="module")
-def own(place: Place) -> Iterator[Cluster]:
-    if not traits(SlurmCommands(timeout_s=10).version()).spreads_shards:
+def own(place: Place, cluster: Cluster) -> Iterator[Cluster]:
+    slurm = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10)
+    if not traits(slurm.version()).spreads_shards:
         pytest.skip("this Slurm keeps a job's shards on one GPU")
     root = place.root.with_name(f"{place.root.name}-several")
     spec = ClusterSpec(
