@@ -25,12 +25,12 @@ from slurm_plugin.core import words
 from slurm_plugin.core.asked_policy import own_shards
 from slurm_plugin.core.asking import with_shards
 from slurm_plugin.core.binding import bound
-from slurm_plugin.core.bookings import by_hand, processes_of, shared, spoken, whole
+from slurm_plugin.core.bookings import processes_of, shared, spoken, whole
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.gres import count_of, is_mig
 from slurm_plugin.core.mig_policy import mig_instance
 from slurm_plugin.core.offer import Offer
-from slurm_plugin.core.policy_size import compute_shards, size_for
+from slurm_plugin.core.policy_size import part_for
 from slurm_plugin.core.records import (
     Claims,
     JobRequest,
@@ -39,7 +39,6 @@ from slurm_plugin.core.records import (
 )
 from slurm_plugin.core.several_policy import several
 from slurm_plugin.core.shards import gpu_obstacle
-from slurm_plugin.core.units import shards_for
 
 
 def decide(
@@ -142,33 +141,16 @@ def _single(
     if claims.policy == "exclusive" or (unknown and partition.default == "exclusive"):
         why = words.EXCLUSIVE if claims.policy == "exclusive" else words.NEED_UNKNOWN
         return _exclusively(request, claims, estimate, offer, why)
-    processes = processes_of(request, claims)
-    size = size_for(claims, estimate, partition)
-    need_bytes = processes * size.booked_bytes
-    shards = shards_for(need_bytes, partition.shard_bytes)
-    if shards >= partition.shards or need_bytes > capacity_bytes:
-        why = words.may_need(need_bytes, capacity_bytes)
-        return _exclusively(request, claims, estimate, offer, why, need_bytes)
-    booked_bytes = shards * partition.shard_bytes
-    cap_bytes = min(processes * size.cap_bytes, capacity_bytes)
-    surprise = cap_bytes if cap_bytes > booked_bytes else None
-    asked = max(shards, compute_shards(processes, estimate, partition))
-    message = words.reserves(
-        booked_bytes,
-        estimate,
-        processes=processes,
-        share=size.share,
-        cap_bytes=surprise,
-        compute=(asked, partition.shards) if asked > shards else None,
-        max_slowdown=partition.max_slowdown,
-    )
-    booking = shared(booked_bytes, request, claims, estimate)
+    part = part_for(claims, estimate, partition, processes=processes_of(request, claims))
+    if not part.fits:
+        why = words.may_need(part.need_bytes, capacity_bytes)
+        return _exclusively(request, claims, estimate, offer, why, part.need_bytes)
     rewrite = Rewrite(
-        messages=(message,) if spoken(claims) else (),
-        booking=replace(by_hand(booking) if size.by_user else booking, cap_bytes=surprise),
+        messages=(part.message,) if spoken(claims) else (),
+        booking=part.of(shared(part.booked_bytes, request, claims, estimate)),
         reason="shared",
     )
-    return with_shards(rewrite, request, offer, offer.share(asked))
+    return with_shards(rewrite, request, offer, offer.share(part.asked))
 
 
 def _exclusively(

@@ -1,17 +1,92 @@
-"""The size of a job: its memory at the chosen confidence, and the shards that stand for its compute."""
+"""The size of a job: its memory at the chosen confidence, the shards that stand for its compute, its part of a GPU."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
+from slurm_plugin.core import words
+from slurm_plugin.core.bookings import by_hand
 from slurm_plugin.core.compute import TRAINS
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.records import (
+    Booking,
     Claims,
     MemoryEstimate,
 )
 from slurm_plugin.core.risk import Card, Size, size_of
-from slurm_plugin.core.units import from_mib
+from slurm_plugin.core.units import from_mib, shards_for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The part of a GPU that a job needs, or of each of its GPUs.
+
+    Attributes:
+        need_bytes: At the chosen confidence.
+        fits: Whether it leaves anything of the GPU; else the job needs one alone.
+        booked_bytes: What the shards of its memory hold.
+        cap_bytes: What it may go up to; None if that is what it books.
+        asked: Shards to ask Slurm for, because of its memory or its compute.
+        by_user: Whether the user chose to book less than the site would.
+        message: What the user is told.
+    """
+
+    need_bytes: int
+    fits: bool
+    booked_bytes: int
+    cap_bytes: int | None
+    asked: int
+    by_user: bool
+    message: str
+
+    def of(self, booking: Booking) -> Booking:
+        """Return a booking with this part's cap, and by the user's hand where he chose it."""
+        return replace(by_hand(booking) if self.by_user else booking, cap_bytes=self.cap_bytes)
+
+
+def part_for(
+    claims: Claims,
+    estimate: MemoryEstimate | None,
+    partition: PartitionConfig,
+    *,
+    processes: int = 1,
+    gpus: int = 1,
+) -> Part:
+    """Return the part of a GPU that a job needs.
+
+    Args:
+        claims: What the user says about the job.
+        estimate: The need of one process; None if it is unknown.
+        partition: Settings of its partition.
+        processes: That share the GPU.
+        gpus: GPUs of which it needs such a part.
+    """
+    size = size_for(claims, estimate, partition)
+    need_bytes = processes * size.booked_bytes
+    shards = shards_for(need_bytes, partition.shard_bytes)
+    booked_bytes = shards * partition.shard_bytes
+    cap_bytes = min(processes * size.cap_bytes, partition.capacity_bytes)
+    surprise = cap_bytes if cap_bytes > booked_bytes else None
+    asked = max(shards, compute_shards(processes, estimate, partition))
+    return Part(
+        need_bytes=need_bytes,
+        fits=shards < partition.shards and need_bytes <= partition.capacity_bytes,
+        booked_bytes=booked_bytes,
+        cap_bytes=surprise,
+        asked=asked,
+        by_user=size.by_user,
+        message=words.reserves(
+            booked_bytes,
+            estimate,
+            gpus=gpus,
+            processes=processes,
+            share=size.share,
+            cap_bytes=surprise,
+            compute=(asked, partition.shards) if asked > shards else None,
+            max_slowdown=partition.max_slowdown,
+        ),
+    )
 
 
 def compute_shards(processes: int, estimate: MemoryEstimate | None, partition: PartitionConfig) -> int:

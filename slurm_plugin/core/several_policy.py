@@ -6,12 +6,11 @@ from dataclasses import replace
 
 from slurm_plugin.core import words
 from slurm_plugin.core.asking import with_shards
-from slurm_plugin.core.bookings import by_hand, spoken, whole
+from slurm_plugin.core.bookings import spoken, whole
 from slurm_plugin.core.offer import Offer
-from slurm_plugin.core.policy_size import compute_shards, size_for
+from slurm_plugin.core.policy_size import part_for
 from slurm_plugin.core.records import Claims, JobRequest, MemoryEstimate, Rewrite
 from slurm_plugin.core.shards import gpu_obstacle
-from slurm_plugin.core.units import shards_for
 
 
 def several(
@@ -63,30 +62,14 @@ def _shared(
     gpus: int, request: JobRequest, claims: Claims, estimate: MemoryEstimate, offer: Offer, kept: Rewrite
 ) -> Rewrite:
     """Return the decision on a job with one process on each of its GPUs."""
-    partition = offer.partition
-    size = size_for(claims, estimate, partition)
-    shards = shards_for(size.booked_bytes, partition.shard_bytes)
-    if shards >= partition.shards or kept.booking is None:
-        why = words.may_need(size.booked_bytes, partition.capacity_bytes)
+    part = part_for(claims, estimate, offer.partition, gpus=gpus)
+    if not part.fits or kept.booking is None:
+        why = words.may_need(part.need_bytes, offer.partition.capacity_bytes)
         return replace(kept, messages=(words.alone(why, gpus),) if spoken(claims) else ())
-    booked_bytes = shards * partition.shard_bytes
-    cap_bytes = min(size.cap_bytes, partition.capacity_bytes)
-    surprise = cap_bytes if cap_bytes > booked_bytes else None
-    asked = max(shards, compute_shards(1, estimate, partition))
-    message = words.reserves(
-        booked_bytes,
-        estimate,
-        gpus=gpus,
-        share=size.share,
-        cap_bytes=surprise,
-        compute=(asked, partition.shards) if asked > shards else None,
-        max_slowdown=partition.max_slowdown,
-    )
-    booking = replace(kept.booking, kind="shared", memory_bytes=booked_bytes, cap_bytes=surprise)
     rewrite = replace(
         kept,
-        messages=(message,) if spoken(claims) else (),
-        booking=by_hand(booking) if size.by_user else booking,
+        messages=(part.message,) if spoken(claims) else (),
+        booking=part.of(replace(kept.booking, kind="shared", memory_bytes=part.booked_bytes)),
         reason="shared",
     )
-    return with_shards(rewrite, request, offer, offer.share(asked), gpus)
+    return with_shards(rewrite, request, offer, offer.share(part.asked), gpus)
