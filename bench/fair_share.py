@@ -13,6 +13,8 @@ import argparse
 import json
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from lab.cluster import Cluster
@@ -43,25 +45,38 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    with private("fair") as jobs:
+        rows = charged(jobs)
+        for row in rows:
+            print(row)
+        budget = budgeted(jobs, rows[0]["usage"])
+        print(budget)
+    if options.json:
+        text = {"slurm": cluster_version(), "weights": WEIGHTS, "users": rows, "budget": budget}
+        options.json.write_text(json.dumps(text, indent=1) + "\n")
+
+
+@contextmanager
+def private(name: str) -> Iterator[Jobs]:
+    """Have a private Slurm with slurmdbd, the weights and the users.
+
+    Args:
+        name: Of its folder.
+
+    Yields:
+        Its jobs.
+    """
     home, _ = home_of(CHECKOUT)
-    cluster = Cluster(Place(root=home / "fair", venv=home / "venv"))
+    cluster = Cluster(Place(root=home / name, venv=home / "venv"))
     try:
         cluster.up(ClusterSpec(accounts=True, slurm_conf=SITE))
         weigh(cluster)
         folder = cluster.place.root / "work"
         shutil.copytree(CHECKOUT / "examples", folder)
         folder.chmod(0o1777)
-        jobs = Jobs(cluster, folder)
-        rows = charged(jobs)
-        for row in rows:
-            print(row)
-        budget = budgeted(jobs, rows[0]["usage"])
-        print(budget)
+        yield Jobs(cluster, folder)
     finally:
         cluster.down()
-    if options.json:
-        text = {"slurm": cluster_version(), "weights": WEIGHTS, "users": rows, "budget": budget}
-        options.json.write_text(json.dumps(text, indent=1) + "\n")
 
 
 def weigh(cluster: Cluster) -> None:

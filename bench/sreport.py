@@ -8,14 +8,11 @@ are put three hours back before `sacctmgr rollup` does what slurmdbd does each h
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 
-from bench.fair_share import SITE, charged, weigh
+from bench.fair_share import charged, private
 from lab.cluster import Cluster
-from lab.jobs import Jobs
-from lab.place import ClusterSpec, Place, home_of
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 BACK_S = 3 * 3600
@@ -44,21 +41,12 @@ REPORTS = (
 
 def main() -> None:
     """Run the jobs, move them into hours that are over, and print what sreport says."""
-    home, _ = home_of(CHECKOUT)
-    cluster = Cluster(Place(root=home / "sreport", venv=home / "venv"))
-    try:
-        cluster.up(ClusterSpec(accounts=True, slurm_conf=SITE))
-        weigh(cluster)
-        folder = cluster.place.root / "work"
-        shutil.copytree(CHECKOUT / "examples", folder)
-        folder.chmod(0o1777)
-        for row in charged(Jobs(cluster, folder)):
+    with private("sreport") as jobs:
+        for row in charged(jobs):
             print(row)
-        put_back(cluster)
+        put_back(jobs.cluster)
         for argv in REPORTS:
-            print("$", *argv, f"\n{cluster.slurm(*argv)}")
-    finally:
-        cluster.down()
+            print("$", *argv, f"\n{jobs.cluster.slurm(*argv)}")
 
 
 def put_back(cluster: Cluster) -> None:
