@@ -15,7 +15,7 @@ from typing import Any
 
 from lab import accounts, config
 from lab.daemons import Daemons, LabError, kill_leftovers, wait_until
-from lab.files import is_user, munge_user, write_files
+from lab.files import is_user, munge_user, rewrite, write_files
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.errors import CommandError
@@ -228,7 +228,7 @@ class Cluster:
             text, count = re.subn(rf"(?m)^#?{key} = .*$", f"{key} = {value}", path.read_text(), count=1)
             if not count:
                 raise LabError(f"{path} has no {key}")
-            path.write_text(text)
+            rewrite(path, text)
         if restart:
             self.restart_radd()
 
@@ -240,7 +240,7 @@ class Cluster:
             yield
         finally:
             for path, text in before.items():
-                path.write_text(text)
+                rewrite(path, text)
             self.restart_radd()
 
     def state(self) -> str:

@@ -27,6 +27,20 @@ def is_user(name: str) -> bool:
     return True
 
 
+def rewrite(path: Path, text: str) -> None:
+    """Change a file of a running cluster in one step; owner and mode stay.
+
+    A daemon may be reading it: Slurm goes on with a reconfigure after `scontrol` has returned, and one that finds the
+    file emptied, not yet written, ends.
+    """
+    draft = path.with_name(f".{path.name}.draft")
+    shutil.copy2(path, draft)
+    found = path.stat()
+    os.chown(draft, found.st_uid, found.st_gid)
+    draft.write_text(text)
+    draft.replace(path)
+
+
 def munge_user() -> str:
     """Return the user that munged runs as."""
     return "munge" if is_user("munge") else "root"

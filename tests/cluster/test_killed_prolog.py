@@ -8,6 +8,7 @@ import pytest
 from cluster_jobs import submit
 
 from lab.cluster import Cluster
+from lab.files import rewrite
 from lab.jobs import Jobs
 
 pytestmark = pytest.mark.cluster
@@ -21,10 +22,10 @@ def _killed(cluster: Cluster) -> Iterator[None]:
     killed.write_text("#!/bin/sh\nkill -9 $$\n")
     killed.chmod(0o755)
     text = hook.read_text()
-    hook.write_text(text.replace(f"{cluster.place.venv}/bin/python -I -m prolog", str(killed)))
+    rewrite(hook, text.replace(f"{cluster.place.venv}/bin/python -I -m prolog", str(killed)))
     assert str(killed) in hook.read_text()
     yield
-    hook.write_text(text)
+    rewrite(hook, text)
 
 
 @pytest.mark.usefixtures("_killed")

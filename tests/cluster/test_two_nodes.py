@@ -7,6 +7,7 @@ import re
 import pytest
 
 from lab.config import RESERVED_MIB, shards_of
+from lab.files import rewrite
 from lab.jobs import Jobs
 from lab.watch import Watcher
 from slurm_plugin.core.units import GIB
@@ -100,8 +101,8 @@ def test_with_the_largest_gpus_numbers_a_job_goes_where_it_fits(wide_jobs: Jobs)
             text = re.sub(
                 r"(?m)^shards_per_gpu = .*", f"shards_per_gpu = {shards_of(81920)}", path.read_text()
             )
-            path.write_text(
-                re.sub(r"(?m)^gpu_memory_mib = .*", f"gpu_memory_mib = {81920 - RESERVED_MIB}", text)
+            rewrite(
+                path, re.sub(r"(?m)^gpu_memory_mib = .*", f"gpu_memory_mib = {81920 - RESERVED_MIB}", text)
             )
         cluster.restart_radd()
         large = (

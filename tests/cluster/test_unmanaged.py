@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from lab.cluster import Cluster
+from lab.files import rewrite
 from lab.jobs import Jobs
 
 pytestmark = pytest.mark.cluster
@@ -68,12 +69,12 @@ def without_hooks(cluster: Cluster, jobs: Jobs) -> Iterator[None]:
         return "RAD_KIND" in environment(jobs, "--gpus=1", "--comment=rad:memory=2G")
 
     try:
-        path.write_text("\n".join(lines) + "\n")
+        rewrite(path, "\n".join(lines) + "\n")
         cluster.slurm("scontrol", "reconfigure")
         cluster.wait("jobs run without hooks", lambda: not placed(), 30)
         yield
     finally:
-        path.write_text(before)
+        rewrite(path, before)
         cluster.slurm("scontrol", "reconfigure")
         cluster.wait("the hooks are back", placed, 30)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cluster_jobs import submit
 
+from lab import files
 from lab.cluster import Cluster
 from lab.config import shards_of
 from lab.jobs import Jobs
@@ -72,12 +73,12 @@ def rewrite(cluster: Cluster) -> Iterator[Rewrite]:
     def change(name: str, edit: Callable[[str], str]) -> None:
         path = cluster.place.etc / name
         before.setdefault(path, path.read_text())
-        path.write_text(edit(before[path]))
+        files.rewrite(path, edit(before[path]))
         cluster.reset_breaker()
 
     yield change
     for path, text in before.items():
-        path.write_text(text)
+        files.rewrite(path, text)
     cluster.reset_breaker()
     if any(path.name == "slurm.conf" for path in before):
         cluster.slurm("scontrol", "reconfigure")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab.cluster import Cluster
+from lab.files import rewrite
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.errors import CommandError
@@ -222,12 +223,12 @@ def script(cluster: Cluster, text: str) -> Iterator[None]:
     """Put a site's own job_submit.lua in the place of ours."""
     path = cluster.place.etc / "job_submit.lua"
     before = path.read_text()
-    path.write_text(text)
+    rewrite(path, text)
     cluster.reset_breaker()
     try:
         yield
     finally:
-        path.write_text(before)
+        rewrite(path, before)
         cluster.reset_breaker()
 
 

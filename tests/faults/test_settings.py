@@ -8,6 +8,7 @@ import pytest
 from faults.trial import Trials
 
 from lab.cluster import Cluster
+from lab.files import rewrite
 
 pytestmark = pytest.mark.cluster
 
@@ -17,10 +18,10 @@ AWAY_S = 10.0
 def toml_broken(cluster: Cluster) -> None:
     files = {path: path.read_text() for path in cluster.place.etc.glob("rad*.toml")}
     for path in files:
-        path.write_text("mode = enforce, or so\n[")
+        rewrite(path, "mode = enforce, or so\n[")
     cluster.clock.sleep(AWAY_S)
     for path, text in files.items():
-        path.write_text(text)
+        rewrite(path, text)
 
 
 def toml_missing(cluster: Cluster) -> None:
