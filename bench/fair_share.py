@@ -1,6 +1,6 @@
 """What Slurm charges users who share GPUs and users who take whole ones, with the weights that `rad install` prints.
 
-    python bench/fair_share.py [--json FILE]
+    PYTHONPATH=. python bench/fair_share.py [--json FILE]
 
 A private Slurm with slurmdbd, four simulated GPUs of 39 shards, `GRES/gpu=39,GRES/shard=1` and fair share. One
 user shares, another takes whole GPUs by `policy=exclusive`, a third takes them past RAD, in a partition that does not

@@ -1,7 +1,7 @@
 """What rad-monitor itself takes: CPU share and memory, beside nvidia-smi where there is one.
 
-    python3 bench/monitor_overhead.py                  # this machine's GPUs, or four simulated ones
-    python3 bench/monitor_overhead.py --seconds 60
+    .rad/venv/bin/python bench/monitor_overhead.py                  # this machine's GPUs, or four simulated ones
+    .rad/venv/bin/python bench/monitor_overhead.py --seconds 60
 
 How much it slows trainings down is measured by tests/gpu/test_overhead.py, on a real GPU.
 """

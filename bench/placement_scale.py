@@ -1,6 +1,6 @@
 """How long one placement takes: 1 to 16 GPUs, 0 to 100 jobs in the ledger, every policy.
 
-python3 bench/placement_scale.py
+.rad/venv/bin/python bench/placement_scale.py
 """
 
 from __future__ import annotations

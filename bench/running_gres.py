@@ -1,6 +1,6 @@
 """What Slurm can do about the shards of a job that runs already: tries each way on a private Slurm and prints a table.
 
-    python bench/running_gres.py
+    PYTHONPATH=. python bench/running_gres.py
 
 One node with one simulated GPU of 16 shards, jobs in a partition that rad.toml does not name.
 """

@@ -1,6 +1,6 @@
 """What the shim and radd add to one submission: Lua, socket, decision and back, as slurmctld waits for it.
 
-python3 bench/submit_latency.py [--lua lua5.1] [--count 5000]
+.rad/venv/bin/python bench/submit_latency.py [--lua lua5.1] [--count 5000]
 
 The same Lua code that slurmctld loads runs in a Lua of its own, against a radd of its own. Three kinds of jobs: one
 with a model's profile in its comment, one without a word about memory, and one with radd stopped.

@@ -1,6 +1,6 @@
 """How long one refresh of `rad top` takes: 100 simulated nodes of 8 GPUs with 3 jobs each, on this machine.
 
-python3 bench/top.py [NODES]
+.rad/venv/bin/python bench/top.py [NODES]
 
 Another process answers for all nodes, each at an address of its own (127.1.0.N), with a state that is made beforehand:
 what a node's own rad-monitor takes for that runs on the node. One refresh is asking all nodes, reading what they say,

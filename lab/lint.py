@@ -1,4 +1,4 @@
-"""What `make lint` runs, besides what the virtual environment brings: checkers of shell scripts and of Lua."""
+"""What `make lint` runs besides what the virtual environment brings: checkers of shell scripts, Lua and alert rules."""
 
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ CHECKERS = (
     # The templates of hooks are checked as rendered, under tests/golden/.
     Checker(program="shellcheck", package="shellcheck", options=(), suffix=".sh", skipped=("gres_conf",)),
     Checker(program="luacheck", package="lua-check", options=("--no-color", "-q"), suffix=".lua"),
+    Checker(program="promtool", package="prometheus", options=("check", "rules"), suffix=".rules.yml"),
+    Checker(program="promtool", package="prometheus", options=("test", "rules"), suffix=".rules.test.yml"),
 )
 
 
@@ -60,7 +62,8 @@ def checks(venv: Path, checkout: Path, environment: Mapping[str, str]) -> Iterat
     yield [str(venv / "ruff"), "check", "."]
     yield [str(venv / "ruff"), "format", "--check", "."]
     yield [str(venv / "mypy"), *PYTHON_PACKAGES]
-    install_packages([one.package for one in CHECKERS if not _has(one.program)], environment)
+    missing = dict.fromkeys(one.package for one in CHECKERS if not _has(one.program))
+    install_packages(list(missing), environment)
     for one in CHECKERS:
         if _has(one.program):
             more = [".ci/run"] if one.suffix == ".sh" else []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -64,6 +66,38 @@ def test_links_lead_to_files_and_commands_name_what_exists(document: Path) -> No
     scripts = {name for command in COMMAND.findall(text) for name in SCRIPT.findall(command)}
     missing += sorted(name for name in scripts if not (CHECKOUT / name).exists())
     assert not missing, f"{document.name} names {', '.join(missing)}"
+
+
+TYPED_BENCH = re.compile(
+    r"(?P<env>(?:[A-Z_]+=\S+ )*)(?:nice )?(?P<python>[\w./]*python3?)\s(?P<script>bench/[\w/]+\.py)"
+)
+INSTALLED = {"slurm_plugin", "gpumemnet", "prolog", "epilog"}
+OF_THE_CHECKOUT = {"lab", "bench", "tests"}
+
+
+def test_a_measurement_finds_its_modules_as_it_is_typed() -> None:
+    """`python3` has nothing of ours; an environment has what is installed; PYTHONPATH or the program adds the rest."""
+    wrong = []
+    for source in (*DOCUMENTS, *CHECKOUT.glob("bench/**/*.py")):
+        for typed in TYPED_BENCH.finditer(source.read_text(encoding="utf-8")):
+            program = (CHECKOUT / typed["script"]).read_text(encoding="utf-8")
+            if "sys.path" in program or "PYTHONPATH" in typed["env"]:
+                continue
+            lacks = OF_THE_CHECKOUT | (INSTALLED if typed["python"] == "python3" else set())
+            if needed := lacks & set(imported_by(program)):
+                wrong.append(
+                    f"{source.relative_to(CHECKOUT)}: {typed[0]!r} lacks {', '.join(sorted(needed))}"
+                )
+    assert not wrong, "\n".join(wrong)
+
+
+def imported_by(program: str) -> Iterator[str]:
+    """Yield the top-level packages that a program imports."""
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.Import):
+            yield from (name.name.partition(".")[0] for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.partition(".")[0]
 
 
 OUR_FILE = re.compile(

@@ -14,8 +14,10 @@ def test_a_checker_sees_every_file_but_what_is_hidden_made_or_left_out(tmp_path:
     assert checker.files(tmp_path) == ["a.sh", "lab/b.sh"]
 
 
-def test_scripts_and_lua_of_this_checkout_are_found() -> None:
+def test_what_this_checkout_has_to_check_is_found() -> None:
     checkout = Path(__file__).resolve().parents[3]
-    files = {checker.program: checker.files(checkout) for checker in CHECKERS}
-    assert {"lab/matrix.sh", "tests/golden/templates/prolog.sh"} <= set(files["shellcheck"])
-    assert {"slurm_plugin/lua/rad.lua", "tests/lua/hooks.lua"} <= set(files["luacheck"])
+    files = {checker.suffix: set(checker.files(checkout)) for checker in CHECKERS}
+    assert {"lab/matrix.sh", "tests/golden/templates/prolog.sh"} <= files[".sh"]
+    assert {"slurm_plugin/lua/rad.lua", "tests/lua/hooks.lua"} <= files[".lua"]
+    assert files[".rules.yml"] == {"gres_conf/prometheus/rad.rules.yml"}
+    assert files[".rules.test.yml"] == {"tests/data/prometheus/rad.rules.test.yml"}
