@@ -168,6 +168,7 @@ def run_of(
         node=job.node or None,
         smact=activity_of(usage) if learned else None,
         gpus=usage.gpus if usage else (),
+        processes=booking.processes,
     )
 
 

@@ -135,24 +135,37 @@ class Estimator:
 
 
 class ObservedPeaks:
-    """What jobs of this site really needed, in memory: the same user training the same model in the same way."""
+    """What jobs of this site really needed, in memory: the same user training the same model in the same way.
+
+    The same way means as many processes on a GPU, too: what is seen is what they hold together.
+    """
 
     def __init__(self) -> None:
-        self._peaks: OrderedDict[tuple[int, str], tuple[int, float | None]] = OrderedDict()
+        self._peaks: OrderedDict[tuple[int, str, int], tuple[int, float | None]] = OrderedDict()
 
-    def add(self, user_id: int, profile_key: str, *, peak_bytes: int, smact: float | None = None) -> None:
+    def add(
+        self,
+        user_id: int,
+        profile_key: str,
+        *,
+        peak_bytes: int,
+        smact: float | None = None,
+        processes: int = 1,
+    ) -> None:
         """Take in a run that ended well.
 
         Args:
             user_id: Its owner.
             profile_key: `ModelProfile.key`.
-            peak_bytes: What it held at its peak; a run cut short by lack of memory must not be taken in.
+            peak_bytes: What it held of one GPU at its peak, all processes together; a run cut short by lack
+                of memory must not be taken in.
             smact: What SM activity it would have alone; None if the run did not tell. A busier run counts at once, a
                 calmer one by half: who pretends to be calm once gains little.
+            processes: That shared each of its GPUs.
         """
-        if peak_bytes <= 0:
+        if peak_bytes <= 0 or processes < 1:
             return
-        key = (user_id, profile_key)
+        key = (user_id, profile_key, processes)
         highest_bytes, seen = self._peaks.pop(key, (0, None))
         if smact is not None and 0.0 <= smact <= 1.0:
             seen = smact if seen is None or smact > seen else (seen + smact) / 2
@@ -160,23 +173,24 @@ class ObservedPeaks:
         if len(self._peaks) > MAX_KEYS:
             self._peaks.popitem(last=False)
 
-    def estimate(self, user_id: int, profile_key: str) -> MemoryEstimate | None:
-        """Return the need of a job that this user ran before; None if it is new.
+    def estimate(self, user_id: int, profile_key: str, *, processes: int = 1) -> MemoryEstimate | None:
+        """Return the need of one process of a job that this user ran before; None if it is new.
 
         Args:
             user_id: The user.
             profile_key: `ModelProfile.key`.
+            processes: That share a GPU; what they held together is divided evenly.
         """
-        known = self._peaks.get((user_id, profile_key))
+        known = self._peaks.get((user_id, profile_key, processes))
         if known is None:
             return None
-        peak_bytes, smact = known
+        peak_bytes, smact = -(-known[0] // processes), known[1]
         return MemoryEstimate(
             estimate_bytes=peak_bytes,
             upper_bytes=bound_of(peak_bytes),
             confidence=None,  # no runs were held out to say how often a peak with its margin holds
             source="history",
-            smact=None if smact is None else round(smact, 3),
+            smact=None if smact is None else round(smact / processes, 3),
             profile_key=profile_key,
         )
 

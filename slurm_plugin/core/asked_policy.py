@@ -43,7 +43,7 @@ def own_shards(
             refusal=words.too_many_shards(shards, partition.shards),
         )
     if shards == partition.shards:
-        booking = by_hand(whole(1, claims, estimate))
+        booking = by_hand(whole(1, request, claims, estimate))
         return _on_one_gpu(Rewrite(booking=booking, reason="own shards"), shards, request, offer)
     booked_bytes = shards * partition.shard_bytes
     messages: tuple[str, ...] = ()
@@ -52,7 +52,9 @@ def own_shards(
         messages = (words.too_few_shards(booked_bytes, estimate, enough),)
     booking = by_hand(shared(booked_bytes, request, claims, estimate))
     if (gpus := _gpus_by_task(request, offer)) > 1:
-        booking = replace(by_hand(whole(gpus, claims, estimate)), kind="shared", memory_bytes=booked_bytes)
+        booking = replace(
+            by_hand(whole(gpus, request, claims, estimate)), kind="shared", memory_bytes=booked_bytes
+        )
     rewrite = Rewrite(messages=messages, booking=booking, reason="own shards")
     return _on_one_gpu(rewrite, shards, request, offer)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from slurm_plugin.core.gres import count_of
 from slurm_plugin.core.records import (
     Booking,
     BookingBasis,
@@ -13,14 +14,29 @@ from slurm_plugin.core.records import (
 )
 
 
-def processes_of(request: JobRequest, claims: Claims) -> int:
+def gpus_of(request: JobRequest) -> int:
+    """Return the GPUs of a one-node job, in whichever way they were asked for; 0 if it asks for none.
+
+    Args:
+        request: What the user asked for.
+    """
+    return max(
+        count_of(request.gres, "gpu"),
+        count_of(request.gres_per_job, "gpu"),
+        count_of(request.gres_per_task, "gpu") * (request.tasks or 1),
+        count_of(request.gres_per_socket, "gpu"),
+    )
+
+
+def processes_of(request: JobRequest, claims: Claims, gpus: int = 1) -> int:
     """Return how many processes share one GPU.
 
     Args:
         request: What the user asked for.
         claims: What the user says about the job.
+        gpus: GPUs of the job, over which its processes are spread.
     """
-    return max(request.tasks or 1, claims.gpus or 1)
+    return -(-max(request.tasks or 1, claims.gpus or 1) // max(gpus, 1))
 
 
 def shared(
@@ -34,25 +50,29 @@ def shared(
         claims: What the user says about the job.
         estimate: The need of one process; None if it is unknown.
     """
-    booking = replace(whole(1, claims, estimate), kind="shared", memory_bytes=booked_bytes)
+    booking = replace(whole(1, request, claims, estimate), kind="shared", memory_bytes=booked_bytes)
     if estimate is None:
         return booking
-    return replace(booking, estimate_bytes=processes_of(request, claims) * estimate.estimate_bytes)
+    return replace(booking, estimate_bytes=booking.processes * estimate.estimate_bytes)
 
 
-def whole(gpus: int, claims: Claims, estimate: MemoryEstimate | None) -> Booking:
+def whole(gpus: int, request: JobRequest, claims: Claims, estimate: MemoryEstimate | None) -> Booking:
     """Return the booking of GPUs of its own.
 
     Args:
         gpus: On each node.
+        request: What the user asked for.
         claims: What the user says about the job.
         estimate: The need of one process; None if it is unknown.
     """
+    processes = processes_of(request, claims, gpus)
+    smact = None if estimate is None else estimate.smact
     return Booking(
         kind="whole",
         gpus=gpus,
+        processes=processes,
         estimate_bytes=None if estimate is None else estimate.estimate_bytes,
-        smact=None if estimate is None else estimate.smact,
+        smact=None if smact is None else min(processes * smact, 1.0),
         retry=claims.retry,
         profile_key=None if estimate is None else estimate.profile_key,
         basis=_basis(estimate),

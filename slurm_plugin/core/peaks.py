@@ -1,7 +1,8 @@
 """What runs really needed: one line of JSON each in STATE/peaks.jsonl. Everybody who writes or reads it does so here.
 
     {"time_s":1.5,"job":7,"restart":0,"user":1000,"partition":"gpu","outcome":"ok","estimate_bytes":3221225472,
-     "booked_bytes":4294967296,"peak_bytes":2147483648,"mean_smact":0.4,"smact":0.45,"gpus":["GPU-..."],"profile":"ab12"}
+     "booked_bytes":4294967296,"peak_bytes":2147483648,"mean_smact":0.4,"smact":0.45,"gpus":["GPU-..."],
+     "processes":1,"profile":"ab12"}
 
 Only `user` is in every line. `profile` is there if the run tells what its model needs: it ended well, and was watched.
 The file is for root and SlurmUser alone, because it tells who ran what.
@@ -45,6 +46,7 @@ class Run:
         node: Where it ran.
         smact: What it would keep busy with a GPU to itself, where the run tells it.
         gpus: UUIDs of the GPUs it was seen on.
+        processes: That shared each of these, as it was booked.
     """
 
     user_id: int
@@ -66,6 +68,7 @@ class Run:
     node: str | None = None
     smact: float | None = None
     gpus: tuple[str, ...] = ()
+    processes: int | None = None
 
 
 _NAMES = {"user_id": "user", "profile_key": "profile", "missed_key": "missed", "job_id": "job"}
@@ -73,7 +76,17 @@ _NAMES = {"user_id": "user", "profile_key": "profile", "missed_key": "missed", "
 
 _KINDS: dict[str, type] = {
     **dict.fromkeys(
-        ("user_id", "peak_bytes", "job_id", "restart", "estimate_bytes", "booked_bytes", "cap_bytes"), int
+        (
+            "user_id",
+            "peak_bytes",
+            "job_id",
+            "restart",
+            "estimate_bytes",
+            "booked_bytes",
+            "cap_bytes",
+            "processes",
+        ),
+        int,
     ),
     **dict.fromkeys(("profile_key", "missed_key", "partition", "outcome", "node"), str),
     **dict.fromkeys(("time_s", "mean_smact", "p95_smact", "smact", "energy_j", "start_s"), float),

@@ -25,7 +25,7 @@ from slurm_plugin.core import words
 from slurm_plugin.core.asked_policy import own_shards
 from slurm_plugin.core.asking import with_shards
 from slurm_plugin.core.binding import bound
-from slurm_plugin.core.bookings import processes_of, shared, spoken, whole
+from slurm_plugin.core.bookings import gpus_of, processes_of, shared, spoken, whole
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.gres import count_of, is_mig
 from slurm_plugin.core.mig_policy import mig_instance
@@ -88,7 +88,7 @@ def _decide(
     offer: Offer,
 ) -> Rewrite:
     asked = request.asked
-    gpus, shards = _gpus(request), count_of(asked, "shard")
+    gpus, shards = gpus_of(request), count_of(asked, "shard")
     if request.heterogeneous:
         return Rewrite(reason="heterogeneous")
     if any(is_mig(item) for item in asked):
@@ -107,16 +107,6 @@ def _decide(
     return _single(request, claims, estimate, offer)
 
 
-def _gpus(request: JobRequest) -> int:
-    """Return the GPUs of a one-node job, in whichever way they were asked for."""
-    return max(
-        count_of(request.gres, "gpu"),
-        count_of(request.gres_per_job, "gpu"),
-        count_of(request.gres_per_task, "gpu") * (request.tasks or 1),
-        count_of(request.gres_per_socket, "gpu"),
-    )
-
-
 def _single(
     request: JobRequest,
     claims: Claims,
@@ -133,11 +123,11 @@ def _single(
     if unknown and claims.policy is None and partition.default == "leave":
         return Rewrite(reason="default")
     if request.interactive:
-        return Rewrite(booking=whole(1, claims, estimate), reason="interactive")
+        return Rewrite(booking=whole(1, request, claims, estimate), reason="interactive")
     obstacle = gpu_obstacle(request, partition)
     if obstacle is not None:
         messages = (words.keeps_gpu(obstacle),) if spoken(claims) else ()
-        return Rewrite(messages=messages, booking=whole(1, claims, estimate), reason="kept")
+        return Rewrite(messages=messages, booking=whole(1, request, claims, estimate), reason="kept")
     if claims.policy == "exclusive" or (unknown and partition.default == "exclusive"):
         why = words.EXCLUSIVE if claims.policy == "exclusive" else words.NEED_UNKNOWN
         return _exclusively(request, claims, estimate, offer, why)
@@ -163,7 +153,7 @@ def _exclusively(
 ) -> Rewrite:
     rewrite = Rewrite(
         messages=(words.alone(why),) if spoken(claims) else (),
-        booking=whole(1, claims, estimate),
+        booking=whole(1, request, claims, estimate),
         reason="exclusive",
     )
     if need_bytes is None and estimate is not None:

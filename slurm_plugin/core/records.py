@@ -166,6 +166,7 @@ class Booking:
     Attributes:
         kind: "shared": part of one GPU, or of each of several. "whole": GPUs of its own.
         gpus: GPUs on each node.
+        processes: That share each of its GPUs, as far as the request tells.
         memory_bytes: Booked GPU memory per GPU, which is the job's for sure; None for a whole GPU.
         cap_bytes: What it may hold at most per GPU, while others leave it there; None if no more than it booked.
         estimate_bytes: The best guess behind both; None if there was none.
@@ -184,6 +185,7 @@ class Booking:
 
     kind: BookingKind
     gpus: int = 1
+    processes: int = 1
     memory_bytes: int | None = None
     cap_bytes: int | None = None
     estimate_bytes: int | None = None

@@ -26,7 +26,7 @@ def several(
         offer: What it may ask for.
     """
     partition = offer.partition
-    kept = Rewrite(booking=whole(gpus, claims, estimate), reason="multi-gpu")
+    kept = Rewrite(booking=whole(gpus, request, claims, estimate), reason="multi-gpu")
     if claims.gpus is not None and claims.gpus != gpus:
         return replace(kept, messages=(words.other_count(claims.gpus, gpus),))
     if estimate is None:

@@ -31,7 +31,10 @@ _STAMP = re.compile(r"(?:^| )rad2:(shared|whole):([A-Za-z0-9=:.]{1,240}):([0-9a-
 _OLD_STAMP = re.compile(r"(?:^| )rad1:(?:shared|whole):[A-Za-z0-9=:]{1,160}(?= |$)")
 """Of an older release: bound to no request, so it counts for nothing."""
 _PROFILE = re.compile(r"(?:^| )rad\.profile:([A-Za-z0-9._~-]{1,700})(?= |$)")
-_FIELDS = ("gpus", "mem", "cap", "est", "sm", "try", "retry", "key", "src", "ask", "tasks", "part", "changed")
+_FIELDS = (
+    *("gpus", "procs", "mem", "cap", "est", "sm", "try", "retry", "key", "src"),
+    *("ask", "tasks", "part", "changed"),
+)
 _BASES: dict[str, BookingBasis] = {"e": "estimate", "h": "history"}
 """Who is answerable for the size; without one it was the user."""
 
@@ -68,6 +71,7 @@ def stamp(booking: Booking, *, user_id: int, key: bytes) -> str:
     """
     values = {
         "gpus": booking.gpus,
+        "procs": booking.processes if booking.processes > 1 else None,
         "mem": None if booking.memory_bytes is None else to_mib_up(booking.memory_bytes),
         "cap": _cap_mib(booking),
         "est": None if booking.estimate_bytes is None else to_mib_up(booking.estimate_bytes),
@@ -122,6 +126,7 @@ def read_stamp(comment: str, *, user_id: int, key: bytes) -> Booking | None:
     return Booking(
         kind=booking_kind,
         gpus=int(values.get("gpus", "1")),
+        processes=int(values.get("procs", "1")),
         memory_bytes=from_mib(int(values["mem"])) if "mem" in values else None,
         cap_bytes=from_mib(int(values["cap"])) if "cap" in values else None,
         estimate_bytes=from_mib(int(values["est"])) if "est" in values else None,

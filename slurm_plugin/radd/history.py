@@ -73,20 +73,27 @@ class Peaks:
             with self._lock:
                 self._take(run)
 
-    def estimate(self, user_id: int, profile_key: str) -> MemoryEstimate | None:
-        """Return the need of a job that this user ran before; None if it is new.
+    def estimate(self, user_id: int, profile_key: str, *, processes: int = 1) -> MemoryEstimate | None:
+        """Return the need of one process of a job that this user ran before; None if it is new.
 
         Args:
             user_id: The user.
             profile_key: `ModelProfile.key`.
+            processes: That share a GPU.
         """
         with self._lock:
-            return self._observed.estimate(user_id, profile_key)
+            return self._observed.estimate(user_id, profile_key, processes=processes)
 
     def _take(self, run: Run | None) -> None:
         if run is None or run.profile_key is None or run.peak_bytes is None:
             return  # half a line after a crash, or a run that does not tell what its model needs
-        self._observed.add(run.user_id, run.profile_key, peak_bytes=run.peak_bytes, smact=run.smact)
+        self._observed.add(
+            run.user_id,
+            run.profile_key,
+            processes=run.processes or 1,
+            peak_bytes=run.peak_bytes,
+            smact=run.smact,
+        )
         if run.job_id is not None:
             self._jobs[run.job_id] = None
             while len(self._jobs) > JOBS_KNOWN:
@@ -125,4 +132,5 @@ def run_told(
         partition=",".join(filter(None, names)) if names and all(names) else None,
         start_s=None if note.ran_s is None else round(now_s - note.ran_s, 3),
         time_s=round(now_s, 3),
+        processes=booking.processes,
     )

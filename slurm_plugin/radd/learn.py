@@ -31,8 +31,6 @@ LEAST_RUN_S = 60.0
 """A shorter run may have ended before its first whole step."""
 MOST_SETUPS = 50
 """Of one user in one group; the latest count."""
-SEVERAL = 1.5
-"""A booking so many times the estimate of one process was made for several, whose peak tells nothing of one."""
 NICE = 19
 
 Setup = tuple[int, str]
@@ -81,8 +79,8 @@ def observed(
         estimate = estimator.of_profile(model.text)
         if estimate is None or estimate.upper_bytes <= estimate.estimate_bytes:
             continue
-        if (run.estimate_bytes or 0) > SEVERAL * estimate.estimate_bytes:
-            continue
+        if (run.processes or 1) > 1:
+            continue  # what several hold together tells nothing of one
         now = Observation(
             user_id=run.user_id,
             model=model_in(model.text),

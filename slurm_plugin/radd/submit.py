@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from slurm_plugin.core import wire
+from slurm_plugin.core.bookings import gpus_of, processes_of
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import EstimateError
 from slurm_plugin.core.learned import gpu_of
@@ -37,12 +38,13 @@ class Site(Protocol):
 class Peaks(Protocol):
     """What is remembered of earlier runs."""
 
-    def estimate(self, user_id: int, profile_key: str) -> MemoryEstimate | None:
-        """Return the need of a job that this user ran before; None if it is new.
+    def estimate(self, user_id: int, profile_key: str, *, processes: int = 1) -> MemoryEstimate | None:
+        """Return the need of one process of a job that this user ran before; None if it is new.
 
         Args:
             user_id: The user.
             profile_key: `ModelProfile.key`.
+            processes: That share a GPU.
         """
         ...
 
@@ -153,7 +155,8 @@ class Submission:
             )
         if self.peaks is None or estimate is None or estimate.profile_key is None:
             return estimate
-        seen = self.peaks.estimate(request.user_id, estimate.profile_key)
+        processes = processes_of(request, claims, gpus_of(request))
+        seen = self.peaks.estimate(request.user_id, estimate.profile_key, processes=processes)
         if seen is None:
             return estimate
         need = estimate if estimate.source == "stated" else seen

@@ -122,6 +122,16 @@ def test_observed_peaks_come_back_with_a_margin() -> None:
     assert known.confidence is None
 
 
+@pytest.mark.parametrize("processes", [1, 2, 3, 7])
+def test_what_processes_held_together_is_what_they_book_together(processes: int) -> None:
+    peaks = ObservedPeaks()
+    peaks.add(1000, "ab", peak_bytes=10 * GIB, smact=0.6, processes=processes)
+    known = peaks.estimate(1000, "ab", processes=processes)
+    assert known is not None and known.smact == round(0.6 / processes, 3)
+    assert 10 * GIB <= processes * known.estimate_bytes < 10 * GIB + processes
+    assert peaks.estimate(1000, "ab", processes=processes + 1) is None
+
+
 def test_the_words_of_a_user_and_of_a_site_have_the_same_range() -> None:
     assert (LEAST, MOST) == (LEAST_CONFIDENCE, MOST_CONFIDENCE)
     assert PartitionConfig().confidence == DEFAULT_CONFIDENCE

@@ -161,7 +161,7 @@ def test_gpus_are_told_apart_by_partition(tmp_path: Path) -> None:
         {"profile_key": None},
         {"profile_key": "of no model"},
         {"user_id": 77},
-        {"estimate_bytes": 2 * shipped().estimate_bytes},
+        {"processes": 2},
     ],
     ids=str,
 )

@@ -10,10 +10,12 @@ from gpumemnet.training import TrainingSetup
 from slurm_plugin.core import wire
 from slurm_plugin.core.config import parse_config
 from slurm_plugin.core.errors import WireError
+from slurm_plugin.core.note import Note
 from slurm_plugin.core.peaks import Run
+from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.estimate import Estimator
-from slurm_plugin.radd.history import Peaks
+from slurm_plugin.radd.history import Peaks, run_told
 from slurm_plugin.radd.submit import Submission
 
 KEY = bytes(32)
@@ -84,6 +86,48 @@ def test_history_wins_over_the_estimate(tmp_path: Any) -> None:
     assert answer(made, comment=f"rad.profile:{PROFILE}")["set"]["gres"] == "shard:21"
     assert answer(made, comment=f"rad.profile:{PROFILE}", user_id=1001)["set"]["gres"] != "shard:21"
     assert answer(made, comment=f"rad:memory=2G rad.profile:{PROFILE}")["set"]["gres"] == "shard:2"
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus", "processes"),
+    [
+        ({"num_tasks": 2}, 1, 2),
+        ({"script": "#RAD gpus=2\n"}, 1, 2),
+        ({"num_tasks": 4, "gres": "gres:gpu:2"}, 2, 2),
+        ({"num_tasks": 2, "gres": "gres:gpu:2"}, 2, 1),
+        ({"num_tasks": 3, "gres": "gres:gpu:2"}, 2, 2),
+        ({}, 1, 1),
+    ],
+    ids=str,
+)
+def test_processes_that_share_a_gpu_are_remembered_together(
+    tmp_path: Any, asked: dict[str, Any], gpus: int, processes: int
+) -> None:
+    """Two ranks on a GPU hold twice what one does: what both held is not booked once for each."""
+    peaks = Peaks(tmp_path / "peaks.jsonl", "")
+    peaks.refresh()
+    made = submission(peaks=peaks)
+
+    def booked(**message: Any) -> Booking:
+        comment = answer(made, comment=f"rad.profile:{PROFILE}", **message)["set"]["comment"]
+        booking = wire.read_stamp(str(comment), user_id=1000, key=KEY)
+        assert booking is not None
+        return booking
+
+    alone, first = booked(), booked(**asked)
+    assert (first.gpus, first.processes) == (gpus, processes)
+    note = Note(event="ended", peak_bytes=20 * GIB, smact=0.4, ran_s=100.0)
+    run = run_told(note, first, made.config, user_id=1000, job_id=7, now_s=1000.0)
+    assert run is not None and run.processes == processes
+    peaks.record(run)
+    peaks.refresh()
+    again = booked(**asked)
+    assert again.basis == "history" and again.smact == 0.4
+    if again.kind == "shared":
+        assert 20 * GIB <= (again.memory_bytes or 0) <= 22 * GIB
+        assert again.estimate_bytes == 20 * GIB
+    if processes > 1:
+        assert booked() == alone, "one process alone is another job"
 
 
 def test_what_was_seen_of_the_activity_wins_over_what_the_model_tells(tmp_path: Any) -> None:
