@@ -36,9 +36,9 @@ from slurm_plugin.core.ledger_store import LedgerStore
 from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.note import read_note
 from slurm_plugin.core.records import Booking
-from slurm_plugin.core.spare_files import replace_file
 from slurm_plugin.core.text import one_line as short
 from slurm_plugin.core.units import MIB
+from slurm_plugin.core.whole_file import replace_file
 from slurm_plugin.monitor.dcgm import parse_discovery, parse_dmon
 from slurm_plugin.monitor.nvml import NvmlTelemetry
 from slurm_plugin.radd import lines

@@ -6,7 +6,7 @@ gpumemnet/fit turns what they tell into rows. A part that fails costs its own ro
 
 from __future__ import annotations
 
-import contextlib
+import os
 from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
@@ -19,6 +19,7 @@ from gpumemnet.fit.site_table import as_text as table_text
 from gpumemnet.rules.numbers import of, read_site_table
 from slurm_plugin.admin.calibrate import PROGRAMS, tell
 from slurm_plugin.core.errors import EstimateError
+from slurm_plugin.core.whole_file import replace_file
 
 COMMAND = "rad calibrate --deep"
 
@@ -60,21 +61,19 @@ def measure(
     Raises:
         EstimateError: The GPU tells nothing, or the table cannot be read or written, which is tried first.
     """
-    draft = out.with_name(f"{out.name}.new")
+    if not os.access(out.parent, os.W_OK):
+        raise EstimateError(
+            f"{out.parent}: no such folder, or it may not be written; name another with --out"
+        )
     try:
         old = read_site_table(out)
-        draft.open("w").close()
         seen = dict[str, Mapping[str, Any]]()
         for part in PARTS:
             _measure(part, seen, python, env, programs, say)
         table = rows(seen, found_by=f"{COMMAND}, {today.isoformat()}")
-        draft.write_text(table_text(merged(old, table.rules)), encoding="utf-8")
-        draft.replace(out)
+        replace_file(out, table_text(merged(old, table.rules)).encode())
     except (GpuMemNetError, OSError) as exc:
         raise EstimateError(str(exc)) from exc
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
     return table
 
 

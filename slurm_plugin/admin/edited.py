@@ -6,14 +6,14 @@ Below `/etc/rad/slurm-files` lie two trees, `before` and `after`; `diff -r` of t
 from __future__ import annotations
 
 import difflib
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from slurm_plugin.admin.uninstall_steps import Edit
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.slurm.conf_lines import text_of
+from slurm_plugin.core.whole_file import make_file, replace_file, rewrite_file
+from slurm_plugin.slurm.conf_lines import bytes_of, text_of
 
 NAME = "slurm-files"
 
@@ -58,15 +58,18 @@ def put(
     Raises:
         ConfigError: One cannot be written, or was changed meanwhile.
     """
-    for path, text in after.items():
-        try:
-            found = text_of(path) if path.exists() else None
-            if found != before[path]:
+    try:
+        for path in after:
+            if before[path] != (text_of(path) if path.exists() else None):
                 raise ConfigError(f"{path}: somebody changed it meanwhile; run rad install again")
-            _keep(etc, path, found, text)
-            _replace(path, text, 0o755 if path in runs else 0o644)
-        except OSError as exc:
-            raise ConfigError(f"{exc.filename or path}: {exc.strerror}; run as root") from exc
+        for path, text in after.items():
+            _keep(etc, path, before[path], text)
+            if before[path] is None:
+                make_file(path, bytes_of(text), mode=0o755 if path in runs else 0o644)
+            else:
+                rewrite_file(path, bytes_of(text))
+    except OSError as exc:
+        raise ConfigError(f"{exc.filename}: {exc.strerror}; run as root") from exc
 
 
 def recorded(etc: Path, root: Path) -> dict[Path, Edit | None]:
@@ -119,24 +122,7 @@ def _keep(etc: Path, path: Path, found: str | None, text: str) -> None:
     elif found is not None and first.exists():
         without = undo(text_of(first), text_of(kept), found)
         if without is not None:
-            _write(first, without)
+            replace_file(first, bytes_of(without), synced=True)
         else:
             shutil.copy2(path, first)
-    _write(kept, text)
-
-
-def _replace(path: Path, text: str, mode: int) -> None:
-    new = path.with_name(f".{path.name}.rad")
-    if path.exists():
-        shutil.copy2(path, new)
-        found = path.stat()
-        os.chown(new, found.st_uid, found.st_gid)
-        _write(new, text)
-    else:
-        _write(new, text)
-        new.chmod(mode)
-    os.replace(new, path)
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    replace_file(kept, bytes_of(text), synced=True)

@@ -22,6 +22,7 @@ from slurm_plugin.admin.installed import NAME, digest, read_installed, write_ins
 from slurm_plugin.admin.site_files import NodeGpus
 from slurm_plugin.admin.templates import lua_folder, render, templates_folder
 from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.whole_file import make_file, replace_file
 from slurm_plugin.core.wire import KEY_BYTES
 
 
@@ -160,17 +161,11 @@ def apply(steps: Sequence[Step], places: Mapping[str, str], *, root: Path) -> No
 
 def _put(step: Step) -> None:
     """Write a new file, never over another; renew one in one step, because a hook may start at any moment."""
-    path = step.path if step.action == "write" else step.path.with_name(f".{step.path.name}.new")
-    if step.action == "update":
-        path.unlink(missing_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, step.mode)
-    with os.fdopen(handle, "wb") as file:
-        file.write(step.content)
-        if step.owner is not None and os.geteuid() == 0:
-            os.fchown(handle, step.owner, -1)
-    path.chmod(step.mode)
-    if step.action == "update":
-        os.replace(path, step.path)
+    owner = step.owner if os.geteuid() == 0 else None
+    if step.action == "write":
+        make_file(step.path, step.content, mode=step.mode, owner=owner)
+    else:
+        replace_file(step.path, step.content, mode=step.mode, owner=owner, synced=True)
 
 
 def _step(path: Path, content: bytes, mode: int, wrote: Mapping[Path, str]) -> Step:

@@ -6,11 +6,11 @@ One line a file in the form of sha256sum(1), so `sha256sum -c /etc/rad/installed
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.whole_file import replace_file
 
 NAME = "installed.sha256"
 
@@ -46,6 +46,4 @@ def write_installed(path: Path, installed: Mapping[str, str]) -> None:
         OSError: It cannot be written.
     """
     text = "".join(f"{found}  {name}\n" for name, found in sorted(installed.items()))
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text, encoding="utf-8")
-    os.replace(new, path)
+    replace_file(path, text.encode(), synced=True)

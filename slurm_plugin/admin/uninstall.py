@@ -7,7 +7,6 @@ the configuration that slurmctld runs with, still names it.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,8 @@ from slurm_plugin.admin.installed import NAME, digest, read_installed, write_ins
 from slurm_plugin.admin.slurm_edits import gres_conf_without, slurm_conf_without
 from slurm_plugin.admin.uninstall_steps import SAVED, Edit, Removal
 from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.whole_file import rewrite_file
+from slurm_plugin.slurm.conf_lines import bytes_of, text_of
 
 _PLUGINS = ("jobsubmitplugins", "clifilterplugins")
 
@@ -72,18 +73,13 @@ def edit(edits: Sequence[Edit]) -> None:
     """
     for one in edits:
         saved = one.path.with_name(one.path.name + SAVED)
-        new = one.path.with_name(f".{one.path.name}.rad")
         try:
             if one.new is None:
                 one.path.unlink()
                 continue
             if not saved.exists():
                 shutil.copy2(one.path, saved)
-            shutil.copy2(one.path, new)
-            found = one.path.stat()
-            os.chown(new, found.st_uid, found.st_gid)
-            new.write_text(one.new, encoding="utf-8", errors="surrogateescape")
-            os.replace(new, one.path)
+            rewrite_file(one.path, bytes_of(one.new))
         except OSError as exc:
             raise ConfigError(f"{one.path}: {exc.strerror}; run as root") from exc
 
@@ -123,7 +119,7 @@ def _edits(folder: Path, ours: Collection[str], recorded: Mapping[Path, Edit | N
         if recorded and recorded.get(path, path) is not None:  # turned round above, or never changed by us
             continue
         try:
-            old = path.read_text(encoding="utf-8", errors="surrogateescape")
+            old = text_of(path)
         except FileNotFoundError:
             continue
         except OSError as exc:

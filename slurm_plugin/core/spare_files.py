@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from slurm_plugin.core.units import KIB
+from slurm_plugin.core.whole_file import draft_of, replace_file
 
 SPARES = 64
 """As many jobs may start on a node whose disk is full, beside those that run."""
@@ -68,7 +69,7 @@ class SpareFiles:
 
     def _take(self, path: Path, content: bytes, mode: int) -> bool:
         """Make a spare file the wanted one; return whether there was one."""
-        draft = _draft(path)
+        draft = draft_of(path)
         try:
             names = os.listdir(self._folder)
         except OSError:
@@ -87,52 +88,6 @@ class SpareFiles:
             draft.rename(path)
             return True
         return False
-
-
-def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    """Write a file so that a reader, also after a crash, finds all of the old content or all of the new.
-
-    It is not synced to disk: what a crash of the whole machine leaves is of another boot, and counts for nothing.
-
-    Args:
-        path: The file.
-        content: All of its new content.
-        mode: Its permissions.
-
-    Raises:
-        OSError: It cannot be written; the old content is untouched.
-    """
-    draft = _draft(path)
-    try:
-        draft.unlink(missing_ok=True)  # of a hook that was killed
-        handle = os.open(draft, _FLAGS | os.O_CREAT | os.O_EXCL, mode)
-        try:
-            if os.write(handle, content) != len(content):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        finally:
-            os.close(handle)
-        draft.replace(path)
-    except OSError:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-        raise
-
-
-def clear_drafts(folder: Path, *, before_s: float) -> None:
-    """Take away what writers that were killed left half done.
-
-    Args:
-        folder: Where files lie that `replace_file` writes.
-        before_s: Seconds since the epoch; a draft that was touched later may still be written.
-    """
-    with suppress(OSError):
-        for draft in folder.glob("*.new"):
-            if draft.lstat().st_mtime < before_s:
-                draft.unlink(missing_ok=True)
-
-
-def _draft(path: Path) -> Path:
-    return path.with_name(f"{path.name}.new")
 
 
 def _reserve(path: Path) -> None:

@@ -13,6 +13,7 @@ import zlib
 from pathlib import Path
 
 from slurm_plugin.core.units import KIB
+from slurm_plugin.core.whole_file import draft_of
 
 SLOT_BYTES = 256 * KIB
 """Some 700 reservations of 350 bytes."""
@@ -71,7 +72,7 @@ class TwoSlots:
 
     def _create(self) -> int:
         """Make the file with all of its space, and return a handle; it appears whole or not at all."""
-        draft = self._path.with_name(f"{self._path.name}.new")
+        draft = draft_of(self._path)
         draft.unlink(missing_ok=True)
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:

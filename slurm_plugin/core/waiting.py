@@ -9,7 +9,7 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_plugin.core.spare_files import replace_file
+from slurm_plugin.core.whole_file import replace_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

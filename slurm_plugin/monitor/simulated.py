@@ -21,6 +21,7 @@ from pathlib import Path
 from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.process import started_ticks
+from slurm_plugin.core.whole_file import replace_file
 from slurm_plugin.monitor.simulated_cards import Card, CardFullError, Holding, parsed
 from slurm_plugin.monitor.telemetry import GpuProcess, GpuReading
 
@@ -143,10 +144,7 @@ class SimulatedGpus:
         return self._folder / "processes" / f"{pid}.json"
 
     def _write(self, holding: Holding) -> None:
-        path = self._file(holding.pid)
-        draft = path.with_suffix(".new")
-        draft.write_text(json.dumps(asdict(holding)))
-        draft.replace(path)
+        replace_file(self._file(holding.pid), json.dumps(asdict(holding)).encode())
 
     def _own(self, pid: int) -> Holding | None:
         return next((holding for holding in self._living() if holding.pid == pid), None)

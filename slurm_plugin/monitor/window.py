@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading
+from slurm_plugin.core.whole_file import replace_file
 
 STALE_AFTER_S = 5.0
 """A window this old means that the monitor hangs or is gone: it writes once a second."""
@@ -188,12 +188,8 @@ def _number(value: object) -> float:
 
 
 def _replace(path: Path, rows: Mapping[str, object]) -> None:
-    draft = path.with_suffix(".new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(rows))
-        os.replace(draft, path)
+        replace_file(path, json.dumps(rows).encode())
     except OSError as exc:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
         raise DeviceError(f"{path}: {exc.strerror}") from exc

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -15,6 +13,7 @@ from typing import Any
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.process import Process
+from slurm_plugin.core.whole_file import replace_file
 
 _POLL_S = 0.02
 
@@ -57,14 +56,10 @@ def write_state(place: Path, state: State) -> None:
     Raises:
         MpsError: It cannot be written, e.g. because the file system is full.
     """
-    draft = place / "state.new"
     try:
         place.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(asdict(state)))
-        os.replace(draft, place / "state.json")
+        replace_file(place / "state.json", json.dumps(asdict(state)).encode())
     except OSError as exc:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
         raise MpsError(f"{place}: {exc.strerror}") from exc
 
 

@@ -23,7 +23,8 @@ from slurm_plugin.core.reconcile import (
     rebuild,
     reconcile,
 )
-from slurm_plugin.core.spare_files import SpareFiles, clear_drafts
+from slurm_plugin.core.spare_files import SpareFiles
+from slurm_plugin.core.whole_file import clear_drafts
 from slurm_plugin.node.evidence import STARTED, look, present, unknown_holders
 from slurm_plugin.node.facts import NodeFacts, read_facts
 from slurm_plugin.node.node import Node

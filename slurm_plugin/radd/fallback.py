@@ -16,7 +16,7 @@ from typing import Any
 
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.gres import GPU_ENVIRONMENT
-from slurm_plugin.core.spare_files import replace_file
+from slurm_plugin.core.whole_file import replace_file
 
 log = logging.getLogger("radd")
 

@@ -24,7 +24,7 @@ from slurm_plugin.core.learned import Learned, gpu_of, group_of, learned_path, t
 from slurm_plugin.core.lines import NewLines
 from slurm_plugin.core.models import Model, from_lines, models_path
 from slurm_plugin.core.peaks import Run, from_line, peaks_path
-from slurm_plugin.core.spare_files import replace_file
+from slurm_plugin.core.whole_file import replace_file
 from slurm_plugin.estimate import Estimator, model_in
 
 LEAST_RUN_S = 60.0

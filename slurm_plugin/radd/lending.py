@@ -20,7 +20,7 @@ from slurm_plugin.core.config import Config
 from slurm_plugin.core.daemon_log import about
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.spare_files import replace_file
+from slurm_plugin.core.whole_file import replace_file
 from slurm_plugin.radd.loans import DAY_S, Claim, Loan, is_due, loan_for
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl
 

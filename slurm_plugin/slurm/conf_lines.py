@@ -36,6 +36,11 @@ def text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="surrogateescape")
 
 
+def bytes_of(text: str) -> bytes:
+    """Return what a file holds whose text `text_of` gave."""
+    return text.encode("utf-8", errors="surrogateescape")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """A line as Slurm takes it.

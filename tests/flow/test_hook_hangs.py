@@ -29,6 +29,7 @@ CANNOT_RELEASE = (
     "core/two_slots.py",
     "core/node_lock.py",
     "core/spare_files.py",
+    "core/whole_file.py",
     "core/job_file.py",
     "core/child.py",
     " _read_copy",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from small_disks import small_disk
 
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.install import plan
@@ -134,6 +135,20 @@ def test_again_changes_nothing_and_keeps_the_key(tmp_path: Path):
     output = install(tmp_path, "--key")
     assert (tmp_path / "etc/rad/key").read_bytes() == key
     assert "write" not in output.split("add to")[0]
+
+
+def test_no_half_of_a_file_stays_where_the_disk_is_full(tmp_path: Path):
+    with small_disk(tmp_path / "disk", "size=1m") as root:
+        for folder in ("etc/rad", "etc/slurm/rad", "etc/systemd/system", "etc/logrotate.d"):
+            (root / folder).mkdir(parents=True)
+        with (root / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError):
+            while True:
+                filler.write(bytes(4096))
+        result = CliRunner().invoke(
+            main, ["install", "--root", str(root), "--gpu-memory-mib", "143156", "--key"]
+        )
+        assert result.exit_code == 2 and "No space left on device" in result.output
+        assert set(files(root)) == {"filler"}  # an empty key would be kept as the cluster's
 
 
 def test_without_gpus_and_without_their_memory_it_asks(tmp_path: Path):

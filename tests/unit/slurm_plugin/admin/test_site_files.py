@@ -15,6 +15,7 @@ from slurm_plugin.admin import edited, site_files
 from slurm_plugin.admin import uninstall as uninstalling
 from slurm_plugin.admin.edited import undo
 from slurm_plugin.admin.templates import lua_folder
+from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.slurm.conf_files import gres_of_nodes, settings_of
 from slurm_plugin.slurm.conf_lines import read_conf
 
@@ -327,8 +328,29 @@ def gres_of_nodes_in(text: str) -> set[str]:
 def test_a_file_that_changed_since_it_was_read_is_left_alone(site: Site) -> None:
     plan = site.plan()
     site.change("lab", "other")
-    with pytest.raises(Exception, match="somebody changed it meanwhile"):
+    with pytest.raises(ConfigError, match="somebody changed it meanwhile"):
         edited.put(site.rad, plan.before, plan.after, runs=plan.runs)
+
+
+def test_all_files_are_looked_at_before_the_first_is_changed(site: Site) -> None:
+    plan = site.plan()
+    assert len(plan.after) > 1
+    last = list(plan.after)[-1]
+    last.write_text((last.read_text() if last.exists() else "") + "# somebody else\n")
+    before = site.files()
+    with pytest.raises(ConfigError, match="somebody changed it meanwhile"):
+        edited.put(site.rad, plan.before, plan.after, runs=plan.runs)
+    assert site.files() == before  # gres.conf without its slurm.conf drains nodes
+
+
+def test_a_link_to_a_shared_file_stays_one(site: Site) -> None:
+    shared = site.slurm.parent / "shared.conf"
+    (site.slurm / "slurm.conf").rename(shared)
+    (site.slurm / "slurm.conf").symlink_to(shared)
+    site.install()
+    assert (site.slurm / "slurm.conf").is_symlink() and "shard" in shared.read_text()
+    site.uninstall()
+    assert (site.slurm / "slurm.conf").is_symlink() and shared.read_text() == SLURM_CONF
 
 
 def test_what_the_site_changed_since_stays_when_ours_goes(site: Site) -> None:

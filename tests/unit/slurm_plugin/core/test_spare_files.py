@@ -1,36 +1,11 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from small_disks import fill, free, small_disk
 
-from slurm_plugin.core.spare_files import SPARE_BYTES, SPARES, SpareFiles, clear_drafts, replace_file
-
-
-def test_a_rename_never_leaves_a_draft(tmp_path: Path) -> None:
-    replace_file(tmp_path / "a", b"one")
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError):
-        replace_file(tmp_path / "folder", b"two")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "folder"]
-
-
-def test_a_link_in_the_place_of_a_draft_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "victim").write_text("precious")
-    (tmp_path / "a.new").symlink_to(tmp_path / "victim")
-    replace_file(tmp_path / "a", b"one")
-    assert ((tmp_path / "a").read_bytes(), (tmp_path / "victim").read_text()) == (b"one", "precious")
-
-
-def test_a_killed_writers_draft_goes_and_one_that_may_still_be_written_stays(tmp_path: Path) -> None:
-    for name, touched_s in (("7.new", 100), ("8.new", 300), ("9", 100)):
-        (tmp_path / name).write_bytes(b"half")
-        os.utime(tmp_path / name, (touched_s, touched_s))
-    clear_drafts(tmp_path, before_s=200)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["8.new", "9"]
-    clear_drafts(tmp_path / "no folder", before_s=200)
+from slurm_plugin.core.spare_files import SPARE_BYTES, SPARES, SpareFiles
 
 
 def test_with_room_no_spare_file_is_touched(tmp_path: Path) -> None:

@@ -1,0 +1,122 @@
+"""Files that are written whole: whoever reads one finds all of the old content or all of the new.
+
+The new content goes into a draft beside the file, `.NAME.new`, which takes the file's name when it is done.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def replace_file(
+    path: Path, content: bytes, *, mode: int = 0o644, owner: int | None = None, synced: bool = False
+) -> None:
+    """Write a file, new or in the place of an old one; its folder must exist.
+
+    Args:
+        path: The file.
+        content: All of its new content.
+        mode: Its permissions, whatever the umask.
+        owner: User id of its owner; None for who writes it.
+        synced: Whether that must hold after a crash of the machine, too; what lies below paths.run counts for nothing
+            then.
+
+    Raises:
+        OSError: It cannot be written; the old content is untouched.
+    """
+    _write(path, content, mode, owner=(-1 if owner is None else owner, -1), synced=synced)
+
+
+def make_file(path: Path, content: bytes, *, mode: int = 0o644, owner: int | None = None) -> None:
+    """Write a file that is not there yet; that holds after a crash of the machine, too.
+
+    Args:
+        path: The file.
+        content: Its content.
+        mode: Its permissions, whatever the umask.
+        owner: User id of its owner; None for who writes it.
+
+    Raises:
+        FileExistsError: There is one meanwhile; it is untouched.
+        OSError: It cannot be written; there is none.
+    """
+    _write(path, content, mode, owner=(-1 if owner is None else owner, -1), synced=True, new=True)
+
+
+def rewrite_file(path: Path, content: bytes) -> None:
+    """Give a file another content; where a link leads to it, the link stays. It holds after a crash, too.
+
+    Args:
+        path: The file; it keeps its owner, its permissions and what else is attached to it (ACLs, SELinux' label).
+        content: All of its new content.
+
+    Raises:
+        OSError: It cannot be written; the old content is untouched.
+    """
+    path = path.resolve(strict=True)
+    found = path.stat()
+    owner = (found.st_uid, found.st_gid)
+    _write(path, content, stat.S_IMODE(found.st_mode), owner=owner, like=path, synced=True)
+
+
+def clear_drafts(folder: Path, *, before_s: float) -> None:
+    """Take away what writers that were killed left half done.
+
+    Args:
+        folder: Where files lie that are written whole.
+        before_s: Seconds since the epoch; a draft that was touched later may still be written.
+    """
+    with suppress(OSError):
+        for draft in folder.glob("*.new"):
+            if draft.lstat().st_mtime < before_s:
+                draft.unlink(missing_ok=True)
+
+
+def draft_of(path: Path) -> Path:
+    """Return where a file's new content is written first."""
+    return path.with_name(f".{path.name}.new")
+
+
+def _write(
+    path: Path,
+    content: bytes,
+    mode: int,
+    *,
+    owner: tuple[int, int],
+    synced: bool,
+    like: Path | None = None,
+    new: bool = False,
+) -> None:
+    """Write the draft and give it the file's name; nothing stays of one that cannot be written."""
+    draft = draft_of(path)
+    try:
+        draft.unlink(missing_ok=True)  # of a writer that was killed
+        handle = os.open(draft, _FLAGS, 0o600)
+        try:
+            if owner != (-1, -1):
+                os.fchown(handle, *owner)
+            os.fchmod(handle, mode)
+            for name in os.listxattr(like) if like else ():
+                with suppress(OSError):  # a file system may have some of its own
+                    os.setxattr(handle, name, os.getxattr(str(like), name))
+            if os.write(handle, content) != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if synced:
+                os.fsync(handle)
+        finally:
+            os.close(handle)
+        if new:
+            os.link(draft, path)
+            draft.unlink()
+        else:
+            draft.replace(path)
+    except OSError as exc:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise OSError(exc.errno, exc.strerror, str(path)) from exc
