@@ -6,8 +6,10 @@
     client     what a job's script starts: hands environment and output to the server, ends as the training did
     training   steps on GPUs, or (standin) on simulated cards; writes when each step ended
     watch      memory, SM activity and power of every card over time
-    run        starts a private Slurm, submits, waits, collects
+    stage      a private Slurm, MPS and the server of trainings: all that a run stands on
+    run        submits, waits until all have ended or nothing happens any more (stuck), collects
     figures    what a run is worth (thesis section 6.3.4)
+    campaign   several runs within a budget of GPU time: predicted by simulation (predict), packed into calls (packing)
 
 `bench/replay/run.sh` is the command; docs/results.md tells how it was used.
 """

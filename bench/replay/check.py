@@ -21,7 +21,6 @@ from typing import Any
 
 from replay.plan import Planned, plan
 from replay.workloads import measured_mib, planned_name
-from slurm_plugin.admin.simulate.workloads import measured
 from slurm_plugin.core.errors import EstimateError
 from slurm_plugin.core.records import Claims
 from slurm_plugin.core.units import from_mib, to_mib_up
@@ -73,8 +72,8 @@ def check(job: Planned, jobs: int, known: Mapping[str, Any], texts: Path, usable
     faults = []
     if told["trains"] != planned_name(job.workload):
         faults.append("another model stands in: its library is missing")
-    if job.workload not in measured():
-        faults.append("never measured alone")
+    if not job.measured:
+        faults.append(f"steps never measured on {job.gpus} GPU(s)")
     books_mib = None
     if told["text"] is None and job.gpus == 1:
         faults.append("no text, so a GPU of its own")

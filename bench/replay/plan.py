@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from slurm_plugin.admin.simulate.workloads import load_of, measured
 from slurm_plugin.core.units import to_mib_up
 
 UNKNOWN_STEP_S = 0.04
-"""Of a workload that was never measured: the median of those that were."""
+"""Of a workload that was never measured: the median of those that were. Only who does not train may take it."""
 START_UP_S = 20.0
 """What a limit allows for start-up, which is not compressed."""
 LEAST_STEPS = 5
@@ -37,6 +38,7 @@ class Planned:
         busy: Share of that time in which kernels run.
         memory_mib: Peak on each GPU, as the trace tells.
         limit_min: What its user asks for as --time, in Slurm's minutes.
+        measured: Whether its step was measured, on so many GPUs; else nobody knows how long its steps would take.
     """
 
     name: str
@@ -51,10 +53,16 @@ class Planned:
     busy: float
     memory_mib: int
     limit_min: int
+    measured: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
         return asdict(self)
+
+
+def unmeasured(jobs: Iterable[Planned]) -> tuple[str, ...]:
+    """Return what keeps a trace from being trained: workloads whose steps were not measured on so many GPUs."""
+    return tuple(sorted({f"{job.workload} on {job.gpus} GPU(s)" for job in jobs if not job.measured}))
 
 
 def plan(trace: Path, *, compress: float, first: int | None = None) -> tuple[Planned, ...]:
@@ -71,6 +79,7 @@ def plan(trace: Path, *, compress: float, first: int | None = None) -> tuple[Pla
     for before, job in list(zip(original.jobs, compressed(original, compress).jobs, strict=True))[:first]:
         load = load_of(before, known)
         workload = known.get(job.workload)
+        measured_so = workload is not None and workload.gpus == job.gpus
         step_s = workload.step_s if workload else UNKNOWN_STEP_S
         period_s = step_s / load.duty
         limit_s = job.limit_s or max(LEAST_LIMIT_S / compress, LIMIT_FACTOR * job.duration_s)
@@ -89,6 +98,7 @@ def plan(trace: Path, *, compress: float, first: int | None = None) -> tuple[Pla
                 busy=load.busy,
                 memory_mib=to_mib_up(job.memory_bytes or 0),
                 limit_min=math.ceil((limit_s + START_UP_S) / 60),
+                measured=measured_so,
             )
         )
     return tuple(jobs)

@@ -21,9 +21,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from replay.dies import with_parent
+
 PLACES = {"SLURM_JOB_ID": 10, "SLURM_RESTART_COUNT": 4}
 """Variables that this process must be started with, this many digits long: a child writes its own over them."""
-_PR_SET_PDEATHSIG = 1
 _ENV_START = 47
 """env_start in /proc/PID/stat, counted from the state behind the name (proc(5), field 50)."""
 
@@ -60,7 +61,7 @@ def main() -> None:
 def _child(connection: socket.socket, backend: Any) -> None:
     status = 1
     try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        with_parent(signal.SIGKILL)()
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         data, files, _, _ = socket.recv_fds(connection, 1 << 20, 2)

@@ -16,6 +16,8 @@ from slurm_plugin.monitor.simulated import SimulatedGpus
 from slurm_plugin.monitor.telemetry import Telemetry
 
 EVERY_S = 0.5
+LEAST_SMACT = 0.002
+"""What cards without a training show."""
 
 
 class Watch:
@@ -30,6 +32,8 @@ class Watch:
         self.cards: list[dict[str, Any]] = []
         self.peaks_mib: dict[int, int] = {}
         """Most that a job held on one card, by Slurm's id."""
+        self.active = True
+        """Whether any card computed at the last look; so is one whose activity cannot be read."""
 
     def start(self) -> None:
         """Begin."""
@@ -82,3 +86,4 @@ class Watch:
             card["power_w"].append(None if watts is None else round(watts, 1))
             card["jobs"].append(len(jobs))
         self.times_s.append(now_s)
+        self.active = any(gpu.smact is None or gpu.smact >= LEAST_SMACT for gpu in readings)

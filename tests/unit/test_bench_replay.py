@@ -16,7 +16,7 @@ from paths import CHECKOUT
 from replay.as_measured import rewritten
 from replay.check import check
 from replay.figures import figures
-from replay.plan import plan
+from replay.plan import plan, unmeasured
 from replay.policies import ESTIMATES, POLICIES, directives, rad_toml
 from replay.record import Loader
 from replay.run import shards_of
@@ -50,6 +50,12 @@ def test_the_work_is_the_trace_compressed_with_the_same_share_of_waiting(trace: 
     assert small.period_s == pytest.approx(9.8 * 60 / (20 * 1563), rel=0.01)
     assert [job.limit_min for job in jobs] == [2, 3, 1]
     assert len(plan(trace, compress=60, first=2)) == 2
+    assert unmeasured(jobs) == ()
+
+
+def test_steps_count_as_measured_only_on_as_many_gpus(trace: Path) -> None:
+    trace.write_text(TRACE.replace("vgg3,1", "vgg3,2"))
+    assert unmeasured(plan(trace, compress=60)) == ("vgg3 on 2 GPU(s)",)
 
 
 def test_each_policy_asks_in_its_own_way(trace: Path, tmp_path: Path) -> None:
@@ -82,13 +88,13 @@ def test_a_trace_is_checked_without_a_gpu(tmp_path: Path, trace: Path) -> None:
         "a new one": {"trains": "UNet_8", "setup": "batch_size=8", "text": None},
     }
     vgg, xlnet, resnet = plan(trace, compress=60)
-    new = replace(xlnet, workload="a new one")
+    new = replace(xlnet, workload="a new one", measured=False)
     rows = [check(job, 1, known, tmp_path, 142_000) for job in (vgg, new, resnet)]
     assert (rows[0].faults, rows[0].trains, rows[0].trace_mib) == ((), "vgg3", 21864)
     assert rows[0].books_mib is not None and 1000 < rows[0].books_mib < 20_000
     assert [fault.split(":")[0] for fault in rows[1].faults] == [
         "another model stands in",
-        "never measured alone",
+        "steps never measured on 2 GPU(s)",
     ]
     assert rows[2].trains == "?" and "replay.workloads" in rows[2].faults[0]
     assert check(vgg, 1, known, tmp_path, 500).faults == ("books more than a GPU has",)

@@ -17,15 +17,17 @@ UNKNOWN = Load(smact=0.39, busy=0.65, duty=1.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A measured training, alone on an H200.
+    """A measured training, alone on its H200s.
 
     Attributes:
+        gpus: On so many of them; on another number its steps take another time.
         step_s: Seconds of one step.
         smact: SM activity meanwhile (0 to 1).
         busy: Share of the time in which any kernel ran.
         steps_per_epoch: Steps through its data set; None if that is not known.
     """
 
+    gpus: int
     step_s: float
     smact: float
     busy: float
@@ -54,6 +56,7 @@ def measured() -> Mapping[str, Workload]:
     """Return the measured workloads (docs/activity.md)."""
     return {
         row["workload"]: Workload(
+            gpus=int(row["gpus"]),
             step_s=float(row["step_s"]),
             smact=float(row["smact"]),
             busy=float(row["busy"]),

@@ -1,0 +1,62 @@
+"""What a run is asked for on the command line, and what it is called."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from replay.policies import ESTIMATES, POLICIES
+
+
+def name_of(options: argparse.Namespace) -> str:
+    """Return what a run is called: all that tells it from others."""
+    policy = POLICIES[options.policy]
+    parts = [options.trace.stem, options.policy]
+    parts += [options.estimates] if policy.ours else []
+    parts += [f"c{options.compress:g}", *([f"first{options.first}"] if options.first else [])]
+    parts += [f"{key}={value}".replace('"', "") for key, value in options.set]
+    parts += [f"pass{options.pass_hours:g}h"] if options.pass_hours else []
+    parts += ["stand-in"] if options.stand_in else ["on-cpu"] if options.on_cpu else []
+    return "-".join([*parts, f"r{options.repetition}"])
+
+
+def min_age_reserve_s(options: argparse.Namespace) -> int:
+    """Return Slurm's bf_min_age_reserve in a run: hours of the trace pass as fast as its jobs do."""
+    return round(3600.0 * options.pass_hours / options.compress)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, _, value = text.partition("=")
+    return key, value
+
+
+def run_parser() -> argparse.ArgumentParser:
+    """Return what reads the command line of one run."""
+    parser = argparse.ArgumentParser(prog="replay.run")
+    parser.add_argument("out", type=Path, help="folder of results")
+    parser.add_argument("--trace", type=Path, required=True)
+    parser.add_argument("--policy", choices=POLICIES, default="magm")
+    parser.add_argument("--estimates", choices=ESTIMATES, default="ours")
+    parser.add_argument("--compress", type=float, default=120.0)
+    parser.add_argument("--first", type=int, help="only the first so many jobs of the trace")
+    parser.add_argument("--gpus", type=int, default=2)
+    parser.add_argument("--repetition", type=int, default=1)
+    parser.add_argument("--limit-s", type=float, default=540.0, help="cut the run off after so long")
+    parser.add_argument("--set", type=_setting, action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument(
+        "--pass-hours",
+        type=float,
+        default=0.0,
+        help="bf_min_age_reserve in hours of the trace: jobs that have waited for less may be passed",
+    )
+    parser.add_argument("--stand-in", action="store_true", help="simulated cards and trainings that sleep")
+    parser.add_argument("--on-cpu", action="store_true", help="simulated cards and real trainings on the CPU")
+    parser.add_argument("--user", default="nobody")
+    parser.add_argument("--root", type=Path, default=Path("/var/tmp/rad-replay"))
+    parser.add_argument("--venv", type=Path, default=Path(sys.prefix), help="where our package is installed")
+    parser.add_argument(
+        "--python", default=os.environ.get("RAD_TORCH_PYTHON", "python3"), help="a Python that has torch"
+    )
+    return parser

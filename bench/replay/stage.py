@@ -1,0 +1,200 @@
+"""What a run stands on: a private Slurm over real or simulated cards, MPS as a site has it, the server of trainings."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gpumemnet.estimators.registry import ESTIMATORS
+from lab.cluster import Cluster
+from lab.daemons import wait_until
+from lab.place import ClusterSpec, NodeSpec, Place
+from lab.real_gpus import real_node
+from replay.dies import with_parent
+from replay.options import min_age_reserve_s
+from replay.policies import POLICIES, rad_toml
+from replay.server import placeholders
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.monitor.nvml import NvmlTelemetry
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SOURCES = ("bench/replay", "bench/gpu_campaign", "gpumemnet", "slurm_plugin")
+"""What trainings import, copied to where the jobs' user may read."""
+NODE = "n0"
+SIMULATED_MIB = 143_600
+"""As large as an H200."""
+SLURM_CONF = (
+    # Limits tell backfill when jobs end, and end none: sharing makes jobs slower than their users knew.
+    "OverTimeLimit=UNLIMITED",
+)
+
+
+class Stage:
+    """The processes that a run needs, and where its files are.
+
+    Attributes:
+        simulated: Whether the cards are.
+        place: Of the private Slurm.
+        cluster: The private Slurm.
+        folder: Where jobs run; what trainings write of themselves is in `records`.
+        source: What trainings import.
+        server: The socket of who forks trainings.
+        texts: Texts of the workloads' models.
+        mps: Folders of the MPS daemons, by index of their card.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        """Start nothing."""
+        self.options, self.policy = options, POLICIES[options.policy]
+        self.simulated = options.stand_in or options.on_cpu
+        self.place = Place(root=options.root / "c", venv=options.venv)
+        self.cluster = Cluster(self.place)
+        self.folder = options.root / "work"
+        self.source = options.root / "src"
+        self.server = options.root / "server" / "socket"
+        self.texts = options.out / "texts"
+        self.mps = options.root / "mps"
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def up(self, names: Sequence[str]) -> dict[str, Any]:
+        """Start everything; return what is known of these workloads."""
+        self.cluster.down()  # of a run that was killed here
+        shutil.rmtree(self.options.root, ignore_errors=True)
+        for folder in (self.folder, self.folder / "records", self.folder / "records" / "loads"):
+            folder.mkdir(parents=True)
+            folder.chmod(0o1777)
+        self.options.root.chmod(0o755)
+        for name in SOURCES:
+            skip = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(CHECKOUT / name, self.source / name, ignore=skip)
+        server = self._start_server()  # its imports take the longest
+        known = self._describe(names)
+        self._start_cluster()
+        self._wait_for(server)
+        return known
+
+    def down(self) -> None:
+        """End everything."""
+        self.cluster.down()
+        for process in reversed(self._started):
+            process.kill()
+            process.wait()
+
+    def _describe(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return what is known of workloads, their texts made beforehand or now, by a Python that has torch.
+
+        Args:
+            names: The workloads.
+        """
+        self.texts.mkdir(exist_ok=True)
+        made = self.texts / "workloads.json"
+        if self.options.stand_in:
+            return json.loads(made.read_text()) if made.exists() else {}
+        argv = [self.options.python, "-m", "replay.workloads", str(self.texts), *names]
+        subprocess.run(argv, env=self._python_env(), check=True, timeout=180)
+        return json.loads(made.read_text())
+
+    def _python_env(self) -> dict[str, str]:
+        path = f"{self.source}/bench:{self.source}"
+        return dict(os.environ) | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def _start_server(self) -> subprocess.Popen[bytes]:
+        """Start the process that forks trainings, as the jobs' user."""
+        user = pwd.getpwnam(self.options.user)
+        runs = self.server.parent
+        runs.mkdir()
+        os.chown(runs, user.pw_uid, user.pw_gid)
+        python = sys.executable if self.options.stand_in else self.options.python
+        environment = self._python_env() | placeholders() | {"HOME": str(runs), "CUDA_MODULE_LOADING": "LAZY"}
+        environment.pop("SLURM_CONF", None)
+        log = (self.options.root / "server.log").open("wb")
+        argv = [python, "-m", "replay.server", str(self.server), *(["--stand-in"] * self.options.stand_in)]
+        process = subprocess.Popen(
+            argv,
+            env=environment,
+            cwd="/",
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            user=user.pw_uid,
+            group=user.pw_gid,
+            extra_groups=[],
+            start_new_session=True,
+            preexec_fn=with_parent(signal.SIGKILL),
+        )
+        self._started.append(process)
+        return process
+
+    def _wait_for(self, server: subprocess.Popen[bytes]) -> None:
+        def ready() -> bool:
+            if server.poll() is not None:
+                text = (self.options.root / "server.log").read_text()
+                raise SystemExit(f"the server of trainings ended: {text[-2000:]}")
+            return self.server.is_socket()
+
+        wait_until("the server of trainings is ready", ready, timeout_s=180, clock=SystemClock())
+
+    def _start_cluster(self) -> None:
+        if self.simulated:
+            node = NodeSpec(name=NODE, gpu_mib=(SIMULATED_MIB,) * self.options.gpus)
+        else:
+            readings = NvmlTelemetry().read()[: self.options.gpus]
+            if len(readings) < self.options.gpus:
+                raise SystemExit(f"{self.options.gpus} GPUs wanted, {len(readings)} here")
+            node = real_node(NODE, readings)
+            uuids = [gpu.uuid for gpu in readings]
+        node = replace(node, cpus=256, memory_mib=256_000)
+        lines = (*rad_toml(self.policy, self.options.estimates), *(f"{k} = {v}" for k, v in self.options.set))
+        spec = ClusterSpec(
+            nodes=(node,),
+            sharing="mps",
+            ours=self.policy.ours,
+            slurm_conf=SLURM_CONF,
+            scheduler=(f"bf_min_age_reserve={min_age_reserve_s(self.options)}",),
+            rad_toml=lines,
+            by_memory=False,
+            spread_shards=("share_multi_gpu", "true") in self.options.set,
+        )
+        self.cluster.up(spec)
+        if self.policy.ours and self.options.estimates in ESTIMATORS:
+            self.cluster.set_rad("estimator", json.dumps(self.options.estimates))
+        if self.policy.mps and not self.simulated:
+            self._start_mps(uuids)
+
+    def _start_mps(self, uuids: Sequence[str]) -> None:
+        """Start an MPS daemon for each card, as a site without us would."""
+        user = pwd.getpwnam(self.options.user)
+        for index, uuid in enumerate(uuids):
+            folder = self.mps / str(index)
+            folder.mkdir(parents=True)
+            os.chown(folder, user.pw_uid, user.pw_gid)
+            environment = dict(os.environ) | {
+                "CUDA_VISIBLE_DEVICES": uuid,
+                "CUDA_MPS_PIPE_DIRECTORY": str(folder),
+                "CUDA_MPS_LOG_DIRECTORY": str(folder),
+            }
+            with (self.options.root / f"mps.{index}.log").open("wb") as log:
+                daemon = subprocess.Popen(
+                    ["nvidia-cuda-mps-control", "-f"],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    user=user.pw_uid,
+                    group=user.pw_gid,
+                    start_new_session=True,
+                    preexec_fn=with_parent(signal.SIGTERM),  # so that it stops its servers
+                )
+            self._started.append(daemon)
+            control = folder / "control"
+            wait_until("MPS is up", control.exists, timeout_s=15, clock=SystemClock())
