@@ -22,6 +22,7 @@ from slurm_plugin.admin.finding import Finding, Fix, fail, ok, unseen, warn
 from slurm_plugin.admin.seen import beside, gpu_nodes, gpus_of, partitions, rad_toml, shards_of, sharing
 from slurm_plugin.core.config import Features
 from slurm_plugin.core.last_good import copy_of
+from slurm_plugin.slurm.conf_lines import lines_of
 from slurm_plugin.slurm.versions import NEWEST, OLDEST, known
 
 _UNKNOWN = re.compile(r"unknown key (\S+); did you mean (\S+)\?")
@@ -91,7 +92,7 @@ def _mended(facts: Facts) -> Fix:
 
 
 def _line(facts: Facts, change: Change) -> str:
-    return facts.config_text.splitlines()[change.first - 1] if change.count else ""
+    return lines_of(facts.config_text)[change.first - 1] if change.count else ""
 
 
 def _a_partition(facts: Facts) -> Fix:

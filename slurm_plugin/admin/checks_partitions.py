@@ -24,7 +24,7 @@ from slurm_plugin.admin.seen import (
     slurm_conf,
 )
 from slurm_plugin.core.config import PartitionConfig
-from slurm_plugin.slurm.conf_lines import expand
+from slurm_plugin.slurm.conf_lines import expand, lines_of
 
 _UNLIMITED = ("", "unlimited", "0", "(null)", "none")
 
@@ -49,7 +49,7 @@ def check_names(facts: Facts) -> Iterator[Finding]:
 def _renamed(facts: Facts, name: str, known: list[str]) -> Change | str:
     config = facts.config
     free = [each for each in known if config is None or each not in config.partitions]
-    lines = facts.config_text.splitlines()
+    lines = lines_of(facts.config_text)
     at = [
         n for n, line in enumerate(lines, 1) if re.match(rf"\s*\[partition\.\"?{re.escape(name)}\"?\]", line)
     ]

@@ -13,7 +13,7 @@ from pathlib import Path
 from slurm_plugin.admin.uninstall_steps import Edit
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.whole_file import make_file, replace_file, rewrite_file
-from slurm_plugin.slurm.conf_lines import bytes_of, text_of
+from slurm_plugin.slurm.conf_lines import bytes_of, lines_of, text_of
 
 NAME = "slurm-files"
 
@@ -33,7 +33,7 @@ def undo(before: str, after: str, now: str) -> str | None:
     """
     if now == after:
         return before
-    old, new, left = before.splitlines(), after.splitlines(), now.splitlines()
+    old, new, left = lines_of(before), lines_of(after), lines_of(now)
     for kind, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":
             continue

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_plugin.slurm.conf_lines import ConfFile, Line
+from slurm_plugin.slurm.conf_lines import ConfFile, Line, lines_of
 
 _FIRST_PAIR = re.compile(r"\w+\s*=\s*[^\s\\]+")
 
@@ -43,9 +43,9 @@ class Change:
         >>> Change(path=Path("f"), first=2, count=1, new="B").applied("a\nb\nc\n")
         'a\nB\nc\n'
         """
-        lines = text.splitlines()
+        lines = lines_of(text)
         start = self.first - 1 if self.first else len(lines)
-        lines[start : start + self.count] = self.new.splitlines()
+        lines[start : start + self.count] = lines_of(self.new)
         return "\n".join([*lines, ""])
 
 
@@ -124,7 +124,7 @@ def toml(text: str, path: Path, table: str, key: str, value: str) -> Change:
     f:4: x = 3
     """
     now, new = "", f"{key} = {value}"
-    lines = text.splitlines()
+    lines = lines_of(text)
     head = None if table else 0
     for number, line in enumerate(lines, 1):
         if found := re.match(r"\s*\[([^\]]+)\]", line):

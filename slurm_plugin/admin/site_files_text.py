@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping
 
 from slurm_plugin.admin.site_files import Plan
+from slurm_plugin.slurm.conf_lines import lines_of
 
 NEXT = """\
 then, while jobs run on:
@@ -26,8 +27,8 @@ def as_text(plan: Plan, places: Mapping[str, str], *, dry_run: bool) -> str:
     lines: list[str] = []
     for path, after in plan.after.items():
         before = plan.before[path]
-        old = [] if before is None else before.splitlines()
-        lines += difflib.unified_diff(old, after.splitlines(), str(path), str(path), n=1, lineterm="")
+        old = [] if before is None else lines_of(before)
+        lines += difflib.unified_diff(old, lines_of(after), str(path), str(path), n=1, lineterm="")
     for finding in plan.left:
         lines.append(f"left to you: {finding.subject}: {finding.text}")
         lines += [f"    {line}" for line in f"fix: {finding.fix}".splitlines()] if finding.fix else []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 
+from slurm_plugin.slurm.conf_lines import lines_of
+
 HOOKS = ("prolog", "epilog", "taskprolog")
 _LISTS = {
     "grestypes": "shard",
@@ -79,7 +81,7 @@ def changed_lines(old: str, new: str) -> list[str]:
     """
     import difflib  # not at the top: `rad` loads quickly
 
-    before, after = old.splitlines(), new.splitlines()
+    before, after = lines_of(old), lines_of(new)
     rows = []
     for kind, a, b, c, d in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if kind == "equal":
@@ -96,10 +98,4 @@ def changed_lines(old: str, new: str) -> list[str]:
 
 def _each_line(text: str, edited: Callable[[str], str]) -> str:
     """Apply a function to each line, continuation lines (a backslash at the end) left alone; an empty one goes."""
-    out = []
-    for line in text.splitlines(keepends=True):
-        body = line.rstrip("\r\n")
-        new = edited(body)
-        if new or not body:
-            out.append(new + line[len(body) :])
-    return "".join(out)
+    return "\n".join(new for line in text.split("\n") if (new := edited(line)) or not line)

@@ -17,7 +17,7 @@ from slurm_plugin.admin.slurm_edits import gres_conf_without, slurm_conf_without
 from slurm_plugin.admin.uninstall_steps import SAVED, Edit, Removal
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.whole_file import rewrite_file
-from slurm_plugin.slurm.conf_lines import bytes_of, text_of
+from slurm_plugin.slurm.conf_lines import bytes_of, lines_of, text_of
 
 _PLUGINS = ("jobsubmitplugins", "clifilterplugins")
 
@@ -132,7 +132,7 @@ def _edits(folder: Path, ours: Collection[str], recorded: Mapping[Path, Edit | N
 
 def _needed_by(name: str, conf: Edit) -> bool:
     """Return whether a file must change before one of ours may go: a hook that it names, or a Lua file of `lua`."""
-    gone = set(conf.old.splitlines()) - set((conf.new or "").splitlines())
+    gone = set(lines_of(conf.old)) - set(lines_of(conf.new or ""))
     if name.endswith(".lua"):
         return any("lua" in line.lower() for line in gone)
     return any(name in line for line in gone)

@@ -116,7 +116,7 @@ class JobFile:
         return found if held is None or held.job_id != self._job_id else replace(found, held=held)
 
     def _lines(self, mark: str) -> Iterator[str]:
-        return (line.removeprefix(mark) for line in _text(self._path).splitlines() if line.startswith(mark))
+        return (line.removeprefix(mark) for line in _text(self._path).split("\n") if line.startswith(mark))
 
     def _write(self, head: Mapping[str, object], lines: list[str]) -> None:
         self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)

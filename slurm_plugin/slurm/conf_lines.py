@@ -28,12 +28,21 @@ Read = Callable[[Path], str]
 
 
 def text_of(path: Path) -> str:
-    """Return a file's text; a byte that is no UTF-8 is kept as it is for who writes the text back.
+    """Return a file's text, its lines ended by a newline; a byte that is no UTF-8 is kept for who writes it back.
 
     Raises:
         OSError: It cannot be read.
     """
-    return path.read_text(encoding="utf-8", errors="surrogateescape")
+    return path.read_bytes().decode("utf-8", errors="surrogateescape").replace("\r\n", "\n")
+
+
+def lines_of(text: str) -> list[str]:
+    r"""Return a text's lines as Slurm reads them: a form feed, or what else Unicode takes for an end, ends none.
+
+    >>> lines_of("a\fb\nc\n"), lines_of("")
+    (['a\x0cb', 'c'], [])
+    """
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def bytes_of(text: str) -> bytes:
@@ -172,7 +181,7 @@ def _numbers(ranges: str) -> list[str]:
 
 
 def _lines(path: Path, read: Read, *, depth: int, cluster: str = "%c") -> Iterator[Line]:
-    raw = read(path).splitlines()
+    raw = lines_of(read(path))
     number = 0
     while number < len(raw):
         first, text, goes_on = number + 1, "", True

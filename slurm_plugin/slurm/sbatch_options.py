@@ -75,7 +75,7 @@ def options_of(script: str | None, typed: Sequence[str], env: Mapping[str, str])
 def _of_script(script: str) -> dict[str, str]:
     """Return the options of the #SBATCH lines above the first command."""
     found: dict[str, str] = {}
-    for number, line in enumerate(script.splitlines(), start=1):
+    for number, line in enumerate(script.split("\n"), start=1):
         mark = next((each for each in MARKS if line.startswith(each)), None)
         if mark is None:
             if line.strip() and not line.lstrip().startswith("#"):

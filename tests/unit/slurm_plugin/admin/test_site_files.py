@@ -353,6 +353,20 @@ def test_a_link_to_a_shared_file_stays_one(site: Site) -> None:
     assert (site.slurm / "slurm.conf").is_symlink() and shared.read_text() == SLURM_CONF
 
 
+@pytest.mark.parametrize("sign", ["\v", "\f", "\r", "\x1c", "\x85", "\u2028"])
+def test_a_line_ends_where_slurm_ends_it(site: Site, sign: str) -> None:
+    """Python ends lines at these, too: the rest of a comment became a line, with which slurmctld does not start."""
+    comment = f"# a comment,{sign}and more of it\n".encode()
+    for name in ("slurm.conf", "gres.conf"):
+        path = site.slurm / name
+        path.write_bytes(comment + path.read_bytes())
+    before = site.files()
+    site.install()
+    assert all(content.startswith(comment) for content in site.files().values() if b"a comment" in content)
+    site.uninstall()
+    assert {name: content for name, content in site.files().items() if name in before} == before
+
+
 def test_what_the_site_changed_since_stays_when_ours_goes(site: Site) -> None:
     site.install()
     site.change("ClusterName=lab\n", "ClusterName=lab\nMailProg=/bin/true\n")
