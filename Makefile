@@ -2,7 +2,7 @@
 PYTHON ?= python3
 LAB = $(PYTHON) -m lab
 
-.PHONY: demo test test-cluster test-train test-matrix lint coverage release packages site check setup lab-up lab-down clean test-faults
+.PHONY: help demo test test-cluster test-train test-matrix lint coverage release packages site check setup lab-up lab-down clean test-faults
 
 demo: ## four simulated GPUs, a real Slurm, jobs that share, run out of memory and recover
 	$(LAB) --name demo demo
@@ -32,6 +32,9 @@ site: ## the manual and a reference made from the code, in .rad/site/html
 	$(LAB) site
 
 check: lint test-train test ## what CI runs
+
+help: ## this list
+	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## only the set-up: Slurm where it is missing, the virtual environment, the package
 	$(LAB) setup

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 from house import lines_of_code  # noqa: E402
+
+from slurm_plugin.core.shell import run  # noqa: E402
 
 PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog")
 
@@ -289,6 +292,24 @@ def needs_of(module: str, path: Path, known: set[str]) -> set[str]:
 
 MODULES = {module_name(path): path for path in ALL}
 NEEDS = {module: needs_of(module, path, set(MODULES)) for module, path in MODULES.items()}
+
+
+def test_the_architecture_names_the_folders_that_are_there() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("an archive of the code does not tell which folders are the project's")
+    tracked = [Path(name) for name in run(["git", "-C", str(ROOT), "ls-files"], timeout_s=30).splitlines()]
+    there = {path.parts[0] for path in tracked if len(path.parts) > 1}
+    there |= {
+        f"slurm_plugin/{path.parts[1]}"
+        for path in tracked
+        if path.parts[0] == "slurm_plugin" and len(path.parts) > 2
+    }
+    table = (ROOT / "ARCHITECTURE.md").read_text().partition("\n| folder |")[2].partition("\n\n")[0]
+    named = {
+        name for row in table.splitlines() for name in re.findall(r"`([\w./]+)/`", row.partition(" |")[0])
+    }
+    assert {name for name in named if not (ROOT / name).is_dir()} == set()
+    assert {name for name in there if not any(f"{each}/".startswith(f"{name}/") for each in named)} == set()
 
 
 def test_no_module_needs_itself_in_the_end() -> None:
