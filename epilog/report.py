@@ -18,6 +18,7 @@ from slurm_plugin.core.peaks import Run, peaks_path, record
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.recovery import Ending, classify
 from slurm_plugin.core.time_budget import TimeIsUp, time_budget
+from slurm_plugin.core.trim import LEAST_OF_ESTIMATE
 from slurm_plugin.core.units import human
 from slurm_plugin.monitor.window import JobUsage
 from slurm_plugin.slurm.hook_env import HookJob
@@ -39,7 +40,7 @@ def outcome_of(
     log: HookLog,
     clock: Clock,
 ) -> Outcome:
-    """Return how a job ended; its output is opened, and the monitor's record read, only if it failed.
+    """Return how a job ended; its output is opened only if it failed, or if somebody may have ended it too early.
 
     Args:
         job: The job.
@@ -56,8 +57,11 @@ def outcome_of(
         derived_exit=job.derived_exit,
         peak_bytes=usage.peak_bytes if usage else None,
         limit_bytes=held.booked_bytes if held else None,
+        job_id=job.job_id,
+        requeued=held is not None and held.restart < job.restart,
     )
-    if not job.exit_status and not job.derived_exit:
+    failed = bool(job.exit_status or job.derived_exit)
+    if not failed and (ending.requeued or not would_mislead(held, usage)):
         return classify(ending, (), ())
     # An ordinary job ends without a look at its output.
     from epilog.tails import read_tails
@@ -65,14 +69,19 @@ def outcome_of(
     from slurm_plugin.slurm.output_files import expected_outputs, names_matter
     from slurm_plugin.slurm.owner import Identity
 
-    tails = read_tails(
-        expected_outputs(job, names() if names_matter(job) else {}),
-        owner=Identity(user_id=job.user_id, group_id=job.group_id, user_name=job.user_name),
-        befores=recall(Path(config.paths.run), job.job_id),
-        deadline=deadline,
-    )
+    def tails_of(known: Mapping[str, str]) -> tuple[str, ...]:
+        return read_tails(
+            expected_outputs(job, known),
+            owner=Identity(user_id=job.user_id, group_id=job.group_id, user_name=job.user_name),
+            befores=recall(Path(config.paths.run), job.job_id),
+            deadline=deadline,
+        )
+
+    tails = () if failed else tails_of({})  # Slurm is asked for names only where nothing is found without
+    if not tails:
+        tails = tails_of(names() if names_matter(job) else {})
     outcome = judged(ending, tails, site_patterns(config), log)
-    if held is None:
+    if held is None or not failed:
         return outcome
     from epilog.verdict import verdict_on
 
@@ -81,6 +90,21 @@ def outcome_of(
         return outcome
     told = classify(replace(ending, verdict=verdict, user_id=job.user_id), (), ())
     return replace(told, attempted_bytes=outcome.attempted_bytes)
+
+
+def would_mislead(held: Reservation | None, usage: JobUsage | None) -> bool:
+    """Return whether a run that was cut short would be taken for all that its model needs.
+
+    A run that has held its peak for a minute is in the midst of its training, and an end then changes nothing.
+
+    Args:
+        held: What it held here; None if that is not known.
+        usage: What the monitor saw of it; None if nothing.
+    """
+    if held is None or held.profile_key is None or usage is None or usage.peak_bytes is None:
+        return False  # nothing is learned from it
+    begun = usage.peak_bytes >= LEAST_OF_ESTIMATE * (held.estimate_bytes or 0)
+    return not begun or usage.steady_samples < LEAST_SAMPLES
 
 
 def judged(ending: Ending, tails: Sequence[str], own: Path, log: HookLog) -> Outcome:

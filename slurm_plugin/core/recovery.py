@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,9 @@ the last allocations before the end are often not seen."""
 
 _EVIDENCE_LIMIT = 200
 _CANCELLING_SIGNALS = (2, 9, 15)  # what scancel, a time limit and preemption send to the batch script
+_CUT_SHORT = r"^slurmstepd(?:-\S+)?: error: \*\*\* JOB {} ON \S+ CANCELLED AT "
+"""What slurmstepd writes into the output of a batch script that it sends SIGTERM or SIGKILL (seen on 22.05.8 and
+24.11.5): scancel, preemption, a time limit, a requeue. A trap may end the script with any status after that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +30,15 @@ class Ending:
     """What is known of a job when it ends.
 
     Attributes:
-        exit_status: Wait status of the batch script; None if unknown.
+        exit_status: Wait status of the batch script; None if unknown. Slurm says 0, too, of a job that is cancelled,
+            preempted or at its time limit, and ends the script only then.
         derived_exit: Highest exit status of its steps.
         peak_bytes: Highest GPU memory that the monitor saw of it; None without a monitor.
         limit_bytes: What was its own for sure: its booking, or the card; None if unknown.
         user_id: The job's owner; None if unknown.
         verdict: What the monitor found of it; None if nothing.
+        job_id: The job; None if its output is not looked at.
+        requeued: Whether somebody has put it back into the queue already: its owner, an admin, a preemption.
     """
 
     exit_status: int | None
@@ -40,6 +47,8 @@ class Ending:
     limit_bytes: int | None = None
     user_id: int | None = None
     verdict: Verdict | None = None
+    job_id: int | None = None
+    requeued: bool = False
 
 
 def classify(ending: Ending, tails: Sequence[str], patterns: Sequence[OomPattern]) -> Outcome:
@@ -50,11 +59,9 @@ def classify(ending: Ending, tails: Sequence[str], patterns: Sequence[OomPattern
         tails: The last part of each of its output files.
         patterns: The words of an OOM.
     """
+    cancelled = ending.requeued or _cut_short(ending, tails)
     if not ending.exit_status and not ending.derived_exit:
-        return Outcome(kind="ok", peak_bytes=ending.peak_bytes)
-    cancelled = (
-        ending.exit_status or 0
-    ) & 0x7F in _CANCELLING_SIGNALS  # low seven bits of a wait status, wait(2)
+        return Outcome(kind="cancelled" if cancelled else "ok", peak_bytes=ending.peak_bytes)
     judged = _judged(ending, cancelled=cancelled)
     if judged is not None:
         return judged
@@ -77,6 +84,14 @@ def classify(ending: Ending, tails: Sequence[str], patterns: Sequence[OomPattern
             peak_bytes=ending.peak_bytes,
         )
     return Outcome(kind="cancelled" if cancelled else "failed", peak_bytes=ending.peak_bytes)
+
+
+def _cut_short(ending: Ending, tails: Sequence[str]) -> bool:
+    """Return whether somebody ended a job: by its exit status, or by what slurmstepd wrote of it."""
+    if (ending.exit_status or 0) & 0x7F in _CANCELLING_SIGNALS:  # low seven bits of a wait status, wait(2)
+        return True
+    line = re.compile(_CUT_SHORT.format(ending.job_id), re.MULTILINE)
+    return ending.job_id is not None and any(map(line.search, tails))
 
 
 def _judged(ending: Ending, *, cancelled: bool) -> Outcome | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from cluster_jobs import submit
@@ -32,16 +32,25 @@ def _a_fresh_day(cluster: Cluster) -> Iterator[None]:
 
 def seen(jobs: Jobs, job: int, until: str) -> list[JobView]:
     """Follow a job until a rerun of it is in a state, and return every view on the way."""
+    return seen_of(jobs, {"it": job}, until)["it"]
+
+
+def seen_of(jobs: Jobs, ids: Mapping[str, int], until: str = "RUNNING") -> dict[str, list[JobView]]:
+    """Do the same for several jobs at once; views of those that are there already go on."""
     control = SlurmCommands(slurm_conf=str(jobs.cluster.place.slurm_conf), timeout_s=10)
-    views: list[JobView] = []
+    views: dict[str, list[JobView]] = {name: [] for name in ids}
+    there: set[str] = set()
 
-    def there() -> bool:
-        view = control.job(job)
-        if view is not None:
-            views.append(view)
-        return view is not None and view.restarts > 0 and view.state == until
+    def all_there() -> bool:
+        for name, job in ids.items():
+            view = control.job(job)
+            if view is not None:
+                views[name].append(view)
+                if view.restarts > 0 and view.state == until:
+                    there.add(name)
+        return len(there) == len(ids)
 
-    jobs.cluster.wait(f"the rerun is {until}", there, PATIENCE_S)
+    jobs.cluster.wait(f"the reruns are {until}", all_there, PATIENCE_S)
     return views
 
 
@@ -83,29 +92,20 @@ def test_a_rerun_that_its_user_requeues_before_radd_looks_keeps_nothing(jobs: Jo
     cluster.wait("radd takes it back", lambda: (view := control.job(job)) is not None and view.nice == 0, 20)
 
 
-@pytest.mark.parametrize(
-    ("rad", "wrap"),
-    [
-        ("memory=1M", f"python3 fake_train.py --memory 0.9G --seconds 1.5; {WORDS}; exit 1"),
-        ("memory=4G", "python3 fake_train.py --memory 3.8G,30G --seconds 3"),
-        (
-            MODEL,
-            f"python3 fake_train.py --memory 0.5G --seconds 1.5; {WORDS}; exit 1",
-        ),
-    ],
-    ids=["memory=1M and the words", "a stated size", "never near our estimate"],
-)
-def test_what_the_user_chose_buys_no_priority(jobs: Jobs, rad: str, wrap: str) -> None:
-    job = submit(jobs, "--gpus=1", f"--comment=rad:{rad}", "--open-mode=append", "--wrap", wrap)
-    views = seen(jobs, job, "RUNNING")
-    assert {view.nice for view in views} == {0}
-    assert max(view.priority for view in views) < TOP
-
-
-def test_by_hand_sized_shards_buy_no_priority(jobs: Jobs) -> None:
-    wrap = "python3 fake_train.py --memory 3.8G,30G --seconds 3"
-    job = submit(jobs, "--gres=shard:4", "--open-mode=append", "--wrap", wrap)
-    assert {view.nice for view in seen(jobs, job, "RUNNING")} == {0}
+def test_what_the_user_chose_buys_no_priority(jobs: Jobs) -> None:
+    """A size of his own, in whichever way, and words that he prints himself, far below our estimate or beyond it."""
+    grows = "python3 fake_train.py --memory 3.8G,30G --seconds 3"
+    prints = "python3 fake_train.py --memory {} --seconds 1.5; " + f"{WORDS}; exit 1"
+    asked = {
+        "memory=1M and the words": ("--gpus=1", "--comment=rad:memory=1M", "--wrap", prints.format("0.9G")),
+        "a stated size": ("--gpus=1", "--comment=rad:memory=4G", "--wrap", grows),
+        "never near our estimate": ("--gpus=1", f"--comment=rad:{MODEL}", "--wrap", prints.format("0.5G")),
+        "shards by hand": ("--gres=shard:4", "--wrap", grows),
+    }
+    ids = {name: submit(jobs, "--open-mode=append", *argv) for name, argv in asked.items()}
+    for name, views in seen_of(jobs, ids).items():
+        assert {view.nice for view in views} == {0}, name
+        assert max(view.priority for view in views) < TOP, name
 
 
 def test_a_user_lowers_nice_only_as_slurm_allows(jobs: Jobs, cluster: Cluster) -> None:

@@ -89,6 +89,24 @@ def test_other_ends_are_left_as_they_are(jobs: Jobs, wrap: str) -> None:
     assert (jobs.state(job), jobs.fields(job)["Restarts"]) == (ended["JobState"], "0")
 
 
+def test_a_job_that_its_owner_ends_or_holds_is_left_to_him(jobs: Jobs, cluster: Cluster) -> None:
+    """It ran out of memory, went on, and its trap gives it an exit status of its own: nobody else puts it back."""
+    words = "echo CUDA out of memory.; trap 'exit 1' TERM; while :; do sleep 0.1; done"
+    ended, held, gone = (booked(jobs, wrap=words) for _ in range(3))
+    for job in (ended, held, gone):
+        jobs.wait(job, "RUNNING")
+        cluster.wait("it has said so", lambda job=job: "memory" in jobs.output(job), 20)
+    cluster.slurm("scancel", "--batch", "--signal=TERM", str(ended), user="nobody")
+    cluster.slurm("scontrol", "requeuehold", str(held), user="nobody")
+    cluster.slurm("scancel", str(gone), user="nobody")
+    jobs.wait(ended, "FAILED")
+    jobs.wait(gone, "CANCELLED")
+    cluster.wait("their Epilogs are over", lambda: not cluster.reservations("n0"), 20)
+    waits = jobs.wait(held, "PENDING")
+    assert (waits["Priority"], waits["TresPerNode"].rpartition(":")[2]) == ("0", "4")
+    assert [jobs.fields(job)["Restarts"] for job in (ended, held, gone)] == ["0", "1", "0"]
+
+
 def test_words_without_memory_buy_no_priority(jobs: Jobs) -> None:
     words = "echo torch.OutOfMemoryError: CUDA out of memory. >&2"
     wrap = f"python3 fake_train.py --memory 1G --seconds 1.5; {words}; exit 1"

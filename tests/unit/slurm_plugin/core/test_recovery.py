@@ -294,3 +294,27 @@ def test_a_job_without_a_booking_runs_again_where_our_guard_or_a_neighbour_ended
     assert (recovery and recovery.booking.kind) == again
     assert unsigned(replace(held, managed=False), outcome) is None
     assert unsigned(None, outcome) is None
+
+
+ENDED_BY_SLURM = "slurmstepd-n0: error: *** JOB 7 ON n0 CANCELLED AT 2026-11-22T22:46:41{} ***\nTerminated\n"
+
+
+@pytest.mark.parametrize("status", [0, 256])
+@pytest.mark.parametrize("why", ["", " DUE TO PREEMPTION", " DUE TO TIME LIMIT", " DUE TO JOB REQUEUE"])
+def test_who_is_ended_by_others_did_not_run_out_of_memory_whatever_his_trap_says(
+    status: int, why: str
+) -> None:
+    ending = replace(FAILED, exit_status=status, job_id=7)
+    tails = ["CUDA out of memory.\n" + ENDED_BY_SLURM.format(why)]
+    assert classify(ending, tails, PATTERNS).kind == "cancelled"
+    assert classify(replace(ending, job_id=8), tails, PATTERNS).kind != "cancelled", "another job's line"
+
+
+def test_a_step_that_slurm_ends_because_a_task_ran_out_of_memory_is_no_cancelled_job() -> None:
+    tails = ["CUDA out of memory.\nslurmstepd-n0: error: *** STEP 7.0 ON n0 CANCELLED AT 2026-11-22 ***\n"]
+    assert classify(replace(FAILED, job_id=7), tails, PATTERNS).kind == "gpu-oom"
+
+
+def test_who_was_put_back_by_others_is_not_put_back_by_us() -> None:
+    again = classify(replace(FAILED, requeued=True), ["CUDA out of memory."], PATTERNS)
+    assert again.kind == "cancelled" and next_attempt(BOOKING, again, PARTITION) is None

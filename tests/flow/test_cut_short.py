@@ -1,0 +1,58 @@
+"""A run that somebody ended too early teaches nobody what its model needs; Slurm tells its Epilog exit status 0."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from flow.test_node_hooks import Hooks
+
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.units import GIB
+from slurm_plugin.monitor.window import JobUsage, write_job
+
+CANCELLED = "slurmstepd-n0: error: *** JOB 7 ON n0 CANCELLED AT 2026-11-22T22:46:41 DUE TO TIME LIMIT ***\n"
+
+
+def remembered(node: Hooks, said: str, *, held_gib: float, steady_s: int, **env: str) -> tuple[str, bool]:
+    """Return how a job ended that printed this, and whether its peak counts as its model's need."""
+    node.run("prolog", 7)
+    now_s = SystemClock().now_s()
+    usage = JobUsage(
+        job_id=7,
+        first_s=now_s - 100,
+        last_s=now_s,
+        peak_bytes=int(held_gib * GIB),
+        samples=100,
+        steady_samples=steady_s,
+    )
+    write_job(node.folder / "run", usage)
+    (node.folder / "slurm-7.out").write_text(said)
+    node.run("epilog", 7, SLURM_JOB_EXIT_CODE="0", **env)
+    (line,) = (node.folder / "state" / "peaks.jsonl").read_text().splitlines()
+    row = json.loads(line)
+    return row["outcome"], "profile" in row
+
+
+@pytest.mark.parametrize(
+    ("said", "held_gib", "steady_s", "env", "expected"),
+    [
+        ("epoch 1\n" + CANCELLED, 2.0, 5, {}, ("cancelled", False)),
+        ("loading\n" + CANCELLED, 0.5, 90, {}, ("cancelled", False)),
+        ("epoch 1\n", 2.0, 5, {"SLURM_JOB_RESTART_COUNT": "1"}, ("cancelled", False)),
+        ("epoch 1\n", 2.0, 5, {}, ("ok", True)),
+        ("epoch 9\n" + CANCELLED, 2.0, 90, {}, ("ok", True)),
+    ],
+    ids=[
+        "while it grew",
+        "before it began",
+        "put back by others",
+        "by itself",
+        "in the midst of its training",
+    ],
+)
+def test_only_a_run_that_came_to_its_peak_tells_a_need(
+    tmp_path: Path, said: str, held_gib: float, steady_s: int, env: dict[str, str], expected: tuple[str, bool]
+) -> None:
+    assert remembered(Hooks(tmp_path), said, held_gib=held_gib, steady_s=steady_s, **env) == expected
