@@ -40,7 +40,7 @@ def stop_for_a_while(cluster: Cluster, *, fallback: bool) -> None:
     """Take radd away, and with it what it left for the shim unless that is to stay."""
     cluster.daemons.stop("radd")
     if not fallback:
-        (cluster.place.run / "radd.fallback.json").unlink()
+        (cluster.place.run / "radd" / "fallback.json").unlink()
     cluster.clock.sleep(AWAY_S)
     cluster.start_radd()  # the shim finds it when its pause is over
 

@@ -241,7 +241,7 @@ end
 
 -- What radd left for the time that it is away (radd/fallback.py); nil if it left nothing, or too long ago.
 local function fallback_settings()
-  local file = io.open((rad.settings.socket:gsub("[^/]*$", "")) .. "radd.fallback.json", "r")
+  local file = io.open((rad.settings.socket:gsub("[^/]*$", "")) .. "radd/fallback.json", "r")
   local left = file and json.decode(file:read(LONGEST_FILE) or "")
   if file then
     file:close()

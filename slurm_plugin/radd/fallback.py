@@ -17,6 +17,7 @@ from typing import Any
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.gres import GPU_ENVIRONMENT
 from slurm_plugin.core.whole_file import replace_file
+from slurm_plugin.radd.own_files import own_file
 
 log = logging.getLogger("radd")
 
@@ -59,11 +60,12 @@ def write_fallback(socket: Path, fallback: Mapping[str, Any]) -> None:
     """Leave the file for the shim; where it cannot be written, jobs go on as they were submitted.
 
     Args:
-        socket: radd's socket; the file lies beside it.
+        socket: radd's socket; see own_files.py.
         fallback: As `fallback_of` makes it.
     """
-    path = socket.with_name("radd.fallback.json")
+    path = own_file(socket, "fallback.json")
     try:
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         replace_file(path, json.dumps(fallback).encode())
     except OSError as exc:
         log.warning("%s: %s; without radd jobs go on as they were submitted", path, exc.strerror)

@@ -20,6 +20,7 @@ from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import ConfigError, RadError
 from slurm_plugin.core.text import one_line
 from slurm_plugin.radd.lines import DEADLINE_S, LONGEST_REFUSAL, encode, message_of, peer_uid, read_line
+from slurm_plugin.radd.own_files import own_file
 
 log = logging.getLogger("radd")
 
@@ -73,8 +74,9 @@ class Server:
             ConfigError: Its folder cannot be written.
         """
         try:
-            self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            self._lock_file = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = own_file(self.path, "lock")
+            lock.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            self._lock_file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
             raise RadError(f"{self.path}: another radd is running; stop it first") from exc

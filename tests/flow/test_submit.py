@@ -189,7 +189,7 @@ def test_a_radd_that_takes_a_request_has_left_its_fallback(radd: Radd) -> None:
     """A radd that dies just after its first answer must not leave the shim without an answer."""
     for _ in range(3):
         radd.stop()
-        fallback = radd.folder / "radd.fallback.json"
+        fallback = radd.folder / "radd" / "fallback.json"
         fallback.unlink()
         radd.spawn()
         wait_until(radd.connects)
@@ -212,7 +212,7 @@ def test_sighup_takes_a_good_file_and_keeps_the_old_one_from_a_bad_one(radd: Rad
     radd.configure("observe")
     radd.signal(signal.SIGHUP)
     wait_until(lambda: "read again: mode observe" in radd.log())
-    fallback = json.loads((radd.folder / "radd.fallback.json").read_text())
+    fallback = json.loads((radd.folder / "radd" / "fallback.json").read_text())
     assert fallback["partitions"] == {}, "without radd, observe changes nothing either"
     observed = submit(hooks, comment="rad:memory=4G")
     assert (observed["job"]["gres"], observed["job"]["comment"]) == ("gres:gpu:1", "rad:memory=4G")

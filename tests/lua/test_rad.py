@@ -286,7 +286,8 @@ def leave_fallback(folder: Path, *, until_s: float = 2**33, **partition: Any) ->
         "partitions": {"gpu": {"shards": 39, "gpu_type": "", **partition}},
         "environment": ["SLURM_GPUS"],
     }
-    (folder / "radd.fallback.json").write_text(json.dumps(left))
+    (folder / "radd").mkdir(exist_ok=True)
+    (folder / "radd" / "fallback.json").write_text(json.dumps(left))
 
 
 @pytest.mark.parametrize(
@@ -329,7 +330,8 @@ def test_without_radd_one_gpu_becomes_all_shards_of_one(
     "text", ["", "{", "[]", '{"v":1}', '{"v":2,"until_s":9}', '{"v":1,"until_s":9e9}', "\0" * 99]
 )
 def test_a_mad_fallback_changes_nothing(hooks: LuaProgram, tmp_path: Path, text: str) -> None:
-    (tmp_path / "radd.fallback.json").write_text(text)
+    (tmp_path / "radd").mkdir()
+    (tmp_path / "radd" / "fallback.json").write_text(text)
     assert submit(hooks, {"gres": "gres:gpu:1", "user_id": 1, "script": "x"})["job"]["gres"] == "gres:gpu:1"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.admin.templates import render, templates_folder
+from slurm_plugin.radd.own_files import own_file
 
 ANALYZE = shutil.which("systemd-analyze")
 VALUES = {
@@ -40,6 +41,17 @@ def test_what_a_unit_writes_to_is_what_rad_toml_names(name: str) -> None:
 def test_radd_keeps_no_privilege() -> None:
     text = unit("radd")
     assert "\nUser=slurm\n" in text and "\nCapabilityBoundingSet=\n" in text
+
+
+def test_what_the_prolog_trusts_is_given_to_nobody_else() -> None:
+    """systemd gives a service's RuntimeDirectory, with all that is in it, to the user of that service as it starts.
+
+    On a machine that is controller and GPU node radd got the ledger, and rad-monitor the socket of radd.
+    """
+    folders = {name: re.findall(r"(?m)^RuntimeDirectory=(\S+)$", unit(name)) for name in MOST}
+    assert folders == {"radd": ["rad/radd"], "rad-monitor": ["rad"]}
+    assert "\nUser=" not in unit("rad-monitor"), "root"
+    assert str(own_file(Path(VALUES["socket"]), "lock")).startswith("/run/rad/radd/")
 
 
 @pytest.mark.parametrize("name", MOST)
