@@ -17,7 +17,7 @@ import re
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,14 +29,18 @@ from slurm_plugin.admin.simulate.metrics import metrics
 from slurm_plugin.admin.simulate.progress import Job
 from slurm_plugin.admin.simulate.result import Result
 from slurm_plugin.admin.simulate.trace_job import TraceJob
+from slurm_plugin.admin.simulate.workloads import measured
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import from_mib
+from slurm_plugin.slurm.versions import Version, requeue_delay_s
 
 MAKESPAN, COMPLETION, CRASHES = 0.10, 0.15, 1
 """How far a simulation may be from the replay: shares of it, and a count."""
 BACKFILL_S = 2.0
 """bf_interval of the replay's Slurm (lab/config.py)."""
+AUTH_INFO = "cred_expire=15"
+"""Of the replay's Slurm (lab/config.py)."""
 FAILED_S = 0.1
 """Work of a job that failed as it started, in every run of it alike."""
 APART = (23, 11, 5)
@@ -79,10 +83,10 @@ def pace_s(run: Run) -> float:
     return statistics.median(waits) if waits else 0.0
 
 
-def release(run: Run) -> tuple[int, ...]:
+def release(run: Run) -> Version:
     """Return the release of the Slurm that a run was made with."""
     found = RELEASE.search(run["machine"]["slurm"])
-    return tuple(map(int, found.groups())) if found else APART
+    return (int(found[1]), int(found[2]), int(found[3])) if found else APART
 
 
 def simulated(run: Run, whole: Run) -> Result:
@@ -107,6 +111,7 @@ def simulated(run: Run, whole: Run) -> Result:
         managed=managed,
         backfill_s=BACKFILL_S,
         old_shards=release(run) < APART,
+        requeue_s=requeue_delay_s(release(run), AUTH_INFO),
         began_s=run["began_s"],
         min_age_reserve_s=run.get("min_age_reserve_s", 0),
     )
@@ -169,9 +174,7 @@ def _job(
     estimate_bytes = from_mib(int(told.group(1))) if told else peak_bytes
     return Job(
         trace=trace,
-        load=Load(
-            smact=row["smact"], busy=row["busy"], duty=min(1.0, row["steps"] * row["step_s"] / took.work_s)
-        ),
+        load=_load(row, took.work_s),
         peak_bytes=peak_bytes,
         limit_s=60.0 * row["limit_min"],
         gpus=row["gpus"],
@@ -182,6 +185,18 @@ def _job(
         eligible_s=trace.submit_s,
         queued_s=trace.submit_s,
         left_s=trace.duration_s,
+    )
+
+
+def _load(row: Mapping[str, Any], work_s: float) -> Load:
+    """Return what a job did to its GPUs; of several by today's table, for the first replays were planned without it."""
+    table = measured().get(row["workload"])
+    now = row if table is None or table.gpus != row["gpus"] else asdict(table)
+    return Load(
+        smact=now["smact"],
+        busy=now["busy"],
+        duty=min(1.0, row["steps"] * now["step_s"] / work_s),
+        turns=row["gpus"] > 1,
     )
 
 

@@ -168,13 +168,9 @@ class Campaign:
 
     def packed(self) -> Packed:
         """Return what is left to do, from now on."""
-        done = list(attempts(self.options.out))
         whole = results(self.options.out, list(self.runs))
-        length_s = lengths(self.runs, self.predicted, done)
-        tried = [row["run"] for row in done]
-        for row in done:
-            if row["outcome"] == WORDS[3]:
-                length_s[row["run"]] = FRESH * self.options.call_s
+        length_s = self._lengths()
+        tried = [row["run"] for row in attempts(self.options.out)]
         wanted = {
             name: length_s[name]
             for name in sorted(self.runs, key=tried.count)
@@ -187,6 +183,12 @@ class Campaign:
             call_s=self.options.call_s,
             budget_s=self.options.budget_s - spent_s,
         )
+
+    def _lengths(self) -> dict[str, float]:
+        done = list(attempts(self.options.out))
+        cut = {row["run"] for row in done if row["outcome"] == WORDS[3]}
+        found = lengths(self.runs, self.predicted, done)
+        return {name: FRESH * self.options.call_s if name in cut else found[name] for name in self.runs}
 
     def make(self) -> int:
         """Make the runs of this call; return the exit status."""
@@ -234,10 +236,10 @@ class Campaign:
         """Print what is to be done."""
         for number, names in enumerate(plan.calls):
             for name in names:
-                found = self.predicted[name]
+                found, took_s = self.predicted[name], self._lengths()[name]
                 share = f"start-up {found.start_up_share:.0%}"
                 print(
-                    f"call {number + 1}: {name}: {found.makespan_s:.0f} s, with all {found.took_s:.0f} s, {share}"
+                    f"call {number + 1}: {name}: {found.makespan_s:.0f} s, with all {took_s:.0f} s, {share}"
                 )
         for name in plan.too_long:
             print(f"longer than a call: {name}: {self.predicted[name].took_s:.0f} s; compress more")

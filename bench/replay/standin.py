@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ def train(job: dict[str, Any], *, called_s: float) -> int:
     folder = Path(os.environ["RAD_SIMULATED_GPUS"], os.environ["SLURMD_NODENAME"])
     gpus = SimulatedGpus(folder)
     uuid, *others = (_uuid(gpus, token) for token in os.environ["CUDA_VISIBLE_DEVICES"].split(","))
-    load = Load(smact=job["smact"], busy=job["busy"], duty=min(1.0, job["step_s"] / job["period_s"]))
+    duty = min(1.0, job["step_s"] / job["period_s"])
+    load = Load(smact=job["smact"], busy=job["busy"], duty=duty, turns=job["gpus"] > 1)
     loads = Path(job["records"], "loads")
     own = loads / f"{os.getpid()}.json"
     helpers = [_hold(gpus, other, from_mib(job["memory_mib"]), load.mean_smact) for other in others]
@@ -33,9 +35,11 @@ def train(job: dict[str, Any], *, called_s: float) -> int:
         cap = os.environ.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "")
         cap_bytes = from_mib(int(cap.removeprefix("0=").removesuffix("M"))) if cap else None
         gpus.hold(uuid, from_mib(job["memory_mib"]), cap_bytes=cap_bytes, smact=load.mean_smact)
-        own.write_text(json.dumps({"uuid": uuid, "load": [load.smact, load.busy, load.duty]}))
+        own.write_text(
+            json.dumps({"uuids": [uuid, *others], "load": [load.smact, load.busy, load.duty, load.turns]})
+        )
         record.note("trains_s")
-        _steps(job, record, uuid, load, loads, gpus)
+        _steps(job, record, (uuid, *others), load, loads, gpus)
     except CardFullError as full:
         print(
             f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {job['memory_mib']}.00 MiB. {full}"
@@ -64,13 +68,15 @@ def _hold(gpus: SimulatedGpus, uuid: str, memory_bytes: int, smact: float) -> in
 
 
 def _steps(
-    job: dict[str, Any], record: Record, uuid: str, load: Load, loads: Path, gpus: SimulatedGpus
+    job: dict[str, Any], record: Record, cards: Sequence[str], load: Load, loads: Path, gpus: SimulatedGpus
 ) -> None:
     done, shown = 0.0, 0.0
     before_s = time.monotonic()
     while done < job["steps"]:
-        beside = [held for held in _beside(loads) if held[0] == uuid]
-        factor = slowdowns([load, *(other for _, other in beside)])[0]
+        beside = _beside(loads)
+        factor = max(
+            slowdowns([load, *(other for held, other in beside if card in held)])[0] for card in cards
+        )
         if factor != shown:
             gpus.set_smact(load.mean_smact / factor)
             shown = factor
@@ -82,8 +88,8 @@ def _steps(
         before_s, done = now_s, after
 
 
-def _beside(loads: Path) -> list[tuple[str, Load]]:
-    """Return card and load of every other training that runs."""
+def _beside(loads: Path) -> list[tuple[list[str], Load]]:
+    """Return cards and load of every other training that runs."""
     found = []
     for path in loads.glob("*.json"):
         if path.stem != str(os.getpid()) and Path(f"/proc/{path.stem}").exists():
@@ -91,8 +97,8 @@ def _beside(loads: Path) -> list[tuple[str, Load]]:
                 row = json.loads(path.read_text())
             except (OSError, ValueError):
                 continue
-            smact, busy, duty = row["load"]
-            found.append((row["uuid"], Load(smact=smact, busy=busy, duty=duty)))
+            smact, busy, duty, turns = row["load"]
+            found.append((row["uuids"], Load(smact=smact, busy=busy, duty=duty, turns=turns)))
     return found
 
 

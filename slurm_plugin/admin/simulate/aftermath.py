@@ -16,16 +16,52 @@ REQUEUE_S = 121.0
 """Slurm's delay of a requeued job, which nobody clears for one that comes back of its own accord."""
 
 
-def put_back(job: Job, now_s: float) -> None:
+def put_back(job: Job, now_s: float, least_s: float) -> None:
     """Make a job ready that no GPU took: it keeps its age, and waits before it is looked at again.
 
     Args:
         job: The job.
         now_s: Seconds since the trace began.
+        least_s: Slurm cannot start it again before so long.
     """
+    delay_s = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(job.restart, 10))
     job.restart += 1
     job.put_backs += 1
-    job.eligible_s = now_s + min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** (job.put_backs - 1))
+    job.eligible_s = now_s + max(least_s, delay_s)
+
+
+class Waiting:
+    """Jobs that were put back, by node: whoever frees a GPU wakes the one that has waited longest (epilog/wake.py)."""
+
+    def __init__(self) -> None:
+        """Start with nobody."""
+        self._by_node: dict[int, list[tuple[float, int, Job]]] = {}
+
+    def begin(self, node: int, job: Job, earliest_s: float) -> None:
+        """Note that a job waits for a GPU of a node.
+
+        Args:
+            node: Number of the node.
+            job: The job.
+            earliest_s: When Slurm can start it there again, in seconds since the trace began.
+        """
+        self.end(job)
+        self._by_node.setdefault(node, []).append((earliest_s, job.number, job))
+
+    def end(self, job: Job) -> None:
+        """Forget a job that waits no more; safe to repeat."""
+        if job.put_backs:
+            for rows in self._by_node.values():
+                rows[:] = [row for row in rows if row[2] is not job]
+
+    def wake(self, node: int) -> tuple[Job, float] | None:
+        """Return who may start as a GPU of a node is freed, and when at the earliest; None if nobody waits for one."""
+        rows = self._by_node.get(node)
+        if not rows:
+            return None
+        row = min(rows, key=lambda each: each[:2])
+        rows.remove(row)
+        return row[2], row[0]
 
 
 def saved(job: Job, now_s: float) -> None:

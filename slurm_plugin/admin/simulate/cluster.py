@@ -28,6 +28,7 @@ class Cluster:
         began_s: When the trace begins, in seconds since the epoch: backfill plans starts by whole minutes of the clock.
         kept: GPUs of each node that have no shards, for jobs with GPUs of their own.
         old_shards: Whether Slurm is older than 23.11.5, and counts shards and whole GPUs without each other.
+        requeue_s: Slurm cannot start a job that was put back any sooner on its node.
         drain: Whether shared jobs go where they keep the GPU busy for the shortest time longer.
         server_bytes: What an MPS server takes of a GPU in use.
         interference: How jobs on one GPU slow each other down.
@@ -44,6 +45,7 @@ class Cluster:
     began_s: float = 0.0
     kept: int = 0
     old_shards: bool = False
+    requeue_s: float = 3.0
     drain: bool = False
     server_bytes: int = 0
     interference: Slowdowns = slowdowns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from slurm_plugin.admin.simulate.aftermath import put_back, recovers, saved
+from slurm_plugin.admin.simulate.aftermath import Waiting, put_back, recovers, saved
 from slurm_plugin.admin.simulate.cluster import Cluster
 from slurm_plugin.admin.simulate.hardware import Hardware
 from slurm_plugin.admin.simulate.progress import Job, Run
@@ -33,6 +33,7 @@ class Engine:
         limit_factor = cluster.settings.time_limit_factor if cluster.managed else 1.0
         self.result = Result(jobs=jobs, gpus=self.hardware.gpus, limit_factor=limit_factor)
         self._arrivals = list(reversed(jobs))
+        self._waiting = Waiting()
 
     def run(self, progress: Callable[[int], None] = lambda done: None) -> Result:
         """Run until every job has ended.
@@ -78,10 +79,9 @@ class Engine:
                 gpus = tuple(int(uuid.removeprefix("GPU-")) for uuid in placement.gpus)
                 cap_bytes = placement.cap_bytes
             if not gpus:
-                put_back(job, now_s)
-                self.result.put_backs += 1
-                self.slurm.queue.add(job, now_s)
+                self._put_back(job, seats, now_s)
                 continue
+            self._waiting.end(job)
             run = Run(
                 job=job,
                 seats=seats,
@@ -96,6 +96,13 @@ class Engine:
             self.slurm.started(run)
             self.hardware.occupy(run, now_s)
 
+    def _put_back(self, job: Job, seats: tuple[int, ...], now_s: float) -> None:
+        least_s = self._cluster.requeue_s
+        put_back(job, now_s, least_s)
+        self.result.put_backs += 1
+        self.slurm.queue.add(job, now_s)
+        self._waiting.begin(seats[0] // self._cluster.per_node, job, now_s + least_s)
+
     def _end(self, now_s: float, progress: Callable[[int], None]) -> bool:
         ended = False
         for run in self.hardware.over(now_s):
@@ -103,12 +110,19 @@ class Engine:
             self.hardware.vacate(run, now_s)
             self.slurm.ended(run)
             self.result.count(run, now_s)
+            self._wake(run, now_s)
             if self._comes_back(run, now_s):
                 self.slurm.queue.add(run.job, now_s)
             else:
                 run.job.end_s = self.result.end_s = now_s
                 progress(1)
         return ended
+
+    def _wake(self, run: Run, now_s: float) -> None:
+        woken = self._waiting.wake(run.seats[0] // self._cluster.per_node)
+        if woken is not None:
+            job, earliest_s = woken
+            self.slurm.queue.sooner(job, max(now_s, earliest_s))
 
     def _comes_back(self, run: Run, now_s: float) -> bool:
         """Return whether a job whose run is over goes back into the queue, and make it ready for that."""

@@ -13,6 +13,11 @@ longer fits into a job's own pauses (its data loader, its Python) slows it down.
     f_i = 1 + delay * (1 - I_i) * sum over neighbours j of b_j * I_j
     slowdown_i = ((1 + (b_i * f_i) ** p) / (1 + b_i ** p)) ** (1 / p)
 
+**Who takes turns.** A job outside the MPS server (one of several GPUs, whose processes have no server in common) takes
+turns with every other process, and leaves the others less of the GPU:
+
+    slowdown_i = max(1, b_i * (1 + TURNS * sum over all others j of b_j))
+
 b is the share of the time in which kernels run, I the share of the SMs that they keep busy meanwhile (intensity); the
 delay is what it must be for the work to come to `together`. Fitted on 301 groups of two to eight trainings on H200s
 (`python bench/interference_fit.py`; docs/activity.md has the errors on workloads that were left out).
@@ -20,11 +25,14 @@ delay is what it must be for the work to come to `together`. Fitted on 301 group
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 CROWDING, PAUSES = 5.01, 3.36
 """q and p."""
+TURNS = 1.37
+"""What a neighbour's kernels cost who takes turns with them: of 168 trainings without MPS, 6 % off at the median."""
 LONGEST_DELAY = 20.0
 """Nobody starves for good: 17 was the largest slowdown that was measured."""
 ROOM = 1e-4
@@ -43,11 +51,14 @@ class Load:
         smact: Mean SM activity while it trains without pause (0 to 1).
         busy: Share of that time in which any of its kernels runs.
         duty: Share of its time in which it trains; the rest it waits for data.
+        turns: Whether it is outside MPS and takes turns with its neighbours. Of several GPUs one is always busy for it,
+            since its halves wait for each other: they take turns for all of its time.
     """
 
     smact: float
     busy: float
     duty: float = 1.0
+    turns: bool = False
 
     @property
     def mean_smact(self) -> float:
@@ -66,6 +77,30 @@ Slowdowns = Callable[[Sequence[Load]], list[float]]
 
 def slowdowns(loads: Sequence[Load]) -> list[float]:
     """Return by which factor each job's time grows while these jobs share a GPU."""
+    if any(load.turns for load in loads):
+        return _with_turns(loads)
+    return _under_mps(loads)
+
+
+def _with_turns(loads: Sequence[Load]) -> list[float]:
+    """Return the same where some jobs take turns: what they leave of the GPU is shared by those under MPS."""
+    busy = [load.busy * load.duty for load in loads]
+    total = sum(busy)
+    taken, found = 0.0, [1.0] * len(loads)
+    for k, load in enumerate(loads):
+        if load.turns:
+            found[k] = max(1.0, load.duty * (1.0 + TURNS * (total - busy[k])))
+            taken += busy[k] / found[k]
+    rest = [k for k, load in enumerate(loads) if not load.turns]
+    shared = _under_mps([loads[k] for k in rest])
+    idle = math.prod(1.0 - busy[k] for k in rest)  # of the MPS server
+    squeezed = max(1.0, (1.0 - idle) / max(1.0 - taken, 1.0 / LONGEST_DELAY))
+    for k, factor in zip(rest, shared, strict=True):
+        found[k] = factor * squeezed
+    return found
+
+
+def _under_mps(loads: Sequence[Load]) -> list[float]:
     busy = [load.busy * load.duty for load in loads]
     work = [b * load.intensity for b, load in zip(busy, loads, strict=True)]
     total = sum(work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 
 from slurm_plugin.admin.simulate.interference import Load
@@ -38,7 +38,7 @@ class Workload:
         duty = 1.0
         if self.steps_per_epoch and job.epochs:
             duty = min(1.0, job.epochs * self.steps_per_epoch * self.step_s / job.duration_s)
-        return Load(smact=self.smact, busy=self.busy, duty=duty)
+        return Load(smact=self.smact, busy=self.busy, duty=duty, turns=job.gpus > 1)
 
 
 def load_of(job: TraceJob, known: Mapping[str, Workload]) -> Load:
@@ -49,7 +49,7 @@ def load_of(job: TraceJob, known: Mapping[str, Workload]) -> Load:
         known: Measured workloads by name; of others the middle is assumed.
     """
     workload = known.get(job.workload)
-    return UNKNOWN if workload is None else workload.load(job)
+    return replace(UNKNOWN, turns=job.gpus > 1) if workload is None else workload.load(job)
 
 
 def measured() -> Mapping[str, Workload]:

@@ -38,6 +38,7 @@ class Queue:
         """Start empty."""
         self._by_size: dict[Size, list[tuple[Key, Job]]] = {}
         self._later: list[tuple[float, int, Job]] = []
+        self._waits: set[int] = set()
         self._count = 0
 
     def __len__(self) -> int:
@@ -54,6 +55,7 @@ class Queue:
         self._count += 1
         if job.eligible_s > now_s:
             heapq.heappush(self._later, (job.eligible_s, job.number, job))
+            self._waits.add(job.number)
         else:
             self._enter(job)
 
@@ -68,9 +70,24 @@ class Queue:
         """Take up the jobs that have become eligible; return whether there are any."""
         woken = False
         while self._later and self._later[0][0] <= now_s:
-            self._enter(heapq.heappop(self._later)[2])
+            at_s, _, job = heapq.heappop(self._later)
+            if job.number not in self._waits or at_s != job.eligible_s:
+                continue  # it was to start sooner
+            self._waits.remove(job.number)
+            self._enter(job)
             woken = True
         return woken
+
+    def sooner(self, job: Job, at_s: float) -> None:
+        """Look at a job earlier than it was said; nothing happens to one that is looked at already.
+
+        Args:
+            job: The job.
+            at_s: Seconds since the trace began.
+        """
+        if job.number in self._waits and at_s < job.eligible_s:
+            job.eligible_s = at_s
+            heapq.heappush(self._later, (at_s, job.number, job))
 
     def remove(self, job: Job) -> None:
         """Take a job out, as it starts."""

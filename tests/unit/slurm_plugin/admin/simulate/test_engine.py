@@ -48,6 +48,8 @@ def run(
     slot_s: float | None = None,
     min_age_reserve_s: float = 0.0,
     began_s: float = 0.0,
+    old_shards: bool = False,
+    requeue_s: float = 3.0,
 ) -> Result:
     config = Config(partitions={PARTITION: partition}, default_partition=PARTITION)
     jobs: list[Job] = [
@@ -73,6 +75,8 @@ def run(
         managed=managed,
         min_age_reserve_s=min_age_reserve_s,
         began_s=began_s,
+        old_shards=old_shards,
+        requeue_s=requeue_s,
     )
     return Engine(cluster, jobs).run()
 
@@ -319,3 +323,18 @@ def test_a_job_on_two_shared_gpus_is_as_slow_as_on_the_slower_one() -> None:
     assert late.first_start_s == 50.0
     assert wide.end_s == pytest.approx(50.0 + 50.0 * factor, rel=0.01)
     assert metrics(result)["jobs"] == 3
+
+
+def test_a_job_that_was_put_back_is_woken_by_the_next_end() -> None:
+    """Slurm 22.05 gives GPUs with shards in use away: the job is put back for 18 s, then 20, 40, ... unless woken."""
+    wide = job(2, 1.0, gpus=2, duration_s=50.0)
+    result = run(job(0, duration_s=100.0), wide, pin="bound", old_shards=True, requeue_s=18.0)
+    # Put back at 1 (until 19), 19 (until 39), 39 (until 79), 79 (until 159): the end at 100 wakes it.
+    assert result.put_backs == 4
+    assert result.jobs[1].first_start_s == pytest.approx(100.0)
+
+
+def test_who_is_woken_too_early_starts_as_soon_as_slurm_can() -> None:
+    wide = job(2, 1.0, gpus=2, duration_s=50.0)
+    result = run(job(0, duration_s=10.0), wide, pin="bound", old_shards=True, requeue_s=18.0)
+    assert (result.put_backs, result.jobs[1].first_start_s) == (1, pytest.approx(19.0))
