@@ -46,7 +46,10 @@ def check_lua(facts: Facts) -> Iterator[Finding]:
     """The Lua scripts are there, lead to ours, and can reach radd."""
     if facts.slurm is None:
         return
-    for name, loss in (("job_submit", fail), ("cli_filter", warn)):
+    for name, loss, then in (
+        ("job_submit", fail, "every job goes on as it was"),
+        ("cli_filter", warn, "no model summary is read"),
+    ):
         text = facts.lua.get(name)
         path = beside(facts, f"{name}.lua")
         if text is None and name == "job_submit" and facts.radd_here and not facts.configless:
@@ -65,7 +68,7 @@ def check_lua(facts: Facts) -> Iterator[Finding]:
             folder = (
                 "/etc/slurm/rad (slurmctld sends no folders)" if facts.configless else f"{path.parent}/rad"
             )
-            text = f"it calls RAD, but {folder} lacks {', '.join(gone)}: every job goes on as it was"
+            text = f"it calls RAD, but {folder} lacks {', '.join(gone)}: {then}"
             yield loss(f"{name}.lua", text, command("rad install"))
         else:
             yield ok(f"{name}.lua", "calls RAD")
