@@ -22,7 +22,7 @@ from slurm_plugin.core.records import GresItem, JobRequest
 from slurm_plugin.radd.learned import SiteQuantiles
 from slurm_plugin.radd.prepare import prepared
 from slurm_plugin.radd.reply import Decided
-from slurm_plugin.said import SCRIPT_HEAD_BYTES
+from slurm_plugin.said import head_of
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.dry_submit import try_submission
 from slurm_plugin.slurm.job_desc import batch_desc
@@ -147,7 +147,7 @@ class DryRun:
         partition = config.partition(options.get("partition"))
         ours = partition is not None and partition.ours
         off = config.mode == "off" or not config.features.submit or bool(self._submission.leave_jobs)
-        head = None if job.script is None else job.script[:SCRIPT_HEAD_BYTES]
+        head, goes_on = (None, False) if job.script is None else head_of(job.script.encode(errors="replace"))
         seen = Seen()
         if ours and not off:
             seen = seen_on_login(head if job.path else None, job.path, comment=comment, folder=self._folder)
@@ -155,7 +155,7 @@ class DryRun:
             options, comment=comment if seen.comment is None else seen.comment, user_id=self._user_id
         )
         name = None if job.path is None else str(self._folder / job.path)  # as sbatch hands it on
-        message = {**desc, "script": head, "script_name": name}
+        message = {**desc, "script": head, "script_goes_on": goes_on, "script_name": name}
         decided = self._submission.decided(message)
         return (Seen() if config.mode == "observe" else seen), decided
 

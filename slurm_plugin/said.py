@@ -8,23 +8,36 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from gpumemnet.directives.parse import Directives, parse_comment, parse_script
+from gpumemnet.directives.parse import MARK, Directives, parse_comment, parse_script
 from gpumemnet.errors import GpuMemNetError, lines_of
 from gpumemnet.names import Policy
 from slurm_plugin.core.errors import EstimateError
 from slurm_plugin.core.records import Claims
 from slurm_plugin.core.wire import profile_in, user_words
 
-__all__ = ["SCRIPT_HEAD_BYTES", "Directives", "claims_of", "directives_of", "profile_of"]
+__all__ = ["BEHIND", "SCRIPT_HEAD_BYTES", "Directives", "claims_of", "directives_of", "head_of", "profile_of"]
 
 SCRIPT_HEAD_BYTES = 1 << 16
 """How far into a job script #RAD lines are looked for."""
+BEHIND = f"#RAD lines behind the first {SCRIPT_HEAD_BYTES >> 10} KiB are not read; move them to the top"
 MOST_LINES = 5
 """About what is wrong with one submission; more would be read by nobody."""
 _POLICIES: dict[Policy, Literal["exclusive", "collocate"]] = {
     Policy.EXCLUSIVE: "exclusive",
     Policy.COLLOCATE: "collocate",
 }
+
+
+def head_of(script: bytes) -> tuple[str, bool]:
+    """Return the whole lines at a script's start that are read, and whether #RAD lines stand behind them.
+
+    Args:
+        script: The job script; all of it, or more than SCRIPT_HEAD_BYTES.
+    """
+    head = script
+    if len(script) > SCRIPT_HEAD_BYTES:
+        head = script[: script.rfind(b"\n", 0, SCRIPT_HEAD_BYTES) + 1]  # half a line would say something else
+    return head.decode(errors="replace"), f"\n{MARK}".encode() in script[max(len(head) - 1, 0) :]
 
 
 def directives_of(script: str | None, script_name: str, comment: str) -> Directives | None:

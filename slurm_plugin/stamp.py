@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slurm_plugin import said
 from slurm_plugin.core import wire
 from slurm_plugin.core.config import Config, load_config
 from slurm_plugin.core.errors import EstimateError, RadError, SlurmError, WireError
@@ -137,7 +138,7 @@ def head_of(script: Path) -> str | None:
         if not script.is_file():
             return None
         with script.open("rb") as file:
-            return file.read(SCRIPT_HEAD_BYTES).decode(errors="replace")
+            return said.head_of(file.read(SCRIPT_HEAD_BYTES + 1))[0]
     except OSError:
         return None
 

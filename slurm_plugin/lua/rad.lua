@@ -70,16 +70,21 @@ local function field(record, name)
   return nil
 end
 
+-- The whole lines at a script's start where #RAD is among them, and whether there are #RAD lines behind them.
 local function head_of_script(job_desc)
   local script = field(job_desc, "script")
   if type(script) ~= "string" then
     return nil
   end
-  local head = script:sub(1, SCRIPT_HEAD)
-  if head:find("#RAD", 1, true) then
-    return (head:gsub("[%z\1-\8\11\12\14-\31\127]", "?")) -- escaped, each of them would be six bytes
+  local head, more = script, nil
+  if #script > SCRIPT_HEAD then
+    head = script:sub(1, SCRIPT_HEAD):match("^.*\n") or "" -- half a line would say something else
+    more = script:find("\n#RAD", math.max(#head, 1), true) and true
   end
-  return nil
+  if not head:find("#RAD", 1, true) then
+    return nil, more
+  end
+  return head:gsub("[%z\1-\8\11\12\14-\31\127]", "?"), more -- escaped, each of them would be six bytes
 end
 
 local function script_name(job_desc)
@@ -124,14 +129,14 @@ local function describe(job_desc, part_list, submit_uid)
   message.heterogeneous = type(offset) == "number" and offset < 0xFFFFFFFE
   message.interactive = field(job_desc, "script") == nil -- also --wrap and stdin make a script
   message.whole_nodes = takes_whole_nodes(job_desc, part_list)
-  message.script = head_of_script(job_desc)
+  message.script, message.script_goes_on = head_of_script(job_desc)
   message.script_name = message.script and script_name(job_desc)
   return message
 end
 
 -- A job that asks for no GPU and says nothing to us costs slurmctld nothing.
 local function concerns_us(message)
-  if message.script or (message.comment or ""):find("rad", 1, true) then
+  if message.script or message.script_goes_on or (message.comment or ""):find("rad", 1, true) then
     return true
   end
   for _, name in ipairs({ "gres", "tres_per_job", "tres_per_task", "tres_per_socket" }) do

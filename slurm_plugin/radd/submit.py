@@ -18,7 +18,7 @@ from slurm_plugin.core.records import Claims, JobRequest, MemoryEstimate, Rewrit
 from slurm_plugin.core.request import request_from
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.reply import Decided, Reply, reply_of
-from slurm_plugin.said import claims_of, directives_of
+from slurm_plugin.said import BEHIND, claims_of, directives_of
 
 
 class Site(Protocol):
@@ -101,7 +101,10 @@ class Submission:
             return Decided(request=request, rewrite=Rewrite(reason="off"))
         if self.leave_jobs:
             return Decided(request=request, rewrite=Rewrite(reason="no shards here"))
-        claims, faults = self._claims(request, str(message.get("script_name") or "job script"))
+        name = str(message.get("script_name") or "job script")
+        claims, faults = self._claims(request, name)
+        if message.get("script_goes_on") is True and self._heeds(request):
+            faults = (*faults, f"RAD: {name}: {BEHIND}")
         estimate = self._estimate(request, claims)
         rewrite = decide(
             request,
@@ -130,9 +133,12 @@ class Submission:
         made = Decided(request=request, rewrite=Rewrite(booking=changed, reason="changed"))
         return reply_of(made, key=self.key)
 
-    def _claims(self, request: JobRequest, script_name: str) -> tuple[Claims, tuple[str, ...]]:
+    def _heeds(self, request: JobRequest) -> bool:
         partition = self.config.partition(request.partition)
-        if partition is None or not partition.ours:
+        return partition is not None and partition.ours
+
+    def _claims(self, request: JobRequest, script_name: str) -> tuple[Claims, tuple[str, ...]]:
+        if not self._heeds(request):
             return Claims(), ()  # a job that is left alone hears nothing from us
         try:
             directives = directives_of(request.script, script_name, request.comment)

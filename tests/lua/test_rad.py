@@ -149,6 +149,21 @@ def test_radd_hears_of_a_job_that_takes_whole_nodes(
     assert [asked["whole_nodes"] for asked in fake.asked] == [told, True]
 
 
+def test_only_whole_lines_are_sent_and_radd_hears_of_rad_lines_behind_them(
+    hooks: LuaProgram, radd: Any
+) -> None:
+    fake = radd(replies({"v": 1}))
+    start = "#!/bin/sh\n#RAD memory=4G\n"
+    comment = "#" * (65536 - len(start) - len("\n#RAD gpus=1")) + "\n"
+    submit(hooks, {"user_id": 1, "gres": "gpu", "script": f"{start}{comment}#RAD gpus=16\n"})
+    submit(hooks, {"user_id": 1, "gres": "gpu", "script": f"{start}{comment}# gpus=16\n" + "x\n" * 9})
+    submit(hooks, {"user_id": 1, "gres": "gpu", "script": f"#!/bin/sh\n{comment * 2}#RAD gpus=16\n"})
+    first, second, third = fake.asked
+    assert first["script"] == start + comment, "gpus=1 was never written"
+    assert (first["script_goes_on"], "script_goes_on" in second) == (True, False)
+    assert third["script_goes_on"] and "script" not in third
+
+
 def test_a_script_without_rad_lines_is_not_sent(hooks: LuaProgram, radd: Any) -> None:
     fake = radd(replies(reply()))
     submit(hooks, {"user_id": 1, "gres": "gpu", "script": "x" * 70_000 + "#RAD memory=4G"})

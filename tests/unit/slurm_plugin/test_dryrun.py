@@ -79,6 +79,13 @@ def test_the_sites_card_shards_and_every_key_count(folder: Path) -> None:
     assert job(folder, "model=m.txt batch_size=64 gpus=2")[1]["shards"] > answer["shards"]
 
 
+def test_a_script_longer_than_is_read_gets_the_same_word(folder: Path) -> None:
+    words = "memory=9G\n" + "# the licence\n" * 4700 + "#RAD gpus=2"
+    status, answer = job(folder, words)
+    assert (status, answer["sbatch"]["gres"]) == (2, "shard:5")
+    assert any("#RAD lines behind the first 64 KiB are not read" in line for line in answer["sbatch"]["says"])
+
+
 def test_options_of_the_command_line_stand_for_what_the_script_says(folder: Path) -> None:
     _, small = job(folder, "model=m.txt batch_size=64")
     _, large = job(folder, "model=m.txt batch_size=64", "--batch-size", "256")

@@ -78,6 +78,15 @@ def test_a_comment_stands_in_place_of_the_script() -> None:
     assert reply["set"]["gres"] == "shard:3"
 
 
+def test_rad_lines_behind_what_is_read_are_said_to_be_so() -> None:
+    reply = answer(script="#!/bin/sh\n#RAD memory=7G\n", script_name="job.sh", script_goes_on=True)
+    assert reply["set"]["gres"] == "shard:7"
+    assert (
+        "RAD: job.sh: #RAD lines behind the first 64 KiB are not read; move them to the top" in reply["say"]
+    )
+    assert not answer(partition="plain", script_goes_on=True)["say"]
+
+
 def test_history_wins_over_the_estimate(tmp_path: Any) -> None:
     peaks = Peaks(tmp_path / "peaks.jsonl", "")
     peaks.record(Run(user_id=1000, profile_key=MODEL.key, peak_bytes=20 * GIB))
