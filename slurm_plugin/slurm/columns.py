@@ -12,6 +12,17 @@ from slurm_plugin.core.errors import SlurmError
 Columns = Sequence[tuple[str, int]]
 """Names, and widths in bytes."""
 
+_NOTHING = ("", "N/A", "n/a", "(null)", "None", "none", "None assigned", "Unknown")
+
+
+def known(text: str) -> str:
+    """Return a field's text; "" for each of the words that Slurm prints for nothing.
+
+    >>> known("(null)"), known("n0")
+    ('', 'n0')
+    """
+    return "" if text in _NOTHING else text
+
 
 def cut(text: str, columns: Columns, *, gap: int = 0) -> list[dict[str, str]]:
     """Return the records of a table.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.slurm.columns import Columns, cut
+from slurm_plugin.slurm.columns import Columns, cut, known
 from slurm_plugin.slurm.commands import UNKNOWN_JOB, SlurmCommands
 from slurm_plugin.slurm.printed import format_of, seconds_of
 
@@ -36,7 +36,6 @@ _SACCT: Columns = (
     ("ReqTRES", 256),
     ("Comment", 1100),
 )
-_NOTHING = ("", "N/A", "(null)", "None", "Unknown", "None assigned")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,9 +140,9 @@ def _times(row: dict[str, str]) -> JobTimes:
             user_id=int(row["UserID"]),
             state=row["State"].partition(" ")[0],
             partition=row["Partition"],
-            nodes=_known(row["NodeList"]),
-            asked=",".join(filter(None, map(_known, asked))),
-            comment=_known(row["Comment"]),
+            nodes=known(row["NodeList"]),
+            asked=",".join(filter(None, map(known, asked))),
+            comment=known(row["Comment"]),
             restarts=int(row["RestartCnt"]) if "RestartCnt" in row else None,
             submit_s=seconds_of(row["SubmitTime"]),
             start_s=seconds_of(row["StartTime"]),
@@ -151,7 +150,3 @@ def _times(row: dict[str, str]) -> JobTimes:
         )
     except ValueError as exc:
         raise SlurmError(f"Slurm printed what is no job: {exc}") from exc
-
-
-def _known(text: str) -> str:
-    return "" if text in _NOTHING else text

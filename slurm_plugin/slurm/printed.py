@@ -9,7 +9,7 @@ from datetime import datetime
 from slurm_plugin.core.binding import least_given
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.gres import parse_gres
-from slurm_plugin.slurm.columns import cut
+from slurm_plugin.slurm.columns import cut, known
 from slurm_plugin.slurm.control import JobView, NodeView
 
 JOB_COLUMNS = (
@@ -47,7 +47,6 @@ TASK_COLUMNS = (
     ("HetJobOffset", 20),
 )
 NAME_COLUMNS = (*TASK_COLUMNS, ("Name", 1100))
-_NOTHING = ("", "N/A", "n/a", "(null)", "None", "none")
 _LAYOUT = re.compile(r"(?m)^ +Nodes=\S+ CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
 
 
@@ -61,7 +60,7 @@ def exact_name(row: Mapping[str, str]) -> str:
     >>> exact_name({"JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "4-9:2%1"})
     '7_[4-9:2]'
     """
-    tasks = _known(row["ArrayTaskID"]).partition("%")[0]
+    tasks = known(row["ArrayTaskID"]).partition("%")[0]
     if not tasks:
         return row["JobID"]
     return f"{row['ArrayJobID']}_{tasks if tasks.isdigit() else f'[{tasks}]'}"
@@ -130,11 +129,11 @@ def parse_nodes(text: str) -> tuple[NodeView, ...]:
         before = found[name].partitions if name in found else ()
         found[name] = NodeView(
             name=name,
-            address=_known(row["NodeAddr"]),
-            gres=_known(row["Gres"]),
+            address=known(row["NodeAddr"]),
+            gres=known(row["Gres"]),
             state=row["StateLong"].upper(),
             partitions=(*before, partition),
-            reason=_known(row["Reason"]),
+            reason=known(row["Reason"]),
         )
     return tuple(found.values())
 
@@ -159,7 +158,7 @@ def parse_names(row: Mapping[str, str]) -> dict[str, str]:
     >>> parse_names({"ArrayJobID": "7", "ArrayTaskID": "N/A", "Name": "train"})
     {'x': 'train', 'A': '7'}
     """
-    codes = {"x": row["Name"], "A": row["ArrayJobID"], "a": _known(row["ArrayTaskID"])}
+    codes = {"x": row["Name"], "A": row["ArrayJobID"], "a": known(row["ArrayTaskID"])}
     return {code: text for code, text in codes.items() if text}
 
 
@@ -180,14 +179,14 @@ def _job_view(row: dict[str, str]) -> JobView:
             job_id=int(row["JobID"]),
             user_id=int(row["UserID"]),
             state=row["State"],
-            reason=_known(row["Reason"]),
+            reason=known(row["Reason"]),
             partition=row["Partition"],
             gres=",".join(
-                filter(None, (_known(row[f"tres-per-{unit}"]) for unit in ("node", "job", "socket", "task")))
+                filter(None, (known(row[f"tres-per-{unit}"]) for unit in ("node", "job", "socket", "task")))
             ),
-            node=_known(row["BatchHost"]),
-            comment=_known(row.get("Comment", "")),
-            admin_comment=_known(row.get("admin_comment", "")),
+            node=known(row["BatchHost"]),
+            comment=known(row.get("Comment", "")),
+            admin_comment=known(row.get("admin_comment", "")),
             priority=int(row["PriorityLong"]),
             nice=int(row.get("Nice", "0")),
             requeue=row["Requeue"] != "0",
@@ -197,10 +196,6 @@ def _job_view(row: dict[str, str]) -> JobView:
         )
     except ValueError as exc:
         raise SlurmError(f"squeue printed what is no job: {exc}") from exc
-
-
-def _known(text: str) -> str:
-    return "" if text in _NOTHING else text
 
 
 def seconds_of(text: str) -> float | None:

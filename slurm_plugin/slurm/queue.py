@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.gres import parse_gres
-from slurm_plugin.slurm.columns import cut
+from slurm_plugin.slurm.columns import cut, known
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.printed import format_of, seconds_of
 
@@ -23,7 +23,6 @@ _COLUMNS = (
     ("tres-per-socket", 256),
     ("tres-per-task", 256),
 )
-_NOTHING = ("", "N/A", "(null)", "None")
 _OF_GPUS = ("gpu", "shard", "mps")
 
 
@@ -82,8 +81,8 @@ def _job(row: dict[str, str]) -> WaitingJob:
             job_id=int(row["JobID"]),
             user_id=int(row["UserID"]),
             partition=row["Partition"],
-            gres=",".join(one for one in asked if one not in _NOTHING),
-            reason="" if row["Reason"] in _NOTHING else row["Reason"],
+            gres=",".join(filter(None, map(known, asked))),
+            reason=known(row["Reason"]),
             priority=int(row["PriorityLong"]),
             restarts=int(row["RestartCnt"]),
             submit_s=seconds_of(row["SubmitTime"]),
