@@ -127,6 +127,15 @@ def test_a_job_that_cannot_share_its_gpus_keeps_them_and_hears_why(
     assert says in " ".join(rewrite.messages) and bool(says) == bool(rewrite.messages)
 
 
+@pytest.mark.parametrize("tasks", [{}, {"num_tasks": 1}, {"num_tasks": 4}])
+def test_four_gpus_are_shared_by_one_task_or_four(tasks: dict[str, int]) -> None:
+    rewrite = asked(Claims(gpus=4), gres="gpu:4", **tasks)
+    assert rewrite.booking is not None and rewrite.booking.shards == 48
+    assert (rewrite.fields["num_tasks"], rewrite.fields["tres_per_task"]) == ("4", "gres/shard:12")
+    assert asked(Claims(gpus=4), gres="gpu:4", num_tasks=2).fields == {}
+    assert asked(Claims(gpus=4), gres="gpu:4", spread=3).fields == {}
+
+
 def test_what_is_stated_for_each_process_needs_no_count_of_gpus() -> None:
     assert asked(Claims(memory_bytes=12 * GIB), STATED, tres_per_job="gpu:2").fields["num_tasks"] == "2"
 

@@ -34,3 +34,11 @@ def test_what_ends_in_time_leaves_no_alarm_behind() -> None:
     with time_budget(60), time_budget(60):
         pass
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_the_outer_budget_goes_on_where_the_inner_one_was_not_used_up() -> None:
+    with time_budget(60):
+        with time_budget(40):
+            pass
+        left_s, _ = signal.getitimer(signal.ITIMER_REAL)
+        assert 30 < left_s <= 60

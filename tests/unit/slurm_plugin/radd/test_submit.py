@@ -8,7 +8,7 @@ import pytest
 from gpumemnet.profile.build import profile_summary
 from gpumemnet.training import TrainingSetup
 from slurm_plugin.core import wire
-from slurm_plugin.core.config import parse_config
+from slurm_plugin.core.config import Features, parse_config
 from slurm_plugin.core.errors import WireError
 from slurm_plugin.core.note import Note
 from slurm_plugin.core.peaks import Run
@@ -16,6 +16,7 @@ from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.history import Peaks, run_told
+from slurm_plugin.radd.prepare import prepared
 from slurm_plugin.radd.submit import Submission
 
 KEY = bytes(32)
@@ -258,3 +259,15 @@ def test_no_line_for_the_user_moves_a_terminal_or_fills_it(gres: str) -> None:
     reply = answer(gres=gres, comment="rad:memory=4G")
     told = [*reply["say"], reply["refuse"] or ""]
     assert any(told) and all(line.isprintable() and len(line) <= 500 for line in told)
+
+
+@pytest.mark.parametrize(("history", "source"), [(True, "history"), (False, "estimate")])
+def test_earlier_runs_count_only_where_history_is_on(tmp_path, history: bool, source: str) -> None:
+    peaks = Peaks(tmp_path / "peaks.jsonl", "")
+    peaks.record(Run(user_id=1000, profile_key=MODEL.key, peak_bytes=20 * GIB))
+    peaks.refresh()
+    config = replace(submission().config, features=Features(history=history))
+    made, _ = prepared(config, (24, 11, 5), key=KEY, peaks=peaks)
+    comment = answer(made, comment=f"rad.profile:{PROFILE}")["set"]["comment"]
+    booking = wire.read_stamp(comment, user_id=1000, key=KEY)
+    assert booking is not None and booking.basis == source
