@@ -84,5 +84,10 @@ def keep_traceback(program: str, error: BaseException, *, folders: tuple[Path, .
 
 
 def _folders() -> tuple[Path, ...]:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(Paths().log), Path(state) / "rad"
+    log = Path(Paths().log)
+    state = os.environ.get("XDG_STATE_HOME")
+    try:
+        own = Path(state) if state else Path.home() / ".local" / "state"
+    except RuntimeError:  # a user whom nothing here knows
+        return (log,)
+    return (log, own / "rad")

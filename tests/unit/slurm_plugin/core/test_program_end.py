@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import pwd
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from click.testing import CliRunner
 
 from slurm_plugin.admin.cli import main as rad
 from slurm_plugin.core import program_end
+from slurm_plugin.core.config import Paths
 from slurm_plugin.core.errors import ConfigError, DeviceError, EstimateError, SlurmError, WireError
 from slurm_plugin.core.program_end import keep_traceback, plain_end
 from slurm_plugin.monitor import daemon
 from slurm_plugin.radd import __main__ as radd
+
+FOLDERS = program_end._folders
 
 
 @pytest.fixture(autouse=True)
@@ -135,3 +140,24 @@ def test_a_reader_that_has_enough_is_no_bug(log: Path) -> None:
         done.stdout.close()
         assert done.stderr.read() == b""
         assert done.wait(timeout=20) == 1
+
+
+def test_a_users_own_folder_is_where_he_says_or_below_his_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    assert FOLDERS()[1:] == (tmp_path / ".local" / "state" / "rad",)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert FOLDERS()[1:] == (tmp_path / "state" / "rad",)
+
+
+def test_a_bug_is_told_to_a_user_whom_nothing_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def unknown(uid: int) -> NoReturn:
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert FOLDERS() == (Path(Paths().log),)
