@@ -200,7 +200,12 @@ FAULTS: tuple[Fault, ...] = (
     conf(
         "PrologFlags of the site",
         "before its Prolog",
-        put("^PrologFlags=.*", "PrologFlags=NoHold,DeferBatch"),
+        put("^PrologFlags=.*", "PrologFlags=NoHold"),
+    ),
+    conf(
+        "batch scripts sent before the Prolog",
+        "takes some Prologs for failed",
+        put("^PrologFlags=.*", "PrologFlags=Alloc"),
     ),
     conf("no Prolog", "names none", without("Prolog=")),
     conf("no TaskProlog", "names none", without("TaskProlog=")),

@@ -122,7 +122,7 @@ def test_a_plain_site_gets_what_sharing_needs(site: Site) -> None:
         "selecttypeparameters": "CR_Core_Memory,LL_SHARED_GRES",
         "jobsubmitplugins": "lua",
         "clifilterplugins": "lua",
-        "prologflags": "Alloc",
+        "prologflags": "Alloc,DeferBatch",
         "prolog": str(site.rad / "prolog.sh"),
         "taskprolog": str(site.rad / "task_prolog.sh"),
         "epilog": str(site.rad / "epilog.sh"),
@@ -152,7 +152,10 @@ def test_the_sites_own_lists_go_on(site: Site) -> None:
     site.install()
     found = site.settings()
     assert found["jobsubmitplugins"] == "require_timelimit,all_partitions,lua"
-    assert (found["clifilterplugins"], found["prologflags"]) == ("user_defaults,lua", "NoHold,X11,Alloc")
+    assert (found["clifilterplugins"], found["prologflags"]) == (
+        "user_defaults,lua",
+        "NoHold,X11,Alloc,DeferBatch",
+    )
 
 
 def an_include(site: Site) -> None:
