@@ -142,7 +142,7 @@ PARTS = (
         title="rad doctor",
         intro="What is found, and the fix; [doctor.md](../doctor.md) tells more.",
         files=("slurm_plugin/admin/*.py",),
-        calls=("warn", "fail"),
+        calls=("warn", "fail", "loss"),
         texts=(1, 2),
     ),
 )
@@ -191,8 +191,10 @@ def _of_shim() -> list[str]:
 def _messages_in(tree: ast.Module, part: Part) -> Iterator[str]:
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     for function in functions:
-        known = dict(_assigned(function))
+        assigned = sorted(_assigned(function), key=lambda one: one[0])
         for node in ast.walk(function):
+            line = getattr(node, "lineno", 0)
+            known = {name: text for at, name, text in assigned if at <= line}  # the last above counts
             if isinstance(node, ast.Call) and _name(node.func) in part.calls:
                 values: dict[int | str | None, ast.expr] = {each.arg: each.value for each in node.keywords}
                 values |= enumerate(node.args)
@@ -208,8 +210,8 @@ def _worth_telling(told: list[str | None]) -> Iterator[str]:
         yield "; ".join(texts)
 
 
-def _assigned(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
-    """Return the texts that a function gives names, as in `problem, fix = "...", f"..."`."""
+def _assigned(function: ast.FunctionDef) -> Iterator[tuple[int, str, str | None]]:
+    """Yield where a function names what, as in `problem, fix = "...", f"..."`: line, name, the text if it is one."""
     for node in ast.walk(function):
         if not isinstance(node, ast.Assign):
             continue
@@ -217,11 +219,11 @@ def _assigned(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
             both = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
             pairs = zip(target.elts, node.value.elts, strict=False) if both else [(target, node.value)]  # type: ignore[attr-defined]
             for name, value in pairs:
-                if isinstance(name, ast.Name) and (text := _text(value, {})):
-                    yield name.id, text
+                if isinstance(name, ast.Name):
+                    yield node.lineno, name.id, _text(value, {})
 
 
-def _text(node: ast.AST, known: Mapping[str, str]) -> str | None:
+def _text(node: ast.AST, known: Mapping[str, str | None]) -> str | None:
     """Return the text of an expression; None if it is put together elsewhere."""
     match node:
         case ast.Name(id=name):

@@ -26,14 +26,10 @@ _LINKS = ("50-rad", "50-rad.sh", "rad")
 _SHELL = re.compile(r"#!\s*(\S*/env\s+)?\S*\b(ba|da|k|z)?sh\b")
 _PLUGIN_FILES = {"JobSubmitPlugins": "job_submit", "CliFilterPlugins": "cli_filter"}
 _COMPARED = ("GresTypes", "SelectTypeParameters", "JobSubmitPlugins", "CliFilterPlugins", "PrologFlags")
-
-_FLAGS = {
-    "Alloc": "salloc and srun reach a node before its Prolog has run",
-    "DeferBatch": "where many jobs start at once, Slurm takes some Prologs for failed and drains the node",
-}
-"""PrologFlags, and what happens without each. A batch launch that comes before the Prolog waits for it. It gives up
-when it was woken 2 x MessageTimeout times, and each other Prolog wakes it (`_wait_for_request_launch_prolog` in
-slurmd/req.c, 22.05.8 to 26.05.3)."""
+_FLAGS = ("Alloc", "DeferBatch")
+"""PrologFlags that sharing needs. Without DeferBatch a batch launch may come to its node before the Prolog. There it
+waits for the Prolog, and gives up when it was woken 2 x MessageTimeout times, and each other Prolog wakes it
+(`_wait_for_request_launch_prolog` in slurmd/req.c, 22.05.8 to 26.05.3)."""
 
 
 def check_slurm_conf(facts: Facts) -> Iterator[Finding]:
@@ -60,7 +56,12 @@ def check_slurm_conf(facts: Facts) -> Iterator[Finding]:
         yield warn("slurm.conf", text, slurm_conf(facts, "JobRequeue", "1"))
     if lacking := [flag for flag in _FLAGS if flag.lower() not in _lower(facts, "PrologFlags")]:
         flags = ",".join([*_words(facts, "PrologFlags"), *lacking])
-        yield warn("slurm.conf", _FLAGS[lacking[0]], slurm_conf(facts, "PrologFlags", flags))
+        fix = slurm_conf(facts, "PrologFlags", flags)
+        if "Alloc" in lacking:
+            yield warn("slurm.conf", "salloc and srun reach a node before its Prolog has run", fix)
+        else:
+            text = "where many jobs start at once, Slurm takes some Prologs for failed and drains the node"
+            yield warn("slurm.conf", text, fix)
     yield from _check_restarted(facts)
     yield ok("slurm.conf", f"{facts.slurm_conf_path} was read")
 

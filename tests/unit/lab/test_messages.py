@@ -40,6 +40,12 @@ def test_the_line_of_a_job_tells_need_and_reservation_apart() -> None:
         ("rad-estimate", "--ask and --config: <why>; leave them out"),
         ("rad.toml", "<path>: ends in the middle of a line"),
         ("radd's log", "rad.toml read again: mode <...>"),
+        ("rad doctor", "salloc and srun reach a node before its Prolog has run"),
+        (
+            "rad doctor",  # two texts of one name in one function
+            "not found: on a controller, job_submit.lua cannot reach radd and leaves every job as it is; "
+            "apt install lua-socket, or dnf install lua-posix",
+        ),
         ("What else", "RAD: <where>no model summary was read, so its GPU memory is not known"),
     ],
 )
