@@ -6,6 +6,7 @@ RUN/waiting/ID      root's; holds the time before which Slurm must not start the
 from __future__ import annotations
 
 import contextlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,12 +40,15 @@ def begin_waiting(run: Path, waiting: Waiting) -> None:
 
 def waiting_jobs(run: Path) -> tuple[Waiting, ...]:
     """Return the jobs that wait, whoever has waited longest first."""
+    try:
+        names = os.listdir(run / "waiting")
+    except OSError:
+        return ()
     found = []
-    with contextlib.suppress(OSError):
-        for path in (run / "waiting").iterdir():
-            text = path.read_text(encoding="ascii", errors="replace")
-            if path.name.isdigit() and text.isdigit():
-                found.append(Waiting(job_id=int(path.name), earliest_s=float(text)))
+    for name in filter(str.isdigit, names):  # others are drafts
+        with contextlib.suppress(OSError, ValueError):  # one that another Epilog has just woken
+            earliest_s = int((run / "waiting" / name).read_text(encoding="ascii"))
+            found.append(Waiting(job_id=int(name), earliest_s=float(earliest_s)))
     return tuple(sorted(found, key=lambda each: (each.earliest_s, each.job_id)))
 
 

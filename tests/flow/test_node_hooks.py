@@ -206,6 +206,17 @@ def test_what_is_switched_off_does_nothing(tmp_path: Path, switch: str) -> None:
     )
 
 
+@pytest.mark.parametrize("off", [None, "history", "recovery"])
+def test_a_switch_turns_off_its_own_part_of_the_epilog_and_no_other(tmp_path: Path, off: str | None) -> None:
+    hooks = Hooks(tmp_path, top="" if off is None else f"[features]\n{off} = false")
+    hooks.run("prolog")
+    (tmp_path / "slurm-7.out").write_text("torch.OutOfMemoryError: CUDA out of memory.")
+    hooks.run("epilog", SLURM_JOB_EXIT_CODE="256")
+    assert "gpu-oom: pytorch" in hooks.log("epilog") and hooks.reserved == []
+    assert (tmp_path / "state" / "peaks.jsonl").exists() == (off != "history")
+    assert ("not reported: " in hooks.log("epilog")) == (off != "recovery"), "Slurm, which is away, was asked"
+
+
 def test_observe_says_what_it_would_do(tmp_path: Path) -> None:
     hooks = Hooks(tmp_path, top='mode = "observe"')
     hooks.run("prolog")

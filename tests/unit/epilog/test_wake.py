@@ -25,6 +25,13 @@ def test_who_has_waited_longest_is_next(tmp_path: Path) -> None:
     assert [each.job_id for each in waiting_jobs(tmp_path)] == [7, 9]
 
 
+def test_one_that_goes_while_it_is_looked_at_hides_no_other(tmp_path: Path) -> None:
+    begin_waiting(tmp_path, Waiting(job_id=50, earliest_s=1.0))
+    for gone in range(20, 90, 7):  # wherever the folder lists it
+        (tmp_path / "waiting" / str(gone)).symlink_to("nothing")
+    assert [each.job_id for each in waiting_jobs(tmp_path)] == [50]
+
+
 def test_a_folder_that_cannot_be_written_costs_the_wake_alone(tmp_path: Path) -> None:
     begin_waiting(tmp_path / "missing", Waiting(job_id=7, earliest_s=1.0))
     end_waiting(tmp_path / "missing", 7)

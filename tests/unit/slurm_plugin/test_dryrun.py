@@ -145,6 +145,11 @@ def test_observe_and_off_say_what_sbatch_says_then_nothing(folder: Path) -> None
         (folder / "rad.toml").write_text(TOML.format(mode=mode))
         status, answer = job(folder, "memory=60G")
         assert (status, answer["sbatch"]["says"], answer["sbatch"]["gres"]) == (0, [], "gpu:1")
+    (folder / "rad.toml").write_text(TOML.format(mode="enforce") + "[features]\nsubmit = false\n")
+    status, answer = job(
+        folder, "memory=60G nonsense=1"
+    )  # of which rad-estimate complains, and sbatch does not
+    assert (status, answer["sbatch"]["says"], answer["sbatch"]["gres"]) == (2, [], "gpu:1")
 
 
 def test_an_unknown_card_can_be_told_by_its_memory(folder: Path) -> None:

@@ -5,9 +5,13 @@ from typing import Any
 
 import pytest
 from fakes import FakeClock
+from paths import CHECKOUT
 
+from gpumemnet.profile.build import profile_summary
+from gpumemnet.training import TrainingSetup
 from slurm_plugin.core import wire
 from slurm_plugin.core.errors import ConfigError, SlurmError, WireError
+from slurm_plugin.core.models import models_path
 from slurm_plugin.core.note import Note, format_note
 from slurm_plugin.core.peaks import Run, from_line, peaks_path, record
 from slurm_plugin.core.records import Booking
@@ -18,6 +22,7 @@ from slurm_plugin.radd.service import Service
 from slurm_plugin.slurm.commands import SlurmCommands
 
 KEY = bytes(32)
+MODELS = CHECKOUT / "examples" / "models"
 TOML = """
 default_partition = "gpu"
 [paths]
@@ -202,3 +207,32 @@ def test_what_epilogs_wrote_is_taken_in_also_where_messages_never_cease(
     made.handle(modified(Note(event="ended"), ""))
     made.stop()  # it ends once everything was taken in
     assert made.peaks.knows(5)
+
+
+def has_lines(path: Path) -> bool:
+    return path.exists() and bool(path.read_text())
+
+
+SWITCHES = ("recovery", "history", "accounting")
+
+
+@pytest.mark.parametrize("off", [None, *SWITCHES])
+def test_a_switch_turns_off_its_own_part_and_no_other(tmp_path: Path, off: str | None) -> None:
+    text = TOML if off is None else f"{TOML}[features]\n{off} = false\n"
+    heard = Heard()
+    made = Service(write(tmp_path, text), FixedVersion((24, 11, 5)), heard)
+    setup = TrainingSetup(batch_size=8)
+    profile = profile_summary((MODELS / "resnet18_torchinfo.txt").read_text(), setup).to_text()
+    script = "#!/bin/sh\n#RAD model=resnet18_torchinfo.txt batch_size=8\n"
+    reply = made.handle({**SUBMIT, "script": script, "comment": f"rad.profile:{profile}"})
+    booking = Booking(kind="shared", memory_bytes=GIB, profile_key="ab12")
+    comment = wire.with_stamp("", wire.stamp(booking, user_id=1000, key=KEY))
+    made.handle(modified(Note(event="ended", peak_bytes=10 * GIB), comment))
+    made.stop()
+    done = {
+        "recovery": [bool(heard.notes)],
+        "history": [has_lines(peaks_path(tmp_path / "state")), has_lines(models_path(tmp_path / "state"))],
+        "accounting": ["admin_comment" in reply["set"]],
+    }
+    assert done == {name: [name != off] * len(seen) for name, seen in done.items()}
+    assert reply["set"]["gres"].startswith("shard:")
