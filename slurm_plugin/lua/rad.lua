@@ -25,7 +25,7 @@ local NO_COMMENT = " " -- "" would leave a job's comment as it is
 local TOLD = {
   "partition", "gres", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_bind", "tres_freq",
   "cpus_per_tres", "mem_per_tres", "ntasks_per_gpu", "ntasks_per_node", "min_nodes", "num_tasks", "cpus_per_task",
-  "comment",
+  "comment", "container",
 }
 
 -- What a change must not touch without the booking being looked at again.

@@ -60,6 +60,7 @@ def _common(options: Mapping[str, str], comment: str, user_id: int) -> dict[str,
         "ntasks_per_node": _count(options.get("ntasks-per-node")),
         "whole_nodes": options.get("exclusive") in ("", "exclusive"),  # or "user", "mcs", "oversubscribe"
         "cpus_per_task": _count(options.get("cpus-per-task")),
+        "container": options.get("container"),
         "comment": comment,
     }
 

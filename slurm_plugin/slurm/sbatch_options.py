@@ -25,6 +25,7 @@ _VARIABLES = {
     "SBATCH_CPUS_PER_GPU": "cpus-per-gpu",
     "SBATCH_MEM_PER_GPU": "mem-per-gpu",
     "SBATCH_EXCLUSIVE": "exclusive",
+    "SBATCH_CONTAINER": "container",
 }
 """Those of them that a decision of ours looks at."""
 _WITH_VALUE = """
