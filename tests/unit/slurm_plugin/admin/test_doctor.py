@@ -647,6 +647,8 @@ def test_shards_leave_room_for_mps_servers() -> None:
     streams = dataclasses.replace(config.partitions["gpu"], sharing="streams")
     plain = dataclasses.replace(facts, config=dataclasses.replace(config, partitions={"gpu": streams}))
     assert not [found for found in examine(plain) if "leave no room for MPS" in found.text]
+    off = dataclasses.replace(facts, config=dataclasses.replace(config, features=Features(mps=False)))
+    assert not [found for found in examine(off) if "leave no room for MPS" in found.text]
 
 
 def test_to_share_several_gpus_needs_a_slurm_that_spreads_shards() -> None:

@@ -9,7 +9,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from slurm_plugin.core.binding import MOST_PARTITIONS, partition_mark
-from slurm_plugin.core.config import Config, parse_config
+from slurm_plugin.core.config import Config, Features, parse_config
 from slurm_plugin.core.gres import count_of, parse_gres
 from slurm_plugin.core.policy import decide
 from slurm_plugin.core.records import Booking, Claims, MemoryEstimate, Rewrite
@@ -396,6 +396,11 @@ def test_nobody_gambles_with_a_job_that_is_not_run_again() -> None:
             gres="gres:gpu:1",
         )
         assert found.booking is not None and found.booking.memory_bytes == 16 * GIB
+    gambles = config(confidence="auto", recovery="escalate")
+    for on, gib in ((True, 12), (False, 16)):
+        switched = replace(gambles, features=Features(recovery=on))
+        found = asked(Claims(profile="p"), row, config=switched, gres="gres:gpu:1")
+        assert found.booking is not None and found.booking.memory_bytes == gib * GIB
 
 
 @given(claims=CLAIMS, estimate=ESTIMATES, config=CONFIGS)

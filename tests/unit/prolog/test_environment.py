@@ -1,0 +1,120 @@
+"""Which jobs run under MPS, and with what they are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.bare_node import make_bare_node
+from prolog.environment import environment_of
+from prolog.place import Placed
+from slurm_plugin import mps
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.config import Features, PartitionConfig, TelemetryConfig, load_config
+from slurm_plugin.core.errors import MpsError
+from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.log import HookLog
+from slurm_plugin.core.node_records import Placement, Reservation
+from slurm_plugin.core.units import GIB
+from slurm_plugin.node.node import Node
+from slurm_plugin.slurm.hook_env import HookJob
+
+JOB = HookJob(job_id=7, user_id=1000, group_id=1000, partition="gpu")
+HELD = Reservation(
+    job_id=7,
+    user_id=1000,
+    kind="shared",
+    gpus=("GPU-0",),
+    seats=(0,),
+    booked_bytes=4 * GIB,
+    cap_bytes=5 * GIB,
+    created_s=1.0,
+)
+READING = GpuReading(
+    uuid="GPU-0",
+    index=0,
+    name="a GPU",
+    memory_total_bytes=10 * GIB,
+    memory_reserved_bytes=GIB,
+    memory_used_bytes=0,
+    time_s=0.0,
+    smact=0.0,
+    smact_source="nvml-gpm",
+)
+
+
+class FakeMps:
+    """Remembers what it was asked for; it may be out of order."""
+
+    asked: list[dict[str, Any]]
+    works = True
+
+    def __init__(self, run: Path, *, clock: object) -> None:
+        pass
+
+    def acquire(self, **asked: Any) -> dict[str, str]:
+        if not self.works:
+            raise MpsError("it does not start")
+        self.asked.append(asked)
+        return {"CUDA_MPS_PIPE_DIRECTORY": "/pipe"}
+
+
+@pytest.fixture(autouse=True)
+def servers(monkeypatch: pytest.MonkeyPatch) -> type[FakeMps]:
+    FakeMps.asked, FakeMps.works = [], True
+    monkeypatch.setattr(mps, "Mps", FakeMps)
+    return FakeMps
+
+
+def environment(
+    folder: Path, held: Reservation = HELD, *, on: bool = True, source: str = "nvml", **settings: Any
+) -> dict[str, str]:
+    config = load_config(make_bare_node(folder, gpus=1, gpu_gib=10))
+    telemetry = TelemetryConfig(source=source)  # type: ignore[arg-type]
+    node = Node.here(replace(config, features=Features(mps=on), telemetry=telemetry), {})
+    log = HookLog(str(folder / "log"), "prolog", job_id=7, clock=SystemClock())
+    placed = Placed(placement=Placement(gpus=held.gpus, reason="magm"), reservation=held, reading=READING)
+    return environment_of(node, JOB, placed, PartitionConfig(collocate=True, **settings), log)
+
+
+def test_a_shared_job_runs_under_mps_up_to_its_cap(tmp_path: Path, servers: type[FakeMps]) -> None:
+    found = environment(tmp_path)
+    assert (found["CUDA_VISIBLE_DEVICES"], found["CUDA_MPS_PIPE_DIRECTORY"]) == ("GPU-0", "/pipe")
+    assert (found["RAD_BOOKED_MIB"], found["RAD_CAP_MIB"]) == ("4096", "5120")
+    (asked,) = servers.asked
+    assert (asked["gpu"], asked["user_id"], asked["job_id"]) == ("GPU-0", 1000, 7)
+    assert (asked["cap_bytes"], asked["gpu_bytes"]) == (5 * GIB, READING.usable_bytes)
+
+
+def test_where_the_site_wants_no_cap_mps_sets_none(tmp_path: Path, servers: type[FakeMps]) -> None:
+    environment(tmp_path, memory_cap=False)
+    assert [asked["cap_bytes"] for asked in servers.asked] == [None]
+
+
+@pytest.mark.parametrize(
+    ("held", "more"),
+    [
+        (replace(HELD, kind="whole"), {}),
+        (replace(HELD, gpus=("GPU-0", "GPU-1"), seats=(0, 1)), {}),
+        (HELD, {"on": False}),
+        (HELD, {"sharing": "streams"}),
+        (HELD, {"source": "simulated"}),
+    ],
+    ids=["alone", "several GPUs", "mps = false", "streams", "simulated"],
+)
+def test_who_runs_without_mps(
+    tmp_path: Path, servers: type[FakeMps], held: Reservation, more: dict[str, Any]
+) -> None:
+    found = environment(tmp_path, held, **more)
+    assert not servers.asked and "CUDA_MPS_PIPE_DIRECTORY" not in found
+    assert found["CUDA_VISIBLE_DEVICES"] == ",".join(held.gpus)
+
+
+def test_an_mps_that_does_not_start_costs_mps_alone(tmp_path: Path, servers: type[FakeMps]) -> None:
+    servers.works = False
+    found = environment(tmp_path)
+    assert found["CUDA_VISIBLE_DEVICES"] == "GPU-0" and "CUDA_MPS_PIPE_DIRECTORY" not in found
+    assert "it does not start" in (tmp_path / "log" / "prolog.log").read_text()
