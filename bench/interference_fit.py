@@ -20,7 +20,7 @@ from scipy.optimize import least_squares
 from slurm_plugin.admin.simulate import interference
 
 TABLE = Path(__file__).resolve().parents[1] / "gpumemnet/data/interference_h200.csv"
-HALVINGS = 34
+HALVINGS = 44
 """Of the interval in which the delay is looked for."""
 Floats = NDArray[np.float64]
 Group = list[dict[str, str]]
@@ -34,6 +34,7 @@ class Groups:
         present: Whether there is one.
         busy: Share of its time in which its kernels run, pauses for data counted in.
         intensity: SM activity while they run.
+        kernel: How long one of them takes, in the model's typical kernels.
         slowdown: Measured.
         together: SM activity of the card, one for each group.
     """
@@ -44,17 +45,29 @@ class Groups:
         self.names = np.full(shape, "", dtype=object)
         self.present = np.zeros(shape, bool)
         self.busy, self.intensity, self.slowdown = np.zeros(shape), np.zeros(shape), np.ones(shape)
+        self.kernel = np.ones(shape)
         self.together = np.array([float(group[0]["group_smact"]) for group in groups])
         for row, group in enumerate(groups):
             for column, line in enumerate(group):
-                load = interference.Load(
-                    smact=float(line["alone_smact"]), busy=float(line["alone_busy"]), duty=float(line["duty"])
-                )
+                load = load_of(line)
                 self.names[row, column] = line["workload"].partition("#")[0]
                 self.present[row, column] = True
                 self.busy[row, column] = load.busy * load.duty
                 self.intensity[row, column] = load.intensity
                 self.slowdown[row, column] = float(line["slowdown"])
+                self.kernel[row, column] = load.kernel_s / interference.TYPICAL_KERNEL_S
+
+
+def load_of(line: dict[str, str]) -> interference.Load:
+    """Return what a training does alone."""
+    busy, step_s = float(line["alone_busy"]), float(line["alone_step_s"])
+    kernels = float(line["kernels"] or 0)
+    return interference.Load(
+        smact=float(line["alone_smact"]),
+        busy=busy,
+        duty=float(line["duty"]),
+        kernel_s=busy * step_s / kernels if kernels else interference.TYPICAL_KERNEL_S,
+    )
 
 
 def read(sharing: str) -> Groups:
@@ -67,19 +80,18 @@ def read(sharing: str) -> Groups:
 
 
 def predict(theta: Floats, groups: Groups) -> Floats:
-    """Return slowdowns by the model of `slurm_plugin.admin.simulate.interference`; theta: CROWDING, PAUSES."""
-    crowding, pauses = np.abs(theta)
+    """Return slowdowns by the model of `slurm_plugin.admin.simulate.interference`; theta: CROWDING, SHORTNESS."""
+    crowding, shortness = np.abs(theta)
     work = groups.busy * groups.intensity
     total = work.sum(1, keepdims=True)
     reached = np.maximum(work.max(1, keepdims=True), total / (1 + total**crowding) ** (1 / crowding))
-    behind = np.where(groups.present, (1 - groups.intensity) * (total - work), 0)
+    behind = np.where(groups.present, (total - work) / groups.kernel**shortness, 0)
 
     def slowed(delay: Floats) -> Floats:
-        grown = groups.busy * (1 + delay * behind)
-        return np.asarray(((1 + grown**pauses) / (1 + groups.busy**pauses)) ** (1 / pauses))
+        return np.clip(groups.busy * (1 + delay * behind), 1, interference.LONGEST_SLOWDOWN)
 
     low = np.zeros((len(work), 1))
-    high = np.full((len(work), 1), interference.LONGEST_DELAY)
+    high = np.full((len(work), 1), interference.MOST_WAIT)
     for _ in range(HALVINGS):
         delay = (low + high) / 2
         slower = (work / slowed(delay)).sum(1, keepdims=True) > reached
@@ -91,7 +103,7 @@ def fit(groups: Groups, used: NDArray[np.bool_]) -> Floats:
     """Return the coefficients that fit the used members best, large errors counted less."""
     found = least_squares(
         lambda theta: (np.log(predict(theta, groups)) - np.log(groups.slowdown))[used],
-        [4.5, 3.0],
+        [5.5, 0.7],
         loss="soft_l1",
         f_scale=0.2,
     )
@@ -144,8 +156,8 @@ def eased(groups: int = 20_000) -> float:
 def main() -> None:
     """Print coefficients, then errors with each workload left out."""
     groups = read("mps")
-    crowding, pauses = fit(groups, groups.present)
-    print(f"CROWDING, PAUSES = {crowding:.2f}, {pauses:.2f}\n")
+    crowding, shortness = fit(groups, groups.present)
+    print(f"CROWDING, SHORTNESS = {crowding:.2f}, {shortness:.2f}\n")
     out = np.zeros_like(groups.slowdown)
     for name in sorted(set(groups.names[groups.present])):
         without = groups.present & ~(groups.names == name).any(1)[:, None]
@@ -183,7 +195,7 @@ def main() -> None:
         np.maximum(1, sliced.busy * (1 + cost * others))[used],
         sliced.slowdown[used],
     )
-    say_work(groups, predict(np.array([crowding, pauses]), groups))
+    say_work(groups, predict(np.array([crowding, shortness]), groups))
     print(f"a newcomer speeds somebody up by {eased():.0%} or more in one random group of a hundred")
 
 

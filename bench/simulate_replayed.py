@@ -1,4 +1,4 @@
-"""Set replays on real GPUs beside their simulation: python bench/simulate_replayed.py RUN.json ...
+"""Set replays on real GPUs beside their simulation: PYTHONPATH=. python bench/simulate_replayed.py RUN.json
 
 Each job is simulated as it was replayed: when it came, its loader, its memory, its limit, and what it booked of a GPU
 in that run. How long it takes to its first step, and from there, is what it took in the run with whole GPUs of the same
@@ -22,6 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from lab.config import shards_of
 from slurm_plugin.admin.simulate.cluster import PARTITION, Cluster
 from slurm_plugin.admin.simulate.engine import Engine
 from slurm_plugin.admin.simulate.interference import Load
@@ -41,8 +42,8 @@ BACKFILL_S = 2.0
 """bf_interval of the replay's Slurm (lab/config.py)."""
 AUTH_INFO = "cred_expire=15"
 """Of the replay's Slurm (lab/config.py)."""
-FAILED_S = 0.1
-"""Work of a job that failed as it started, in every run of it alike."""
+FAILED_S = 2.1
+"""What a job takes that fails as it starts: until the next one starts, mean of six in three runs, less Slurm's pace."""
 APART = (23, 11, 5)
 """From this Slurm on shards and whole GPUs are kept apart."""
 ESTIMATE = re.compile(r"\bestimate_mib=(\d+)")
@@ -99,7 +100,9 @@ def simulated(run: Run, whole: Run) -> Result:
     cards = run["samples"]["cards"]
     usable_mib = min(card["usable_mib"] for card in cards)
     managed = run["policy"] not in WITHOUT_RAD
-    settings = PartitionConfig(collocate=True, gpu_memory_mib=usable_mib)
+    settings = PartitionConfig(
+        collocate=True, gpu_memory_mib=usable_mib, shards_per_gpu=shards_of(usable_mib)
+    )
     if managed:
         settings = replace(settings, policy=run["policy"])
     cluster = Cluster(
@@ -191,11 +194,16 @@ def _job(
 def _load(row: Mapping[str, Any], work_s: float) -> Load:
     """Return what a job did to its GPUs; of several by today's table, for the first replays were planned without it."""
     table = measured().get(row["workload"])
-    now = row if table is None or table.gpus != row["gpus"] else asdict(table)
+    if table is None:
+        return Load(
+            smact=row["smact"], busy=row["busy"], duty=min(1.0, row["steps"] * row["step_s"] / work_s)
+        )
+    now = row if table.gpus != row["gpus"] else asdict(table)
     return Load(
         smact=now["smact"],
         busy=now["busy"],
         duty=min(1.0, row["steps"] * now["step_s"] / work_s),
+        kernel_s=table.kernel_s,
         turns=row["gpus"] > 1,
     )
 

@@ -36,6 +36,7 @@ class Planned:
         step_s: What of that it trains.
         smact: SM activity while it trains.
         busy: Share of that time in which kernels run.
+        kernel_s: How long one of them takes, on average.
         memory_mib: Peak on each GPU, as the trace tells.
         limit_min: What its user asks for as --time, in Slurm's minutes.
         measured: Whether its step was measured, on so many GPUs; else nobody knows how long its steps would take.
@@ -51,6 +52,7 @@ class Planned:
     step_s: float
     smact: float
     busy: float
+    kernel_s: float
     memory_mib: int
     limit_min: int
     measured: bool = True
@@ -96,6 +98,7 @@ def plan(trace: Path, *, compress: float, first: int | None = None) -> tuple[Pla
                 step_s=step_s,
                 smact=load.smact,
                 busy=load.busy,
+                kernel_s=load.kernel_s,
                 memory_mib=to_mib_up(job.memory_bytes or 0),
                 limit_min=math.ceil((limit_s + START_UP_S) / 60),
                 measured=measured_so,

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ def train(job: dict[str, Any], *, called_s: float) -> int:
     gpus = SimulatedGpus(folder)
     uuid, *others = (_uuid(gpus, token) for token in os.environ["CUDA_VISIBLE_DEVICES"].split(","))
     duty = min(1.0, job["step_s"] / job["period_s"])
-    load = Load(smact=job["smact"], busy=job["busy"], duty=duty, turns=job["gpus"] > 1)
+    load = Load(
+        smact=job["smact"], busy=job["busy"], duty=duty, kernel_s=job["kernel_s"], turns=job["gpus"] > 1
+    )
     loads = Path(job["records"], "loads")
     own = loads / f"{os.getpid()}.json"
     helpers = [_hold(gpus, other, from_mib(job["memory_mib"]), load.mean_smact) for other in others]
@@ -35,9 +38,7 @@ def train(job: dict[str, Any], *, called_s: float) -> int:
         cap = os.environ.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "")
         cap_bytes = from_mib(int(cap.removeprefix("0=").removesuffix("M"))) if cap else None
         gpus.hold(uuid, from_mib(job["memory_mib"]), cap_bytes=cap_bytes, smact=load.mean_smact)
-        own.write_text(
-            json.dumps({"uuids": [uuid, *others], "load": [load.smact, load.busy, load.duty, load.turns]})
-        )
+        own.write_text(json.dumps({"uuids": [uuid, *others], "load": asdict(load)}))
         record.note("trains_s")
         _steps(job, record, (uuid, *others), load, loads, gpus)
     except CardFullError as full:
@@ -97,8 +98,7 @@ def _beside(loads: Path) -> list[tuple[list[str], Load]]:
                 row = json.loads(path.read_text())
             except (OSError, ValueError):
                 continue
-            smact, busy, duty, turns = row["load"]
-            found.append((row["uuids"], Load(smact=smact, busy=busy, duty=duty, turns=turns)))
+            found.append((row["uuids"], Load(**row["load"])))
     return found
 
 

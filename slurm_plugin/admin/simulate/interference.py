@@ -6,21 +6,22 @@ GPU; 0.80 at a sum of 0.9, 0.97 at 1.75, 0.99 above 2. It is no less than what t
 
     together = max(largest one alone, S / (1 + S ** q) ** (1 / q))
 
-**Who waits.** A job waits for what its neighbours' kernels keep busy, the more the less of the SMs its own kernels
-fill: where kernels fill the SMs the hardware shares them out, a small kernel waits behind a large one. Only what no
-longer fits into a job's own pauses (its data loader, its Python) slows it down.
+**Who waits.** MPS serves processes kernel by kernel: on a full GPU all of them get about as many kernels a second
+done, whether these are of five microseconds or of five hundred. So a job waits the longer the shorter its own kernels
+are, and only for what no longer fits into its own pauses (its data loader, its Python):
 
-    f_i = 1 + delay * (1 - I_i) * sum over neighbours j of b_j * I_j
-    slowdown_i = ((1 + (b_i * f_i) ** p) / (1 + b_i ** p)) ** (1 / p)
+    slowdown_i = max(1, b_i * f_i)
+    f_i = 1 + delay * (TYPICAL_KERNEL_S / a_i) ** SHORTNESS * sum over neighbours j of b_j * I_j
 
 **Who takes turns.** A job outside the MPS server (one of several GPUs, whose processes have no server in common) takes
 turns with every other process, and leaves the others less of the GPU:
 
     slowdown_i = max(1, b_i * (1 + TURNS * sum over all others j of b_j))
 
-b is the share of the time in which kernels run, I the share of the SMs that they keep busy meanwhile (intensity); the
-delay is what it must be for the work to come to `together`. Fitted on 301 groups of two to eight trainings on H200s
-(`python bench/interference_fit.py`; docs/activity.md has the errors on workloads that were left out).
+b is the share of the time in which kernels run, I the share of the SMs that they keep busy meanwhile (intensity), a
+how long one of them takes; the delay is what it must be for the work to come to `together`. Fitted on groups of two to
+eight trainings on H200s (`python bench/interference_fit.py`; docs/activity.md has the errors on workloads that were
+left out, and on replays, which no fit has seen).
 """
 
 from __future__ import annotations
@@ -29,12 +30,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-CROWDING, PAUSES = 5.01, 3.36
-"""q and p."""
+CROWDING, SHORTNESS = 6.09, 0.81
+"""q, and by how much short kernels wait longer."""
+TYPICAL_KERNEL_S = 26e-6
+"""Median of 490 trainings: kernels run for so long, over the number of them that the profile tells."""
 TURNS = 1.37
 """What a neighbour's kernels cost who takes turns with them: of 168 trainings without MPS, 6 % off at the median."""
-LONGEST_DELAY = 20.0
+LONGEST_SLOWDOWN = 20.0
 """Nobody starves for good: 17 was the largest slowdown that was measured."""
+MOST_WAIT = 1000.0
+"""The delay is looked for below this."""
 ROOM = 1e-4
 """So little work lost is none."""
 MOST_INTENSE = 0.95
@@ -51,6 +56,7 @@ class Load:
         smact: Mean SM activity while it trains without pause (0 to 1).
         busy: Share of that time in which any of its kernels runs.
         duty: Share of its time in which it trains; the rest it waits for data.
+        kernel_s: How long one of its kernels takes, on average.
         turns: Whether it is outside MPS and takes turns with its neighbours. Of several GPUs one is always busy for it,
             since its halves wait for each other: they take turns for all of its time.
     """
@@ -58,6 +64,7 @@ class Load:
     smact: float
     busy: float
     duty: float = 1.0
+    kernel_s: float = TYPICAL_KERNEL_S
     turns: bool = False
 
     @property
@@ -94,7 +101,7 @@ def _with_turns(loads: Sequence[Load]) -> list[float]:
     rest = [k for k, load in enumerate(loads) if not load.turns]
     shared = _under_mps([loads[k] for k in rest])
     idle = math.prod(1.0 - busy[k] for k in rest)  # of the MPS server
-    squeezed = max(1.0, (1.0 - idle) / max(1.0 - taken, 1.0 / LONGEST_DELAY))
+    squeezed = max(1.0, (1.0 - idle) / max(1.0 - taken, 1.0 / LONGEST_SLOWDOWN))
     for k, factor in zip(rest, shared, strict=True):
         found[k] = factor * squeezed
     return found
@@ -107,15 +114,17 @@ def _under_mps(loads: Sequence[Load]) -> list[float]:
     reached = reach(total, max(work, default=0.0))
     if total - reached < ROOM:
         return [1.0] * len(loads)
-    behind = [(1.0 - load.intensity) * (total - own) for load, own in zip(loads, work, strict=True)]
+    behind = [
+        (TYPICAL_KERNEL_S / load.kernel_s) ** SHORTNESS * (total - own)
+        for load, own in zip(loads, work, strict=True)
+    ]
 
     def slowed(delay: float) -> list[float]:
         return [
-            ((1.0 + (b * (1.0 + delay * w)) ** PAUSES) / (1.0 + b**PAUSES)) ** (1.0 / PAUSES)
-            for b, w in zip(busy, behind, strict=True)
+            min(LONGEST_SLOWDOWN, max(1.0, b * (1.0 + delay * w))) for b, w in zip(busy, behind, strict=True)
         ]
 
-    low, high = 0.0, LONGEST_DELAY
+    low, high = 0.0, MOST_WAIT
     while high - low > 1e-3 * high:
         delay = (low + high) / 2.0
         done = sum(own / factor for own, factor in zip(work, slowed(delay), strict=True))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 
-from slurm_plugin.admin.simulate.interference import Load
+from slurm_plugin.admin.simulate.interference import TYPICAL_KERNEL_S, Load
 from slurm_plugin.admin.simulate.trace_job import TraceJob
 from slurm_plugin.core.risk import SHARES
 
@@ -24,6 +24,7 @@ class Workload:
         step_s: Seconds of one step.
         smact: SM activity meanwhile (0 to 1).
         busy: Share of the time in which any kernel ran.
+        kernels: Kernels of one step, as its profile tells; None if there is none.
         steps_per_epoch: Steps through its data set; None if that is not known.
     """
 
@@ -31,14 +32,20 @@ class Workload:
     step_s: float
     smact: float
     busy: float
+    kernels: int | None
     steps_per_epoch: int | None
+
+    @property
+    def kernel_s(self) -> float:
+        """Return how long one of its kernels takes, on average."""
+        return self.busy * self.step_s / self.kernels if self.kernels else TYPICAL_KERNEL_S
 
     def load(self, job: TraceJob) -> Load:
         """Return what it does as this job: a job that takes longer than its steps waits for data in between."""
         duty = 1.0
         if self.steps_per_epoch and job.epochs:
             duty = min(1.0, job.epochs * self.steps_per_epoch * self.step_s / job.duration_s)
-        return Load(smact=self.smact, busy=self.busy, duty=duty, turns=job.gpus > 1)
+        return Load(smact=self.smact, busy=self.busy, duty=duty, kernel_s=self.kernel_s, turns=job.gpus > 1)
 
 
 def load_of(job: TraceJob, known: Mapping[str, Workload]) -> Load:
@@ -60,6 +67,7 @@ def measured() -> Mapping[str, Workload]:
             step_s=float(row["step_s"]),
             smact=float(row["smact"]),
             busy=float(row["busy"]),
+            kernels=int(row["kernels"]) if row["kernels"] else None,
             steps_per_epoch=int(row["steps_per_epoch"]) if row["steps_per_epoch"] else None,
         )
         for row in _rows("workloads.csv")

@@ -85,12 +85,11 @@ def promise(job: Job, seats: Seats, running: Running, now_s: float, began_s: flo
     for node in range(0, seats.nodes, max(1, seats.nodes // SEARCHED_NODES)):
         ready = []
         for gpu in seats.gpus_for(node, least):
-            free, at_s = seats.room(gpu, least), now_s
+            free, at_s = seats.room(gpu, job.gpus, least), now_s
             for end_s, _, shards in running.by_gpu[gpu]:
                 if free >= least:
                     break
-                if seats.gives_room(shards, least):
-                    free, at_s = free + shards, max(now_s, end_s)
+                free, at_s = free + seats.gained(shards, job.gpus, least), max(now_s, end_s)
             if free >= least:
                 ready.append(at_s)
         if len(ready) < job.gpus:

@@ -34,6 +34,7 @@ class Controller:
             cluster.settings.shards,
             cluster.kept,
             apart=not cluster.old_shards,
+            managed=cluster.managed,
         )
         self._running = Running(cluster.nodes * cluster.per_node)
         self._began_s = cluster.began_s

@@ -73,16 +73,30 @@ class Seats:
         free: Free shards by GPU; the GPUs of node n are n * per_node and those behind it.
         whole: Whether each GPU is given away as a whole, where Slurm counts that for itself.
         kept: The last so many GPUs of each node have no shards: only jobs with GPUs of their own get them.
+        shared: Where Slurm does not: whether the last job of shards that came or went on each GPU came. As soon as one
+            has gone Slurm takes the GPU for free, whoever else holds shards of it.
         apart: Whether Slurm keeps shards and whole GPUs apart, and spreads shards over the GPUs. Before 23.11.5 it
-            gives a GPU with shards in use away as a whole, but no shards of a GPU that is given away, and fills one
-            GPU with shards before it takes the next.
+            gives a GPU with shards in use away to jobs of several GPUs, but no shards of a GPU that is given away, and
+            fills one GPU with shards before it takes the next.
+        managed: Whether jobs of one whole GPU ask for all shards of it, as RAD has them do there.
     """
 
-    def __init__(self, nodes: int, per_node: int, shards: int, kept: int = 0, *, apart: bool = True) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        per_node: int,
+        shards: int,
+        kept: int = 0,
+        *,
+        apart: bool = True,
+        managed: bool = True,
+    ) -> None:
         """Start with all free."""
-        self.nodes, self.per_node, self.shards, self.kept, self.apart = nodes, per_node, shards, kept, apart
+        self.nodes, self.per_node, self.shards, self.kept = nodes, per_node, shards, kept
+        self.apart, self.managed = apart, managed
         self.free = [shards] * (nodes * per_node)
         self.whole = [False] * (nodes * per_node)
+        self.shared = [False] * (nodes * per_node)
         self._most = MaxTree([shards] * nodes)
         self._idle = MaxTree([per_node] * nodes)
 
@@ -121,8 +135,9 @@ class Seats:
 
     def _count(self, gpus: tuple[int, ...], shards: int, *, taken: bool) -> None:
         for gpu in gpus:
-            if self.apart or shards < self.shards:
+            if self.apart or not self._as_gpus(len(gpus), shards):
                 self.free[gpu] -= shards if taken else -shards
+                self.shared[gpu] = taken
             else:
                 self.whole[gpu] = taken
         node = gpus[0] // self.per_node
@@ -132,27 +147,35 @@ class Seats:
 
     def _idles(self, gpu: int) -> bool:
         """Return whether Slurm would give a GPU away as a whole."""
-        return self.free[gpu] == self.shards if self.apart else not self.whole[gpu]
+        return self.free[gpu] == self.shards if self.apart else not (self.whole[gpu] or self.shared[gpu])
 
-    def room(self, gpu: int, shards: int) -> int:
+    def _as_gpus(self, gpus: int, shards: int) -> bool:
+        """Return whether a job asks for GPUs and not for shards of them."""
+        return shards == self.shards and (self.apart or gpus > 1 or not self.managed)
+
+    def room(self, gpu: int, gpus: int, shards: int) -> int:
         """Return how many shards of a GPU are free for jobs of a size.
 
         Args:
             gpu: Number of the GPU.
-            shards: What such a job takes of it.
+            gpus: How many GPUs such a job needs.
+            shards: Shards of each.
         """
         if self.whole[gpu]:
             return 0
-        return self.free[gpu] if self.apart or shards < self.shards else self.shards
+        if self.apart or not self._as_gpus(gpus, shards):
+            return self.free[gpu]
+        return 0 if self.shared[gpu] else self.shards
 
-    def gives_room(self, held: int, shards: int) -> bool:
-        """Return whether the end of a job leaves room for jobs of a size.
+    def gained(self, held: int, gpus: int, shards: int) -> int:
+        """Return how many shards the end of a job leaves to jobs of a size.
 
         Args:
             held: Shards that it holds.
-            shards: What such a job takes.
+            gpus: How many GPUs such a job needs.
+            shards: Shards of each.
         """
-        return self.apart or held == self.shards or shards < self.shards
+        return held if self.apart or not self._as_gpus(gpus, shards) else self.shards
 
     def may_fit(self, gpus: int, shards: int) -> bool:
         """Return whether any node has room now.
@@ -161,7 +184,7 @@ class Seats:
             gpus: How many GPUs a job needs.
             shards: Shards of each.
         """
-        return self._idle.largest >= gpus if shards == self.shards else self._most.largest >= shards
+        return self._idle.largest >= gpus if self._as_gpus(gpus, shards) else self._most.largest >= shards
 
     def nodes_with_room(self, gpus: int, shards: int, start: int = 0) -> int | None:
         """Return the first node from `start` on with room; None if there is none.
@@ -171,7 +194,9 @@ class Seats:
             shards: Shards of each.
             start: Number of the first node that is looked at.
         """
-        return self._idle.first(gpus, start) if shards == self.shards else self._most.first(shards, start)
+        if self._as_gpus(gpus, shards):
+            return self._idle.first(gpus, start)
+        return self._most.first(shards, start)
 
     def candidates(self, node: int, gpus: int, shards: int) -> list[int]:
         """Return the GPUs of a node that could serve, the one to be taken first (LL_SHARED_GRES: the least loaded).
@@ -181,8 +206,8 @@ class Seats:
             gpus: How many GPUs a job needs.
             shards: Shards of each.
         """
-        if shards == self.shards:
+        if self._as_gpus(gpus, shards):
             idle = [gpu for gpu in self.gpus_of(node) if self._idles(gpu)]
             return idle[::-1] if self.kept else idle  # those that nobody can share come first
-        fitting = [gpu for gpu in self.gpus_for(node, shards) if self.room(gpu, shards) >= shards]
+        fitting = [gpu for gpu in self.gpus_for(node, shards) if self.room(gpu, gpus, shards) >= shards]
         return sorted(fitting, key=lambda gpu: (-self.free[gpu], gpu)) if self.apart else fitting

@@ -328,13 +328,15 @@ def test_a_job_on_two_shared_gpus_is_as_slow_as_on_the_slower_one() -> None:
 def test_a_job_that_was_put_back_is_woken_by_the_next_end() -> None:
     """Slurm 22.05 gives GPUs with shards in use away: the job is put back for 18 s, then 20, 40, ... unless woken."""
     wide = job(2, 1.0, gpus=2, duration_s=50.0)
-    result = run(job(0, duration_s=100.0), wide, pin="bound", old_shards=True, requeue_s=18.0)
-    # Put back at 1 (until 19), 19 (until 39), 39 (until 79), 79 (until 159): the end at 100 wakes it.
+    small = job(0, duration_s=2.0), job(1, duration_s=100.0)
+    result = run(*small, wide, pin="bound", old_shards=True, requeue_s=18.0)
+    # Put back at 2 (until 20), 20 (until 40), 40 (until 80), 80 (until 160): the end at 100 wakes it.
     assert result.put_backs == 4
-    assert result.jobs[1].first_start_s == pytest.approx(100.0)
+    assert result.jobs[2].first_start_s == pytest.approx(100.0)
 
 
 def test_who_is_woken_too_early_starts_as_soon_as_slurm_can() -> None:
     wide = job(2, 1.0, gpus=2, duration_s=50.0)
-    result = run(job(0, duration_s=10.0), wide, pin="bound", old_shards=True, requeue_s=18.0)
-    assert (result.put_backs, result.jobs[1].first_start_s) == (1, pytest.approx(19.0))
+    small = job(0, duration_s=2.0), job(1, duration_s=10.0)
+    result = run(*small, wide, pin="bound", old_shards=True, requeue_s=18.0)
+    assert (result.put_backs, result.jobs[2].first_start_s) == (1, pytest.approx(20.0))

@@ -52,8 +52,12 @@ def test_an_old_slurm_gives_a_shared_gpu_away_but_no_shards_of_a_whole_one() -> 
     seats = Seats(nodes=1, per_node=2, shards=8, apart=False)
     seats.take((0,), 3)
     assert seats.candidates(0, 1, 5) == [0, 1], "the first GPU is filled before the next is taken"
-    assert seats.candidates(0, 2, 8) == [0, 1], "shards in use do not count"
+    seats.take((0,), 2)
+    assert not seats.may_fit(2, 8)
+    seats.give_back((0,), 2)
+    assert seats.candidates(0, 2, 8) == [0, 1], "one has gone, so that shards in use do not count"
+    assert seats.candidates(0, 1, 8) == [1], "what asks for all shards of a GPU is never beside others"
     seats.take((0, 1), 8)
     assert not seats.may_fit(1, 1) and not seats.may_fit(1, 8)
     seats.give_back((0, 1), 8)
-    assert seats.room(0, 1) == 5 and seats.room(0, 8) == 8
+    assert seats.room(0, 1, 1) == 5
