@@ -1,4 +1,6 @@
-"""Set replays on real GPUs beside their simulation: PYTHONPATH=. python bench/simulate_replayed.py RUN.json
+"""Set replays on real GPUs beside their simulation.
+
+    PYTHONPATH=. python bench/simulate_replayed.py RUN.json ...
 
 Each job is simulated as it was replayed: when it came, its loader, its memory, its limit, and what it booked of a GPU
 in that run. How long it takes to its first step, and from there, is what it took in the run with whole GPUs of the same
