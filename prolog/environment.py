@@ -18,8 +18,7 @@ def environment_of(
 ) -> dict[str, str]:
     """Return the variables of every task of a placed job; MPS is started on the way where it is wanted.
 
-    A job of several GPUs runs without MPS: a process has one server, and ours serve one GPU each. rad-monitor's guard
-    holds it to what it booked.
+    A job of several GPUs runs without MPS; rad-monitor's guard holds it to what it booked.
 
     RAD_* are for the user's information and for TaskProlog; nothing of ours believes them afterwards.
 
@@ -47,7 +46,7 @@ def environment_of(
     }
     if held.estimate_bytes is not None:
         variables["RAD_ESTIMATE_MIB"] = str(to_mib_up(held.estimate_bytes))
-    if held.kind == "shared" and settings.sharing == "mps" and len(held.gpus) == 1:
+    if held.part_of_one_gpu and settings.sharing == "mps":
         variables |= _mps(node, job, placed, held, settings, log)
     return variables
 

@@ -60,6 +60,11 @@ class Reservation:
         return frozenset(self.seats)
 
     @property
+    def part_of_one_gpu(self) -> bool:
+        """Return whether it can run under MPS: a process has one server, and ours serve one GPU each."""
+        return self.kind == "shared" and len(self.gpus) == 1
+
+    @property
     def limit_bytes(self) -> int:
         """Return what it may hold at most on each GPU."""
         return max(self.booked_bytes, self.cap_bytes or 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slurm_plugin.guard.finding import Finding, Kind
 
@@ -27,11 +27,13 @@ class Strike:
         count: Samples that showed it.
         last_s: The last of them, on the monotonic clock.
         told_s: When it was last handed on; None if never.
+        stops: Whether the job was told to go then; else it was a warning.
     """
 
     count: int
     last_s: float
     told_s: float | None = None
+    stops: bool = False
 
 
 def key_of(finding: Finding) -> Key:
@@ -54,12 +56,18 @@ def confirmed(
     sure = []
     for finding in found:
         key = key_of(finding)
-        before = after.get(key)
-        count, told_s = (before.count, before.told_s) if before else (0, None)
-        if count + 1 >= NEEDED and (
-            told_s is None or (finding.response != "warn" and now_s - told_s >= AGAIN_AFTER_S)
-        ):
-            told_s = now_s
+        before = after.get(key, Strike(count=0, last_s=now_s))
+        seen = replace(before, count=before.count + 1, last_s=now_s)
+        stops = finding.response != "warn"
+        if seen.count >= NEEDED and _is_due(before, stops=stops, now_s=now_s):
+            seen = replace(seen, told_s=now_s, stops=stops)
             sure.append(finding)
-        after[key] = Strike(count=count + 1, last_s=now_s, told_s=told_s)
+        after[key] = seen
     return after, tuple(sure)
+
+
+def _is_due(before: Strike, *, stops: bool, now_s: float) -> bool:
+    """Return whether it is said now: a warning once, and that a job must go at once and then from time to time."""
+    if before.told_s is None:
+        return True
+    return stops and (not before.stops or now_s - before.told_s >= AGAIN_AFTER_S)

@@ -176,7 +176,7 @@ class Guard:
             (gpu, held.job_id)
             for held in ledger.reservations
             for gpu in held.gpus
-            if held.kind == "shared" and self._caps(held.partition)
+            if held.part_of_one_gpu and self._caps(held.partition)
         )
         return Mine(clients=keys, capped=keys)
 

@@ -58,3 +58,10 @@ def test_strangers_are_told_apart():
     one = replace(OVER, kind="unmanaged", job_id=None, response="warn")
     other = replace(one, processes=(Process(pid=12, started_ticks=1),))
     assert play((0, (one, other)), (1, (one, other))) == [0, 2]
+
+
+def test_a_warned_job_that_must_go_is_told_at_once():
+    """It had up to five seconds more, in which its neighbours ran out of memory."""
+    warned = replace(OVER, response="warn")
+    assert play((0, (warned,)), (1, (warned,)), (2, (OVER,)), (3, (OVER,)), (7, (OVER,))) == [0, 1, 1, 0, 1]
+    assert play((0, (OVER,)), (1, (OVER,)), (2, (warned,)), (3, (OVER,))) == [0, 1, 0, 0]

@@ -75,7 +75,9 @@ class Bench:
     def again(self) -> Guard:
         return Guard(self.config, clock=self.clock, stopper=self.stops, teller=self.tells)
 
-    def look(self, alice_gib: int, bob_gib: int = 1, *, restart: int = 0, cap_gib: int = 4) -> None:
+    def look(
+        self, alice_gib: int, bob_gib: int = 1, *, restart: int = 0, cap_gib: int = 4, gpus: int = 1
+    ) -> None:
         rows = ((11, 1, self.users[0], alice_gib), (21, 2, self.users[1], bob_gib))
         reading = GpuReading(
             uuid="GPU-a",
@@ -92,8 +94,8 @@ class Bench:
                     job_id=job_id,
                     user_id=user,
                     kind="shared",
-                    gpus=("GPU-a",),
-                    seats=(0,),
+                    gpus=("GPU-a", "GPU-b")[:gpus],
+                    seats=tuple(range(gpus)),
                     booked_bytes=4 * GIB,
                     created_s=self.clock.monotonic_s()
                     - 86_400,  # pytest stands for its process, and may be old
@@ -119,6 +121,16 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
+
+
+def test_who_shares_several_gpus_has_no_cap_that_he_could_pass_on_purpose(bench: Bench):
+    """Such jobs run without MPS. On simulated GPUs they were ended for good as if it had held them."""
+    for _ in range(3):
+        bench.look(30, gpus=2)
+    assert bench.stops.told == []
+    bench.look(35, bob_gib=3, gpus=2)  # now the other cannot have what it booked
+    bench.look(38, bob_gib=2, gpus=2)
+    assert bench.stops.told == [(1, True)]
 
 
 def test_a_thief_is_stopped_at_the_second_sample(bench: Bench):
