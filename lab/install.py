@@ -47,6 +47,9 @@ TRAIN = ("monitor,test,trace", ("torch==2.13.0",))
 recorded answers in tests/ come from. It gets the second distribution too."""
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 OLDEST_PYTHON = (3, 11)
+"""Of `python3 -m lab` itself, and of an environment that nobody chose a Python for."""
+CHOSEN_PYTHON = "RAD_PYTHON"
+"""Variable that names the Python of new environments: to try the hooks on another one that rad-slurm takes."""
 _INSTALL_S = 900.0
 
 
@@ -192,7 +195,9 @@ def install_package(
 
 def _make_venv(venv: Path, environment: Mapping[str, str]) -> None:
     python = SYSTEM_PYTHON if _version_of(SYSTEM_PYTHON) >= OLDEST_PYTHON else Path(sys.executable)
-    if _version_of(python) < OLDEST_PYTHON:
+    if chosen := environment.get(CHOSEN_PYTHON):
+        python = Path(chosen)
+    elif _version_of(python) < OLDEST_PYTHON:
         raise LabError(f"{python} is older than Python 3.11: install python3.11 or later and run again")
     try:
         run([str(python), "-c", "import ensurepip, venv"], timeout_s=30)

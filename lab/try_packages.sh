@@ -42,6 +42,13 @@ hooks_do_no_harm() {
     local hook
     for hook in prolog epilog task_prolog; do SLURM_JOB_ID=1 timeout 60 "/etc/rad/$hook.sh" || return 1; done
 }
+rotates() { # by a logrotate that is unpacked alone, so that the machine stays as it was
+    local file
+    (cd "$work" && apt-get download -q logrotate libpopt0 && for file in logrotate_*.deb libpopt0_*.deb; do dpkg-deb -x "$file" tools; done) &&
+        mkdir -p /var/log/rad && echo '{}' >/var/log/rad/events.jsonl &&
+        LD_LIBRARY_PATH=$(dirname "$work"/tools/usr/lib/*/libpopt.so.0) "$work/tools/usr/sbin/logrotate" --force --state "$work/rotated" /etc/logrotate.d/rad &&
+        [ ! -e /var/log/rad/events.jsonl ] && rm /var/log/rad/events.jsonl.1
+}
 count_pyc() { find /opt/rad -name '*.pyc' | grep -c .; }
 
 # --- signing and the repository -------------------------------------------------------------------------------------
@@ -84,6 +91,7 @@ check 'apt installs it' apt-get install -y -q --no-install-recommends "rad-slurm
 check 'its programs work' works
 check 'it is compiled' count_pyc
 check 'rad install' rad install --key --gpu-memory-mib 40000
+check 'logrotate takes its file' rotates
 check 'apt upgrades it' apt-get install -y -q --no-install-recommends rad-slurm=999
 check 'its programs work' works
 check 'apt downgrades it' apt-get install -y -q --no-install-recommends --allow-downgrades "rad-slurm=$version"
