@@ -70,7 +70,7 @@ def _settings(node: Node, job: HookJob) -> PartitionConfig | None:
 def _unmanaged(node: Node, job: HookJob) -> None:
     """Let a job run as without us."""
     _mark(node, job)
-    if job.seats and node.config.mode == "enforce" and node.config.features.placement:
+    if job.seats and node.config.places:
         from prolog.unmanaged import note
 
         note(node, job)

@@ -82,7 +82,7 @@ def place(node: Node, job: HookJob, demand: Demand, settings: PartitionConfig) -
 
 def _guarded(node: Node, settings: PartitionConfig) -> bool:
     """Return whether somebody would stop a job that keeps from others what they booked; else no cap lies above it."""
-    acts = node.config.mode == "enforce" and node.config.features.guard and settings.on_overrun != "warn"
+    acts = node.config.guards and settings.on_overrun != "warn"
     return acts and read_window(node.run, now_s=node.clock.now_s()) is not None
 
 

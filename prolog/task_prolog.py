@@ -86,7 +86,7 @@ def goes_back(job_id: int, config: Config, task: Mapping[str, str]) -> bool:
     from slurm_plugin.slurm.commands import SlurmCommands
 
     settings = config.partition(task.get("SLURM_JOB_PARTITION", ""))
-    managed = config.mode == "enforce" and config.features.placement and settings and settings.collocate
+    managed = config.places and settings and settings.collocate
     if not managed or int(task.get("SLURM_RESTART_COUNT") or 0) >= MOST_FOR_FAULTS:
         return False
     try:

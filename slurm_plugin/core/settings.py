@@ -115,6 +115,16 @@ class Config:
         """Return whether all users' runs correct estimates; without history none are kept."""
         return self.features.learn and self.features.history
 
+    @property
+    def places(self) -> bool:
+        """Return whether Prologs place jobs, so that there is a ledger to keep true."""
+        return self.mode == "enforce" and self.features.placement
+
+    @property
+    def guards(self) -> bool:
+        """Return whether rad-monitor acts on jobs that take more than they booked."""
+        return self.mode == "enforce" and self.features.guard
+
     def partition(self, name: str | None) -> PartitionConfig | None:
         """Return the settings of a partition; None if jobs of it are left alone.
 

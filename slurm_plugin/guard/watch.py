@@ -99,7 +99,7 @@ class Guard:
         now_s, monotonic_s = self._clock.now_s(), self._clock.monotonic_s()
         self._remember(traced, monotonic_s)
         self._release_orphans(ledger, monotonic_s)
-        acts = self._config.mode == "enforce" and self._config.features.guard
+        acts = self._config.guards
         for one in self._leaving.unfinished(ledger) if acts else ():
             self._stop(one)
         found = findings(

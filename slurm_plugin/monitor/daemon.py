@@ -81,7 +81,7 @@ def _run(options: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
     sweeper = Sweeper(Node.here(config, os.environ), shared_s=monitor.shared_s, say=_say)
-    if config.mode == "enforce" and config.features.placement:
+    if config.places:
         sweeper.start()
     while True:
         notify(f"READY=1\nSTATUS=samples GPUs, mode {config.mode}", os.environ)

@@ -77,3 +77,20 @@ def test_a_missing_or_broken_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "rad.toml").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="utf-8"):
         load_config(tmp_path / "rad.toml")
+
+
+@pytest.mark.parametrize(
+    ("mode", "features", "does"),
+    [
+        ("enforce", {}, (True, True)),
+        ("observe", {}, (False, False)),
+        ("off", {}, (False, False)),
+        ("enforce", {"placement": False}, (False, True)),
+        ("enforce", {"guard": False}, (True, False)),
+    ],
+)
+def test_what_is_switched_off_or_only_observed_is_not_done(
+    mode: str, features: dict[str, bool], does: tuple[bool, bool]
+) -> None:
+    config = parse_config({"mode": mode, "features": features}, origin="rad.toml")
+    assert (config.places, config.guards) == does

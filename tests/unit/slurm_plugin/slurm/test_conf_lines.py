@@ -35,6 +35,12 @@ def test_lines_go_on_as_slurm_has_them_go_on(tmp_path: Path) -> None:
     assert conf.lines == ({"nodename": "n1", "gres": "gpu:4", "cpus": "2"},)
 
 
+def test_a_last_line_that_would_go_on_ends_with_the_file(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("GresTypes=gpu,\\")
+    conf = read_conf(tmp_path / "slurm.conf")
+    assert conf is not None and conf.settings == {"grestypes": "gpu,"}
+
+
 def test_a_setting_that_stands_there_twice(tmp_path: Path) -> None:
     (tmp_path / "slurm.conf").write_text("Prolog=/a\nEpilog=/c\nprolog = /b # site\n")
     conf = read_conf(tmp_path / "slurm.conf")
