@@ -130,8 +130,11 @@ def write(saved: SavedProfile, path: str | Path) -> None:
     """
     path = Path(path)
     beside = path.with_name(f".{path.name}.new")
-    beside.write_text(saved.to_text(), encoding="utf-8")
-    beside.replace(path)
+    try:
+        beside.write_text(saved.to_text(), encoding="utf-8")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def broken(path: str, problem: str) -> SummaryError:

@@ -13,7 +13,7 @@ from gpumemnet.estimators.registry import estimate
 from gpumemnet.names import Family, Optimizer, Precision, Source
 from gpumemnet.profile.build import profile_with_warnings
 from gpumemnet.profile.record import MAX_TEXT, ModelProfile
-from gpumemnet.saved.record import MAX_CHARACTERS, SavedProfile
+from gpumemnet.saved.record import MAX_CHARACTERS, SavedProfile, write
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB
 
@@ -64,6 +64,15 @@ def asked(file: str, words: str) -> ModelProfile:
 def test_what_is_written_is_read() -> None:
     assert SavedProfile.from_text(SAVED.to_text(), path="m.rad") == SAVED
     assert SavedProfile.from_text(BY_COMMAND.to_text(), path="m.rad") == BY_COMMAND
+
+
+def test_it_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    write(SAVED, tmp_path / "m.rad")
+    assert (tmp_path / "m.rad").read_text() == SAVED.to_text()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError):
+        write(SAVED, tmp_path / "folder")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "m.rad"]
 
 
 def test_a_person_can_read_it() -> None:
