@@ -20,9 +20,10 @@ the last allocations before the end are often not seen."""
 
 _EVIDENCE_LIMIT = 200
 _CANCELLING_SIGNALS = (2, 9, 15)  # what scancel, a time limit and preemption send to the batch script
-_CUT_SHORT = r"^slurmstepd(?:-\S+)?: error: \*\*\* JOB {} ON \S+ CANCELLED AT "
-"""What slurmstepd writes into the output of a batch script that it sends SIGTERM or SIGKILL (seen on 22.05.8 and
-24.11.5): scancel, preemption, a time limit, a requeue. A trap may end the script with any status after that."""
+_CUT_SHORT = r"^(?:slurmstepd(?:-\S+)?:|\[[^]\n]*\]) error: \*\*\* JOB {} ON \S+ CANCELLED AT "
+"""What slurmstepd writes into the output of a batch script that it sends SIGTERM or SIGKILL (seen on 22.05.8, 24.11.5
+and, with the time in the place of its name, 26.05.5): scancel, preemption, a time limit, a requeue. A trap may end the
+script with any status after that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

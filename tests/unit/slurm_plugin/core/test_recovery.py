@@ -296,16 +296,19 @@ def test_a_job_without_a_booking_runs_again_where_our_guard_or_a_neighbour_ended
     assert unsigned(None, outcome) is None
 
 
-ENDED_BY_SLURM = "slurmstepd-n0: error: *** JOB 7 ON n0 CANCELLED AT 2026-11-22T22:46:41{} ***\nTerminated\n"
+ENDED_BY_SLURM = "{} error: *** JOB 7 ON n0 CANCELLED AT 2026-11-22T22:46:41{} ***\nTerminated\n"
 
 
+@pytest.mark.parametrize(
+    "speaker", ["slurmstepd:", "slurmstepd-n0:", "[2026-11-22T22:46:41.990]"]
+)  # the last: 26.05
 @pytest.mark.parametrize("status", [0, 256])
 @pytest.mark.parametrize("why", ["", " DUE TO PREEMPTION", " DUE TO TIME LIMIT", " DUE TO JOB REQUEUE"])
 def test_who_is_ended_by_others_did_not_run_out_of_memory_whatever_his_trap_says(
-    status: int, why: str
+    status: int, why: str, speaker: str
 ) -> None:
     ending = replace(FAILED, exit_status=status, job_id=7)
-    tails = ["CUDA out of memory.\n" + ENDED_BY_SLURM.format(why)]
+    tails = ["CUDA out of memory.\n" + ENDED_BY_SLURM.format(speaker, why)]
     assert classify(ending, tails, PATTERNS).kind == "cancelled"
     assert classify(replace(ending, job_id=8), tails, PATTERNS).kind != "cancelled", "another job's line"
 
