@@ -12,7 +12,7 @@ from pathlib import Path
 
 from slurm_plugin.admin.uninstall_steps import Edit
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.whole_file import make_file, replace_file, rewrite_file
+from slurm_plugin.core.whole_file import replace_file, rewrite_file, write_new_file
 from slurm_plugin.slurm.conf_lines import bytes_of, lines_of, text_of
 
 NAME = "slurm-files"
@@ -65,7 +65,7 @@ def put(
         for path, text in after.items():
             _keep(etc, path, before[path], text)
             if before[path] is None:
-                make_file(path, bytes_of(text), mode=0o755 if path in runs else 0o644)
+                write_new_file(path, bytes_of(text), mode=0o755 if path in runs else 0o644)
             else:
                 rewrite_file(path, bytes_of(text))
     except OSError as exc:

@@ -22,7 +22,7 @@ from slurm_plugin.admin.installed import NAME, digest, read_installed, write_ins
 from slurm_plugin.admin.site_files import NodeGpus
 from slurm_plugin.admin.templates import lua_folder, render, templates_folder
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.whole_file import make_file, replace_file
+from slurm_plugin.core.whole_file import replace_file, write_new_file
 from slurm_plugin.core.wire import KEY_BYTES
 
 
@@ -163,7 +163,7 @@ def _put(step: Step) -> None:
     """Write a new file, never over another; renew one in one step, because a hook may start at any moment."""
     owner = step.owner if os.geteuid() == 0 else None
     if step.action == "write":
-        make_file(step.path, step.content, mode=step.mode, owner=owner)
+        write_new_file(step.path, step.content, mode=step.mode, owner=owner)
     else:
         replace_file(step.path, step.content, mode=step.mode, owner=owner, synced=True)
 

@@ -33,7 +33,7 @@ def replace_file(
     _write(path, content, mode, owner=(-1 if owner is None else owner, -1), synced=synced)
 
 
-def make_file(path: Path, content: bytes, *, mode: int = 0o644, owner: int | None = None) -> None:
+def write_new_file(path: Path, content: bytes, *, mode: int = 0o644, owner: int | None = None) -> None:
     """Write a file that is not there yet; that holds after a crash of the machine, too.
 
     Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+from slurm_plugin.core.complaint import Complaint
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.gpu import GpuReading
@@ -36,7 +37,7 @@ class Sweeper:
         self._node = node
         self._say = say
         self._readings: Sequence[GpuReading] = ()
-        self._trouble = ""
+        self._trouble = Complaint(lambda wrong: say(EventKind.TROUBLE, wrong))
         self._doubted: tuple[tuple[int, int | None], ...] = ()
         self._more_time = MoreTime(node, shared_s=shared_s, say=say)
 
@@ -69,9 +70,7 @@ class Sweeper:
                 self._more_time.look()
         except (RadError, OSError) as exc:
             trouble = trouble or f"no look at time limits: {exc}"
-        if trouble and trouble != self._trouble:
-            self._say(EventKind.TROUBLE, trouble)
-        self._trouble = trouble
+        self._trouble.set(trouble)
 
     def _run(self) -> None:
         number = 0

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from slurm_plugin.core import wire
 from slurm_plugin.core.clock import Clock, SystemClock
+from slurm_plugin.core.complaint import Complaint
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.note import Note, read_note
@@ -25,6 +26,8 @@ FIRST_S = 3600
 """How far back to look when radd starts."""
 AGAIN_S = 300
 """How far back to look each time: an Epilog's note reaches the database some time after the job's end."""
+MOST_S = 24 * 3600
+"""As far back after a time in which the database did not answer."""
 AT_ONCE = 500
 """Most jobs whose comments are asked for in one command line."""
 
@@ -38,9 +41,9 @@ class AccountsReader:
         self._accounts, self._peaks, self._config = accounts, peaks, config
         self._clock = clock or SystemClock()
         self._seen: set[int] = set()
-        self._last_s = FIRST_S
+        self._looked_s: float | None = None
         self._stopping = threading.Event()
-        self._complaint = ""
+        self._complaint = Complaint(lambda wrong: log.warning("accounts not read: %s", wrong))
 
     def start(self) -> None:
         """Look now and then, in the background."""
@@ -59,7 +62,10 @@ class AccountsReader:
         config = self._config()
         if not config.features.history:
             return
-        ended = {job.job_id: job for job in self._accounts.completed(self._last_s)}
+        now_s = self._clock.monotonic_s()
+        away_s = 0 if self._looked_s is None else max(0, int(now_s - self._looked_s - 2 * EVERY_S))
+        back_s = FIRST_S if self._looked_s is None else min(AGAIN_S + away_s, MOST_S)
+        ended = {job.job_id: job for job in self._accounts.completed(back_s)}
         told = {
             job_id: note
             for job_id, job in ended.items()
@@ -75,7 +81,7 @@ class AccountsReader:
             for job_id, comment in self._accounts.comments(some).items():
                 self._remember(ended[job_id], comment, told[job_id], config, key)
         self._seen = {job_id for job_id in ended if job_id in self._seen or job_id in told}
-        self._last_s = AGAIN_S
+        self._looked_s = now_s
 
     def _remember(self, job: EndedJob, comment: str, note: Note, config: Config, key: bytes) -> None:
         booking = wire.read_stamp(comment, user_id=job.user_id, key=key)
@@ -88,7 +94,6 @@ class AccountsReader:
         while not self._stopping.wait(EVERY_S):
             try:
                 self.learn()
+                self._complaint.set("")
             except RadError as exc:
-                if str(exc) != self._complaint:
-                    log.warning("accounts not read: %s", exc)
-                self._complaint = str(exc)
+                self._complaint.set(str(exc))

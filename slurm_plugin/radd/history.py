@@ -13,6 +13,7 @@ from pathlib import Path
 
 from slurm_plugin.core import peaks
 from slurm_plugin.core.binding import partition_mark
+from slurm_plugin.core.complaint import Complaint
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.lines import PRIVATE, NewLines, make_file
 from slurm_plugin.core.note import Note
@@ -40,7 +41,7 @@ class Peaks:
         self._lock = threading.Lock()
         self._observed = ObservedPeaks()
         self._lines = NewLines(path)
-        self._complaint = ""
+        self._unread, self._unwritten = (Complaint(lambda wrong: log.warning("%s", wrong)) for _ in range(2))
         self._jobs: dict[int, None] = {}
 
     def knows(self, job_id: int) -> bool:
@@ -54,8 +55,9 @@ class Peaks:
             make_file(self._path, PRIVATE)  # by radd, so that radd may read it later
             lines = self._lines.read()
         except OSError as exc:
-            self._complain(f"{self._path}: {exc.strerror}; radd goes on without what others write there")
+            self._unread.set(f"{self._path}: {exc.strerror}; radd goes on without what others write there")
             return
+        self._unread.set("")
         with self._lock:  # not held while a file system makes us wait: submissions need it
             for line in lines:
                 self._take(peaks.from_line(line))
@@ -69,9 +71,11 @@ class Peaks:
         try:
             peaks.record(self._path, run)
         except OSError as exc:
-            self._complain(f"{self._path}: {exc.strerror}; peaks are remembered until radd stops")
+            self._unwritten.set(f"{self._path}: {exc.strerror}; peaks are remembered until radd stops")
             with self._lock:
                 self._take(run)
+        else:
+            self._unwritten.set("")
 
     def estimate(self, user_id: int, profile_key: str, *, processes: int = 1) -> MemoryEstimate | None:
         """Return the need of one process of a job that this user ran before; None if it is new.
@@ -98,11 +102,6 @@ class Peaks:
             self._jobs[run.job_id] = None
             while len(self._jobs) > JOBS_KNOWN:
                 del self._jobs[next(iter(self._jobs))]
-
-    def _complain(self, text: str) -> None:
-        if text != self._complaint:
-            log.warning("%s", text)
-            self._complaint = text
 
 
 def run_told(

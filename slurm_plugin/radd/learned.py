@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from slurm_plugin.core.complaint import Complaint
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.learned import Learned, applied, group_of, learned_path, read_learned
@@ -84,7 +85,9 @@ class Learner:
         """
         self._config_path, self._config = config_path, config
         self._stopping = threading.Event()
-        self._complaint = ""
+        self._complaint = Complaint(
+            lambda wrong: log.warning("nothing new learned from this site's runs: %s", wrong)
+        )
 
     def start(self) -> None:
         """Learn now and then, in the background."""
@@ -102,9 +105,9 @@ class Learner:
         try:
             run(command, timeout_s=MOST_S)
         except CommandError as exc:
-            if str(exc) != self._complaint:
-                log.warning("nothing new learned from this site's runs: %s", exc)
-            self._complaint = str(exc)
+            self._complaint.set(str(exc))
+        else:
+            self._complaint.set("")
 
     def _work(self) -> None:
         wait_s = FIRST_S

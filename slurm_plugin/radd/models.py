@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from slurm_plugin.core.complaint import Complaint
 from slurm_plugin.core.errors import EstimateError, WireError
 from slurm_plugin.core.lines import PRIVATE, NewLines, append_line
 from slurm_plugin.core.models import from_lines, to_line
@@ -29,7 +30,7 @@ class Models:
             path: The file; one that cannot be read counts as empty.
         """
         self._path = path
-        self._complaint = ""
+        self._complaint = Complaint(lambda wrong: log.warning("%s; models have no names in reports", wrong))
         try:
             models = from_lines(NewLines(path).read())
             self._known = {key: None for key, model in models.items() if model.text}
@@ -52,10 +53,10 @@ class Models:
             return
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
-        self._known[model.user, model.profile] = None
         try:
             append_line(self._path, to_line(model), mode=PRIVATE)
         except OSError as exc:
-            if str(exc) != self._complaint:
-                log.warning("%s: %s; models have no names in reports", self._path, exc.strerror)
-            self._complaint = str(exc)
+            self._complaint.set(f"{self._path}: {exc.strerror}")
+            return
+        self._complaint.set("")
+        self._known[model.user, model.profile] = None

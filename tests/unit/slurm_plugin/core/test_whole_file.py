@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from small_disks import fill, free, small_disk
 
-from slurm_plugin.core.whole_file import clear_drafts, draft_of, make_file, replace_file, rewrite_file
+from slurm_plugin.core.whole_file import clear_drafts, draft_of, replace_file, rewrite_file, write_new_file
 
 
 def test_what_cannot_be_put_in_place_leaves_no_draft(tmp_path: Path) -> None:
@@ -15,12 +15,12 @@ def test_what_cannot_be_put_in_place_leaves_no_draft(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         replace_file(tmp_path / "folder", b"two")
     with pytest.raises(FileExistsError):
-        make_file(tmp_path / "a", b"two")
+        write_new_file(tmp_path / "a", b"two")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "folder"]
     assert (tmp_path / "a").read_bytes() == b"one"
 
 
-@pytest.mark.parametrize("write", [replace_file, make_file])
+@pytest.mark.parametrize("write", [replace_file, write_new_file])
 def test_a_link_in_the_place_of_a_draft_is_not_followed(tmp_path: Path, write) -> None:
     (tmp_path / "victim").write_text("precious")
     draft_of(tmp_path / "a").symlink_to(tmp_path / "victim")
@@ -28,7 +28,7 @@ def test_a_link_in_the_place_of_a_draft_is_not_followed(tmp_path: Path, write) -
     assert ((tmp_path / "a").read_bytes(), (tmp_path / "victim").read_text()) == (b"one", "precious")
 
 
-@pytest.mark.parametrize("write", [replace_file, make_file])
+@pytest.mark.parametrize("write", [replace_file, write_new_file])
 def test_a_file_has_its_mode_whatever_the_umask(tmp_path: Path, write) -> None:
     old = os.umask(0o027)  # as radd.service sets it
     try:
@@ -65,7 +65,7 @@ def test_a_full_disk_leaves_what_was_there_and_nothing_half_done(tmp_path: Path)
         free_one.unlink()  # an inode, and no block to write in
         before = sorted(folder.iterdir())
         for write in (
-            lambda: make_file(folder / "key", b"secret"),
+            lambda: write_new_file(folder / "key", b"secret"),
             lambda: replace_file(folder / "a", b"new"),
         ):
             with pytest.raises(OSError, match=r"No space left on device: .*(key|a)'"):

@@ -10,11 +10,12 @@ from fakes import FakeClock
 from slurm_plugin.core import wire
 from slurm_plugin.core.binding import partition_mark
 from slurm_plugin.core.config import Config, Features, PartitionConfig, Paths
+from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.note import Event, Note, format_note
 from slurm_plugin.core.peaks import from_line
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import GIB
-from slurm_plugin.radd.accounts import AGAIN_S, FIRST_S, AccountsReader
+from slurm_plugin.radd.accounts import AGAIN_S, EVERY_S, FIRST_S, MOST_S, AccountsReader
 from slurm_plugin.radd.history import Peaks
 from slurm_plugin.slurm.accounting import Accounts, EndedJob
 
@@ -30,6 +31,7 @@ class FakeAccounts(Accounts):
         self.jobs: dict[int, tuple[EndedJob, str]] = {}
         self.asked: list[int] = []
         self.comments_asked: list[tuple[int, ...]] = []
+        self.answers = True
 
     def ended(
         self,
@@ -47,6 +49,8 @@ class FakeAccounts(Accounts):
         )
 
     def completed(self, last_s: int) -> tuple[EndedJob, ...]:
+        if not self.answers:
+            raise SlurmError("sacct: error: Unable to contact slurmdbd")
         self.asked.append(last_s)
         return tuple(job for job, _ in self.jobs.values())
 
@@ -158,3 +162,23 @@ def test_without_history_nobody_is_asked(config: Config, peaks: Peaks) -> None:
     silent = dataclasses.replace(config, features=Features(history=False))
     AccountsReader(accounts, peaks, lambda: silent).learn()
     assert accounts.asked == []
+
+
+def test_after_an_outage_it_looks_back_over_all_of_it(config: Config, peaks: Peaks) -> None:
+    accounts, clock = FakeAccounts(), FakeClock()
+    reader = AccountsReader(accounts, peaks, lambda: config, clock)
+    reader.learn()
+    clock.sleep(EVERY_S)
+    reader.learn()
+    accounts.answers = False
+    for _ in range(100):
+        clock.sleep(EVERY_S)
+        with pytest.raises(SlurmError):
+            reader.learn()
+    accounts.answers = True
+    reader.learn()
+    clock.sleep(EVERY_S)
+    reader.learn()
+    clock.sleep(30 * MOST_S)
+    reader.learn()
+    assert accounts.asked == [FIRST_S, AGAIN_S, AGAIN_S + 98 * EVERY_S, AGAIN_S, MOST_S]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
 from paths import CHECKOUT
 
 from gpumemnet.directives.parse import parse_script
@@ -57,3 +58,22 @@ def test_a_folder_that_is_gone_is_no_reason_to_fail(tmp_path: Path):
     models = Models(tmp_path / "file" / "models.jsonl")
     models.take(message(), now_s=5.0)
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_could_not_be_written_is_written_when_it_can(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "state" / "models.jsonl"
+    (tmp_path / "state").write_text("no folder")
+    models = Models(path)
+    for _ in range(2):
+        models.take(message(), now_s=5.0)
+    assert caplog.text.count("models have no names in reports") == 1
+    (tmp_path / "state").unlink()
+    for _ in range(2):
+        models.take(message(), now_s=6.0)
+    assert len(path.read_bytes().splitlines()) == 1
+    path.unlink()
+    path.mkdir()
+    models.take(message(user_id=1001), now_s=7.0)
+    assert caplog.text.count("models have no names in reports") == 2
