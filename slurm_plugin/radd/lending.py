@@ -21,7 +21,7 @@ from slurm_plugin.core.daemon_log import about
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.whole_file import replace_file
-from slurm_plugin.radd.loans import DAY_S, Claim, Loan, is_due, loan_for
+from slurm_plugin.radd.loans import DAY_S, Claim, Loan, held, is_due, loan_for
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl
 
 log = logging.getLogger("radd")
@@ -58,7 +58,7 @@ class Lender:
         """
         config = self._config()
         settings = config.partition(job.partition)
-        if settings is None or config.mode != "enforce":
+        if settings is None or config.mode != "enforce" or held(job):
             return None
         with self._lock:
             for loan in self._loans:  # Slurm did not answer when it was told

@@ -69,7 +69,7 @@ def loan_for(
     known = claim.profile_key is not None and claim.profile_key in {loan.profile_key for loan in lately}
     has_one = any(loan.job_id == job.job_id and not loan.returned for loan in loans)
     boost = min(settings.recovery_boost, settings.recovery_priority - job.priority)
-    if known or has_one or job.priority == 0 or boost <= 0 or len(lately) >= settings.boosts_per_day:
+    if known or has_one or held(job) or boost <= 0 or len(lately) >= settings.boosts_per_day:
         return None
     return Loan(
         job_id=job.job_id,
@@ -86,10 +86,17 @@ def is_due(loan: Loan, job: JobView) -> bool:
     """Return whether a loan can be taken back: its rerun has started, or was requeued by somebody else.
 
     Slurm changes no job that has ended. One that ended too soon is looked at until Slurm forgets it, as its owner may
-    requeue it.
+    requeue it. A held one is left alone until somebody releases it: a change of its nice value would (seen on 22.05.8).
 
     Args:
         loan: A loan that was not taken back.
         job: Its job, as Slurm shows it now.
     """
-    return job.state in CHANGEABLE and (job.state == "RUNNING" or job.restarts > loan.restarts)
+    if job.state not in CHANGEABLE or held(job):
+        return False
+    return job.state == "RUNNING" or job.restarts > loan.restarts
+
+
+def held(job: JobView) -> bool:
+    """Return whether somebody keeps a job from starting, or from going on (a suspended job has no priority)."""
+    return job.state != "RUNNING" and job.priority == 0

@@ -82,13 +82,16 @@ def test_an_estimate_of_ours_that_failed_is_lent_priority_until_the_rerun_starts
 
 
 def test_a_rerun_that_its_user_requeues_before_radd_looks_keeps_nothing(jobs: Jobs, cluster: Cluster) -> None:
+    """He holds it as well; that radd does not release it is tests/unit/slurm_plugin/radd/test_lending.py's."""
     job = underestimated(jobs)
     views = seen(jobs, job, "RUNNING")
     assert min(view.nice for view in views) < 0
     cluster.daemons.stop("radd")
-    cluster.slurm("scontrol", "requeue", str(job), user="nobody")
+    cluster.slurm("scontrol", "requeuehold", str(job), user="nobody")
+    jobs.wait(job, "PENDING")
     cluster.restart_radd()
     control = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10)
+    cluster.slurm("scontrol", "release", str(job), user="nobody")
     cluster.wait("radd takes it back", lambda: (view := control.job(job)) is not None and view.nice == 0, 20)
 
 

@@ -83,6 +83,8 @@ def test_what_a_rerun_is_lent(
         (replace(WAITING, state="FAILED"), False),
         (replace(WAITING, state="COMPLETING", restarts=2), False),
         (replace(WAITING, restarts=2), True),
+        (replace(WAITING, restarts=2, priority=0), False),
+        (replace(WAITING, state="SUSPENDED", restarts=2, priority=0), False),
     ],
 )
 def test_a_loan_ends_when_its_rerun_starts_or_is_requeued(job: JobView, due: bool) -> None:
@@ -114,6 +116,20 @@ def test_a_user_who_requeues_the_rerun_keeps_nothing(tmp_path: Path) -> None:
     made = lender(tmp_path, slurm)
     made.lend(WAITING, OURS)
     slurm.views[7] = replace(WAITING, nice=-900, restarts=2)  # it ran and was requeued between two looks
+    made.collect()
+    assert slurm.told == [(7, JobChange(nice=100))]
+
+
+def test_what_somebody_holds_is_not_released_by_a_change_of_its_nice_value(tmp_path: Path) -> None:
+    """Slurm gives a held job a priority again as soon as its nice value changes."""
+    slurm = FakeSlurm(WAITING)
+    made = lender(tmp_path, slurm)
+    made.lend(WAITING, OURS)
+    assert made.lend(replace(WAITING, priority=0), OURS) is None, "Slurm had not answered when it was told"
+    slurm.views[7] = replace(WAITING, nice=-900, restarts=2, priority=0)
+    made.collect()
+    assert made.outstanding and slurm.told == []
+    slurm.views[7] = replace(WAITING, nice=-900, restarts=2)
     made.collect()
     assert slurm.told == [(7, JobChange(nice=100))]
 
