@@ -73,6 +73,8 @@ def _gpu_only_option(message: Mapping[str, Any]) -> str | None:
         return "--gpu-freq"
     if _number(message, "ntasks_per_gpu") not in (None, 0, *_NO_VAL_16):
         return "--ntasks-per-gpu"
+    if message.get("reserves_parts") is True:
+        return "--reservation of GPUs"
     if _text(message, "container"):
         return "--container"  # no cap of ours reaches into an OCI container, and on 22.05 no variable does
     return _text(message, "gpu_only_option")

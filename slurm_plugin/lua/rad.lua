@@ -115,6 +115,18 @@ local function takes_whole_nodes(job_desc, part_list)
   return false
 end
 
+-- Whether a job names a reservation of GPUs or cores and not of whole nodes. Slurm 26.05 starts no shards in one.
+local function reserves_parts(job_desc)
+  local ok, found = pcall(function()
+    for name in (field(job_desc, "reservation") or ""):gmatch("[^,]+") do
+      if slurm.reservations[name].full_nodes == false then
+        return true
+      end
+    end
+  end)
+  return ok and found or nil
+end
+
 local function describe(job_desc, part_list, submit_uid)
   local message = { v = PROTOCOL, op = "submit" }
   message.user_id = field(job_desc, "user_id") or submit_uid -- root may submit for somebody else
@@ -128,6 +140,7 @@ local function describe(job_desc, part_list, submit_uid)
   local offset = field(job_desc, "het_job_offset")
   message.heterogeneous = type(offset) == "number" and offset < 0xFFFFFFFE
   message.interactive = field(job_desc, "script") == nil -- also --wrap and stdin make a script
+  message.reserves_parts = reserves_parts(job_desc)
   message.whole_nodes = takes_whole_nodes(job_desc, part_list)
   message.script, message.script_goes_on = head_of_script(job_desc)
   message.script_name = message.script and script_name(job_desc)

@@ -10,7 +10,7 @@ from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.submit import Peaks, Site, Submission
 from slurm_plugin.slurm.conf_files import find_slurm_conf, gres_of_nodes, settings_of
 from slurm_plugin.slurm.obstacles import Obstacle, obstacles
-from slurm_plugin.slurm.versions import Version, shards_spread, whole_as_gpu
+from slurm_plugin.slurm.versions import Version, shards_spread, traits, whole_as_gpu
 
 
 def prepared(
@@ -46,6 +46,7 @@ def prepared(
         whole_as_gpu={
             name: whole_as_gpu(partition, version) for name, partition in config.partitions.items()
         },
+        reserves_shards=traits(version).reserves_shards,
         spread=shards_spread(version, settings.get("selecttypeparameters", ""), node_gres),
     )
     return submission, in_the_way

@@ -10,6 +10,7 @@ What the code decides by:
 | `SelectTypeParameters=LL_SHARED_GRES` | no | no | yes | yes | yes |
 | several lines of `Prolog=` and `Epilog=` (on 24.11; between it and 22.05 not tried) | last | last | last | all | all |
 | `MULTIPLE_SHARING_GRES_PJ`: shards of one job on several GPUs, one task's on one | no | no | yes | yes | yes |
+| shards start in a reservation of GPUs (whole nodes: all) | has none | not tried | yes (24.11) | not tried | no |
 | a requeued job gets a Prolog of its own only after | cred_expire | at once | at once | at once | at once |
 | credential revoked: back within a second of its last run's end a job fails; it waits | 3 s | 3 s | 3 s | 3 s | 3 s |
 
@@ -54,6 +55,7 @@ class Traits:
         keeps_gpu_and_shard_apart: Slurm never gives a GPU with shards in use away as a whole. Where it is False, GPUs
             with a type in gres.conf and slurm.conf are kept apart until a job that shares them ends.
         spreads_shards: LL_SHARED_GRES exists.
+        reserves_shards: In a reservation of GPUs or shards a job that asks for shards starts.
         joins_hooks: Of several lines of Prolog= or Epilog= all count; else the last.
     """
 
@@ -61,6 +63,7 @@ class Traits:
     gpu_after_requeue: bool
     keeps_gpu_and_shard_apart: bool
     spreads_shards: bool
+    reserves_shards: bool
     joins_hooks: bool
 
 
@@ -73,6 +76,7 @@ def traits(version: Version) -> Traits:
         gpu_after_requeue=fixed_23_11,
         keeps_gpu_and_shard_apart=fixed_23_11,
         spreads_shards=since_23_11,
+        reserves_shards=version < (26, 5, 0),
         joins_hooks=version >= (24, 11, 0),
     )
 

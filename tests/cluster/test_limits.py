@@ -12,6 +12,7 @@ from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.mend import findings, mend
 from lab.place import ClusterSpec, Place
+from slurm_plugin.core.errors import CommandError
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.time_limits import TimeLimits
 from tests.cluster.conftest import jobs_on, started
@@ -33,6 +34,24 @@ def own(place: Place) -> Iterator[Cluster]:
 @pytest.fixture
 def jobs(own: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
     yield from jobs_on(own, request)
+
+
+def test_a_job_in_a_reservation_of_a_gpu_starts_there(jobs: Jobs, own: Cluster) -> None:
+    """It is made before anything else runs: Slurm reserves GPUs of idle nodes alone."""
+    gpu = ("NodeCnt=1", "TRESPerNode=gres/gpu=1", "StartTime=now", "Duration=5", f"Users={USER}")
+    try:
+        own.slurm("scontrol", "create", "reservation", "ReservationName=ours", *gpu)
+    except CommandError as exc:
+        assert "Unknown parameter" in exc.output
+        pytest.skip("this Slurm reserves no GPUs")
+    wrap = ("--comment=rad:memory=4G", "--wrap", TRAIN.format("3G", 0.5))
+    job = jobs.submit("--reservation=ours", "--gpus=1", *wrap, user=USER)
+    assert job.job_id is not None, job.messages
+    try:
+        assert jobs.wait(job.job_id)["JobState"] == "COMPLETED", jobs.output(job.job_id)
+    finally:
+        own.cancel_jobs()
+        own.slurm("scontrol", "delete", "ReservationName=ours")
 
 
 def about_accounts(cluster: Cluster) -> list[dict[str, Any]]:

@@ -54,6 +54,7 @@ for line in io.lines() do
   local command = json.decode(line)
   logged, said = {}, {}
   slurm.ESLURM_INVALID_GRES = command.invalid_gres
+  slurm.reservations = command.reservations
   local fields = command.job or {}
   if fields.argv0 then
     fields.argv = { [0] = fields.argv0 }

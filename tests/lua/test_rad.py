@@ -164,6 +164,15 @@ def test_only_whole_lines_are_sent_and_radd_hears_of_rad_lines_behind_them(
     assert third["script_goes_on"] and "script" not in third
 
 
+def test_radd_hears_whether_a_reservation_is_of_parts_of_nodes(hooks: LuaProgram, radd: Any) -> None:
+    fake = radd(replies({"v": 1}))
+    known = {"class": {"full_nodes": True}, "gpus": {"full_nodes": False}}
+    for name in ("class", "gpus", "gone", ""):
+        submit(hooks, {"user_id": 1, "gres": "gpu", "reservation": name}, reservations=known)
+    submit(hooks, {"user_id": 1, "gres": "gpu", "reservation": "gpus"})
+    assert [message.get("reserves_parts") for message in fake.asked] == [None, True, None, None, None]
+
+
 def test_a_script_without_rad_lines_is_not_sent(hooks: LuaProgram, radd: Any) -> None:
     fake = radd(replies(reply()))
     submit(hooks, {"user_id": 1, "gres": "gpu", "script": "x" * 70_000 + "#RAD memory=4G"})

@@ -221,6 +221,7 @@ def test_gpus_per_task_counts_by_tasks() -> None:
         {"gres": "gres:gpu:1", "tres_freq": "gpu:high"},
         {"gres": "gres:gpu:1", "ntasks_per_gpu": 2},
         {"gres": "gres:gpu:1", "container": "/home/u/bundle"},
+        {"gres": "gres:gpu:1", "reserves_parts": True},
         {"gres": "gres:gpu:a100:1"},
         {"tres_per_socket": "gres:gpu:1"},
         {"gres": "gres:gpu:1", "whole_nodes": True},

@@ -79,6 +79,13 @@ def test_a_comment_stands_in_place_of_the_script() -> None:
     assert reply["set"]["gres"] == "shard:3"
 
 
+def test_a_job_in_a_reservation_of_gpus_shares_where_slurm_starts_shards_there() -> None:
+    asked = {"comment": "rad:memory=4G", "reserves_parts": True}
+    assert answer(**asked)["set"]["gres"] == "shard:4"
+    kept = answer(replace(submission(), reserves_shards=False), **asked)
+    assert "gres" not in kept["set"] and "keeps its GPU" in kept["say"][0]
+
+
 def test_rad_lines_behind_what_is_read_are_said_to_be_so() -> None:
     reply = answer(script="#!/bin/sh\n#RAD memory=7G\n", script_name="job.sh", script_goes_on=True)
     assert reply["set"]["gres"] == "shard:7"
