@@ -14,7 +14,7 @@ from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import Event, EventKind
 from slurm_plugin.core.note import Note, format_note
 from slurm_plugin.core.waiting import Waiting, end_waiting
-from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl
+from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl, put_off
 
 MOST_ASKED = 5
 """Jobs that an Epilog asks Slurm about: each question takes some milliseconds, and the node waits for its Epilogs."""
@@ -43,7 +43,7 @@ def wake(waiting: Sequence[Waiting], run: Path, control: SlurmControl, clock: Cl
             problems.append(f"job {each.job_id}: {exc}")
             break
         end_waiting(run, each.job_id)
-        if not _can_start(view):
+        if not _can_start(view, now_s=clock.now_s()):
             problems.append(f"job {each.job_id} waits no more")
             continue
         left_s = max(0, math.ceil(each.earliest_s - clock.now_s()))
@@ -58,6 +58,8 @@ def wake(waiting: Sequence[Waiting], run: Path, control: SlurmControl, clock: Cl
     return Event(kind=EventKind.NOT_WOKEN, detail="; ".join(problems))
 
 
-def _can_start(view: JobView | None) -> bool:
-    """Return whether a job waits in the queue and nobody holds it there."""
-    return view is not None and view.state in _WAITS and view.priority > 0
+def _can_start(view: JobView | None, *, now_s: float) -> bool:
+    """Return whether a job waits in the queue, and nobody holds it there or has put off its start."""
+    if view is None or view.state not in _WAITS or view.priority == 0:
+        return False
+    return not put_off(view, now_s=now_s)

@@ -17,7 +17,7 @@ from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.note import Note, read_note
 from slurm_plugin.radd.lending import Lender
 from slurm_plugin.radd.loans import Claim
-from slurm_plugin.slurm.control import JobChange, SlurmControl
+from slurm_plugin.slurm.control import JobChange, SlurmControl, put_off
 
 log = logging.getLogger("radd")
 
@@ -85,8 +85,9 @@ class Recoverer:
         Raises:
             SlurmError: Slurm does not answer.
         """
+        now_s = self._clock.now_s()
         for job in self._slurm.jobs(states=("PENDING",)):
-            if not job.restarts or job.reason != "BeginTime":
+            if not job.restarts or job.reason != "BeginTime" or put_off(job, now_s=now_s):
                 continue
             seen = self._slurm.job(job.job_id)  # lists of jobs carry no AdminComment
             note = read_note(seen.admin_comment) if seen else None

@@ -49,6 +49,20 @@ class JobView:
     start_time_s: float | None = None
 
 
+LONGEST_DELAY_S = 200.0
+"""No delay after a requeue is as long: ours are 160 s at most, and Slurm's is cred_expire, 120 s as it comes."""
+
+
+def put_off(job: JobView, *, now_s: float) -> bool:
+    """Return whether somebody put off the start of a job that waits: no requeue did.
+
+    Args:
+        job: The job.
+        now_s: Seconds since the epoch.
+    """
+    return job.reason == "BeginTime" and (job.start_time_s or 0.0) > now_s + LONGEST_DELAY_S
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
     """One node as Slurm sees it now.

@@ -61,10 +61,11 @@ def test_a_slurm_that_does_not_answer_is_asked_again_by_the_next_epilog(tmp_path
 
 
 def test_who_waits_no_more_takes_nobodys_turn(tmp_path: Path) -> None:
-    """Cancelled, started on another node, held by its owner: each would cost others up to 160 s."""
+    """Cancelled, started on another node, held or put off by its owner: each would cost others up to 160 s."""
+    later = replace(PENDING, job_id=3, reason="BeginTime", start_time_s=FakeClock().now_s() + 86_400)
     held, elsewhere = replace(PENDING, job_id=5, priority=0), replace(PENDING, job_id=6, state="RUNNING")
-    slurm = FakeSlurm(held, elsewhere, PENDING, replace(PENDING, job_id=8))
-    for job_id in (4, 5, 6, 7, 8):
+    slurm = FakeSlurm(later, held, elsewhere, PENDING, replace(PENDING, job_id=8))
+    for job_id in (3, 4, 5, 6, 7, 8):
         begin_waiting(tmp_path, Waiting(job_id=job_id, earliest_s=0.0))
     event = wake(waiting_jobs(tmp_path), tmp_path, slurm, FakeClock())
     assert (event.kind, [job_id for job_id, _ in slurm.told]) == (EventKind.WOKEN, [7])

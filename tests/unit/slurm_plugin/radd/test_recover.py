@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,18 @@ def test_a_new_radd_finds_what_the_old_one_left() -> None:
     worker.sweep()
     worker.run_errands()
     assert slurm.told == [(1, JobChange(start_now=True))]
+
+
+def test_a_start_that_its_owner_put_off_stays_where_he_put_it() -> None:
+    """`scontrol update StartTime=tomorrow` of a rerun that waits, before radd is restarted."""
+    clock = FakeClock()
+    recovered = format_note(RECOVERED)
+    waits = job("PENDING", 1, reason="BeginTime", restarts=1, admin_comment=recovered)
+    slurm = FakeSlurm(replace(waits, start_time_s=clock.now_s() + 86_400))
+    worker = recoverer(slurm, clock)
+    worker.sweep()
+    worker.run_errands()
+    assert slurm.told == []
 
 
 def test_what_is_heard_while_an_errand_is_run_is_the_next_errand() -> None:
