@@ -181,7 +181,7 @@ def uninstall(root: Path, etc: str, slurm_etc: str, edit_slurm: bool, dry_run: b
     click.echo(told(removal, edited=edit_slurm and not dry_run))
     if not dry_run:
         if edit_slurm:
-            uninstalling.edit(removal.edits)
+            uninstalling.edit(removal.edits, root=root)
         uninstalling.apply(removal)
     if removal.edits or removal.named:
         sys.exit(Exit.FINDINGS)

@@ -65,13 +65,21 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
     )
 
 
-def edit(edits: Sequence[Edit]) -> None:
+def edit(edits: Sequence[Edit], *, root: Path) -> None:
     """Change Slurm's files; each is kept beside itself as it was, and keeps its owner and mode.
+
+    Args:
+        edits: What changes.
+        root: Everything lies below this folder; a link that leads out of it is not followed.
 
     Raises:
         ConfigError: One cannot be written.
     """
     for one in edits:
+        if not one.path.resolve().is_relative_to(root.resolve()):
+            raise ConfigError(
+                f"{one.path}: a link that leads out of {root}; change the file where it is used"
+            )
         saved = one.path.with_name(one.path.name + SAVED)
         try:
             if one.new is None:

@@ -95,7 +95,7 @@ class Site:
 
     def uninstall(self) -> None:
         removal = uninstalling.plan(root=Path("/"), etc=str(self.rad), slurm=str(self.slurm), running={})
-        uninstalling.edit(removal.edits)
+        uninstalling.edit(removal.edits, root=Path("/"))
 
     def files(self) -> dict[str, bytes]:
         return {

@@ -91,6 +91,16 @@ def test_slurms_files_come_back_byte_for_byte(site: Path) -> None:
     assert after[f"etc/slurm/slurm.conf{uninstalling.SAVED}"].decode() == WITH_RAD
 
 
+def test_an_image_whose_slurm_conf_is_this_machines_changes_nothing_here(site: Path, tmp_path: Path) -> None:
+    install(site)
+    add_rad(site)
+    here = tmp_path.parent / f"{tmp_path.name}.conf"
+    (site / "etc/slurm/slurm.conf").rename(here)
+    (site / "etc/slurm/slurm.conf").symlink_to(here)
+    assert "leads out of" in rad(site, "uninstall", "--edit-slurm", status=2)
+    assert here.read_text() == WITH_RAD
+
+
 def test_what_slurm_names_stays_without_being_asked_to_edit(site: Path) -> None:
     install(site)
     add_rad(site)
