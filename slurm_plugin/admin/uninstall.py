@@ -80,6 +80,7 @@ def edit(edits: Sequence[Edit], *, root: Path) -> None:
             raise ConfigError(
                 f"{one.path}: a link that leads out of {root}; change the file where it is used"
             )
+    for one in edits:
         saved = one.path.with_name(one.path.name + SAVED)
         try:
             if one.new is None:
