@@ -93,7 +93,7 @@ def outcome_of(
 
 
 def would_mislead(held: Reservation | None, usage: JobUsage | None) -> bool:
-    """Return whether a run that was cut short would be taken for all that its model needs.
+    """Return whether a run that was cut short would be taken for all that it needs, by radd or by its owner.
 
     A run that has held its peak for a minute is in the midst of its training, and an end then changes nothing.
 
@@ -101,8 +101,8 @@ def would_mislead(held: Reservation | None, usage: JobUsage | None) -> bool:
         held: What it held here; None if that is not known.
         usage: What the monitor saw of it; None if nothing.
     """
-    if held is None or held.profile_key is None or usage is None or usage.peak_bytes is None:
-        return False  # nothing is learned from it
+    if held is None or usage is None or usage.peak_bytes is None:
+        return False  # nothing is told of it
     begun = usage.peak_bytes >= LEAST_OF_ESTIMATE * (held.estimate_bytes or 0)
     return not begun or usage.steady_samples < LEAST_SAMPLES
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from flow.test_node_hooks import Hooks
+from flow.test_node_hooks import SHARED, Hooks
 
+from lab.bare_node import comment_of
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.window import JobUsage, write_job
@@ -15,9 +17,17 @@ from slurm_plugin.monitor.window import JobUsage, write_job
 CANCELLED = "slurmstepd-n0: error: *** JOB 7 ON n0 CANCELLED AT 2026-11-22T22:46:41 DUE TO TIME LIMIT ***\n"
 
 
+def test_nor_is_the_owner_of_a_job_without_a_model_told_that_less_is_enough(tmp_path: Path) -> None:
+    """`rad report` and the line in his output say so of runs that ended well alone."""
+    node = Hooks(tmp_path)
+    comment = comment_of(replace(SHARED, profile_key=None, basis="asked"))
+    ended = remembered(node, "loading\n" + CANCELLED, held_gib=0.5, steady_s=90, SLURM_JOB_COMMENT=comment)
+    assert ended == ("cancelled", False)
+
+
 def remembered(node: Hooks, said: str, *, held_gib: float, steady_s: int, **env: str) -> tuple[str, bool]:
     """Return how a job ended that printed this, and whether its peak counts as its model's need."""
-    node.run("prolog", 7)
+    node.run("prolog", 7, **{name: value for name, value in env.items() if name != "SLURM_JOB_RESTART_COUNT"})
     now_s = SystemClock().now_s()
     usage = JobUsage(
         job_id=7,
