@@ -42,6 +42,8 @@ class Demo:
         self._cluster, self._node, self._say = cluster, node, say
         self._examples = checkout / "examples"
         self._watcher = Watcher({node.name: gpus})
+        self._names: dict[int, str] = {}
+        self._last: dict[int, dict[str, str]] = {}
         self._states: dict[int, str] = {}
         self._shards: dict[int, list[int]] = {}
         self._waited: dict[int, list[float]] = {}
@@ -88,19 +90,24 @@ class Demo:
             for line in answer.messages.splitlines():
                 self._say(f"         {line}")
             submitted.append((example, answer.job_id, answer.messages))
+            if answer.job_id is not None:
+                self._names[answer.job_id] = example.name
+            self._look()  # on a slow machine the first have ended before the last is submitted
         return submitted
 
+    def _look(self) -> None:
+        """Sample the GPUs, and note what each job does now."""
+        self._watcher.sample()
+        for job_id, fields in self._jobs.all_fields().items():
+            self._last[job_id] = fields
+            self._note(self._names.get(job_id, "?"), job_id, fields)
+
     def _follow(self, submitted: Sequence[tuple[Example, int | None, str]]) -> list[Row]:
-        names = {job_id: example.name for example, job_id, _ in submitted if job_id is not None}
-        open_jobs = set(names)
-        last: dict[int, dict[str, str]] = {}
+        open_jobs, last = set(self._names), self._last
         deadline = Deadline(self._cluster.clock, TIME_LIMIT_S)
         while open_jobs and not deadline.passed():
-            self._watcher.sample()
+            self._look()
             self._cluster.clock.sleep(SAMPLE_S)
-            for job_id, fields in self._jobs.all_fields().items():
-                last[job_id] = fields
-                self._note(names.get(job_id, "?"), job_id, fields)
             recovering = {
                 job_id for example, job_id, _ in submitted if example.recovers and job_id is not None
             }
