@@ -113,7 +113,7 @@ def check_version(facts: Facts) -> Iterator[Finding]:
     if facts.version is None:
         yield unseen("Slurm", "no Slurm program is installed here")
         return
-    text = ".".join(map(str, facts.version))
+    text = ".".join(f"{part:02d}" if at == 1 else str(part) for at, part in enumerate(facts.version))
     oldest, newest = (f"{version[0]}.{version[1]:02d}" for version in (OLDEST, NEWEST))
     if facts.version < OLDEST:
         yield fail("Slurm", f"{text} is older than {oldest}", f"upgrade Slurm to {oldest} or later")
