@@ -52,7 +52,12 @@ def configless(place: Place) -> Iterator[Cluster]:
         cluster.daemons.start("slurmd-n0", argv, env=env)
         cluster.wait("the node is back", partial(is_idle, cluster), 30)
         monitor = (f"{own.venv}/bin/rad-monitor", "--config", str(config))
+        window = own.run / "n0" / "monitor" / "window.json"
+        window.unlink(missing_ok=True)
         cluster.daemons.start("monitor-n0", (*inside(cluster), *monitor), env=env)
+        cluster.wait(
+            "the monitor samples", window.exists, 30
+        )  # what starts now would keep radd from the processor
         yield cluster
 
 
