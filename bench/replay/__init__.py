@@ -9,7 +9,8 @@
     stage      a private Slurm, MPS and the server of trainings: all that a run stands on
     run        submits, waits until all have ended or nothing happens any more (stuck), collects
     figures    what a run is worth (thesis section 6.3.4)
-    campaign   several runs within a budget of GPU time: predicted by simulation (predict), packed into calls (packing)
+    campaign   several runs within a budget of GPU time: read and checked (wanted), predicted by simulation (predict),
+               packed into calls (packing)
 
 `bench/replay/run.sh` is the command; docs/results.md tells how it was used.
 """

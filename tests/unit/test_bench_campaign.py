@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
-from replay.campaign import LOG, Campaign, Unready, attempts, lengths, read_runs, refuse_unready
+from replay.campaign import LOG, Campaign, attempts, lengths
 from replay.packing import packed
 from replay.predict import Prediction, predict
 from replay.stuck import PATIENCE_S, Patience
+from replay.wanted import Unready, read_runs, refuse_unready
 
 RUNS = "--policy whole\n# a remark\n--policy magm\n--policy magm --repetition 2  # again\n"
 TRACE = """arrival_s,workload,gpus,epochs,duration_min,mem_mib

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.admin.simulate.slurm.seats import MaxTree, Seats
+from slurm_plugin.admin.simulate.slurm.max_tree import MaxTree
+from slurm_plugin.admin.simulate.slurm.seats import Seats
 
 
 @given(
