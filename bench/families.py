@@ -31,6 +31,7 @@ from gpumemnet.allocator.events import replay
 from gpumemnet.dataset import real_names
 from gpumemnet.dataset.config import Configuration
 from gpumemnet.dataset.real_workload import real_workload
+from gpumemnet.dataset.store import write_records
 from gpumemnet.dataset.summaries import SMALL_BATCH, torchinfo_text
 from gpumemnet.dataset.workload import make_inputs
 from gpumemnet.errors import GpuMemNetError
@@ -254,6 +255,24 @@ def stored(jobs: list[tuple[Family, Precision]], store: Path, processes: int) ->
     return {name: json.loads(lzma.decompress(path.read_bytes())) for name, path in paths.items()}
 
 
+def packed(store: Path) -> Iterator[dict[str, Any]]:
+    """Yield a row for each member in a store that could be built and traced, in whatever precision."""
+    for path in sorted(store.glob("*.json.xz")):
+        found = json.loads(lzma.decompress(path.read_bytes()))
+        member, _, precision = path.name.removesuffix(".json.xz").rpartition("-")
+        source, _, name = member.partition("-")
+        if "error" not in found:
+            yield {
+                "source": source,
+                "name": name,
+                "precision": precision,
+                "batch_size": found["batch"],
+                "seq_len": found["seq_len"],
+                "peak_bytes": found["peak_bytes"],
+                "text": found["text"],
+            }
+
+
 def begin() -> None:
     """Prepare a process that builds and traces."""
 
@@ -287,7 +306,11 @@ def main() -> None:
     parser.add_argument("--store", type=Path, default=Path(".rad/families"))
     parser.add_argument("--processes", type=int, default=1, help="0: only what is in the store")
     parser.add_argument("--worst", type=int, default=40, help="how many families are told")
+    parser.add_argument("--pack", type=Path, help="write all that is in the store as rows that calibrate")
     options = parser.parse_args()
+    if options.pack:
+        print(f"{write_records(options.pack, packed(options.store))} rows")
+        return
     jobs = [
         (family, options.precision)
         for source in options.source or FAMILIES

@@ -171,7 +171,7 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "python -m gpumemnet.train --no-networks": MEASURES,
         "python bench/booking_cost.py --rows heldout": MEASURES,
         "python bench/families.py": MEASURES,
-        "python bench/confidence.py philly_t1.csv heavy60.csv mix90.csv --draws 30": MEASURES,
+        "python bench/confidence.py philly_t1.csv heavy60.csv mix90.csv --draws 20": MEASURES,
         "python bench/trace_accuracy.py --rows heldout": MEASURES,
         "python bench/trace_accuracy.py --rows train --names --seed 2027": MEASURES,
         "python bench/trace_accuracy.py --rows heldout --sample 0": MEASURES,

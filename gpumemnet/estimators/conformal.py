@@ -24,6 +24,7 @@ LEVELS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 0.
 """Shares of jobs that the weights hold a quantile for."""
 LEAST_WIDTH = 0.01
 """One percent: the floor below which no job's error is taken to be known."""
+_ROUNDING = 1e-9
 ANY = "any"
 """The quantiles of kinds that too few runs calibrate."""
 
@@ -34,7 +35,8 @@ def kind(profile: ModelProfile) -> str:
     Calibrated per format; torchinfo's that hide levels apart from those that show all. Separate groups: recurrent
     models (what cuDNN saves is fitted), models of images with an assumed input size (off by any factor), those from
     `print(model)` (modules are not listed in running order), in both transformers apart from convolutional networks,
-    and texts that hide nearly all layers. Finer groups have too few runs for a 99th percentile, and made bounds wider.
+    and texts that hide nearly all layers. A text with layers of unknown kinds hides what these do, too. Finer groups
+    have too few runs for a 99th percentile, and made bounds wider.
     """
     tokens = "_tokens" if profile.family is Family.TRANSFORMER else ""
     if profile.recurrents:
@@ -46,7 +48,11 @@ def kind(profile: ModelProfile) -> str:
     elif profile.source == Source.MODULE_REPR:
         apart = f"_convs{tokens}" if profile.convs else ""
     else:
-        apart = "_hidden" if profile.hidden_bytes else ""
+        apart = (
+            "_hidden"
+            if profile.hidden_bytes or (profile.unknown and profile.source == Source.TORCHINFO)
+            else ""
+        )
     return profile.source + apart
 
 
@@ -60,27 +66,41 @@ def widths(table: Mapping[str, Sequence[float]], profile: ModelProfile) -> Seque
     return table.get(kind(profile)) or table[ANY]
 
 
-def quantiles(errors: Sequence[float]) -> list[float]:
+def quantiles(errors: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
     """Return what each share of LEVELS stays below; they rise, from 0 at least and LEAST_WIDTH at the bound.
 
     Args:
         errors: log actual - log estimate of jobs that the estimate was not trained on.
+        weights: How much each of them counts; None for all alike.
     """
     found = (
-        max(conformal_margin(errors, level), LEAST_WIDTH if level >= CONFIDENCE else 0.0) for level in LEVELS
+        max(conformal_margin(errors, level, weights), LEAST_WIDTH if level >= CONFIDENCE else 0.0)
+        for level in LEVELS
     )
     return list(accumulate(found, max))
 
 
-def conformal_margin(excesses: Sequence[float], confidence: float = CONFIDENCE) -> float:
+def conformal_margin(
+    excesses: Sequence[float], confidence: float = CONFIDENCE, weights: Sequence[float] | None = None
+) -> float:
     """Return what to add so that `confidence` of new jobs stay below.
 
     Args:
         excesses: log actual - log estimate of jobs that the estimate was not trained on.
         confidence: Wanted coverage.
+        weights: How much each of them counts; None for all alike.
 
     Returns:
-        The ceil((n + 1) * confidence)-th smallest excess, or the largest if there are too few.
+        The ceil((n + 1) * confidence)-th smallest excess, or the largest if there are too few; with weights the
+        smallest that leaves no more of their sum above it than that one leaves of n.
     """
-    rank = math.ceil((len(excesses) + 1) * confidence)
-    return sorted(excesses)[min(rank, len(excesses)) - 1]
+    count = len(excesses)
+    if weights is None:
+        rank = math.ceil((count + 1) * confidence)
+        return sorted(excesses)[min(rank, count) - 1]
+    ranked = sorted(zip(excesses, weights, strict=True))
+    wanted = confidence * (count + 1) / count * sum(weights) * (1 - _ROUNDING)
+    sums = accumulate(weight for _, weight in ranked)
+    return next(
+        (excess for (excess, _), below in zip(ranked, sums, strict=True) if below >= wanted), ranked[-1][0]
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpumemnet.graph import inputs
 from gpumemnet.graph.attention_sites import Site
 from gpumemnet.graph.builder import TapeBuilder
@@ -9,11 +11,13 @@ from gpumemnet.graph.tape import Op
 from gpumemnet.names import Group
 from gpumemnet.texts import kinds
 from gpumemnet.texts.kinds import KINDS, Kind
-from gpumemnet.texts.model_names import mixes_positions
+from gpumemnet.texts.model_names import drops_by_function, mixes_positions
 from gpumemnet.texts.records import Layer
 from gpumemnet.texts.settle import is_idle
 
 _IMAGE = 4
+_LIBRARY_MODEL = re.compile(r"For[A-Z]\w+$|LMHeadModel$")
+"""How class names of transformers' models with a head end."""
 _SCALED = Kind(group=Group.FUNCTION, saves_input=True)
 _PROJECTED = Kind(group=Group.FUNCTION, copies=1)
 """A layer over the heads of each pair of tokens keeps a copy with the heads last."""
@@ -33,6 +37,8 @@ def attend(
     mixed: bool = False,
     scaled: bool = False,
     over: int = 0,
+    spelt_out: bool = False,
+    keys: int | None = None,
 ) -> int:
     """Add an attention operation.
 
@@ -47,6 +53,8 @@ def attend(
         scaled: The scores are multiplied by a learned factor of each head.
         mixed: The scores are mixed with those of positions and made to sum up to one again.
         over: How many layers work on the scores (talking heads), half of them before the softmax.
+        spelt_out: PyTorch's own attention writes the scores out, as no fused form takes its inputs.
+        keys: How many each query meets; None where that are all tokens.
 
     Returns:
         The output tensor: one value per query.
@@ -56,9 +64,11 @@ def attend(
     out = (*first[:-1], max(width, 1))
     rows = max(builder.elements[projected[0]] // max(first[-1], 1), 1)
     heads = heads or max(1, width // builder.head_width)
-    keys = builder.shapes[projected[-2 if len(projected) > 1 else 0]]
-    tokens = keys[-2] if len(keys) > 2 else 1
+    seen = builder.shapes[projected[-2 if len(projected) > 1 else 0]]
+    tokens = keys or (seen[-2] if len(seen) > 2 else 1)
     builder.count(2 * rows * width * tokens)
+    if spelt_out:
+        return _spelt_out(builder, projected, out, (rows, heads, tokens), dropout=dropout)
     extra: list[int] = []
     if (
         len(projected) == 1 and width < first[-1] < 2 * width
@@ -112,6 +122,41 @@ def attend(
     return output
 
 
+def _spelt_out(
+    builder: TapeBuilder, projected: list[int], out: tuple[int, ...], shape: tuple[int, ...], *, dropout: bool
+) -> int:
+    """Add attention as PyTorch computes it where no fused form takes it, always in 32 bits.
+
+    Queries and keys are scaled into copies, values are copied for the matrix product, each for all heads; of the
+    projections nothing is kept (aten/src/ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math).
+
+    Args:
+        builder: The tape so far.
+        projected: Queries, keys, values; one tensor if they are joint.
+        out: Shape of the result.
+        shape: Of the scores.
+        dropout: A dropout runs over the scores.
+
+    Returns:
+        The output tensor.
+    """
+    lengths = [builder.shapes[number][:-1] for number in projected]
+    whole = [(*length, out[-1]) for length in (lengths * 3 if len(lengths) == 1 else lengths)]
+    queries, keys, *values = [builder.tensor(each, 4) for each in whole]
+    raw = builder.tensor(shape, 4)
+    builder.tape.score_bytes += builder.tape.sizes[raw]
+    kept = (queries, keys)
+    builder.add(
+        Op(inputs=tuple(projected), output=raw, saved=kept, extra=(*kept, *values), group=Group.ATTENTION)
+    )
+    weights = builder.operation(KINDS["softmax"], raw, shape)
+    if dropout:
+        weights = builder.operation(KINDS["dropout"], weights, shape)
+    output = builder.tensor(out, builder.low)
+    builder.add(Op(inputs=(weights,), output=output, saved=(weights, *values), group=Group.ATTENTION))
+    return output
+
+
 def at_site(
     builder: TapeBuilder, site: Site, projected: list[int], layers: tuple[Layer, ...], *, drops: bool
 ) -> int:
@@ -130,19 +175,35 @@ def at_site(
     shown = None if site.scores is None else layers[site.scores]
     dropped = shown is not None and kinds.group_of(shown.kind) is Group.DROPOUT and not is_idle(shown)
     # Where nothing shows the scores and the model drops elsewhere, a function drops scores that are written out.
-    dropped = dropped or (shown is None and not site.drops and drops)
+    dropped = dropped or (shown is None and not site.drops and drops) or drops_by_function(site.container)
     _see_pixels_as_tokens(builder, projected)
+    spelt_out = site.spelt_out or _repeats_keys(builder, site, projected, layers)
     return attend(
         builder,
         projected,
         None if shown is None else builder.scaled(shown.output_shapes[0]),
         width=site.width,
         eager=site.eager,
-        dropout=dropped,
+        dropout=(drops if spelt_out else dropped),
         heads=site.heads,
         mixed=mixes_positions(site.container),
         over=len(site.over),
+        spelt_out=spelt_out,
+        keys=site.keys,
     )
+
+
+def _repeats_keys(builder: TapeBuilder, site: Site, projected: list[int], layers: tuple[Layer, ...]) -> bool:
+    """Tell whether fused attention is asked to repeat its keys for several heads of queries, in 32 bits.
+
+    transformers' models leave that to PyTorch, whose only form that repeats and is fused takes 16 bits.
+    """
+    if site.eager or builder.low == 2 or not _LIBRARY_MODEL.search(builder.root):
+        return False
+    width = builder.shapes[projected[0]][-1]
+    if len(projected) == 1:
+        return site.width is not None and site.width < width < 2 * site.width
+    return builder.shapes[projected[1]][-1] < (site.width or width)
 
 
 def _see_pixels_as_tokens(builder: TapeBuilder, projected: list[int]) -> None:

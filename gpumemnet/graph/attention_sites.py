@@ -24,6 +24,8 @@ _ROLE = re.compile(
 )
 
 
+_UNITS, _UNIT_TOKENS, _UNIT_HEAD = "MaskUnitAttention", 64, 96
+"""Hiera's attention, the tokens of a unit at first, and the width of a head of its smaller models."""
 _MOST_HEADS = 64
 _NEAR = 3
 """How many rows after the projections their scores are looked for."""
@@ -41,6 +43,8 @@ class Site(NamedTuple):
         drops: A row inside the attention module shows a dropout.
         heads: Number of heads; None where no row shows it.
         over: Indices of linear layers over the heads of all pairs of tokens (talking heads).
+        spelt_out: PyTorch's own attention writes the scores out: it fuses none of three or five dimensions.
+        keys: How many keys each query meets; None where that are all tokens.
     """
 
     projections: tuple[int, ...]
@@ -51,6 +55,8 @@ class Site(NamedTuple):
     drops: bool = False
     heads: int | None = None
     over: tuple[int, ...] = ()
+    spelt_out: bool = False
+    keys: int | None = None
 
 
 def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
@@ -74,8 +80,32 @@ def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
             loose.append(index)
     drops = {layer.path for layer in layers if kinds.group_of(layer.kind) is Group.DROPOUT}
     sites = [_in_container(layers, path, found, drops=path in drops) for path, found in groups.items()]
+    sites = _in_units(layers, sites)
     sites += _in_rows(layers, loose)
     return {site.projections[-1]: site for site in sites if site is not None}
+
+
+def _in_units(layers: tuple[Layer, ...], sites: list[Site | None]) -> list[Site | None]:
+    """Tell which attention of a Hiera runs in units of 64 tokens, and a quarter of that after each pooling.
+
+    That are its first two stages, and the block that leaves them; five dimensions are fused by nothing.
+    """
+    first = 0
+    found: list[Site | None] = []
+    for site in sites:
+        if site is not None and site.container == _UNITS and len(_out(layers[site.projections[0]])) == 3:
+            made = _out(layers[site.projections[0]])
+            tokens, width = made[1] or 1, (made[-1] or 3) // 3
+            first = first or tokens
+            if 4 * tokens >= first:
+                site = site._replace(
+                    eager=True,
+                    spelt_out=True,
+                    keys=max(_UNIT_TOKENS * tokens // first, 1),
+                    heads=max(width // _UNIT_HEAD, 1),
+                )
+        found.append(site)
+    return found
 
 
 def is_attention(cls: str, name: str) -> bool:
@@ -128,22 +158,19 @@ def _in_container(layers: tuple[Layer, ...], path: Path, found: list[int], *, dr
     scores = _scores_after(layers, projections[-1])
     heads = head_rows.find(layers, path, projections)
     folded = len(_out(layers[projections[0]])) == 3  # blocks of tokens may be part of the batch
-    eager = (
-        scores is not None
-        or writes_scores(container)
-        or (not folded and blocks_of_tokens(cls for cls, _ in path))
-        or (heads is not None and heads.folded)
-        or len(over) > 1
-    )
+    eager = scores is not None or writes_scores(container) or len(over) > 1
+    blocks = not folded and blocks_of_tokens(cls for cls, _ in path)
+    spelt_out = not eager and (blocks or (heads is not None and heads.folded))
     return Site(
         projections=projections,
         scores=scores,
-        eager=eager,
+        eager=eager or spelt_out,
         container=container,
         width=width,
         drops=drops,
         heads=heads and heads.number,
         over=over,
+        spelt_out=spelt_out,
     )
 
 

@@ -25,8 +25,8 @@ from gpumemnet.graph import (
 from gpumemnet.graph.attention_sites import find_sites, head_width
 from gpumemnet.graph.builder import Path, TapeBuilder
 from gpumemnet.graph.tape import Op, Tape
-from gpumemnet.graph.untold import about_hidden
-from gpumemnet.hidden.scale import Outputs, Stretch, better
+from gpumemnet.graph.untold import about_hidden, steps_through_time
+from gpumemnet.hidden.scale import UNTOLD_PERCENT, Outputs, Stretch, better
 from gpumemnet.names import Group, Source
 from gpumemnet.texts import kinds
 from gpumemnet.texts.kinds import Kind
@@ -59,7 +59,9 @@ def build(summary: ModelSummary, setup: TrainingSetup) -> tuple[Tape, tuple[str,
         stretch = next_stretch
         walk = _Walk(summary, setup, stretch)
     tape = walk.builder.tape
-    tape.hidden_percent = stretch.percent
+    tape.hidden_percent = (
+        max(stretch.percent, UNTOLD_PERCENT) if steps_through_time(summary) else stretch.percent
+    )
     guesses = [f"unknown layer '{name}' ({n}x): counted by its shapes" for name, n in walk.unknown.items()]
     return tape, (*summary.warnings, *guesses, *about_hidden(tape, summary))
 
@@ -172,6 +174,7 @@ class _Walk:
             builder.parameters(layer)
             return
         out = inputs.unfolded(builder, layer, kind, builder.scaled(layer.output_shapes[0]))
+        builder.enter(layer.path)
         source = inputs.find(builder, layer, kind, out)
         for depth in range(len(layer.path)):
             builder.entries.setdefault(layer.path[: depth + 1], source)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 
 from gpumemnet.graph.tape import Op, Tape
 from gpumemnet.hidden.scale import Stretch
@@ -28,6 +29,7 @@ class TapeBuilder:
     Attributes:
         tape: What has been built so far.
         format: Format of the text.
+        root: Class name of the model.
         shapes: Shape of each tensor of the tape, with the batch size applied.
         items: Bytes per element of each tensor.
         elements: Number of elements of each tensor.
@@ -50,6 +52,7 @@ class TapeBuilder:
     def __init__(self, setup: TrainingSetup, summary: ModelSummary) -> None:
         self.tape = Tape()
         self.format = summary.format
+        self.root = summary.root
         self.shapes: list[tuple[int, ...]] = []
         self.items: list[int] = []
         self.elements: list[int] = []
@@ -67,6 +70,7 @@ class TapeBuilder:
         self.entries: dict[Path, int] = {}
         self.ended_at = -1
         self.head_width = 64
+        self._inside: Path = ()
         self._scaled: dict[tuple[int | None, Shape], tuple[int, ...]] = {}
 
     @contextmanager
@@ -78,6 +82,21 @@ class TapeBuilder:
             yield
         finally:
             self.printed, self.guess = before
+
+    def enter(self, path: Path) -> None:
+        """Go to a layer's containers; what those read that were left before is forgotten.
+
+        "(recursive)" ones run several times by one name.
+
+        Args:
+            path: The layer's.
+        """
+        same = sum(
+            1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(path, self._inside, strict=False))
+        )
+        for depth in range(same, len(path)):
+            self.entries.pop(path[: depth + 1], None)
+        self._inside = path
 
     def scaled(self, shape: Shape) -> tuple[int, ...]:
         """Apply the batch size to a printed shape."""
@@ -136,6 +155,8 @@ class TapeBuilder:
         """
         compute = kind.compute
         read = self.autocast(source, compute) if self.amp else source
+        if kind.widens and self.items[read] < 4:
+            read = self.tensor(self.shapes[source], 4)
         item = self.low if compute is Compute.LOW else self.high
         if compute is Compute.KEEP:
             item = self.items[source]

@@ -8,7 +8,9 @@ from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.graph.tape import Op
 from gpumemnet.names import Group
 
-_FLOAT_LOSS = re.compile(r"ForCausalLM$|LMHeadModel$|^(?:ModernBert|EuroBert|Esmc|NeoMME)ForMaskedLM$")
+_FLOAT_LOSS = re.compile(
+    r"ForCausalLM$|LMHeadModel$|^BertGenerationDecoder$|^(?:ModernBert|EuroBert|Esmc|NeoMME)ForMaskedLM$"
+)
 """transformers' language models take the loss of `logits.float()`; of those for masked words, the ones that call
 `self.loss_function` (5.17)."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpumemnet.graph.tape import Tape
 from gpumemnet.hidden.scale import UNTOLD_PERCENT
 from gpumemnet.names import Source
@@ -13,6 +15,18 @@ FULL_DEPTH = (
     ' "kernel_size", "mult_adds"])'
 )
 """What shows all that torchinfo can tell."""
+
+
+_STATE_SPACE = re.compile(r"^(?:Falcon|Jamba|Bamba|Zamba2?|Codestral)?Mamba2?(?:Mixer|Block)$")
+
+
+def steps_through_time(summary: ModelSummary) -> bool:
+    """Tell whether a model has layers that step through time in Python, and keep what no row shows.
+
+    Args:
+        summary: The layers.
+    """
+    return any(_STATE_SPACE.match(cls) for layer in summary.layers for cls, _ in layer.path)
 
 
 def about_hidden(tape: Tape, summary: ModelSummary) -> list[str]:
@@ -28,7 +42,12 @@ def about_hidden(tape: Tape, summary: ModelSummary) -> list[str]:
             "print(model) shows neither sizes nor the order in which modules run, so more is booked than needed;"
             f" save the text of {FULL_DEPTH}"
         )
-    if tape.hidden_percent >= UNTOLD_PERCENT:
+    if steps_through_time(summary):
+        warnings.append(
+            "a state-space layer that runs as plain PyTorch keeps a state for each token, which no text tells;"
+            " estimate it from its code: rad-estimate -- python train.py"
+        )
+    elif tape.hidden_percent >= UNTOLD_PERCENT:
         warnings.append(f"the text hides nearly all layers; print it with {FULL_DEPTH}")
     elif hidden := sum(layer.is_block and bool(layer.params) for layer in summary.layers):
         what = "what a block is" if hidden == 1 else f"what {hidden} blocks are"

@@ -25,7 +25,7 @@ from gpumemnet.trace.device import replaced
 from gpumemnet.trace.recorder import Recorder
 from gpumemnet.trace.tensors import on_cuda
 
-NCCL = "the buffers of NCCL are not in the estimate; they take some hundred MiB of each GPU"
+NCCL = "the buffers of NCCL are not in the estimate, and were not measured; memory= or a first run tells them"
 SENT = (
     *("all_reduce", "reduce", "broadcast", "broadcast_object_list", "barrier", "monitored_barrier"),
     *("all_gather_into_tensor", "all_gather_single", "_all_gather_base"),

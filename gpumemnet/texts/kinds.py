@@ -39,6 +39,7 @@ class Kind(NamedTuple):
         pads: A padded copy of the input is saved.
         view: The output shares the input's memory.
         in_place: The output overwrites the input.
+        widens: It computes in 32 bits by itself: of a 16-bit input it makes and saves a 32-bit copy.
     """
 
     group: Group
@@ -50,6 +51,7 @@ class Kind(NamedTuple):
     pads: bool = False
     view: bool = False
     in_place: bool = False
+    widens: bool = False
 
 
 _VIEW = Kind(group=Group.VIEW, view=True)
@@ -59,6 +61,7 @@ _BATCHNORM = Kind(group=Group.BATCHNORM, saves_input=True)
 _LAYERNORM = Kind(group=Group.LAYERNORM, saves_input=True, compute=Compute.HIGH)
 # x.float(), times rsqrt(mean of squares), back, times weight: the product's factors are kept too.
 _RMSNORM = Kind(group=Group.LAYERNORM, saves_input=True, copies=1)
+_RMSNORM_SPELT_OUT = _RMSNORM._replace(compute=Compute.HIGH, widens=True)
 _ACT_OUT = Kind(group=Group.ACTIVATION, saves_output=True)
 _ACT_IN = Kind(group=Group.ACTIVATION, saves_input=True)
 # x and one tensor beside it: RReLU's slopes, the denominator of Softsign, the sigmoid of QuickGELU.
@@ -92,7 +95,8 @@ KINDS: dict[str, Kind] = {
     ),
     **dict.fromkeys(("batchnormact2d", "instancenorm1d", "instancenorm2d", "instancenorm3d"), _BATCHNORM),
     **dict.fromkeys(("layernorm", "layernorm2d", "groupnorm", "groupnorm1"), _LAYERNORM),
-    **dict.fromkeys(("rmsnorm", "t5layernorm"), _RMSNORM),
+    **dict.fromkeys(("rmsnorm",), _RMSNORM),
+    **dict.fromkeys(("t5layernorm",), _RMSNORM_SPELT_OUT),
     **dict.fromkeys(("relu", "sigmoid", "tanh", "softmax", "logsoftmax", "softmin"), _ACT_OUT),
     **dict.fromkeys(
         ("gelu", "silu", "swish", "mish", "hardswish", "hardsigmoid", "prelu", "relu6", "bloomgelu"), _ACT_IN
@@ -153,7 +157,8 @@ _NORM_TAILS = (
 )
 """What libraries add to the name of a norm: its dimensions, an activation inside, no bias, 32 bits."""
 _ENDINGS: tuple[tuple[str, Kind], ...] = (
-    ("t5layernorm", _RMSNORM),
+    ("t5layernorm", _RMSNORM_SPELT_OUT),
+    ("rmsnorm", _RMSNORM_SPELT_OUT),
     *((norm + tail, kind) for norm, kind in _NORMS.items() for tail in _NORM_TAILS),
     ("layerscale", _SCALE),
     ("layerscale2d", _SCALE),

@@ -131,6 +131,14 @@ def writes_scores(attention_class: str) -> bool:
     return name.startswith(EAGER_STARTS) or any(part in name for part in EAGER_PARTS)
 
 
+_FUNCTIONAL_DROPOUT = ("xglm", "prophetnet")
+
+
+def drops_by_function(attention_class: str) -> bool:
+    """Tell whether attention of this class writes its scores out and drops some of them by a function."""
+    return attention_class.lower().startswith(_FUNCTIONAL_DROPOUT)
+
+
 def mixes_positions(attention_class: str) -> bool:
     """Tell whether attention of this class mixes its scores with those of positions, as gated positional attention."""
     return "gpsa" in attention_class.lower()

@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 import numpy as np
 
-from gpumemnet.dataset.store import TRAINING_ROWS
+from gpumemnet.dataset.store import TRACED_ROWS, TRAINING_ROWS
 from gpumemnet.errors import GpuMemNetError
 from gpumemnet.estimators import conformal, tree_model
 from gpumemnet.estimators.tree_model import WEIGHTS
 from gpumemnet.train import boosted, correction
 from gpumemnet.train.export import trees_of, write
-from gpumemnet.train.rows import GPU, Row, file_hash, load_rows, matrix
+from gpumemnet.train.rows import GPU, Row, file_hash, load_rows, matrix, traced_rows
 
 TOLD = (0.8, 0.9, 0.95, 0.99)
 """Quantiles whose misses are printed, with booked over actual."""
@@ -25,6 +25,13 @@ CLASSIFIERS_READ = "torchinfo"
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--data", default=TRAINING_ROWS, show_default=True, type=click.Path(path_type=Path), help="Rows."
+)
+@click.option(
+    "--traced",
+    default=TRACED_ROWS,
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Families that were traced: they calibrate texts of all levels, and teach nothing.",
 )
 @click.option(
     "--texts",
@@ -43,20 +50,30 @@ CLASSIFIERS_READ = "torchinfo"
     "--calibrate", is_flag=True, help="Only find the quantiles anew, on the runs that --texts has texts of."
 )
 def main(
-    data: Path, texts: Path, out: Path, trees: bool, networks: bool, stored: bool, calibrate: bool
+    data: Path,
+    traced: Path,
+    texts: Path,
+    out: Path,
+    trees: bool,
+    networks: bool,
+    stored: bool,
+    calibrate: bool,
 ) -> None:
     """Train on measured rows; seeds are fixed, so the same rows give the same weights."""
     digest = file_hash(data)
     texts.parent.mkdir(parents=True, exist_ok=True)
     rows = load_rows(data, texts, stored_only=stored or calibrate)
     click.echo(f"{data.name}: sha256 {digest}, {len({row.run for row in rows})} runs, {len(rows)} texts")
+    families = traced_rows(traced, first_run=max((row.run for row in rows), default=-1) + 1)
+    click.echo(f"{traced.name}: sha256 {file_hash(traced)}, {len(families)} texts")
+    measured, rows = rows, [*rows, *families]
     if calibrate:
         _calibrate(rows, out)
         return
     if trees:
-        _train_trees(rows, digest, out)
+        _train_trees(rows, len(measured), digest, out)
     if networks:
-        _train_classifiers([row for row in rows if row.text_format == CLASSIFIERS_READ], digest, out)
+        _train_classifiers([row for row in measured if row.text_format == CLASSIFIERS_READ], digest, out)
 
 
 def _calibrate(rows: list[Row], out: Path) -> None:
@@ -79,7 +96,8 @@ def _constants() -> dict[str, float]:
     return {"smooth_mib": correction.SMOOTH_MIB, **correction.SHARES}
 
 
-def _train_trees(rows: list[Row], digest: str, out: Path) -> None:
+def _train_trees(rows: list[Row], measured: int, digest: str, out: Path) -> None:
+    """Train on rows of which the first ones are measured; plain boosting sees those alone."""
     samples = correction.samples(rows, matrix(rows), GPU)
     learned = correction.learn(samples)
     write(
@@ -91,7 +109,7 @@ def _train_trees(rows: list[Row], digest: str, out: Path) -> None:
         calibrated_on={"runs": len({row.run for row in rows}), "texts": len(rows)},
     )
     _tell(samples, learned)
-    need, width = boosted.learn(samples)
+    need, width = boosted.learn(correction.samples(rows[:measured], matrix(rows[:measured]), GPU))
     write(out / "boosted.json.z", data_sha256=digest, constants={"width": width}, trees={"need": need})
     click.echo(f"boosted: bound {np.exp(width):.2f} times the estimate")
 
@@ -102,7 +120,11 @@ def _tell(samples: correction.Samples, learned: correction.Correction) -> None:
     error = np.abs(best - samples.peak_mib) / samples.peak_mib
     kinds = np.array(samples.kind)
     for kind in sorted(set(samples.kind)):
-        for name, chosen in (("generated", ~samples.real), ("real", samples.real)):
+        for name, chosen in (
+            ("generated", ~samples.real),
+            ("real", samples.real & samples.measured),
+            ("traced", ~samples.measured),
+        ):
             mask = (kinds == kind) & chosen
             if not mask.any():
                 continue

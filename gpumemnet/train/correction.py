@@ -64,7 +64,9 @@ class Samples:
         kind: As `conformal.kind` names it.
         real: The model is a published one, not a generated one.
         shrink: Share of the learned correction that is applied to each row.
-        telling: Whether the row can teach anything: where the input size is assumed, the error is any number.
+        telling: Whether the row can teach anything: where the input size is assumed, the error is any number, and
+            what was traced and not measured calibrates alone.
+        measured: On a GPU.
     """
 
     features: Floats
@@ -79,6 +81,7 @@ class Samples:
     real: Mask
     shrink: Floats
     telling: Mask
+    measured: Mask
 
     @property
     def target(self) -> Floats:
@@ -133,7 +136,8 @@ def samples(rows: list[Row], features: Floats, gpu: Gpu) -> Samples:
         kind=[conformal.kind(row.profile) for row in rows],
         real=real,
         shrink=np.array([SHARES[ours.share_of_correction(row.profile)] for row in rows]),
-        telling=np.array([not row.profile.assumed for row in rows]),
+        telling=np.array([row.measured and not row.profile.assumed for row in rows]),
+        measured=np.array([row.measured for row in rows]),
     )
 
 
@@ -170,6 +174,7 @@ def calibrated(data: Samples, error: Floats, chosen: Mask) -> dict[str, list[flo
 
     Real models calibrate a kind where there are enough of them, for they are what users run; the generated ones are
     made to be unlike each other, and some do what nobody publishes (scores written out in a class that hides them).
+    Each lineage counts as much as any other, however many runs it has: what comes next is another model.
 
     Args:
         data: The rows.
@@ -177,6 +182,12 @@ def calibrated(data: Samples, error: Floats, chosen: Mask) -> dict[str, list[flo
         chosen: The rows to calibrate on.
     """
     kinds = np.array(data.kind)
+    group = np.array(data.group)
+
+    def found_in(rows: Mask) -> list[float]:
+        _, lineage, runs = np.unique(group[rows], return_inverse=True, return_counts=True)
+        return conformal.quantiles(error[rows].tolist(), (1.0 / runs[lineage]).tolist())
+
     everyone = conformal.quantiles(error[chosen].tolist())
     found = {conformal.ANY: everyone}
     for kind in sorted(set(data.kind)):
@@ -185,7 +196,7 @@ def calibrated(data: Samples, error: Floats, chosen: Mask) -> dict[str, list[flo
             rows &= data.real
         if rows.sum() < LEAST_TO_CALIBRATE:
             continue
-        found[kind] = conformal.quantiles(error[rows].tolist())
+        found[kind] = found_in(rows)
         if rows.sum() < ENOUGH_REAL:
             found[kind] = [max(pair) for pair in zip(found[kind], everyone, strict=True)]
     return found

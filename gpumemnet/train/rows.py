@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from gpumemnet.dataset.config import Configuration
 from gpumemnet.dataset.store import appender, read_records
 from gpumemnet.errors import GpuMemNetError
-from gpumemnet.estimators import features
+from gpumemnet.estimators import analytic, conformal, features
 from gpumemnet.gpus import gpu_named
+from gpumemnet.names import Precision
 from gpumemnet.profile.build import profile_summary
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.train.arrays import Floats
 from gpumemnet.train.texts_of_rows import setup_of, texts_of
+from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB
 
 GPU = gpu_named("h200")
@@ -47,6 +49,7 @@ class Row:
         base_mib: Of it, what lies outside PyTorch's allocator.
         text: The text itself.
         usual: The optimizer walked the parameters as PyTorch does by default (foreach; alone for Adafactor).
+        measured: On a GPU; else the peak is that of a trace of the model's code.
     """
 
     run: int
@@ -58,6 +61,7 @@ class Row:
     base_mib: float
     usual: bool
     text: str
+    measured: bool = True
 
 
 def file_hash(path: Path) -> str:
@@ -99,6 +103,53 @@ def load_rows(path: Path, texts: Path | None = None, *, stored_only: bool = Fals
         for run, (record, profiles) in enumerate(zip(records, found, strict=True))
         for text_format, profile in profiles.items()
     ]
+
+
+def traced_rows(path: Path, *, first_run: int) -> list[Row]:
+    """Read families that were traced on fake tensors, none of which was measured; they calibrate and teach nothing.
+
+    Args:
+        path: As bench/families.py writes it.
+        first_run: Number of the first one.
+
+    Returns:
+        One row for each text that can be profiled, trained with Adam.
+    """
+    records = list(read_records(path))
+    with ProcessPoolExecutor(WORKERS) as pool:
+        found = list(pool.map(_traced_profile, records, chunksize=CHUNK))
+    rows = []
+    for run, (record, profile) in enumerate(zip(records, found, strict=True), start=first_run):
+        if profile is None or conformal.kind(profile).endswith("_untold"):
+            continue  # what a text does not tell calibrates no other
+        base = analytic.breakdown(profile, GPU)["base"]
+        rows.append(
+            Row(
+                run=run,
+                name=record["name"],
+                group=f"real/{record['source']}:{record['name']}",
+                text_format="torchinfo, traced",
+                profile=profile,
+                peak_mib=(base + record["peak_bytes"]) / MIB,
+                base_mib=base / MIB,
+                usual=True,
+                text=record["text"],
+                measured=False,
+            )
+        )
+    return rows
+
+
+def _traced_profile(record: dict[str, Any]) -> ModelProfile | None:
+    setup = TrainingSetup(
+        batch_size=record["batch_size"],
+        seq_len=record["seq_len"],
+        precision=Precision(record["precision"]),
+    )
+    try:
+        return profile_summary(record["text"], setup)
+    except GpuMemNetError:
+        return None
 
 
 def _add_texts(records: list[dict[str, Any]], store: Path | None) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from paths import SUMMARIES
 
 from gpumemnet.estimators import conformal, ours
@@ -23,6 +25,18 @@ def test_the_margin_leaves_the_promised_share_below() -> None:
     assert conformal.conformal_margin([0.5, -0.2], 0.99) == 0.5
 
 
+@given(st.lists(st.floats(-1, 3), min_size=1, max_size=60), st.sampled_from(conformal.LEVELS))
+def test_equal_weights_are_none(excesses: list[float], level: float) -> None:
+    plain = conformal.conformal_margin(excesses, level)
+    assert conformal.conformal_margin(excesses, level, [0.25] * len(excesses)) == plain
+
+
+def test_a_lineage_of_many_runs_counts_as_one() -> None:
+    errors, weights = [0.1] * 50 + [0.5], [1 / 50] * 50 + [1.0]
+    assert conformal.conformal_margin(errors, 0.9) == 0.1
+    assert conformal.conformal_margin(errors, 0.9, weights) == 0.5
+
+
 def test_jobs_that_are_known_least_are_calibrated_apart() -> None:
     assert conformal.kind(SHOWN) == "torchsummary"
     assert conformal.kind(replace(SHOWN, recurrents=1)) == "torchsummary_recurrent"
@@ -37,6 +51,10 @@ def test_jobs_that_are_known_least_are_calibrated_apart() -> None:
 def test_texts_that_hide_levels_are_calibrated_apart() -> None:
     assert conformal.kind(replace(SHOWN, source="torchinfo")) == "torchinfo"
     assert conformal.kind(replace(SHOWN, source="torchinfo", hidden_bytes=1)) == "torchinfo_hidden"
+
+
+def test_a_layer_of_an_unknown_kind_hides_what_it_does() -> None:
+    assert conformal.kind(replace(SHOWN, source="torchinfo", unknown=1)) == "torchinfo_hidden"
 
 
 def test_kinds_that_too_few_runs_calibrate_get_the_quantiles_of_all() -> None:

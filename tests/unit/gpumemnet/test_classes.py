@@ -187,3 +187,15 @@ def test_hidden_attention_writes_its_scores_out_where_its_class_says_so(block: s
     found = profile_summary(hidden, TrainingSetup(batch_size=4))
     assert found.hidden_bytes
     assert bool(found.score_bytes) == written
+
+
+def test_state_space_layers_are_told_to_be_untold() -> None:
+    """Their step through time in Python keeps up to ten times what any row shows; a trace of the code knows it."""
+    text = OWN_ATTENTION.replace("MultiHeadAttention", "Mamba2Mixer       ").replace(
+        "Mamba2Mixer       :", "Mamba2Mixer:"
+    )
+    profile, warnings = profile_with_warnings(text, TrainingSetup(batch_size=8))
+    assert conformal.kind(profile) == "torchinfo_untold"
+    assert any("state-space" in warning and "rad-estimate -- python" in warning for warning in warnings)
+    plain, _ = profile_with_warnings(OWN_ATTENTION, TrainingSetup(batch_size=8))
+    assert conformal.kind(plain) == "torchinfo"

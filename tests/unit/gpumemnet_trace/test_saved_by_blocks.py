@@ -11,6 +11,7 @@ pytest.importorskip("torchinfo")
 from torch import Tensor, nn  # noqa: E402 - skipped above where it is missing
 
 from gpumemnet.dataset.summaries import torchinfo_text  # noqa: E402
+from gpumemnet.names import Precision  # noqa: E402
 from gpumemnet.profile.build import profile_summary  # noqa: E402
 from gpumemnet.training import TrainingSetup  # noqa: E402
 
@@ -442,14 +443,156 @@ class ShownAttention(nn.Module):
         return self.o((scores @ v).permute(2, 0, 1, 3).reshape(tokens, batch, CHANNELS))
 
 
+class UnfusedAttention(FoldedAttention):
+    """The same by PyTorch's own function, which fuses nothing of three dimensions and then computes in 32 bits."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, tokens, channels = x.shape
+        qkv = self.qkv(x).reshape(batch, tokens, 3, self.HEADS, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = (part.flatten(0, 1) for part in qkv.unbind(0))
+        x = nn.functional.scaled_dot_product_attention(self.q_norm(q), self.k_norm(k), v)
+        return self.proj(
+            x.view(batch, self.HEADS, tokens, -1).transpose(1, 2).reshape(batch, tokens, channels)
+        )
+
+
+class BlockAttention(nn.Module):
+    """Attention inside blocks of tokens, by PyTorch's own function on five dimensions (NesT)."""
+
+    WIDTH, HEADS, BLOCKS = 128, 2, 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.proj = nn.Linear(self.WIDTH, 3 * self.WIDTH), nn.Linear(self.WIDTH, self.WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, blocks, tokens, width = x.shape
+        qkv = self.qkv(x).reshape(batch, blocks, tokens, 3, self.HEADS, -1)
+        q, k, v = qkv.permute(3, 0, 4, 1, 2, 5).unbind(0)
+        x = nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.proj(x.permute(0, 2, 3, 4, 1).reshape(batch, blocks, tokens, width))
+
+
+class NestLevel(nn.Module):
+    """Named as timm's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attn = BlockAttention()
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, tokens, width = x.shape
+        return self.attn(x.view(batch, BlockAttention.BLOCKS, -1, width)).reshape(batch, tokens, width)
+
+
+class MaskUnitAttention(nn.Module):
+    """Attention inside units of 64 tokens (Hiera), named as timm's."""
+
+    UNIT, WIDTH = 64, 96
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.proj = nn.Linear(self.WIDTH, 3 * self.WIDTH), nn.Linear(self.WIDTH, self.WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, tokens, width = x.shape
+        qkv = self.qkv(x).reshape(batch, -1, tokens // self.UNIT, 3, 1, width)
+        q, k, v = qkv.permute(3, 0, 4, 2, 1, 5).unbind(0)
+        x = nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.proj(x.transpose(1, 3).reshape(batch, tokens, width))
+
+
+class SharedActivation(nn.Module):
+    """Feed-forward parts that share one activation: torchinfo prints their parts apart, as "(recursive)" (XLM)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        act = nn.GELU()
+        self.first, self.norms = (
+            nn.Linear(3, CHANNELS),
+            nn.ModuleList(nn.LayerNorm(CHANNELS) for _ in range(3)),
+        )
+        self.parts = nn.ModuleList(FeedForward(act) for _ in range(3))
+        self.head = nn.Linear(CHANNELS, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        for norm, part in zip(self.norms, self.parts, strict=True):
+            x = x + part(norm(x))
+        return self.head(x)
+
+
+class FeedForward(nn.Module):
+    """A feed-forward part with somebody's activation."""
+
+    def __init__(self, act: nn.Module) -> None:
+        super().__init__()
+        self.fc1, self.act, self.fc2 = (
+            nn.Linear(CHANNELS, 4 * CHANNELS),
+            act,
+            nn.Linear(4 * CHANNELS, CHANNELS),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(self.act(self.fc1(x)))
+
+
+class LlamaRMSNorm(nn.Module):
+    """A norm that computes in 32 bits by itself (transformers)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(CHANNELS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.to(torch.float32)
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return self.weight * wide.to(x.dtype)
+
+
+class GroupedAttention(nn.Module):
+    """Four heads of queries meet one of keys, which PyTorch is asked to repeat."""
+
+    WIDTH, HEADS = 256, 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        head = self.WIDTH // self.HEADS
+        self.q_proj, self.o_proj = (nn.Linear(self.WIDTH, self.WIDTH) for _ in range(2))
+        self.k_proj, self.v_proj = (nn.Linear(self.WIDTH, head) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, tokens, width = x.shape
+        q, k, v = (
+            layer(x).view(batch, tokens, -1, width // self.HEADS).transpose(1, 2)
+            for layer in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        x = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return self.o_proj(x.transpose(1, 2).reshape(batch, tokens, width))
+
+
+class GroupedForCausalLM(nn.Module):
+    """Named as transformers' models."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        width = GroupedAttention.WIDTH
+        self.first, self.attn, self.head = nn.Linear(3, width), GroupedAttention(), nn.Linear(width, 10)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        return self.head(self.norms[1](x + self.attn(self.norms[0](x))))
+
+
 def images(*blocks: nn.Module) -> nn.Module:
     return nn.Sequential(
         ConvNorm(3, CHANNELS), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(CHANNELS, 10)
     )
 
 
-def tokens(*blocks: nn.Module) -> nn.Module:
-    return nn.Sequential(nn.Linear(3, CHANNELS), *blocks, nn.LayerNorm(CHANNELS), nn.Linear(CHANNELS, 10))
+def tokens(*blocks: nn.Module, width: int = CHANNELS) -> nn.Module:
+    return nn.Sequential(nn.Linear(3, width), *blocks, nn.LayerNorm(width), nn.Linear(width, 10))
 
 
 def saved_by_torch(model: nn.Module, x: Tensor) -> int:
@@ -495,6 +638,7 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         (lambda: images(*(GroupNormBlock() for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
         (lambda: images(*(nn.Sequential(NormBranch()) for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
         (lambda: tokens(*(TokensFirst() for _ in range(2))), (BATCH, 196, 3)),
+        (SharedActivation, (BATCH, 49, 3)),
     ],
     ids=[
         "RepVGG",
@@ -520,6 +664,7 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         "BiT",
         "RepGhost",
         "batch second",
+        "shared activation",
     ],
 )
 def test_the_account_saves_what_pytorch_saves(make, shape: tuple[int, ...]) -> None:  # type: ignore[no-untyped-def]
@@ -529,3 +674,30 @@ def test_the_account_saves_what_pytorch_saves(make, shape: tuple[int, ...]) -> N
     text = torchinfo_text(model, (x,), {}, device, depth=9, col_names=COLUMNS)
     account = profile_summary(text, TrainingSetup(batch_size=shape[0])).saved_bytes
     assert account == pytest.approx(saved_by_torch(model, x), rel=CLOSE)
+
+
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16], ids=str)
+@pytest.mark.parametrize(
+    ("make", "tokens_of_one"),
+    [
+        (lambda: tokens(nn.LayerNorm(CHANNELS), UnfusedAttention()), 196),
+        (lambda: tokens(nn.LayerNorm(128), NestLevel(), width=128), 4 * 196),
+        (lambda: tokens(nn.LayerNorm(96), MaskUnitAttention(), width=96), 256),
+        (lambda: tokens(*(LlamaRMSNorm() for _ in range(3))), 49),
+        (GroupedForCausalLM, 196),
+    ],
+    ids=["SAM", "NesT", "Hiera", "RMSNorm", "grouped queries"],
+)
+def test_what_computes_in_32_bits_by_itself_is_saved_so(
+    make, tokens_of_one: int, precision: Precision
+) -> None:  # type: ignore[no-untyped-def]
+    if make is GroupedForCausalLM and precision is Precision.BF16:
+        pytest.skip("GPUs fuse it in 16 bits")
+    device = torch.device("meta")
+    with device:
+        model, x = make(), torch.zeros(BATCH, tokens_of_one, 3)
+    text = torchinfo_text(model, (x,), {}, device, depth=9, col_names=COLUMNS)
+    account = profile_summary(text, TrainingSetup(batch_size=BATCH, precision=precision)).saved_bytes
+    if precision is Precision.BF16:
+        model, x = model.to(torch.bfloat16), x.to(torch.bfloat16)
+    assert account == pytest.approx(saved_by_torch(model, x), rel=0.05)
