@@ -17,7 +17,8 @@ local REPLY_LIMIT = 65536
 -- What the program hears: options under their own names.
 local TOLD = {
   "partition", "comment", "gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "cpus-per-gpu",
-  "mem-per-gpu", "gpu-bind", "gpu-freq", "ntasks-per-gpu", "ntasks-per-node", "nodes", "ntasks", "exclusive", "container",
+  "mem-per-gpu", "gpu-bind", "gpu-freq", "ntasks-per-gpu", "ntasks-per-node", "nodes", "ntasks", "exclusive",
+  "container",
 }
 
 -- What the program may change.
