@@ -16,6 +16,7 @@ from pathlib import Path
 from slurm_plugin.core import words
 from slurm_plugin.core.records import MemoryEstimate
 from slurm_plugin.core.units import GIB
+from slurm_plugin.said import BEHIND
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 _NEED = MemoryEstimate(estimate_bytes=int(13.6 * GIB), upper_bytes=15 * GIB, confidence=0.99, source="ours")
@@ -64,6 +65,13 @@ EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
     (words.no_instance, "", words.no_instance(60 * GIB, 39 * GIB)),
 )
 """What sbatch says: the function that says it, when (its docstring if that is all), and an example."""
+
+LINES = (
+    ("A job with #RAD lines asks for no GPU", words.NO_GPU),
+    ("Shards of one's own on whole nodes", words.SHARDS_OF_WHOLE_NODES),
+    ("A script of more than 64 KiB", f"RAD: job.sh: {BEHIND}"),
+)
+"""What it says in the same words each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,8 +168,8 @@ def page() -> str:
         "| when | what it says |",
         "|---|---|",
         *(_row(when or inspect.getdoc(function) or "", text) for function, when, text in EXAMPLES),
-        *(_row("Say that radd does not answer.", text) for text in _of_shim()),
-        _row("Say that a job with #RAD lines asks for no GPU.", words.NO_GPU),
+        *(_row("When radd does not answer.", text) for text in _of_shim()),
+        *(_row(when, text) for when, text in LINES),
     ]
     for part in PARTS:
         lines += ["", f"## {part.title}", "", part.intro, "", "| message | in |", "|---|---|"]
@@ -192,6 +200,9 @@ def _messages_in(tree: ast.Module, part: Part) -> Iterator[str]:
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     for function in functions:
         assigned = sorted(_assigned(function), key=lambda one: one[0])
+        parts = {
+            part for node in ast.walk(function) if isinstance(node, ast.JoinedStr) for part in node.values
+        }
         for node in ast.walk(function):
             line = getattr(node, "lineno", 0)
             known = {name: text for at, name, text in assigned if at <= line}  # the last above counts
@@ -200,8 +211,10 @@ def _messages_in(tree: ast.Module, part: Part) -> Iterator[str]:
                 values |= enumerate(node.args)
                 given = [values.get(at) for at in part.texts]
                 yield from _worth_telling([_text(value, known) for value in given if value is not None])
-            elif "RAD: " in part.calls and (text := _text(node, known) or "").startswith("RAD: "):
-                yield from _worth_telling([text])
+            elif (
+                "RAD: " in part.calls and node not in parts and (_text(node, known) or "").startswith("RAD: ")
+            ):
+                yield from _worth_telling([_text(node, known)])
 
 
 def _worth_telling(told: list[str | None]) -> Iterator[str]:

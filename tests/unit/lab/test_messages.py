@@ -24,6 +24,18 @@ def test_every_line_of_a_submission_is_shown_by_example() -> None:
     assert any(words.may_need(38 * GIB, 39 * GIB) in text for *_, text in messages.EXAMPLES)
 
 
+def test_what_it_says_in_the_same_words_each_time_is_shown() -> None:
+    always = {text for text in vars(words).values() if isinstance(text, str) and text.startswith("RAD: ")}
+    assert always <= {text for _, text in messages.LINES}
+
+
+def test_a_part_of_a_message_is_no_message() -> None:
+    found = next(each for each in messages.PARTS if each.title.startswith("What else"))
+    texts = [text for text, _ in messages.messages_of(found)]
+    assert "RAD: job <job_id> <told>" in texts
+    assert "RAD: job " not in texts
+
+
 def test_the_line_of_a_job_tells_need_and_reservation_apart() -> None:
     estimate = MemoryEstimate(
         estimate_bytes=int(13.6 * GIB), upper_bytes=15 * GIB, confidence=0.99, source="ours"
@@ -56,7 +68,7 @@ def test_messages_are_found_where_they_stand(part: str, line: str) -> None:
 
 def test_no_kind_of_message_is_empty_and_the_page_is_a_table() -> None:
     for part in messages.PARTS:
-        assert len(messages.messages_of(part)) >= 3, part.title
+        assert len(messages.messages_of(part)) >= 2, part.title
     page = messages.page()
     assert "radd is away" in page
     rows = [line for line in page.splitlines() if line.startswith(("| `", "| A "))]
