@@ -143,15 +143,22 @@ def figures(question: Question, way: Way) -> dict[str, Any]:
     return metrics(Engine(found.cluster, found.jobs).run())
 
 
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def asked_for(what: str | None) -> argparse.Namespace:
+    """Return the traces, and the node's GPUs, that a command line names.
+
+    Args:
+        what: The program's docstring.
+    """
+    parser = argparse.ArgumentParser(description=what, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", type=Path, nargs="+")
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--gpu-memory-mib", type=int, default=143_000)
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Print the tables."""
+    options = asked_for(__doc__)
     questions = [
         Question(
             trace=trace,

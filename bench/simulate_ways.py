@@ -9,7 +9,6 @@ what could be gained at most.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import math
 import statistics
@@ -22,6 +21,7 @@ from typing import Any
 from unittest.mock import patch
 
 from admission import drawn
+from simulate_limits import asked_for
 
 from slurm_plugin.admin.simulate import scenario as scenarios
 from slurm_plugin.admin.simulate.command import history
@@ -137,13 +137,7 @@ def _choosing(gpus: Sequence[Gpu], key: Callable[[Job, Gpu], float]) -> Callable
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("traces", type=Path, nargs="+")
-    parser.add_argument("--gpus", type=int, default=2)
-    parser.add_argument("--gpu-memory-mib", type=int, default=143_000)
-    options = parser.parse_args()
+    options = asked_for(__doc__)
     with tempfile.TemporaryDirectory() as folder:
         known = [row for trace in options.traces for row in csv.DictReader(trace.read_text().splitlines())]
         traces = [*options.traces, *(drawn(seed, known, Path(folder, f"made {seed}.csv")) for seed in MADE)]

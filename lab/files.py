@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lab import config
 from lab.place import ClusterSpec, NodeSpec, Place
+from slurm_plugin.core.whole_file import rewrite_file
 from slurm_plugin.monitor.simulated import SimulatedGpus
 
 HOOKS = ("prolog.sh", "task_prolog.sh", "epilog.sh")
@@ -33,12 +34,7 @@ def rewrite(path: Path, text: str) -> None:
     A daemon may be reading it: Slurm goes on with a reconfigure after `scontrol` has returned, and one that finds the
     file emptied, not yet written, ends.
     """
-    draft = path.with_name(f".{path.name}.draft")
-    shutil.copy2(path, draft)
-    found = path.stat()
-    os.chown(draft, found.st_uid, found.st_gid)
-    draft.write_text(text)
-    draft.replace(path)
+    rewrite_file(path, text.encode())
 
 
 def munge_user() -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from slurm_plugin.slurm.conf_files import lacks, why_no_shards
-from slurm_plugin.slurm.versions import NEWEST, OLDEST, Version, known
+from slurm_plugin.slurm.versions import NEWEST, OLDEST, Version, known, release_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ def obstacles(
         types: Types of GPUs that rad.toml has tables for.
     """
     found = []
-    shown, oldest, newest = (f"{one[0]}.{one[1]:02d}" for one in (version, OLDEST, NEWEST))
+    shown, oldest, newest = map(release_of, (version, OLDEST, NEWEST))
     if version < OLDEST:
         text = f"Slurm {shown} is older than {oldest}, the first with shards: every job is left as it is"
         found.append(Obstacle(text=text, leave_jobs=True))

@@ -111,6 +111,15 @@ def requeue_delay_s(version: Version, auth_info: str) -> int:
     return (int(match[1]) if match else 120) + AFTER_REVOCATION_S
 
 
+def release_of(version: Version) -> str:
+    """Return a version's release as Slurm names it.
+
+    >>> release_of((22, 5, 8))
+    '22.05'
+    """
+    return f"{version[0]}.{version[1]:02d}"
+
+
 def known(version: Version) -> bool:
     """Return whether the table covers a version."""
     return OLDEST <= version <= NEWEST

@@ -35,7 +35,8 @@ class Waiting:
 
     def __init__(self) -> None:
         """Start with nobody."""
-        self._by_node: dict[int, list[tuple[float, int, Job]]] = {}
+        self._by_node: dict[int, dict[int, tuple[float, Job]]] = {}
+        self._node_of: dict[int, int] = {}
 
     def begin(self, node: int, job: Job, earliest_s: float) -> None:
         """Note that a job waits for a GPU of a node.
@@ -46,22 +47,23 @@ class Waiting:
             earliest_s: When Slurm can start it there again, in seconds since the trace began.
         """
         self.end(job)
-        self._by_node.setdefault(node, []).append((earliest_s, job.number, job))
+        self._by_node.setdefault(node, {})[job.number] = (earliest_s, job)
+        self._node_of[job.number] = node
 
     def end(self, job: Job) -> None:
         """Forget a job that waits no more; safe to repeat."""
-        if job.put_backs:
-            for rows in self._by_node.values():
-                rows[:] = [row for row in rows if row[2] is not job]
+        node = self._node_of.pop(job.number, None)
+        if node is not None:
+            del self._by_node[node][job.number]
 
     def wake(self, node: int) -> tuple[Job, float] | None:
         """Return who may start as a GPU of a node is freed, and when at the earliest; None if nobody waits for one."""
         rows = self._by_node.get(node)
         if not rows:
             return None
-        row = min(rows, key=lambda each: each[:2])
-        rows.remove(row)
-        return row[2], row[0]
+        earliest_s, _, job = min((at_s, number, job) for number, (at_s, job) in rows.items())
+        self.end(job)
+        return job, earliest_s
 
 
 def saved(job: Job, now_s: float) -> None:
