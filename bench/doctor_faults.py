@@ -26,7 +26,7 @@ from lab.mend import findings, mend
 from lab.place import ClusterSpec, NodeSpec, Place, home_of
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.slurm.commands import SlurmCommands
-from slurm_plugin.slurm.versions import traits
+from slurm_plugin.slurm.versions import traits, written
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 NODE_SPEC = NodeSpec(name="n0")
@@ -299,7 +299,7 @@ def main() -> int:
             recent = traits(version).keeps_gpu_and_shard_apart
             if (fault.old and recent) or (fault.new and not recent):
                 continue
-            row = {"slurm": ".".join(map(str, version)), "fault": fault.name, **_tried(cluster, fault, right)}
+            row = {"slurm": written(version), "fault": fault.name, **_tried(cluster, fault, right)}
             rows.append(row)
             print(json.dumps(row), flush=True)
     finally:

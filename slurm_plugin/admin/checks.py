@@ -23,7 +23,7 @@ from slurm_plugin.admin.seen import beside, gpu_nodes, gpus_of, partitions, rad_
 from slurm_plugin.core.config import Features
 from slurm_plugin.core.last_good import copy_of
 from slurm_plugin.slurm.conf_lines import lines_of
-from slurm_plugin.slurm.versions import NEWEST, OLDEST, known, release_of
+from slurm_plugin.slurm.versions import NEWEST, OLDEST, known, release_of, written
 
 _UNKNOWN = re.compile(r"unknown key (\S+); did you mean (\S+)\?")
 _WRONG = re.compile(r": (\S+) is .*; it must ")
@@ -113,7 +113,7 @@ def check_version(facts: Facts) -> Iterator[Finding]:
     if facts.version is None:
         yield unseen("Slurm", "no Slurm program is installed here")
         return
-    text = f"{release_of(facts.version)}.{facts.version[2]}"
+    text = written(facts.version)
     oldest, newest = map(release_of, (OLDEST, NEWEST))
     if facts.version < OLDEST:
         yield fail("Slurm", f"{text} is older than {oldest}", f"upgrade Slurm to {oldest} or later")

@@ -13,7 +13,8 @@ from slurm_plugin.core.errors import WireError
 from slurm_plugin.core.units import KIB
 
 REQUEST_LIMIT = 256 * KIB
-"""Longest request: a script's head of 64 KiB grows at most fourfold when its control characters are escaped."""
+"""Longest request, its newline included. The shim sends no longer one (lua/rad_link.lua): a script's head of 64 KiB,
+which escapes at most double, and at most 2 KiB of each other field."""
 
 REPLY_LIMIT = 64 * KIB
 """Longest reply that the shim reads."""
@@ -32,29 +33,30 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 def read_line(connection: socket.socket, deadline: Deadline) -> bytes:
-    """Return one line.
+    """Return one line, and never hold more than the longest one.
 
     Args:
         connection: Of a client.
         deadline: When it must be whole.
 
     Raises:
-        WireError: It does not end in time or within the limit.
+        WireError: It does not end in time or within the limit, or something follows it.
     """
-    chunks: list[bytes] = []
-    size = 0
-    while size <= REQUEST_LIMIT:
+    line = bytearray()
+    while len(line) < REQUEST_LIMIT:
         connection.settimeout(max(deadline.remaining_s(), 0.001))
         try:
-            chunk = connection.recv(65536)
+            chunk = connection.recv(min(65536, REQUEST_LIMIT - len(line)))
         except TimeoutError as exc:
             raise WireError(f"no whole line in {DEADLINE_S:g} s") from exc
         if not chunk:
             raise WireError("half a line")
-        chunks.append(chunk)
-        size += len(chunk)
-        if chunk.endswith(b"\n"):
-            return b"".join(chunks)
+        ends_at = chunk.find(b"\n")
+        line += chunk
+        if ends_at == len(chunk) - 1:
+            return bytes(line)
+        if ends_at >= 0:
+            raise WireError("more than one line")
         if deadline.passed():
             raise WireError(f"no whole line in {DEADLINE_S:g} s")
     raise WireError(f"a request of more than {REQUEST_LIMIT} bytes")

@@ -28,7 +28,7 @@ from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.reply import VERSION, checked_version
 from slurm_plugin.radd.submit import Submission
 from slurm_plugin.slurm.control import SlurmControl
-from slurm_plugin.slurm.versions import OLDEST, Version
+from slurm_plugin.slurm.versions import OLDEST, Version, written
 
 log = logging.getLogger("radd")
 
@@ -145,7 +145,7 @@ class Service:
             "v": VERSION,
             "mode": config.mode,
             "estimator": config.estimator,
-            "slurm": ".".join(map(str, self._version)),
+            "slurm": written(self._version),
             "partitions": sorted(name for name, each in config.partitions.items() if each.collocate),
         }
 

@@ -120,6 +120,15 @@ def release_of(version: Version) -> str:
     return f"{version[0]}.{version[1]:02d}"
 
 
+def written(version: Version) -> str:
+    """Return a version as Slurm writes it.
+
+    >>> written((22, 5, 8))
+    '22.05.8'
+    """
+    return f"{release_of(version)}.{version[2]}"
+
+
 def known(version: Version) -> bool:
     """Return whether the table covers a version."""
     return OLDEST <= version <= NEWEST

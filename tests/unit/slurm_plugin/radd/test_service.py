@@ -131,7 +131,7 @@ def test_it_says_how_it_is(tmp_path: Path) -> None:
     made, _ = service(tmp_path)
     assert made.handle({"op": "ping"})["pong"] is True
     status = made.handle({"op": "status"})
-    assert (status["mode"], status["partitions"], status["slurm"]) == ("enforce", ["gpu"], "22.5.8")
+    assert (status["mode"], status["partitions"], status["slurm"]) == ("enforce", ["gpu"], "22.05.8")
     made.stop()
 
 
