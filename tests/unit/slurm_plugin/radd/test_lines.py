@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import threading
@@ -71,10 +72,8 @@ def test_no_more_than_the_longest_line_is_held_of_a_peer_that_goes_on() -> None:
             return chunk
 
     def send() -> None:
-        try:
+        with contextlib.suppress(BrokenPipeError):  # the reader gave up
             there.sendall(b"x" * (2 * REQUEST_LIMIT))
-        except BrokenPipeError:  # the reader gave up
-            pass
 
     peer = threading.Thread(target=send)
     with Counted(fileno=here.detach()) as counted, there:
