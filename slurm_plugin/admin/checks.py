@@ -139,6 +139,13 @@ def check_controller(facts: Facts) -> Iterator[Finding]:
         yield ok("radd", "answers")
     else:
         yield fail("radd", facts.radd or "no answer", command("systemctl restart radd"))
+    if facts.undecided:
+        text = f"{facts.undecided} submissions went undecided since slurmctld loaded job_submit.lua, some within a day"
+        yield warn(
+            "radd",
+            text,
+            "slurmctld's log says why of each; if it is a time-out, give the controller more CPU",
+        )
     for unit, state in facts.units.items():
         wanted = facts.gpu_node if unit == "rad-monitor" else facts.radd_here
         if wanted and state != "active":

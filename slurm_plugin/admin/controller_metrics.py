@@ -44,6 +44,7 @@ class Seen:
         radd_up: Whether radd answers.
         radd_answer_s: How long its answer took; None if there was none.
         radd_leaves_jobs: Whether it leaves every job alone, because something in Slurm's settings is in its way.
+        undecided: Submissions that it did not decide since slurmctld loaded the shim; None if not known.
         learned: What the site learned of its runs; nothing where that is off.
         waiting: Jobs that wait for GPUs; None if Slurm did not say.
     """
@@ -53,6 +54,7 @@ class Seen:
     radd_answer_s: float | None
     radd_leaves_jobs: bool
     waiting: Sequence[WaitingJob] | None
+    undecided: int | None = None
     learned: Learned = field(default_factory=Learned)
 
 
@@ -67,6 +69,7 @@ def look(config: Config, clock: Clock) -> Seen:
     answer = ask_radd(config.paths.socket)
     took_s = clock.monotonic_s() - start_s
     up = isinstance(answer, dict)
+    undecided = answer.get("undecided") if isinstance(answer, dict) else None
     try:
         waiting = waiting_jobs(slurm_conf=config.paths.slurm_conf)
     except SlurmError:
@@ -77,6 +80,7 @@ def look(config: Config, clock: Clock) -> Seen:
         radd_answer_s=took_s if up else None,
         radd_leaves_jobs=isinstance(answer, dict) and bool(answer.get("leaves_jobs")),
         waiting=waiting,
+        undecided=undecided if isinstance(undecided, int) else None,
         learned=read_learned(Path(config.paths.state)) if config.learns else Learned(),
     )
 
@@ -120,6 +124,12 @@ def _of_radd(seen: Seen) -> Iterator[Metric]:
     if seen.radd_answer_s is not None:
         took.add_metric([], seen.radd_answer_s)
     yield took
+    missed = CounterMetricFamily(
+        "rad_radd_undecided_submissions", "Jobs that went on as submitted, since slurmctld loaded the shim"
+    )
+    if seen.undecided is not None:
+        missed.add_metric([], seen.undecided)
+    yield missed
     text = "1 if Slurm's settings are such that radd leaves every job as it is"
     yield GaugeMetricFamily("rad_radd_leaves_jobs", text, value=int(seen.radd_leaves_jobs))
 

@@ -62,6 +62,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
     readings, readings_error = _readings(used, clock)
     gpu_node = used.telemetry.source == "simulated" or Path("/dev/nvidiactl").exists()
     radd_here = Path(used.paths.socket).exists() or _is_controller(settings)
+    radd, undecided = ping(used.paths.socket) if radd_here else (None, 0)
     return Facts(
         config_path=config_path,
         config=config,
@@ -92,7 +93,8 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         else names_in(slurm_conf.with_name("rad")) or names_in(CONFIGLESS_LUA),
         lua_sockets=lua_sockets(),
         key_error=key_error(Path(used.paths.key), settings.get("slurmuser", "root") if radd_here else "root"),
-        radd=ping(used.paths.socket) if radd_here else None,
+        radd=radd,
+        undecided=undecided,
         radd_here=radd_here,
         units=units(),
         learned_age_s=_age_s(learned_path(Path(used.paths.state)), clock),

@@ -24,6 +24,7 @@ LUA_SOCKETS = ("socket/unix.so", "posix/sys/socket.so", "posix/sys/socket.lua", 
 """Files of LuaSocket and of lua-posix below such a folder and Lua's version."""
 
 UNITS = ("radd", "rad-monitor")
+DAY_S = 86_400
 
 COMMAND_S = 5.0
 
@@ -87,12 +88,15 @@ def key_error(path: Path, reader: str) -> str | None:
     return ""
 
 
-def ping(path: str) -> str:
-    """Return how radd is, or why nobody knows."""
+def ping(path: str) -> tuple[str, int]:
+    """Return how radd is, or why nobody knows, and how many submissions it missed, if any within the last day."""
     answer = ask_radd(path)
     if isinstance(answer, str):
-        return answer
-    return f"as it found when it started, {answer['leaves_jobs']}" if answer.get("leaves_jobs") else "ok"
+        return answer, 0
+    age_s, total = answer.get("undecided_age_s"), answer.get("undecided")
+    missed = total if isinstance(age_s, int) and age_s < DAY_S and isinstance(total, int) else 0
+    leaves = answer.get("leaves_jobs")
+    return f"as it found when it started, {leaves}" if leaves else "ok", missed
 
 
 def units() -> dict[str, str]:

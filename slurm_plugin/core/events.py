@@ -60,6 +60,7 @@ class EventKind(str, Enum):
     """A process that holds nothing is on a GPU that a job holds as a whole."""
 
     SUBMITTED = "submitted"
+    UNDECIDED = "undecided"
     CHANGED = "changed"
     HEARD = "heard"
     MAY_START = "may start"

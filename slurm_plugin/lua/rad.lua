@@ -21,6 +21,8 @@ local LONGEST_OTHER = 1024
 local LONGEST_FILE = 65536
 local NO_COMMENT = " " -- "" would leave a job's comment as it is
 
+local undecided = 0 -- submissions that radd did not decide since this file was loaded; radd is told, an admin asks radd
+
 -- What radd hears of a submission: job_desc fields under their own names.
 local TOLD = {
   "partition", "gres", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_bind", "tres_freq",
@@ -144,6 +146,7 @@ local function describe(job_desc, part_list, submit_uid)
   message.whole_nodes = takes_whole_nodes(job_desc, part_list)
   message.script, message.script_goes_on = head_of_script(job_desc)
   message.script_name = message.script and script_name(job_desc)
+  message.undecided = undecided
   return message
 end
 
@@ -280,26 +283,27 @@ local function is_one_gpu(text, gpu_type)
 end
 
 -- Without radd, a job that asks for one GPU gets it as all shards of a GPU, where Slurm needs that to keep it from
--- jobs that share. Nothing is signed: the Prolog asks Slurm. Any other request goes on as it was submitted.
+-- jobs that share. Nothing is signed: the Prolog asks Slurm. Any other request goes on as it was submitted. Returns
+-- whether the job was changed.
 local function fall_back(job_desc, message)
   local left = fallback_settings()
   local partition = left and left.partitions[message.partition or left.default_partition]
   local per_node, per_job = message.gres, message.tres_per_job
   local as_it_is = message.heterogeneous or message.interactive or message.whole_nodes
   if not partition or as_it_is or (per_node and per_job) then
-    return
+    return false
   end
   local others = { "tres_per_task", "tres_per_socket", "tres_bind", "tres_freq", "cpus_per_tres", "mem_per_tres" }
   for _, name in ipairs(others) do
     if message[name] then
-      return
+      return false
     end
   end
   local nodes, per_gpu = message.min_nodes or 1, message.ntasks_per_gpu or 0
   local one_node = nodes == 1 or nodes >= 65534
   local one_task = per_gpu <= 0 or per_gpu >= 65534
   if not one_node or not one_task or not is_one_gpu(per_node or per_job or "", partition.gpu_type) then
-    return
+    return false
   end
   local changes = { gres = "shard:" .. string.format("%d", partition.shards) }
   if per_job then
@@ -312,8 +316,19 @@ local function fall_back(job_desc, message)
   set_fields(job_desc, changes)
   set_environment(job_desc, blank)
   log("without radd: one GPU becomes " .. changes.gres)
+  return true
+end
+
+-- A job that radd did not decide: keep it from jobs that share if we can, and tell a user who said something to us.
+local function go_on(job_desc, message)
+  undecided = undecided + 1
+  local changed = fall_back(job_desc, message)
   if message.script or (message.comment or ""):find("rad:", 1, true) then
-    say("RAD: radd is away for a moment; the job reserves one GPU for itself")
+    if changed then
+      say("RAD: radd made no decision in time; the job reserves one GPU for itself")
+    else
+      say("RAD: radd made no decision in time; the job goes on as it was submitted")
+    end
   end
 end
 
@@ -328,7 +343,7 @@ function rad.submit(job_desc, part_list, submit_uid)
     local reply, problem = ask(message)
     if not reply then
       log("not decided by radd: " .. problem)
-      fall_back(job_desc, message)
+      go_on(job_desc, message)
       return slurm.SUCCESS
     end
     return apply(job_desc, reply)

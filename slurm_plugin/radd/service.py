@@ -27,6 +27,7 @@ from slurm_plugin.radd.prepare import prepared
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.reply import VERSION, checked_version
 from slurm_plugin.radd.submit import Submission
+from slurm_plugin.radd.undecided import Undecided
 from slurm_plugin.slurm.control import SlurmControl
 from slurm_plugin.slurm.versions import OLDEST, Version, written
 
@@ -61,6 +62,7 @@ class Service:
         self._site.refresh()
         self._models = Models(models_path(Path(config.paths.state)))
         self._submission = self._prepared(config)
+        self._undecided = Undecided()
         self._wrote_s = 0.0
         self._refreshed_s = self._clock.monotonic_s()
         self._changes: SimpleQueue[Mapping[str, Any] | None] = SimpleQueue()
@@ -113,11 +115,13 @@ class Service:
         """
         operation = message.get("op")
         if operation == "ping":
-            return {"v": VERSION, "pong": True, "leaves_jobs": self._submission.leave_jobs}
+            undecided = self._undecided.as_answer(now_s=self._clock.now_s())
+            return {"v": VERSION, "pong": True, "leaves_jobs": self._submission.leave_jobs, **undecided}
         if operation == "status":
             return self._status()
         checked_version(message)
         if operation == "submit":
+            self._note_undecided(message.get("undecided"))
             reply = self._submission.answer(message)
             log.info("submit %s", reply.get("log", ""), extra=_asked(EventKind.SUBMITTED, message))
             if self.config.features.history and wire.profile_in(str(message.get("comment") or "")):
@@ -138,6 +142,12 @@ class Service:
         for one in in_the_way:
             log.error("%s", one.text)
         return submission
+
+    def _note_undecided(self, total: object) -> None:
+        before, self._undecided = self._undecided, self._undecided.told(total, now_s=self._clock.now_s())
+        if self._undecided.total and self._undecided != before:
+            text = "%d submissions went on without a decision of radd's since slurmctld loaded job_submit.lua"
+            log.warning(text, self._undecided.total, extra=about(EventKind.UNDECIDED))
 
     def _status(self) -> dict[str, Any]:
         config = self.config

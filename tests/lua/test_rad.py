@@ -121,6 +121,7 @@ def test_radd_hears_the_request_and_its_changes_are_made(hooks: LuaProgram, radd
             "heterogeneous": False,
             "interactive": False,
             "whole_nodes": False,
+            "undecided": 0,
         }
     ]
 
@@ -348,6 +349,42 @@ def test_without_radd_one_gpu_becomes_all_shards_of_one(
         assert done.get("tres_per_job", "") == "" and done["environment"] == {"SLURM_GPUS": ""}
     else:
         assert done["environment"] == {"SLURM_GPUS": "1"}
+
+
+SPOKEN = {"gres": "gres:gpu:1", "user_id": 1, "script": "#!/bin/sh\n#RAD memory=4G\n"}
+
+
+@pytest.mark.parametrize(
+    ("job", "falls_back", "told"),
+    [
+        (SPOKEN, False, "goes on as it was submitted"),
+        (SPOKEN, True, "reserves one GPU for itself"),
+        ({**SPOKEN, "gres": "gres:gpu:2"}, True, "goes on as it was submitted"),
+        (
+            {"gres": "gres:gpu:1", "user_id": 1, "comment": "rad:memory=4G"},
+            False,
+            "goes on as it was submitted",
+        ),
+        ({"gres": "gres:gpu:1", "user_id": 1, "script": "#!/bin/sh\n"}, False, ""),
+    ],
+)
+def test_who_said_something_to_us_hears_that_nothing_was_decided(
+    hooks: LuaProgram, tmp_path: Path, job: dict[str, Any], falls_back: bool, told: str
+) -> None:
+    if falls_back:
+        leave_fallback(tmp_path, gpu_type="")
+    said = submit(hooks, job)["said"]
+    assert len(said) == bool(told) and all(told in line for line in said)
+
+
+def test_radd_is_told_how_many_jobs_it_did_not_decide(hooks: LuaProgram, radd: Any) -> None:
+    for _ in range(2):
+        submit(hooks)
+    submit(hooks, {"user_id": 1, "script": "#!/bin/sh\n"})  # none of ours
+    fake = radd(replies(reply(set={"gres": "shard:2"})))
+    for user_id in (2000, 2001):
+        submit(hooks, user_id=user_id)
+    assert [line["undecided"] for line in fake.asked if line["user_id"] >= 2000] == [2, 2]
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ def test_health_queue_and_events(tmp_path: Path):
             radd_up=True,
             radd_answer_s=0.002,
             radd_leaves_jobs=False,
+            undecided=4,
             learned=Learned(time_s=7.0, groups={"trace@h200": LIMITS}),
             waiting=[waiting(1, "a", now_s - 10), waiting(2, "a", now_s - 30), waiting(3, "b", None)],
         )
@@ -67,6 +68,7 @@ def test_health_queue_and_events(tmp_path: Path):
     found = told(metrics)
     assert found["rad_radd_up",] == 1 and found["rad_radd_answer_seconds",] == 0.002
     assert found["rad_radd_events_total", "submitted"] == 1
+    assert found["rad_radd_undecided_submissions_total",] == 4
     assert found["rad_learned_time_seconds",] == 7 and found["rad_learned_runs", "trace@h200"] == 90
     assert ("rad_radd_events_total", "placed") not in found
     assert (found["rad_queue_jobs", "a"], found["rad_queue_wait_mean_seconds", "a"]) == (2, 20)
@@ -108,6 +110,7 @@ def test_a_controller_where_nothing_answers(tmp_path: Path):
     found = told(telling.ControllerMetrics(lambda: seen, HookCounts(tmp_path), clock))
     assert found["rad_radd_up",] == 0 and found["rad_queue_known",] == 0
     assert ("rad_radd_answer_seconds",) not in found
+    assert ("rad_radd_undecided_submissions_total",) not in found, "a count that is not known is not 0"
 
 
 @pytest.fixture
@@ -122,7 +125,8 @@ def radd(tmp_path: Path) -> Iterator[Path]:
         caller, _ = listener.accept()
         with caller:
             caller.recv(1000)
-            caller.sendall(json.dumps({"v": 1, "pong": True, "leaves_jobs": "no shards"}).encode() + b"\n")
+            answer = {"v": 1, "pong": True, "leaves_jobs": "no shards", "undecided": 3, "undecided_age_s": 9}
+            caller.sendall(json.dumps(answer).encode() + b"\n")
 
     threading.Thread(target=answer, daemon=True).start()
     yield path
@@ -135,3 +139,8 @@ def test_radd_is_asked_over_its_socket(radd: Path):
     answer = ask_radd(str(radd))
     assert isinstance(answer, dict) and answer["leaves_jobs"] == "no shards"
     assert "no answer" in str(ask_radd(str(radd.with_name("none"))))
+
+
+def test_what_radd_did_not_decide_is_looked_up(radd: Path, tmp_path: Path):
+    seen = telling.look(Config(paths=Paths(socket=str(radd), state=str(tmp_path))), FakeClock())
+    assert (seen.undecided, seen.radd_leaves_jobs) == (3, True)

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from golden_texts import Golden
 
-from slurm_plugin.admin.checks import examine
+from slurm_plugin.admin.checks import check_controller, examine
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.doctor import as_json, as_text, failed
 from slurm_plugin.admin.facts import Facts
@@ -591,6 +591,31 @@ class TestGather:
         ],
     )
     def test_radd_is_asked(self, tmp_path: Path, answer: bytes, told: str):
+        facts = self.answered(tmp_path, answer)
+        assert facts.radd is not None
+        assert told in facts.radd and facts.undecided == 0
+
+    @pytest.mark.parametrize(
+        ("told", "undecided"),
+        [
+            ({"undecided": 3, "undecided_age_s": 60}, 3),
+            ({"undecided": 3, "undecided_age_s": 86_400}, 0),
+            ({"undecided": 0, "undecided_age_s": 60}, 0),
+            ({"undecided": None, "undecided_age_s": None}, 0),
+            ({}, 0),
+        ],
+    )
+    def test_what_radd_missed_within_a_day_is_told(
+        self, tmp_path: Path, told: dict[str, object], undecided: int
+    ):
+        facts = self.answered(tmp_path, json.dumps({"v": 1, "pong": True, **told}).encode() + b"\n")
+        assert (facts.radd, facts.undecided) == ("ok", undecided)
+        of_radd = [each for each in check_controller(facts) if each.subject == "radd"]
+        assert [each.level for each in of_radd] == ["ok", *(["warn"] if undecided else [])]
+        assert not undecided or of_radd[1].text.startswith("3 submissions")
+
+    def answered(self, tmp_path: Path, answer: bytes) -> Facts:
+        """Return what is found beside a radd that answers so."""
         config = self.files(tmp_path)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(tmp_path / "radd.sock"))
@@ -606,8 +631,7 @@ class TestGather:
             server.start()
             facts = gather(config, {}, SystemClock())
             server.join()
-        assert facts.radd is not None
-        assert told in facts.radd
+        return facts
 
     def test_a_radd_that_is_gone(self, tmp_path: Path):
         config = self.files(tmp_path)

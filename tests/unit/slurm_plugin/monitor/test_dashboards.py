@@ -70,7 +70,9 @@ def told() -> Iterator[Any]:
     waiting = WaitingJob(
         job_id=1, user_id=1, partition="gpu", gres="gpu:1", reason="", priority=1, restarts=0, submit_s=None
     )
-    seen = Seen(time_s=0.0, radd_up=True, radd_answer_s=0.1, radd_leaves_jobs=False, waiting=(waiting,))
+    seen = Seen(
+        time_s=0.0, radd_up=True, radd_answer_s=0.1, radd_leaves_jobs=False, undecided=0, waiting=(waiting,)
+    )
     yield from ControllerMetrics(lambda: seen, counts, FakeClock()).collect()
 
 

@@ -135,6 +135,19 @@ def test_it_says_how_it_is(tmp_path: Path) -> None:
     made.stop()
 
 
+def test_it_says_how_many_submissions_it_missed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made, _ = service(tmp_path)
+    assert made.handle({"op": "ping"})["undecided"] is None, "a shim has told nothing yet"
+    for total in (0, 2, 2, None, "many", -1, True):
+        made.handle({**SUBMIT, "undecided": total})
+    answer = made.handle({"op": "ping"})
+    made.stop()
+    assert (answer["undecided"], answer["undecided_age_s"]) == (2, 0)
+    assert [line.startswith("2 submissions") for line in map(str, caplog.messages) if "without" in line] == [
+        True
+    ]
+
+
 @pytest.mark.parametrize("message", [{**SUBMIT, "v": 2}, {"v": 1, "op": "dance"}, {"v": 1}])
 def test_other_versions_and_operations_are_refused(tmp_path: Path, message: dict[str, Any]) -> None:
     made, _ = service(tmp_path)
