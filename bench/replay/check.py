@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from replay.plan import Planned, plan
-from replay.workloads import measured_mib, planned_name
+from replay.workloads import measured_mib, model_file, planned_name
 from slurm_plugin.core.errors import EstimateError
 from slurm_plugin.core.records import Claims
 from slurm_plugin.core.units import from_mib, to_mib_up
@@ -103,7 +103,8 @@ def booked_mib(workload: str, setup: str, texts: Path) -> int | None:
     Raises:
         EstimateError: The text or the setup is unusable.
     """
-    directives = directives_of(f"#!/bin/sh\n#RAD model={texts / workload}.txt {setup}\n", "job.sh", "")
+    model = model_file(workload, texts)
+    directives = directives_of(f"#!/bin/sh\n#RAD model={model} {setup}\n", "job.sh", "")
     found = None if directives is None else profile_of(directives, (texts,))
     estimate = None if found is None else Estimator(gpu="h200").estimate(Claims(profile=found[0]))
     return None if estimate is None else to_mib_up(estimate.upper_bytes)
@@ -112,7 +113,9 @@ def booked_mib(workload: str, setup: str, texts: Path) -> int | None:
 def main() -> int:
     """Print the tables; return the exit status."""
     parser = argparse.ArgumentParser(description="Whether traces can be replayed, without a GPU.")
-    parser.add_argument("texts", type=Path, help="folder that `python -m replay.workloads` wrote")
+    parser.add_argument(
+        "texts", type=lambda at: Path(at).resolve(), help="folder that `python -m replay.workloads` wrote"
+    )
     parser.add_argument("traces", type=Path, nargs="+")
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--gpu-memory-mib", type=int, default=142_000)

@@ -10,6 +10,7 @@ from typing import Any
 from gpumemnet.estimators.registry import ESTIMATORS
 from lab.config import SHARD_MIB
 from replay.plan import Planned
+from replay.workloads import model_file
 from slurm_plugin.admin.simulate.jobs import HAND_ROUNDING
 
 ESTIMATES = (*ESTIMATORS, "faketensor", "oracle", "none")
@@ -56,7 +57,7 @@ def directives(
         job: The job.
         policy: The policy.
         estimates: One of ESTIMATES: whence its need is known.
-        texts: Folder of the workloads' model texts, NAME.txt.
+        texts: Folder of the workloads' model texts, NAME.txt, or traces, NAME.rad.
         known: What workloads.py knows of the workload: the words behind `model=`, and FakeTensor's answer.
     """
     if not policy.shared or job.gpus > 1:
@@ -72,6 +73,6 @@ def directives(
         # It knows no context; its users add none either (thesis section 5.3.2).
         need_mib = known.get("faketensor_mib")
         return [*lines, f"#RAD memory={need_mib}M"] if need_mib else lines
-    text = texts / f"{job.workload}.txt"
+    model = model_file(job.workload, texts)
     ranks = f" gpus={job.gpus}" if job.gpus > 1 else ""
-    return [*lines, f"#RAD model={text} {known['setup']}{ranks}"] if text.exists() else lines
+    return lines if model is None else [*lines, f"#RAD model={model} {known['setup']}{ranks}"]

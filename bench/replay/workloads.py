@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -85,15 +87,29 @@ def setup_of(config: Record) -> str:
     return " ".join(words)
 
 
+def model_file(workload: str, folder: Path) -> Path | None:
+    """Return what `#RAD model=` names: a model's text, or the trace of one that has none; None if there is neither.
+
+    Args:
+        workload: Its name.
+        folder: Where `describe` wrote.
+    """
+    found = (folder / f"{workload}{ending}" for ending in (".txt", ".rad"))
+    return next((file for file in found if file.exists()), None)
+
+
 def describe(workload: str, folder: Path) -> Record:
-    """Write a workload's model text, torchinfo's where there is torchinfo, and return what a job says of it."""
+    """Write a workload's model text, torchinfo's where there is torchinfo, and return what a job says of it.
+
+    torchinfo cannot run torchvision's detectors, whose inputs are lists: their script is traced, as users are told to.
+    """
     from gpumemnet.dataset.config import Configuration
     from gpumemnet.dataset.summaries import texts
 
     config, trains = config_of(workload)
     found: Record = {"trains": trains, "config": config, "setup": setup_of(config), "text": None}
     if config["arch"].get("source") == "detection":
-        return found
+        return found | {"text": _traced(workload, folder / f"{workload}.rad")}
     made = texts(Configuration.from_json(config))
     found["faketensor_mib"] = _fake_tensor(config)
     kind = next((kind for kind in ("torchinfo", "module_repr") if kind in made), None)
@@ -101,6 +117,19 @@ def describe(workload: str, folder: Path) -> Record:
         (folder / f"{workload}.txt").write_text(made[kind])
         found["text"] = kind
     return found
+
+
+def _traced(workload: str, file: Path) -> str | None:
+    """Write what `rad-estimate -- python -m replay.script WORKLOAD` finds; return what it is, None without."""
+    from gpumemnet.saved.record import SavedProfile, write
+    from gpumemnet.script.start import run
+
+    found = run([sys.executable, "-m", "replay.script", workload], environment=os.environ)
+    if not isinstance(found, SavedProfile):
+        print(f"{workload}: {found.why}")
+        return None
+    write(found, file)
+    return "trace"
 
 
 def _fake_tensor(config: Record) -> int | None:
@@ -129,8 +158,6 @@ def _fake_tensor(config: Record) -> int | None:
 
 def main() -> None:
     """Write texts into a folder: python -m replay.workloads FOLDER WORKLOAD ... (needs torch)."""
-    import sys
-
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     done = folder / "workloads.json"

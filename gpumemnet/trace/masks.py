@@ -51,8 +51,8 @@ def follow(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
             return None
         out = func(*args, **kwargs)
         return _noted(out, sum(map(at_most, parts)))
-    if func is aten.index_put_.default and args[0].dtype in _MASKS and isinstance(args[0], FakeTensor):
-        written = _places(args[0], args[1])
+    if func in _WRITES and isinstance(args[0], FakeTensor) and args[0].dtype in _MASKS:
+        written = _WRITES[func](*args)
         if written is None:
             return None
         before = at_most(args[0])
@@ -72,8 +72,20 @@ def _version(mask: Tensor) -> int:
     return _UNKNOWN if mask.is_inference() else mask._version
 
 
-def _places(mask: Tensor, indices: Sequence[Any]) -> int | None:
+def _places(mask: Tensor, indices: Sequence[Any], *_: Any) -> int | None:
     """Return at how many places an assignment writes; None where it chooses rows or by a mask."""
     if len(indices) != mask.dim() or any(i is None or i.dtype in _MASKS for i in indices):
         return None
     return torch.broadcast_shapes(*(i.shape for i in indices)).numel()
+
+
+def _slices(mask: Tensor, dim: int, index: Tensor, *_: Any) -> int:
+    """Return how many places lie in the slices that are filled."""
+    return index.numel() * (mask.numel() // max(1, mask.shape[dim])) if mask.dim() else 1
+
+
+_WRITES = {
+    aten.index_put_.default: _places,
+    aten.index_fill_.int_Scalar: _slices,  # `mask[index] = 1` from PyTorch 2.15 on
+    aten.index_fill_.int_Tensor: _slices,
+}

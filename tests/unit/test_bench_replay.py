@@ -71,6 +71,9 @@ def test_each_policy_asks_in_its_own_way(trace: Path, tmp_path: Path) -> None:
     assert lines(xlnet, "hand") == ["#SBATCH --gpus=2"]
     assert lines(vgg, "magm") == ["#SBATCH --gpus=1", f"#RAD model={tmp_path}/vgg3.txt batch_size=128"]
     assert lines(xlnet, "magm") == ["#SBATCH --gpus=2"], "no text of it is there"
+    (tmp_path / f"{xlnet.workload}.rad").write_text("a trace")
+    traced = f"#RAD model={tmp_path}/{xlnet.workload}.rad batch_size=128 gpus=2"
+    assert lines(xlnet, "magm") == ["#SBATCH --gpus=2", traced]
     assert lines(vgg, "lug", "oracle") == ["#SBATCH --gpus=1", "#RAD memory=21864M"]
     assert lines(vgg, "lug", "faketensor") == ["#SBATCH --gpus=1", "#RAD memory=900M"]
     assert lines(vgg, "lug", "none") == ["#SBATCH --gpus=1"]

@@ -41,6 +41,12 @@ def test_what_was_filled_is_chosen_in_each_way_to_choose(recorder: Recorder) -> 
     assert torch.masked_select(rows[:, 0], mask).shape == (5,)
     assert chosen(filled(128, torch.uint8) | filled(384, torch.uint8)) == 512
     assert chosen(torch.cat([filled(5), filled(7)])) == 12
+    by_fill = torch.zeros(ALL, dtype=torch.uint8, device="cuda").index_fill_(
+        0, torch.arange(9, device="cuda"), 1
+    )
+    assert chosen(by_fill) == 9  # what PyTorch 2.15 makes of `mask[index] = 1`
+    by_column = torch.zeros(10, ALL // 10, dtype=torch.bool, device="cuda")
+    assert chosen(by_column.index_fill_(1, torch.arange(3, device="cuda"), 1)) == 30
     assert not recorder.assumptions.warnings
 
 
