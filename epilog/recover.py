@@ -73,7 +73,7 @@ def recover(
         detail = f"it is {view.state} after {view.restarts} restarts by now"
         return Event(kind=EventKind.NOT_RUN_AGAIN, detail=detail)
     delay_s = requeue_delay_s(version, control.config().get("AuthInfo", ""))
-    change = _change(view, recovery, outcome, offer, delay_s, key)
+    change = _change(view, recovery, outcome, offer, delay_s, key, restart=restart + 1)
     try:
         control.update(job.job_id, change)
     except SlurmError as exc:
@@ -94,12 +94,15 @@ def _change(
     offer: Offer,
     delay_s: int,
     key: bytes,
+    *,
+    restart: int,
 ) -> JobChange:
     victim = outcome.kind == "victim"
     fault: Fault = "victim" if victim else "estimate"
     note = Note(
         event="recovered",
         start_in_s=delay_s,
+        restart=restart,
         estimate_bytes=recovery.booking.estimate_bytes,
         peak_bytes=outcome.peak_bytes,
         fault=fault if recovery.lend_priority else None,

@@ -29,6 +29,7 @@ from replay.stage import CHECKOUT, NODE, Stage
 from replay.stuck import Patience
 from replay.watch import Watch
 from slurm_plugin.core.units import from_mib, parse_size
+from slurm_plugin.core.whole_file import replace_file
 
 LOOK_S = 0.5
 RERUN_S = 15.0
@@ -61,9 +62,7 @@ def main() -> int:
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     result = Replay(options).run()
-    draft = file.with_suffix(".new")
-    draft.write_text(json.dumps(result))
-    draft.replace(file)
+    replace_file(file, json.dumps(result).encode())
     print(json.dumps(result["figures"], indent=1))
     print(f"{file}: {'CUT OFF' if result['cut'] else 'complete'}")
     return 3 if result["cut"] else 0

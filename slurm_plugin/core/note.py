@@ -1,10 +1,11 @@
 """What our hooks write into a job's AdminComment: for people to read, and how radd hears of the nodes.
 
-    rad: recovered peak_mib=13210 start_in_s=0 - torch.OutOfMemoryError: CUDA out of memory
-    rad: put-back start_in_s=15 - no idle GPU for a whole-GPU job
+    rad: recovered peak_mib=13210 start_in_s=0 restart=1 - torch.OutOfMemoryError: CUDA out of memory
+    rad: put-back start_in_s=15 restart=1 - no idle GPU for a whole-GPU job
     rad: ended estimate_mib=10432 peak_mib=9876 smact_pct=41 ran_s=3600
 
-Only root and SlurmUser may write an AdminComment, so a note needs no signature.
+Only root and SlurmUser may write an AdminComment, so a note needs no signature. It stays there when Slurm or somebody
+else requeues the job once more, so it names the rerun that it is about.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Note:
             "booked": accepted at submission. "ended": ran to its end. "failed": ended otherwise.
             "warned": rad-monitor named it (guard/).
         start_in_s: Seconds that the job is to wait in the queue; None where it does not return there.
+        restart: Restart count of the rerun that waits so long; None if it is not told.
         estimate_bytes: The best guess before the run; None if there was none.
         peak_bytes: Highest GPU memory that the monitor saw; None without a monitor.
         smact: What SM activity the job would have alone, as the monitor saw it (0 to 1); None where it did not tell.
@@ -47,6 +49,7 @@ class Note:
 
     event: Event
     start_in_s: int | None = None
+    restart: int | None = None
     estimate_bytes: int | None = None
     peak_bytes: int | None = None
     smact: float | None = None
@@ -67,6 +70,7 @@ def format_note(note: Note) -> str:
         "smact_pct": None if note.smact is None else round(note.smact * PERCENT),
         "ran_s": note.ran_s,
         "start_in_s": note.start_in_s,
+        "restart": note.restart,
         "fault": None if note.fault is None else _FAULTS.index(note.fault) + 1,
     }
     words = [
@@ -89,6 +93,7 @@ def read_note(text: str) -> Note | None:
     return Note(
         event=event,
         start_in_s=values.get("start_in_s"),
+        restart=values.get("restart"),
         estimate_bytes=None if estimate_mib is None else from_mib(estimate_mib),
         peak_bytes=None if peak_mib is None else from_mib(peak_mib),
         smact=None if smact_pct is None else smact_pct / PERCENT,

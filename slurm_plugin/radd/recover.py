@@ -34,6 +34,7 @@ POLL_LENT_S = 2.0
 @dataclass(frozen=True, slots=True)
 class _Errand:
     start_in_s: int
+    restart: int | None
     young: Deadline
     deadline: Deadline
     claim: Claim | None = None
@@ -65,7 +66,11 @@ class Recoverer:
         claim = None if note.fault is None else Claim(fault=note.fault, profile_key=profile_key)
         with self._changed:
             self._errands[job_id] = _Errand(
-                note.start_in_s, Deadline(self._clock, YOUNG_S), Deadline(self._clock, PATIENCE_S), claim
+                note.start_in_s,
+                note.restart,
+                Deadline(self._clock, YOUNG_S),
+                Deadline(self._clock, PATIENCE_S),
+                claim,
             )
             self._changed.notify()
 
@@ -109,6 +114,8 @@ class Recoverer:
             job = self._slurm.job(job_id)
             if job is None or (job.state == "RUNNING" and errand.young.passed()):
                 return True
+            if errand.restart is not None and job.restarts > errand.restart:
+                return True  # that rerun is over; this one waits for somebody else's reason (preempted, requeued)
             if job.state != "PENDING":
                 return False  # still completing
             lent = None

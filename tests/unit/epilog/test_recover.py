@@ -46,7 +46,7 @@ def test_requeue_first_and_then_one_update_with_everything() -> None:
     assert user_words(change.comment or "").startswith("my words")
     note = read_note(change.admin_comment or "")
     assert note is not None
-    assert (note.event, note.peak_bytes, note.fault) == ("recovered", 3 * GIB, "estimate")
+    assert (note.event, note.restart, note.peak_bytes, note.fault) == ("recovered", 1, 3 * GIB, "estimate")
     assert change.start_in_s is not None and change.start_in_s >= 5
 
 

@@ -15,6 +15,7 @@ SIZES = st.none() | st.integers(0, 10**6).map(lambda mib: mib * MIB)
         Note,
         event=st.sampled_from(["recovered", "put-back", "ended"]),
         start_in_s=st.none() | st.integers(0, 10**6),
+        restart=st.none() | st.integers(0, 100),
         estimate_bytes=SIZES,
         peak_bytes=SIZES,
         ran_s=st.none() | st.integers(0, 10**8),

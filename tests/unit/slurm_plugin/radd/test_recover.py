@@ -121,6 +121,28 @@ def test_a_new_radd_finds_what_the_old_one_left() -> None:
     assert slurm.told == [(1, JobChange(start_now=True))]
 
 
+@pytest.mark.parametrize(("restarts", "cleared"), [(1, True), (2, False), (3, False)])
+def test_a_note_of_an_earlier_rerun_moves_nothing(restarts: int, cleared: bool) -> None:
+    """The job ran out of memory, ran again, and was preempted then: Slurm keeps the AdminComment."""
+    note = format_note(replace(RECOVERED, restart=1))
+    slurm = FakeSlurm(job("PENDING", 1, reason="BeginTime", restarts=restarts, admin_comment=note))
+    worker = recoverer(slurm)
+    worker.sweep()
+    worker.run_errands()
+    assert slurm.told == ([(1, JobChange(start_now=True))] if cleared else [])
+
+
+def test_a_job_that_has_not_come_so_far_yet_is_waited_for() -> None:
+    """Slurm counts the restart when the requeue is through."""
+    slurm = FakeSlurm(job("COMPLETING", restarts=0))
+    worker = recoverer(slurm)
+    worker.hear(7, replace(RECOVERED, restart=1))
+    worker.run_errands()
+    slurm.views[7] = job("PENDING", restarts=1)
+    worker.run_errands()
+    assert slurm.told == [(7, JobChange(start_now=True))]
+
+
 def test_a_start_that_its_owner_put_off_stays_where_he_put_it() -> None:
     """`scontrol update StartTime=tomorrow` of a rerun that waits, before radd is restarted."""
     clock = FakeClock()
