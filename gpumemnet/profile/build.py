@@ -12,7 +12,7 @@ from gpumemnet.profile import sums
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
 from gpumemnet.replay.training_step import replay
-from gpumemnet.texts.read import rows_of, text_of
+from gpumemnet.texts.read import is_profile, rows_of, text_of
 from gpumemnet.texts.records import RECREATE, ModelSummary
 from gpumemnet.texts.settle import settle
 from gpumemnet.training import TrainingSetup
@@ -41,7 +41,7 @@ def profile_with_warnings(path_or_text: str, setup: TrainingSetup) -> tuple[Mode
         SetupError: The setup is impossible for this model.
     """
     text, path = text_of(path_or_text)
-    if text.lstrip()[:1] == "{":
+    if is_profile(text):
         from gpumemnet.saved.choose import choose  # only a ready profile needs it
         from gpumemnet.saved.record import SavedProfile
 

@@ -6,7 +6,7 @@ from gpumemnet.errors import SetupError
 from gpumemnet.profile.build import taped
 from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
 from gpumemnet.replay.timeline import Timeline, timeline
-from gpumemnet.texts.read import rows_of, text_of
+from gpumemnet.texts.read import is_profile, rows_of, text_of
 from gpumemnet.training import TrainingSetup
 
 
@@ -22,7 +22,7 @@ def step_of(path_or_text: str, setup: TrainingSetup) -> Timeline:
         SetupError: The setup is impossible for this model, or the text is a saved profile, which tells peaks alone.
     """
     text, path = text_of(path_or_text)
-    if text.lstrip()[:1] == "{":
+    if is_profile(text):
         raise SetupError(f"{path}: a saved profile holds peaks only; give the model's summary")
     _, _, tape, _ = taped(rows_of(text, setup, path=path), setup, path=path)
     return timeline(tape, OPTIMIZER_MEMORY[setup.optimizer], checkpointing=setup.gradient_checkpointing)

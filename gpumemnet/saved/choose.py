@@ -41,7 +41,7 @@ def choose(saved: SavedProfile, setup: TrainingSetup, *, path: str) -> tuple[Mod
     for name in _COMPARED:
         asked, there = getattr(setup, name), getattr(made, name)
         if name in setup.stated and asked != there:
-            problem = f"made with {name}={_shown(there)}, not {_shown(asked)}"
+            problem = f"made with {name}={_shown(type(asked)(there))}, not {_shown(asked)}"
             raise SummaryError(path=path, problem=problem, fix=_remade(saved, path, **{name: asked}))
     wanted = saved.batch_size if setup.batch_size is None else setup.batch_size
     profile = _at(saved, wanted)

@@ -40,12 +40,23 @@ def read_text(path: str | Path) -> str:
     finally:
         os.close(descriptor)
     if b"\0" in data:
-        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            return data.decode("utf-16", errors="replace").removeprefix("\ufeff")
+        if encoding := _sixteen_bits(data):
+            return data.decode(encoding, errors="replace").removeprefix("\ufeff")
         raise SummaryError(
             path=name, problem="not text (it holds zero bytes)", fix="save the summary as plain text"
         )
     return data.decode("utf-8", errors="replace").removeprefix("\ufeff")
+
+
+def _sixteen_bits(data: bytes) -> str:
+    """Return the encoding of a text whose letters take two bytes each, as PowerShell saves it; "" if it is none."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    first, second = data[0::2].count(0), data[1::2].count(0)
+    for encoding, high, low in (("utf-16-le", second, first), ("utf-16-be", first, second)):
+        if high > len(data) // 4 and high > 4 * low:  # the lines of a table's tree have low bytes of zero
+            return encoding
+    return ""
 
 
 def _read(descriptor: int, name: str) -> bytes:

@@ -6,8 +6,12 @@ from gpumemnet.texts import contradictions
 from gpumemnet.texts.batch_second import batch_first
 from gpumemnet.texts.files import read_text
 from gpumemnet.texts.formats.detect import parse_text
+from gpumemnet.texts.notebook import is_notebook, outputs_of
 from gpumemnet.texts.records import ModelSummary
 from gpumemnet.training import TrainingSetup
+
+_FORMAT_WITHIN = 100
+"""Characters at the beginning of a saved profile that name its format, even where it was cut off later."""
 
 
 def read(path_or_text: str, setup: TrainingSetup) -> tuple[ModelSummary, str]:
@@ -30,9 +34,16 @@ def read(path_or_text: str, setup: TrainingSetup) -> tuple[ModelSummary, str]:
 
 def text_of(path_or_text: str) -> tuple[str, str]:
     """Return the text that is meant, and what to call it in messages; arguments and errors as for `read`."""
-    if "\n" in path_or_text:
-        return path_or_text, "summary"
-    return read_text(path_or_text), path_or_text
+    text, path = (
+        (path_or_text, "summary") if "\n" in path_or_text else (read_text(path_or_text), path_or_text)
+    )
+    return (outputs_of(text) if is_notebook(text) else text), path
+
+
+def is_profile(text: str) -> bool:
+    """Return whether a text is a saved profile, or other JSON; a log may begin with a printed dictionary."""
+    inside = text.strip()
+    return inside[:1] == "{" and (inside[-1:] == "}" or '"format"' in inside[:_FORMAT_WITHIN])
 
 
 def rows_of(text: str, setup: TrainingSetup, *, path: str) -> ModelSummary:

@@ -6,39 +6,29 @@ the line of the file that the user sees; a clean text comes back as it is.
 
 from __future__ import annotations
 
+import html
 import itertools
 import re
+
+from gpumemnet.texts.formats.prefixes import ROOT, without_prefixes
 
 _ESCAPE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])"
 """Colours, cursor movements and window titles (ECMA-48: CSI, OSC and two-character sequences). This pattern and others
 that few texts need are compiled when they are needed."""
 
-_PREFIXES = (
-    r"(?P<who>(?:> ?)+)",  # a quoted mail or issue
-    r"(?P<who>\[(?:default|rank ?)?\d+\]):? ?",  # torchrun --tee, PyTorch's loggers
-    r"(?P<who>\[\d+,\d+\]<std(?:out|err)>): ?",  # mpirun --tag-output
-    r"(?P<who>\d{1,5}): ",  # srun --label
-    r"(?P<who>\(\w{1,80} pid=\d+[^()]{0,80}\)) ",  # Ray
-    r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S{0,12} [^│├└(]{0,80}?(?: - |: |\| |\] )",  # a logger
-)
-"""What stands before each line of a program's output; compiled where a text needs it."""
-_BEGINNINGS = frozenset(">[(")
-"""Each of them begins with one of these or a digit: most texts are told by that alone."""
-
-_MOST = 0.5
-"""A prefix counts as one if so many of the lines that hold anything begin with it."""
-
-_ROOT = re.compile(r"(?:^|[\s:|\]>])(?P<root>[A-Za-z_][\w.]{0,200}\()\s*$")
+_TAG = r"</?[a-z][^<>]{0,300}>"
+_UNSEEN = (("\xa0", " "), ("\u200b", ""), ("\ufeff", ""), ("\x07", ""), ("\x08", ""), ("\x0f", ""))
+"""Blanks of web pages, and what terminals do not show."""
 CHILD = re.compile(r"^\s+\([^()]{1,80}\): ")
 """A module inside another, as `print(model)` shows it."""
 _LOGICAL = re.compile(r"^\s*\([^()]{1,80}\): |^\s+\)")
 _COUNT_TAIL = r"^[\d, ]*(?:params|arams|rams|ams|ms|s)$"
 """The rest of ", 1,234 params", which annotated trees put behind each line."""
 _RULE = re.compile(r"^[=_━─┏┓┗┛┳┻┡┩╇┼┴└┘├┤┬╋+ -]+$")
-_LATE_RULE = r"^.{0,200}?\w.{0,200}?\s(?P<rule>[=_━─-]{40,})$"
-_RULE_ENDS = frozenset(("====", "____", "----"))
-"""A rule ends with one of these; a row of torchinfo may end with two dashes."""
 _ROW = re.compile(r"^[│|+ \t]*[├└+]─|-\d+ +\[")
+_TREE = "├└+"
+_SPOILT = r"^.{0,200}?(?=(?<![A-Za-z_\d.])[A-Za-z_][\w.<>]{0,200}(?: \([^()]{0,80}\))?: \d+-\d)"
+"""A tree that was drawn in another encoding; the numbers behind tell the depth."""
 _NARROWEST, _WIDEST = 40, 400
 """Columns of a terminal."""
 
@@ -54,58 +44,40 @@ def clean(source: str) -> str:
     """
     if "\x1b" in source:
         source = re.sub(_ESCAPE, "", source)
-    lines = _without_prefix(source.splitlines())
+    if "</pre>" in source:
+        source = html.unescape(re.sub(_TAG, "", source))
+    if r"\u25" in source:
+        source = re.sub(r"\\u(25[0-9a-f]{2})", lambda match: chr(int(match[1], 16)), source)
+    for unseen, shown in _UNSEEN:
+        source = source.replace(unseen, shown)
+    lines = without_prefixes(source.splitlines())
     table = any("Layer (type" in line[:60] for line in lines)
-    lines = (
-        [_bare_rule(line) if line[-4:] in _RULE_ENDS else line for line in lines]
-        if table
-        else _from_root(lines)
-    )
-    return "\n".join(_joined(lines, table))
+    if table and "depth-idx" in source and not any(mark in source for mark in _TREE):
+        lines = [re.sub(_SPOILT, "", line) for line in lines]
+    return "\n".join(_joined(lines if table else _from_root(lines), table))
 
 
-def _bare_rule(line: str) -> str:
-    """Drop what a logger put before the first line of a table."""
-    match = re.match(_LATE_RULE, line)
-    return match["rule"] if match else line
-
-
-def _without_prefix(lines: list[str]) -> list[str]:
-    """Drop what stands before each line; of several processes, keep the one that speaks first."""
-    filled = [line for line in lines if line.strip()]
-    begun = [line for line in filled if line[0] in _BEGINNINGS or line[0].isdigit()]
-    if len(begun) <= _MOST * len(filled):
-        return lines
-    for prefix in _PREFIXES:
-        match_prefix = re.compile(prefix).match
-        matches = [match_prefix(line) for line in lines]
-        found = [match for match in matches if match]
-        if not found or len(found) <= _MOST * len(filled):
-            continue
-        speakers = [match.groupdict().get("who", "").strip() for match in found]
-        first = speakers[0]
-        several = len(set(speakers)) > 1 and not first.startswith(">")
-        return [
-            line
-            if match is None
-            else line[match.end() :]
-            if not several or match.groupdict().get("who", "").strip() == first
-            else ""
-            for line, match in zip(lines, matches, strict=True)
-        ]
-    return lines
+def following(lines: list[str]) -> list[str]:
+    """Return for each line the next one that holds anything, "" behind the last."""
+    below = ""
+    found = [""]
+    for line in lines[:0:-1]:
+        below = line if line.strip() else below
+        found.append(below)
+    return found[::-1]
 
 
 def _from_root(lines: list[str]) -> list[str]:
     """Blank what stands before the root of `print(model)`: a prompt, the rest of a log."""
     first = next((at for at, line in enumerate(lines) if line.strip()), 0)
+    follows = following(lines)
     for at, line in enumerate(lines):
-        match = None if _LOGICAL.match(line) else _ROOT.search(line)
+        match = None if _LOGICAL.match(line) else ROOT.search(line)
         if match is None:
             continue
         if at == first and match.start() == 0:
             return lines
-        if next((below for below in lines[at + 1 :] if below.strip()), "").startswith(" "):
+        if follows[at].startswith(" "):
             return [""] * at + [match["root"]] + lines[at + 1 :]
     return lines
 

@@ -14,6 +14,26 @@ from gpumemnet.texts.records import ModelSummary
 _INDEXED_ROW = re.compile(r"^\s*\S.{0,200}?-\d+ +\[.{0,400}\] +[\d,]+\s*$")
 _ROWS_LOOKED_AT = 50
 _KERAS_HEAD = re.compile(r"Layer \(type\)[\s│┃|]+Output Shape[\s│┃|]+Param #")
+_PMS_HEAD = r"(?:Input|Output) Shape +Param # +Tr\. Param #"
+_OTHERS = (
+    (
+        r"Name {0,80}[|┃] {0,80}Type {0,80}[|┃] {0,80}Params",
+        "a table of Lightning, which rounds its numbers and hides levels",
+        "trace the script with rad-estimate --save m.rad -- python train.py, or save torchinfo.summary(model, "
+        "input_size=...)",
+    ),
+    (
+        _PMS_HEAD,
+        "a table of pytorch_model_summary, which hides levels",
+        "save torchinfo.summary(model, input_size=..., depth=99)",
+    ),
+    (
+        r"(?ms)\A(?!.*\bLayer ).*^[ \t]*Total params: *[\d,]+",
+        "the table's first lines are missing",
+        "save it from the line 'Layer (type' on",
+    ),
+)
+"""What people take for a summary, told by a mark: what is wrong with it, and what to do."""
 _MODULE = re.compile(r"^\s*[A-Za-z_][\w.]*\(")
 
 
@@ -40,7 +60,7 @@ def parse_text(source: str, *, path: str) -> ModelSummary:
             head = line
             break
         above = line.strip() or above
-    if head:
+    if head and not re.search(_PMS_HEAD, head):
         rows = [line for _, line in islice(shown, _ROWS_LOOKED_AT)]
         if "Layer (type)" in head and any(map(_INDEXED_ROW.match, rows)):
             from gpumemnet.texts.formats import torchsummary
@@ -59,6 +79,9 @@ def parse_text(source: str, *, path: str) -> ModelSummary:
         from gpumemnet.texts.formats import module_repr
 
         return module_repr.parse(source, path=path)
+    for marks, problem, fix in _OTHERS:
+        if re.search(marks, source):
+            raise SummaryError(path=path, problem=problem, fix=fix)
     raise SummaryError(
         path=path,
         problem="not a model summary",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from gpumemnet.errors import SummaryError
-from gpumemnet.texts.formats.clean import CHILD
+from gpumemnet.texts.formats.clean import CHILD, following
 from gpumemnet.texts.formats.text import parse_total
 
 _ROOT = re.compile(r"^[A-Za-z_][\w.]{0,200}\($")
@@ -60,8 +60,8 @@ def _trees(lines: list[str]) -> list[int]:
     """Return the root lines of all texts of `print(model)`."""
     return [
         at
-        for at, line in enumerate(lines[:-1])
-        if _ROOT.match(line) and CHILD.match(next((below for below in lines[at + 1 :] if below.strip()), ""))
+        for at, (line, below) in enumerate(zip(lines, following(lines), strict=True))
+        if _ROOT.match(line) and CHILD.match(below)
     ]
 
 

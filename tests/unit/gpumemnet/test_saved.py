@@ -116,7 +116,7 @@ def test_between_two_batch_sizes_is_the_straight_line(file: str) -> None:
     [
         ("optimizer=sgd", "made with optimizer=adamw, not sgd"),
         ("precision=fp32", "made with precision=amp, not fp32"),
-        ("gradient_checkpointing=yes", "made with gradient_checkpointing=0, not yes"),
+        ("gradient_checkpointing=yes", "made with gradient_checkpointing=no, not yes"),
         ("seq_len=128", "made with seq_len=0, not 128"),
         ("batch_size=16", "made for batch_size=32 to 128, not 16"),
         ("batch_size=129", "made for batch_size=32 to 128, not 129"),

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import html
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from paths import SUMMARIES
 
 from gpumemnet.errors import SetupError, SummaryError
 from gpumemnet.profile.build import profile_with_warnings
-from gpumemnet.texts.formats.clean import clean
+from gpumemnet.texts.files import read_text
+from gpumemnet.texts.formats.clean import clean, following
 from gpumemnet.texts.formats.detect import parse_text
+from gpumemnet.texts.read import text_of as text_at
 from gpumemnet.texts.records import ModelSummary
 from gpumemnet.training import TrainingSetup
 
@@ -42,7 +47,54 @@ def wrapped(width: int) -> Callable[[str], str]:
     return wrap
 
 
+def notebook(text: str) -> str:
+    """A notebook as nbformat writes it, with keys in order and a line of its own for each printed line."""
+    printed = [f"{line}\n" for line in text.splitlines()]
+    output = {"name": "stdout", "output_type": "stream", "text": printed}
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [output], "source": ["summary(model)\n", "x"]}
+    return json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4}, indent=1, ensure_ascii=False)
+
+
+def numbered(mark: str) -> Callable[[str], str]:
+    return lambda text: "\n".join(
+        mark.format(at) + line for at, line in enumerate(text.splitlines(), start=1)
+    )
+
+
+def rich_log(text: str) -> str:
+    first, *rest = text.strip("\n").splitlines()
+    return "\n".join([f"[10:11:12] INFO     {first}   train.py:12", *(" " * 20 + line for line in rest)])
+
+
+def rich_panel(text: str) -> str:
+    rows = [f"│ {line:<180} │" for line in text.splitlines()]
+    return "\n".join([f"╭{'─' * 182}╮", *rows, f"╰{'─' * 182}╯"])
+
+
 SAVED: dict[str, Callable[[str], str]] = {
+    "a notebook": notebook,
+    "a web page": lambda text: f"<html><body><pre>{html.escape(text)}</pre></body></html>\n",
+    "blanks of a web page": lambda text: text.replace("    ", "\xa0   "),
+    "Windows": lambda text: text.replace("\n", "\r\n"),
+    "ts": numbered("Jan 02 10:11:{:02d} "),
+    "seconds since the start": numbered("[{:6d}.012345] "),
+    "journalctl": numbered("Jan 02 10:{:02d}:12 node1 python[123]: "),
+    "a container's log": numbered("2026-01-02T10:11:12.{:09d}Z stdout F "),
+    "docker compose": each_line("trainer-1  | "),
+    "pdsh": two_ranks("node{}: "),
+    "srun --label of a logger": each_line("0: [2026-01-02 10:11:12,123][train][INFO] - "),
+    "Hydra's first line": lambda text: f"[2026-01-02 10:11:12,123][train][INFO] - {text}",
+    "Loguru": each_line("2026-01-02 10:11:12.123 | INFO     | __main__:main:12 - "),
+    "absl": numbered("I0102 10:11:12.{:06d} 140 train.py:12] "),
+    "logging's own form": each_line("INFO:root:"),
+    "numbers of lines": numbered("{:6d}\t"),
+    "grep -n": numbered("{}:"),
+    "a comment": each_line("# "),
+    "Rich's log": rich_log,
+    "Rich's panel": rich_panel,
+    "Markdown": lambda text: f"# The model\n\n```text\n{text}\n```\n",
+    "a printed configuration": lambda text: f"{{'lr': 0.1, 'model': {{'depth': 18}}}}\n{text}",
+    "JSON before it": lambda text: f'{{"lr": 0.1}}\n{text}',
     "colours": lambda text: "\n".join(f"\x1b[1;32m{line}\x1b[0m" for line in text.splitlines()),
     "a window title": lambda text: f"\x1b]0;train\x07{text}",
     "a quoted mail": each_line("> "),
@@ -70,7 +122,57 @@ def said(summary: ModelSummary) -> tuple[object, ...]:
 @pytest.mark.parametrize("name", TABLES + TREES)
 def test_a_text_is_read_however_it_was_saved(name: str, how: str) -> None:
     text = text_of(name)
-    assert said(parse_text(SAVED[how](text), path=name)) == said(parse_text(text, path=name))
+    saved, _ = text_at(SAVED[how](text))
+    assert said(parse_text(saved, path=name)) == said(parse_text(text, path=name))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("name", ["residual.torchinfo.txt", "gpt2.repr.txt"])
+def test_what_powershell_saves_is_a_text(name: str, mark: str, encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes((mark + text_of(name)).replace("\n", "\r\n").encode(encoding))
+    assert said(parse_text(read_text(path), path=name)) == said(parse_text(text_of(name), path=name))
+
+
+@pytest.mark.parametrize("how", ["cp437", "latin-1", "?", "backslashes"])
+def test_a_tree_that_was_drawn_in_another_encoding_is_told_by_its_numbers(how: str) -> None:
+    text = text_of("residual.torchinfo.txt")
+    spoilt = {
+        "?": lambda: text.encode("ascii", "replace").decode(),
+        "backslashes": lambda: text.encode("ascii", "backslashreplace").decode(),
+    }.get(how, lambda: text.encode().decode(how))()
+    assert said(parse_text(spoilt, path="m.txt")) == said(parse_text(text, path="m.txt"))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "  | Name  | Type   | Params | Mode\n-----\n0 | model | ResNet | 11.7 M | train\n",
+            "a table of Lightning, .*; trace the script with rad-estimate --save",
+        ),
+        ("┃    ┃ Name   ┃ Type   ┃ Params ┃\n│ 0  │ model  │ ResNet │ 11.7 M │\n", "a table of Lightning"),
+        (
+            "        Layer (type)     Output Shape     Param #     Tr. Param #\n"
+            "=================================================================\n"
+            "            Conv2d-1     [8, 6, 8, 8]         168             168\n",
+            r"a table of pytorch_model_summary, .*; save torchinfo\.summary",
+        ),
+        (
+            "├─Linear: 1-1     [8, 10]     650\n=====\nTotal params: 650\n",
+            "the table's first lines are missing",
+        ),
+    ],
+)
+def test_what_is_taken_for_a_summary_is_answered_with_what_to_save(text: str, line: str) -> None:
+    with pytest.raises(SummaryError, match=line):
+        parse_text(text, path="m.txt")
+
+
+def test_a_notebook_that_printed_no_summary_is_none() -> None:
+    with pytest.raises(SummaryError, match="not a model summary"):
+        profile_with_warnings(notebook("loss 3.2\nloss 3.1"), TrainingSetup())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -82,7 +184,7 @@ def test_a_clean_text_stays_as_it_is(name: str) -> None:
 @pytest.mark.parametrize("how", SAVED)
 def test_messages_name_the_line_of_the_file(how: str) -> None:
     text = SAVED[how](text_of("bert.repr.txt"))
-    assert len(clean(text).split("\n")) == len(text.splitlines())
+    assert len(clean(text_at(text)[0]).split("\n")) == len(text.splitlines())
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -164,3 +266,8 @@ def test_a_text_of_limited_depth_names_the_call_that_shows_all() -> None:
     )
     _, warnings = profile_with_warnings(str(SUMMARIES / "bert.torchinfo.txt"), TrainingSetup())
     assert not any("depth=99" in warning for warning in warnings)
+
+
+def test_what_follows_each_line_is_the_next_that_holds_anything() -> None:
+    assert following(["a", "", " ", "b", ""]) == ["b", "b", "b", "", ""]
+    assert following(["a"]) == [""]
