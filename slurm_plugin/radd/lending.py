@@ -3,7 +3,8 @@
 It is lent by the job's nice value, which adds to the priority under every PriorityType and can be taken back exactly;
 `scontrol update Priority=` would stop priority/multifactor from managing the job for good. What is lent stands in a
 file under paths.state before Slurm is told, so that a radd that was restarted takes it back all the same. A job whose
-priority an admin set by hand is not moved: Slurm ignores its nice value.
+priority an admin set by hand is not moved: Slurm ignores its nice value. Where users may move priority between their
+jobs (`scontrol top`), nothing is lent: it would stay with a job that it was not meant for.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from slurm_plugin.radd.loans import DAY_S, Claim, Loan, held, is_due, loan_for
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl
 
 log = logging.getLogger("radd")
+
+_USER_TOP = "enable_user_top"
+"""A word of SchedulerParameters (slurm.conf(5)): `scontrol top` swaps the nice values of a user's jobs."""
 
 
 class Lender:
@@ -55,10 +59,20 @@ class Lender:
         Args:
             job: The rerun, as Slurm shows it.
             claim: Whose fault its last end was.
+
+        Raises:
+            SlurmError: Slurm does not answer.
         """
         config = self._config()
         settings = config.partition(job.partition)
         if settings is None or config.mode != "enforce" or held(job):
+            return None
+        if any(_USER_TOP in value.split(",") for value in self._slurm.config().values()):
+            log.info(
+                "job %d: no priority is lent, as SchedulerParameters=%s lets users move it",
+                job.job_id,
+                _USER_TOP,
+            )
             return None
         with self._lock:
             for loan in self._loans:  # Slurm did not answer when it was told

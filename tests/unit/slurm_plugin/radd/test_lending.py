@@ -192,6 +192,24 @@ def test_a_victim_is_no_reason_to_refuse_its_model_a_loan_later() -> None:
     assert lent is not None and lent.profile_key is None
 
 
+@pytest.mark.parametrize(
+    ("parameters", "lent"),
+    [
+        ("bf_continue,enable_user_top", False),
+        ("enable_user_top", False),
+        ("disable_user_top,x=1", True),
+        ("", True),
+    ],
+)
+def test_nothing_is_lent_where_users_move_priority_between_their_jobs(
+    tmp_path: Path, parameters: str, lent: bool
+) -> None:
+    """`scontrol top` of another job of his swaps both jobs' nice values (seen on 22.05.8), and he keeps the loan."""
+    slurm = FakeSlurm(WAITING, SchedulerParameters=parameters)
+    made = lender(tmp_path, slurm)
+    assert (made.lend(WAITING, OURS) is not None) == lent == made.outstanding
+
+
 @pytest.mark.parametrize("mode", ["observe", "off"])
 def test_nothing_is_lent_where_radd_only_looks(tmp_path: Path, mode: str) -> None:
     looking = replace(config(), mode=mode)  # type: ignore[arg-type]
