@@ -132,6 +132,59 @@ def test_what_an_honest_job_cannot_help():
     assert found(replace(reading((11, 40)), healthy=False), ledger=(held(1),), jobs={11: 1}) == []
 
 
+def test_a_gpu_that_is_cut_into_instances_is_not_judged():
+    """Each instance has memory and processes of its own; the whole of them belong to no one job."""
+    assert found(replace(reading((11, 40)), mig=True), ledger=(held(1),), jobs={11: 1}) == []
+
+
+def test_servers_of_ours_and_processes_that_have_gone_hide_nobody():
+    rows = reading((OURS.pid, 1), (10, 1), (11, 30))
+    traced = {
+        OURS.pid: Traced(process=OURS, job_id=None, user_id=0),
+        11: Traced(process=Process(pid=11, started_ticks=1), job_id=1, user_id=ALICE),
+    }
+    mine = Mine(servers={OURS}, capped={("GPU-a", 1)})
+    ages_s = dict.fromkeys((one.process for one in traced.values()), 1.0)
+    ledger = Ledger(reservations=(held(1),))
+    (one,) = findings((rows,), ledger, traced, CONFIG, mine, ages_s=ages_s, now_s=NOW_S)
+    assert (one.kind, one.job_id) == ("memory", 1)
+
+
+def test_half_a_context_is_too_much_where_somebody_else_holds_the_gpu():
+    ledger = (held(1), held(2, gpu="GPU-b", user_id=BOB))
+    small = TOLERANCE_BYTES / GIB / 2
+    assert told(found(reading((12, small), gpu="GPU-b"), ledger=ledger, jobs={12: 1})) == [
+        ("foreign-gpu", 1, "requeue")
+    ]
+
+
+def test_who_leaves_is_not_also_the_worst_of_those_who_stay():
+    ledger = (
+        held(1, 10, cap_bytes=20 * GIB, estimate_bytes=4 * GIB),
+        held(2, 10, cap_bytes=20 * GIB, estimate_bytes=8 * GIB),
+        held(3, 30, user_id=BOB),
+    )
+    rows = reading((11, 14), (21, 12), (31, 1))
+    leaving = frozenset({(1, 0)})
+    assert ("surprise", 2, "requeue") in told(
+        found(rows, ledger=ledger, jobs={11: 1, 21: 2, 31: 3}, leaving=leaving)
+    ), "it is short without him, too"
+
+
+def test_who_leaves_and_is_beyond_everything_is_told_again():
+    """Without a cap, and with nobody short any more: what it was told holds until it has gone."""
+    (one,) = found(
+        reading((11, 9)), ledger=(held(1),), jobs={11: 1}, mine=Mine(), leaving=frozenset({(1, 0)})
+    )
+    assert (one.kind, one.response) == ("memory", "requeue")
+
+
+def test_within_the_tolerance_nobody_is_the_worst():
+    above = 4 + TOLERANCE_BYTES / GIB
+    ledger = (held(1, cap_bytes=20 * GIB, estimate_bytes=GIB), held(2, 37, user_id=BOB))
+    assert found(reading((11, above), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}) == []
+
+
 def test_a_process_that_has_gone_meanwhile_is_nobodys():
     rows = findings(
         (reading((11, 40)),), Ledger(reservations=(held(1),)), {}, CONFIG, Mine(), ages_s={}, now_s=NOW_S

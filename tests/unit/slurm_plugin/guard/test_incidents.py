@@ -13,8 +13,10 @@ from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.incident_file import incidents_path, read_incidents, write_incidents
 from slurm_plugin.guard.incidents import (
+    JOINED_S,
     KEPT_S,
     MOST,
+    OVERHEAD_BYTES,
     Ended,
     Incident,
     incident_of,
@@ -47,6 +49,20 @@ def test_who_ran_out_of_memory_beside_a_thief_is_a_victim():
 @pytest.mark.parametrize(
     ("incident", "ended"),
     [
+        (replace(THEFT, least_free_bytes=GIB + OVERHEAD_BYTES), LOST),
+        (THEFT, replace(LOST, limit_bytes=3 * GIB + OVERHEAD_BYTES)),
+        (THEFT, replace(LOST, outcome=replace(OOM, peak_bytes=None))),
+    ],
+    ids=["as much was left as it asked for", "exactly what it booked", "no monitor saw its peak"],
+)
+def test_who_is_one_by_a_hair(incident: Incident, ended: Ended):
+    verdict = verdict_of(ended, (incident,), now_s=NOW_S)
+    assert verdict is not None and verdict.kind == "victim"
+
+
+@pytest.mark.parametrize(
+    ("incident", "ended"),
+    [
         (replace(THEFT, gpu="GPU-b"), LOST),
         (replace(THEFT, last_s=NOW_S - 60), LOST),
         (replace(THEFT, least_free_bytes=20 * GIB), LOST),
@@ -56,6 +72,9 @@ def test_who_ran_out_of_memory_beside_a_thief_is_a_victim():
         (THEFT, replace(LOST, outcome=replace(OOM, peak_bytes=4 * GIB, attempted_bytes=None))),
         (THEFT, replace(LOST, outcome=replace(OOM, kind="failed"))),
         (THEFT, replace(LOST, outcome=replace(OOM, kind="host-oom"))),
+        (replace(THEFT, least_free_bytes=GIB + OVERHEAD_BYTES + 1), LOST),
+        (THEFT, replace(LOST, limit_bytes=3 * GIB + OVERHEAD_BYTES - 1)),
+        (replace(THEFT, kind="fault", victims=(2,)), replace(LOST, outcome=Outcome(kind="cancelled"))),
     ],
     ids=[
         "another GPU",
@@ -67,6 +86,9 @@ def test_who_ran_out_of_memory_beside_a_thief_is_a_victim():
         "it had all that it booked",
         "it said nothing of memory",
         "host memory",
+        "a little more was left than it asked for",
+        "a little more than it booked",
+        "its user ended it",
     ],
 )
 def test_who_is_none(incident: Incident, ended: Ended):
@@ -115,6 +137,8 @@ def test_samples_of_one_thing_are_one_incident():
         True,
     )
     assert len(with_incidents((THEFT,), (replace(later, culprit=5),), now_s=NOW_S)) == 2
+    anew = replace(later, last_s=THEFT.last_s + JOINED_S + 1)
+    assert len(with_incidents((THEFT,), (anew,), now_s=anew.last_s)) == 2, "what was over began again"
     assert with_incidents((THEFT,), (), now_s=NOW_S + KEPT_S + 2) == ()
 
 

@@ -44,6 +44,11 @@ def test_two_samples_far_apart_are_no_agreement():
     assert play((0, (OVER,)), (60, (OVER,))) == [0, 0]
 
 
+def test_a_job_whose_processes_change_is_the_same_job():
+    other = replace(OVER, processes=(Process(pid=12, started_ticks=1),))
+    assert play((0, (OVER,)), (1, (other,))) == [0, 1]
+
+
 def test_another_run_begins_anew():
     assert play((0, (OVER,)), (1, (replace(OVER, restart=1),))) == [0, 0]
 

@@ -58,6 +58,7 @@ class Bench:
         folder: Path,
         *,
         source: str = "simulated",
+        partition: PartitionConfig | None = None,
         users: tuple[int, int] = (ALICE, BOB),
         **more: object,
     ) -> None:
@@ -66,7 +67,7 @@ class Bench:
         self.config = Config(
             paths=Paths(run=str(self.run), log=str(folder / "log")),
             telemetry=TelemetryConfig(source=source),  # type: ignore[arg-type]
-            partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=40)},
+            partitions={"gpu": partition or PartitionConfig(collocate=True, shards_per_gpu=40)},
             **more,  # type: ignore[arg-type]
         )
         self.stops, self.tells = Stops(self.run), Tells()
@@ -171,6 +172,54 @@ def test_switched_off_it_only_says(tmp_path: Path, more: dict[str, object]):
     assert bench.tells.told == ([] if more.get("mode") == "observe" else [1])
 
 
+def test_switched_off_meanwhile_it_stops_nobody_to_the_end(tmp_path: Path):
+    """An admin sets `guard = false` while a thief is being stopped, and restarts rad-monitor."""
+    bench = Bench(tmp_path)
+    for _ in range(2):
+        bench.look(30)
+    assert len(bench.stops.told) == 1
+    bench.config = replace(bench.config, features=Features(guard=False))
+    bench.guard = bench.again()
+    bench.look(30)
+    assert len(bench.stops.told) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "stopped"),
+    [({}, True), ({"sharing": "streams"}, False), ({"memory_cap": False}, False)],
+)
+def test_a_job_without_a_cap_is_not_stopped_for_what_nobody_else_lacks(
+    tmp_path: Path, settings: dict[str, object], stopped: bool
+):
+    """Past a cap one goes on purpose; without one a job may honestly need more than anybody thought."""
+    plain = PartitionConfig(collocate=True, shards_per_gpu=40)
+    bench = Bench(tmp_path, partition=replace(plain, **settings))  # type: ignore[arg-type]
+    for _ in range(2):
+        bench.look(30)
+    assert bool(bench.stops.told) == stopped
+    assert [event["response"] for event in bench.events()] == ["requeue" if stopped else "warn"]
+    assert [str(event["detail"]).endswith(", stopped") for event in bench.events()] == [stopped]
+
+
+@pytest.mark.parametrize(("cap", "stopped"), [(4 * GIB, True), (None, False)])
+def test_only_whom_a_server_of_ours_caps_goes_past_his_cap_on_purpose(
+    tmp_path: Path, cap: int | None, stopped: bool
+):
+    bench = Bench(tmp_path, source="nvml")
+    write_state(bench.run / "mps" / "GPU-a" / str(ALICE), State(daemon=ME, server=ME, jobs={1: cap}))
+    for _ in range(2):
+        bench.look(30)
+    assert bool(bench.stops.told) == stopped
+
+
+def test_what_is_read_of_mps_while_gpus_are_simulated_is_nobodys_fault(tmp_path: Path):
+    bench = Bench(tmp_path, users=(ALICE, ALICE))
+    bench.look(1)
+    tell_fault(bench, 11, 11, 21)
+    bench.look(1)
+    assert read_incidents(bench.run) == ()
+
+
 def test_a_restarted_monitor_goes_on(bench: Bench):
     bench.look(30)
     bench.guard = bench.again()
@@ -245,6 +294,7 @@ def test_a_fault_that_an_mps_server_told_of(tmp_path: Path):
         ALICE,
         (2,),
     )
+    assert one.detail.startswith("job 1 (pid 11)")
 
 
 def test_a_log_that_names_another_users_processes_blames_nobody_of_them(tmp_path: Path):
@@ -255,6 +305,7 @@ def test_a_log_that_names_another_users_processes_blames_nobody_of_them(tmp_path
     bench.look(1)
     (one,) = read_incidents(bench.run)
     assert (one.culprit, one.culprit_user_id, one.victims) == (None, ALICE, (2,))
+    assert one.detail.startswith("a process of no job (pid 11)")
 
 
 def test_a_server_that_died_with_jobs_on_it(tmp_path: Path):

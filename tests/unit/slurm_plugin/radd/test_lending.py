@@ -49,6 +49,8 @@ def lender(folder: Path, slurm: FakeSlurm, clock: FakeClock | None = None) -> Le
         (WAITING, OURS, SETTINGS, (replace(LOAN, job_id=8, user_id=1001),) * 3, -900),
         (WAITING, OURS, SETTINGS, (replace(LOAN, job_id=8, time_s=-DAY_S),) * 3, -900),
         (WAITING, VICTIM, SETTINGS, (LOAN,), None),
+        (WAITING, VICTIM, SETTINGS, (replace(LOAN, returned=True),), -900),
+        (WAITING, Claim(fault="estimate"), SETTINGS, (replace(LOAN, job_id=8, profile_key=None),), -900),
     ],
     ids=[
         "our estimate",
@@ -64,6 +66,8 @@ def lender(folder: Path, slurm: FakeSlurm, clock: FakeClock | None = None) -> Le
         "others' loans",
         "yesterday's loans",
         "it has one",
+        "it had one",
+        "nobody knows its model, nor that of a victim",
     ],
 )
 def test_what_a_rerun_is_lent(
@@ -80,6 +84,7 @@ def test_what_a_rerun_is_lent(
         (WAITING, False),
         (replace(WAITING, state="CONFIGURING"), False),
         (replace(WAITING, state="RUNNING"), True),
+        (replace(WAITING, state="RUNNING", priority=0), True),
         (replace(WAITING, state="FAILED"), False),
         (replace(WAITING, state="COMPLETING", restarts=2), False),
         (replace(WAITING, restarts=2), True),
@@ -142,6 +147,27 @@ def test_a_rerun_that_the_prolog_puts_back_keeps_its_loan(tmp_path: Path) -> Non
     slurm.views[7] = replace(WAITING, nice=-900, restarts=2)
     made.collect()
     assert made.outstanding and slurm.told == []
+
+
+def test_a_rerun_that_the_prolog_puts_back_is_heard_of(tmp_path: Path) -> None:
+    slurm = FakeSlurm(WAITING)
+    made = lender(tmp_path, slurm)
+    made.lend(WAITING, OURS)
+    Recoverer(slurm, FakeClock(), made).hear(7, Note(event="put-back", start_in_s=15))
+    slurm.views[7] = replace(WAITING, nice=-900, restarts=2)
+    made.collect()
+    assert made.outstanding and slurm.told == []
+
+
+def test_what_waits_for_days_is_still_to_be_taken_back(tmp_path: Path) -> None:
+    slurm, clock = FakeSlurm(WAITING), FakeClock()
+    made = lender(tmp_path / "not there yet", slurm, clock)
+    assert made.lend(WAITING, OURS) == -900
+    clock.sleep(3 * DAY_S)
+    assert made.lend(replace(WAITING, job_id=8, user_id=1001), VICTIM) == -900
+    slurm.views[7] = replace(WAITING, nice=-900, state="RUNNING")
+    lender(tmp_path / "not there yet", slurm, clock).collect()
+    assert slurm.told == [(7, JobChange(nice=100))]
 
 
 def test_a_nice_value_that_somebody_changed_is_left(tmp_path: Path) -> None:

@@ -108,8 +108,8 @@ def test_a_job_that_still_runs_may_yet_be_requeued() -> None:
 def test_a_new_radd_finds_what_the_old_one_left() -> None:
     note, put_back = format_note(RECOVERED), format_note(Note(event="put-back", start_in_s=15))
     slurm = FakeSlurm(
-        job("PENDING", 1, reason="BeginTime", restarts=1, admin_comment=note),
         job("PENDING", 2, reason="BeginTime", admin_comment=note),
+        job("PENDING", 1, reason="BeginTime", restarts=1, admin_comment=note),
         job("PENDING", 3, reason="Resources", restarts=1, admin_comment=note),
         job("PENDING", 4, reason="BeginTime", restarts=1, admin_comment="an admin's own"),
         job("RUNNING", 5, restarts=1, admin_comment=note),
@@ -119,6 +119,27 @@ def test_a_new_radd_finds_what_the_old_one_left() -> None:
     worker.sweep()
     worker.run_errands()
     assert slurm.told == [(1, JobChange(start_now=True))]
+
+
+def test_a_job_that_ends_between_two_questions_is_none() -> None:
+    class Forgets(FakeSlurm):
+        def job(self, job_id: int) -> JobView | None:
+            return None
+
+    slurm = Forgets(job("PENDING", 1, reason="BeginTime", restarts=1))
+    recoverer(slurm).sweep()
+    assert slurm.told == []
+
+
+def test_epilogs_and_file_systems_may_take_their_time() -> None:
+    slurm, clock = FakeSlurm(job("COMPLETING")), FakeClock()
+    worker = recoverer(slurm, clock)
+    worker.hear(7, RECOVERED)
+    clock.sleep(YOUNG_S + 1)
+    worker.run_errands()
+    slurm.views[7] = job("PENDING")
+    worker.run_errands()
+    assert slurm.told == [(7, JobChange(start_now=True))]
 
 
 @pytest.mark.parametrize(("restarts", "cleared"), [(1, True), (2, False), (3, False)])
