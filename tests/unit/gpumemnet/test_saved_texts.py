@@ -226,6 +226,65 @@ def test_a_batch_in_the_second_dimension_is_not_scaled_as_if_it_were_the_first()
         profile_with_warnings(path, TrainingSetup(batch_size=10))
 
 
+def table(*layers: str, root: str = "Net") -> str:
+    rule = "=" * 90
+    head = f"{rule}\nLayer (type:depth-idx)   Output Shape   Param #\n{rule}\n{root}   {layers[-1].split('  ', 1)[1]}\n"
+    rows = "".join(f"├─{layer}\n" for layer in layers)
+    return f"{head}{rows}{rule}\nTotal params: 33,024\n{rule}\n"
+
+
+@pytest.mark.parametrize(
+    ("layers", "setup", "said"),
+    [
+        # no embedding tells the tokens: any shape does
+        (["Linear: 1-1  [4, 100, 128]  16,512"], {"seq_len": 100}, None),
+        (
+            ["Linear: 1-1  [4, 100, 128]  16,512"],
+            {"seq_len": 512},
+            "none of its shapes has the 512 tokens of seq_len; print it with inputs of 512",
+        ),
+        (["Linear: 1-1  [4, 100, 128]  16,512"], {"seq_len": 128}, "none of its shapes has the 128 tokens"),
+        (["Conv1d: 1-1  [4, 64, 16000]  16,512"], {"seq_len": 16000}, None),
+        # a batch of as many samples as there are tokens, which the user tells
+        (["Linear: 1-1  [4, 100, 128]  1,512", "ReLU: 1-2  [4, 100, 128]  --"], {"batch_size": 16}, None),
+        (
+            ["Linear: 1-1  [4, 100, 128]  1,512", "ReLU: 1-2  [4, 100, 128]  --"],
+            {"batch_size": 100},
+            "batch_size=100 is the second dimension .* or add seq_len=100 if those are its tokens",
+        ),
+        (
+            ["Linear: 1-1  [4, 100, 128]  1,512", "ReLU: 1-2  [4, 100, 128]  --"],
+            {"batch_size": 100, "seq_len": 100},
+            None,
+        ),
+    ],
+)
+def test_tokens_and_batch_contradict_the_shapes_or_do_not(
+    layers: list[str], setup: dict[str, int], said: str | None
+) -> None:
+    if said is None:
+        assert profile_with_warnings(table(*layers), TrainingSetup(**setup))  # type: ignore[arg-type]
+        return
+    with pytest.raises(SetupError, match=said):
+        profile_with_warnings(table(*layers), TrainingSetup(**setup))  # type: ignore[arg-type]
+
+
+def test_a_doubt_about_tokens_or_the_batch_is_told() -> None:
+    def told(setup: TrainingSetup, *layers: str) -> str:
+        return " ".join(profile_with_warnings(table(*layers), setup)[1])
+
+    flat = ("Linear: 1-1  [4, 128]  16,512",)
+    assert "seq_len=512 changes nothing: the shapes show no tokens" in told(TrainingSetup(seq_len=512), *flat)
+    layers = ("LSTM: 1-1  [100, 4, 128]  16,512", "Linear: 1-2  [100, 4, 128]  16,512")
+    doubt = "takes 100 for the batch of shapes like [100, 4, 128], and scales by it; if 4 is, print the model"
+    assert doubt in told(TrainingSetup(batch_size=16), *layers)
+    assert doubt not in told(TrainingSetup(batch_size=100), *layers)
+    assert doubt not in told(TrainingSetup(batch_size=16), layers[0], "Linear: 1-2  [100, 10]  16,512")
+    assert "takes" not in told(
+        TrainingSetup(batch_size=16), *(each.replace("100, 4", "4, 100") for each in layers)
+    )
+
+
 TOKENS_FIRST = """
 ====================================================================================================
 Layer (type:depth-idx)                   Input Shape               Output Shape              Param #
