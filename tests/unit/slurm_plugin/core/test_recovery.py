@@ -9,7 +9,7 @@ from slurm_plugin.core.config import GpuType, PartitionConfig
 from slurm_plugin.core.node_records import Outcome, Reservation, Verdict
 from slurm_plugin.core.oom_patterns import load_patterns
 from slurm_plugin.core.records import Booking
-from slurm_plugin.core.recovery import Ending, classify, next_attempt, unsigned
+from slurm_plugin.core.recovery import Ending, as_held, classify, next_attempt, unsigned
 from slurm_plugin.core.units import GIB, MIB
 
 PATTERNS = load_patterns()
@@ -267,15 +267,36 @@ def test_a_whole_gpu_that_was_too_small_is_followed_by_a_larger_one_where_there_
 
 
 @pytest.mark.parametrize(
+    ("kind", "size", "cap"),
+    [("whole", None, None), ("shared", 4 * GIB, 9 * GIB)],
+)
+def test_what_a_job_held_counts_and_not_what_was_signed(kind: str, size: int | None, cap: int | None) -> None:
+    signed = Booking(kind="shared", memory_bytes=30 * GIB, cap_bytes=31 * GIB, recoveries=1)
+    held = Reservation(
+        job_id=1,
+        user_id=1000,
+        kind=kind,  # type: ignore[arg-type]
+        gpus=("GPU-0",),
+        seats=(0,),
+        booked_bytes=4 * GIB,
+        cap_bytes=9 * GIB,
+        created_s=0.0,
+    )
+    assert as_held(signed, held) == replace(signed, kind=kind, memory_bytes=size, cap_bytes=cap)  # type: ignore[arg-type]
+    assert as_held(signed, None) == signed
+
+
+@pytest.mark.parametrize(
     ("outcome", "again"),
     [
         (Outcome(kind="overrun", rerun=True, peak_bytes=6 * GIB), "whole"),
         (Outcome(kind="overrun", rerun=False), None),
         (Outcome(kind="victim", culprit=8), "shared"),
+        (Outcome(kind="victim"), "shared"),
         (Outcome(kind="gpu-oom", pattern="pytorch"), None),
         (Outcome(kind="failed"), None),
     ],
-    ids=["stopped", "ended for good", "hurt", "by itself", "failed"],
+    ids=["stopped", "ended for good", "hurt", "hurt by a process of no job", "by itself", "failed"],
 )
 def test_a_job_without_a_booking_runs_again_where_our_guard_or_a_neighbour_ended_it(
     outcome: Outcome, again: str | None
@@ -292,6 +313,7 @@ def test_a_job_without_a_booking_runs_again_where_our_guard_or_a_neighbour_ended
     booking = unsigned(held, outcome)
     recovery = booking and next_attempt(booking, outcome, replace(PARTITION, recovery="exclusive"))
     assert (recovery and recovery.booking.kind) == again
+    assert recovery is None or ("(job 8)" in recovery.reason) == (outcome.culprit == 8)
     assert unsigned(replace(held, managed=False), outcome) is None
     assert unsigned(None, outcome) is None
 

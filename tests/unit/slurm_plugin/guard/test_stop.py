@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,8 @@ from fakes import FakeClock
 
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.process import Process
-from slurm_plugin.guard.stop import ROUNDS, end_job
+from slurm_plugin.guard.finding import Finding
+from slurm_plugin.guard.stop import ROUNDS, Stopper, end_job
 from slurm_plugin.slurm.processes import processes_of
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as other users")
@@ -48,6 +50,40 @@ def test_a_job_that_starts_what_ends_is_ended_whole(jobs: list[subprocess.Popen[
 
     assert end_job(987001, USER, SystemClock(), processes=processes)
     assert jobs[0].wait(5) == -9
+    assert [one.poll() for one in jobs[1:]] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("job_id", "user_id", "wider"),
+    [(987001, USER, True), (None, USER, False), (987001, None, False), (987001, 0, False)],
+    ids=["a job", "no job", "nobody knows whose", "root's"],
+)
+def test_a_findings_processes_go_at_once_and_the_rest_of_its_job_soon(
+    jobs: list[subprocess.Popen[bytes]], job_id: int | None, user_id: int | None, wider: bool
+) -> None:
+    seen = job(987001, USER)
+    with seen:
+        assert seen.stdout is not None and seen.stdout.readline() == b"\n"
+        process = Process.running(seen.pid)
+        assert process is not None
+        finding = Finding(
+            kind="memory",
+            gpu="GPU-a",
+            job_id=job_id,
+            user_id=user_id,
+            held_bytes=2,
+            limit_bytes=1,
+            free_bytes=0,
+            processes=(process,),
+            response="end",
+        )
+        Stopper(SystemClock()).stop(finding)
+        assert seen.wait(5) == -9
+        for thread in threading.enumerate():
+            if thread.name.startswith("stop-"):
+                assert wider
+                thread.join(10)
+    assert (jobs[0].poll() == -9) == wider
     assert [one.poll() for one in jobs[1:]] == [None, None]
 
 

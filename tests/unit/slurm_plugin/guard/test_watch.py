@@ -18,6 +18,7 @@ from slurm_plugin.core.process import Process
 from slurm_plugin.core.units import GIB
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.incident_file import read_incidents
+from slurm_plugin.guard.leaving import LEAVING_S, Leaving
 from slurm_plugin.guard.watch import Guard
 from slurm_plugin.monitor.attribution import Traced
 from slurm_plugin.mps.daemon import LOG
@@ -267,6 +268,26 @@ def test_what_cannot_be_written_down_is_stopped_all_the_same(bench: Bench):
     with pytest.raises(OSError, match=r"File exists|Not a directory"):
         bench.look(30)
     assert [job for job, _ in bench.stops.told] == [1]
+
+
+def test_who_was_told_to_go_leaves_for_a_quarter_of_a_minute_and_no_process_of_no_job_does():
+    leaving = Leaving(())
+    finding = Finding(
+        kind="memory",
+        gpu="GPU-a",
+        job_id=1,
+        user_id=ALICE,
+        restart=2,
+        held_bytes=2,
+        limit_bytes=1,
+        free_bytes=0,
+        processes=(ME,),
+        response="requeue",
+    )
+    leaving.told(finding, 100.0)
+    leaving.told(replace(finding, job_id=None), 100.0)
+    assert set(leaving.runs(100.0)) == set(leaving.runs(100.0 + LEAVING_S)) == {(1, 2)}
+    assert set(leaving.runs(100.0 + LEAVING_S + 0.1)) == set()
 
 
 def tell_fault(bench: Bench, culprit: int, *ended: int, user: int = ALICE) -> None:
