@@ -24,7 +24,7 @@ from slurm_plugin.core.records import AskedTasks, Booking
 from slurm_plugin.core.shell import run
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.simulated import SimulatedGpus
-from slurm_plugin.monitor.window import write_window
+from slurm_plugin.monitor.window import JobUsage, write_job, write_window
 
 SHARED = Booking(
     kind="shared",
@@ -215,6 +215,31 @@ def test_a_switch_turns_off_its_own_part_of_the_epilog_and_no_other(tmp_path: Pa
     assert "gpu-oom: pytorch" in hooks.log("epilog") and hooks.reserved == []
     assert (tmp_path / "state" / "peaks.jsonl").exists() == (off != "history")
     assert ("not reported: " in hooks.log("epilog")) == (off != "recovery"), "Slurm, which is away, was asked"
+
+
+@pytest.mark.parametrize(
+    ("top", "seen", "told"),
+    [
+        ("[features]\noutput_line = true", True, True),
+        ("", True, False),
+        ("[features]\noutput_line = true", False, False),
+        ('mode = "observe"\n[features]\noutput_line = true', True, False),
+    ],
+    ids=["wanted", "not wanted", "nothing was seen", "observe"],
+)
+def test_the_users_file_is_touched_only_where_the_site_wants_it(
+    tmp_path: Path, top: str, seen: bool, told: bool
+) -> None:
+    hooks = Hooks(tmp_path, top=top)
+    hooks.run("prolog")
+    if seen:
+        usage = JobUsage(job_id=7, first_s=1.0, last_s=90.0, peak_bytes=GIB, mean_smact=0.5)
+        write_job(tmp_path / "run", usage)
+    (tmp_path / "slurm-7.out").write_text("done\n")
+    hooks.run("epilog", SLURM_JOB_EXIT_CODE="0")
+    text = (tmp_path / "slurm-7.out").read_text()
+    assert text.startswith("done\n") and ("RAD: job 7 used 1.0 of 4.0 GiB" in text) == told
+    assert told or text == "done\n"
 
 
 def test_observe_says_what_it_would_do(tmp_path: Path) -> None:
