@@ -13,7 +13,7 @@ from slurm_plugin.core.errors import ConfigError, DeviceError
 from slurm_plugin.core.units import GIB, to_mib_down, to_mib_up
 from slurm_plugin.monitor.source import timely_telemetry
 from slurm_plugin.slurm.installed import installed_version
-from slurm_plugin.slurm.versions import traits
+from slurm_plugin.slurm.versions import SPREADING, traits
 
 UNSHARED_MIB = to_mib_up(GIB)
 """Of each GPU, kept out of its shards for MPS servers (66 MiB each on an H200, one for each user) and what contexts
@@ -95,7 +95,8 @@ def install_values(
         "sharing": "mps",
         "gpu_memory_mib": str(memory_mib),
         "shards": str(shards_within(memory_mib, shard_mib)),
-        "select_parameters": "CR_Core_Memory,LL_SHARED_GRES" if spreads else "CR_Core_Memory",
+        "select_parameters": f"CR_Core_Memory,LL_SHARED_GRES,{SPREADING}" if spreads else "CR_Core_Memory",
+        "share_multi_gpu": "true" if spreads else "false",
         "constrain_devices": "no",
         "node": node or socket.gethostname().partition(".")[0],
     }

@@ -49,16 +49,24 @@ class Offer:
         type: The type that the job names, where rad.toml has a table for it; "" if any GPU serves.
         whole_as_gpu: A GPU of one's own is asked for by `gpu:1` and not by all shards of a GPU.
         spread: On so many GPUs of one node may the shards of one job lie; 0 where Slurm keeps them on one GPU.
+        guarded: rad-monitor ends what holds more than it may.
     """
 
     partition: PartitionConfig
     type: str = ""
     whole_as_gpu: bool = False
     spread: int = 0
+    guarded: bool = True
 
     @classmethod
     def of(
-        cls, partition: PartitionConfig, asked: Iterable[GresItem], *, whole_as_gpu: bool, spread: int = 0
+        cls,
+        partition: PartitionConfig,
+        asked: Iterable[GresItem],
+        *,
+        whole_as_gpu: bool,
+        spread: int = 0,
+        guarded: bool = True,
     ) -> Offer:
         """Return the offer for a request.
 
@@ -67,10 +75,12 @@ class Offer:
             asked: What the job asks for.
             whole_as_gpu: A GPU of one's own is asked for by `gpu:1`.
             spread: On so many GPUs of one node may the shards of one job lie.
+            guarded: Whether rad-monitor may end jobs.
         """
         kind = type_of(partition, asked)
         settings = partition.of_type(kind)
-        return cls(partition=settings, type=kind, whole_as_gpu=whole_as_gpu, spread=spread)
+        held = guarded and settings.on_overrun != "warn"
+        return cls(partition=settings, type=kind, whole_as_gpu=whole_as_gpu, spread=spread, guarded=held)
 
     def share(self, shards: int) -> str:
         """Return the request for so many shards of one GPU."""

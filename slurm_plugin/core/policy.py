@@ -72,7 +72,8 @@ def decide(
         rewrite = mig_instance(request, claims, estimate, partition)
     else:
         settings = partition if config.features.recovery else replace(partition, recovery="off")
-        offer = Offer.of(settings, request.asked, whole_as_gpu=whole_as_gpu, spread=spread)
+        guarded = config.features.guard
+        offer = Offer.of(settings, request.asked, whole_as_gpu=whole_as_gpu, spread=spread, guarded=guarded)
         rewrite = _decide(request, claims, estimate, offer)
         rewrite = bound(rewrite, request, config.default_partition)
     if config.mode == "observe":

@@ -45,6 +45,8 @@ def _obstacle(
     gpus: int, request: JobRequest, claims: Claims, estimate: MemoryEstimate, offer: Offer
 ) -> str | None:
     """Return why a job cannot share its GPUs; None if it can."""
+    if not offer.guarded:
+        return "without MPS, which serves one GPU, only the guard would hold it to what it books, and that is off"
     if request.interactive:
         return "srun and salloc share no more than one GPU"
     if gpus > max(offer.spread, 1):

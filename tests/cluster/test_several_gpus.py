@@ -30,7 +30,6 @@ def own(place: Place, cluster: Cluster) -> Iterator[Cluster]:
     root = place.root.with_name(f"{place.root.name}-several")
     spec = ClusterSpec(
         nodes=(NodeSpec(name="n0", gpu_mib=(40960, 40960)),),
-        rad_toml=("share_multi_gpu = true",),
         spread_shards=True,
     )
     yield from started(replace(place, root=root), spec)

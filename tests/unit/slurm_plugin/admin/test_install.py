@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from small_disks import small_disk
 
+from slurm_plugin.admin import install_values as values_module
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.install import plan
 from slurm_plugin.admin.install_values import install_values
@@ -17,6 +18,7 @@ from slurm_plugin.core import toml
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import load_config, parse_config
 from slurm_plugin.core.wire import read_key
+from slurm_plugin.slurm.versions import shards_spread
 
 
 def install(root: Path, *options: str) -> str:
@@ -99,6 +101,19 @@ def test_a_node_with_gpus_of_several_types_gets_a_table_for_each(tmp_path: Path)
     tables = parse_config(toml.loads(f"[partition.gpu]\ncollocate = true\n{said['types']}"), origin="here")
     sizes = tables.partitions["gpu"].sizes
     assert [(size.type, size.shards) for size in sizes] == [("a100", 38), ("h200", 138)]
+
+
+@pytest.mark.parametrize(("version", "spread"), [((22, 5, 8), 0), ((24, 11, 5), 4), (None, 0)])
+def test_a_slurm_that_can_share_jobs_of_several_gpus_is_told_to(
+    version: tuple[int, int, int] | None, spread: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(values_module, "installed_version", lambda: version)
+    output = install(tmp_path, "--gpus", "4")
+    settings = load_config(tmp_path / "etc/rad/rad.toml").partitions["gpu"]
+    line = next(line for line in output.splitlines() if "SelectTypeParameters=" in line)
+    words = line.partition("SelectTypeParameters=")[2]
+    assert shards_spread(version or (0, 0, 0), words, ["gpu:4,shard:552"]) == spread
+    assert settings.share_multi_gpu is bool(spread)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")

@@ -27,6 +27,7 @@ VALUES = {
     "simulated_folder": "",
     "shard_mib": "1024",
     "sharing": "mps",
+    "share_multi_gpu": "false",
     "gpu_memory_mib": "143156",
     "shards": "139",
 }
@@ -34,6 +35,7 @@ VALUES = {
 
 SITE = {
     **VALUES,
+    "share_multi_gpu": "true",
     "prefix": "/opt/rad/venv",
     "python": "/opt/rad/venv/bin/python",
     "templates": "/opt/rad/venv/lib/python3.11/site-packages/slurm_plugin/gres_conf",
@@ -41,7 +43,7 @@ SITE = {
     "config": "/etc/rad/rad.toml",
     "slurm_user": "slurm",
     "slurm_uid": "64030",
-    "select_parameters": "CR_Core_Memory,LL_SHARED_GRES",
+    "select_parameters": "CR_Core_Memory,LL_SHARED_GRES,MULTIPLE_SHARING_GRES_PJ",
     "constrain_devices": "no",
     "node": "gpu[1-2]",
 }

@@ -30,10 +30,13 @@ def asked(
     *,
     spread: int = 4,
     share: bool = True,
+    guard: bool = True,
+    on_overrun: str = "requeue",
     **message: Any,
 ) -> Rewrite:
     partition = {"collocate": True, "gpu_memory_mib": 40_000, "share_multi_gpu": share}
-    config = parse_config({"default_partition": "gpu", "partition": {"gpu": partition}}, origin="rad.toml")
+    table = {"default_partition": "gpu", "partition": {"gpu": partition | {"on_overrun": on_overrun}}}
+    config = parse_config({**table, "features": {"guard": guard}}, origin="rad.toml")
     return decide(
         request_from({"user_id": 1000, **message}),
         claims,
@@ -107,6 +110,8 @@ def test_two_gpus_become_a_task_for_each_and_its_shards(
         ({"share": False}, ""),
         ({"estimate": None}, ""),
         ({"claims": replace(DDP, policy="exclusive")}, ""),
+        ({"guard": False}, "only the guard would hold it"),
+        ({"on_overrun": "warn"}, "only the guard would hold it"),
         ({"spread": 0}, "shards of 1 GPU at most"),
         ({"spread": 1}, "shards of 1 GPU at most"),
         ({"claims": Claims(profile="x")}, "does not say gpus=2"),
