@@ -129,9 +129,19 @@ def test_an_array_task_recovers_as_itself(jobs: Jobs) -> None:
         GROWS,
     )
     assert job.job_id is not None, job.messages
+    plain = ("-p", "plain", "--wrap", "true")
+    task = jobs.submit("--array=7", f"--dependency=aftercorr:{job.job_id}", *plain).job_id
+    whole = jobs.submit(f"--dependency=afterok:{job.job_id}", *plain).job_id
+    assert task is not None and whole is not None
     again = jobs.wait(f"{job.job_id}_7", "COMPLETED", timeout_s=NO_DELAY_S)
     assert again["Restarts"] == "1"
     assert "phase 2 of 2 done" in (jobs.folder / f"out.{job.job_id}_7").read_text()
+    jobs.wait(f"{task}_7", "COMPLETED")
+    jobs.cluster.wait(
+        "Slurm counts the first run's exit code (docs/user.md)",
+        lambda: jobs.fields(whole)["Reason"] == "DependencyNeverSatisfied",
+        60,
+    )
 
 
 def test_who_waits_for_a_job_waits_for_its_rerun(jobs: Jobs) -> None:
