@@ -218,6 +218,13 @@ def test_release_gives_back_once(tmp_path: Path) -> None:
     assert jobs_in(tmp_path) == [2]
 
 
+def test_release_on_a_node_where_nothing_was_ever_held_leaves_no_trace(tmp_path: Path) -> None:
+    clock = FakeClock()
+    store = LedgerStore(tmp_path / "run", clock=clock, boot_id="b")
+    assert store.release(7, restart=0, deadline=Deadline(clock, 1.0)) is None
+    assert not (tmp_path / "run").exists()
+
+
 def test_release_leaves_a_lost_ledger_to_be_rebuilt(tmp_path: Path) -> None:
     assert store_in(tmp_path).release(7, restart=0, deadline=deadline()) is None
     assert store_in(tmp_path).read().lost
