@@ -70,7 +70,7 @@ WHOLE = run("whole", job("a", 0.0, 0.5), job("b", 0.0, 12.0), makespan_s=23.0, m
 
 
 def test_pace_and_start_up_are_read_from_the_run_with_whole_gpus() -> None:
-    assert simulate_replayed.pace_s(WHOLE) == pytest.approx(0.5)
+    assert simulate_replayed.paces_s(WHOLE) == pytest.approx([0.5])
     assert simulate_replayed.alone(WHOLE["jobs"][0]) == simulate_replayed.Alone(1.0, 10.0)
     assert metrics(simulate_replayed.simulated(WHOLE, WHOLE))["makespan_s"] == pytest.approx(23.0)
 
