@@ -1,0 +1,102 @@
+"""A job goes back into the queue: what Slurm is told, what its tasks find, whom a fault of ours may delay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes import FakeClock, FakeSlurm
+
+from lab.bare_node import make_bare_node
+from prolog.put_back import FIRST_DELAY_S, LONGEST_DELAY_S, MOST_FOR_FAULTS, may_put_back, put_back
+from slurm_plugin.core.config import load_config
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.events import EventKind
+from slurm_plugin.core.note import Note, format_note
+from slurm_plugin.core.waiting import Waiting, waiting_jobs
+from slurm_plugin.node.node import Node
+from slurm_plugin.slurm.control import JobChange, JobView
+from slurm_plugin.slurm.hook_env import HookJob
+
+WHY = "no idle GPU for a whole-GPU job"
+NEW, OLD = (24, 11, 5), (22, 5, 8)
+
+
+class NoUpdates(FakeSlurm):
+    """Takes jobs back, and no change of them."""
+
+    def update(self, job_id: int, change: JobChange) -> None:
+        raise SlurmError("Access/permission denied")
+
+
+def node_of(folder: Path, slurm: FakeSlurm) -> Node:
+    node = Node.here(load_config(make_bare_node(folder, gpus=1, gpu_gib=10)), {})
+    (folder / "run").mkdir()
+    return replace(node, slurm=lambda: slurm, clock=FakeClock())  # type: ignore[arg-type, return-value]
+
+
+def job(restart: int = 0) -> HookJob:
+    return HookJob(job_id=7, user_id=1000, group_id=1000, restart=restart)
+
+
+def running(
+    version: tuple[int, int, int] = NEW, kind: type[FakeSlurm] = FakeSlurm, **config: str
+) -> FakeSlurm:
+    return kind(JobView(job_id=7, user_id=1000, state="RUNNING"), version=version, **config)
+
+
+@pytest.mark.parametrize(
+    ("version", "auth", "restart", "delay_s", "earliest_s"),
+    [
+        (NEW, "(null)", 0, FIRST_DELAY_S, 3),
+        (NEW, "(null)", 1, 2 * FIRST_DELAY_S, 3),
+        (NEW, "(null)", 4, LONGEST_DELAY_S, 3),
+        (NEW, "(null)", 4000, LONGEST_DELAY_S, 3),
+        (OLD, "(null)", 0, 123, 123),
+        (OLD, "cred_expire=15", 0, 18, 18),
+        (OLD, "cred_expire=15", 4, LONGEST_DELAY_S, 18),
+    ],
+)
+def test_it_waits_twice_as_long_each_time_but_never_less_than_its_node_needs(
+    tmp_path: Path, version: tuple[int, int, int], auth: str, restart: int, delay_s: int, earliest_s: int
+) -> None:
+    slurm = running(version, AuthInfo=auth)
+    node = node_of(tmp_path, slurm)
+    event = put_back(node, job(restart), WHY, refuse=False)
+    note = Note(event="put-back", start_in_s=delay_s, restart=restart + 1, detail=WHY)
+    assert slurm.told == [(7, "requeue"), (7, JobChange(start_in_s=delay_s, admin_comment=format_note(note)))]
+    assert (event.kind, event.detail, event.facts) == (EventKind.PUT_BACK, WHY, {"start_in_s": delay_s})
+    wakes = Waiting(job_id=7, earliest_s=node.clock.now_s() + earliest_s)
+    assert waiting_jobs(tmp_path / "run") == (wakes,), "the next Epilog may wake it by then"
+    assert node.job_file(7).refusal() is None
+
+
+def test_a_job_that_slurm_does_not_take_back_runs_unless_that_would_hurt_another(tmp_path: Path) -> None:
+    node = node_of(tmp_path, FakeSlurm(version=NEW))
+    event = put_back(node, job(), WHY, refuse=False)
+    assert event.kind == EventKind.NOT_PUT_BACK and event.detail.startswith(f"{WHY}; ")
+    assert (waiting_jobs(tmp_path / "run"), node.job_file(7).refusal()) == ((), None)
+    assert put_back(node, job(), WHY, refuse=True).kind == EventKind.NOT_PUT_BACK
+    assert node.job_file(7).refusal() == WHY, "its tasks do not start"
+
+
+def test_a_job_must_not_start_while_it_is_on_its_way_back(tmp_path: Path) -> None:
+    node = node_of(tmp_path, running())
+    assert put_back(node, job(), WHY, refuse=True).kind == EventKind.PUT_BACK
+    assert node.job_file(7).refusal() == WHY
+
+
+def test_a_delay_that_slurm_refuses_is_slurms_own(tmp_path: Path) -> None:
+    slurm = running(kind=NoUpdates)
+    event = put_back(node_of(tmp_path, slurm), job(), WHY, refuse=False)
+    assert event.kind == EventKind.PUT_BACK and "Slurm's own delay" in event.detail
+    assert slurm.told == [(7, "requeue")] and waiting_jobs(tmp_path / "run") == ()
+
+
+def test_a_fault_of_ours_delays_a_job_a_few_times_at_most() -> None:
+    assert [may_put_back(job(restart)) for restart in range(MOST_FOR_FAULTS + 2)] == [
+        *MOST_FOR_FAULTS * [True],
+        False,
+        False,
+    ]
