@@ -89,6 +89,13 @@ class Run:
 
         def failed(kind: Any, error: BaseException, trace: Any) -> None:
             previous(kind, error, trace)
+            if kind.__name__ == "ChildFailedError":  # torchrun: what a rank said is worth more
+                if (self._folder / FAILED).exists():
+                    os._exit(1)
+                first = error.get_first_failure()[1]  # type: ignore[attr-defined]
+                self._fail(
+                    f"rank {first.local_rank} ended with status {first.exitcode} before it made two steps"
+                )
             self._fail(f"{kind.__name__}: {' '.join(str(error).split())[:300]}")
 
         sys.excepthook = failed

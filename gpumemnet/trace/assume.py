@@ -50,6 +50,8 @@ class Assumptions:
         tensor = args[0]
         if not isinstance(tensor, FakeTensor) or tensor.constant is not None:
             return None
+        if masks.nothing(tensor):
+            return (False,)
         if tensor.dtype == torch.bool:
             self.warnings["a branch that depends on a tensor's values was taken as true"] = None
             return (True,)

@@ -50,6 +50,19 @@ def test_what_was_filled_is_chosen_in_each_way_to_choose(recorder: Recorder) -> 
     assert not recorder.assumptions.warnings
 
 
+def test_no_value_of_a_training_that_goes_well_is_nan_or_infinite(recorder: Recorder) -> None:
+    loss, grad = torch.empty((), device="cuda"), torch.empty(3, 4, device="cuda")
+    assert not torch.isnan(loss) and not loss.isinf() and torch.isfinite(loss).item()
+    assert not torch.isnan(grad).any() and not grad.isinf().any().item() and torch.isfinite(grad).all()
+    assert not (torch.isnan(grad) | torch.isinf(grad)).any().cpu()
+    assert not (torch.isnan(grad) & (grad > 0)).any()
+    assert not loss.ne(loss)
+    assert not any(torch.isnan(each.detach()).any() for each in (loss, grad))
+    recorder.assumptions.warnings.clear()
+    assert loss != grad[0, 0]  # of two tensors nothing is known
+    assert recorder.assumptions.warnings
+
+
 def whole(mask: Tensor) -> None:
     mask.fill_(True)
 

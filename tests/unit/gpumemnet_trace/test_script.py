@@ -41,6 +41,8 @@ CLASSIFIER = """
             image, label = image.to(device, non_blocking=True), label.cuda()
             {step}
             torch._assert(not (label < 0).any(), "there are no values to check")
+            if torch.isnan(loss) or not torch.isfinite(loss):
+                raise SystemExit("diverged")
             right = (output.argmax(1) == label).sum().item()
             print(loss.item(), right, output.detach().cpu().numpy().shape)
         torch.save(model.state_dict(), "weights.pt")
