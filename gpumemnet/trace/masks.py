@@ -6,7 +6,7 @@ in a training that goes well: a script that stops for one goes on. What is not f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -102,7 +102,7 @@ def _slices(mask: Tensor, dim: int, index: Tensor, *_: Any) -> int:
     return index.numel() * (mask.numel() // max(1, mask.shape[dim])) if mask.dim() else 1
 
 
-_WRITES = {
+_WRITES: dict[Any, Callable[..., int | None]] = {
     aten.index_put_.default: _places,
     aten.index_fill_.int_Scalar: _slices,  # `mask[index] = 1` from PyTorch 2.15 on
     aten.index_fill_.int_Tensor: _slices,
