@@ -1,0 +1,136 @@
+"""Who sweeps a node, who waits for it, and who need not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from fakes import FakeClock
+
+from lab.bare_node import make_bare_node
+from slurm_plugin.core.config import load_config
+from slurm_plugin.core.errors import LedgerError
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.ledger_store import Found
+from slurm_plugin.node import sweep as module
+from slurm_plugin.node.node import Node
+from slurm_plugin.node.sweep import LOCK_S, UNSWEPT_S, sweep_if_due
+
+LOST = Found(ledger=Ledger(), lost=True)
+
+
+@dataclass
+class Store:
+    """A ledger of which a test knows how it is, and whether another hook sweeps now."""
+
+    found: Found
+    other_sweeps: bool = False
+    swept_just_now: Found | None = None
+
+    def read(self) -> Found:
+        return self.found
+
+    @contextmanager
+    def sweeping(self) -> Iterator[bool]:
+        self.found = self.swept_just_now or self.found
+        yield not self.other_sweeps
+
+
+class Clock(FakeClock):
+    """Something happens while somebody sleeps."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self._meanwhile = meanwhile
+
+    def sleep(self, duration_s: float) -> None:
+        super().sleep(duration_s)
+        if len(self.slept) == 3:
+            self._meanwhile()
+
+
+class Bench:
+    """A node, its ledger, and how often it was swept by us."""
+
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, found: Found, *, other_sweeps: bool
+    ) -> None:
+        self.store = Store(found, other_sweeps)
+        self.clock = Clock(self.rebuilt_by_another)
+        self.rebuilds = False
+        self.swept = 0
+        node = Node.here(load_config(make_bare_node(folder, gpus=1, gpu_gib=10)), {})
+        self.node = replace(node, store=self.store, clock=self.clock)  # type: ignore[arg-type]
+        monkeypatch.setattr(module, "sweep", self.sweep)
+
+    def sweep(self, node: Node, readings: object) -> None:
+        self.swept += 1
+
+    def rebuilt_by_another(self) -> None:
+        if self.rebuilds:
+            self.store.found = self.of_age(0.0)
+
+    def of_age(self, age_s: float) -> Found:
+        return Found(ledger=Ledger(swept_s=self.clock.monotonic_s() - age_s), lost=False)
+
+
+def bench_of(folder: Path, monkeypatch: pytest.MonkeyPatch, *, other_sweeps: bool = False) -> Bench:
+    return Bench(folder, monkeypatch, LOST, other_sweeps=other_sweeps)
+
+
+@pytest.mark.parametrize(("age_s", "swept"), [(0.0, 0), (UNSWEPT_S, 0), (UNSWEPT_S + 1, 1)])
+def test_a_node_is_swept_by_whoever_finds_that_nobody_did_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_s: float, swept: int
+) -> None:
+    bench = bench_of(tmp_path, monkeypatch)
+    bench.store.found = bench.of_age(age_s)
+    sweep_if_due(bench.node, ())
+    assert (bench.swept, bench.clock.slept) == (swept, [])
+
+
+@pytest.mark.parametrize("found", [LOST, Found(ledger=Ledger(), lost=False)], ids=["lost", "never swept"])
+def test_a_lost_ledger_is_rebuilt_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: Found
+) -> None:
+    bench = bench_of(tmp_path, monkeypatch)
+    bench.store.found = found
+    sweep_if_due(bench.node, ())
+    assert (bench.swept, bench.clock.slept) == (1, [])
+
+
+def test_nobody_waits_for_a_sweep_that_somebody_else_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_of(tmp_path, monkeypatch, other_sweeps=True)
+    bench.store.found = bench.of_age(UNSWEPT_S + 1)
+    sweep_if_due(bench.node, ())
+    assert (bench.swept, bench.clock.slept) == (0, [])
+
+
+def test_what_another_has_swept_meanwhile_is_not_swept_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_of(tmp_path, monkeypatch)
+    bench.store.swept_just_now = bench.of_age(0.0)
+    sweep_if_due(bench.node, ())
+    assert (bench.swept, bench.clock.slept) == (0, [])
+
+
+def test_whoever_needs_a_lost_ledger_waits_for_the_one_that_rebuilds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_of(tmp_path, monkeypatch, other_sweeps=True)
+    bench.rebuilds = True
+    sweep_if_due(bench.node, ())
+    assert bench.swept == 0 and len(bench.clock.slept) == 3
+    assert bench.clock.slept == sorted(bench.clock.slept), "so that the one that sweeps has the processor"
+
+
+def test_nobody_waits_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = bench_of(tmp_path, monkeypatch, other_sweeps=True)
+    with pytest.raises(LedgerError, match="did not rebuild it in time"):
+        sweep_if_due(bench.node, ())
+    assert bench.swept == 0 and LOCK_S - 0.1 < sum(bench.clock.slept) < 2 * LOCK_S
