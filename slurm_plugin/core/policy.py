@@ -7,7 +7,8 @@
 | shards of whole nodes (`--exclusive`) | refused: Slurm would never start it |
 | several GPUs on one node | what it asked for; booked: whole GPUs |
 | the same with `share_multi_gpu`, the need of each process known | shards of as many GPUs, asked for by task |
-| one GPU, by an option or type that shards cannot stand for; whole nodes | what it asked for; booked: a whole GPU |
+| one GPU, by an option or type that shards cannot stand for | what it asked for; booked: a whole GPU |
+| one GPU of whole nodes, or in scrontab | what it asked for; booked: a whole GPU |
 | one GPU, by an srun or salloc that was not rewritten on the login node | what it asked for; booked: a whole GPU |
 | one GPU, need above one GPU, no `policy=exclusive` | refused, with the number that would fit |
 | one GPU, `policy=exclusive`, or need unknown where that means exclusive | all shards of a GPU (or gpu:1) |
@@ -65,6 +66,8 @@ def decide(
     """
     if config.mode == "off" or not config.features.submit:
         return Rewrite(reason="off")
+    if request.recurs:
+        claims = replace(claims, retry=False)
     partition = config.partition(request.partition)
     if partition is None or not partition.ours:
         return Rewrite(reason="not our partition")

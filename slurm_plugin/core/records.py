@@ -54,6 +54,7 @@ class JobRequest:
         comment: The user's comment as submitted, stamps included.
         script: Leading part of the batch script; None for salloc and srun.
         heterogeneous: One component of a heterogeneous job.
+        recurs: An entry of scrontab: Slurm runs it again and again under the same id, counting a restart each time.
         interactive: From srun or salloc: its request was settled on the login node, and may not change any more.
         whole_nodes: It gets whole nodes (`--exclusive`, `OverSubscribe=EXCLUSIVE`), where Slurm starts no shards.
         other_gres: What `--gres` asks for besides GPUs and shards ("nvme:100"); it is kept.
@@ -76,6 +77,7 @@ class JobRequest:
     comment: str = ""
     script: str | None = None
     heterogeneous: bool = False
+    recurs: bool = False
     interactive: bool = False
     whole_nodes: bool = False
     other_gres: str = ""

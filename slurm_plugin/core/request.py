@@ -45,6 +45,7 @@ def request_from(message: Mapping[str, Any]) -> JobRequest:
         comment=_text(message, "comment") or "",
         script=_text(message, "script"),
         heterogeneous=message.get("heterogeneous") is True,
+        recurs=message.get("recurs") is True,
         interactive=message.get("interactive") is True,
         whole_nodes=message.get("whole_nodes") is True,
         other_gres=others(per_node, keep_prefix=False),
@@ -73,6 +74,8 @@ def _gpu_only_option(message: Mapping[str, Any]) -> str | None:
         return "--gpu-freq"
     if _number(message, "ntasks_per_gpu") not in (None, 0, *_NO_VAL_16):
         return "--ntasks-per-gpu"
+    if message.get("recurs") is True:
+        return "scrontab"  # to run it again after a failure is Slurm's affair: each of its runs is a restart
     if message.get("reserves_parts") is True:
         return "--reservation of GPUs"
     if _text(message, "container"):

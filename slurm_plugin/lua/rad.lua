@@ -140,7 +140,8 @@ local function describe(job_desc, part_list, submit_uid)
     message[name] = value
   end
   local offset = field(job_desc, "het_job_offset")
-  message.heterogeneous = type(offset) == "number" and offset < 0xFFFFFFFE
+  message.recurs = field(job_desc, "cron_job") and true -- of scrontab, which leaves the offset at 0
+  message.heterogeneous = type(offset) == "number" and offset < 0xFFFFFFFE and not message.recurs
   message.interactive = field(job_desc, "script") == nil -- also --wrap and stdin make a script
   message.reserves_parts = reserves_parts(job_desc)
   message.whole_nodes = takes_whole_nodes(job_desc, part_list)
@@ -289,7 +290,7 @@ local function fall_back(job_desc, message)
   local left = fallback_settings()
   local partition = left and left.partitions[message.partition or left.default_partition]
   local per_node, per_job = message.gres, message.tres_per_job
-  local as_it_is = message.heterogeneous or message.interactive or message.whole_nodes
+  local as_it_is = message.heterogeneous or message.recurs or message.interactive or message.whole_nodes
   if not partition or as_it_is or (per_node and per_job) then
     return false
   end

@@ -130,6 +130,9 @@ end
 
 local function pre_submit(options, pack_offset)
   local kind = option(options, "type")
+  if kind ~= "sbatch" and kind ~= "srun" and kind ~= "salloc" then
+    return slurm.SUCCESS -- scrontab: job_submit decides
+  end
   if kind == "srun" and os.getenv("SLURM_JOB_ID") or option(options, "jobid") then
     return slurm.SUCCESS -- a step of a job that is already there
   end

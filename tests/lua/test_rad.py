@@ -182,6 +182,16 @@ def test_a_script_without_rad_lines_is_not_sent(hooks: LuaProgram, radd: Any) ->
     assert (fake.asked[1]["interactive"], fake.asked[1]["heterogeneous"]) == (True, True)
 
 
+def test_an_entry_of_scrontab_is_no_part_of_a_heterogeneous_job(hooks: LuaProgram, radd: Any) -> None:
+    """Seen on 26.05.5: Slurm leaves the offset of such a job at 0, as that of a first component."""
+    fake = radd(replies(reply()))
+    job = {"user_id": 1, "gres": "gpu", "script": "#!/bin/sh\n", "het_job_offset": 0, "cron_job": True}
+    submit(hooks, job)
+    submit(hooks, {**job, "cron_job": False})
+    told = [(line["heterogeneous"], line.get("recurs")) for line in fake.asked]
+    assert told == [(False, True), (True, None)] or told == [(False, True), (True, False)]
+
+
 def test_radd_hears_only_of_jobs_that_concern_it(hooks: LuaProgram, radd: Any) -> None:
     fake = radd(replies(reply()))
     submit(hooks, {"user_id": 1})

@@ -113,6 +113,12 @@ def test_steps_of_a_job_and_components_are_left_alone(lua: str, tmp_path: Path) 
     inside.program.close()
 
 
+@pytest.mark.parametrize("kind", ["scrontab", ""])
+def test_what_is_no_submission_of_now_is_left_to_job_submit(cli: CliFilter, kind: str) -> None:
+    cli.submit({"type": kind, "gpus": "1", "comment": "rad:memory=4G"})
+    assert cli.asked() is None
+
+
 def test_a_heterogeneous_job_is_left_alone(cli: CliFilter) -> None:
     cli.submit({"type": "srun", "gpus": "1"}, offset=1)
     cli.submit({"type": "srun", "gpus": "1", "jobid": "9"})

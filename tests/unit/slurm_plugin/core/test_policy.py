@@ -69,6 +69,16 @@ def test_what_is_not_ours_is_left_alone(message: dict[str, Any], reason: str) ->
     assert asked(Claims(memory_bytes=GIB), need(GIB), **message) == Rewrite(reason=reason)
 
 
+@pytest.mark.parametrize("gres", ["gres:gpu:1", "gres:shard:3"])
+def test_an_entry_of_scrontab_shares_no_gpu_by_our_choice_and_is_not_run_again_by_us(gres: str) -> None:
+    """Slurm runs it again at its next time, under the same id, and counts a restart each time."""
+    rewrite = asked(Claims(memory_bytes=GIB), need(GIB), gres=gres, recurs=True)
+    assert rewrite.booking is not None and not rewrite.booking.retry
+    assert "gres" not in rewrite.fields, "it keeps what it asks for"
+    assert rewrite.booking.kind == ("whole" if "gpu" in gres else "shared")
+    assert "gpu" not in gres or "scrontab works only with a GPU of one's own" in rewrite.messages[0]
+
+
 @pytest.mark.parametrize("message", [{}, {"gres": "gres:nvme:100"}, {"tres_per_job": "gres:gpu:0"}])
 def test_a_job_without_gpu_is_left_alone_and_told_if_it_spoke(message: dict[str, Any]) -> None:
     assert asked(**message) == Rewrite(reason="no gpu")
