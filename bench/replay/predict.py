@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from replay.options import min_age_reserve_s
-from replay.policies import POLICIES
+from replay.policies import POLICIES, rad_toml
 from slurm_plugin.admin.simulate.cluster import PARTITION
 from slurm_plugin.admin.simulate.engine import Engine
 from slurm_plugin.admin.simulate.jobs import Baseline
@@ -87,7 +87,7 @@ def _question(options: argparse.Namespace) -> Question:
 
 
 def _settings(options: argparse.Namespace) -> PartitionConfig:
-    lines = [f'policy = "{POLICIES[options.policy].placement}"', *(f"{k} = {v}" for k, v in options.set)]
+    lines = [*rad_toml(POLICIES[options.policy], options.estimates), *(f"{k} = {v}" for k, v in options.set)]
     table: dict[str, Any] = toml.loads("\n".join(lines))
     found = parse_config({"partition": {PARTITION: table}}, origin="--set").partition(PARTITION)
     assert found is not None

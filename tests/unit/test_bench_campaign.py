@@ -91,6 +91,12 @@ def test_a_run_is_predicted_with_the_settings_it_will_have(folder: Path) -> None
     )
 
 
+def test_jobs_of_unknown_need_are_predicted_as_they_will_share(folder: Path) -> None:
+    named = "t-magm-none-c100-r1"
+    unknown = predict(runs_of(folder, "--policy", "magm", "--estimates", "none")[named])
+    assert unknown.makespan_s < predict(runs_of(folder)["t-whole-c100-r1"]).makespan_s
+
+
 def test_what_was_measured_counts_more_than_what_was_predicted(folder: Path) -> None:
     runs = runs_of(folder)
     guess = Prediction(makespan_s=100, took_s=150, start_up_share=0.05)
