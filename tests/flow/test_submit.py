@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from lua.lua_programs import VERSIONS, LuaProgram
 
+from slurm_plugin.admin.gather_here import ping
 from slurm_plugin.core import wire
 from slurm_plugin.core.events import EventKind, from_line
 from slurm_plugin.core.log import EVENTS
@@ -183,6 +184,7 @@ def test_a_killed_radd_comes_back_over_its_own_socket(radd: Radd, hooks: LuaProg
     assert away["job"]["environment"] == {"SLURM_GPUS": ""} and "reserves one GPU" in away["said"][0]
     radd.start()
     assert submit(hooks, comment="rad:memory=4G")["job"]["gres"] == "shard:4"
+    assert ping(str(radd.socket)) == ("ok", 1), "the admin hears of the one that went on without it"
 
 
 def test_a_radd_that_takes_a_request_has_left_its_fallback(radd: Radd) -> None:

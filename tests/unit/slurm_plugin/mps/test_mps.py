@@ -107,6 +107,9 @@ def test_the_first_job_starts_a_daemon_of_roots_for_its_user_alone(setup: Setup)
     }
     assert all(line.startswith(f"{GPU} 0 ") for line in setup.commands())
     daemon, server = setup.pids(place)
+    assert {one.pid for one in setup.again().processes()} == {daemon, server}, (
+        "the guard takes them for no job's"
+    )
     assert [Path(f"/proc/{pid}").stat().st_uid for pid in (daemon, server)] == [0, 0]
     assert "-multiuser-server" in Path(f"/proc/{daemon}/cmdline").read_bytes().decode()
     control = str(place / "pipe" / "control")
