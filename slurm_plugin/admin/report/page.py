@@ -119,9 +119,16 @@ def _row(name: str, title: str, runs: Sequence[Run], whole: Mapping[int, Run]) -
         value = run.figures.get(name)
         other = _base(run, whole) if name in RELATIVE and run.policy != "whole" else None
         base = None if other is None else other.figures.get(name)
-        told = "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+        told = "-" if value is None else _told(value)
         cells.append(f"<td>{told}{f' ({value / base:.2f})' if base and value is not None else ''}</td>")
     return f"<tr><td>{escape(title)}</td>{''.join(cells)}</tr>"
+
+
+def _told(value: float) -> str:
+    """Return a figure with four digits that count, and no exponent."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
 
 
 def _machine(run: Run) -> str:

@@ -39,7 +39,7 @@ def write(folder: Path, policy: str, makespan_s: float, **more: Any) -> Path:
         "mean_waiting_s": 1.0,
         "mean_execution_s": 2.0,
         "mean_completion_s": 3.0,
-        "energy_j": 5000.0,
+        "energy_j": 230271.4,
         "crashes": 0,
     }
     row = {
@@ -69,6 +69,7 @@ def test_a_page_needs_nothing_else_and_compares_with_whole_gpus(tmp_path: Path) 
     assert result.exit_code == 0, result.output
     text = out.read_text()
     assert "<td>50 (0.25)</td>" in text
+    assert "<td>230,271" in text, "no exponents"
     assert text.index("<th>whole</th>") < text.index("<th>magm ours</th>")
     assert not re.search(r"https?://|<script|<link|src=", text)
     assert "A &lt;card&gt;" in text
