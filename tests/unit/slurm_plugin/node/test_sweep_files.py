@@ -1,0 +1,54 @@
+"""What a sweep does with the files that tell jobs' tasks where they run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes import FakeClock, FakeSlurm
+
+from lab.bare_node import make_bare_node
+from slurm_plugin.core.config import load_config
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.node_records import Reservation
+from slurm_plugin.core.reconcile import YOUNG_S
+from slurm_plugin.node.node import Node
+from slurm_plugin.node.sweep import sweep
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """A node on which no job lives."""
+    found = Node.here(load_config(make_bare_node(tmp_path, gpus=1, gpu_gib=10)), {})
+    return replace(found, clock=FakeClock(), slurm=FakeSlurm, proc=tmp_path / "proc")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("age_s", "stays"), [(0.0, True), (YOUNG_S, True), (YOUNG_S + 1, False)])
+def test_a_job_that_was_refused_a_moment_ago_is_still_refused(node: Node, age_s: float, stays: bool) -> None:
+    """Its tasks may be on their way: without the file they would start beside an exclusive job."""
+    file = node.job_file(7)
+    now_s = node.clock.monotonic_s()
+    file.refuse("no idle GPU", boot_id=node.store.boot_id, now_s=now_s - age_s)
+    swept = sweep(node, ())
+    assert file.exists() == stays
+    assert swept.doubted == (() if stays else ((7, None),)), "whoever sweeps again asks whether it runs"
+
+
+def test_a_file_of_a_job_that_was_let_start_is_taken_away_without_a_word(node: Node) -> None:
+    file = node.job_file(7)
+    then_s = node.clock.monotonic_s() - YOUNG_S - 1
+    file.mark({"RAD_KIND": "whole"}, boot_id=node.store.boot_id, now_s=then_s)
+    assert sweep(node, ()).doubted == () and not file.exists()
+
+
+def test_what_a_job_with_a_reservation_is_told_stays(node: Node) -> None:
+    """Of a rerun that was placed just now; its file may be of any age where the clock was wrong."""
+    now_s = node.clock.monotonic_s()
+    held = Reservation(
+        job_id=7, user_id=1000, kind="shared", gpus=("GPU-0",), seats=(0,), booked_bytes=1, created_s=now_s
+    )
+    node.store.write(Ledger(reservations=(held,)))
+    file = node.job_file(7)
+    file.mark({"RAD_KIND": "shared"}, boot_id=node.store.boot_id, now_s=now_s - 10 * YOUNG_S)
+    assert sweep(node, ()).released == () and file.exists()
