@@ -48,6 +48,7 @@ def test_what_a_job_with_a_reservation_is_told_stays(node: Node) -> None:
     held = Reservation(
         job_id=7, user_id=1000, kind="shared", gpus=("GPU-0",), seats=(0,), booked_bytes=1, created_s=now_s
     )
+    node.run.mkdir()
     node.store.write(Ledger(reservations=(held,)))
     file = node.job_file(7)
     file.mark({"RAD_KIND": "shared"}, boot_id=node.store.boot_id, now_s=now_s - 10 * YOUNG_S)
