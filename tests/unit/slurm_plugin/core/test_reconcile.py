@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -169,3 +170,23 @@ def test_only_our_own_run_that_slurm_takes_for_running_and_that_had_its_time_run
     assert doubted(held(1), replace(says, restarts=1)) == (), "it runs again already"
     assert doubted(held(1), replace(says, running=False)) == (), "it is on its way out"
     assert doubted(held(1, created_s=NOW_S - YOUNG_S)) == (), "its Prolog may have been started again"
+
+
+@pytest.mark.parametrize(
+    "alive",
+    [{"steps": frozenset({1})}, {"on_gpus": {1: frozenset({"GPU-1"})}}],
+    ids=["it has a step", "it is on a GPU"],
+)
+def test_a_run_that_lives_is_never_run_again_and_nobody_is_asked_about_it(alive: dict[str, Any]) -> None:
+    says = SlurmSays(restarts=0, launched_here=True, running=True)
+    dead = Evidence(present={1: says}, slurmd_since_s=NOW_S)
+    ledger = Ledger(reservations=(held(1),))
+    assert never_launched(ledger, dead, now_s=NOW_S) == ((1, 0),)
+    assert never_launched(ledger, replace(dead, **alive), now_s=NOW_S) == ()
+    assert doubtful(ledger, dead, now_s=NOW_S) == (held(1),)
+    assert doubtful(ledger, replace(dead, **alive), now_s=NOW_S) == ()
+
+
+def test_what_slurm_does_not_have_is_not_run_again() -> None:
+    assert never_launched(Ledger(reservations=(held(1),)), Evidence(present={}), now_s=NOW_S) == ()
+    assert never_launched(Ledger(reservations=(held(1),)), Evidence(present=None), now_s=NOW_S) == ()
