@@ -43,7 +43,7 @@ def wake(waiting: Sequence[Waiting], run: Path, control: SlurmControl, clock: Cl
             problems.append(f"job {each.job_id}: {exc}")
             break
         end_waiting(run, each.job_id)
-        if not _can_start(view, now_s=clock.now_s()):
+        if not _can_start(view, each, now_s=clock.now_s()):
             problems.append(f"job {each.job_id} waits no more")
             continue
         left_s = max(0, math.ceil(each.earliest_s - clock.now_s()))
@@ -58,8 +58,14 @@ def wake(waiting: Sequence[Waiting], run: Path, control: SlurmControl, clock: Cl
     return Event(kind=EventKind.NOT_WOKEN, detail="; ".join(problems))
 
 
-def _can_start(view: JobView | None, *, now_s: float) -> bool:
-    """Return whether a job waits in the queue, and nobody holds it there or has put off its start."""
+def _can_start(view: JobView | None, waiting: Waiting, *, now_s: float) -> bool:
+    """Return whether a job waits for what this node put it back for, and nobody holds it or has put off its start.
+
+    One that ran on another node since, and was preempted or requeued there, waits for that node: before that could run
+    a Prolog for it, it must not start.
+    """
     if view is None or view.state not in _WAITS or view.priority == 0:
+        return False
+    if waiting.restart is not None and view.restarts > waiting.restart:
         return False
     return not put_off(view, now_s=now_s)

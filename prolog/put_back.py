@@ -50,7 +50,8 @@ def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool) -> Event:
         delay_s = max(least_s, min(LONGEST_DELAY_S, FIRST_DELAY_S << min(job.restart, 10)))
         note = Note(event="put-back", start_in_s=delay_s, restart=job.restart + 1, detail=reason)
         slurm.update(job.job_id, JobChange(start_in_s=delay_s, admin_comment=format_note(note)))
-        begin_waiting(node.run, Waiting(job_id=job.job_id, earliest_s=node.clock.now_s() + least_s))
+        earliest_s = node.clock.now_s() + least_s
+        begin_waiting(node.run, Waiting(job_id=job.job_id, earliest_s=earliest_s, restart=job.restart + 1))
     except SlurmError as exc:
         return Event(kind=EventKind.PUT_BACK, detail=f"{reason}; with Slurm's own delay, {exc}")
     return Event(kind=EventKind.PUT_BACK, detail=reason, facts={"start_in_s": delay_s})

@@ -1,6 +1,6 @@
 """Which jobs were put back from this node and wait for a GPU of it: whoever frees one wakes the next.
 
-RUN/waiting/ID      root's; holds the time before which Slurm must not start the job again
+RUN/waiting/ID      root's; when Slurm may start the job again at the earliest, and the restart count of that rerun
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ class Waiting:
     Attributes:
         job_id: Slurm's job id.
         earliest_s: Before this Slurm could not start it on the same node again, seconds since the epoch.
+        restart: Restart count of the rerun that waits; None in the note of an older release.
     """
 
     job_id: int
     earliest_s: float
+    restart: int | None = None
 
 
 def begin_waiting(run: Path, waiting: Waiting) -> None:
@@ -35,7 +37,8 @@ def begin_waiting(run: Path, waiting: Waiting) -> None:
     """
     with contextlib.suppress(OSError):
         (run / "waiting").mkdir(mode=0o755, exist_ok=True)
-        replace_file(run / "waiting" / str(waiting.job_id), f"{waiting.earliest_s:.0f}".encode())
+        restart = "" if waiting.restart is None else f" {waiting.restart}"
+        replace_file(run / "waiting" / str(waiting.job_id), f"{waiting.earliest_s:.0f}{restart}".encode())
 
 
 def waiting_jobs(run: Path) -> tuple[Waiting, ...]:
@@ -47,8 +50,14 @@ def waiting_jobs(run: Path) -> tuple[Waiting, ...]:
     found = []
     for name in filter(str.isdigit, names):  # others are drafts
         with contextlib.suppress(OSError, ValueError):  # one that another Epilog has just woken
-            earliest_s = int((run / "waiting" / name).read_text(encoding="ascii"))
-            found.append(Waiting(job_id=int(name), earliest_s=float(earliest_s)))
+            earliest_s, _, restart = (run / "waiting" / name).read_text(encoding="ascii").partition(" ")
+            found.append(
+                Waiting(
+                    job_id=int(name),
+                    earliest_s=float(int(earliest_s)),
+                    restart=int(restart) if restart else None,
+                )
+            )
     return tuple(sorted(found, key=lambda each: (each.earliest_s, each.job_id)))
 
 

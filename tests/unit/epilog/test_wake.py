@@ -3,9 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from fakes import FakeClock, FakeSlurm
 
 from epilog.wake import MOST_ASKED, wake
+from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.waiting import Waiting, begin_waiting, end_waiting, waiting_jobs
 from slurm_plugin.slurm.control import JobChange, JobView
@@ -23,6 +25,39 @@ def test_who_has_waited_longest_is_next(tmp_path: Path) -> None:
     end_waiting(tmp_path, 8)
     end_waiting(tmp_path, 8)
     assert [each.job_id for each in waiting_jobs(tmp_path)] == [7, 9]
+
+
+def test_the_note_of_an_older_release_is_read(tmp_path: Path) -> None:
+    (tmp_path / "waiting").mkdir()
+    (tmp_path / "waiting" / "7").write_text("200")
+    begin_waiting(tmp_path, Waiting(job_id=8, earliest_s=300.0, restart=2))
+    assert waiting_jobs(tmp_path) == (
+        Waiting(job_id=7, earliest_s=200.0),
+        Waiting(job_id=8, earliest_s=300.0, restart=2),
+    )
+
+
+@pytest.mark.parametrize(("restarts", "woken"), [(1, True), (2, True), (3, False)])
+def test_who_ran_elsewhere_since_is_not_woken(tmp_path: Path, restarts: int, woken: bool) -> None:
+    """Preempted there: on 22.05 it would start without a Prolog before that node has forgotten it."""
+    slurm = FakeSlurm(replace(PENDING, restarts=restarts))
+    event = wake([Waiting(job_id=7, earliest_s=0.0, restart=2)], tmp_path, slurm, FakeClock())
+    assert bool(slurm.told) == (event.kind == EventKind.WOKEN) == woken
+
+
+def test_a_job_that_slurm_does_not_change_keeps_nobody_else_from_being_woken(tmp_path: Path) -> None:
+    class Refuses(FakeSlurm):
+        def update(self, job_id: int, change: JobChange) -> None:
+            if job_id == 7:
+                raise SlurmError("Job is pending execution")
+            super().update(job_id, change)
+
+    slurm = Refuses(PENDING, replace(PENDING, job_id=8))
+    waiting = [Waiting(job_id=job_id, earliest_s=0.0) for job_id in (7, 8)]
+    event = wake(waiting, tmp_path, slurm, FakeClock())
+    assert (event.kind, event.detail) == (EventKind.WOKEN, "job 8 may start in 0 s")
+    failed = wake(waiting[:1], tmp_path, slurm, FakeClock())
+    assert failed.kind == EventKind.NOT_WOKEN and failed.detail == "job 7: Job is pending execution"
 
 
 def test_one_that_goes_while_it_is_looked_at_hides_no_other(tmp_path: Path) -> None:

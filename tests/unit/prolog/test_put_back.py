@@ -67,7 +67,7 @@ def test_it_waits_twice_as_long_each_time_but_never_less_than_its_node_needs(
     note = Note(event="put-back", start_in_s=delay_s, restart=restart + 1, detail=WHY)
     assert slurm.told == [(7, "requeue"), (7, JobChange(start_in_s=delay_s, admin_comment=format_note(note)))]
     assert (event.kind, event.detail, event.facts) == (EventKind.PUT_BACK, WHY, {"start_in_s": delay_s})
-    wakes = Waiting(job_id=7, earliest_s=node.clock.now_s() + earliest_s)
+    wakes = Waiting(job_id=7, earliest_s=node.clock.now_s() + earliest_s, restart=restart + 1)
     assert waiting_jobs(tmp_path / "run") == (wakes,), "the next Epilog may wake it by then"
     assert node.job_file(7).refusal() is None
 
