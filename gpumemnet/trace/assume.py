@@ -102,12 +102,21 @@ class Assumptions:
                 plain.append(index)
         return (aten.index.Tensor(tensor, plain),)
 
+    def _unique(self, args: Any, kwargs: Any) -> tuple[Any] | None:
+        tensor = args[0]
+        if not isinstance(tensor, FakeTensor):
+            return None
+        n = self._all_chosen(tensor.numel())
+        where = torch.empty(tensor.shape, dtype=torch.int64, device=tensor.device)
+        counts = torch.empty((n,), dtype=torch.int64, device=tensor.device)
+        return ((torch.empty((n,), dtype=tensor.dtype, device=tensor.device), where, counts),)
+
     def _chosen(self, mask: Tensor) -> int:
         n = masks.at_most(mask)
         return self._all_chosen(n) if n == mask.numel() else n
 
     def _all_chosen(self, n: int) -> int:
-        self.warnings["a selection by mask was taken to choose every element"] = None
+        self.warnings["a selection by mask or of unique values was taken to choose every element"] = None
         return n
 
 
@@ -124,4 +133,5 @@ _HANDLERS: dict[Any, Any] = {
     aten.nonzero.default: Assumptions._nonzero,
     aten.masked_select.default: Assumptions._masked_select,
     aten.index.Tensor: Assumptions._index,
+    aten._unique2.default: Assumptions._unique,
 }

@@ -1,11 +1,13 @@
 """How many elements a mask can choose, where the way it was made says it: filled at so many places of zeros.
 
 Samplers of detectors choose boxes in this way (torchvision's takes 512 of an image's 2,000). Nothing is NaN or infinite
-in a training that goes well: a script that stops for one goes on. What is not followed here may choose everything.
+in a training that goes well, and a loss has neither diverged nor come to its end: a script that stops for one goes on.
+What is not followed here may choose everything.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +20,14 @@ _MASKS = (torch.bool, torch.uint8)
 _ZEROS = (aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)
 _JOINED = (aten.bitwise_or.Tensor, aten.logical_or.default, aten.cat.default)
 _NEVER = (aten.isnan.default, aten.isinf.default, aten.isposinf.default, aten.isneginf.default)
+_LOSS = 1.0
+_COMPARED: dict[Any, Callable[[Any, Any], bool]] = {
+    aten.gt.Scalar: operator.gt,
+    aten.ge.Scalar: operator.ge,
+    aten.lt.Scalar: operator.lt,
+    aten.le.Scalar: operator.le,
+}
+"""How a single number of the GPU, a loss or a norm of gradients, is held against a limit."""
 _UNLIKE = (aten.ne.Tensor,)
 """NaN alone is unlike itself."""
 _KEPT = (
@@ -67,6 +77,8 @@ def follow(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
         return _noted(out, sum(map(at_most, parts)))
     if func in _NEVER or (func in _UNLIKE and args[0] is args[1]):
         return _noted(func(*args, **kwargs), 0) if isinstance(args[0], FakeTensor) else None
+    if func in _COMPARED and _single(args[0]) and not _COMPARED[func](_LOSS, args[1]):
+        return _noted(func(*args, **kwargs), 0)
     if func in _KEPT and any(isinstance(each, FakeTensor) and nothing(each) for each in args[:2]):
         return _noted(func(*args, **kwargs), 0)
     if func in _WRITES and isinstance(args[0], FakeTensor) and args[0].dtype in _MASKS:
@@ -77,6 +89,16 @@ def follow(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
         func(*args, **kwargs)
         return _noted(args[0], before + written, later=1)  # the version is raised once we are done
     return None
+
+
+def _single(tensor: Any) -> bool:
+    """Return whether a tensor is a single number that the pretended GPU would have computed."""
+    return (
+        isinstance(tensor, FakeTensor)
+        and not tensor.dim()
+        and tensor.is_floating_point()
+        and tensor.fake_device.type == "cuda"
+    )
 
 
 def _noted(mask: Any, elements: int, *, later: int = 0) -> tuple[Any]:

@@ -63,6 +63,21 @@ def test_no_value_of_a_training_that_goes_well_is_nan_or_infinite(recorder: Reco
     assert recorder.assumptions.warnings
 
 
+def test_a_loss_has_neither_diverged_nor_come_to_its_end(recorder: Recorder) -> None:
+    loss, many = torch.empty((), device="cuda"), torch.empty(3, device="cuda")
+    assert not loss > 1e4 and not loss.detach() >= 100.0 and not loss < 1e-3 and not loss <= 0.1
+    assert loss > 0 and loss > 1e-3 and loss < 1e4
+    assert (many > 1e4).any()  # of many numbers nothing is known
+
+
+def test_unique_values_are_at_most_all(recorder: Recorder) -> None:
+    ids = torch.zeros(8, 64, dtype=torch.int64, device="cuda")
+    assert torch.unique(ids).shape == (512,)
+    values, places, counts = ids.unique(return_inverse=True, return_counts=True)
+    assert (values.shape, places.shape, counts.shape) == ((512,), (8, 64), (512,))
+    assert recorder.assumptions.warnings
+
+
 def whole(mask: Tensor) -> None:
     mask.fill_(True)
 
