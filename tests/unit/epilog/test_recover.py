@@ -67,13 +67,38 @@ def test_a_second_epilog_of_the_same_run_requeues_nothing_twice() -> None:
         {"state": "CANCELLED"},
         {"requeue": False},
         {"batch": False},
-        {"restarts": MOST_RESTARTS},
     ],
 )
 def test_when_nothing_is_touched(view: dict[str, object]) -> None:
     slurm = completing(**view)  # type: ignore[arg-type]
     assert apply(slurm).kind == EventKind.NOT_RUN_AGAIN
     assert slurm.told == []
+
+
+@pytest.mark.parametrize(("restarts", "again"), [(MOST_RESTARTS - 1, True), (MOST_RESTARTS, False)])
+def test_a_job_that_was_restarted_too_often_stays_where_it_is(restarts: int, again: bool) -> None:
+    slurm = completing(restarts=restarts)
+    event = recover(JOB, RECOVERY, OUTCOME, PARTITION, slurm, restart=restarts, key=KEY)
+    assert (event.kind == EventKind.RUNS_AGAIN) == again == bool(slurm.told)
+    assert again or "restarted 20 times" in event.detail
+
+
+def test_a_job_that_slurm_forgot_is_not_run_again() -> None:
+    slurm = FakeSlurm(AuthInfo="cred_expire=15")
+    assert apply(slurm).kind == EventKind.NOT_RUN_AGAIN and slurm.told == []
+
+
+@pytest.mark.parametrize(("lends", "fault"), [(True, "estimate"), (False, None)])
+@pytest.mark.parametrize(("version", "note_s", "start_s"), [((22, 5, 8), 18, 18), ((24, 11, 5), 3, 5)])
+def test_the_note_asks_for_priority_only_where_it_is_due_and_for_the_delay_that_the_node_needs(
+    lends: bool, fault: str | None, version: tuple[int, int, int], note_s: int, start_s: int
+) -> None:
+    slurm = completing(version)
+    apply(slurm, replace(RECOVERY, lend_priority=lends))
+    change = slurm.told[1][1]
+    assert isinstance(change, JobChange) and change.start_in_s == start_s
+    note = read_note(change.admin_comment or "")
+    assert note is not None and (note.fault, note.start_in_s) == (fault, note_s)
 
 
 def test_later_versions_get_a_gpu_by_name() -> None:
@@ -135,6 +160,7 @@ MIXED = PartitionConfig(
     collocate=True, gpus={"a100": GpuType(shards_per_gpu=39), "h200": GpuType(shards_per_gpu=138)}
 )
 SHARE = Recovery(booking=Booking(kind="shared", memory_bytes=20 * GIB), lend_priority=False, reason="why")
+FULL = Recovery(booking=Booking(kind="shared", memory_bytes=39 * GIB), lend_priority=False, reason="why")
 LARGE = Recovery(booking=Booking(kind="shared", memory_bytes=50 * GIB), lend_priority=False, reason="why")
 
 
@@ -151,6 +177,8 @@ LARGE = Recovery(booking=Booking(kind="shared", memory_bytes=50 * GIB), lend_pri
         ((22, 5, 8), "gres:shard:10", LARGE, 45, "shard:50"),
         ((24, 11, 5), "gres/shard:a100:30", LARGE, 35, "gpu:a100:1"),  # an a100 has no 50 shards
         ((24, 11, 5), "gres/gpu:a100:1", RECOVERY, 45, None),
+        ((24, 11, 5), "gres/shard:a100:10", RECOVERY, 39, "gpu:a100:1"),  # exactly what one has
+        ((24, 11, 5), "gres/shard:a100:10", FULL, 35, "gpu:a100:1"),
     ],
 )
 def test_a_rerun_keeps_its_type_and_gets_a_gpu_that_is_large_enough(
@@ -166,6 +194,23 @@ def test_a_rerun_keeps_its_type_and_gets_a_gpu_that_is_large_enough(
         booking = read_stamp(change.comment or "", user_id=1000, key=KEY)
         assert booking is not None
         assert booking.kind == ("shared" if gets in ("shard:a100:20", "shard:50") else "whole")
+
+
+class Deaf(FakeSlurm):
+    """A Slurm that takes jobs back and no change of them."""
+
+    def update(self, job_id: int, change: JobChange) -> None:
+        super().update(job_id, change)
+        raise SlurmError("Access/permission denied")
+
+
+@pytest.mark.parametrize(("outcome", "updates"), [(Outcome(kind="victim"), 1), (OUTCOME, 2)])
+def test_a_change_without_a_request_is_not_tried_again_with_less(outcome: Outcome, updates: int) -> None:
+    view = JobView(job_id=7, user_id=1000, state="COMPLETING", comment="rad2:old")
+    slurm = Deaf(view, version=(24, 11, 5))
+    with pytest.raises(SlurmError):
+        recover(JOB, RECOVERY, outcome, PARTITION, slurm, restart=0, key=KEY)
+    assert len(slurm.told) == 1 + updates, "a requeue, and so many changes"
 
 
 class Refusing(FakeSlurm):

@@ -152,6 +152,29 @@ def test_observe_and_off_say_what_sbatch_says_then_nothing(folder: Path) -> None
     assert (status, answer["sbatch"]["says"], answer["sbatch"]["gres"]) == (2, [], "gpu:1")
 
 
+@pytest.mark.parametrize(
+    ("mode", "more", "options", "lines"),
+    [
+        ("enforce", "", "", 2),
+        ("off", "", "", 0),
+        ("observe", "", "", 0),
+        ("enforce", "[features]\nsubmit = false\n", "", 0),
+        ("enforce", '[paths]\nslurm_conf = "slurm.conf"\n', "", 0),
+        ("enforce", "", "-p plain", 0),
+    ],
+    ids=["on", "off", "observe", "no submissions", "a Slurm without shards", "another partition"],
+)
+def test_a_summary_that_cannot_be_read_is_told_only_where_sbatch_would_read_it(
+    folder: Path, mode: str, more: str, options: str, lines: int
+) -> None:
+    (folder / "slurm.conf").write_text("GresTypes=gpu\nNodeName=n0 Gres=gpu:1\n")
+    more = more.replace("slurm.conf", str(folder / "slurm.conf"))
+    (folder / "rad.toml").write_text(TOML.format(mode=mode) + more)
+    (folder / "broken.txt").write_text("no summary\n")
+    _, answer = job(folder, "model=broken.txt batch_size=64", *([f"--options={options}"] if options else []))
+    assert len(answer["sbatch"]["says"]) == lines, answer
+
+
 def test_an_unknown_card_can_be_told_by_its_memory(folder: Path) -> None:
     done = run(folder, "m.txt", "--batch-size=64", "--gpu=rtx4090", "--gpu-memory=24G", "--json")
     answer = json.loads(done.stdout)
