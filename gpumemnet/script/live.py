@@ -36,6 +36,20 @@ def begin(folder: str) -> None:
     mixed.enter(run.stack, run.recorder)
 
 
+def why(kind: str, words: str) -> str:
+    """Return in one line why a script's exception ended its trace.
+
+    Args:
+        kind: Class of the exception.
+        words: What it says.
+    """
+    if kind in ("DynamicOutputShapeException", "DataDependentOutputException"):
+        return f"what {words.removeprefix('aten.').split('.')[0]} gives depends on values, and a trace computes none"
+    if "CUDA driver version is insufficient" in words:
+        return "it calls the CUDA driver itself (a CUDA graph, a kernel of its own), and here is none"
+    return f"{kind}: {' '.join(words.split())[:300]}"
+
+
 class Run:
     """One script's run.
 
@@ -96,7 +110,7 @@ class Run:
                 self._fail(
                     f"rank {first.local_rank} ended with status {first.exitcode} before it made two steps"
                 )
-            self._fail(f"{kind.__name__}: {' '.join(str(error).split())[:300]}")
+            self._fail(why(kind.__name__, str(error)))
 
         sys.excepthook = failed
 

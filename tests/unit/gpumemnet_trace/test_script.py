@@ -17,6 +17,7 @@ from torch import nn  # noqa: E402
 
 from gpumemnet.saved.make import saved_profile  # noqa: E402
 from gpumemnet.saved.record import SavedProfile  # noqa: E402
+from gpumemnet.script.live import why  # noqa: E402
 
 MAIN = "from gpumemnet.cli import main; main()"
 CLASSIFIER = """
@@ -111,6 +112,26 @@ def test_a_script_that_fails_is_told_by_its_models_text(tmp_path: Path) -> None:
     answer = json.loads(done.stdout)
     assert answer["estimator"] == "ours"
     assert answer["warnings"][0] == "the script could not be traced: KeyError: 'no such column'"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "said"),
+    [
+        (
+            "DynamicOutputShapeException",
+            "aten._pack_padded_sequence.default",
+            "what _pack_padded_sequence gives depends on values, and a trace computes none",
+        ),
+        (
+            "AcceleratorError",
+            "CUDA error: CUDA driver version is insufficient for CUDA runtime version\nSearch for ...",
+            "it calls the CUDA driver itself (a CUDA graph, a kernel of its own), and here is none",
+        ),
+        ("ValueError", "bad\n column", "ValueError: bad column"),
+    ],
+)
+def test_an_exception_is_told_in_a_line_that_names_the_cause(kind: str, words: str, said: str) -> None:
+    assert why(kind, words) == said
 
 
 def test_a_script_that_trains_nothing_says_so_in_one_line(tmp_path: Path) -> None:
