@@ -53,6 +53,25 @@ def test_the_widest_cap_fits_and_no_wider_one_does(others: list[Share], one: Sha
         assert pooled_bytes([*others, replace(one, most_bytes=most + 1)]) > room
 
 
+@pytest.mark.parametrize(
+    ("models", "together", "widest_of_a_third"),
+    [
+        (("a", "a"), 16, 14),  # 5 + 5 + 3 + 3; of 30 the third gets all but 16
+        (("a", "b"), 15, 16),  # 5 + 5 + the root of 9 + 9
+        ((None, None), 15, 19),
+    ],
+)
+def test_who_errs_alike_and_who_errs_alone(
+    models: tuple[str | None, str | None], together: int, widest_of_a_third: int
+) -> None:
+    pair = [Share(expected_bytes=5, most_bytes=8, model=model) for model in models]
+    assert pooled_bytes(pair) == together
+    third = Share(expected_bytes=5, most_bytes=99, model=models[0])
+    assert widest(pair, third, 30) == widest_of_a_third
+    assert pooled_bytes([*pair, replace(third, most_bytes=widest_of_a_third)]) <= 30
+    assert pooled_bytes([*pair, replace(third, most_bytes=widest_of_a_third + 1)]) > 30
+
+
 def test_what_a_job_holds_already_is_no_longer_uncertain() -> None:
     young = share(10 * GIB, cap_bytes=16 * GIB, estimate_bytes=9 * GIB, model="a")
     assert (young.expected_bytes, young.most_bytes) == (9 * GIB, 16 * GIB)
