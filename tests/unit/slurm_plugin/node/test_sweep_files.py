@@ -12,7 +12,8 @@ from lab.bare_node import make_bare_node
 from slurm_plugin.core.config import load_config
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.node_records import Reservation
-from slurm_plugin.core.reconcile import YOUNG_S
+from slurm_plugin.core.reconcile import YOUNG_S, Evidence
+from slurm_plugin.node import sweep as module
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import sweep
 
@@ -53,3 +54,21 @@ def test_what_a_job_with_a_reservation_is_told_stays(node: Node) -> None:
     file = node.job_file(7)
     file.mark({"RAD_KIND": "shared"}, boot_id=node.store.boot_id, now_s=now_s - 10 * YOUNG_S)
     assert sweep(node, ()).released == () and file.exists()
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_what_an_epilog_has_just_given_back_does_not_return(
+    node: Node, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    """It takes the file away before the reservation, and its job's last processes may still be seen."""
+    held = Reservation(
+        job_id=7, user_id=1000, kind="shared", gpus=("GPU-0",), seats=(0,), booked_bytes=1, created_s=1.0
+    )
+    node.run.mkdir()
+    node.store.write(Ledger())
+    if not gone:
+        node.job_file(7).mark({}, boot_id=node.store.boot_id, now_s=1.0)
+    seen = Evidence(placed={7: held}, steps=frozenset({7}))
+    monkeypatch.setattr(module, "look", lambda *_: seen)
+    assert sweep(node, ()).restored == (() if gone else (7,))
+    assert (node.store.read().ledger.of_job(7) is None) == gone
