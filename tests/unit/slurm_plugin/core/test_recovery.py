@@ -156,6 +156,16 @@ def test_a_run_that_never_came_near_our_estimate_buys_no_priority() -> None:
     assert recovery is not None and not recovery.lend_priority
 
 
+def test_a_job_that_nobody_estimated_buys_no_priority() -> None:
+    recovery = next_attempt(replace(BOOKING, estimate_bytes=None), OOM, PARTITION)
+    assert recovery is not None and not recovery.lend_priority
+
+
+def test_an_end_whose_status_nobody_told_is_none_that_somebody_made() -> None:
+    unknown = replace(FAILED, exit_status=None, derived_exit=1)
+    assert classify(unknown, ["CUDA out of memory."], PATTERNS).kind == "gpu-oom"
+
+
 def test_a_victim_runs_again_as_it_was_and_nothing_is_counted_against_it() -> None:
     verdict = Verdict(kind="victim", culprit=77, culprit_user_id=1001, detail="job 77 took 40 GiB")
     ending = replace(FAILED, user_id=1000, verdict=verdict)
@@ -245,6 +255,14 @@ def test_a_rerun_asks_for_what_was_seen_and_what_was_refused() -> None:
     surprised = replace(OOM, peak_bytes=13 * GIB)
     recovery = next_attempt(booking, surprised, replace(PARTITION, recovery="escalate"))
     assert recovery is not None and recovery.booking.memory_bytes == 20 * GIB  # 13 seen + 2 asked + 5
+    unseen = next_attempt(booking, replace(OOM, peak_bytes=None), replace(PARTITION, recovery="escalate"))
+    assert BOOKING.memory_bytes is not None and unseen is not None
+    assert unseen.booking.memory_bytes == BOOKING.memory_bytes + 7 * GIB, "without a monitor: what it booked"
+    untold = replace(OOM, attempted_bytes=None, peak_bytes=12 * GIB)
+    whole = next_attempt(booking, untold, replace(PARTITION, recovery="escalate"))
+    assert whole is not None and whole.booking.kind == "whole", (
+        "it was refused what nobody knows, below its cap"
+    )
 
 
 @pytest.mark.parametrize("recovers", ["exclusive", "escalate"])
