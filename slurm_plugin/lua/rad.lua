@@ -21,7 +21,7 @@ local LONGEST_OTHER = 1024
 local LONGEST_FILE = 65536
 local NO_COMMENT = " " -- "" would leave a job's comment as it is
 
-local undecided = 0 -- submissions that radd did not decide since this file was loaded; radd is told, an admin asks radd
+local undecided = 0 -- submissions that radd did not answer since this file was loaded; radd is told, an admin asks radd
 
 -- What radd hears of a submission: job_desc fields under their own names.
 local TOLD = {
@@ -165,10 +165,11 @@ local function concerns_us(message)
   return false
 end
 
+-- Ask radd. Returns its reply, or nil, what is wrong, and whether it gave no answer at all.
 local function ask(message)
   local line, problem = link.ask(rad.settings, json.encode(message) .. "\n", message.user_id)
   if not line then
-    return nil, problem
+    return nil, problem, true
   end
   local reply, fault = json.decode(line)
   if type(reply) ~= "table" then
@@ -321,14 +322,14 @@ local function fall_back(job_desc, message)
 end
 
 -- A job that radd did not decide: keep it from jobs that share if we can, and tell a user who said something to us.
-local function go_on(job_desc, message)
-  undecided = undecided + 1
+local function go_on(job_desc, message, unanswered)
+  undecided = undecided + (unanswered and 1 or 0) -- what it refused stands in its log, and a user may send much of it
   local changed = fall_back(job_desc, message)
   if message.script or (message.comment or ""):find("rad:", 1, true) then
     if changed then
-      say("RAD: radd made no decision in time; the job reserves one GPU for itself")
+      say("RAD: radd made no decision; the job reserves one GPU for itself")
     else
-      say("RAD: radd made no decision in time; the job goes on as it was submitted")
+      say("RAD: radd made no decision; the job goes on as it was submitted")
     end
   end
 end
@@ -341,10 +342,10 @@ function rad.submit(job_desc, part_list, submit_uid)
     if not concerns_us(message) then
       return slurm.SUCCESS
     end
-    local reply, problem = ask(message)
+    local reply, problem, unanswered = ask(message)
     if not reply then
       log("not decided by radd: " .. problem)
-      go_on(job_desc, message)
+      go_on(job_desc, message, unanswered)
       return slurm.SUCCESS
     end
     return apply(job_desc, reply)

@@ -1,4 +1,4 @@
-"""Submissions that went on without a decision of radd's: the shim counts them, since radd does not hear of them.
+"""Submissions that went on without an answer of radd's: the shim counts them, since radd does not hear of them.
 
 A machine so busy that radd misses the shim's 0.1 s, a radd that is away, a socket library that is missing for a while:
 each such job goes on as it was submitted, and its user hears it. The shim tells its count with every submission that

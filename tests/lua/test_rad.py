@@ -391,6 +391,12 @@ def test_radd_is_told_how_many_jobs_it_did_not_decide(hooks: LuaProgram, radd: A
     for _ in range(2):
         submit(hooks)
     submit(hooks, {"user_id": 1, "script": "#!/bin/sh\n"})  # none of ours
+    refuses = radd(replies({"v": 1, "error": "a submission without user_id"}))
+    for _ in range(5):  # answered, and a user's own doing
+        assert submit(hooks, SPOKEN)["said"] == [
+            "RAD: radd made no decision; the job goes on as it was submitted"
+        ]
+    assert len(refuses.asked) == 5
     fake = radd(replies(reply(set={"gres": "shard:2"})))
     for user_id in (2000, 2001):
         submit(hooks, user_id=user_id)
