@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpumemnet.texts import contradictions
+from gpumemnet.texts import contradictions, ways
 from gpumemnet.texts.batch_second import batch_first
 from gpumemnet.texts.files import read_text
 from gpumemnet.texts.formats.detect import parse_text
@@ -60,5 +60,5 @@ def rows_of(text: str, setup: TrainingSetup, *, path: str) -> ModelSummary:
         The summary.
     """
     summary = batch_first(parse_text(text, path=path))
-    doubts = contradictions.check(summary, setup, path=path)
+    doubts = (*ways.check(summary, path=path), *contradictions.check(summary, setup, path=path))
     return replace(summary, warnings=(*summary.warnings, *doubts)) if doubts else summary

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from gpumemnet.names import Source
 
-WRAPPERS = ("DataParallel", "DistributedDataParallel", "OptimizedModule")
+WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "OptimizedModule")
 """Classes that hold a model and add nothing of their own."""
 RECREATE = "print the summary again and save it unchanged"
 """What mends most texts that cannot be read."""

@@ -22,6 +22,7 @@ from gpumemnet.training import TrainingSetup
 
 NAMES = sorted(path.name for path in SUMMARIES.glob("*.txt"))
 TABLES = [name for name in NAMES if name.endswith(("torchinfo.txt", "torchsummary.txt"))]
+KERAS = [name for name in NAMES if name.endswith("keras.txt")]
 TREES = [name for name in NAMES if name.endswith("repr.txt") and name != "parametrized.repr.txt"]
 
 
@@ -119,7 +120,7 @@ def said(summary: ModelSummary) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("how", SAVED)
-@pytest.mark.parametrize("name", TABLES + TREES)
+@pytest.mark.parametrize("name", TABLES + TREES + KERAS)
 def test_a_text_is_read_however_it_was_saved(name: str, how: str) -> None:
     text = text_of(name)
     saved, _ = text_at(SAVED[how](text))
@@ -168,6 +169,37 @@ def test_a_tree_that_was_drawn_in_another_encoding_is_told_by_its_numbers(how: s
 def test_what_is_taken_for_a_summary_is_answered_with_what_to_save(text: str, line: str) -> None:
     with pytest.raises(SummaryError, match=line):
         parse_text(text, path="m.txt")
+
+
+def inside(text: str, cls: str, child: str) -> str:
+    lines = "\n".join(f"  {line}" for line in text.strip().splitlines()).lstrip()
+    return f"{cls}(\n  ({child}): {lines}\n)"
+
+
+def test_quantized_weights_are_no_small_model() -> None:
+    text = text_of("llama.repr.txt").replace(": Linear(", ": Linear4bit(")
+    with pytest.raises(
+        SummaryError, match=r":7: its weights are quantized .* rad-estimate --save m\.rad -- python"
+    ):
+        profile_with_warnings(text, TrainingSetup(batch_size=8, seq_len=128))
+
+
+@pytest.mark.parametrize(
+    ("cls", "child", "said"),
+    [
+        ("FullyShardedDataParallel", "_fsdp_wrapped_module", "FSDP: a rank holds a part of this model"),
+        ("PeftModelForCausalLM", "base_model", "LoRA: print(model) does not tell what is frozen"),
+        ("OptimizedModule", "_orig_mod", None),
+        ("DistributedDataParallel", "module", None),
+    ],
+)
+def test_a_way_to_train_that_a_text_cannot_tell_is_said(cls: str, child: str, said: str | None) -> None:
+    setup = TrainingSetup(batch_size=8, seq_len=128)
+    plain, _ = profile_with_warnings(text_of("llama.repr.txt"), setup)
+    profile, warnings = profile_with_warnings(inside(text_of("llama.repr.txt"), cls, child), setup)
+    assert profile.saved_bytes == plain.saved_bytes
+    told = [each for each in warnings if each.startswith(("FSDP:", "LoRA:"))]
+    assert not told if said is None else told[0].startswith(said) and "rad-estimate --save m.rad" in told[0]
 
 
 def test_a_notebook_that_printed_no_summary_is_none() -> None:
