@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from gpumemnet.graph import inputs
-from gpumemnet.graph.attention_sites import Site
 from gpumemnet.graph.builder import TapeBuilder
+from gpumemnet.graph.site import Site
 from gpumemnet.graph.tape import Op
 from gpumemnet.names import Group
 from gpumemnet.texts import kinds
 from gpumemnet.texts.kinds import KINDS, Kind
-from gpumemnet.texts.model_names import drops_by_function, mixes_positions
+from gpumemnet.texts.model_names import drops_by_function, mixes_positions, rotates
 from gpumemnet.texts.records import Layer
 from gpumemnet.texts.settle import is_idle
 
@@ -39,6 +39,9 @@ def attend(
     over: int = 0,
     spelt_out: bool = False,
     keys: int | None = None,
+    cosine: bool = False,
+    rotated: bool = False,
+    pooled: int = 1,
 ) -> int:
     """Add an attention operation.
 
@@ -55,6 +58,9 @@ def attend(
         over: How many layers work on the scores (talking heads), half of them before the softmax.
         spelt_out: PyTorch's own attention writes the scores out, as no fused form takes its inputs.
         keys: How many each query meets; None where that are all tokens.
+        cosine: Queries and keys are divided by their lengths, whose results are kept, too; scores are scaled.
+        rotated: Queries and keys of a joint projection are turned by their positions into tensors of their own.
+        pooled: How many queries become one, where PyTorch's own attention writes the scores out.
 
     Returns:
         The output tensor: one value per query.
@@ -68,7 +74,9 @@ def attend(
     tokens = keys or (seen[-2] if len(seen) > 2 else 1)
     builder.count(2 * rows * width * tokens)
     if spelt_out:
-        return _spelt_out(builder, projected, out, (rows, heads, tokens), dropout=dropout)
+        if pooled > 1:
+            out = (*out[:-2], out[-2] // pooled, out[-1])
+        return _spelt_out(builder, projected, out, (rows // pooled, heads, tokens), dropout=dropout)
     extra: list[int] = []
     if (
         len(projected) == 1 and width < first[-1] < 2 * width
@@ -80,6 +88,9 @@ def attend(
             extra.append(builder.tensor(out, builder.items[number]))
             kept[at] = extra[-1]
     if not eager:
+        if rotated and len(projected) == 1 and 3 * width == first[-1]:
+            turned = [builder.tensor(out, builder.low) for _ in range(2)]
+            extra, kept = [*extra, *turned], [*kept, *turned]
         builder.tape.doubt_bytes += rows * heads * tokens * builder.low
         statistics = builder.tensor((rows, heads), 4)
         output = builder.tensor(out, builder.low)
@@ -93,12 +104,15 @@ def attend(
     shape = scores or (rows, heads, tokens)
     if scores and len(first) == 3 and scores[0] < first[0]:
         shape = (first[0], *scores[1:])  # windows folded into the batch
+    if cosine:  # of a joint projection values are copied as well
+        made = [builder.tensor(out, builder.low) for _ in range(3 if len(projected) == 1 else 2)]
+        extra, kept = [*extra, *made], [*kept, *made]
     raw = builder.tensor(shape, builder.low)
     builder.tape.score_bytes += builder.tape.sizes[raw]
     builder.add(
         Op(inputs=tuple(projected), output=raw, saved=tuple(kept), extra=tuple(extra), group=Group.ATTENTION)
     )
-    if scaled:
+    if scaled or cosine:
         raw = builder.operation(_SCALED, raw, shape)
     for _ in range((over + 1) // 2):
         raw = builder.operation(_PROJECTED, raw, shape)
@@ -142,12 +156,15 @@ def _spelt_out(
     """
     lengths = [builder.shapes[number][:-1] for number in projected]
     whole = [(*length, out[-1]) for length in (lengths * 3 if len(lengths) == 1 else lengths)]
+    fewer = out != whole[0]  # what pools the queries keeps what it read
+    whole[0] = out
     queries, keys, *values = [builder.tensor(each, 4) for each in whole]
     raw = builder.tensor(shape, 4)
     builder.tape.score_bytes += builder.tape.sizes[raw]
-    kept = (queries, keys)
+    made = (queries, keys)
+    kept = (*projected, *made) if fewer else made
     builder.add(
-        Op(inputs=tuple(projected), output=raw, saved=kept, extra=(*kept, *values), group=Group.ATTENTION)
+        Op(inputs=tuple(projected), output=raw, saved=kept, extra=(*made, *values), group=Group.ATTENTION)
     )
     weights = builder.operation(KINDS["softmax"], raw, shape)
     if dropout:
@@ -178,7 +195,7 @@ def at_site(
     dropped = dropped or (shown is None and not site.drops and drops) or drops_by_function(site.container)
     _see_pixels_as_tokens(builder, projected)
     spelt_out = site.spelt_out or _repeats_keys(builder, site, projected, layers)
-    return attend(
+    made = attend(
         builder,
         projected,
         None if shown is None else builder.scaled(shown.output_shapes[0]),
@@ -190,7 +207,15 @@ def at_site(
         over=len(site.over),
         spelt_out=spelt_out,
         keys=site.keys,
+        cosine=site.cosine,
+        rotated=builder.rotates or rotates(site.container),
+        pooled=site.pooled,
     )
+    if site.windows:
+        shape, op = builder.shapes[projected[0]], builder.tape.ops[-1]
+        copies = builder.tensor((*shape[:-1], site.windows * shape[-1]), builder.low)
+        op.saved, op.extra = (*op.saved, copies), (*op.extra, copies)
+    return made
 
 
 def _repeats_keys(builder: TapeBuilder, site: Site, projected: list[int], layers: tuple[Layer, ...]) -> bool:

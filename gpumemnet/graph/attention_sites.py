@@ -8,55 +8,27 @@ from __future__ import annotations
 
 import math
 import re
-from typing import NamedTuple
 
 from gpumemnet.graph import head_rows
+from gpumemnet.graph.mask_units import in_units
+from gpumemnet.graph.site import Path, Site, out_of, own_parameters, reads, same_width
 from gpumemnet.names import Group
 from gpumemnet.texts import kinds
 from gpumemnet.texts.model_names import blocks_of_tokens, writes_scores
 from gpumemnet.texts.records import Layer
-from gpumemnet.texts.widths import fan_in, widening
+from gpumemnet.texts.widths import widening
 
-Path = tuple[tuple[str, str], ...]
 _ATTENTION = re.compile(r"att|mhs?a|gpsa|^xca$", re.IGNORECASE)
 _ROLE = re.compile(
     r"(?:^|[^a-z])(q|k|v|qkv|kv|query|key|value|query_key_value|in_proj|c_attn|wq|wk|wv)(?:[^a-z]|$)"
 )
 
 
-_UNITS, _UNIT_TOKENS, _UNIT_HEAD = "MaskUnitAttention", 64, 96
-"""Hiera's attention, the tokens of a unit at first, and the width of a head of its smaller models."""
+_BLOCK_HEAD = 32
+"""Width of a head of NesT, the one model whose blocks of tokens are a dimension of their own."""
 _MOST_HEADS = 64
 _NEAR = 3
 """How many rows after the projections their scores are looked for."""
-
-
-class Site(NamedTuple):
-    """One attention operation.
-
-    Attributes:
-        projections: Indices of the linear layers for queries, keys and values (1 if joint, else 2 or 3).
-        scores: Index of the layer that shows the scores (dropout or softmax), or None.
-        eager: The scores are known to be written out.
-        container: Class name of the attention module, "" if not shown.
-        width: Features of all heads together; None where the projections tell it.
-        drops: A row inside the attention module shows a dropout.
-        heads: Number of heads; None where no row shows it.
-        over: Indices of linear layers over the heads of all pairs of tokens (talking heads).
-        spelt_out: PyTorch's own attention writes the scores out: it fuses none of three or five dimensions.
-        keys: How many keys each query meets; None where that are all tokens.
-    """
-
-    projections: tuple[int, ...]
-    scores: int | None = None
-    eager: bool = False
-    container: str = ""
-    width: int | None = None
-    drops: bool = False
-    heads: int | None = None
-    over: tuple[int, ...] = ()
-    spelt_out: bool = False
-    keys: int | None = None
 
 
 def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
@@ -79,33 +51,14 @@ def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
         elif not layer.path:
             loose.append(index)
     drops = {layer.path for layer in layers if kinds.group_of(layer.kind) is Group.DROPOUT}
-    sites = [_in_container(layers, path, found, drops=path in drops) for path, found in groups.items()]
-    sites = _in_units(layers, sites)
+    sites = [
+        site
+        for path, found in groups.items()
+        for site in _in_streams(layers, path, found, drops=path in drops)
+    ]
+    sites = in_units(layers, sites)
     sites += _in_rows(layers, loose)
     return {site.projections[-1]: site for site in sites if site is not None}
-
-
-def _in_units(layers: tuple[Layer, ...], sites: list[Site | None]) -> list[Site | None]:
-    """Tell which attention of a Hiera runs in units of 64 tokens, and a quarter of that after each pooling.
-
-    That are its first two stages, and the block that leaves them; five dimensions are fused by nothing.
-    """
-    first = 0
-    found: list[Site | None] = []
-    for site in sites:
-        if site is not None and site.container == _UNITS and len(_out(layers[site.projections[0]])) == 3:
-            made = _out(layers[site.projections[0]])
-            tokens, width = made[1] or 1, (made[-1] or 3) // 3
-            first = first or tokens
-            if 4 * tokens >= first:
-                site = site._replace(
-                    eager=True,
-                    spelt_out=True,
-                    keys=max(_UNIT_TOKENS * tokens // first, 1),
-                    heads=max(width // _UNIT_HEAD, 1),
-                )
-        found.append(site)
-    return found
 
 
 def is_attention(cls: str, name: str) -> bool:
@@ -129,12 +82,33 @@ def head_width(sites: dict[int, Site], layers: tuple[Layer, ...]) -> int | None:
         layers: The layers that these are sites of.
     """
     widths = [
-        (_out(layers[site.projections[0]])[-1] or 0) // (3 if len(site.projections) == 1 else 1)
+        (out_of(layers[site.projections[0]])[-1] or 0) // (3 if len(site.projections) == 1 else 1)
         for site in sites.values()
-        if _out(layers[site.projections[0]])
+        if out_of(layers[site.projections[0]])
     ]
     common = math.gcd(*widths)
     return (32 if common % 64 and not common % 32 else 64) if common else None
+
+
+def _in_streams(layers: tuple[Layer, ...], path: Path, found: list[int], *, drops: bool) -> list[Site | None]:
+    """Find the attention of one module, or both where it has two streams of their own widths, text and layout (LiLT).
+
+    Their scores are added to each other, so both are written out.
+    """
+    parts = (found[:3], found[3:])
+    widths = {out_of(layers[part[0]])[-1:] for part in parts if part}
+    if len(found) != 6 or len(widths) != 2 or not all(same_width(layers, part) for part in parts):
+        return [_in_container(layers, path, found, drops=drops)]
+    sites = [_in_container(layers, path, part, drops=drops) for part in parts]
+    one, other = sites
+    if one is None or other is None or other.scores is None:
+        return sites
+    last = other.scores + 1
+    both = out_of(layers[other.scores]) == out_of(layers[min(last, len(layers) - 1)])
+    return [
+        one._replace(scores=other.scores, eager=True),
+        other._replace(scores=last if both else other.scores),
+    ]
 
 
 def _in_container(layers: tuple[Layer, ...], path: Path, found: list[int], *, drops: bool) -> Site | None:
@@ -146,21 +120,23 @@ def _in_container(layers: tuple[Layer, ...], path: Path, found: list[int], *, dr
     if named:
         projections = tuple(named[:3])
     elif (apart := _values_apart(layers, found)) is not None:
-        projections, width = (found[0], apart), _reads(layers[found[0]])
-    elif len(found) >= 3 and _same_width(layers, found[:3]):
+        projections, width = (found[0], apart), reads(layers[found[0]])
+    elif len(found) >= 3 and same_width(layers, found[:3]):
         projections = tuple(found[:3])
     elif len(found) == 2 and _few_keys(layers, *found):
-        projections, width = (found[0],), _reads(layers[found[0]])
+        projections, width = (found[0],), reads(layers[found[0]])
     elif found and widening(layers[found[0]], unknown=0.0) >= 1.5:
         projections = (found[0],)
     else:
         return None
-    scores = _scores_after(layers, projections[-1])
+    kernel = _beside_a_convolution(layers, found)
+    scores = _scores_after(layers, found[-1] if kernel else projections[-1])
     heads = head_rows.find(layers, path, projections)
-    folded = len(_out(layers[projections[0]])) == 3  # blocks of tokens may be part of the batch
-    eager = scores is not None or writes_scores(container) or len(over) > 1
+    folded = len(out_of(layers[projections[0]])) == 3  # blocks of tokens may be part of the batch
+    eager = scores is not None or writes_scores(container, path[0][0]) or len(over) > 1
     blocks = not folded and blocks_of_tokens(cls for cls, _ in path)
     spelt_out = not eager and (blocks or (heads is not None and heads.folded))
+    shown = out_of(layers[scores])[1] if scores is not None and len(out_of(layers[scores])) == 4 else None
     return Site(
         projections=projections,
         scores=scores,
@@ -168,15 +144,35 @@ def _in_container(layers: tuple[Layer, ...], path: Path, found: list[int], *, dr
         container=container,
         width=width,
         drops=drops,
-        heads=heads and heads.number,
+        heads=heads.number if heads else _block_heads(layers[projections[0]]) if blocks else None,
         over=over,
         spelt_out=spelt_out,
+        cosine=shown is not None and own_parameters(layers, path, projections[0]) == shown,
+        windows=kernel // shown if kernel and shown else 0,
     )
+
+
+def _beside_a_convolution(layers: tuple[Layer, ...], found: list[int]) -> int:
+    """Return the features of the layer that makes a convolution's kernel at each token, for each head; 0 if none does.
+
+    After queries, keys and values come that layer and one for what is convolved (ConvBERT).
+    """
+    if len(found) != 5 or not same_width(layers, found[:3]):
+        return 0
+    width, kernel, convolved = (
+        (out_of(layers[at]) or (0,))[-1] or 0 for at in (found[0], found[3], found[4])
+    )
+    return kernel if kernel < width == convolved == reads(layers[found[3]]) else 0
+
+
+def _block_heads(joint: Layer) -> int:
+    """Return how many heads attention over blocks of tokens has, from its joint projection."""
+    return max((out_of(joint)[-1] or 0) // 3 // _BLOCK_HEAD, 1)
 
 
 def _over_scores(layer: Layer) -> bool:
     """Tell whether a linear layer works on the heads of [batch, tokens, tokens, heads]."""
-    made, heads = _out(layer), (_out(layer) or (0,))[-1] or 0
+    made, heads = out_of(layer), (out_of(layer) or (0,))[-1] or 0
     square = len(made) == 4 and made[1] == made[2] and 1 < heads <= min(made[1] or 0, _MOST_HEADS)
     if not square or not layer.input_shapes:
         return square and layer.params == heads * heads + heads
@@ -185,14 +181,14 @@ def _over_scores(layer: Layer) -> bool:
 
 def _values_apart(layers: tuple[Layer, ...], found: list[int]) -> int | None:
     """Return the layer of the values where the first one makes queries and keys together (TNT, ConViT)."""
-    if len(found) < 3 or (_out(layers[found[0]]) or (0,))[-1] != 2 * _reads(layers[found[0]]):
+    if len(found) < 3 or (out_of(layers[found[0]]) or (0,))[-1] != 2 * reads(layers[found[0]]):
         return None
-    width = _reads(layers[found[0]])
+    width = reads(layers[found[0]])
     return next(
         (
             index
             for index in found[1:3]
-            if _reads(layers[index]) == width and (_out(layers[index]) or (0,))[-1] == width
+            if reads(layers[index]) == width and (out_of(layers[index]) or (0,))[-1] == width
         ),
         None,
     )
@@ -200,8 +196,8 @@ def _values_apart(layers: tuple[Layer, ...], found: list[int]) -> int | None:
 
 def _few_keys(layers: tuple[Layer, ...], first: int, second: int) -> bool:
     """Tell whether the first of two layers makes all queries and fewer heads of keys and values (multi-query)."""
-    made, read = (_out(layers[first]) or (0,))[-1] or 0, _reads(layers[first])
-    return 0 < read < made < 2 * read and _reads(layers[second]) == read and not (made - read) % 2
+    made, read = (out_of(layers[first]) or (0,))[-1] or 0, reads(layers[first])
+    return 0 < read < made < 2 * read and reads(layers[second]) == read and not (made - read) % 2
 
 
 def _role_text(layer: Layer) -> str:
@@ -214,14 +210,9 @@ def _in_rows(layers: tuple[Layer, ...], loose: list[int]) -> list[Site]:
     at = 0
     while at < len(loose):
         index = loose[at]
-        out = _out(layers[index])
+        out = out_of(layers[index])
         run = [other for other in loose[at : at + 3] if other - index < 6]
-        if (
-            len(out) >= 3
-            and len(run) == 3
-            and _same_width(layers, run)
-            and _only_idle(layers, index, run[-1])
-        ):
+        if len(out) >= 3 and len(run) == 3 and same_width(layers, run) and _only_idle(layers, index, run[-1]):
             sites.append(Site(projections=tuple(run), scores=_scores_after(layers, run[-1]), eager=False))
             at += 3
             continue
@@ -230,7 +221,7 @@ def _in_rows(layers: tuple[Layer, ...], loose: list[int]) -> list[Site]:
             len(out) >= 3
             and following is not None
             and (out[-1] or 0) % 3 == 0
-            and _reads(layers[following]) == (out[-1] or 0) // 3
+            and reads(layers[following]) == (out[-1] or 0) // 3
             and _only_idle(layers, index, following)
         ):
             sites.append(Site(projections=(index,), scores=_scores_after(layers, index), eager=False))
@@ -249,22 +240,6 @@ def _only_idle(layers: tuple[Layer, ...], start: int, end: int) -> bool:
     )
 
 
-def _out(layer: Layer) -> tuple[int | None, ...]:
-    return layer.output_shapes[0] if layer.output_shapes else ()
-
-
-def _reads(layer: Layer) -> int:
-    out = _out(layer)
-    return fan_in(layer.params, out[-1]) if out else 0
-
-
-def _same_width(layers: tuple[Layer, ...], indices: list[int]) -> bool:
-    """Query, key and value projections: equal, or key and value equal and narrower (grouped queries)."""
-    counts = [layers[index].params or 0 for index in indices]
-    tokens = [len(_out(layers[index])) for index in indices]
-    return counts[1] == counts[2] and 0 < counts[1] <= counts[0] and len(set(tokens)) == 1
-
-
 def _scores_after(layers: tuple[Layer, ...], index: int) -> int | None:
     """Return the index of a softmax or dropout over scores that follows, told by its shape.
 
@@ -280,9 +255,9 @@ def _scores_after(layers: tuple[Layer, ...], index: int) -> int | None:
         group = kinds.group_of(layer.kind)
         if group is Group.LINEAR and not deeper:
             return None
-        shape = _out(layer)
+        shape = out_of(layer)
         if layer.runs and (group is Group.DROPOUT or layer.kind == "softmax") and len(shape) >= 3:
-            wide = _out(layers[index])
+            wide = out_of(layers[index])
             if shape[-1] == shape[-2] and (len(shape) > len(wide) or shape[-1] != wide[-1]):
                 return at
     return None

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpumemnet.graph import conv_inputs, slices
 from gpumemnet.graph.builder import Path, TapeBuilder
 from gpumemnet.graph.functional_ops import multiplied
@@ -13,8 +15,8 @@ from gpumemnet.names import Group, Source
 from gpumemnet.texts.kinds import Kind
 from gpumemnet.texts.records import Layer
 
-_SUMMED = ("RepVGGBlock", "RepVggBlock", "MobileOneBlock", "RepConv")
-"""How classes begin whose convolutions and norms all read the block's input and are summed: RepVGG, MobileOne."""
+_SUMMED = re.compile(r"^(?:RepV[Gg][Gg]Block|MobileOneBlock|RepConv|RepDepthwise|TextNetRep|GhostModuleV3)")
+"""Classes whose convolutions and norms all read the block's input and are summed: RepVGG, MobileOne, LCNet v2."""
 _BRANCHING = (Group.CONV, Group.BATCHNORM)
 _LISTS = ("ModuleList", "Sequential")
 _NEAR = 6
@@ -38,10 +40,14 @@ def start(
     """
     if not layer.path or kind.group not in _BRANCHING or builder.format is Source.MODULE_REPR:
         return None
-    at = next((at for at, (cls, _) in enumerate(layer.path) if cls.startswith(_SUMMED)), None)
+    at = next((at for at, (cls, _) in enumerate(layer.path) if _SUMMED.match(cls)), None)
     if at is None:
         return _norm_apart(builder, layer, kind, out)
     entry = builder.entries.get(layer.path[: at + 1])
+    if (
+        len(layer.path) == at + 1 and kind.group is Group.BATCHNORM
+    ):  # of the block itself: after its convolution
+        return _norm_apart(builder, layer, kind, out)
     inner = at + 2 + (len(layer.path) > at + 1 and layer.path[at + 1][0] in _LISTS)
     inside = len(layer.path) >= inner and layer.path[:inner] in builder.entries
     if entry is None or inside:
@@ -63,7 +69,10 @@ def _norm_apart(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, 
     if ops[-1].output != builder.current or ops[-2].group is not Group.CONV:
         return None
     read = ops[-2].inputs[0]
-    return read if builder.shapes[read] == out else None
+    if builder.shapes[read] != out:
+        return None
+    builder.loose.discard(ops[-1].output)  # summed with it
+    return read
 
 
 def product(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:
@@ -78,6 +87,11 @@ def product(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:
         want: Shape of what it reads.
     """
     current, ops = builder.current, builder.tape.ops
+    beside = slices.of_entry(builder, layer, want) if ops and ops[-1].group is Group.CONV else None
+    if beside is not None:  # two convolutions in a row, each with its own channels
+        return beside
+    if (total := slices.summed(builder, layer, want)) is not None:
+        return total
     entry = _entry(builder, layer.path)
     if builder.format is Source.MODULE_REPR or entry is None or current <= entry:
         return current

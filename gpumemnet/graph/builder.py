@@ -36,6 +36,7 @@ class TapeBuilder:
         fixed: Tensors that no gradient reaches: the tape's constants and what is detached.
         loose: Tensors made that no operation has read so far.
         sliced: How many features were read of tensors that are read in slices.
+        parted: How many channels convolutions read of images that they read in slices.
         batch: Samples per step.
         printed: The batch size that shapes still to be scaled were printed with; None if they have none.
         low: Bytes per element of what autocast computes in 16 bits.
@@ -47,6 +48,7 @@ class TapeBuilder:
         entries: What the first layer of each container read, by the container's path.
         ended_at: How many operations there were when the last container ended.
         head_width: Width of one attention head where nothing shows it.
+        rotates: A row makes the turns of rotary positions.
     """
 
     def __init__(self, setup: TrainingSetup, summary: ModelSummary) -> None:
@@ -59,6 +61,7 @@ class TapeBuilder:
         self.fixed: set[int] = set()
         self.loose: set[int] = set()
         self.sliced: dict[int, int] = {}
+        self.parted: dict[int, int] = {}
         self.batch = setup.batch_size or summary.batch_size or 1
         self.printed = summary.batch_size
         self.low = 2 if setup.precision in (Precision.AMP, Precision.BF16) else 4
@@ -70,6 +73,7 @@ class TapeBuilder:
         self.entries: dict[Path, int] = {}
         self.ended_at = -1
         self.head_width = 64
+        self.rotates = any("rotary" in layer.kind for layer in summary.layers)
         self._inside: Path = ()
         self._scaled: dict[tuple[int | None, Shape], tuple[int, ...]] = {}
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from gpumemnet.graph.attention_sites import Path, Site, is_attention
+from gpumemnet.graph.attention_sites import is_attention
+from gpumemnet.graph.site import Path, Site
 from gpumemnet.names import Group
 from gpumemnet.texts import kinds
 from gpumemnet.texts.records import Layer, Shape

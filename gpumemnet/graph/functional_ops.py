@@ -7,7 +7,8 @@ import math
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.graph.tape import Op
 from gpumemnet.names import Group
-from gpumemnet.texts.kinds import KINDS
+from gpumemnet.texts.kinds import GELU_SPELT_OUT, KINDS
+from gpumemnet.texts.model_names import spells_gelu_out
 
 _LOOK_BACK = 64
 """How many tensors back a branch may start."""
@@ -123,7 +124,8 @@ def activated(builder: TapeBuilder, source: int, out: tuple[int, ...]) -> int:
     before, wide = builder.shapes[last.inputs[0]][-1], builder.shapes[source][-1]
     if 2 * wide < 3 * before or 2 * wide < 3 * out[-1]:
         return source
-    return builder.operation(KINDS["gelu"], source, builder.shapes[source])
+    kind = GELU_SPELT_OUT if spells_gelu_out(builder.root) else KINDS["gelu"]
+    return builder.operation(kind, source, builder.shapes[source])
 
 
 def multiplied(builder: TapeBuilder, shape: tuple[int, ...], *factors: int) -> int:

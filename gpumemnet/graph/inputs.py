@@ -62,6 +62,8 @@ def _branch(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:
         entry = builder.entries.get(layer.path[:depth])
         if entry is not None and builder.shapes[entry] == want:
             return entry
+    if (whole := slices.of_entry(builder, layer, want)) is not None:
+        return whole
     if (whole := slices.read(builder, layer, want)) is not None:
         return whole
     last = builder.shapes[builder.current]
@@ -79,7 +81,8 @@ def _branch(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:
             if number != builder.current
         ):
             return functional_ops.joined(builder, want)
-    return same[0] if same else functional_ops.joined(builder, want)
+    # What was read in slices is put together again from what was made of them.
+    return same[0] if same and same[0] not in builder.parted else functional_ops.joined(builder, want)
 
 
 def unfolded(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -> tuple[int, ...]:

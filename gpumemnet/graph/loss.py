@@ -13,12 +13,19 @@ _FLOAT_LOSS = re.compile(
 )
 """transformers' language models take the loss of `logits.float()`; of those for masked words, the ones that call
 `self.loss_function` (5.17)."""
+_OWN_LOSS = re.compile(
+    r"^(?:(?:M?Bart|PLBart|BigBirdPegasus|Pegasus|Blenderbot(?:Small)?|Clvp|CpmAnt|Marian|Musicgen(?:Melody)?|Mvp"
+    r"|TrOCR|Whisper|ProphetNet)ForCausalLM|XLNetLMHeadModel|(?:XLM|Flaubert)WithLMHeadModel|BlipTextLMHeadModel)$"
+)
+"""Those among them that call a loss of their own on the scores as they are (5.17)."""
 
 
 _ENLARGED = "ForSemanticSegmentation"
 """transformers' models with this end of their name enlarge their classes' scores to the labels' size, that of the
 image, by a function, and take the loss there."""
 _IMAGE = 4
+_WORDS = "ForConditionalGeneration"
+"""Models that may hand on what they made of each token first and the words' scores after it (FSMT)."""
 
 
 def cross_entropy(builder: TapeBuilder, root: str) -> None:
@@ -30,15 +37,25 @@ def cross_entropy(builder: TapeBuilder, root: str) -> None:
     """
     if builder.current < 0 or not builder.tape.ops:
         return
-    shape, logits = builder.shapes[builder.current], builder.current
+    logits = _of_words(builder) if root.endswith(_WORDS) else builder.current
+    shape = builder.shapes[logits]
     if root.endswith(_ENLARGED) and len(shape) == _IMAGE:
         shape, logits = _enlarged(builder, shape, logits)
-    wide = 4 if builder.amp or _FLOAT_LOSS.search(root) else builder.high
+    widened = _FLOAT_LOSS.search(root) and not _OWN_LOSS.match(root)
+    wide = 4 if builder.amp or widened else builder.high
     if builder.items[logits] != wide:
         narrow, logits = logits, builder.tensor(shape, wide)
         builder.add(Op(inputs=(narrow,), output=logits, group=Group.LOSS))
     probabilities = builder.tensor(shape, wide)
     builder.add(Op(inputs=(logits,), output=probabilities, saved=(probabilities,), group=Group.LOSS))
+
+
+def _of_words(builder: TapeBuilder) -> int:
+    """Return the last tensor, or the words' scores where the text shows less for the model than its last layer made."""
+    shape = builder.shapes[builder.current]
+    last = next((op.output for op in reversed(builder.tape.ops) if op.group is Group.LINEAR), builder.current)
+    wide = builder.shapes[last]
+    return last if wide[:-1] == shape[:-1] and wide[-1] > 4 * shape[-1] else builder.current
 
 
 def _enlarged(builder: TapeBuilder, shape: tuple[int, ...], scores: int) -> tuple[tuple[int, ...], int]:

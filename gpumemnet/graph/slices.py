@@ -43,6 +43,60 @@ def read(builder: TapeBuilder, layer: Layer, want: tuple[int, ...], *, begun: bo
     return None
 
 
+def of_entry(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int | None:
+    """Return what a convolution reads some channels of: what its block reads, the others of which go another way.
+
+    ShuffleNet v2 and FasterNet pass them on, mixed convolutions hand each of several its own.
+
+    Args:
+        builder: The tape so far.
+        layer: The layer.
+        want: Shape of what it reads, batch size applied.
+
+    Returns:
+        The tensor; None if that is not known to be one.
+    """
+    if not layer.path or builder.format is Source.MODULE_REPR or kinds.group_of(layer.kind) is not Group.CONV:
+        return None
+    entry = builder.entries.get(layer.path)
+    whole = builder.current if entry is None else entry
+    taken = builder.parted.get(whole, 0)
+    if (entry is not None and not taken) or not _part(builder.shapes[whole], taken, want):
+        return None
+    builder.parted[whole] = taken + want[1]
+    return whole
+
+
+def summed(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int | None:
+    """Return the sum of the last tensor with the next slice of one that a list of convolutions reads (Res2Net).
+
+    Args:
+        builder: The tape so far.
+        layer: A convolution of the list.
+        want: Shape of what it reads, batch size applied.
+
+    Returns:
+        The sum; None where no slice is left, or the layer stands in no list.
+    """
+    if len(layer.path) < 2 or layer.path[-1][0] != "ModuleList":
+        return None
+    entry = builder.entries.get(layer.path[:-1], builder.current)
+    for whole, taken in builder.parted.items():
+        if whole > entry and _part(builder.shapes[whole], taken, want):
+            builder.parted[whole] = taken + want[1]
+            total = builder.tensor(want, builder.items[builder.current])
+            builder.add(Op(inputs=(builder.current, whole), output=total, group=Group.FUNCTION))
+            return total
+    return None
+
+
+def _part(made: tuple[int, ...], taken: int, want: tuple[int, ...]) -> bool:
+    """Tell whether so many channels are left of an image of which some are read."""
+    if len(made) != len(want) or len(want) < 3 or (made[0], *made[2:]) != (want[0], *want[2:]):
+        return False
+    return made[1] > want[1] and taken + want[1] <= made[1] and (taken > 0 or not made[1] % want[1])
+
+
 def by_channel(layer: Layer, want: tuple[int, ...]) -> bool:
     """Tell whether a layer is a convolution on each channel alone: a dense one has a weight for each pair of channels.
 

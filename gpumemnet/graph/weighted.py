@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gpumemnet.cudnn import conv_layer, rnn_reserve
+from gpumemnet.cudnn import conv_layer, reduction, rnn_reserve
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.names import Group
 from gpumemnet.texts.kinds import Kind
@@ -12,6 +12,8 @@ from gpumemnet.texts.records import Layer
 
 GROUPS = frozenset((Group.CONV, Group.LINEAR, Group.RNN))
 """Groups that multiply by weights, in 16 bits under autocast."""
+_STANDARDISED = "stdconv2d"
+"""In the names of convolutions whose weight is normalised at each step, into a tensor that is kept (BiT, NF-Net)."""
 _CHANNELS_SECOND = frozenset((Group.CONV, Group.BATCHNORM))
 
 
@@ -27,6 +29,8 @@ def add(builder: TapeBuilder, layer: Layer, kind: Kind, source: int, out: tuple[
     """
     if layer.params:
         builder.count(_mult_adds(kind, layer, builder.elements[source], out))
+    if kind.group is Group.LINEAR:
+        _linear(builder, layer, source, out)
     if kind.group is Group.RNN:
         _recurrent(builder, layer, source, out)
     elif kind.group is Group.CONV:
@@ -47,12 +51,26 @@ def channels(kind: Kind, out: tuple[int, ...]) -> int:
     return out[-1] if out else 0
 
 
+def _linear(builder: TapeBuilder, layer: Layer, source: int, out: tuple[int, ...]) -> None:
+    """Note the buffer in which the gradient of a bias is summed over all rows."""
+    features = out[-1] if out else 0
+    if features and layer.trainable and (layer.params or 0) == features * (builder.shapes[source][-1] + 1):
+        rows = math.prod(out[:-1])
+        builder.tape.ops[-1].weight_workspace_bytes = reduction.row_sums_bytes(rows, features)
+
+
 def _convolution(builder: TapeBuilder, layer: Layer, source: int, out: tuple[int, ...]) -> None:
     """Note the workspaces of the last operation, a convolution."""
+    ins = builder.shapes[source]
+    if source in builder.parted and layer.input_shapes:
+        ins = builder.scaled(layer.input_shapes[0])
     memory = conv_layer.memory(
-        builder.shapes[source], out, layer.params or 0, builder.low, layer.kind.startswith("convtranspose")
+        ins, out, layer.params or 0, builder.low, layer.kind.startswith("convtranspose")
     )
     op, tape = builder.tape.ops[-1], builder.tape
+    if _STANDARDISED in layer.kind:
+        weight = builder.tensor((layer.params or 0,), builder.low)
+        op.extra, op.saved = (*op.extra, weight), (*op.saved, weight)
     op.forward_workspace_bytes = memory.forward_bytes
     op.data_workspace_bytes, op.weight_workspace_bytes = memory.data_bytes, memory.weight_bytes
     tape.fourier_bytes = max(tape.fourier_bytes, memory.fourier_bytes)

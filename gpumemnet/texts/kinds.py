@@ -70,6 +70,8 @@ _ACT_IN_AND_ONE = Kind(group=Group.ACTIVATION, saves_input=True, copies=1)
 _TANHSHRINK = Kind(group=Group.ACTIVATION, copies=1)
 # 0.5 * x * (1 + tanh(0.79 * (x + 0.04 * x^3))) keeps x, 0.5 x, the tanh and 1 + tanh; autocast cubes in 32 bits.
 _ACT_SPELT_OUT = Kind(group=Group.ACTIVATION, saves_input=True, copies=3, compute=Compute.HIGH)
+# 0.5 * x * (1 + erf(x / sqrt 2)) keeps the divided x, 0.5 x and 1 + erf.
+GELU_SPELT_OUT = Kind(group=Group.ACTIVATION, copies=3)
 # scale * relu(x)**2 + bias: what relu hands on and its square are kept; autocast squares in 32 bits.
 _STAR_RELU = Kind(group=Group.ACTIVATION, saves_input=True, copies=1, compute=Compute.HIGH)
 _SQUARED_RELU = Kind(group=Group.ACTIVATION, copies=1, compute=Compute.HIGH)

@@ -125,9 +125,15 @@ def blocks_of_tokens(classes: Iterable[str]) -> bool:
     return any(name in _FIVE_DIMENSIONS for name in classes)
 
 
-def writes_scores(attention_class: str) -> bool:
+_EAGER_MODELS = ("FSMT",)
+"""Starts of class names of models whose attention says nothing by its own, "Attention"."""
+
+
+def writes_scores(attention_class: str, model_class: str = "") -> bool:
     """Tell whether attention of this class writes its scores out, so that they are saved for backward."""
     name = attention_class.lower()
+    if model_class.startswith(_EAGER_MODELS):
+        return True
     return name.startswith(EAGER_STARTS) or any(part in name for part in EAGER_PARTS)
 
 
@@ -139,9 +145,37 @@ def drops_by_function(attention_class: str) -> bool:
     return attention_class.lower().startswith(_FUNCTIONAL_DROPOUT)
 
 
+_IMAGE_MODELS = ("ForImageClassification", "ForSemanticSegmentation", "ForMaskedImageModeling")
+_DROPPING_IMAGE_MODELS = ("ImageGPT", "MobileViTFor", "Perceiver", "EfficientNet")
+_UNDROPPED = ("GPTJ", "Bloom", "CodeGen", "Falcon", "StableLm", "Persimmon", "Phi3")
+
+
+def drops_nothing(model_class: str) -> bool:
+    """Tell whether transformers' model of this class has dropouts of rate 0 unless its configuration asks for others.
+
+    That are its models for images, but for a few (and but for classifiers, which drop one vector), and those language
+    models that are published so, too.
+    """
+    images = model_class.endswith(_IMAGE_MODELS) and not model_class.startswith(_DROPPING_IMAGE_MODELS)
+    return images or (model_class.startswith(_UNDROPPED) and model_class.endswith("ForCausalLM"))
+
+
 def mixes_positions(attention_class: str) -> bool:
     """Tell whether attention of this class mixes its scores with those of positions, as gated positional attention."""
     return "gpsa" in attention_class.lower()
+
+
+def rotates(attention_class: str) -> bool:
+    """Tell whether attention of this class turns queries and keys by their positions (timm: AttentionRope)."""
+    return "rope" in attention_class.lower() or "rotary" in attention_class.lower()
+
+
+_GELU_SPELT_OUT = ("Esm",)
+
+
+def spells_gelu_out(model_class: str) -> bool:
+    """Tell whether a model of this class writes its GELU with an error function, x/2 (1 + erf(x / sqrt 2))."""
+    return model_class.startswith(_GELU_SPELT_OUT) and not model_class.startswith("Esmc")
 
 
 def ties_words(model_class: str) -> bool:

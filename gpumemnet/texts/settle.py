@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from gpumemnet.names import Group, Source
 from gpumemnet.texts import kinds, rows, totals
-from gpumemnet.texts.model_names import ties_words
+from gpumemnet.texts.model_names import drops_nothing, ties_words
 from gpumemnet.texts.records import Layer, ModelSummary
 
 
@@ -24,11 +24,12 @@ def without_idle(summary: ModelSummary) -> ModelSummary:
 
     `print(model)` shows the rate. Other texts do not; but timm's blocks, whose rates are 0 unless asked for, put an
     Identity wherever an option is off, beside their dropouts. Where one is off, so are the others of the model: one
-    argument of the model sets them all.
+    argument of the model sets them all. Of transformers' models the class name tells.
     """
     beside = {layer.path for layer in summary.layers if layer.path and layer.kind == "identity"}
     dropouts = rows.of_group(summary.layers, Group.DROPOUT)
-    if not any(layer.path in beside for layer in dropouts if "p" not in layer.args):
+    shown = any(layer.path in beside for layer in dropouts if "p" not in layer.args)
+    if not shown and not drops_nothing(summary.root):
         return summary
     layers = tuple(
         replace(layer, args={**layer.args, "p": 0.0}) if _rate_untold(layer) else layer

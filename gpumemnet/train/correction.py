@@ -175,6 +175,8 @@ def calibrated(data: Samples, error: Floats, chosen: Mask) -> dict[str, list[flo
     Real models calibrate a kind where there are enough of them, for they are what users run; the generated ones are
     made to be unlike each other, and some do what nobody publishes (scores written out in a class that hides them).
     Each lineage counts as much as any other, however many runs it has: what comes next is another model.
+    Where traces calibrate a kind, too, measured runs alone must not be above its quantiles more often: a GPU does what
+    no trace shows.
 
     Args:
         data: The rows.
@@ -197,6 +199,10 @@ def calibrated(data: Samples, error: Floats, chosen: Mask) -> dict[str, list[flo
         if rows.sum() < LEAST_TO_CALIBRATE:
             continue
         found[kind] = found_in(rows)
+        if (rows & data.measured).sum() >= ENOUGH_REAL:
+            found[kind] = [
+                max(pair) for pair in zip(found[kind], found_in(rows & data.measured), strict=True)
+            ]
         if rows.sum() < ENOUGH_REAL:
             found[kind] = [max(pair) for pair in zip(found[kind], everyone, strict=True)]
     return found

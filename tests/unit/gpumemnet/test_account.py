@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from paths import SUMMARIES
 
-from gpumemnet.cudnn import conv_geometry, conv_layer, conv_workspace, rnn_reserve
+from gpumemnet.cudnn import conv_geometry, conv_layer, conv_workspace, reduction, rnn_reserve
 from gpumemnet.hidden import expand
 from gpumemnet.names import ConvPass
 from gpumemnet.profile.build import build_profile, profile_summary, profile_with_warnings, with_shapes
@@ -179,3 +179,14 @@ def test_a_cut_off_block_spends_all_its_parameters() -> None:
     inside = expand.expand(block, (8, 64, 128, 128), (8, 128, 64, 64), "relu", dropout=False)
     assert sum(layer.params or 0 for layer in inside) == 230_144
     assert [layer.kind for layer in inside].count("conv2d") == 3
+
+
+def test_the_gradient_of_a_bias_borrows_a_buffer_for_its_sum() -> None:
+    # Measured on an H200: what the peak of a perceptron exceeded its tensors by.
+    assert reduction.row_sums_bytes(16384, 288) == 36 * MIB
+    assert reduction.row_sums_bytes(3030, 2592) == 60.75 * MIB
+    assert reduction.row_sums_bytes(64, 100) == reduction.row_sums_bytes(1, 5) == 0
+    without = ("Linear", "256", 256 * 256)
+    biased = profile(without, ("Linear", "288", 288 * 257), batch_size=16384)
+    assert biased.borrowed_bytes == 36 * MIB
+    assert profile(without, ("Linear", "288", 288 * 256), batch_size=16384).borrowed_bytes == 0

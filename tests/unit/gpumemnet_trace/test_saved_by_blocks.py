@@ -254,6 +254,163 @@ class PooledAttention(nn.Module):
         )
 
 
+class TextNetRepConvLayer(nn.Module):
+    """Convolutions of several forms read the block's input, each with its norm; all are summed (TextNet)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = (nn.Conv2d(CHANNELS, CHANNELS, side, padding="same") for side in (3, 1))
+        self.norm1, self.norm2, self.norm3 = (nn.BatchNorm2d(CHANNELS) for _ in range(3))
+        self.act = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.act(self.norm1(self.one(x)) + self.norm2(self.two(x)) + self.norm3(x))
+
+
+class RepGhostModule(nn.Module):
+    """A norm alone beside a convolution with its norm: a sum, not a product, is activated (RepGhost)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cheap = ConvNorm(CHANNELS, CHANNELS)
+        self.fusion = nn.Sequential(nn.BatchNorm2d(CHANNELS))
+        self.act, self.back = nn.ReLU(), ConvNorm(CHANNELS, CHANNELS, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.back(self.act(self.cheap(x) + self.fusion(x)))
+
+
+class InvertedResidual(nn.Module):
+    """Half of the channels go around the convolutions (ShuffleNet v2)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        half = CHANNELS // 2
+        self.branch = nn.Sequential(ConvNorm(half, half, 1, nn.ReLU()), ConvNorm(half, half))
+
+    def forward(self, x: Tensor) -> Tensor:
+        same, worked = x.chunk(2, dim=1)
+        return torch.cat((same, self.branch(worked)), dim=1)
+
+
+class PartialConv(nn.Module):
+    """A quarter of the channels is convolved (FasterNet)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(CHANNELS // 4, CHANNELS // 4, 3, padding=1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        worked, same = torch.split(x, (CHANNELS // 4, CHANNELS - CHANNELS // 4), dim=1)
+        return torch.cat((self.conv(worked), same), dim=1)
+
+
+class MixedConv2d(nn.Module):
+    """Each convolution reads its own half of the channels (MixNet)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        half = CHANNELS // 2
+        self.small, self.large = (nn.Conv2d(half, half, side, padding="same") for side in (3, 5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        one, two = x.chunk(2, dim=1)
+        return torch.cat((self.small(one), self.large(two)), dim=1)
+
+
+class Bottle2neck(nn.Module):
+    """What one slice becomes is added to the next one; all are put together again (Res2Net)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        part = CHANNELS // 2
+        self.conv1, self.bn1 = nn.Conv2d(CHANNELS, 4 * part, 1, bias=False), nn.BatchNorm2d(4 * part)
+        self.convs = nn.ModuleList(nn.Conv2d(part, part, 3, padding=1, bias=False) for _ in range(3))
+        self.bns = nn.ModuleList(nn.BatchNorm2d(part) for _ in range(3))
+        self.conv3, self.bn3 = nn.Conv2d(4 * part, CHANNELS, 1, bias=False), nn.BatchNorm2d(CHANNELS)
+        self.relu, self.put = nn.ReLU(inplace=True), nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        slices = torch.split(self.relu(self.bn1(self.conv1(x))), CHANNELS // 2, dim=1)
+        made: list[Tensor] = []
+        for conv, bn, part in zip(self.convs, self.bns, slices, strict=False):
+            made.append(self.relu(bn(conv(made[-1] + part if made else part))))
+        return self.relu(self.bn3(self.conv3(self.put(torch.cat((*made, slices[-1]), dim=1)))) + x)
+
+
+class WindowMultiHeadAttention(nn.Module):
+    """Cosine attention whose projections are rows; the scale of each head is its own parameter (Swin v2 CR)."""
+
+    HEADS = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.proj = nn.Linear(CHANNELS, 3 * CHANNELS), nn.Linear(CHANNELS, CHANNELS)
+        self.logit_scale, self.drop = nn.Parameter(torch.ones(self.HEADS)), nn.Softmax(dim=-1)
+
+    def parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = self.qkv(x).view(*x.shape[:2], 3, self.HEADS, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        return q, k, v
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.parts(x)
+        q, k = nn.functional.normalize(q, dim=-1), nn.functional.normalize(k, dim=-1)
+        scores = self.drop((q @ k.transpose(-2, -1)) * self.logit_scale.view(1, -1, 1, 1).exp())
+        return self.proj((scores @ v).transpose(1, 2).reshape(x.shape))
+
+
+class Swinv2SelfAttention(WindowMultiHeadAttention):
+    """The same with three projections, of which the keys' has no bias (transformers' Swin v2)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.qkv
+        self.query, self.value = nn.Linear(CHANNELS, CHANNELS), nn.Linear(CHANNELS, CHANNELS)
+        self.key = nn.Linear(CHANNELS, CHANNELS, bias=False)
+
+    def parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        made = (layer(x).view(*x.shape[:2], self.HEADS, -1) for layer in (self.query, self.key, self.value))
+        q, k, v = (each.transpose(1, 2) for each in made)
+        return q, k, v
+
+
+class AttentionRope(nn.Module):
+    """Queries and keys of a joint projection, turned by their positions, in fused attention (timm's rotary ViTs)."""
+
+    HEADS = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.proj = nn.Linear(4 * CHANNELS, 12 * CHANNELS), nn.Linear(4 * CHANNELS, 4 * CHANNELS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(*x.shape[:2], 3, self.HEADS, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        q, k = q * 0.5 + q.roll(1, -1) * 0.5, k * 0.5 + k.roll(1, -1) * 0.5
+        made = nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.proj(made.transpose(1, 2).reshape(x.shape))
+
+
+class LiltSelfAttention(nn.Module):
+    """Two streams of their own widths, whose scores are added to each other (LiLT)."""
+
+    HEADS = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q1, self.k1, self.v1 = (nn.Linear(CHANNELS, CHANNELS // 4) for _ in range(3))
+        self.q2, self.k2, self.v2 = (nn.Linear(CHANNELS, CHANNELS) for _ in range(3))
+        self.softmax1, self.softmax2 = nn.Softmax(dim=-1), nn.Softmax(dim=-1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        streams = []
+        for layers in ((self.q1, self.k1, self.v1), (self.q2, self.k2, self.v2)):
+            q, k, v = (layer(x).view(*x.shape[:2], self.HEADS, -1).transpose(1, 2) for layer in layers)
+            streams.append((q @ k.transpose(-2, -1), v))
+        (few, small), (many, large) = streams
+        one, two = self.softmax1(few + many) @ small, self.softmax2(many + few) @ large
+        return torch.cat([each.transpose(1, 2).reshape(*x.shape[:2], -1) for each in (one, two)], dim=-1)
+
+
 class WindowAttention(nn.Module):
     """Attention in windows as torchvision's Swin has it: its projections run as functions, so no row shows them."""
 
@@ -459,7 +616,7 @@ class UnfusedAttention(FoldedAttention):
 class BlockAttention(nn.Module):
     """Attention inside blocks of tokens, by PyTorch's own function on five dimensions (NesT)."""
 
-    WIDTH, HEADS, BLOCKS = 128, 2, 4
+    WIDTH, HEADS, BLOCKS = 128, 4, 4
 
     def __init__(self) -> None:
         super().__init__()
@@ -500,6 +657,74 @@ class MaskUnitAttention(nn.Module):
         q, k, v = qkv.permute(3, 0, 4, 2, 1, 5).unbind(0)
         x = nn.functional.scaled_dot_product_attention(q, k, v)
         return self.proj(x.transpose(1, 3).reshape(batch, tokens, width))
+
+
+class HieraMaskUnitAttention(nn.Module):
+    """The same written out by hand, in the precision of its inputs (transformers' Hiera)."""
+
+    WIDTH, UNIT = 96, 64
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.proj = nn.Linear(self.WIDTH, 3 * self.WIDTH), nn.Linear(self.WIDTH, self.WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, tokens, width = x.shape
+        qkv = self.qkv(x).reshape(batch, -1, tokens // self.UNIT, 3, 1, width).permute(3, 0, 4, 2, 1, 5)
+        q, k, v = qkv.unbind(0)
+        x = (q * width**-0.5 @ k.transpose(-2, -1)).softmax(dim=-1) @ v
+        return self.proj(x.transpose(1, 3).reshape(batch, tokens, width))
+
+
+class EsmForMaskedLM(nn.Sequential):
+    """Its GELU is spelt out, as the name of the model tells (ESM)."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            nn.Linear(3, CHANNELS), nn.Linear(CHANNELS, 4 * CHANNELS), nn.Linear(4 * CHANNELS, 32)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, wide, last = self
+        x = wide(first(x))
+        return last(x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0))))
+
+
+class WhisperForCausalLM(nn.Sequential):
+    """The loss is taken of the scores as they are, not of a copy in 32 bits as by other such models."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(3, CHANNELS), nn.Linear(CHANNELS, 512))
+
+
+class FSMTForConditionalGeneration(nn.Module):
+    """Hands on what it made of each token before the words' scores; its attention is called that alone (FSMT)."""
+
+    class Attention(nn.Module):
+        """Written out."""
+
+        HEADS = 1
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.k, self.v, self.q, self.out = (nn.Linear(64, 64) for _ in range(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            made = (
+                layer(x).view(*x.shape[:2], self.HEADS, -1).transpose(1, 2)
+                for layer in (self.k, self.v, self.q)
+            )
+            k, v, q = made
+            return self.out(((q @ k.transpose(-2, -1)).softmax(-1) @ v).transpose(1, 2).reshape(x.shape))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.attention, self.norm = nn.Linear(3, 64), self.Attention(), nn.LayerNorm(64)
+        self.words = nn.Linear(64, 600)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.norm(self.attention(self.first(x)))
+        return x, self.words(x)
 
 
 class SharedActivation(nn.Module):
@@ -605,7 +830,8 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        out = model(x)
+        made = model(x)
+        out = made[-1] if isinstance(made, tuple) else made
         target = torch.zeros(out.shape[:-1], dtype=torch.int64, device=x.device)
         loss = nn.functional.cross_entropy(out.flatten(0, -2), target.flatten())
     assert loss.requires_grad
@@ -639,6 +865,26 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         (lambda: images(*(nn.Sequential(NormBranch()) for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
         (lambda: tokens(*(TokensFirst() for _ in range(2))), (BATCH, 196, 3)),
         (SharedActivation, (BATCH, 49, 3)),
+        (lambda: images(*(TextNetRepConvLayer() for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
+        (lambda: images(*(RepGhostModule() for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
+        (lambda: images(*(InvertedResidual() for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
+        (
+            lambda: images(PartialConv(), ConvNorm(CHANNELS, CHANNELS, 1), PartialConv(), nn.ReLU()),
+            (BATCH, 3, SIDE, SIDE),
+        ),
+        (
+            lambda: images(*(nn.Sequential(MixedConv2d(), nn.ReLU()) for _ in range(3))),
+            (BATCH, 3, SIDE, SIDE),
+        ),
+        (lambda: images(*(Bottle2neck() for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
+        (lambda: tokens(nn.LayerNorm(CHANNELS), WindowMultiHeadAttention()), (BATCH, 196, 3)),
+        (lambda: tokens(nn.LayerNorm(CHANNELS), Swinv2SelfAttention()), (BATCH, 196, 3)),
+        (
+            lambda: tokens(
+                nn.LayerNorm(CHANNELS), LiltSelfAttention(), nn.Linear(5 * CHANNELS // 4, CHANNELS)
+            ),
+            (BATCH, 196, 3),
+        ),
     ],
     ids=[
         "RepVGG",
@@ -665,6 +911,15 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         "RepGhost",
         "batch second",
         "shared activation",
+        "TextNet",
+        "RepGhost's sum",
+        "ShuffleNet v2",
+        "FasterNet",
+        "MixNet",
+        "Res2Net",
+        "Swin v2 CR",
+        "Swin v2, keys without a bias",
+        "LiLT",
     ],
 )
 def test_the_account_saves_what_pytorch_saves(make, shape: tuple[int, ...]) -> None:  # type: ignore[no-untyped-def]
@@ -685,10 +940,24 @@ def test_the_account_saves_what_pytorch_saves(make, shape: tuple[int, ...]) -> N
         (lambda: tokens(nn.LayerNorm(96), MaskUnitAttention(), width=96), 256),
         (lambda: tokens(*(LlamaRMSNorm() for _ in range(3))), 49),
         (GroupedForCausalLM, 196),
+        (lambda: tokens(nn.LayerNorm(96), HieraMaskUnitAttention(), width=96), 256),
+        (EsmForMaskedLM, 49),
+        (WhisperForCausalLM, 49),
+        (FSMTForConditionalGeneration, 196),
     ],
-    ids=["SAM", "NesT", "Hiera", "RMSNorm", "grouped queries"],
+    ids=[
+        "SAM",
+        "NesT",
+        "Hiera",
+        "RMSNorm",
+        "grouped queries",
+        "transformers' Hiera",
+        "ESM",
+        "Whisper",
+        "FSMT",
+    ],
 )
-def test_what_computes_in_32_bits_by_itself_is_saved_so(
+def test_what_computes_in_a_precision_of_its_own_is_saved_so(
     make, tokens_of_one: int, precision: Precision
 ) -> None:  # type: ignore[no-untyped-def]
     if make is GroupedForCausalLM and precision is Precision.BF16:
@@ -701,3 +970,13 @@ def test_what_computes_in_32_bits_by_itself_is_saved_so(
     if precision is Precision.BF16:
         model, x = model.to(torch.bfloat16), x.to(torch.bfloat16)
     assert account == pytest.approx(saved_by_torch(model, x), rel=0.05)
+
+
+def test_what_positions_turn_is_kept_beside_the_joint_projection() -> None:
+    model = tokens(
+        nn.LayerNorm(4 * CHANNELS), AttentionRope(), width=4 * CHANNELS
+    )  # fused on a CPU, not on "meta"
+    x = torch.zeros(BATCH, 196, 3)
+    text = torchinfo_text(model, (x,), {}, torch.device("cpu"), depth=9, col_names=COLUMNS)
+    account = profile_summary(text, TrainingSetup(batch_size=BATCH)).saved_bytes
+    assert account == pytest.approx(saved_by_torch(model, x), rel=CLOSE)
