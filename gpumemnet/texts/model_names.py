@@ -130,7 +130,12 @@ _EAGER_MODELS = ("FSMT",)
 
 
 def writes_scores(attention_class: str, model_class: str = "") -> bool:
-    """Tell whether attention of this class writes its scores out, so that they are saved for backward."""
+    """Tell whether attention of this class writes its scores out, so that they are saved for backward.
+
+    Args:
+        attention_class: Class name of the attention module.
+        model_class: That of the outermost module; empty if it is not known.
+    """
     name = attention_class.lower()
     if model_class.startswith(_EAGER_MODELS):
         return True

@@ -390,6 +390,54 @@ class AttentionRope(nn.Module):
         return self.proj(made.transpose(1, 2).reshape(x.shape))
 
 
+class ScaledStdConv2d(nn.Conv2d):
+    """Its weight is normalised at each step (BiT, NF-Net)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        flat = self.weight.reshape(1, self.out_channels, -1)
+        weight = nn.functional.batch_norm(flat, None, None, training=True).reshape_as(self.weight)
+        return nn.functional.conv2d(x, weight, self.bias, self.stride, self.padding)
+
+
+class ConvBertSelfAttention(nn.Module):
+    """A convolution with a kernel for each token runs beside the attention, on copies of neighbours (ConvBERT)."""
+
+    HEADS = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.key, self.value, self.query = (nn.Linear(CHANNELS, CHANNELS) for _ in range(3))
+        self.kernel, self.beside = nn.Linear(CHANNELS, 3 * self.HEADS), nn.Linear(CHANNELS, CHANNELS)
+        self.softmax = nn.Softmax(dim=-1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = (
+            layer(x).view(*x.shape[:2], self.HEADS, -1).transpose(1, 2) for layer in (self.key, self.value)
+        )
+        (k, v), query = made, self.query(x)
+        q = query.view(*x.shape[:2], self.HEADS, -1).transpose(1, 2)
+        kernel = self.kernel(query).reshape(-1, 3, 1)
+        beside = self.beside(x).transpose(1, 2).contiguous().unsqueeze(-1)
+        near = nn.functional.unfold(beside, kernel_size=(3, 1), padding=(1, 0)).transpose(1, 2)
+        near = near.reshape(-1, CHANNELS // self.HEADS, 3) @ kernel
+        seen = self.softmax(q @ k.transpose(-2, -1)) @ v
+        return torch.cat((seen.transpose(1, 2).reshape(x.shape), near.reshape(x.shape)), dim=-1)
+
+
+class VitForImageClassification(nn.Module):
+    """A dropout that has a row and drops nothing, as in transformers' models for images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            *(nn.Sequential(nn.Linear(CHANNELS, CHANNELS), nn.Dropout(0.0), nn.GELU()) for _ in range(3))
+        )
+        self.first, self.last = nn.Linear(3, CHANNELS), nn.Linear(CHANNELS, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.layers(self.first(x)))
+
+
 class LiltSelfAttention(nn.Module):
     """Two streams of their own widths, whose scores are added to each other (LiLT)."""
 
@@ -647,16 +695,19 @@ class MaskUnitAttention(nn.Module):
 
     UNIT, WIDTH = 64, 96
 
-    def __init__(self) -> None:
+    def __init__(self, stride: int = 1) -> None:
         super().__init__()
+        self.stride = stride
         self.qkv, self.proj = nn.Linear(self.WIDTH, 3 * self.WIDTH), nn.Linear(self.WIDTH, self.WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
         batch, tokens, width = x.shape
         qkv = self.qkv(x).reshape(batch, -1, tokens // self.UNIT, 3, 1, width)
         q, k, v = qkv.permute(3, 0, 4, 2, 1, 5).unbind(0)
+        if self.stride > 1:  # queries are pooled
+            q = q.view(*q.shape[:3], self.stride, -1, width).amax(dim=3)
         x = nn.functional.scaled_dot_product_attention(q, k, v)
-        return self.proj(x.transpose(1, 3).reshape(batch, tokens, width))
+        return self.proj(x.transpose(1, 3).reshape(batch, tokens // self.stride, width))
 
 
 class HieraMaskUnitAttention(nn.Module):
@@ -879,6 +930,19 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         (lambda: images(*(Bottle2neck() for _ in range(3))), (BATCH, 3, SIDE, SIDE)),
         (lambda: tokens(nn.LayerNorm(CHANNELS), WindowMultiHeadAttention()), (BATCH, 196, 3)),
         (lambda: tokens(nn.LayerNorm(CHANNELS), Swinv2SelfAttention()), (BATCH, 196, 3)),
+        (VitForImageClassification, (BATCH, 49, 3)),
+        (
+            lambda: images(
+                *(nn.Sequential(ScaledStdConv2d(CHANNELS, CHANNELS, 3), nn.ReLU()) for _ in range(3))
+            ),
+            (2, 3, SIDE, SIDE),
+        ),
+        (
+            lambda: tokens(
+                nn.LayerNorm(CHANNELS), ConvBertSelfAttention(), nn.Linear(2 * CHANNELS, CHANNELS)
+            ),
+            (BATCH, 196, 3),
+        ),
         (
             lambda: tokens(
                 nn.LayerNorm(CHANNELS), LiltSelfAttention(), nn.Linear(5 * CHANNELS // 4, CHANNELS)
@@ -919,6 +983,9 @@ def saved_by_torch(model: nn.Module, x: Tensor) -> int:
         "Res2Net",
         "Swin v2 CR",
         "Swin v2, keys without a bias",
+        "dropouts of image models",
+        "weights normalised",
+        "ConvBERT",
         "LiLT",
     ],
 )
@@ -938,6 +1005,12 @@ def test_the_account_saves_what_pytorch_saves(make, shape: tuple[int, ...]) -> N
         (lambda: tokens(nn.LayerNorm(CHANNELS), UnfusedAttention()), 196),
         (lambda: tokens(nn.LayerNorm(128), NestLevel(), width=128), 4 * 196),
         (lambda: tokens(nn.LayerNorm(96), MaskUnitAttention(), width=96), 256),
+        (
+            lambda: tokens(
+                nn.LayerNorm(96), MaskUnitAttention(4), nn.LayerNorm(96), MaskUnitAttention(), width=96
+            ),
+            1024,
+        ),
         (lambda: tokens(*(LlamaRMSNorm() for _ in range(3))), 49),
         (GroupedForCausalLM, 196),
         (lambda: tokens(nn.LayerNorm(96), HieraMaskUnitAttention(), width=96), 256),
@@ -949,6 +1022,7 @@ def test_the_account_saves_what_pytorch_saves(make, shape: tuple[int, ...]) -> N
         "SAM",
         "NesT",
         "Hiera",
+        "Hiera, pooled queries",
         "RMSNorm",
         "grouped queries",
         "transformers' Hiera",

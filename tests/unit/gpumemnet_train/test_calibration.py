@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 np = pytest.importorskip("numpy")
@@ -43,6 +45,17 @@ def test_enough_real_models_calibrate_their_kind_alone() -> None:
 def test_too_few_real_models_are_joined_by_the_generated_ones() -> None:
     table = found([("full", True, 0.1, correction.ENOUGH_REAL - 1), ("full", False, 2.0, 500)])
     assert table["full"][BOUND] == pytest.approx(2.0)
+
+
+def test_measured_models_are_above_no_more_often_than_traces_are() -> None:
+    count = correction.ENOUGH_REAL
+    data = rows(["full"] * 11 * count, [True] * 11 * count)
+    measured = np.arange(11 * count) < count
+    error = np.where(measured, 0.5, 0.1)
+    everything = np.ones(11 * count, bool)
+    assert correction.calibrated(data, error, everything)["full"][0] == pytest.approx(0.1)
+    found = correction.calibrated(replace(data, measured=measured), error, everything)["full"]
+    assert found == pytest.approx([0.5] * len(found))
 
 
 def test_a_rare_kind_is_never_surer_than_all_rows_together() -> None:
