@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import shutil
@@ -20,7 +21,7 @@ from slurm_plugin.core.process import started_ticks
 from slurm_plugin.core.units import GIB
 from slurm_plugin.mps import Mps
 from slurm_plugin.mps.node import START_BUDGET_S
-from slurm_plugin.mps.state import read_state
+from slurm_plugin.mps.state import read_state, write_state
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as other users")
 
@@ -234,6 +235,35 @@ def test_sweep_keeps_living_jobs(setup: Setup):
     setup.acquire(2)
     setup.mps.sweep({2, 99})
     assert setup.mps.jobs() == {GPU: {2}}
+
+
+def test_a_daemon_that_no_job_is_counted_on_is_stopped_by_whoever_looks_next(setup: Setup):
+    """A hook was killed between counting the last job out and stopping its daemon."""
+    setup.acquire(1)
+    daemon, _ = setup.pids(setup.place())
+    write_state(setup.place(), dataclasses.replace(read_state(setup.place()), jobs={}))
+    setup.mps.release(99)
+    assert not runs(daemon) and not setup.place().exists()
+
+
+def test_a_place_that_cannot_be_written_is_told_and_keeps_no_other(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+):
+    setup.acquire(1)
+    setup.acquire(1, gpu=OTHER_GPU)
+    keep_in = Mps._keep_in
+
+    def fails(self: Mps, place: Path, wanted: Callable[[int], bool]) -> None:
+        if place.parent.name == GPU:
+            raise MpsError("no space left on device")
+        keep_in(self, place, wanted)
+
+    monkeypatch.setattr(Mps, "_keep_in", fails)
+    with pytest.raises(MpsError, match="no space"):
+        setup.mps.release(1)
+    assert setup.mps.jobs() == {GPU: {1}}
+    monkeypatch.undo()
+    setup.mps.release(1)
 
 
 @pytest.mark.parametrize("fault", ["refuse", "no-server"])
