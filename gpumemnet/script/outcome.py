@@ -115,15 +115,17 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
 
 
 def text(seen: Seen, stack: ExitStack) -> str:
-    """Return the model as a text: a table with shapes if it ran at all, else what print shows.
+    """Return the model as a text: a table with shapes if it ran at all, else what print shows; "" if there is none yet.
 
     Args:
         seen: What was seen of the script.
         stack: Of all that is pretended; left, as another model is run now.
     """
     model = _users(_model(seen))
+    if not any(True for _ in model.parameters()):
+        return ""
     printed = f"{model}\n"
-    if not seen.inputs or not any(True for _ in model.parameters()):
+    if not seen.inputs:
         return printed
     stack.close()
     try:

@@ -134,6 +134,12 @@ def test_an_exception_is_told_in_a_line_that_names_the_cause(kind: str, words: s
     assert why(kind, words) == said
 
 
+def test_a_script_that_fails_before_it_has_a_model_is_told_by_that_alone(tmp_path: Path) -> None:
+    done = estimated(tmp_path, "import torch\nraise ValueError('no such column')\n")
+    assert done.returncode == 2
+    assert done.stderr == "rad-estimate: the script could not be traced: ValueError: no such column\n"
+
+
 def test_a_script_that_trains_nothing_says_so_in_one_line(tmp_path: Path) -> None:
     done = estimated(tmp_path, "import torch\nprint('evaluated')\n")
     assert done.returncode == 2
