@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-from gpumemnet.trace import masks
+from gpumemnet.trace import masks, packed
 
 aten = torch.ops.aten
 _IN_PLACE = ("aten::_fused_", "aten::_foreach_")
@@ -37,7 +37,7 @@ class Assumptions:
             return handler(self, args, kwargs)
         if func._schema.name == "torchvision::nms":
             return self._nms(args)
-        followed = masks.follow(func, args, kwargs)
+        followed = masks.follow(func, args, kwargs) or packed.follow(func, args, kwargs)
         if followed is not None:
             return followed
         # Fused and multi-tensor optimizers change their arguments in place; some have no meta kernel.
@@ -52,6 +52,9 @@ class Assumptions:
             return None
         if masks.nothing(tensor):
             return (False,)
+        known = packed.value_of(tensor)
+        if known is not None:
+            return (known,)
         if tensor.dtype == torch.bool:
             self.warnings["a branch that depends on a tensor's values was taken as true"] = None
             return (True,)
@@ -60,6 +63,10 @@ class Assumptions:
             return (0.0 if tensor.fake_device.type == "cuda" else 1.0,)
         self.warnings["an integer read from a tensor was taken as 1"] = None
         return (1,)
+
+    def _pack(self, args: Any, kwargs: Any) -> tuple[Any] | None:
+        self.warnings[packed.WARNING] = None
+        return (packed.pack(args[0], args[2]),)
 
     def _equal(self, args: Any, kwargs: Any) -> tuple[Any] | None:
         return (True,) if isinstance(args[0], FakeTensor) else None
@@ -128,6 +135,7 @@ def _of_gpu(args: Any) -> bool:
 
 _HANDLERS: dict[Any, Any] = {
     aten._local_scalar_dense.default: Assumptions._scalar,
+    aten._pack_padded_sequence.default: Assumptions._pack,
     aten.equal.default: Assumptions._equal,
     aten.rand.default: Assumptions._rand,
     aten.nonzero.default: Assumptions._nonzero,

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpumemnet.trace import recurrent
+from gpumemnet.trace import packed, recurrent
 from gpumemnet.trace.attention import attention, safe_softmax
 from gpumemnet.trace.older import destroy
 
@@ -114,6 +114,7 @@ _KERNELS: dict[str, Any] = {
     "gru.input": partial(recurrent.run, "gru"),
     "rnn_tanh.input": partial(recurrent.run, "rnn"),
     "rnn_relu.input": partial(recurrent.run, "rnn"),
+    **packed.KERNELS,
 }
 
 
