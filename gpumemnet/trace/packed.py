@@ -79,21 +79,9 @@ def _pad(
     return (out.transpose(0, 1) if batch_first else out), _full(batch, steps)
 
 
-def _layer(
-    kind: str,
-    data: Tensor,
-    sizes: Tensor,
-    hx: Any,
-    params: Any,
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-) -> tuple[Tensor, ...]:
-    return recurrent.run(
-        kind, data, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first=False
-    )
+def _layer(kind: str, data: Tensor, sizes: Tensor, *how: Any) -> tuple[Tensor, ...]:
+    """Run a recurrent layer; `how` are the arguments of `recurrent.run` from the states on."""
+    return recurrent.run(kind, data, *how)
 
 
 KERNELS: dict[str, Callable[..., Any]] = {

@@ -71,7 +71,7 @@ def run(
     dropout: float,
     train: bool,
     bidirectional: bool,
-    batch_first: bool,
+    batch_first: bool = False,
 ) -> tuple[Tensor, ...]:
     """torch.lstm, torch.gru, torch.rnn_tanh and torch.rnn_relu; their arguments follow the kind.
 
