@@ -55,6 +55,8 @@ EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
         "`share_multi_gpu`, and the need of each process is not known",
         words.keeps_gpus("#RAD does not say gpus=2, so what each of its processes needs is not known"),
     ),
+    (words.keeps_gpus, "It is on several nodes", words.keeps_gpus(words.SEVERAL_NODES)),
+    (words.keeps_gpus, "It is a component of a heterogeneous job", words.keeps_gpus(words.HETEROGENEOUS)),
     (words.reserves, "`share_multi_gpu`", words.reserves(12 * GIB, _NEED, share=0.99, gpus=2)),
     (words.too_large, "", words.too_large(_LARGE, 39 * GIB)),
     (words.too_many_shards, "", words.too_many_shards(60, 39)),

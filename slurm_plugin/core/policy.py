@@ -94,7 +94,10 @@ def _decide(
     asked = request.asked
     gpus, shards = gpus_of(request), count_of(asked, "shard")
     if request.heterogeneous:
-        return Rewrite(reason="heterogeneous")
+        said = spoken(claims) and (gpus or shards)
+        return Rewrite(
+            messages=(words.keeps_gpus(words.HETEROGENEOUS),) if said else (), reason="heterogeneous"
+        )
     if any(is_mig(item) for item in asked):
         return Rewrite(reason="mig")
     if not gpus and not shards:
@@ -103,7 +106,8 @@ def _decide(
     if gpus and shards:
         return Rewrite(reason="gpu and shards")  # Slurm refuses the pair with a message of its own
     if (request.nodes or 1) > 1:
-        return Rewrite(reason="multi-node")
+        messages = (words.keeps_gpus(words.SEVERAL_NODES),) if spoken(claims) else ()
+        return Rewrite(messages=messages, reason="multi-node")
     if shards:
         return own_shards(shards, request, claims, estimate, offer)
     if gpus > 1:

@@ -9,6 +9,8 @@ from slurm_plugin.core.records import MemoryEstimate
 from slurm_plugin.core.units import human
 
 NO_GPU = "RAD: the job asks for no GPU; add --gpus=1"
+HETEROGENEOUS = "components of a heterogeneous job do not share"
+SEVERAL_NODES = "jobs of several nodes do not share"
 NEED_UNKNOWN = "its GPU memory is not known"
 EXCLUSIVE = "policy=exclusive"
 SHARDS_OF_WHOLE_NODES = (

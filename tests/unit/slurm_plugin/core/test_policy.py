@@ -59,14 +59,22 @@ def asked(
         ({"gres": "gres:gpu:1", "partition": "plain"}, "not our partition"),
         ({"gres": "gres:gpu:1", "partition": "elsewhere"}, "not our partition"),
         ({"gres": "gres:gpu:1", "partition": "gpu,plain"}, "not our partition"),
-        ({"gres": "gres:gpu:1", "heterogeneous": True}, "heterogeneous"),
-        ({"gres": "gres:gpu:1", "min_nodes": 2}, "multi-node"),
+        ({"heterogeneous": True}, "heterogeneous"),
         ({"gres": "gres/gpu:1g.10gb:1"}, "mig"),
         ({"gres": "gres:gpu:1,gres:shard:2"}, "gpu and shards"),
     ],
 )
 def test_what_is_not_ours_is_left_alone(message: dict[str, Any], reason: str) -> None:
     assert asked(Claims(memory_bytes=GIB), need(GIB), **message) == Rewrite(reason=reason)
+
+
+@pytest.mark.parametrize("more", [{"heterogeneous": True}, {"min_nodes": 2}])
+def test_a_job_that_cannot_share_is_left_alone_and_told_if_it_spoke(more: dict[str, Any]) -> None:
+    silent = asked(gres="gres:gpu:1", **more)
+    spoken = asked(Claims(memory_bytes=GIB), need(GIB), gres="gres:gpu:1", **more)
+    assert (silent.fields, silent.booking, silent.messages) == ({}, None, ())
+    assert replace(spoken, messages=()) == silent
+    assert "do not share; the job keeps its GPUs to itself" in spoken.messages[0]
 
 
 @pytest.mark.parametrize("gres", ["gres:gpu:1", "gres:shard:3"])
