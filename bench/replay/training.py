@@ -68,7 +68,7 @@ def _train(job: dict[str, Any], record: Record) -> None:
         part.prepare()
         part.load()
     record.note("loaded_s")
-    _step(parts)
+    step_all(parts)
     for part in parts:
         part.wait()
     record.note("trains_s")
@@ -76,7 +76,7 @@ def _train(job: dict[str, Any], record: Record) -> None:
     before: list[Any] = []
     for _ in range(job["steps"]):
         loader.wait()
-        _step(parts)
+        step_all(parts)
         # One step is always issued ahead, as when a loss is read a step late.
         if parts[0].cuda:
             events = [torch.cuda.Event() for _ in parts]
@@ -96,7 +96,7 @@ def _ended(events: list[Any], record: Record) -> None:
         record.ends.append(time.monotonic())
 
 
-def _step(parts: list[Training]) -> None:
+def step_all(parts: list[Training]) -> None:
     """Train one step on every GPU, then let the replicas agree on one gradient, as data-parallel training does."""
     if len(parts) == 1:
         parts[0].step()

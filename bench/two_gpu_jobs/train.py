@@ -11,7 +11,7 @@ import time
 import torch
 import torch.distributed as dist
 from gpu_campaign.training import Training
-from replay.training import _step
+from replay.training import step_all
 from replay.workloads import config_of
 
 from gpumemnet.dataset.config import Configuration
@@ -49,7 +49,7 @@ def main() -> None:
 def step(parts: list[Training], rank: int | None) -> None:
     """Train one step and wait for it."""
     if rank is None:
-        _step(parts)
+        step_all(parts)
     else:
         parts[0].step()
         assert parts[0].model is not None
