@@ -45,7 +45,8 @@ SHOWN = (
 STYLE = """
 body{font:15px/1.45 system-ui,sans-serif;max-width:1340px;margin:2em auto;padding:0 1em;color:#222}
 table{border-collapse:collapse;font-size:13px}td,th{padding:.25em .7em;border-bottom:1px solid #ddd;text-align:right}
-td:first-child,th:first-child{text-align:left}.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr))}
+td:first-child,th:first-child{text-align:left}td{white-space:nowrap}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr))}
 svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:#333}svg .t{font-weight:600;font-size:13px}
 .g{stroke:#e3e3e3}.note{color:#a33}small{color:#777}
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_plugin.admin.report.charts import Bars, Chart
-from slurm_plugin.admin.report.svg import COLOURS
+from slurm_plugin.admin.report.svg import COLOURS, columns
 from slurm_plugin.core.errors import ConfigError
 
 
@@ -34,9 +34,7 @@ def write_pngs(charts: Sequence[Chart], folder: Path) -> int:
         _draw(chart, axes)
         axes.set_title(chart.title, fontsize=11)
         axes.grid(axis="y", alpha=0.3)
-        axes.legend(
-            fontsize=8, ncols=min(4, max(1, len(chart.labels))), loc="upper left", bbox_to_anchor=(0, -0.16)
-        )
+        axes.legend(fontsize=8, ncols=columns(chart.labels), loc="upper left", bbox_to_anchor=(0, -0.16))
         figure.savefig(folder / f"{chart.name}.png", dpi=110, bbox_inches="tight")
         pyplot.close(figure)
     return len(charts)

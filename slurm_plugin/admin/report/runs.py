@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ class Run:
     Attributes:
         trace: The trace's name.
         policy: How jobs got their GPUs; "whole" is what others are compared with.
-        way: Policy, estimates and settings, in a few words.
+        way: Policy, estimates and settings, in a few words; hours of bf_min_age_reserve are the trace's.
         repetition: Which run of this way it is, from 1.
         compress: How many times faster than the trace.
         first: How many jobs of the trace it has; None: all.
@@ -80,8 +81,15 @@ def read_runs(paths: Sequence[Path]) -> tuple[Run, ...]:
     Raises:
         ConfigError: A file cannot be read, or is no run.
     """
-    found = [_read(path) for path in paths]
+    found = _told_apart([_read(path) for path in paths], paths)
     return tuple(sorted(found, key=lambda run: (run.scene, run.policy != "whole", run.label)))
+
+
+def _told_apart(runs: Sequence[Run], paths: Sequence[Path]) -> Iterator[Run]:
+    """Yield runs; those that would be called alike are called as their files."""
+    alike = Counter((run.scene, run.label) for run in runs)
+    for run, path in zip(runs, paths, strict=True):
+        yield run if alike[run.scene, run.label] == 1 else replace(run, way=path.stem)
 
 
 def _read(path: Path) -> Run:
@@ -98,6 +106,8 @@ def _read(path: Path) -> Run:
             )
         words = [row["policy"], *([row["estimates"]] if row["estimates"] else [])]
         words += [f"{name}={value}" for name, value in row["settings"].items()]
+        if passed_s := row.get("min_age_reserve_s", 0):
+            words.append(f"bf_min_age_reserve={passed_s * row['compress'] / 3600:g}h")
         return Run(
             trace=row["trace"],
             policy=row["policy"],

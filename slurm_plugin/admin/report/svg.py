@@ -12,18 +12,37 @@ COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#b
 """Told apart by people who see colours differently, too (Paul Tol's bright scheme)."""
 WIDTH, HEIGHT = 640, 260
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 30, 40
+LETTER, TITLE_LETTER = 6.2, 7.6
+"""How wide a letter of the page's style is at most, on average."""
+MARK = 26
+"""What a label of the legend takes beside its letters."""
 
 
 def svg(chart: Chart) -> str:
     """Return a chart as an SVG element."""
     body = _bars(chart) if isinstance(chart, Bars) else _lines(chart)
-    rows = -(-len(chart.labels) // 4)
+    rows = -(-len(chart.labels) // columns(chart.labels))
     height = HEIGHT + 18 * rows
-    title = f'<text x="{WIDTH / 2}" y="16" text-anchor="middle" class="t">{escape(chart.title)}</text>'
+    narrow = ""
+    if len(chart.title) * TITLE_LETTER > WIDTH:
+        narrow = f' textLength="{WIDTH - 4}" lengthAdjust="spacingAndGlyphs"'
+    title = (
+        f'<text x="{WIDTH / 2}" y="16" text-anchor="middle" class="t"{narrow}>{escape(chart.title)}</text>'
+    )
     return (
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(chart.title)}">'
         f"{title}{''.join(body)}{''.join(_legend(chart.labels))}</svg>"
     )
+
+
+def columns(labels: Sequence[str]) -> int:
+    """Return how many labels of a legend stand side by side: as many as fit, four at most.
+
+    >>> columns(["whole", "magm"]), columns(["magm ours share_multi_gpu=true compute_overcommit=1.75"] * 3)
+    (2, 1)
+    """
+    widest = max((len(label) for label in labels), default=0) * LETTER + MARK
+    return max(1, min(4, len(labels), int((WIDTH - LEFT - RIGHT) / widest)))
 
 
 def ticks(most: float) -> list[float]:
@@ -104,9 +123,10 @@ def _lines(chart: Lines) -> list[str]:
 
 def _legend(labels: Sequence[str]) -> list[str]:
     found = []
-    wide = (WIDTH - LEFT - RIGHT) / min(4, max(1, len(labels)))
+    beside = columns(labels)
+    wide = (WIDTH - LEFT - RIGHT) / beside
     for k, label in enumerate(labels):
-        x, y = LEFT + k % 4 * wide, HEIGHT + 10 + 18 * (k // 4)
+        x, y = LEFT + k % beside * wide, HEIGHT + 10 + 18 * (k // beside)
         found.append(
             f'<rect x="{x:.1f}" y="{y - 9}" width="10" height="10" fill="{COLOURS[k % len(COLOURS)]}"/>'
         )

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.report.charts import charts
 from slurm_plugin.admin.report.runs import read_runs
-from slurm_plugin.admin.report.svg import HEIGHT, LEFT, WIDTH, svg, ticks
+from slurm_plugin.admin.report.svg import HEIGHT, LEFT, LETTER, TITLE_LETTER, WIDTH, svg, ticks
 from slurm_plugin.core.errors import ConfigError
 
 
@@ -121,6 +121,36 @@ def test_what_is_no_run_is_refused_in_one_line(tmp_path: Path, text: str, told: 
     result = CliRunner().invoke(main, ["report", str(path), "--out", str(tmp_path / "page.html")])
     assert result.exit_code == 2
     assert len(result.output.strip().splitlines()) == 1
+
+
+def test_two_runs_that_differ_are_never_called_alike(tmp_path: Path) -> None:
+    plain = write(tmp_path, "magm", 50.0)
+    waits = write(tmp_path, "magm", 40.0, min_age_reserve_s=240)
+    other = write(tmp_path, "magm", 30.0, settings={"share_multi_gpu": "true"})
+    again = tmp_path / "the-same-by-another-commit.json"
+    again.write_text(plain.read_text())
+    names = sorted(run.label for run in read_runs([waits, other]))
+    assert names == ["magm ours bf_min_age_reserve=4h", "magm ours share_multi_gpu=true"]
+    assert {run.label for run in read_runs([plain, again])} == {plain.stem, again.stem}
+
+
+def test_long_names_stand_below_each_other_and_long_titles_shrink(tmp_path: Path) -> None:
+    long = {"share_multi_gpu": "true", "compute_overcommit": "1.75"}
+    files = [write(tmp_path, policy, 50.0, settings=long) for policy in ("whole", "magm", "lug")]
+    for chart in charts(read_runs(files)):
+        texts = [
+            text for text in ElementTree.fromstring(svg(chart)).iter("text") if text.text in chart.labels
+        ]
+        ends: dict[str, float] = {}
+        for text in texts:
+            left = float(text.attrib["x"])
+            assert left >= ends.get(text.attrib["y"], 0.0), (
+                "no name begins before the one beside it has ended"
+            )
+            ends[text.attrib["y"]] = left + LETTER * len(str(text.text))
+        assert texts and max(ends.values()) <= WIDTH
+        title = next(iter(ElementTree.fromstring(svg(chart)).iter("text")))
+        assert len(chart.title) * TITLE_LETTER <= WIDTH or float(title.attrib["textLength"]) <= WIDTH
 
 
 def test_charts_stay_within_their_frame(tmp_path: Path) -> None:
