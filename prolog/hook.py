@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from prolog.demand import signed_booking, wanted_by
 from prolog.environment import environment_of
-from prolog.place import place
+from prolog.place import Placed, place
 from prolog.seats import why_no_start
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config import PartitionConfig
@@ -20,6 +20,7 @@ from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.log import HookLog
+from slurm_plugin.core.node_records import Demand
 from slurm_plugin.core.steps import told_of
 from slurm_plugin.core.timely_file import TimelyFile
 from slurm_plugin.core.waiting import end_waiting
@@ -135,7 +136,9 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
         log.say(EventKind.LEFT_ALONE, "MIG")
         node.job_file(job.job_id).remove()
         return
-    placed = place(node, job, wanted.demand, settings)
+    placed = _placed(node, job, wanted.demand, settings, log)
+    if placed is None:
+        return
     demand, gpus = wanted.demand, placed.placement.gpus
     source = f"{wanted.source} ({wanted.doubt})" if wanted.doubt else wanted.source
     choice = f"{source} {demand.kind}: {' '.join(gpus)} {placed.placement.reason}"
@@ -144,9 +147,10 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
         log.say(EventKind.WOULD_PLACE, choice, policy=policy, gpus=gpus)
         _mark(node, job)
     elif placed.reservation is None:
-        from prolog.put_back import put_back
+        from prolog.put_back import lack_of, put_back
 
-        log.tell(put_back(node, job, placed.placement.reason, refuse=True))
+        lack = lack_of(placed.placement, demand, settings, now_s=node.clock.now_s())
+        log.tell(put_back(node, job, placed.placement.reason, refuse=True, lack=lack))
     else:
         end_waiting(node.run, job.job_id)
         variables = environment_of(node, job, placed, settings, log) | told_of(wanted.by_task)
@@ -159,6 +163,27 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
 
             with suppress(OSError):
                 note_outputs(node, job)
+
+
+def _placed(
+    node: Node, job: HookJob, demand: Demand, settings: PartitionConfig, log: HookLog
+) -> Placed | None:
+    """Return where a job runs; None if it went back for want of the guard, as it does a few times at most.
+
+    A job that Slurm does not take back, or that has waited for long, shares as it was booked: our monitor is no reason
+    to fail it.
+    """
+    placed = place(node, job, demand, settings)
+    if node.config.mode == "observe" or not placed.placement.unheld:
+        return placed
+    from prolog.put_back import may_put_back, put_back
+
+    if may_put_back(job):
+        event = put_back(node, job, placed.placement.reason, refuse=False)
+        log.tell(event)
+        if event.kind == EventKind.PUT_BACK:
+            return None
+    return place(node, job, demand, settings, apart=False)
 
 
 def _give_up(node: Node, job: HookJob, log: HookLog, why: str) -> None:

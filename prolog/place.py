@@ -6,9 +6,10 @@ written, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from prolog.guarded import guarded, settled_of, unheld
 from prolog.readings import read_gpus, without_driver
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config import PartitionConfig
@@ -19,10 +20,8 @@ from slurm_plugin.core.node_records import Demand, Placement, Reservation
 from slurm_plugin.core.placement import Pin, choose_gpu
 from slurm_plugin.core.reconcile import Evidence, doubtful
 from slurm_plugin.core.room import memory_use
-from slurm_plugin.core.trim import settled_bytes
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.monitor.attribution import JobFinder
-from slurm_plugin.monitor.window import STALE_AFTER_S, read_job, read_window
 from slurm_plugin.node.facts import facts_of, pin_of, read_facts
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import sweep, sweep_if_due
@@ -47,7 +46,9 @@ class Placed:
     reading: GpuReading | None = None
 
 
-def place(node: Node, job: HookJob, demand: Demand, settings: PartitionConfig) -> Placed:
+def place(
+    node: Node, job: HookJob, demand: Demand, settings: PartitionConfig, *, apart: bool = True
+) -> Placed:
     """Choose and reserve the GPUs of a job.
 
     Before a job is put back, it is looked whether the holders of what it lacks are really there. A driver that does not
@@ -58,6 +59,7 @@ def place(node: Node, job: HookJob, demand: Demand, settings: PartitionConfig) -
         job: The job, as slurmd tells its hooks.
         demand: What the job may use.
         settings: The partition's settings.
+        apart: Whether jobs that nothing holds to what they booked are kept apart from all others (prolog/guarded.py).
 
     Raises:
         RadError: GPUs or ledger cannot be read or written; nothing is reserved.
@@ -69,21 +71,15 @@ def place(node: Node, job: HookJob, demand: Demand, settings: PartitionConfig) -
         readings, blind = without_driver(read_facts(node), now_s=node.clock.now_s()), True
         if not readings:
             raise
-    if blind or not _guarded(node, settings):
+    if blind or not guarded(node, settings):
         demand = replace(demand, cap_bytes=None)
     pin = pin_of(node, settings, facts_of(node, job.node, readings))
     if node.config.mode != "observe" and not blind:
         sweep_if_due(node, readings)
-    placed = _place_once(node, job, demand, settings, readings, pin=pin)
+    placed = _place_once(node, job, demand, settings, readings, pin=pin, apart=apart)
     if placed.placement.put_back and not blind and _any_old(node) and sweep(node, readings):
-        placed = _place_once(node, job, demand, settings, readings, pin=pin)
+        placed = _place_once(node, job, demand, settings, readings, pin=pin, apart=apart)
     return placed
-
-
-def _guarded(node: Node, settings: PartitionConfig) -> bool:
-    """Return whether somebody would stop a job that keeps from others what they booked; else no cap lies above it."""
-    acts = node.config.guards and settings.on_overrun != "warn"
-    return acts and read_window(node.run, now_s=node.clock.now_s()) is not None
 
 
 def _any_old(node: Node) -> bool:
@@ -102,10 +98,12 @@ def _place_once(
     readings: tuple[GpuReading, ...],
     *,
     pin: Pin,
+    apart: bool,
 ) -> Placed:
     reservations = node.store.read().ledger.reservations
     users = {held.job_id: held.user_id for held in reservations}
-    settled = _settled(node, reservations)
+    settled = settled_of(node, reservations)
+    alone = unheld(node, demand, settings, reservations) if apart else frozenset()
     owners = JobFinder(node.proc).owners(readings, users=users)
 
     def choose(ledger: Ledger) -> Placement:
@@ -118,6 +116,7 @@ def _place_once(
             now_s=node.clock.monotonic_s(),
             window_s=float(node.config.telemetry.window_s),
             owners=owners,
+            unheld=alone,
         )
 
     if node.config.mode == "observe":
@@ -146,30 +145,6 @@ def _place_once(
         reservation = replace(held, partition=job.partition)
         node.store.write(ledger.reserve(reservation, room_bytes))
     return Placed(placement=placement, reservation=reservation, reading=chosen[placement.gpus[0]])
-
-
-def _settled(node: Node, reservations: Sequence[Reservation]) -> dict[int, int]:
-    """Return what jobs that have settled are seen to need, where their partition has them give back the rest.
-
-    Who takes again what he gave back is stopped by the guard. Without one, and without a monitor that still sees the
-    job, nothing is given back.
-    """
-    found = {}
-    now_s, monotonic_s = node.clock.now_s(), node.clock.monotonic_s()
-    for held in reservations:
-        settings = node.config.partitions.get(held.partition)
-        trims = settings is not None and settings.trim and _guarded(node, settings)
-        usage = read_job(node.run, held.job_id) if trims else None
-        if usage is not None and abs(now_s - usage.last_s) <= STALE_AFTER_S:
-            size = settled_bytes(
-                held,
-                age_s=monotonic_s - held.created_s,
-                peak_bytes=usage.peak_bytes,
-                steady_samples=usage.steady_samples,
-            )
-            if size is not None:
-                found[held.job_id] = size
-    return found
 
 
 def _reservation(

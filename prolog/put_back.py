@@ -6,10 +6,13 @@ start time set right after it is kept, with the job's priority.
 
 from __future__ import annotations
 
+from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import Event, EventKind
+from slurm_plugin.core.node_records import Demand, Placement
 from slurm_plugin.core.note import Note, format_note
-from slurm_plugin.core.waiting import Waiting, begin_waiting
+from slurm_plugin.core.units import from_mib
+from slurm_plugin.core.waiting import Lack, Waiting, begin_waiting
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.control import JobChange
 from slurm_plugin.slurm.hook_env import HookJob
@@ -28,7 +31,22 @@ def may_put_back(job: HookJob) -> bool:
     return job.restart < MOST_FOR_FAULTS
 
 
-def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool) -> Event:
+def lack_of(placement: Placement, demand: Demand, settings: PartitionConfig, *, now_s: float) -> Lack | None:
+    """Return what others keep from a job that is put back; None if nobody holds more than he booked.
+
+    Args:
+        placement: Why it is put back.
+        demand: What it books.
+        settings: Its partition's settings: beside somebody who holds too much a margin is asked for, too.
+        now_s: Seconds since the epoch.
+    """
+    if not placement.owed or demand.booked_bytes is None:
+        return None
+    need_bytes = demand.booked_bytes + from_mib(settings.margin_mib)
+    return Lack(since_s=now_s, need_bytes=need_bytes, gpus=placement.owed)
+
+
+def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack | None = None) -> Event:
     """Put the job back and return what came of it.
 
     Args:
@@ -37,6 +55,7 @@ def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool) -> Event:
         reason: Why.
         refuse: Whether the job must not start here even if Slurm does not take it back (a job that is not batch, or
             one submitted with --no-requeue): it would break another job's exclusive GPU or booked memory.
+        lack: What others keep from it, for the guard; None if nobody holds more than he booked.
     """
     if refuse:
         node.job_file(job.job_id).refuse(reason, boot_id=node.store.boot_id, now_s=node.clock.monotonic_s())
@@ -51,7 +70,8 @@ def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool) -> Event:
         note = Note(event="put-back", start_in_s=delay_s, restart=job.restart + 1, detail=reason)
         slurm.update(job.job_id, JobChange(start_in_s=delay_s, admin_comment=format_note(note)))
         earliest_s = node.clock.now_s() + least_s
-        begin_waiting(node.run, Waiting(job_id=job.job_id, earliest_s=earliest_s, restart=job.restart + 1))
+        restart = job.restart + 1
+        begin_waiting(node.run, Waiting(job_id=job.job_id, earliest_s=earliest_s, restart=restart, lack=lack))
     except SlurmError as exc:
         return Event(kind=EventKind.PUT_BACK, detail=f"{reason}; with Slurm's own delay, {exc}")
     return Event(kind=EventKind.PUT_BACK, detail=reason, facts={"start_in_s": delay_s})

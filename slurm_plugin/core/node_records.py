@@ -110,12 +110,16 @@ class Placement:
         reason: Policy and figures behind the choice, for the log.
         put_back: True if the job must return to the queue, because nothing it may use is free.
         cap_bytes: What a shared job may hold at most there; None if no more than it booked.
+        owed: UUIDs of the GPUs where a job that is put back would fit if nobody held more than he booked.
+        unheld: True if it is put back only because nothing would hold it, or a neighbour, to what was booked.
     """
 
     gpus: tuple[str, ...]
     reason: str
     put_back: bool = False
     cap_bytes: int | None = None
+    owed: tuple[str, ...] = ()
+    unheld: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ room, and no job needs to be put back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from slurm_plugin.core.config import PartitionConfig
@@ -35,6 +35,7 @@ def choose_gpu(
     now_s: float,
     window_s: float = 90.0,
     owners: Mapping[int, int] | None = None,
+    unheld: Collection[int] = (),
 ) -> Placement:
     """Choose the GPUs of a job.
 
@@ -47,6 +48,7 @@ def choose_gpu(
         now_s: Seconds since the node's boot.
         window_s: Length of the window behind the readings' activity.
         owners: Job id of each GPU process, where known; other processes are unmanaged.
+        unheld: Ids of the jobs, perhaps this one, that nothing holds to what they booked: each is alone on its GPUs.
     """
     ledger = ledger.release(demand.job_id, restart=demand.restart)
     rooms = tuple(
@@ -60,7 +62,7 @@ def choose_gpu(
         rooms = tuple(room for room in rooms if room.index in demand.seats)
     if demand.kind == "whole" or settings.policy == "exclusive":
         return _whole(rooms, demand)
-    return _shared(rooms, ledger, demand, settings, pin=pin)
+    return _shared(rooms, ledger, demand, settings, pin=pin, unheld=unheld)
 
 
 def _whole(rooms: Sequence[Room], demand: Demand) -> Placement:
@@ -81,15 +83,29 @@ def _whole(rooms: Sequence[Room], demand: Demand) -> Placement:
 
 
 def _shared(
-    rooms: Sequence[Room], ledger: Ledger, demand: Demand, settings: PartitionConfig, *, pin: Pin
+    rooms: Sequence[Room],
+    ledger: Ledger,
+    demand: Demand,
+    settings: PartitionConfig,
+    *,
+    pin: Pin,
+    unheld: Collection[int],
 ) -> Placement:
     """Take a part of each of so many GPUs: filter by memory, seats and compute, then let the policy choose each."""
     open_rooms = [room for room in rooms if all(_may_join(held, demand, settings) for held in room.jobs)]
-    fitting = [room for room in open_rooms if _fits(room, demand, settings)]
+    held_rooms = [room for room in open_rooms if _all_held(room, demand, unheld)]
+    fitting = [room for room in held_rooms if _fits(room, demand, settings)]
     if len(fitting) < demand.gpus:
+        if len(held_rooms) < len(open_rooms):
+            return Placement(gpus=(), reason=_NOTHING_HOLDS, put_back=True, unheld=True)
         most = max((room.free_bytes for room in open_rooms), default=0)
         few = "no GPU has" if demand.gpus == 1 else f"{len(fitting)} of {demand.gpus} GPUs have"
-        return Placement(gpus=(), reason=f"{few} the memory, {human(max(0, most))} at most", put_back=True)
+        return Placement(
+            gpus=(),
+            reason=f"{few} the memory, {human(max(0, most))} at most",
+            put_back=True,
+            owed=tuple(room.uuid for room in open_rooms if _owes(room, demand, settings)),
+        )
     chosen: dict[int, Room] = {}
     waits = settings.on_saturated == "wait" and demand.restart < settings.saturated_waits
     saturated = False
@@ -131,6 +147,14 @@ def _may_join(held: Reservation, demand: Demand, settings: PartitionConfig) -> b
     return held.kind == "shared" and (held.user_id == demand.user_id or not settings.one_user_per_gpu)
 
 
+_NOTHING_HOLDS = "without rad-monitor's guard a job of several GPUs, held by no cap, shares them with nobody"
+
+
+def _all_held(room: Room, demand: Demand, unheld: Collection[int]) -> bool:
+    """Return whether something holds everybody who would share a room to what he booked."""
+    return room.idle or not any(job in unheld for job in (demand.job_id, *(one.job_id for one in room.jobs)))
+
+
 def _fits(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
     """Return whether the memory is there, with a margin where somebody holds memory that nobody booked.
 
@@ -140,6 +164,12 @@ def _fits(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
     surprises = room.overrun_bytes > 0 or room.unmanaged_bytes > margin_bytes
     need_bytes = _need_bytes(demand, settings)
     return room.free_bytes >= need_bytes + (margin_bytes if surprises else 0)
+
+
+def _owes(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
+    """Return whether a job would fit if nobody in the room held more than he booked."""
+    booked_bytes = sum(held.booked_bytes for held in room.jobs)
+    return room.overrun_bytes > 0 and booked_bytes + _need_bytes(demand, settings) <= room.room_bytes
 
 
 def _need_bytes(demand: Demand, settings: PartitionConfig) -> int:

@@ -1,16 +1,36 @@
 """Which jobs were put back from this node and wait for a GPU of it: whoever frees one wakes the next.
 
-RUN/waiting/ID      root's; when Slurm may start the job again at the earliest, and the restart count of that rerun
+RUN/waiting/ID      root's; when Slurm may start the job again at the earliest, the restart count of that rerun, and
+                    what it lacks: since when, how many bytes, on which GPUs
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_plugin.core.whole_file import replace_file
+
+OWED_S = 30.0
+"""What a job lacks counts for so long: it may be cancelled meanwhile, and tells it anew when it is put back again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """Memory that a job books and does not find, because others hold more than they may.
+
+    Attributes:
+        since_s: When it was missed, seconds since the epoch.
+        need_bytes: What the job needs on each GPU to start there.
+        gpus: UUIDs of the GPUs where it would fit if nobody held more than he booked.
+    """
+
+    since_s: float
+    need_bytes: int
+    gpus: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +41,13 @@ class Waiting:
         job_id: Slurm's job id.
         earliest_s: Before this Slurm could not start it on the same node again, seconds since the epoch.
         restart: Restart count of the rerun that waits; None in the note of an older release.
+        lack: What others keep from it; None if nobody holds more than he booked.
     """
 
     job_id: int
     earliest_s: float
     restart: int | None = None
+    lack: Lack | None = None
 
 
 def begin_waiting(run: Path, waiting: Waiting) -> None:
@@ -37,8 +59,7 @@ def begin_waiting(run: Path, waiting: Waiting) -> None:
     """
     with contextlib.suppress(OSError):
         (run / "waiting").mkdir(mode=0o755, exist_ok=True)
-        restart = "" if waiting.restart is None else f" {waiting.restart}"
-        replace_file(run / "waiting" / str(waiting.job_id), f"{waiting.earliest_s:.0f}{restart}".encode())
+        replace_file(run / "waiting" / str(waiting.job_id), _as_text(waiting).encode())
 
 
 def waiting_jobs(run: Path) -> tuple[Waiting, ...]:
@@ -50,15 +71,52 @@ def waiting_jobs(run: Path) -> tuple[Waiting, ...]:
     found = []
     for name in filter(str.isdigit, names):  # others are drafts
         with contextlib.suppress(OSError, ValueError):  # one that another Epilog has just woken
-            earliest_s, _, restart = (run / "waiting" / name).read_text(encoding="ascii").partition(" ")
-            found.append(
-                Waiting(
-                    job_id=int(name),
-                    earliest_s=float(int(earliest_s)),
-                    restart=int(restart) if restart else None,
-                )
-            )
+            found.append(_from_text(int(name), (run / "waiting" / name).read_text(encoding="ascii")))
     return tuple(sorted(found, key=lambda each: (each.earliest_s, each.job_id)))
+
+
+def owed_bytes(waiting: Iterable[Waiting], *, now_s: float) -> dict[str, int]:
+    """Return what jobs that wait lack on each GPU, the most that one of them does, by UUID.
+
+    Args:
+        waiting: The jobs that were put back from this node.
+        now_s: Seconds since the epoch.
+    """
+    found: dict[str, int] = {}
+    for each in waiting:
+        if each.lack is not None and abs(now_s - each.lack.since_s) <= OWED_S:
+            for gpu in each.lack.gpus:
+                found[gpu] = max(found.get(gpu, 0), each.lack.need_bytes)
+    return found
+
+
+def _as_text(waiting: Waiting) -> str:
+    """Return a note; the first two words are all that older releases know.
+
+    >>> _as_text(Waiting(job_id=7, earliest_s=9, restart=2, lack=Lack(since_s=8, need_bytes=1, gpus=("GPU-0",))))
+    '9 2 8 1 GPU-0'
+    """
+    words = [f"{waiting.earliest_s:.0f}"]
+    if waiting.restart is not None:
+        words.append(str(waiting.restart))
+        if waiting.lack is not None:
+            lack = waiting.lack
+            words += [f"{lack.since_s:.0f}", str(lack.need_bytes), *lack.gpus]
+    return " ".join(words)
+
+
+def _from_text(job_id: int, text: str) -> Waiting:
+    """Return what a note says.
+
+    Raises:
+        ValueError: It is none.
+    """
+    earliest_s, *more = text.split()
+    lack = None
+    if len(more) > 3:
+        lack = Lack(since_s=float(int(more[1])), need_bytes=int(more[2]), gpus=tuple(more[3:]))
+    restart = int(more[0]) if more else None
+    return Waiting(job_id=job_id, earliest_s=float(int(earliest_s)), restart=restart, lack=lack)
 
 
 def end_waiting(run: Path, job_id: int) -> None:

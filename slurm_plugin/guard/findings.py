@@ -53,6 +53,7 @@ def findings(
     ages_s: Mapping[Process, float],
     now_s: float,
     leaving: Collection[tuple[int, int]] = (),
+    owed: Mapping[str, int] | None = None,
 ) -> tuple[Finding, ...]:
     """Return everything that is wrong in one sample.
 
@@ -65,12 +66,21 @@ def findings(
         ages_s: Seconds since each process started.
         now_s: Seconds since boot.
         leaving: (job id, restart) of the runs that were stopped a moment ago.
+        owed: What jobs that Slurm let in and that had to be put back lack of each GPU, in bytes by UUID.
     """
     found: list[Finding] = []
     for reading in readings:
         if reading.healthy and not reading.mig:
             found += _on_gpu(
-                reading, ledger, traced, config, mine, ages_s=ages_s, now_s=now_s, leaving=leaving
+                reading,
+                ledger,
+                traced,
+                config,
+                mine,
+                ages_s=ages_s,
+                now_s=now_s,
+                leaving=leaving,
+                owed_bytes=(owed or {}).get(reading.uuid, 0),
             )
     return tuple(found)
 
@@ -106,6 +116,7 @@ def _on_gpu(
     ages_s: Mapping[Process, float],
     now_s: float,
     leaving: Collection[tuple[int, int]],
+    owed_bytes: int,
 ) -> Iterator[Finding]:
     rows: dict[int, list[tuple[GpuProcess, Process]]] = {}
     unmanaged: list[tuple[GpuProcess, Traced]] = []
@@ -123,7 +134,7 @@ def _on_gpu(
         settings = config.partitions.get(held.partition) if held.managed else None
         if held.job_id in rows and settings is not None:
             shares.append(_Share(held, settings, tuple(rows[held.job_id])))
-    yield from _memory(reading, ledger, shares, traced, mine, leaving)
+    yield from _memory(reading, ledger, shares, traced, mine, leaving, owed_bytes)
     for share in shares:
         others = [one for one in ledger.on(reading.uuid) if one.job_id != share.held.job_id]
         if reading.uuid not in share.held.gpus and (others or share.total_bytes > TOLERANCE_BYTES):
@@ -146,12 +157,14 @@ def _memory(
     traced: Mapping[int, Traced],
     mine: Mine,
     leaving: Collection[tuple[int, int]],
+    owed_bytes: int,
 ) -> Iterator[Finding]:
     """Tell of jobs with more than they may have.
 
     Nobody passes a cap that MPS holds but on purpose. Up to its cap, and without one (no MPS here), a job may honestly
     need more than anybody thought. It is stopped only where neighbours could not get what they booked, and then the
-    one furthest above its own estimate; who keeps to his booking never is. Nor is anybody for what those hold, or
+    one furthest above its own estimate; beyond its cap, also where somebody whom Slurm let in waits for what he booked.
+    Who keeps to his booking never is. Nor is anybody for what those hold, or
     booked, who are leaving already or are to go for having passed such a cap.
     """
     own = [share for share in shares if share.held.kind == "shared" and reading.uuid in share.held.gpus]
@@ -163,9 +176,11 @@ def _memory(
     gone = {*leaving, *(share.run for share in thieves)}
     stays = [held for held in ledger.on(reading.uuid) if (held.job_id, held.restart) not in gone]
     free_bytes = reading.free_bytes + sum(share.total_bytes for share in goes)
-    short = free_bytes < memory_use(reading, stays, owners).untouched_bytes
+    spare_bytes = free_bytes - memory_use(reading, stays, owners).untouched_bytes
     honest = [share for share in _above(own) if share not in forced and share not in goes]
-    worst = max(honest, key=_above_estimate_bytes, default=None) if short else None
+    if spare_bytes >= 0:  # what is lent, up to a cap, newcomers wait for
+        honest = [share for share in honest if share in beyond and spare_bytes < owed_bytes]
+    worst = max(honest, key=_goes_first, default=None)
     for share in own:
         settings, held = share.settings, share.held
         again = share in goes and share.excess_bytes > 0
@@ -191,6 +206,11 @@ def _above(shares: Sequence[_Share]) -> list[_Share]:
         for share in shares
         if share.excess_bytes > 0 and excess_bytes[share.held.user_id] > TOLERANCE_BYTES
     ]
+
+
+def _goes_first(share: _Share) -> tuple[bool, int]:
+    """Order by who is furthest above his estimate; whom his partition would only warn makes room for nobody."""
+    return share.settings.on_overrun != "warn", _above_estimate_bytes(share)
 
 
 def _above_estimate_bytes(share: _Share) -> int:

@@ -18,6 +18,7 @@ from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.process import PROC, Process
+from slurm_plugin.core.waiting import owed_bytes, waiting_jobs
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.findings import Mine, findings
 from slurm_plugin.guard.incident_file import read_incidents, write_incidents
@@ -111,6 +112,7 @@ class Guard:
             ages_s=self._ages_s([one.process for one in traced.values()]),
             now_s=monotonic_s,
             leaving=self._leaving.runs(monotonic_s),
+            owed=owed_bytes(waiting_jobs(self._run), now_s=now_s),
         )
         if not acts:
             found = tuple(dataclasses.replace(one, response="warn") for one in found)

@@ -11,7 +11,9 @@ from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from lab.watch import Watcher
+from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.window import read_window
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.versions import traits
 from tests.cluster.conftest import jobs_on, started
@@ -19,6 +21,7 @@ from tests.cluster.test_dry_run import dry_run, said_by_slurm
 
 pytestmark = pytest.mark.cluster
 
+NODE = NodeSpec(name="n0", gpu_mib=(40960, 40960))
 SHOW = "IFS=,; set -- $CUDA_VISIBLE_DEVICES; echo $SLURM_PROCID of $SLURM_NTASKS on $#"
 
 
@@ -29,7 +32,7 @@ def own(place: Place, cluster: Cluster) -> Iterator[Cluster]:
         pytest.skip("this Slurm keeps a job's shards on one GPU")
     root = place.root.with_name(f"{place.root.name}-several")
     spec = ClusterSpec(
-        nodes=(NodeSpec(name="n0", gpu_mib=(40960, 40960)),),
+        nodes=(NODE,),
         spread_shards=True,
     )
     yield from started(replace(place, root=root), spec)
@@ -110,3 +113,38 @@ def test_a_job_of_two_gpus_that_ran_out_of_memory_gets_both_to_itself(jobs: Jobs
     job = submit(jobs, "--gpus=2", "--comment=rad:memory=6G", "--wrap", train("5G,20G", 0.5))
     done = jobs.wait(job, "COMPLETED", timeout_s=60)
     assert (done["Restarts"], done["TresPerTask"].rpartition("gres/")[2]) == ("1", "shard:39")
+
+
+def test_while_the_guard_is_away_nobody_joins_what_no_cap_holds(jobs: Jobs, own: Cluster) -> None:
+    """Who comes meanwhile waits a moment, starts all the same where he cannot wait, and shares when it is back."""
+    pair = submit(jobs, "--gpus=2", "--comment=rad:memory=12G", "--wrap", train("11G", 90))
+    jobs.wait(pair, "RUNNING")
+    own.daemons.kill("monitor-n0")
+    own.wait("the monitor's last word is old", lambda: not watched(own), 30)
+    late = submit(jobs, "--gpus=2", "--comment=rad:memory=12G", "--wrap", train("11G", 1))
+    own.wait(f"job {late} went back", lambda: jobs.fields(late)["Restarts"] != "0", 30)
+    firm = submit(jobs, "--gpus=1", "--no-requeue", "--comment=rad:memory=12G", "--wrap", train("11G", 1))
+    assert jobs.wait(firm, "COMPLETED", timeout_s=30)["Restarts"] == "0", "it is not failed for our fault"
+    assert jobs.state(late) == "PENDING" and jobs.state(pair) == "RUNNING"
+    own.start_monitor(NODE)
+    jobs.wait(late, "COMPLETED", timeout_s=60)
+    assert jobs.state(pair) == "RUNNING", "beside it"
+    assert own.slurm("sinfo", "-R", "-h") == ""
+
+
+def test_who_books_little_and_takes_much_makes_way_for_those_whom_slurm_lets_in(jobs: Jobs) -> None:
+    """No cap binds a job of two GPUs: what nobody books he may have, until somebody does."""
+    thief = submit(jobs, "--gpus=2", "--comment=rad:memory=6G", "--wrap", train("33G", 60))
+    own = jobs.cluster
+    own.wait("it takes what it did not book", lambda: taken(own) > 30 * GIB, 40)
+    honest = submit(jobs, "--gpus=1", "--comment=rad:memory=20G", "--wrap", train("19G", 1))
+    jobs.wait(honest, "COMPLETED", timeout_s=45)
+    assert int(jobs.fields(thief)["Restarts"]) > 0
+
+
+def watched(cluster: Cluster) -> bool:
+    return read_window(cluster.place.run / "n0", now_s=cluster.clock.now_s()) is not None
+
+
+def taken(cluster: Cluster) -> int:
+    return max(card.memory_used_bytes for card in SimulatedGpus(cluster.place.gpus("n0")).read())

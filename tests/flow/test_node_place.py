@@ -13,6 +13,7 @@ from fakes import FakeClock, FakeSlurm
 from prolog.demand import wanted_by
 from prolog.place import Placed, place
 from slurm_plugin.core.binding import partition_mark
+from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config import Config, GpuType, parse_config
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.gpu import GpuReading
@@ -24,7 +25,7 @@ from slurm_plugin.core.records import Booking, BookingKind
 from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import stamp, with_stamp
 from slurm_plugin.monitor.sweeper import Sweeper
-from slurm_plugin.monitor.window import JobUsage, write_job, write_window
+from slurm_plugin.monitor.window import STALE_AFTER_S, JobUsage, write_job, write_window
 from slurm_plugin.node.facts import facts_of
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import UNSWEPT_S, sweep
@@ -51,6 +52,8 @@ class Bench:
             origin="test",
         )
         self.slurm = FakeSlurm()
+        self.watched = True
+        """Whether rad-monitor is there."""
         (folder / "proc").mkdir()
 
     def node(self, *, boot: str = "b", confined: bool = False) -> Node:
@@ -107,23 +110,30 @@ class Bench:
         seat: int = 0,
         estimate: int | None = None,
         cap: int | None = None,
+        gpus: int = 1,
+        restart: int = 0,
+        apart: bool = True,
     ) -> Placed:
-        write_window(self.folder / "run", self.readings, now_s=self.clock.now_s())
+        if self.watched:
+            write_window(self.folder / "run", self.readings, now_s=self.clock.now_s())
+        seats = tuple(range(seat, seat + gpus))
         demand = Demand(
             job_id=job_id,
             user_id=os.geteuid(),
             kind=kind,
-            gpus=1,
+            gpus=gpus,
             booked_bytes=None if gib is None else gib * GIB,
-            seats=(seat,),
+            seats=seats,
+            restart=restart,
             estimate_bytes=None if estimate is None else estimate * GIB,
             cap_bytes=None if cap is None else cap * GIB,
         )
         return place(
             self.node(confined=confined),
-            self.job(job_id, seats=(seat,)),
+            self.job(job_id, seats=seats),
             demand,
             self.config.partitions["gpu"],
+            apart=apart,
         )
 
     def step(self, job_id: int, **task: str) -> None:
@@ -145,6 +155,9 @@ class Bench:
         self.slurm.views[job_id] = JobView(
             job_id=job_id, user_id=os.geteuid(), state="RUNNING", comment=comment
         )
+
+    def release(self, job_id: int) -> None:
+        self.node().store.release(job_id, restart=0, deadline=Deadline(self.clock, 1.0))
 
     @property
     def held(self) -> list[int]:
@@ -367,6 +380,48 @@ def test_a_cap_lies_above_the_booking_only_where_the_guard_would_act(bench: Benc
         before, bench.config = bench.config, replace(bench.config, **change)  # type: ignore[arg-type]
         assert bench.place(number, 4, cap=8, seat=1).reservation.limit_bytes == 4 * GIB  # type: ignore[union-attr]
         bench.config = before
+
+
+def without_guard(bench: Bench, why: str) -> None:
+    """Leave the node without anybody who stops a job: from one moment to the next, or by the admin's word."""
+    settings = bench.config.partitions["gpu"]
+    if why == "no monitor":
+        bench.watched = False
+        bench.clock.sleep(STALE_AFTER_S + 1)
+    elif why == "no guard":
+        bench.config = replace(bench.config, features=replace(bench.config.features, guard=False))
+    else:
+        warns = replace(settings, on_overrun="warn")
+        bench.config = replace(bench.config, partitions={"gpu": warns})
+
+
+UNGUARDED = pytest.mark.parametrize("why", ["no monitor", "no guard", "warns"])
+
+
+@UNGUARDED
+def test_what_nothing_holds_begins_alone(bench: Bench, why: str) -> None:
+    """A job of two GPUs runs past MPS: without the guard it could take all that its neighbours booked."""
+    assert bench.place(1, 2).reservation is not None
+    assert bench.place(2, 2, gpus=2).reservation is not None, "with the guard it shares"
+    bench.release(2)
+    without_guard(bench, why)
+    placed = bench.place(3, 2, gpus=2)
+    assert placed.placement.put_back and "rad-monitor" in placed.placement.reason
+    bench.release(1)
+    assert len(bench.place(3, 2, gpus=2).placement.gpus) == 2
+
+
+@UNGUARDED
+def test_nobody_joins_what_nothing_holds_until_the_guard_is_back(bench: Bench, why: str) -> None:
+    """The monitor is gone, or its guard only warns, while a job of two GPUs runs that it alone held."""
+    config = bench.config
+    assert bench.place(1, 2, gpus=2).reservation is not None
+    without_guard(bench, why)
+    assert bench.place(2, 2).placement.put_back
+    assert bench.place(2, 2, apart=False).reservation is not None, "it cannot wait: Slurm gave it that memory"
+    bench.release(2)
+    bench.config, bench.watched = config, True
+    assert bench.place(2, 2).reservation is not None
 
 
 @pytest.mark.parametrize("trim", [False, True])

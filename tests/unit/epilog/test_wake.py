@@ -9,7 +9,15 @@ from fakes import FakeClock, FakeSlurm
 from epilog.wake import MOST_ASKED, wake
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.waiting import Waiting, begin_waiting, end_waiting, waiting_jobs
+from slurm_plugin.core.waiting import (
+    OWED_S,
+    Lack,
+    Waiting,
+    begin_waiting,
+    end_waiting,
+    owed_bytes,
+    waiting_jobs,
+)
 from slurm_plugin.slurm.control import JobChange, JobView
 
 PENDING = JobView(job_id=7, user_id=1000, state="PENDING", priority=9)
@@ -35,6 +43,25 @@ def test_the_note_of_an_older_release_is_read(tmp_path: Path) -> None:
         Waiting(job_id=7, earliest_s=200.0),
         Waiting(job_id=8, earliest_s=300.0, restart=2),
     )
+
+
+def test_what_a_job_lacks_is_kept_for_a_moment(tmp_path: Path) -> None:
+    notes = [
+        Waiting(
+            job_id=job_id,
+            earliest_s=200.0,
+            restart=1,
+            lack=Lack(since_s=since_s, need_bytes=need_bytes, gpus=("GPU-0", "GPU-1")),
+        )
+        for job_id, since_s, need_bytes in ((7, 100.0, 5), (8, 110.0, 3), (9, 200.0, 9))
+    ]
+    for note in notes:
+        begin_waiting(tmp_path, note)
+    found = waiting_jobs(tmp_path)
+    assert found == tuple(notes)
+    assert owed_bytes(found, now_s=100.0 + OWED_S) == {"GPU-0": 5, "GPU-1": 5}
+    assert owed_bytes(found, now_s=110.0 + OWED_S) == {"GPU-0": 3, "GPU-1": 3}
+    assert owed_bytes(found[:2], now_s=111.0 + OWED_S) == {}
 
 
 @pytest.mark.parametrize(("restarts", "woken"), [(1, True), (2, True), (3, False)])

@@ -72,6 +72,7 @@ def choose(
     last: str | None = None,
     job_id: int = 99,
     restart: int = 0,
+    unheld: tuple[int, ...] = (),
     **settings: object,
 ) -> Placement:
     return choose_gpu(
@@ -90,6 +91,7 @@ def choose(
         pin=pin,
         now_s=NOW_S,
         owners=owners,
+        unheld=unheld,
     )
 
 
@@ -183,6 +185,28 @@ def test_a_margin_is_kept_where_somebody_holds_more_than_booked() -> None:
     reading = gpu(0, used=12 * GIB, processes=(process,))
     assert choose([reading], held(1, 0, 10), need=28, owners={7: 1}).put_back
     assert choose([reading], held(1, 0, 12), need=28, owners={7: 1}).gpus == ("GPU-0",)
+
+
+@pytest.mark.parametrize(
+    ("booked", "holds", "need", "owed"),
+    [(10, 30, 20, ("GPU-0",)), (10, 30, 31, ()), (10, 10, 31, ())],
+    ids=["others hold what was booked here", "too much is booked", "nobody holds too much"],
+)
+def test_who_finds_no_memory_that_slurm_gave_him_says_where_others_hold_it(
+    booked: int, holds: int, need: int, owed: tuple[str, ...]
+) -> None:
+    readings = [gpu(0, used=holds * GIB, processes=(GpuProcess(pid=7, memory_bytes=holds * GIB),))]
+    placement = choose(readings, held(1, 0, booked), need=need, owners={7: 1})
+    assert placement.put_back and placement.owed == owed
+
+
+@pytest.mark.parametrize("unheld", [(99,), (1,)], ids=["the newcomer", "who is there"])
+def test_what_nothing_holds_shares_with_nobody(unheld: tuple[int, ...]) -> None:
+    there = held(1, 0)
+    assert choose([gpu(0), gpu(1)], there, unheld=unheld).gpus == ("GPU-1",)
+    placement = choose([gpu(0)], there, unheld=unheld)
+    assert placement.put_back and placement.unheld
+    assert not choose([gpu(0)], there, need=39).unheld, "memory is lacking all the same"
 
 
 def test_strangers_memory_is_respected() -> None:

@@ -58,6 +58,7 @@ def found(
     config: Config = CONFIG,
     ages_s: float = 10.0,
     leaving: frozenset[tuple[int, int]] = frozenset(),
+    owed: dict[str, int] | None = None,
 ) -> list[Finding]:
     pids = {row.pid for one in readings for row in one.processes}
     users = {one.job_id: one.user_id for one in ledger}
@@ -80,6 +81,7 @@ def found(
             ages_s={one.process: ages_s for one in traced.values()},
             now_s=NOW_S,
             leaving=leaving,
+            owed=owed,
         )
     )
 
@@ -211,6 +213,39 @@ def test_without_caps_the_one_furthest_above_its_booking_goes():
     ledger = (held(1), held(2), held(3, 10, user_id=BOB))
     rows = found(reading((11, 14), (21, 18), (31, 1)), ledger=ledger, jobs={11: 1, 21: 2, 31: 3}, mine=Mine())
     assert told(rows) == [("memory", 1, "warn"), ("memory", 2, "requeue")]
+
+
+@pytest.mark.parametrize(
+    ("owed_gib", "cap_gib", "expected"),
+    [(20, 4, [("memory", 1, "requeue")]), (4, 4, [("memory", 1, "warn")]), (20, 36, [])],
+    ids=["it keeps them out", "they find enough", "it holds what was lent to it"],
+)
+def test_who_is_beyond_his_cap_makes_way_for_those_whom_slurm_lets_in(
+    owed_gib: int, cap_gib: int, expected: list[tuple[str, int, str]]
+):
+    """Nobody on the GPU lacks anything: they never get there."""
+    owed = {"GPU-a": owed_gib * GIB}
+    ledger = (held(1, cap_bytes=cap_gib * GIB),)
+    assert told(found(reading((11, 35)), ledger=ledger, jobs={11: 1}, mine=Mine(), owed=owed)) == expected
+
+
+def test_who_is_only_warned_keeps_nobody_else_from_giving_way():
+    """Two partitions on one node, and only one of them stops jobs."""
+    warns = PartitionConfig(collocate=True, shards_per_gpu=40, on_overrun="warn")
+    config = replace(CONFIG, partitions={**CONFIG.partitions, "calm": warns})
+    ledger = (
+        held(1, cap_bytes=20 * GIB),
+        held(2, partition="calm"),
+        held(3, 10, user_id=BOB),
+    )
+    rows = found(
+        reading((11, 14), (21, 18), (31, 1)),
+        ledger=ledger,
+        jobs={11: 1, 21: 2, 31: 3},
+        mine=Mine(),
+        config=config,
+    )
+    assert told(rows) == [("surprise", 1, "requeue"), ("memory", 2, "warn")]
 
 
 def test_up_to_its_cap_a_job_may_have_what_nobody_booked():

@@ -16,6 +16,7 @@ from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.process import Process
 from slurm_plugin.core.units import GIB
+from slurm_plugin.core.waiting import Lack, Waiting, begin_waiting
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.incident_file import read_incidents
 from slurm_plugin.guard.leaving import LEAVING_S, Leaving
@@ -355,3 +356,15 @@ def test_a_daemon_whose_jobs_lost_their_epilog_is_given_back(tmp_path: Path):
     bench.look(1)
     bench.look(1)
     assert (own.exists(), orphan.exists()) == (True, False)
+
+
+def test_who_is_beyond_his_cap_makes_way_for_a_job_that_was_put_back(bench: Bench):
+    """The Prolog noted what that job lacks; the ledger does not know of it."""
+    for _ in range(3):
+        bench.look(30, gpus=2)
+    lack = Lack(since_s=bench.clock.now_s(), need_bytes=20 * GIB, gpus=("GPU-a",))
+    bench.run.mkdir(exist_ok=True)
+    begin_waiting(bench.run, Waiting(job_id=3, earliest_s=bench.clock.now_s(), restart=1, lack=lack))
+    for _ in range(2):
+        bench.look(30, gpus=2)
+    assert bench.stops.told == [(1, True)]
