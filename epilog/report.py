@@ -85,7 +85,7 @@ def outcome_of(
         return outcome
     from epilog.verdict import verdict_on
 
-    verdict = verdict_on(held, outcome, config, clock)
+    verdict = verdict_on(held, outcome, config, clock, left_s=usage.last_s if usage else None)
     if verdict is None:
         return outcome
     told = classify(replace(ending, verdict=verdict, user_id=job.user_id), (), ())

@@ -17,7 +17,9 @@ NEXT_SAMPLE_S = 1.4
 _POLL_S = 0.05
 
 
-def verdict_on(held: Reservation, outcome: Outcome, config: Config, clock: Clock) -> Verdict | None:
+def verdict_on(
+    held: Reservation, outcome: Outcome, config: Config, clock: Clock, *, left_s: float | None = None
+) -> Verdict | None:
     """Return what the monitor's record says of a job; None if the end was its own, or nobody watched.
 
     Args:
@@ -25,6 +27,7 @@ def verdict_on(held: Reservation, outcome: Outcome, config: Config, clock: Clock
         outcome: Why it ended, by its own output.
         config: rad.toml.
         clock: Time.
+        left_s: When the monitor last saw it on a GPU, seconds since the epoch; None if never.
     """
     run = Path(config.paths.run)
     if outcome.kind in ("gpu-oom", "failed"):
@@ -35,6 +38,7 @@ def verdict_on(held: Reservation, outcome: Outcome, config: Config, clock: Clock
         gpus=held.gpus,
         limit_bytes=held.booked_bytes,
         outcome=outcome,
+        left_s=left_s,
     )
     return verdict_of(ended, read_incidents(run), now_s=clock.now_s())
 

@@ -22,6 +22,9 @@ RECENT_S = 15.0
 JOINED_S = 30.0
 """Samples of one thing no further apart are one incident."""
 
+SAMPLE_S = 1.0
+"""From one sample of the monitor to the next: a job that failed in between is gone in the one that shows the theft."""
+
 OVERHEAD_BYTES = 256 * MIB
 """What a cap counts beyond what NVML shows of a client, and a sample may have missed."""
 
@@ -129,6 +132,7 @@ class Ended:
         gpus: UUIDs of the GPUs it held.
         limit_bytes: What was its own for sure on each: who goes above his booking is nobody's victim.
         outcome: Why it ended, by its own output.
+        left_s: When the monitor last saw it on a GPU, seconds since the epoch; None if never.
     """
 
     job_id: int
@@ -136,6 +140,7 @@ class Ended:
     gpus: tuple[str, ...]
     limit_bytes: int
     outcome: Outcome
+    left_s: float | None = None
 
 
 def verdict_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -> Verdict | None:
@@ -172,13 +177,15 @@ def verdict_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -> 
 def _took_memory_of(one: Incident, ended: Ended, now_s: float) -> bool:
     outcome = ended.outcome
     asked = outcome.attempted_bytes or 0
+    held = outcome.peak_bytes or 0
+    gone = ended.left_s is not None and one.last_s > ended.left_s + SAMPLE_S / 2
     return (
         outcome.kind == "gpu-oom"
         and one.kind in ("memory", "surprise", "foreign-gpu", "unmanaged")
         and one.gpu in ended.gpus
         and now_s - one.last_s <= RECENT_S
-        and one.least_free_bytes <= asked + OVERHEAD_BYTES
-        and (outcome.peak_bytes or 0) + asked + OVERHEAD_BYTES <= ended.limit_bytes
+        and one.least_free_bytes <= asked + OVERHEAD_BYTES + gone * held  # which is free by then
+        and held + asked + OVERHEAD_BYTES <= ended.limit_bytes
     )
 
 

@@ -52,8 +52,14 @@ def test_who_ran_out_of_memory_beside_a_thief_is_a_victim():
         (replace(THEFT, least_free_bytes=GIB + OVERHEAD_BYTES), LOST),
         (THEFT, replace(LOST, limit_bytes=3 * GIB + OVERHEAD_BYTES)),
         (THEFT, replace(LOST, outcome=replace(OOM, peak_bytes=None))),
+        (replace(THEFT, least_free_bytes=3 * GIB + OVERHEAD_BYTES), replace(LOST, left_s=NOW_S - 2)),
     ],
-    ids=["as much was left as it asked for", "exactly what it booked", "no monitor saw its peak"],
+    ids=[
+        "as much was left as it asked for",
+        "exactly what it booked",
+        "no monitor saw its peak",
+        "what it held is free again",
+    ],
 )
 def test_who_is_one_by_a_hair(incident: Incident, ended: Ended):
     verdict = verdict_of(ended, (incident,), now_s=NOW_S)
@@ -74,6 +80,8 @@ def test_who_is_one_by_a_hair(incident: Incident, ended: Ended):
         (THEFT, replace(LOST, outcome=replace(OOM, kind="host-oom"))),
         (replace(THEFT, least_free_bytes=GIB + OVERHEAD_BYTES + 1), LOST),
         (THEFT, replace(LOST, limit_bytes=3 * GIB + OVERHEAD_BYTES - 1)),
+        (replace(THEFT, least_free_bytes=3 * GIB + OVERHEAD_BYTES + 1), replace(LOST, left_s=NOW_S - 2)),
+        (replace(THEFT, least_free_bytes=3 * GIB), replace(LOST, left_s=THEFT.last_s)),
         (replace(THEFT, kind="fault", victims=(2,)), replace(LOST, outcome=Outcome(kind="cancelled"))),
     ],
     ids=[
@@ -88,6 +96,8 @@ def test_who_is_one_by_a_hair(incident: Incident, ended: Ended):
         "host memory",
         "a little more was left than it asked for",
         "a little more than it booked",
+        "a little more than it held is free again",
+        "it was still there, and enough was left",
         "its user ended it",
     ],
 )
