@@ -42,7 +42,8 @@ def traced(line: str, python: Path, seconds: float) -> dict[str, Any]:
     row = {"kind": "traced", "script": line, "seconds": round(time.monotonic() - began, 1)}
     if isinstance(found, Untraced):
         return row | {"why": found.why}
-    return row | {"profile": json.loads(found.to_text())}
+    without_paths = {"command": line.split()}
+    return row | {"profile": json.loads(found.to_text()) | without_paths}
 
 
 def shown(row: dict[str, Any]) -> str:

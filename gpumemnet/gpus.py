@@ -19,6 +19,8 @@ class Gpu:
         memory_bytes: Memory of the card.
         conv_base_bytes: Base of a process that uses cuDNN convolutions, beyond what PyTorch's allocator reserves.
         base_bytes: Base of other processes.
+        nccl_bytes: What NCCL adds to the base of each process of a job of two; more ranks were not measured.
+        nccl_measured: True if that was measured on this GPU; else it is the reference's.
         cublas_bytes: Workspaces that PyTorch's cuBLAS handles take from the allocator.
         mps_server_bytes: Held by each user's MPS server beside its clients; no job books it.
         mps_client_bytes: CUDA context of one client of it, within the base.
@@ -30,6 +32,8 @@ class Gpu:
     memory_bytes: int
     conv_base_bytes: int
     base_bytes: int
+    nccl_bytes: int
+    nccl_measured: bool
     cublas_bytes: int
     mps_server_bytes: int
     mps_client_bytes: int
@@ -48,14 +52,17 @@ def gpus() -> dict[str, Gpu]:
     """Return the known types of GPUs by name, from the tables of rules."""
     known = {}
     bases = {rule.gpu: rule for rule in numbers.rules() if (rule.library, rule.name) == ("process", "base")}
+    with_nccl = {rule.gpu for rule in numbers.rules() if rule.library == "nccl"}
     for name, base in bases.items():
-        process, cublas, mps = (numbers.of(library, name) for library in ("process", "cublas", "mps"))
+        process, cublas, mps, nccl = (numbers.of(lib, name) for lib in ("process", "cublas", "mps", "nccl"))
         measured = base.status is Status.MEASURED
         known[name] = Gpu(
             name=name,
             memory_bytes=process["memory"],
             conv_base_bytes=process["conv_base"],
             base_bytes=process["base"],
+            nccl_bytes=nccl["two_ranks"],
+            nccl_measured=name in with_nccl,
             cublas_bytes=cublas["workspaces"],
             mps_server_bytes=mps["server"],
             mps_client_bytes=mps["client"],
@@ -100,4 +107,11 @@ def gpu_of_memory(name: str, memory_bytes: int) -> Gpu:
     if known is not None:
         return replace(known, memory_bytes=memory_bytes)
     assumed = gpu_named(DEFAULT_GPU)
-    return replace(assumed, name=name[:40], memory_bytes=memory_bytes, measured=False, note=_ASSUMED)
+    return replace(
+        assumed,
+        name=name[:40],
+        memory_bytes=memory_bytes,
+        measured=False,
+        nccl_measured=False,
+        note=_ASSUMED,
+    )

@@ -191,6 +191,9 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "python bench/traced_scripts.py --python ENVIRONMENT/bin/python": MEASURES,
         "python bench/measured_scripts.py --out ROWS": MEASURES,
         "python bench/script_errors.py ROWS/scripts.jsonl": MEASURES,
+        "python bench/script_errors.py docs/results/measured_scripts.jsonl docs/results/traced_scripts.jsonl": RunBy(
+            "tests/unit/test_bench_scripts.py", "measured_scripts.jsonl"
+        ),
         "python -m gpumemnet.evaluate peers --data FOLDER": DATA,
         "python -m gpumemnet.evaluate real --data FOLDER": DATA,
         "python bench/estimate_cost.py": MEASURES,

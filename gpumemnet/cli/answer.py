@@ -182,4 +182,5 @@ def for_module(
             warnings=found.warnings,
         )
         record.write(kept, save)
-    return replace(estimate(profile, gpu=card), warnings=found.warnings)
+    told = estimate(profile, gpu=card)
+    return replace(told, warnings=(*found.warnings, *told.warnings))

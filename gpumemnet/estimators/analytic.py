@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpumemnet.estimators.base import base_bytes
 from gpumemnet.gpus import Gpu
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.rules import numbers
@@ -21,7 +22,7 @@ def breakdown(profile: ModelProfile, gpu: Gpu) -> dict[str, int]:
         Bytes by the names in KEYS; their sum is the estimate of what nvidia-smi shows.
     """
     multiplies = profile.linears + profile.attentions + profile.recurrents > 0
-    base = gpu.conv_base_bytes if profile.convs or profile.recurrents else gpu.base_bytes
+    base = base_bytes(profile, gpu)
     if not multiplies:
         base = max(base - numbers.of("process")["without_cublas"], 0)
     cublas = gpu.cublas_bytes if multiplies else 0

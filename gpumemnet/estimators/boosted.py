@@ -7,6 +7,7 @@ import math
 from gpumemnet.estimate import Estimate
 from gpumemnet.estimators import features, tree_model
 from gpumemnet.estimators.analytic import KEYS
+from gpumemnet.estimators.base import base_bytes, warnings
 from gpumemnet.gpus import Gpu
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.units import MIB
@@ -52,22 +53,23 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
     """
     learned = tree_model.load("boosted")
     row = features.vector(profile)
-    base_bytes = gpu.conv_base_bytes if profile.convs or profile.recurrents else gpu.base_bytes
+    held_bytes = base_bytes(profile, gpu)
     log_need_mib = learned.trees["need"].predict(row)
     need_bytes = int(math.exp(log_need_mib) * MIB)
     upper_bytes = int(math.exp(log_need_mib + learned.constants["width"]) * MIB)
     parameters = min(profile.parameter_bytes, need_bytes)
     parts = dict.fromkeys(KEYS, 0) | {
-        "base": base_bytes,
+        "base": held_bytes,
         "parameters": parameters,
         "activations": need_bytes - parameters,
     }
     return Estimate(
-        estimate_bytes=base_bytes + need_bytes,
-        upper_bytes=base_bytes + upper_bytes,
+        estimate_bytes=held_bytes + need_bytes,
+        upper_bytes=held_bytes + upper_bytes,
         confidence=CONFIDENCE,
         breakdown_bytes=parts,
         family=profile.family,
         estimator="boosted",
         gpu=gpu.name,
+        warnings=warnings(profile, gpu),
     )

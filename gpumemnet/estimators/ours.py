@@ -8,7 +8,8 @@ Known limitations:
     - `print(model)` shows no shapes: without `--input` and `seq_len` an input size is assumed, and the bound is wide.
     - Layers below a depth limit are guessed from their class name and parameter count.
     - Keras texts are taken by PyTorch's rules. FSDP, DeepSpeed, tensor and pipeline parallelism, CUDA graphs and
-      torch.compile are not modelled; a data-parallel process is taken to hold a whole copy and no buckets of DDP.
+      torch.compile are not modelled; a data-parallel process is taken to hold a whole copy, the
+      buckets of DDP and NCCL.
     - The bound was calibrated on one GPU type with one release of PyTorch; 1 % is the miss rate on such jobs, not on
       kinds of models that no measured run resembles.
 """
@@ -19,7 +20,7 @@ import math
 
 from gpumemnet.errors import ModelFileError
 from gpumemnet.estimate import Estimate, Quantiles
-from gpumemnet.estimators import analytic, conformal, features, tree_model
+from gpumemnet.estimators import analytic, base, conformal, features, tree_model
 from gpumemnet.gpus import Gpu
 from gpumemnet.names import Family, Source
 from gpumemnet.profile.record import ModelProfile
@@ -42,16 +43,19 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
         The estimate.
     """
     parts = analytic.breakdown(profile, gpu)
-    warnings = [] if gpu.measured else [f"the base of {gpu.name} is {gpu.note}"]
-    base = parts["base"]
-    modelled = sum(parts.values()) - base
+    warnings = [*base.warnings(profile, gpu)]
+    if not gpu.measured:
+        warnings.append(f"the base of {gpu.name} is {gpu.note}")
+    buckets = base.bucket_bytes(profile)
+    modelled = sum(parts.values()) - parts["base"]
+    held = parts["base"] + buckets
     points: tuple[tuple[float, int], ...]
     try:
         learned = tree_model.load(WEIGHTS)
     except ModelFileError as exc:
         warnings.append(f"estimated without the learned correction: {exc}")
         best, upper = modelled, int(modelled * PLAIN_FACTOR) + PLAIN_HEADROOM_BYTES
-        points = ((0.5, base + best), (conformal.CONFIDENCE, base + upper))
+        points = ((0.5, held + best), (conformal.CONFIDENCE, held + upper))
     else:
         smooth = learned.constants["smooth_mib"] * MIB
         correction = learned.constants[share_of_correction(profile)] * learned.trees["correction"].predict(
@@ -60,17 +64,17 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
         corrected = (modelled + smooth) * math.exp(correction)
         best = max(int(corrected - smooth), 0)
         points = tuple(
-            (level, base + max(int(corrected * math.exp(width) - smooth), best))
+            (level, held + max(int(corrected * math.exp(width) - smooth), best))
             for level, width in zip(
                 conformal.LEVELS, conformal.widths(learned.quantiles, profile), strict=True
             )
         )
     quantiles = Quantiles(points=points)
     return Estimate(
-        estimate_bytes=base + best,
+        estimate_bytes=held + best,
         upper_bytes=quantiles.at(conformal.CONFIDENCE),
         confidence=conformal.CONFIDENCE,
-        breakdown_bytes=_spread(parts, best - modelled),
+        breakdown_bytes=_spread(parts | {"gradients": parts["gradients"] + buckets}, best - modelled),
         family=profile.family,
         estimator="ours",
         gpu=gpu.name,

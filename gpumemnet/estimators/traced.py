@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gpumemnet.estimate import Estimate, Quantiles
 from gpumemnet.estimators.analytic import KEYS
+from gpumemnet.estimators.base import base_bytes, warnings
 from gpumemnet.gpus import Gpu
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.trace.result import quantile_bytes
@@ -21,7 +22,7 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
         profile: Its source is "trace"; its bytes by purpose are those at the peak.
         gpu: Where it runs.
     """
-    base = gpu.conv_base_bytes if profile.convs else gpu.base_bytes
+    base = base_bytes(profile, gpu)
     parts = (profile.parameter_bytes, profile.gradient_bytes, profile.optimizer_bytes, profile.saved_bytes)
     spread, left = [], profile.reserved_bytes
     for part in parts:
@@ -37,5 +38,6 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
         family=profile.family,
         estimator=NAME,
         gpu=gpu.name,
+        warnings=warnings(profile, gpu),
         quantiles=Quantiles(points=((0.5, total), *((share, total + extra) for share, extra in more))),
     )

@@ -57,7 +57,7 @@ def choose(saved: SavedProfile, setup: TrainingSetup, *, path: str) -> tuple[Mod
             problem = f"made for {saved.shards} ranks that share the model (FSDP), not {setup.gpus}"
             raise SummaryError(path=path, problem=problem, fix=_remade(saved, path, ranks=setup.gpus))
         warnings = (*warnings, f"its {saved.shards} ranks share the model (FSDP): start no fewer")
-    if setup.gpus != profile.gpus:
+    if "gpus" in setup.stated and setup.gpus != profile.gpus:
         profile = replace(profile, gpus=setup.gpus)
     return profile, warnings
 

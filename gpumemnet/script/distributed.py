@@ -1,7 +1,8 @@
 """One rank of a distributed script, where there are neither other ranks nor NCCL.
 
 The group is PyTorch's own, with its backend "fake": it answers as for the rank and the number of ranks that launcher or
-script name, and what is sent goes nowhere. NCCL's own buffers are the process' base, and are not known here.
+script name, and what is sent goes nowhere. What NCCL holds itself is no tensor: the estimate adds it to the process'
+base (`gpumemnet.estimators.base`), as it was measured for one group of several ranks.
 `data_parallel` stands in for DDP; FSDP is PyTorch's own code, with what `sharded` adds.
 """
 
@@ -25,7 +26,8 @@ from gpumemnet.trace.device import replaced
 from gpumemnet.trace.recorder import Recorder
 from gpumemnet.trace.tensors import on_cuda
 
-NCCL = "the buffers of NCCL are not in the estimate, and were not measured; memory= or a first run tells them"
+ALONE = "what NCCL holds for a single rank was not measured, and is not in the estimate; a first run tells it"
+FURTHER = "NCCL is counted for one group of ranks; what it holds for further ones was not measured"
 SENT = (
     *("all_reduce", "reduce", "broadcast", "broadcast_object_list", "barrier", "monitored_barrier"),
     *("all_gather_into_tensor", "all_gather_single", "_all_gather_base"),
@@ -64,19 +66,26 @@ class Ranks:
         if rank > 0:
             os._exit(0)
         self._said.gpus = world_size if world_size > 0 else int(os.environ.get("WORLD_SIZE", 1))
-        self._said.warn[NCCL] = None
+        if self._said.gpus == 1:
+            self._said.warn[ALONE] = None
         from torch.testing._internal.distributed.fake_pg import FakeStore  # registers the backend
 
         self._begin("fake", rank=rank, world_size=self._said.gpus, store=FakeStore())
         sharded.pretended(self._stack, self._recorder)
 
-    def new_group(self, ranks: Any = None, *_: Any, **how: Any) -> Any:
+    def new_group(
+        self, ranks: Any = None, timeout: Any = None, backend: Any = None, *_: Any, **how: Any
+    ) -> Any:
         """Make a further group.
 
         Args:
             ranks: Its members; None for all.
-            **how: As for torch.distributed; what speaks of a backend is of no use.
+            timeout: Of no use here.
+            backend: As the script asks; all but gloo are taken for NCCL.
+            **how: As for torch.distributed.
         """
+        if backend != "gloo":
+            self._said.warn[FURTHER] = None
         return self._new_group(ranks, backend="fake", **{k: v for k, v in how.items() if k in _OF_GROUPS})
 
     def gathered(self, into: Any, value: Any, *_: Any, **__: Any) -> _Sent:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import CHECKOUT
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
-from script_errors import compared, table
+from script_errors import compared, read, table
 from training_scripts import FOLDER, SCRIPTS, WAYS, command, ranks
 
 from gpumemnet.gpus import gpu_named
@@ -72,6 +73,17 @@ def test_what_was_not_measured_or_not_traced_is_said() -> None:
 def test_a_bound_that_was_exceeded_is_shown() -> None:
     (found,), _ = compared([MEASURED | {"script": WAYS[0]}, traced(WAYS[0], 400)], H200)
     assert "BROKEN" in list(table([found]))[-1]
+
+
+def test_the_manual_shows_what_the_kept_rows_come_to() -> None:
+    results = CHECKOUT / "docs" / "results"
+    rows = read([results / "measured_scripts.jsonl", results / "traced_scripts.jsonl"])
+    found, missing = compared(rows, H200)
+    manual = {
+        " ".join(line.split()) for line in (CHECKOUT / "docs" / "estimator.md").read_text().splitlines()
+    }
+    shown = [" ".join(line.split()) for line in table(found)]
+    assert not missing and [line for line in shown if line not in manual] == []
 
 
 @pytest.mark.parametrize("line", (*SCRIPTS, *WAYS))

@@ -15,7 +15,7 @@ from gpumemnet.rules.numbers import ANY, REFERENCE_GPU, TABLE, Status
 PACKAGE = Path(numbers.__file__).resolve().parents[1]
 CHECKOUT = Path(__file__).resolve().parents[3]
 ROWS = list(csv.DictReader(TABLE.open(encoding="utf-8", newline="")))
-READ = re.compile(r'(?:rule|process|cublas|_cublas|mps|device|numbers\.of\("[\w-]+"\))\["(\w+)"')
+READ = re.compile(r'(?:rule|process|cublas|_cublas|mps|nccl|device|numbers\.of\("[\w-]+"\))\["(\w+)"')
 
 
 def test_every_row_says_how_its_number_is_known() -> None:

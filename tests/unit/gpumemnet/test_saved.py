@@ -81,6 +81,14 @@ def test_a_person_can_read_it() -> None:
     assert "hidden_bytes" not in tree["profiles"][1]  # zeros are left out
 
 
+def test_a_file_of_several_ranks_is_of_as_many_unless_the_user_says_otherwise(tmp_path: Path) -> None:
+    """NCCL is counted for them: that a job says nothing does not make it one of a single process."""
+    path = tmp_path / "m.rad"
+    path.write_text(replace(BY_COMMAND, profiles=(profile(64, gpus=2),)).to_text())
+    assert asked(str(path), "").gpus == profile_with_warnings(str(path), TrainingSetup())[0].gpus == 2
+    assert (asked(str(path), "gpus=1").gpus, asked(str(path), "gpus=4").gpus) == (1, 4)
+
+
 def test_ranks_that_share_a_model_are_not_fewer_than_they_were(tmp_path: Path) -> None:
     """Each of fewer ranks would hold more of it than the file says; more ranks hold less."""
     path = tmp_path / "m.rad"

@@ -15,9 +15,11 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
+from gpumemnet.gpus import DEFAULT_GPU, gpu_named  # noqa: E402
 from gpumemnet.saved.make import saved_profile  # noqa: E402
 from gpumemnet.saved.record import SavedProfile  # noqa: E402
 from gpumemnet.script.live import why  # noqa: E402
+from gpumemnet.units import to_mib_nearest  # noqa: E402
 
 MAIN = "from gpumemnet.cli import main; main()"
 CLASSIFIER = """
@@ -208,4 +210,20 @@ def test_a_rank_of_a_data_parallel_script_holds_its_buckets(tmp_path: Path) -> N
     assert (profile.parameters, profile.batch_size, profile.gpus) == (parameters, 32, 2)
     # Gradients themselves are gone where the next forward begins; the buckets stay.
     assert profile.gradient_bytes >= 4 * parameters
-    assert any("NCCL" in warning for warning in json.loads(done.stdout)["warnings"])
+    answer = json.loads(done.stdout)
+    assert answer["breakdown_mib"]["base"] > to_mib_nearest(gpu_named(DEFAULT_GPU).nccl_bytes)
+    assert not any("NCCL" in warning for warning in answer["warnings"])
+
+
+def test_what_nccl_holds_otherwise_is_not_known_and_said(tmp_path: Path) -> None:
+    groups = "torch.distributed.new_group([0], None, 'gloo')\ntorch.distributed.new_group([0])\nfor image"
+    alone = textwrap.dedent(DISTRIBUTED).replace("== 2 ==", "== 1 ==").replace("for image", groups)
+    (tmp_path / "train.py").write_text(alone)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=1", "train.py"]
+    command = [sys.executable, "-c", MAIN, "--json", "--", *launcher]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    told = [warning for warning in answer["warnings"] if "NCCL" in warning]
+    assert len(told) == 2 and "a single rank" in told[0] and "further" in told[1]
+    assert answer["breakdown_mib"]["base"] < to_mib_nearest(gpu_named(DEFAULT_GPU).nccl_bytes)
