@@ -35,6 +35,7 @@ class OomPattern:
         words: Texts that stand in one line, in this order; empty if there is an expression instead.
         at_line_start: Whether the first of them begins the line.
         size_after: What the size of the failed allocation follows; "" if it is not told.
+        unless: A line that holds this, too, reports no failure; "" for none.
         regex: A site's own expression.
     """
 
@@ -43,6 +44,7 @@ class OomPattern:
     words: tuple[str, ...] = ()
     at_line_start: bool = False
     size_after: str = ""
+    unless: str = ""
     regex: re.Pattern[str] | None = None
 
 
@@ -116,7 +118,7 @@ def _last_of(text: str, pattern: OomPattern) -> Found | None:
     while (at := text.rfind(rarest, 0, end)) >= 0:
         start, stop = text.rfind("\n", 0, at) + 1, text.find("\n", at)
         first = _in_order(text, start, stop, pattern)
-        if first is not None:
+        if first is not None and not (pattern.unless and text.find(pattern.unless, start, stop) >= 0):
             line = text[max(start, first - EVIDENCE_BEFORE) : stop]
             size = _size_in(text, first, stop, pattern.size_after)
             return Found(pattern=pattern, start=start, line=line, attempted_bytes=size)
@@ -170,6 +172,7 @@ def _pattern(row: Any, path: Path) -> OomPattern:
             words=tuple(words),
             at_line_start=bool(row.get("at_line_start", False)),
             size_after=str(row.get("size_after", "")),
+            unless=str(row.get("unless", "")),
             regex=re.compile(regex) if regex else None,
         )
     except (KeyError, TypeError, AttributeError, re.error) as exc:

@@ -66,25 +66,24 @@ def classify(ending: Ending, tails: Sequence[str], patterns: Sequence[OomPattern
     judged = _judged(ending, cancelled=cancelled)
     if judged is not None:
         return judged
-    gpu = last_found(tails, [pattern for pattern in patterns if pattern.kind == "gpu"])
-    if gpu is not None and not cancelled:
-        return Outcome(
-            kind="gpu-oom",
-            evidence=_evidence(gpu.line),
-            pattern=gpu.pattern.name,
-            attempted_bytes=gpu.attempted_bytes,
-            peak_bytes=ending.peak_bytes,
-            corroborated=_corroborated(ending),
-        )
-    host = last_found(tails, [pattern for pattern in patterns if pattern.kind == "host"])
-    if host is not None:
-        return Outcome(
-            kind="host-oom",
-            evidence=_evidence(host.line),
-            pattern=host.pattern.name,
-            peak_bytes=ending.peak_bytes,
-        )
-    return Outcome(kind="cancelled" if cancelled else "failed", peak_bytes=ending.peak_bytes)
+    # The last word counts: a script may go on after the GPU refused it something, and fail for another memory.
+    found = last_found(tails, [one for one in patterns if one.kind == "host" or not cancelled])
+    if found is None:
+        return Outcome(kind="cancelled" if cancelled else "failed", peak_bytes=ending.peak_bytes)
+    outcome = Outcome(
+        kind="host-oom",
+        evidence=_evidence(found.line),
+        pattern=found.pattern.name,
+        peak_bytes=ending.peak_bytes,
+    )
+    if found.pattern.kind == "host":
+        return outcome
+    return replace(
+        outcome,
+        kind="gpu-oom",
+        attempted_bytes=found.attempted_bytes,
+        corroborated=_corroborated(ending),
+    )
 
 
 def _cut_short(ending: Ending, tails: Sequence[str]) -> bool:

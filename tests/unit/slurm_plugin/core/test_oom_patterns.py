@@ -72,7 +72,7 @@ def test_no_output_of_a_job_costs_root_more_than_its_length(name: str) -> None:
 def test_shipped_patterns_are_plain_texts() -> None:
     assert PATTERNS and all(pattern.words and pattern.regex is None for pattern in PATTERNS)
     rows = toml.loads(SHIPPED_PATTERNS.read_text())["pattern"]
-    known = {"name", "kind", "words", "at_line_start", "size_after"}
+    known = {"name", "kind", "words", "at_line_start", "size_after", "unless"}
     assert all(set(row) <= known for row in rows)
     assert all("\n" not in word and "\r" not in word for pattern in PATTERNS for word in pattern.words)
 
@@ -82,6 +82,19 @@ def test_the_last_line_counts_and_a_size_may_stand_earlier() -> None:
     found = last_found([text], PATTERNS)
     assert found is not None
     assert (found.line, found.attempted_bytes) == ("torch.OutOfMemoryError", 2 * GIB)
+
+
+def test_what_tensorflow_says_of_a_training_that_goes_on_is_no_failure() -> None:
+    """bfc_allocator.cc tells both in the same words, and one of them to the end."""
+    told = "W tensorflow/bfc_allocator.cc:309] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.20GiB"
+    goes_on = (
+        f"{told} with freed_by_count=0. The caller indicates that this is not a failure, but this may mean\n"
+    )
+    assert last_found([goes_on], PATTERNS) is None
+    assert classify(FAILED, [goes_on + "KeyError: 'labels'\n"], PATTERNS).kind == "failed"
+    fails = f"{told} (rounded to 2362232064)requested by op gradients/conv\n"
+    for text in (fails + goes_on, goes_on + fails):
+        assert classify(FAILED, [text], PATTERNS).kind == "gpu-oom"
 
 
 def test_words_count_in_one_line_and_in_order_alone() -> None:

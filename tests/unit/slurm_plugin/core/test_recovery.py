@@ -90,6 +90,17 @@ def test_host_memory_is_told_apart(line: str) -> None:
     assert classify(FAILED, [line], PATTERNS).kind == "host-oom"
 
 
+def test_whichever_memory_ran_out_last_ended_the_job() -> None:
+    """It halved its batch after the GPU refused it, and read too much of its data; and the other way round."""
+    gpu, host = (
+        "CUDA out of memory. Tried to allocate 2.00 GiB.\n",
+        "Detected 1 oom-kill event(s) in StepId=7.batch\n",
+    )
+    assert classify(FAILED, [gpu + "batch 32\n" + host], PATTERNS).kind == "host-oom"
+    assert classify(FAILED, [gpu, host], PATTERNS).kind == "host-oom"
+    assert classify(FAILED, ["Cannot allocate memory\n" + gpu], PATTERNS).kind == "gpu-oom"
+
+
 def test_a_job_that_was_killed_for_host_memory_is_no_cancelled_one() -> None:
     killed = replace(FAILED, exit_status=9)
     assert classify(killed, ["Detected 1 oom-kill event"], PATTERNS).kind == "host-oom"
