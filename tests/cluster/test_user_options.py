@@ -1,0 +1,71 @@
+"""Slurm's own options and commands, on a job that shares: they do what they do without us."""
+
+from __future__ import annotations
+
+import pytest
+from cluster_jobs import submit
+
+from lab.cluster import Cluster
+from lab.jobs import Jobs
+
+pytestmark = pytest.mark.cluster
+
+SHARES = ("--gpus=1", "--comment=rad:memory=4G", "--open-mode=append")
+GROWS = "python3 fake_train.py --memory 3G,18G --seconds 1.5"
+POLLS_S = 150
+"""sbatch --wait asks ever more rarely."""
+
+LOOKED_S = 6.0
+"""Some samples of rad-monitor."""
+
+
+def as_user(jobs: Jobs, script: str) -> str:
+    return jobs.cluster.slurm("runuser", "-u", "nobody", "--", "sh", "-c", f"cd {jobs.folder} && {script}")
+
+
+def test_sbatch_wait_returns_with_the_rerun_and_its_exit_code(jobs: Jobs) -> None:
+    sbatch = f"sbatch --wait {' '.join(SHARES)} --output=out.%j --wrap '{GROWS}'"
+    as_user(jobs, f"({sbatch}; echo exit $?) >said 2>&1 &")
+    said = jobs.folder / "said"
+    jobs.cluster.wait("sbatch returns", lambda: "exit" in said.read_text(), POLLS_S)
+    assert said.read_text().splitlines()[-1] == "exit 0"
+    (output,) = jobs.folder.glob("out.*")
+    assert "OutOfMemoryError" in output.read_text() and "phase 2 of 2 done" in output.read_text()
+
+
+def test_parsable_prints_the_id_alone_where_a_program_reads_it(jobs: Jobs) -> None:
+    assert as_user(jobs, f"sbatch --parsable {' '.join(SHARES)} --wrap true 2>/dev/null").strip().isdigit()
+
+
+def test_test_only_leaves_nothing_behind(jobs: Jobs, cluster: Cluster) -> None:
+    def kept() -> dict[str, str]:
+        found = (cluster.place.root / "state").rglob("*")
+        return {str(path): path.read_text() for path in found if path.is_file()}
+
+    submit(jobs, *SHARES, "--hold", "--wrap", "true")  # whatever a submission leaves is there
+    before = kept()
+    assert "to start at" in as_user(jobs, f"sbatch --test-only {' '.join(SHARES)} --wrap true 2>&1")
+    assert kept() == before
+
+
+def test_a_suspended_job_keeps_its_memory_booked(jobs: Jobs, cluster: Cluster) -> None:
+    job = submit(jobs, *SHARES, "--wrap", "python3 fake_train.py --memory 3G --seconds 3")
+    cluster.wait("it trains", lambda: "training" in jobs.output(job), 20)
+    before = cluster.reservations("n0")
+    cluster.slurm("scontrol", "suspend", str(job))
+    jobs.wait(job, "SUSPENDED")
+    cluster.slurm("scontrol", "update", f"JobId={job}", "TimeLimit=9")
+    cluster.clock.sleep(LOOKED_S)
+    assert cluster.reservations("n0") == before != []
+    cluster.slurm("scontrol", "resume", str(job))
+    done = jobs.wait(job, "COMPLETED")
+    assert (done["Restarts"], done["TimeLimit"]) == ("0", "00:09:00")
+
+
+def test_a_signal_before_the_limit_reaches_the_rerun(jobs: Jobs) -> None:
+    """The first run ends for want of memory; the rerun trains until Slurm tells it that its time is nearly over."""
+    waits = "while :; do sleep 0.2; done"
+    script = f'trap "echo told; exit 0" USR1; [ -n "$SLURM_RESTART_COUNT" ] || {GROWS} || exit 1; {waits}'
+    job = submit(jobs, *SHARES, "--time=1", "--signal=B:USR1@30", "--wrap", script)
+    done = jobs.wait(job, "COMPLETED", timeout_s=POLLS_S)
+    assert (done["Restarts"], jobs.output(job).count("told")) == ("1", 1)
