@@ -1,6 +1,7 @@
 """Files that are written whole: whoever reads one finds all of the old content or all of the new.
 
-The new content goes into a draft beside the file, `.NAME.new`, which takes the file's name when it is done.
+The new content goes into a draft beside the file, `.NAME.THREAD.new`, which takes the file's name when it is done. Each
+writer has a draft of its own, so that of several at once the last one's content stays, and none of them fails.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -79,8 +81,8 @@ def clear_drafts(folder: Path, *, before_s: float) -> None:
 
 
 def draft_of(path: Path) -> Path:
-    """Return where a file's new content is written first."""
-    return path.with_name(f".{path.name}.new")
+    """Return where this thread writes a new content first: no other one of the machine has its id (gettid(2))."""
+    return path.with_name(f".{path.name}.{threading.get_native_id()}.new")
 
 
 def _write(

@@ -131,7 +131,7 @@ def sweep(node: Node, readings: Sequence[GpuReading]) -> Swept:
         node.store.write(after)
     doubted = never_launched(found.ledger, evidence, now_s=now_s)
     refused = _clear(node, files, after, evidence, now_s)
-    for folder in ("placed", "waiting"):
+    for folder in (".", "placed", "waiting", "monitor", "monitor/jobs"):
         clear_drafts(node.run / folder, before_s=node.clock.now_s() - YOUNG_S)
     SpareFiles(node.run).fill()
     before, now = ({held.job_id for held in ledger.reservations} for ledger in (found.ledger, after))

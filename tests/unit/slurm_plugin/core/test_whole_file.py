@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,27 @@ def test_a_link_in_the_place_of_a_draft_is_not_followed(tmp_path: Path, write) -
     draft_of(tmp_path / "a").symlink_to(tmp_path / "victim")
     write(tmp_path / "a", b"one")
     assert ((tmp_path / "a").read_bytes(), (tmp_path / "victim").read_text()) == (b"one", "precious")
+
+
+def test_of_two_writers_at_once_none_fails_and_nothing_half_done_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two Prologs learn of their node at once: the second has written all of it while the first was at its start."""
+    path, write = tmp_path / "a", os.write
+    second = threading.Thread(target=replace_file, args=(path, b"second"))
+    between = []
+
+    def slowly(handle: int, content: bytes) -> int:
+        monkeypatch.setattr(os, "write", write)
+        second.start()
+        second.join()
+        between.append(path.read_bytes())
+        return write(handle, content)
+
+    monkeypatch.setattr(os, "write", slowly)
+    replace_file(path, b"first")
+    assert (between, path.read_bytes()) == ([b"second"], b"first")
+    assert [one.name for one in tmp_path.iterdir()] == ["a"]
 
 
 @pytest.mark.parametrize("write", [replace_file, write_new_file])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from slurm_plugin.core.config import load_config
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.reconcile import YOUNG_S, Evidence
+from slurm_plugin.core.whole_file import draft_of
 from slurm_plugin.node import sweep as module
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import sweep
@@ -72,3 +74,17 @@ def test_what_an_epilog_has_just_given_back_does_not_return(
     monkeypatch.setattr(module, "look", lambda *_: seen)
     assert sweep(node, ()).restored == (() if gone else (7,))
     assert (node.store.read().ledger.of_job(7) is None) == gone
+
+
+@pytest.mark.parametrize(
+    "name", ["node.json", "placed/7", "waiting/7", "monitor/window.json", "monitor/jobs/7.json"]
+)
+def test_the_draft_of_a_writer_that_was_killed_goes(node: Node, name: str) -> None:
+    """Each writer has one of its own, so nobody else writes over it."""
+    drafts = [draft_of(node.run / name).with_suffix(suffix) for suffix in (".new", ".1.new")]
+    for draft, age_s in zip(drafts, (YOUNG_S - 1, YOUNG_S + 1), strict=True):
+        draft.parent.mkdir(parents=True, exist_ok=True)
+        draft.touch()
+        os.utime(draft, (node.clock.now_s() - age_s,) * 2)
+    sweep(node, ())
+    assert [draft.exists() for draft in drafts] == [True, False]
