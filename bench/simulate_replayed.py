@@ -4,9 +4,9 @@
 
 Each job is simulated as it was replayed: when it came, its loader, its memory, its limit, and what it booked of a GPU
 in that run. How long it takes to its first step, and from there, is what it took in the run with whole GPUs of the same
-trace and compression, which must be among the files; how long Slurm takes from one end to the next start is drawn from
-what it took there. Nothing is set by hand. Which GPU is idle when hangs on tenths of a second, so each run is simulated
-DRAWS times, and medians are compared.
+trace and compression that is nearest in time, which must be among the files; how long Slurm takes from one end to the
+next start is drawn from what it took there. Nothing is set by hand. Which GPU is idle when hangs on tenths of a second,
+so each run is simulated DRAWS times, and medians are compared.
 
 Prints a row for each run; the exit status is 1 if any is further off than MAKESPAN, COMPLETION or CRASHES. A run that
 was cut off is compared at its cut: how many jobs were done, and when those came to their ends.
@@ -21,7 +21,7 @@ import re
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -211,14 +211,9 @@ def _load(row: Mapping[str, Any], work_s: float) -> Load:
         return Load(
             smact=row["smact"], busy=row["busy"], duty=min(1.0, row["steps"] * row["step_s"] / work_s)
         )
-    now = row if table.gpus != row["gpus"] else asdict(table)
-    return Load(
-        smact=now["smact"],
-        busy=now["busy"],
-        duty=min(1.0, row["steps"] * now["step_s"] / work_s),
-        kernel_s=table.kernel_s,
-        turns=row["gpus"] > 1,
-    )
+    if table.gpus != row["gpus"]:
+        table = replace(table, smact=row["smact"], busy=row["busy"], step_s=row["step_s"])
+    return table.alone(gpus=row["gpus"], duty=min(1.0, row["steps"] * table.step_s / work_s))
 
 
 def _booking(booked_bytes: int, estimate_bytes: int, gpus: int) -> Booking:
@@ -245,17 +240,17 @@ def main() -> int:
 
 def report(runs: Sequence[Run]) -> int:
     """Print a row for each run: replayed and simulated; return 1 if any is too far off."""
-    wholes = _wholes(runs)
     off = False
     print(f"| run | | {' | '.join(FIGURES)} | crashes | near |")
     print(f"|---|---|{'---|' * (len(FIGURES) + 2)}")
     for run in runs:
-        if _of(run) not in wholes:
+        whole = _whole(run, runs)
+        if whole is None:
             print(f"{_name(run)}: there is no run with whole GPUs beside it", file=sys.stderr)
             off = True
             continue
         real = run["figures"]
-        draws = [metrics(simulated(run, wholes[_of(run)], draw)) for draw in range(DRAWS)]
+        draws = [metrics(simulated(run, whole, draw)) for draw in range(DRAWS)]
         found = {name: statistics.median(each[name] for each in draws) for name in (*FIGURES, "crashes")}
         near = (
             abs(found["makespan_s"] / real["makespan_s"] - 1) <= MAKESPAN
@@ -276,17 +271,17 @@ def report_cut(cut: Sequence[Run], runs: Sequence[Run]) -> int:
         cut: The runs that were cut off.
         runs: All runs, those with whole GPUs among them.
     """
-    wholes = _wholes([run for run in runs if not run["cut"]])
     off = False
     if cut:
         print("\n| cut off | at (s) | jobs done | simulated | their mean completion (s) | simulated | near |")
         print("|---|---|---|---|---|---|---|")
     for run in cut:
-        if _of(run) not in wholes:
+        whole = _whole(run, runs)
+        if whole is None:
             print(f"{_name(run)}: there is no run with whole GPUs beside it", file=sys.stderr)
             off = True
             continue
-        draws = [at_cut(run, simulated(run, wholes[_of(run)], draw)) for draw in range(DRAWS)]
+        draws = [at_cut(run, simulated(run, whole, draw)) for draw in range(DRAWS)]
         cut_s, real, _ = draws[0]
         found = Cut(
             done=round(statistics.median(each.done for _, _, each in draws)),
@@ -304,8 +299,10 @@ def report_cut(cut: Sequence[Run], runs: Sequence[Run]) -> int:
     return int(off)
 
 
-def _wholes(runs: Sequence[Run]) -> dict[tuple[Any, ...], Run]:
-    return {_of(run): run for run in runs if run["policy"] == "whole"}
+def _whole(run: Run, runs: Sequence[Run]) -> Run | None:
+    """Return the run with whole GPUs that is nearest in time, of what a run may be compared with."""
+    alike = [one for one in runs if one["policy"] == "whole" and not one["cut"] and _of(one) == _of(run)]
+    return min(alike, key=lambda one: abs(one["began_s"] - run["began_s"]), default=None)
 
 
 def _of(run: Run) -> tuple[Any, ...]:

@@ -37,6 +37,7 @@ class Planned:
         smact: SM activity while it trains.
         busy: Share of that time in which kernels run.
         kernel_s: How long one of them takes, on average.
+        exchanges_per_s: Gradients that its GPUs hand over meanwhile, one by one, each second.
         memory_mib: Peak on each GPU, as the trace tells.
         limit_min: What its user asks for as --time, in Slurm's minutes.
         measured: Whether its step was measured, on so many GPUs; else nobody knows how long its steps would take.
@@ -53,6 +54,7 @@ class Planned:
     smact: float
     busy: float
     kernel_s: float
+    exchanges_per_s: float
     memory_mib: int
     limit_min: int
     measured: bool = True
@@ -99,6 +101,7 @@ def plan(trace: Path, *, compress: float, first: int | None = None) -> tuple[Pla
                 smact=load.smact,
                 busy=load.busy,
                 kernel_s=load.kernel_s,
+                exchanges_per_s=load.exchanges_per_s,
                 memory_mib=to_mib_up(job.memory_bytes or 0),
                 limit_min=math.ceil((limit_s + START_UP_S) / 60),
                 measured=measured_so,

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,12 @@ def train(job: dict[str, Any], *, called_s: float) -> int:
     uuid, *others = (_uuid(gpus, token) for token in os.environ["CUDA_VISIBLE_DEVICES"].split(","))
     duty = min(1.0, job["step_s"] / job["period_s"])
     load = Load(
-        smact=job["smact"], busy=job["busy"], duty=duty, kernel_s=job["kernel_s"], turns=job["gpus"] > 1
+        smact=job["smact"],
+        busy=job["busy"],
+        duty=duty,
+        kernel_s=job["kernel_s"],
+        turns=job["gpus"] > 1,
+        exchanges_per_s=job["exchanges_per_s"],
     )
     loads = Path(job["records"], "loads")
     own = loads / f"{os.getpid()}.json"
@@ -76,7 +81,10 @@ def _steps(
     while done < job["steps"]:
         beside = _beside(loads)
         factor = max(
-            slowdowns([load, *(other for held, other in beside if card in held)])[0] for card in cards
+            slowdowns([own, *(other for held, other in beside if card in held)])[0]
+            for card, own in zip(
+                cards, (load, *(replace(load, exchanges_per_s=0.0) for _ in cards[1:])), strict=True
+            )
         )
         if factor != shown:
             gpus.set_smact(load.mean_smact / factor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import replace
 
 from slurm_plugin.admin.simulate.interference import Load, Slowdowns, together
 from slurm_plugin.admin.simulate.progress import Job, Run
@@ -79,7 +80,7 @@ class Gpu:
         Args:
             window_s: Length of the window of which `window_smact` tells, in seconds.
         """
-        loads = [run.job.load if run.trains_s <= self.changed_s else STARTS_UP for run in self.runs]
+        loads = [self._load(run) for run in self.runs]
         factors = self._slowdowns(loads)
         for run, factor in zip(self.runs, factors, strict=True):
             run.factors[self.index] = factor
@@ -88,6 +89,17 @@ class Gpu:
         self._trail.append((self.changed_s, self.busy_s))
         while len(self._trail) > 1 and self._trail[1][0] < self.changed_s - window_s:
             self._trail.popleft()
+
+    def _load(self, run: Run) -> Load:
+        """Return what a run does here; its first GPU is the one that gathers its gradients."""
+        load = run.job.load
+        if run.trains_s > self.changed_s:
+            return STARTS_UP
+        if not load.turns:
+            return load
+        elsewhere = [factor for index, factor in run.factors.items() if index != self.index]
+        exchanges_per_s = load.exchanges_per_s if run.gpus[0] == self.index else 0.0
+        return replace(load, exchanges_per_s=exchanges_per_s, elsewhere=max(elsewhere, default=1.0))
 
     def window_smact(self, now_s: float, window_s: float) -> float:
         """Return the mean activity of the last `window_s` seconds.

@@ -138,7 +138,8 @@ class Hardware:
         """Yield the runs that are over; the caller vacates each one before it asks on."""
         for index in self._calendar.due(now_s):
             gpu = self.gpus[index]
-            gpu.advance(now_s)
+            for beside in self._together((index,)):
+                self.gpus[beside].advance(now_s)
             over = [run for run in gpu.runs if run.gpus[0] == index and run.is_over(now_s)]
             yield from over
             if not over:
@@ -150,9 +151,13 @@ class Hardware:
             self.gpus[index].advance(now_s)
 
     def _settle(self, indices: Sequence[int]) -> None:
+        """Work rates out anew: what a job on several GPUs takes of each hangs on the slowest of them."""
         for index in indices:
             self.gpus[index].settle(self._window_s)
-        for index in self._together(indices):
+        together = self._together(indices)
+        for index in together:
+            if len(together) > 1:
+                self.gpus[index].settle(self._window_s)
             self._calendar.put(index, self.gpus[index].next_s())
 
     def _together(self, indices: Sequence[int]) -> Sequence[int]:

@@ -14,9 +14,14 @@ are, and only for what no longer fits into its own pauses (its data loader, its 
     f_i = 1 + delay * (TYPICAL_KERNEL_S / a_i) ** SHORTNESS * sum over neighbours j of b_j * I_j
 
 **Who takes turns.** A job outside the MPS server (one of several GPUs, whose processes have no server in common) takes
-turns with every other process, and leaves the others less of the GPU:
+turns with every other such job, and with the MPS server, whose clients count as one: u is the chance that not all of
+them pause. Where its replicas hand over their gradients one by one, each of these e a second waits on the GPU that
+gathers them:
 
-    slowdown_i = max(1, b_i * (1 + TURNS * sum over all others j of b_j))
+    slowdown_i = max(1, b_i * (1 + max(TURNS, BY_TURNS_S * e) * sum over others j who take turns of b_j
+                                 + max(TURNS, BY_SERVER_S * e) * u))
+
+What these jobs take of a GPU is not there for the server's clients, who do their work in the time that is left.
 
 b is the share of the time in which kernels run, I the share of the SMs that they keep busy meanwhile (intensity), a
 how long one of them takes; the delay is what it must be for the work to come to `together`. Fitted on groups of two to
@@ -36,6 +41,11 @@ TYPICAL_KERNEL_S = 26e-6
 """Median of 490 trainings: kernels run for so long, over the number of them that the profile tells."""
 TURNS = 1.37
 """What a neighbour's kernels cost who takes turns with them: of 168 trainings without MPS, 6 % off at the median."""
+BY_SERVER_S, BY_TURNS_S = 2.6e-3, 0.9e-3
+"""What a gradient waits that is handed over beside an MPS server with work, and beside one other who takes turns.
+
+By the server: 2.4 ms for each of 411 a step (tests/gpu/results/h200x2/two_gpu_jobs_copies.json); 2.5, 2.8 and 2.8 in
+steps of three replayed models. By turns: the middle of such steps without a server (bench/replayed_groups.py)."""
 LONGEST_SLOWDOWN = 20.0
 """Nobody starves for good: 17 was the largest slowdown that was measured."""
 MOST_WAIT = 1000.0
@@ -59,6 +69,8 @@ class Load:
         kernel_s: How long one of its kernels takes, on average.
         turns: Whether it is outside MPS and takes turns with its neighbours. Of several GPUs one is always busy for it,
             since its halves wait for each other: they take turns for all of its time.
+        exchanges_per_s: Gradients that this GPU gathers from its others and hands back, one by one, in a second alone.
+        elsewhere: How many times slower it is on the slowest of its other GPUs.
     """
 
     smact: float
@@ -66,6 +78,8 @@ class Load:
     duty: float = 1.0
     kernel_s: float = TYPICAL_KERNEL_S
     turns: bool = False
+    exchanges_per_s: float = 0.0
+    elsewhere: float = 1.0
 
     @property
     def mean_smact(self) -> float:
@@ -90,30 +104,45 @@ def slowdowns(loads: Sequence[Load]) -> list[float]:
 
 
 def _with_turns(loads: Sequence[Load]) -> list[float]:
-    """Return the same where some jobs take turns: what they leave of the GPU is shared by those under MPS."""
+    """Return the same where some jobs take turns: those under MPS have the time that these leave."""
     busy = [load.busy * load.duty for load in loads]
-    total = sum(busy)
+    rest = [k for k, load in enumerate(loads) if not load.turns]
+    served = 1.0 - math.prod(1.0 - busy[k] for k in rest)
+    turning = sum(busy) - sum(busy[k] for k in rest)
     taken, found = 0.0, [1.0] * len(loads)
     for k, load in enumerate(loads):
         if load.turns:
-            found[k] = max(1.0, load.duty * (1.0 + TURNS * (total - busy[k])))
-            taken += busy[k] / found[k]
-    rest = [k for k, load in enumerate(loads) if not load.turns]
-    shared = _under_mps([loads[k] for k in rest])
-    idle = math.prod(1.0 - busy[k] for k in rest)  # of the MPS server
-    squeezed = max(1.0, (1.0 - idle) / max(1.0 - taken, 1.0 / LONGEST_SLOWDOWN))
-    for k, factor in zip(rest, shared, strict=True):
-        found[k] = factor * squeezed
+            found[k] = _turning(load, turning - busy[k], served)
+            taken += TURNS * busy[k] / max(found[k], load.elsewhere)
+    left = max(1.0 - taken, 1.0 / LONGEST_SLOWDOWN)
+    for k, factor in zip(rest, _under_mps([loads[k] for k in rest], left), strict=True):
+        found[k] = factor
     return found
 
 
-def _under_mps(loads: Sequence[Load]) -> list[float]:
-    busy = [load.busy * load.duty for load in loads]
+def _turning(load: Load, others: float, served: float) -> float:
+    """Return how many times slower a job is that takes turns.
+
+    Args:
+        load: What it does alone.
+        others: Share of the time in which kernels of others run that take turns, summed over these.
+        served: Share of the time in which the MPS server has work.
+    """
+    by_turns = max(TURNS, BY_TURNS_S * load.exchanges_per_s)
+    by_server = max(TURNS, BY_SERVER_S * load.exchanges_per_s)
+    return max(1.0, load.duty * (1.0 + by_turns * others + by_server * served))
+
+
+def _under_mps(loads: Sequence[Load], left: float = 1.0) -> list[float]:
+    """Return the slowdowns of the clients of an MPS server that has a GPU for a share of the time."""
+    wanted = [load.busy * load.duty / left for load in loads]
+    busy = [min(1.0, b) for b in wanted]
+    alone = [max(1.0, b) for b in wanted]
     work = [b * load.intensity for b, load in zip(busy, loads, strict=True)]
     total = sum(work)
     reached = reach(total, max(work, default=0.0))
     if total - reached < ROOM:
-        return [1.0] * len(loads)
+        return alone
     behind = [
         (TYPICAL_KERNEL_S / load.kernel_s) ** SHORTNESS * (total - own)
         for load, own in zip(loads, work, strict=True)
@@ -129,7 +158,7 @@ def _under_mps(loads: Sequence[Load]) -> list[float]:
         delay = (low + high) / 2.0
         done = sum(own / factor for own, factor in zip(work, slowed(delay), strict=True))
         low, high = (delay, high) if done > reached else (low, delay)
-    return slowed(high)
+    return [once * factor for once, factor in zip(alone, slowed(high), strict=True)]
 
 
 def reach(total: float, largest: float) -> float:

@@ -26,6 +26,7 @@ class Workload:
         busy: Share of the time in which any kernel ran.
         kernels: Kernels of one step, as its profile tells; None if there is none.
         steps_per_epoch: Steps through its data set; None if that is not known.
+        exchanges: Gradients that its GPUs hand over one by one in a step: its parameters' tensors. 0 on one GPU.
     """
 
     gpus: int
@@ -34,6 +35,7 @@ class Workload:
     busy: float
     kernels: int | None
     steps_per_epoch: int | None
+    exchanges: int = 0
 
     @property
     def kernel_s(self) -> float:
@@ -45,7 +47,23 @@ class Workload:
         duty = 1.0
         if self.steps_per_epoch and job.epochs:
             duty = min(1.0, job.epochs * self.steps_per_epoch * self.step_s / job.duration_s)
-        return Load(smact=self.smact, busy=self.busy, duty=duty, kernel_s=self.kernel_s, turns=job.gpus > 1)
+        return self.alone(gpus=job.gpus, duty=duty)
+
+    def alone(self, *, gpus: int, duty: float) -> Load:
+        """Return what it does.
+
+        Args:
+            gpus: On so many GPUs.
+            duty: Share of its time in which it trains.
+        """
+        return Load(
+            smact=self.smact,
+            busy=self.busy,
+            duty=duty,
+            kernel_s=self.kernel_s,
+            turns=gpus > 1,
+            exchanges_per_s=self.exchanges / self.step_s if gpus > 1 else 0.0,
+        )
 
 
 def load_of(job: TraceJob, known: Mapping[str, Workload]) -> Load:
@@ -69,6 +87,7 @@ def measured() -> Mapping[str, Workload]:
             busy=float(row["busy"]),
             kernels=int(row["kernels"]) if row["kernels"] else None,
             steps_per_epoch=int(row["steps_per_epoch"]) if row["steps_per_epoch"] else None,
+            exchanges=int(row["exchanges"] or 0),
         )
         for row in _rows("workloads.csv")
     }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slurm_plugin.admin.simulate.aftermath import REQUEUE_S
 from slurm_plugin.admin.simulate.cluster import PARTITION, Cluster
 from slurm_plugin.admin.simulate.engine import Engine
-from slurm_plugin.admin.simulate.hardware import surprise
+from slurm_plugin.admin.simulate.hardware import Hardware, surprise
 from slurm_plugin.admin.simulate.interference import Load, slowdowns, together
 from slurm_plugin.admin.simulate.jobs import Baseline, make_job
 from slurm_plugin.admin.simulate.metrics import metrics
@@ -163,6 +163,25 @@ def test_jobs_of_two_gpus_share_where_the_site_lets_them() -> None:
     )
     assert (metrics(alone)["makespan_s"], metrics(shared)["makespan_s"]) == (300.0, 100.0)
     assert [one.first_start_s for one in shared.jobs] == [0.0, 0.0, 0.0]
+
+
+def test_who_is_slow_on_its_first_gpu_leaves_its_second_one_to_others() -> None:
+    wide = Load(smact=0.5, busy=0.6, turns=True, exchanges_per_s=1500.0)
+    full = Load(smact=0.8, busy=0.98)
+    config = Config(partitions={PARTITION: SETTINGS}, default_partition=PARTITION)
+    hardware = Hardware(Cluster(nodes=1, per_node=2, memory_bytes=MEMORY, config=config))
+    runs = [on_gpu(number, needs=4, booked=5, estimate=4) for number in range(3)]
+    for one, load, gpus in zip(runs, (wide, full, full), ((0, 1), (1,), (0,)), strict=True):
+        one.job.load, one.gpus = load, gpus
+        hardware.occupy(one, 0.0)
+        if gpus == (1,):
+            alone_with_it = one.factors[1]
+    both, second, _ = runs
+    assert both.factors[0] == slowdowns([wide, full])[0] > both.factors[1] > 1.0
+    assert both.rate == 1.0 / both.factors[0]
+    assert 1.0 < second.factors[1] < alone_with_it, "it is told of what came to the first GPU"
+    hardware.vacate(runs[2], 10.0)
+    assert second.factors[1] == alone_with_it
 
 
 def test_the_guard_stops_the_furthest_above_its_estimate_where_others_need_what_they_booked() -> None:

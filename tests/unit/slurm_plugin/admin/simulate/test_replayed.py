@@ -75,6 +75,15 @@ def test_pace_and_start_up_are_read_from_the_run_with_whole_gpus() -> None:
     assert metrics(simulate_replayed.simulated(WHOLE, WHOLE))["makespan_s"] == pytest.approx(23.0)
 
 
+def test_a_run_is_compared_with_whole_gpus_of_its_own_hour(capsys: pytest.CaptureFixture[str]) -> None:
+    slower = run("whole", job("a", 0.0, 0.5), job("b", 0.0, 19.0)) | {"began_s": 9000.0}
+    early, late = (run("magm", job("a", 0.0, 0.5)) | {"began_s": at_s} for at_s in (600.0, 8000.0))
+    assert simulate_replayed._whole(early, [slower, WHOLE, early]) is WHOLE
+    assert simulate_replayed._whole(late, [WHOLE, slower, late]) is slower
+    assert simulate_replayed.report([early]) == 1
+    assert "no run with whole GPUs" in capsys.readouterr().err
+
+
 def test_jobs_that_book_shards_share_and_the_status_says_what_is_not_near(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -120,3 +129,21 @@ def test_a_group_is_who_trains_while_nobody_comes_or_goes() -> None:
     (group,) = replayed_groups.groups(run("magm", first, second))
     assert [slow for _, slow in group] == pytest.approx([2.0, 1.0])
     assert group[0][0].duty == pytest.approx(0.1)
+
+
+def test_what_handing_gradients_over_costs_is_read_from_steps() -> None:
+    """XLNet large takes 1.26 s for 0.2609 beside a training that fills the GPU which gathers its 411 gradients."""
+    wide, full = job("a", 0.0, 0.0, gpu="0,1"), job("b", 0.0, 0.0)
+    wide |= {"workload": "xlnet_large_cased_2", "gpus": 2, "step_s": 0.26, "period_s": 0.26}
+    full |= {"workload": "BERT_base", "step_s": 0.1}
+    wide["runs"][0] |= {"trains_s": 0.0, "end_s": 12.6, "progress": [(1.26 * n, n) for n in range(11)]}
+    full["runs"][0] |= {"trains_s": 0.0, "end_s": 12.6, "progress": [(12.6, 60)]}
+    (found,) = replayed_groups.handovers(run("magm", wide, full))
+    assert found.wait_s == pytest.approx((1.26 - 0.2609) / 411)
+    assert found.slowdown == pytest.approx(1.26 / 0.2609)
+    assert (found.others, round(found.served, 1)) == (0, 1.0)
+    assert found.model == pytest.approx(1 + 0.0026 * 411 / 0.2609, rel=0.05)
+    full["runs"][0]["gpus"] = "1"
+    (found,) = replayed_groups.handovers(run("magm", wide, full))
+    assert found.served == 0.0, "nobody is on its first GPU"
+    assert found.model < 2.5
