@@ -128,9 +128,10 @@ def _place_once(
         ledger = found.ledger
         placement = choose(ledger)
         if placement.put_back and settled and (trimmed := choose(ledger.trim(settled))).gpus:
-            placement = trimmed
-            there = {held.job_id for uuid in placement.gpus for held in ledger.on(uuid)}
-            ledger = ledger.trim({job_id: size for job_id, size in settled.items() if job_id in there})
+            there = {held.job_id for uuid in trimmed.gpus for held in ledger.on(uuid)}
+            lent = ledger.trim({job_id: size for job_id, size in settled.items() if job_id in there})
+            if _written_down(node, ledger, lent):
+                placement, ledger = trimmed, lent
         if not placement.gpus:
             after = ledger.release(job.job_id, restart=job.restart)
             if after is not ledger:
@@ -145,6 +146,19 @@ def _place_once(
         reservation = replace(held, partition=job.partition)
         node.store.write(ledger.reserve(reservation, room_bytes))
     return Placed(placement=placement, reservation=reservation, reading=chosen[placement.gpus[0]])
+
+
+def _written_down(node: Node, before: Ledger, after: Ledger) -> bool:
+    """Return whether the files of all jobs say what they gave back: a lost ledger comes back from those.
+
+    Else both the lender and who came to its memory would hold it then, each within what it booked.
+    """
+    try:
+        for held in set(after.reservations) - set(before.reservations):
+            node.job_file(held.job_id).rebook(held, boot_id=node.store.boot_id)
+    except OSError:
+        return False
+    return True
 
 
 def _reservation(

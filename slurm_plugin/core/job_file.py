@@ -59,8 +59,18 @@ class JobFile:
             held: What the job holds.
             boot_id: The present boot of the node.
         """
-        head = {"boot_id": boot_id, "created_s": held.created_s, "reservation": asdict(held)}
-        self._write(head, _exports(variables))
+        self._write(_head(held, boot_id), _exports(variables))
+
+    def rebook(self, held: Reservation, *, boot_id: str) -> None:
+        """Say what the job holds by now; its tasks get what they got. Nothing happens if there is no file.
+
+        Args:
+            held: What the job holds.
+            boot_id: The present boot of the node.
+        """
+        head, *lines = _text(self._path).split("\n")
+        if head:
+            self._write(_head(held, boot_id), [line for line in lines if line])
 
     def refuse(self, reason: str, *, boot_id: str, now_s: float) -> None:
         """Let no task of this run start.
@@ -136,6 +146,10 @@ def placed_files(run: Path, *, boot_id: str) -> tuple[PlacedFile, ...]:
     except OSError:
         return ()
     return tuple(JobFile(run, int(name)).read(boot_id=boot_id) for name in names if name.isdecimal())
+
+
+def _head(held: Reservation, boot_id: str) -> dict[str, object]:
+    return {"boot_id": boot_id, "created_s": held.created_s, "reservation": asdict(held)}
 
 
 def _exports(variables: Mapping[str, str]) -> list[str]:

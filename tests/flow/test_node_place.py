@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from dataclasses import replace
@@ -22,6 +23,7 @@ from slurm_plugin.core.ledger_store import LedgerStore
 from slurm_plugin.core.node_records import Demand
 from slurm_plugin.core.reconcile import LAUNCH_S
 from slurm_plugin.core.records import Booking, BookingKind
+from slurm_plugin.core.spare_files import SpareFiles
 from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import stamp, with_stamp
 from slurm_plugin.monitor.sweeper import Sweeper
@@ -443,8 +445,11 @@ def test_what_a_settled_job_does_not_need_another_gets(bench: Bench, trim: bool)
     assert 4 * GIB < rows[2].booked_bytes < 5 * GIB and rows[2].limit_bytes == 9 * GIB
 
 
-def test_a_ledger_that_was_lost_after_a_trim_comes_back_and_lets_nobody_in_beside(bench: Bench) -> None:
-    """The jobs' own files tell of their bookings at the start, which together are more than the GPU has."""
+@pytest.mark.parametrize("full", [False, True])
+def test_a_ledger_that_was_lost_after_a_trim_comes_back_as_it_was(
+    bench: Bench, full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who takes back what another has by now is above his booking still; what nobody could write down nobody gets."""
     settings = replace(bench.config.partitions["gpu"], trim=True)
     bench.config = replace(bench.config, partitions={"gpu": settings})
     for job_id in (1, 2):
@@ -453,14 +458,25 @@ def test_a_ledger_that_was_lost_after_a_trim_comes_back_and_lets_nobody_in_besid
         bench.node().job_file(job_id).place({}, held, boot_id="b")
         bench.step(job_id)
     bench.saw(2, 4)
+    if full:
+
+        def no_room(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(SpareFiles, "write", no_room)
+        assert bench.place(3, 5).placement.put_back
+        assert not any(held.settled for held in bench.node().store.read().ledger.reservations)
+        return
     third = bench.place(3, 5).reservation
     assert third is not None and third.gpus == ("GPU-1",)
+    before = bench.node().store.read().ledger.of_job(2)
+    assert before is not None and before.settled
     bench.node().job_file(3).place({}, third, boot_id="b")
     bench.step(3)
     (bench.folder / "run" / "ledger").unlink()
     assert bench.place(4, 1).placement.gpus == ("GPU-0",)
     rows = {held.job_id: held for held in bench.node().store.read().ledger.reservations}
-    assert set(rows) == {1, 2, 3, 4} and rows[2].gpus == rows[3].gpus == ("GPU-1",)
+    assert set(rows) == {1, 2, 3, 4} and rows[2] == before and rows[3] == third
     assert bench.place(5, 1, seat=1).placement.put_back
 
 
