@@ -67,7 +67,7 @@ class Lender:
         settings = config.partition(job.partition)
         if settings is None or config.mode != "enforce" or held(job):
             return None
-        if any(_USER_TOP in value.split(",") for value in self._slurm.config().values()):
+        if _USER_TOP in self._slurm.config().get("SchedulerParameters", "").split(","):
             log.info(
                 "job %d: no priority is lent, as SchedulerParameters=%s lets users move it",
                 job.job_id,

@@ -140,7 +140,7 @@ class SlurmControl(Protocol):
         ...
 
     def config(self) -> dict[str, str]:
-        """Return the running configuration (`scontrol show config`), values as text."""
+        """Return the running configuration: names and values as `scontrol show config` prints them."""
         ...
 
     def requeue(self, job_id: int) -> None:

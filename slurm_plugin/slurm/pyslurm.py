@@ -102,9 +102,8 @@ class PyslurmControl:
         )
 
     def config(self) -> dict[str, str]:
-        """Return the running configuration; names as pyslurm spells them (`select_type`)."""
-        values = self._ask(self._pyslurm.slurmctld.Config.load).to_dict()
-        return {str(name): "" if value is None else str(value) for name, value in values.items()}
+        """Return the running configuration; by Slurm's command: pyslurm has names and lists of its own for it."""
+        return self._commands.config()
 
     def requeue(self, job_id: int) -> None:
         """Put a job back into the queue; already pending is success."""

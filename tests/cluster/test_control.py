@@ -60,7 +60,9 @@ def running(jobs: Jobs, *argv: str) -> int:
 def test_version_and_config(control: SlurmControl) -> None:
     major, minor, _ = control.version()
     assert (22, 5) <= (major, minor) < (40, 0)
-    assert any("cons_tres" in value for value in control.config().values())
+    config = control.config()
+    assert (config["SelectType"], config["ClusterName"][:4]) == ("select/cons_tres", "rad_")
+    assert "bf_interval=2" in config["SchedulerParameters"].split(","), "as one text, as lending reads it"
 
 
 def test_nodes(control: SlurmControl) -> None:
