@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils._pytree import tree_flatten
 
 from gpumemnet.errors import GpuMemNetError
-from gpumemnet.script import compiled, distributed, mixed, outcome, paged, pretend
+from gpumemnet.script import compiled, detectors, distributed, mixed, outcome, paged, pretend
 from gpumemnet.script.files import FAILED, RESULT
 from gpumemnet.script.streams import Streams
 from gpumemnet.trace.recorder import Recorder
@@ -91,6 +91,7 @@ class Run:
         def first_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if module.training and torch.is_grad_enabled() and self._seen.called(args, kwargs):
                 nn.Module.__call__ = call  # type: ignore[method-assign]
+                detectors.pretended()
                 # What came before this was for the model, but for what it is called with.
                 leaves = tree_flatten((args, kwargs))[0]
                 self.recorder.mark((leaf for leaf in leaves if isinstance(leaf, torch.Tensor)), "activations")

@@ -2,7 +2,8 @@
 
 Samplers of detectors choose boxes in this way (torchvision's takes 512 of an image's 2,000). Nothing is NaN or infinite
 in a training that goes well, and a loss has neither diverged nor come to its end: a script that stops for one goes on.
-What is not followed here may choose everything.
+Of some numbers it is told how many are above zero at most (`positive_at_most`): a detector's labels. What is not
+followed here may choose everything.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _KEPT = (
 _UNKNOWN = -10
 _KNOWN = "_rad_at_most"
 """Attribute of a mask: (elements, version), which counts as long as nothing else has written to the mask."""
+_POSITIVE = "_rad_positive_at_most"
+"""Attribute of numbers: (elements above zero, version), likewise."""
 
 
 def at_most(mask: Tensor) -> int:
@@ -58,6 +61,16 @@ def nothing(mask: Tensor) -> bool:
     return hasattr(mask, _KNOWN) and at_most(mask) == 0
 
 
+def positive_at_most(numbers: Tensor, elements: int) -> None:
+    """Note how many elements are above zero at most.
+
+    Args:
+        numbers: Any tensor.
+        elements: So many.
+    """
+    setattr(numbers, _POSITIVE, (elements, _version(numbers)))
+
+
 def follow(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
     """Run an operator that makes or fills a mask, and note what it can choose; None for others, which are not run.
 
@@ -66,6 +79,9 @@ def follow(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
         args: Its positional arguments.
         kwargs: Its arguments by name.
     """
+    positive = _positive(func, args)
+    if positive is not None:
+        return _noted(func(*args, **kwargs), positive)
     if func in _ZEROS:
         out = func(*args, **kwargs)
         return _noted(out, 0)
@@ -89,6 +105,14 @@ def follow(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
         func(*args, **kwargs)
         return _noted(args[0], before + written, later=1)  # the version is raised once we are done
     return None
+
+
+def _positive(func: Any, args: Any) -> int | None:
+    """Return how many elements are above zero at most, where that is asked of numbers of which it is known."""
+    known = getattr(args[0], _POSITIVE, None) if args else None
+    if func is not aten.gt.Scalar or known is None or args[1] < 0:
+        return None
+    return int(known[0]) if 0 <= known[1] == _version(args[0]) else None
 
 
 def _single(tensor: Any) -> bool:

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import Tensor  # noqa: E402
 
 from gpumemnet.trace.device import pretended_cuda  # noqa: E402
-from gpumemnet.trace.masks import at_most  # noqa: E402
+from gpumemnet.trace.masks import at_most, positive_at_most  # noqa: E402
 from gpumemnet.trace.recorder import Recorder  # noqa: E402
 from gpumemnet.trace.workspace import Workspaces  # noqa: E402
 
@@ -48,6 +48,16 @@ def test_what_was_filled_is_chosen_in_each_way_to_choose(recorder: Recorder) -> 
     by_column = torch.zeros(10, ALL // 10, dtype=torch.bool, device="cuda")
     assert chosen(by_column.index_fill_(1, torch.arange(3, device="cuda"), 1)) == 30
     assert not recorder.assumptions.warnings
+
+
+def test_of_numbers_no_more_are_above_zero_than_was_told(recorder: Recorder) -> None:
+    labels = torch.zeros(512, dtype=torch.int64, device="cuda")
+    assert chosen(labels > 0) == 512
+    positive_at_most(labels, 128)
+    assert chosen(labels > 0) == chosen(labels > 3) == 128
+    assert chosen(labels > -1) == chosen(labels < 1) == chosen(labels >= 0) == 512
+    labels[torch.arange(3, device="cuda")] = 1
+    assert chosen(labels > 0) == 512
 
 
 def test_no_value_of_a_training_that_goes_well_is_nan_or_infinite(recorder: Recorder) -> None:

@@ -176,6 +176,50 @@ def test_a_list_of_pictures_is_a_batch_of_so_many(tmp_path: Path) -> None:
     assert SavedProfile.from_text((tmp_path / "m.rad").read_text(), path="m.rad").batch_size == 2
 
 
+HEADS = """
+    import torch
+    from types import SimpleNamespace
+    from torch import nn
+
+    class RoIHeads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fg_bg_sampler = SimpleNamespace(batch_size_per_image=64, positive_fraction=0.25)
+            self.mask_head = nn.Linear(8, 8)
+
+        def select_training_samples(self, proposals, targets):
+            return proposals, None, [torch.ones(64, dtype=torch.int64).cuda() for _ in proposals], None
+
+        def forward(self, proposals):
+            _, _, labels, _ = self.select_training_samples(proposals, None)
+            shown = [torch.where(each > 0)[0] for each in labels]
+            assert [len(each) for each in shown] == [16, 16]
+            return sum(self.mask_head(each[at]).sum() for each, at in zip(proposals, shown))
+"""
+DETECTS = """
+    import torch
+    from torchvision.models.detection.roi_heads import RoIHeads
+
+    model = RoIHeads().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        loss = model([torch.rand(64, 8).cuda(), torch.rand(64, 8).cuda()])
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_a_head_for_masks_sees_no_more_boxes_than_the_sampler_takes(tmp_path: Path) -> None:
+    """In the manner of torchvision's, whose heads are found by their module's name."""
+    heads = tmp_path / "torchvision" / "models" / "detection" / "roi_heads.py"
+    heads.parent.mkdir(parents=True)
+    heads.write_text(textwrap.dedent(HEADS))
+    done = estimated(tmp_path, DETECTS)
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    assert (answer["estimator"], answer["warnings"]) == ("trace", [])
+
+
 DISTRIBUTED = """
     import os, sys, torch
     from torch import nn
