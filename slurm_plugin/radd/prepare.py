@@ -14,7 +14,13 @@ from slurm_plugin.slurm.versions import Version, shards_spread, traits, whole_as
 
 
 def prepared(
-    config: Config, version: Version, *, key: bytes, peaks: Peaks | None, site: Site | None = None
+    config: Config,
+    version: Version,
+    *,
+    key: bytes,
+    peaks: Peaks | None,
+    site: Site | None = None,
+    running: str | None = None,
 ) -> tuple[Submission, tuple[Obstacle, ...]]:
     """Return what answers submissions, and what keeps the cluster from sharing GPUs.
 
@@ -24,6 +30,7 @@ def prepared(
         key: The cluster's key; b"" where nothing is signed.
         peaks: What is remembered of earlier runs; None if nothing.
         site: What was learned of all users' runs; None if nothing.
+        running: SelectTypeParameters of the running slurmctld, where they are known.
 
     Raises:
         ConfigError: rad.toml names an estimator or a GPU that gpumemnet does not have.
@@ -47,7 +54,11 @@ def prepared(
             name: whole_as_gpu(partition, version) for name, partition in config.partitions.items()
         },
         reserves_shards=traits(version).reserves_shards,
-        spread=shards_spread(version, settings.get("selecttypeparameters", ""), node_gres),
+        spread=min(
+            shards_spread(version, parameters, node_gres)
+            for parameters in (settings.get("selecttypeparameters", ""), running)
+            if parameters is not None
+        ),
     )
     return submission, in_the_way
 

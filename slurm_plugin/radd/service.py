@@ -21,6 +21,7 @@ from slurm_plugin.core.note import format_note, read_note
 from slurm_plugin.core.peaks import peaks_path
 from slurm_plugin.radd.fallback import EVERY_S, fallback_of, write_fallback
 from slurm_plugin.radd.history import Peaks, run_told
+from slurm_plugin.radd.in_force import SelectParameters
 from slurm_plugin.radd.learned import SiteQuantiles
 from slurm_plugin.radd.models import Models
 from slurm_plugin.radd.prepare import prepared
@@ -52,6 +53,7 @@ class Service:
         self._recoverer = recoverer
         self._clock = clock or SystemClock()
         self._version = _version_of(slurm)
+        self._select = SelectParameters(slurm)
         found = config_in_force(config_path)
         config = found.config
         if found.trouble:
@@ -138,7 +140,15 @@ class Service:
 
     def _prepared(self, config: Config) -> Submission:
         key = wire.read_key(Path(config.paths.key))
-        submission, in_the_way = prepared(config, self._version, key=key, peaks=self._peaks, site=self._site)
+        self._select.look(config)
+        submission, in_the_way = prepared(
+            config,
+            self._version,
+            key=key,
+            peaks=self._peaks,
+            site=self._site,
+            running=self._select.running,
+        )
         for one in in_the_way:
             log.error("%s", one.text)
         return submission
@@ -181,8 +191,20 @@ class Service:
         self._refreshed_s = self._clock.monotonic_s()
         self._peaks.refresh()
         self._site.refresh()
+        if self._select.look(self.config):
+            self._slurm_conf_changed()
         if not 0 <= self._clock.now_s() - self._wrote_s < EVERY_S:
             self.leave_fallback()
+
+    def _slurm_conf_changed(self) -> None:
+        try:
+            self._submission = self._prepared(self.config)
+        except ConfigError as exc:
+            log.error("slurm.conf not taken over: %s", exc)
+            return
+        self.leave_fallback()
+        spread = max(1, self._submission.spread)
+        log.info("slurm.conf read again: one job may have shards of %d GPUs of a node", spread)
 
     def _take_in(self, message: Mapping[str, Any]) -> None:
         if message.get("op") == "submit":

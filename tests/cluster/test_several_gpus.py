@@ -148,3 +148,40 @@ def watched(cluster: Cluster) -> bool:
 
 def taken(cluster: Cluster) -> int:
     return max(card.memory_used_bytes for card in SimulatedGpus(cluster.place.gpus("n0")).read())
+
+
+def test_without_the_word_in_slurm_a_job_of_two_gpus_keeps_them(jobs: Jobs, own: Cluster) -> None:
+    """An admin takes it out of slurm.conf and restarts slurmctld, and puts it back; radd goes on all the while."""
+    conf = own.place.slurm_conf
+    text = conf.read_text()
+    said = "--comment=rad:memory=6G"
+
+    def asks() -> str:
+        job = submit(jobs, "--hold", "--gpus=2", said, "--wrap", "true")
+        fields = jobs.fields(job)
+        own.slurm("scancel", str(job))
+        return "shards" if "shard" in fields.get("TresPerTask", "") else "gpus"
+
+    def restart() -> None:
+        own.daemons.stop("slurmctld")
+        own.start_slurmctld()
+        own.wait("slurmctld answers", own.answers, 30)
+
+    def heard(times: int) -> None:
+        own.wait("radd read it again", lambda: own.logs(10_000).count("slurm.conf read again") >= times, 20)
+
+    try:
+        assert asks() == "shards"
+        before = own.logs(10_000).count("slurm.conf read again")
+        conf.write_text(text.replace(",MULTIPLE_SHARING_GRES_PJ", ""))
+        heard(before + 1)
+        assert asks() == "gpus"
+        restart()
+        assert asks() == "gpus"
+        conf.write_text(text)
+        heard(before + 2)
+        assert asks() == "gpus", "slurmctld does not know it yet"
+    finally:
+        conf.write_text(text)
+        restart()
+    own.wait("radd shares them again", lambda: asks() == "shards", 30)

@@ -450,7 +450,7 @@ def test_plugins_may_be_named_in_either_way(word: str):
         ({"readings": (reading(0, healthy=False),)}, "fail", "needs a reset", "nvidia-smi -q"),
         ({"readings": (reading(0, smact_source="nvml-utilisation"),)}, "warn", "only utilisation", "DCGM"),
         ({"gpu_node": False, "readings": None}, "unseen", "GPU node", ""),
-        ({"monitored": False}, "warn", "two samples", "rad-monitor"),
+        ({"monitored": False}, "warn", "no guard acts", "rad-monitor"),
         ({"mps_control": None}, "warn", "time slices", "streams"),
         ({"acls": False}, "fail", "access control lists", "/run/rad"),
         (

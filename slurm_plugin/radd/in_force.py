@@ -1,0 +1,50 @@
+"""Whether Slurm runs with what slurm.conf says: an admin writes the file first, and restarts slurmctld some time later.
+
+A job that asks for shards of several GPUs is refused by a slurmctld that was not started with the word for it. So the
+word counts while both the file and the running slurmctld have it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from slurm_plugin.core.config import Config
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.slurm.conf_files import find_slurm_conf, settings_of
+from slurm_plugin.slurm.control import SlurmControl
+from slurm_plugin.slurm.versions import SPREADING
+
+
+class SelectParameters:
+    """SelectTypeParameters of the running slurmctld, as far as they are known."""
+
+    def __init__(self, slurm: SlurmControl) -> None:
+        """Know nothing yet; Slurm is asked by `look`, and never while a submission is answered."""
+        self._slurm = slurm
+        self._written_ns = -1
+        self._waits = False
+        """Whether the file has the word and slurmctld, as far as is known, has not."""
+        self.running: str | None = None
+        """None if slurmctld has not answered yet: then it will start with what the file says."""
+
+    def look(self, config: Config) -> bool:
+        """Look at slurm.conf, ask slurmctld where the file has the word and it is not known to; tell of any change.
+
+        Args:
+            config: rad.toml.
+        """
+        before = self._written_ns, self.running
+        path = find_slurm_conf(config.paths.slurm_conf, os.environ)
+        self._written_ns = -1
+        if path is not None:
+            with suppress(OSError):
+                self._written_ns = path.stat().st_mtime_ns
+        changed = before[0] != self._written_ns
+        if path is not None and (changed or self._waits):
+            self._waits = SPREADING in settings_of(path).get("selecttypeparameters", "").upper()
+            if self._waits:
+                with suppress(SlurmError):
+                    self.running = self._slurm.config().get("SelectTypeParameters", "")
+                self._waits = self.running is None or SPREADING not in self.running.upper()
+        return before != (self._written_ns, self.running)
