@@ -84,7 +84,9 @@ class Gpu:
         factors = self._slowdowns(loads)
         for run, factor in zip(self.runs, factors, strict=True):
             run.factors[self.index] = factor
-        self.smact = together(loads, factors)
+        self.smact = together(
+            loads, [max(factor, load.elsewhere) for load, factor in zip(loads, factors, strict=True)]
+        )
         self.used_bytes = sum(run.job.peak_bytes for run in self.runs)
         self._trail.append((self.changed_s, self.busy_s))
         while len(self._trail) > 1 and self._trail[1][0] < self.changed_s - window_s:

@@ -180,6 +180,9 @@ def test_who_is_slow_on_its_first_gpu_leaves_its_second_one_to_others() -> None:
     assert both.factors[0] == slowdowns([wide, full])[0] > both.factors[1] > 1.0
     assert both.rate == 1.0 / both.factors[0]
     assert 1.0 < second.factors[1] < alone_with_it, "it is told of what came to the first GPU"
+    assert hardware.gpus[1].smact == pytest.approx(
+        wide.smact / both.factors[0] + full.smact / second.factors[1]
+    )
     hardware.vacate(runs[2], 10.0)
     assert second.factors[1] == alone_with_it
 
