@@ -7,10 +7,12 @@ One line for each held-out run that has a torchinfo text; nothing is trained or 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from gpumemnet.estimators import ours
 from gpumemnet.evaluate.heldout import MAIN_FORMAT, ask, held_out
+from gpumemnet.train.rows import Row
 from gpumemnet.units import MIB
 from slurm_plugin.core.risk import SHARES
 
@@ -19,17 +21,22 @@ ROWS = Path(__file__).resolve().parents[1] / "gpumemnet/data/heldout_h200.jsonl.
 
 def main() -> None:
     """Print the table, smallest bound first: estimate, bound, and what each share of jobs stays below."""
-    answers = ask("ours", [row for row in held_out(ROWS) if row.text_format == MAIN_FORMAT], ours.estimate)
+    print(",".join(("estimate", "bound", *map(str, SHARES))))
+    print("\n".join(lines([row for row in held_out(ROWS) if row.text_format == MAIN_FORMAT])))
+
+
+def lines(runs: list[Row]) -> Iterator[str]:
+    """Yield a line of the table for each of these runs, smallest bound first."""
+    answers = ask("ours", runs, ours.estimate)
     rows = sorted(
         [
-            said / MIB / row.peak_mib
+            said / MIB / run.peak_mib
             for said in (answer.upper_bytes, answer.estimate_bytes, *map(answer.quantile, SHARES))
         ]
-        for row, answer in zip(answers.rows, answers.answers, strict=True)
+        for run, answer in zip(answers.rows, answers.answers, strict=True)
     )
-    print(",".join(("estimate", "bound", *map(str, SHARES))))
     for bound, guess, *shares in rows:
-        print(",".join(f"{ratio:.3f}" for ratio in (guess, bound, *shares)))
+        yield ",".join(f"{ratio:.3f}" for ratio in (guess, bound, *shares))
 
 
 if __name__ == "__main__":

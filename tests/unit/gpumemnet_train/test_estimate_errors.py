@@ -1,0 +1,23 @@
+"""The errors from which simulations draw are those of the weights that ship."""
+
+from __future__ import annotations
+
+import sys
+
+from paths import CHECKOUT
+
+from gpumemnet.evaluate.heldout import MAIN_FORMAT, held_out
+
+sys.path.insert(0, str(CHECKOUT / "bench"))
+import estimate_errors
+
+TABLE = CHECKOUT / "slurm_plugin" / "admin" / "simulate" / "estimate_errors.csv"
+EVERY = 9
+
+
+def test_simulations_draw_the_errors_of_the_weights_that_ship() -> None:
+    """A ninth of the runs; all of them: python bench/estimate_errors.py."""
+    runs = [row for row in held_out(estimate_errors.ROWS) if row.text_format == MAIN_FORMAT]
+    shipped = TABLE.read_text().splitlines()[1:]
+    assert len(shipped) == len(runs)
+    assert set(estimate_errors.lines(runs[::EVERY])) <= set(shipped), "make the table again"
