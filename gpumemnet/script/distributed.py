@@ -88,18 +88,14 @@ class Ranks:
             self._said.warn[FURTHER] = None
         return self._new_group(ranks, backend="fake", **{k: v for k, v in how.items() if k in _OF_GROUPS})
 
-    def gathered(self, into: Any, value: Any, *_: Any, **__: Any) -> _Sent:
-        """Fill a list with what every rank would have sent: the same.
 
-        Args:
-            into: One place for each rank; tensors on the GPU are there already.
-            value: What this rank sends.
-        """
-        for at in range(len(into)):
-            if isinstance(into[at], Tensor) and on_cuda(into[at]):
-                continue
-            into[at] = value
-        return _Sent()
+def _gathered(into: Any, value: Any) -> _Sent:
+    """Fill a list, one place for each rank, with what every rank would have sent: the same."""
+    for at in range(len(into)):
+        if isinstance(into[at], Tensor) and on_cuda(into[at]):
+            continue  # it is there already
+        into[at] = value
+    return _Sent()
 
 
 def pretended(stack: ExitStack, said: Said, recorder: Recorder) -> None:
@@ -115,9 +111,9 @@ def pretended(stack: ExitStack, said: Said, recorder: Recorder) -> None:
         "init_process_group": ranks.init_process_group,
         "new_group": ranks.new_group,
         "is_nccl_available": lambda: True,
-        "get_backend": lambda *_: "nccl",
-        "all_gather": ranks.gathered,
-        "all_gather_object": ranks.gathered,
+        "get_backend": lambda *_, **__: "nccl",
+        "all_gather": lambda tensor_list, tensor, *_, **__: _gathered(tensor_list, tensor),
+        "all_gather_object": lambda object_list, obj, *_, **__: _gathered(object_list, obj),
         **dict.fromkeys(SENT, lambda *_, **__: _Sent()),
     }
     for module in (torch.distributed, torch.distributed.distributed_c10d):
@@ -126,5 +122,5 @@ def pretended(stack: ExitStack, said: Said, recorder: Recorder) -> None:
                 stack.enter_context(replaced(module, name, answer))
     for module in (torch.nn.parallel, torch.nn.parallel.distributed):
         stack.enter_context(replaced(module, "DistributedDataParallel", DataParallel))
-    convert = staticmethod(lambda module, *_: module)
+    convert = staticmethod(lambda module, *_, **__: module)
     stack.enter_context(replaced(nn.SyncBatchNorm, "convert_sync_batchnorm", convert))

@@ -14,7 +14,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._pytree import tree_flatten
 
-from gpumemnet.errors import GpuMemNetError
+from gpumemnet.errors import GpuMemNetError, TraceError
 from gpumemnet.script import compiled, detectors, distributed, mixed, outcome, paged, pretend
 from gpumemnet.script.files import FAILED, RESULT
 from gpumemnet.script.streams import Streams
@@ -23,6 +23,8 @@ from gpumemnet.trace.workspace import Workspaces
 
 STEPS = 2
 """Optimizer steps that are made whole; what follows is watched until the next would begin: its memory is the peak's."""
+PASSES = 64
+"""Backward passes after which a script that has made no optimizer will hardly make one."""
 
 
 def begin(folder: str) -> None:
@@ -47,7 +49,9 @@ def why(kind: str, words: str) -> str:
         return f"what {words.removeprefix('aten.').split('.')[0]} gives depends on values, and a trace computes none"
     if "CUDA driver version is insufficient" in words:
         return "it calls the CUDA driver itself (a CUDA graph, a kernel of its own), and here is none"
-    return f"{kind}: {' '.join(words.split())[:300]}"
+    if "_share_fd_: only available on CPU" in words or "_share_filename_: only available on CPU" in words:
+        return "it shares tensors of the GPU with processes of its own, and a trace runs one: try it with one process"
+    return words if kind == "TraceError" else f"{kind}: {' '.join(words.split())[:300]}"
 
 
 class Run:
@@ -62,7 +66,7 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.recorder = Recorder(Workspaces())
         self.stack = ExitStack()
-        self.steps = self._made = 0
+        self.steps = self._made = self._passes = 0
         self._folder, self._process, self._depth = folder, os.getpid(), 0
         self._seen = outcome.Seen(said=pretend.Said(warn=self.recorder.assumptions.warnings))
         self._done = False
@@ -84,12 +88,15 @@ class Run:
                 return backward(*args, **kwargs)
             finally:
                 self.recorder.enter("forward")
+                self._after_backward()
 
         torch.autograd.backward = watched_backward
         call = nn.Module.__call__
 
         def first_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if module.training and torch.is_grad_enabled() and self._seen.called(args, kwargs):
+            # A module without weights changes pictures or makes a loss; it is no model.
+            models = module.training and torch.is_grad_enabled() and any(True for _ in module.parameters())
+            if models and self._seen.called(args, kwargs):
                 nn.Module.__call__ = call  # type: ignore[method-assign]
                 detectors.pretended()
                 # What came before this was for the model, but for what it is called with.
@@ -114,6 +121,14 @@ class Run:
             self._fail(why(kind.__name__, str(error)))
 
         sys.excepthook = failed
+
+    def _after_backward(self) -> None:
+        self._passes += 1
+        if self._passes == PASSES and not outcome.optimizers():
+            raise TraceError(
+                f"it made {PASSES} backward passes without an optimizer of torch.optim, by which steps are told: "
+                "give it one"
+            )
 
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self._depth += 1

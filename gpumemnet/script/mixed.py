@@ -98,6 +98,8 @@ class ScriptCalls(TorchFunctionMode):
         if isinstance(first, Tensor):
             if func == _SET_DATA and on_cuda(args[1]) and not isinstance(first, FakeTensor):
                 return become.become(first, args[1])
+            if func is Tensor.__format__ and on_cuda(first) and not first.dim():
+                return format(first.item(), args[1])
             if func in _BACK and on_cuda(first):
                 return _BACK[func](_zeros(first.detach(), None))
             if func in _RANDOM and first.numel() > LARGE_ELEMENTS and not isinstance(first, FakeTensor):

@@ -134,6 +134,11 @@ def text(seen: Seen, stack: ExitStack) -> str:
         return printed
 
 
+def optimizers() -> list[torch.optim.Optimizer]:
+    """Return the optimizers that are alive."""
+    return [found for found in gc.get_objects() if issubclass(type(found), torch.optim.Optimizer)]
+
+
 def _mark(seen: Seen, recorder: Recorder, model: nn.Module) -> None:
     trained = seen.trained()
     recorder.mark((p.grad for p in trained), "gradients")

@@ -44,32 +44,32 @@ _PROPERTIES = SimpleNamespace(
 )  # fmt: skip
 
 _CUDA: dict[str, Any] = {
-    "_lazy_init": lambda: None,
-    "init": lambda: None,
-    "is_initialized": lambda: True,
-    "get_device_properties": lambda *_: _PROPERTIES,
-    "mem_get_info": lambda *_: (TOTAL_BYTES, TOTAL_BYTES),
-    "manual_seed": lambda *_: None,
-    "manual_seed_all": lambda *_: None,
-    "seed": lambda: None,
-    "seed_all": lambda: None,
-    "initial_seed": lambda: 0,
-    "get_rng_state": lambda *_: torch.zeros(16, dtype=torch.uint8),
-    "get_rng_state_all": lambda: [torch.zeros(16, dtype=torch.uint8)],
+    "_lazy_init": lambda *_, **__: None,
+    "init": lambda *_, **__: None,
+    "is_initialized": lambda *_, **__: True,
+    "get_device_properties": lambda *_, **__: _PROPERTIES,
+    "mem_get_info": lambda *_, **__: (TOTAL_BYTES, TOTAL_BYTES),
+    "manual_seed": lambda *_, **__: None,
+    "manual_seed_all": lambda *_, **__: None,
+    "seed": lambda *_, **__: None,
+    "seed_all": lambda *_, **__: None,
+    "initial_seed": lambda *_, **__: 0,
+    "get_rng_state": lambda *_, **__: torch.zeros(16, dtype=torch.uint8),
+    "get_rng_state_all": lambda *_, **__: [torch.zeros(16, dtype=torch.uint8)],
     "set_rng_state": lambda *_, **__: None,
-    "set_rng_state_all": lambda *_: None,
-    "memory_stats": lambda *_: {},
+    "set_rng_state_all": lambda *_, **__: None,
+    "memory_stats": lambda *_, **__: {},
     "memory_summary": lambda *_, **__: "",
-    "memory_snapshot": lambda *_: [],
-    "reset_max_memory_allocated": lambda *_: None,
-    "reset_accumulated_memory_stats": lambda *_: None,
-    "utilization": lambda *_: 0,
-    "ipc_collect": lambda: None,
-    "get_arch_list": lambda: ["sm_90"],
-    "device": lambda *_: nullcontext(),
+    "memory_snapshot": lambda *_, **__: [],
+    "reset_max_memory_allocated": lambda *_, **__: None,
+    "reset_accumulated_memory_stats": lambda *_, **__: None,
+    "utilization": lambda *_, **__: 0,
+    "ipc_collect": lambda *_, **__: None,
+    "get_arch_list": lambda *_, **__: ["sm_90"],
+    "device": lambda *_, **__: nullcontext(),
     "set_per_process_memory_fraction": lambda *_, **__: None,
-    "_sleep": lambda *_: None,
-    "current_blas_handle": lambda: 0,
+    "_sleep": lambda *_, **__: None,
+    "current_blas_handle": lambda *_, **__: 0,
 }
 
 _LOADER = {
@@ -135,17 +135,17 @@ def _assumed(condition: Any, message: str) -> None:
 def _accelerator(stack: ExitStack, streams: Streams) -> None:
     """Newer scripts ask `torch.accelerator` instead of `torch.cuda`, and so does FSDP."""
     if hasattr(torch._C, "_get_accelerator"):
-        stack.enter_context(replaced(torch._C, "_get_accelerator", lambda *_: torch.device("cuda")))
+        stack.enter_context(replaced(torch._C, "_get_accelerator", lambda *_, **__: torch.device("cuda")))
     module = getattr(torch, "accelerator", None)
     answers: dict[str, Any] = {
-        "is_available": lambda: True,
-        "device_count": lambda: 1,
+        "is_available": lambda *_, **__: True,
+        "device_count": lambda *_, **__: 1,
         "current_accelerator": lambda *_, **__: torch.device("cuda"),
-        "current_device_index": lambda: 0,
-        "current_device_idx": lambda: 0,
-        "set_device_index": lambda *_: None,
-        "synchronize": lambda *_: None,
-        "empty_cache": lambda: None,
+        "current_device_index": lambda *_, **__: 0,
+        "current_device_idx": lambda *_, **__: 0,
+        "set_device_index": lambda *_, **__: None,
+        "synchronize": lambda *_, **__: None,
+        "empty_cache": lambda *_, **__: None,
         **streams.of_accelerator(),
     }
     for name, answer in answers.items():

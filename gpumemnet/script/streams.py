@@ -79,8 +79,8 @@ class Streams:
     def of_cuda(self) -> dict[str, Any]:
         """Return the answers of `torch.cuda`, by name."""
         return {
-            "current_stream": lambda *_: self.current,
-            "default_stream": lambda *_: self._default,
+            "current_stream": lambda *_, **__: self.current,
+            "default_stream": lambda *_, **__: self._default,
             "set_stream": self.set,
             "stream": self.within,
             "Stream": Stream,
@@ -89,4 +89,4 @@ class Streams:
 
     def of_accelerator(self) -> dict[str, Any]:
         """Return the answers of `torch.accelerator`, by name."""
-        return {"current_stream": lambda *_: self.current, "set_stream": self.set}
+        return {"current_stream": lambda *_, **__: self.current, "set_stream": self.set}

@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from gpumemnet.trace import masks, packed
+from gpumemnet.trace.older import tree_leaves
 
 aten = torch.ops.aten
 _IN_PLACE = ("aten::_fused_", "aten::_foreach_")
@@ -27,6 +29,8 @@ class Assumptions:
     def answer(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
         """Return (result,) where the operator cannot run on fake tensors, else None.
 
+        What has values, as a script's own data have, is computed with them.
+
         Args:
             func: The operator.
             args: Its positional arguments.
@@ -34,7 +38,7 @@ class Assumptions:
         """
         handler = _HANDLERS.get(func)
         if handler is not None:
-            return handler(self, args, kwargs)
+            return _computed(func, args, kwargs) or handler(self, args, kwargs)
         if func._schema.name == "torchvision::nms":
             return self._nms(args)
         followed = masks.follow(func, args, kwargs) or packed.follow(func, args, kwargs)
@@ -119,12 +123,24 @@ class Assumptions:
         return ((torch.empty((n,), dtype=tensor.dtype, device=tensor.device), where, counts),)
 
     def _chosen(self, mask: Tensor) -> int:
+        if not isinstance(mask, FakeTensor):
+            with _disable_current_modes():
+                return int(mask.count_nonzero())
         n = masks.at_most(mask)
         return self._all_chosen(n) if n == mask.numel() else n
 
     def _all_chosen(self, n: int) -> int:
         self.warnings["a selection by mask or of unique values was taken to choose every element"] = None
         return n
+
+
+def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
+    """Return (result,) if every tensor has values; None if one is fake, or there is none."""
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    if not tensors or any(isinstance(each, FakeTensor) or each.is_meta for each in tensors):
+        return None
+    with _disable_current_modes():
+        return (func(*args, **kwargs),)
 
 
 def _of_gpu(args: Any) -> bool:

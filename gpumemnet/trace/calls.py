@@ -80,7 +80,7 @@ _CALLS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.device.__get__: _device,
     torch.Tensor.to: _to,
     torch.Tensor.cuda: _cuda,
-    torch.Tensor.record_stream: lambda *_: None,
+    torch.Tensor.record_stream: lambda *_, **__: None,
     torch.Tensor.pin_memory: lambda tensor, *_: tensor,
     torch.Tensor.is_cuda.__get__: lambda tensor: tensor.device.type == "cuda",  # type: ignore[attr-defined]
     torch.Tensor.get_device: lambda tensor: 0 if tensor.device.type == "cuda" else -1,

@@ -31,6 +31,11 @@ _NOTHING: Mapping[str, Any] = {}
 _DEVICE_OP = torch.ops.prim.device.default
 
 
+def _no_inference(enabled: bool = True) -> Any:
+    """Inference mode takes what no_grad takes, but hands composite operators over whole, which nothing knows."""
+    return torch.no_grad() if enabled else torch.enable_grad()
+
+
 def _device_for_cpp(args: Any) -> torch.device:
     tensor = args[0]
     if tensor.fake_mode.in_kernel_invocation or tensor.fake_device.type == "cuda":
@@ -56,22 +61,22 @@ class CudaFakeMode(FakeTensorMode):
 
 
 _CUDA_ANSWERS: dict[str, Callable[..., Any]] = {
-    "_lazy_init": lambda: None,
-    "is_available": lambda: True,
-    "device_count": lambda: 1,
-    "current_device": lambda: 0,
-    "get_device_name": lambda *_: "traced",
-    "get_device_capability": lambda *_: (9, 0),
-    "is_current_stream_capturing": lambda: False,
+    "_lazy_init": lambda *_, **__: None,
+    "is_available": lambda *_, **__: True,
+    "device_count": lambda *_, **__: 1,
+    "current_device": lambda *_, **__: 0,
+    "get_device_name": lambda *_, **__: "traced",
+    "get_device_capability": lambda *_, **__: (9, 0),
+    "is_current_stream_capturing": lambda *_, **__: False,
     "is_bf16_supported": lambda *_, **__: True,
-    "synchronize": lambda *_: None,
-    "empty_cache": lambda: None,
-    "reset_peak_memory_stats": lambda *_: None,
-    "memory_allocated": lambda *_: 0,
-    "max_memory_allocated": lambda *_: 0,
-    "memory_reserved": lambda *_: 0,
-    "max_memory_reserved": lambda *_: 0,
-    "set_device": lambda *_: None,
+    "synchronize": lambda *_, **__: None,
+    "empty_cache": lambda *_, **__: None,
+    "reset_peak_memory_stats": lambda *_, **__: None,
+    "memory_allocated": lambda *_, **__: 0,
+    "max_memory_allocated": lambda *_, **__: 0,
+    "memory_reserved": lambda *_, **__: 0,
+    "max_memory_reserved": lambda *_, **__: 0,
+    "set_device": lambda *_, **__: None,
 }
 
 
@@ -137,6 +142,7 @@ def pretended_cuda(kind: type[CudaFakeMode] = CudaFakeMode) -> Iterator[CudaFake
         _foreach_supported_types.append(FakeTensor)
         stack.callback(_foreach_supported_types.remove, FakeTensor)
         stack.enter_context(pretend_cuda_calls())
+        stack.enter_context(replaced(torch._C, "_InferenceMode", _no_inference))
         # Transformers makes masks for what it takes for a compiler's tracing that it does without in a plain run.
         library = sys.modules.get("transformers.utils.import_utils")
         if hasattr(library, "is_fake_tensor"):

@@ -118,8 +118,22 @@ def test_what_else_writes_to_it_may_choose_everything(
     assert recorder.assumptions.warnings
 
 
-def test_of_values_and_of_inference_nothing_is_known(recorder: Recorder) -> None:
+def test_of_values_nothing_is_known_and_inference_mode_changes_nothing(recorder: Recorder) -> None:
     assert chosen(torch.empty(ALL, device="cuda") > 0) == ALL
     assert chosen(~filled(5)) == ALL
     with torch.inference_mode():
-        assert at_most(filled(5)) == ALL
+        assert at_most(filled(5)) == 5
+
+
+def test_what_is_chosen_of_real_tensors_is_computed() -> None:
+    """A script's own data, and a model's own constants: with their values, whatever is pretended around them."""
+    boxes, column = torch.arange(8.0).reshape(4, 2), torch.arange(4.0)
+    kept = torch.tensor([False, True, False, True])
+    with pretended_cuda(), Recorder(Workspaces()) as recorder:
+        chosen = boxes[kept]
+        places, values = kept.nonzero(), torch.masked_select(column, kept)
+        on_gpu = torch.empty(4, 2, device="cuda")[kept]
+    assert chosen.tolist() == [[2.0, 3.0], [6.0, 7.0]]
+    assert places.tolist() == [[1], [3]] and values.tolist() == [1.0, 3.0]
+    assert on_gpu.shape == (2, 2)
+    assert not recorder.assumptions.warnings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -18,7 +19,12 @@ from torch import nn  # noqa: E402
 from gpumemnet.gpus import DEFAULT_GPU, gpu_named  # noqa: E402
 from gpumemnet.saved.make import saved_profile  # noqa: E402
 from gpumemnet.saved.record import SavedProfile  # noqa: E402
+from gpumemnet.script import pretend  # noqa: E402
 from gpumemnet.script.live import why  # noqa: E402
+from gpumemnet.script.streams import Streams  # noqa: E402
+from gpumemnet.trace import device  # noqa: E402
+from gpumemnet.trace.recorder import Recorder  # noqa: E402
+from gpumemnet.trace.workspace import Workspaces  # noqa: E402
 from gpumemnet.units import to_mib_nearest  # noqa: E402
 
 MAIN = "from gpumemnet.cli import main; main()"
@@ -128,6 +134,11 @@ def test_a_script_that_fails_is_told_by_its_models_text(tmp_path: Path) -> None:
             "AcceleratorError",
             "CUDA error: CUDA driver version is insufficient for CUDA runtime version\nSearch for ...",
             "it calls the CUDA driver itself (a CUDA graph, a kernel of its own), and here is none",
+        ),
+        (
+            "RuntimeError",
+            "_share_fd_: only available on CPU",
+            "it shares tensors of the GPU with processes of its own, and a trace runs one: try it with one process",
         ),
         ("ValueError", "bad\n column", "ValueError: bad column"),
     ],
@@ -239,6 +250,9 @@ DISTRIBUTED = """
         loss.backward()
         optimizer.step()
         torch.distributed.all_reduce(loss)
+        sent = [None, None]
+        torch.distributed.all_gather_object(obj=len(image), object_list=sent)
+        assert sent == [32, 32]
     torch.distributed.barrier()
 """
 
@@ -271,3 +285,88 @@ def test_what_nccl_holds_otherwise_is_not_known_and_said(tmp_path: Path) -> None
     told = [warning for warning in answer["warnings"] if "NCCL" in warning]
     assert len(told) == 2 and "a single rank" in told[0] and "further" in told[1]
     assert answer["breakdown_mib"]["base"] < to_mib_nearest(gpu_named(DEFAULT_GPU).nccl_bytes)
+
+
+OWN_DATA = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, Dataset
+
+    class Normalize(nn.Module):
+        def forward(self, picture):
+            return (picture - 0.5) / 0.5
+
+    class Boxes(Dataset):
+        scale = Normalize()
+
+        def __len__(self):
+            return 40
+
+        def __getitem__(self, index):
+            boxes = torch.arange(12.0).reshape(4, 3)
+            kept = boxes[boxes[:, 0] > 5]
+            assert torch.equal(kept, boxes[2:]) and torch.equal(kept, boxes[torch.where(boxes[:, 0] > 5)[0]])
+            assert torch.masked_select(boxes, boxes > 9.5).tolist() == [10.0, 11.0]
+            assert torch.tensor([3, 1, 3]).unique().tolist() == [1, 3]
+            picture = torch.zeros(3, 16, 16)
+            picture[picture == 0] = 1.0
+            assert picture.min() == 1
+            return self.scale(picture), index % 10
+
+    model = nn.Sequential(nn.Flatten(), nn.Linear(768, 10)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    kept = torch.arange(8) < 6
+    for picture, label in DataLoader(Boxes(), 8):
+        rows = model(picture.cuda())[kept]
+        assert rows.shape == (6, 10)
+        loss = nn.functional.cross_entropy(rows, label[kept].cuda())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        print(f"{loss:.4f} {loss.detach():6.2e} {loss}", "{:8.3f}".format(loss), format(rows.argmax(1)[0], "d"))
+"""
+
+
+def test_a_scripts_own_data_keep_their_values_and_transforms_are_not_its_model(tmp_path: Path) -> None:
+    """What is chosen of real tensors is what a mask says; a module without weights may be called for one picture."""
+    done = estimated(tmp_path, OWN_DATA, options=("--save", "m.rad"))
+    assert (done.returncode, done.stderr) == (0, "")
+    saved = SavedProfile.from_text((tmp_path / "m.rad").read_text(), path="m.rad")
+    assert (saved.batch_size, saved.inputs) == (8, ("8x3x16x16:float32",))
+    assert not any("mask" in warning for warning in saved.warnings)
+
+
+BY_HAND = """
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2)).cuda()
+    while True:
+        model.zero_grad()
+        model(torch.rand(4, 8, device="cuda")).sum().backward()
+        for weight in model.parameters():
+            weight.data.add_(weight.grad, alpha=-0.1)
+"""
+
+
+def test_a_script_without_an_optimizer_is_told_so_and_ended_soon(tmp_path: Path) -> None:
+    done = estimated(tmp_path, BY_HAND)
+    assert done.returncode == 0
+    answer = json.loads(done.stdout)
+    assert "without an optimizer of torch.optim" in answer["warnings"][0]
+    assert answer["estimator"] == "ours"
+
+
+def test_what_stands_in_for_torchs_calls_is_called_as_theirs_are() -> None:
+    """By position or by the names of their arguments."""
+    streams = Streams(Recorder(Workspaces()))
+    answers = {**device._CUDA_ANSWERS, **pretend._CUDA, **streams.of_cuda()}
+    tried = 0
+    for name in sorted(answers.keys() & vars(torch.cuda).keys()):
+        try:
+            parameters = inspect.signature(getattr(torch.cuda, name)).parameters.values()
+        except ValueError:  # a class of C++
+            continue
+        named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        answers[name](**dict.fromkeys(named))
+        tried += len(named)
+    assert tried > 20

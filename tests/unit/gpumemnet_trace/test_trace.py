@@ -487,3 +487,26 @@ def test_a_storage_whose_end_is_asked_for_ends_as_one_that_tells(
     for module in (older, recorder):
         monkeypatch.setattr(module, "POLLED", True)
     assert memory_of(traced(perceptron, "64x100", optimizer=optimizer)) == told
+
+
+class Judged(nn.Module):
+    """Looks at its input without gradients first, as a frozen encoder or an evaluation does."""
+
+    def __init__(self, look: Callable[[], Any]) -> None:
+        super().__init__()
+        self.layer, self.encoder, self.look = nn.Linear(300, 300), nn.Conv1d(1, 8, 3), look
+
+    def forward(self, x: Any) -> Any:
+        with self.look():
+            seen = self.encoder(x[:, None]).flatten(1)
+            best = F.scaled_dot_product_attention(x[None], x[None], x[None])
+            share = (seen > 0).sum(dtype=torch.float32) * (100.0 / len(x))
+            assert share.item() == 0.0 and torch.where(seen > 0)[0].shape == (seen.numel(),)
+        return self.layer(x) + best[0]
+
+
+def test_inference_mode_takes_what_no_grad_takes() -> None:
+    """Its composite operators come in parts: nothing knew them, and a number read in it ended the trace."""
+    plain = traced(lambda: Judged(torch.no_grad), "64x300")
+    inference = traced(lambda: Judged(torch.inference_mode), "64x300")
+    assert [n for _, n in plain.events] == [n for _, n in inference.events]
