@@ -8,33 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.node_records import Demand, Reservation
 from slurm_plugin.core.trim import settled_bytes
-from slurm_plugin.monitor.window import STALE_AFTER_S, read_job, read_window
+from slurm_plugin.monitor.window import STALE_AFTER_S, guard_acts, read_job
 from slurm_plugin.node.node import Node
 
 
-def guarded(node: Node, settings: PartitionConfig | None) -> bool:
+def guarded(node: Node, partition: str) -> bool:
     """Return whether somebody would stop a job that keeps from others what they booked; else no cap lies above it.
 
     Args:
         node: This node.
-        settings: Of the job's partition; None if rad.toml does not name it.
+        partition: The job's.
     """
-    acts = settings is not None and node.config.guards and settings.on_overrun != "warn"
-    return acts and read_window(node.run, now_s=node.clock.now_s()) is not None
+    wanted = partition in node.config.guarded
+    return wanted and guard_acts(node.run, partition, now_s=node.clock.now_s())
 
 
-def unheld(
-    node: Node, demand: Demand, settings: PartitionConfig, reservations: Sequence[Reservation]
-) -> frozenset[int]:
+def unheld(node: Node, demand: Demand, partition: str, reservations: Sequence[Reservation]) -> frozenset[int]:
     """Return the ids of the jobs that nothing holds to what they booked just now.
 
     Args:
         node: This node.
         demand: Of the job that is to start.
-        settings: Of its partition.
+        partition: Its partition.
         reservations: What others hold on this node.
     """
     found = {
@@ -43,9 +40,9 @@ def unheld(
         if held.managed
         and held.kind == "shared"
         and not held.part_of_one_gpu
-        and not guarded(node, node.settings(held.partition))
+        and not guarded(node, held.partition)
     }
-    if demand.kind == "shared" and demand.gpus > 1 and not guarded(node, settings):
+    if demand.kind == "shared" and demand.gpus > 1 and not guarded(node, partition):
         found.add(demand.job_id)
     return frozenset(found)
 
@@ -64,7 +61,7 @@ def settled_of(node: Node, reservations: Sequence[Reservation]) -> dict[int, int
     now_s, monotonic_s = node.clock.now_s(), node.clock.monotonic_s()
     for held in reservations:
         settings = node.config.partitions.get(held.partition)
-        trims = settings is not None and settings.trim and guarded(node, settings)
+        trims = settings is not None and settings.trim and guarded(node, held.partition)
         usage = read_job(node.run, held.job_id) if trims else None
         if usage is not None and abs(now_s - usage.last_s) <= STALE_AFTER_S:
             size = settled_bytes(

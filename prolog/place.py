@@ -71,7 +71,7 @@ def place(
         readings, blind = without_driver(read_facts(node), now_s=node.clock.now_s()), True
         if not readings:
             raise
-    if blind or not guarded(node, settings):
+    if blind or not guarded(node, job.partition):
         demand = replace(demand, cap_bytes=None)
     pin = pin_of(node, settings, facts_of(node, job.node, readings))
     if node.config.mode != "observe" and not blind:
@@ -103,7 +103,7 @@ def _place_once(
     reservations = node.store.read().ledger.reservations
     users = {held.job_id: held.user_id for held in reservations}
     settled = settled_of(node, reservations)
-    alone = unheld(node, demand, settings, reservations) if apart else frozenset()
+    alone = unheld(node, demand, job.partition, reservations) if apart else frozenset()
     owners = JobFinder(node.proc).owners(readings, users=users)
 
     def choose(ledger: Ledger) -> Placement:

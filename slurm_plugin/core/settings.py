@@ -125,6 +125,12 @@ class Config:
         """Return whether rad-monitor acts on jobs that take more than they booked."""
         return self.mode == "enforce" and self.features.guard
 
+    @property
+    def guarded(self) -> tuple[str, ...]:
+        """Return the partitions of whose jobs rad-monitor ends those that keep from others what they booked."""
+        warned = {name for name, settings in self.partitions.items() if settings.on_overrun == "warn"}
+        return tuple(name for name in self.partitions if name not in warned) if self.guards else ()
+
     def partition(self, name: str | None) -> PartitionConfig | None:
         """Return the settings of a partition; None if jobs of it are left alone.
 

@@ -68,6 +68,7 @@ def _run(options: argparse.Namespace) -> None:
         store=LedgerStore(run, clock=clock, boot_id=boot_id()),
         exporter=_exporter(options, config),
         guard=None if options.once else _guard(config, clock),
+        guarded=config.guarded,
     )
     if options.once:
         for reading in monitor.sample():

@@ -73,6 +73,7 @@ class Monitor:
         store: LedgerStore | None = None,
         exporter: Exporter | None = None,
         guard: Watcher | None = None,
+        guarded: Sequence[str] = (),
     ) -> None:
         """Take up the records that an earlier monitor left.
 
@@ -85,6 +86,7 @@ class Monitor:
             store: The node's ledger, which knows the owners of jobs; None believes every process.
             exporter: Shows metrics, if anybody wants them.
             guard: Judges who takes what he did not book; it needs the ledger.
+            guarded: Partitions whose jobs it stops.
         """
         self._telemetry = telemetry
         self._run = run
@@ -94,6 +96,7 @@ class Monitor:
         self._store = store
         self._exporter = exporter
         self._guard = guard
+        self._guarded = () if guard is None else tuple(guarded)
         self._ring: dict[str, deque[tuple[float, float]]] = {}
         self._energy_j: dict[str, float] = {}
         found = (read_job(run, job_id) for job_id in recorded_jobs(run))
@@ -132,7 +135,7 @@ class Monitor:
         self._usages |= seen
         if self._exporter is not None:
             self._exporter.show(averaged, self._usages, owners, ledger or Ledger())
-        write_window(self._run, averaged, now_s=now_s)
+        write_window(self._run, averaged, now_s=now_s, guarded=self._guarded)
         for usage in seen.values():
             write_job(self._run, usage)
             self._written.add(usage.job_id)

@@ -1,6 +1,6 @@
 """What rad-monitor leaves for others: files that are replaced whole, so a reader needs no lock and no request.
 
-    RUN/monitor/window.json      every GPU: its last reading, activity averaged over the window
+    RUN/monitor/window.json      every GPU: its last reading, activity averaged over the window; whom the guard stops
     RUN/monitor/jobs/ID.json     what one job used so far
 
 The file of a job is the monitor's memory of that job: it goes on from there after a restart, and starts afresh once
@@ -102,6 +102,23 @@ def read_window(
         return None
 
 
+def guard_acts(run: Path, partition: str, *, now_s: float) -> bool:
+    """Return whether a monitor is there that ends jobs of a partition for taking what others booked.
+
+    It acts on the rad.toml that it read itself: who changed that and did not reload the monitor has changed nothing.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        partition: The partition.
+        now_s: Seconds since the epoch.
+    """
+    rows = _read(window_path(run))
+    if rows is None or abs(now_s - _number(rows.get("time_s"))) > STALE_AFTER_S:
+        return False
+    guarded = rows.get("guarded", [partition])  # older monitors do not say
+    return isinstance(guarded, list) and partition in guarded
+
+
 def read_job(run: Path, job_id: int) -> JobUsage | None:
     """Return what a job used so far; None if no process of it was seen on a GPU.
 
@@ -136,19 +153,23 @@ def recorded_jobs(run: Path) -> set[int]:
     return {int(path.stem) for path in (run / "monitor" / "jobs").glob("*.json") if path.stem.isdigit()}
 
 
-def write_window(run: Path, readings: Iterable[GpuReading], *, now_s: float) -> None:
+def write_window(
+    run: Path, readings: Iterable[GpuReading], *, now_s: float, guarded: Iterable[str] | None = None
+) -> None:
     """Replace the window.
 
     Args:
         run: Folder of the node's state (`paths.run`).
         readings: One of each GPU, smact averaged over the window.
         now_s: Seconds since the epoch.
+        guarded: Partitions whose jobs the guard stops; None to say nothing of it.
 
     Raises:
         DeviceError: It cannot be written, e.g. because the file system is full.
     """
     rows = [dataclasses.asdict(reading) for reading in readings]
-    _replace(window_path(run), {"time_s": now_s, "gpus": rows})
+    told = {} if guarded is None else {"guarded": list(guarded)}
+    _replace(window_path(run), {"time_s": now_s, "gpus": rows, **told})
 
 
 def write_job(run: Path, usage: JobUsage) -> None:

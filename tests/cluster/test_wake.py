@@ -12,6 +12,7 @@ from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.load import equal_nodes
 from lab.place import ClusterSpec, Place
+from prolog.put_back import LONGEST_DELAY_S
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.versions import requeue_delay_s
 from tests.cluster.conftest import jobs_on, started
@@ -71,7 +72,9 @@ def test_the_epilog_of_whoever_held_the_gpu_wakes_who_waits(untyped_jobs: Jobs, 
     cluster.wait("it is put back", waiting.exists, 20)
     radd_log = cluster.place.log / "radd.out"
     cluster.wait("radd has set its delay", lambda: f"job {wide}: may start in" in radd_log.read_text(), 30)
-    cluster.slurm("scontrol", "update", f"JobId={wide}", "StartTime=now+600")  # as after many tries
+    cluster.slurm(
+        "scontrol", "update", f"JobId={wide}", f"StartTime=now+{LONGEST_DELAY_S}"
+    )  # as after many tries
     (jobs.folder / "go0").touch()
     least_s = requeue_delay_s(version, control.config().get("AuthInfo", ""))
     done = jobs.wait(wide, "COMPLETED", timeout_s=least_s + 40)

@@ -56,6 +56,8 @@ class Bench:
         self.slurm = FakeSlurm()
         self.watched = True
         """Whether rad-monitor is there."""
+        self.guarded: list[str] | None = None
+        """The partitions whose jobs it says that it stops; None for one that says nothing of it."""
         (folder / "proc").mkdir()
 
     def node(self, *, boot: str = "b", confined: bool = False) -> Node:
@@ -117,7 +119,7 @@ class Bench:
         apart: bool = True,
     ) -> Placed:
         if self.watched:
-            write_window(self.folder / "run", self.readings, now_s=self.clock.now_s())
+            write_window(self.folder / "run", self.readings, now_s=self.clock.now_s(), guarded=self.guarded)
         seats = tuple(range(seat, seat + gpus))
         demand = Demand(
             job_id=job_id,
@@ -387,7 +389,9 @@ def test_a_cap_lies_above_the_booking_only_where_the_guard_would_act(bench: Benc
 def without_guard(bench: Bench, why: str) -> None:
     """Leave the node without anybody who stops a job: from one moment to the next, or by the admin's word."""
     settings = bench.config.partitions["gpu"]
-    if why == "no monitor":
+    if why == "not reloaded":
+        bench.guarded = []
+    elif why == "no monitor":
         bench.watched = False
         bench.clock.sleep(STALE_AFTER_S + 1)
     elif why == "no guard":
@@ -397,7 +401,7 @@ def without_guard(bench: Bench, why: str) -> None:
         bench.config = replace(bench.config, partitions={"gpu": warns})
 
 
-UNGUARDED = pytest.mark.parametrize("why", ["no monitor", "no guard", "warns"])
+UNGUARDED = pytest.mark.parametrize("why", ["no monitor", "no guard", "warns", "not reloaded"])
 
 
 @UNGUARDED
@@ -422,7 +426,7 @@ def test_nobody_joins_what_nothing_holds_until_the_guard_is_back(bench: Bench, w
     assert bench.place(2, 2).placement.put_back
     assert bench.place(2, 2, apart=False).reservation is not None, "it cannot wait: Slurm gave it that memory"
     bench.release(2)
-    bench.config, bench.watched = config, True
+    bench.config, bench.watched, bench.guarded = config, True, ["gpu"]
     assert bench.place(2, 2).reservation is not None
 
 

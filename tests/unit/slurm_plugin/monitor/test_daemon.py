@@ -15,6 +15,7 @@ import pytest
 from fakes import FakeClock
 
 from slurm_plugin.core.clock import Deadline
+from slurm_plugin.core.config import Config, Features, PartitionConfig
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading
 from slurm_plugin.core.ledger import Ledger
@@ -27,11 +28,13 @@ from slurm_plugin.monitor.monitor import Monitor
 from slurm_plugin.monitor.window import (
     JobUsage,
     forget_job,
+    guard_acts,
     job_path,
     read_job,
     read_window,
     window_path,
     write_job,
+    write_window,
 )
 
 GIB = 2**30
@@ -313,7 +316,13 @@ def guarded(bench: Bench, guard: Recorder, *, ledger: bool) -> None:
         with store.locked(Deadline(bench.clock, 1.0)):
             store.write(Ledger())
     bench.monitor = Monitor(
-        bench.script, bench.run, clock=bench.clock, finder=bench.finder, store=store, guard=guard
+        bench.script,
+        bench.run,
+        clock=bench.clock,
+        finder=bench.finder,
+        store=store,
+        guard=guard,
+        guarded=["gpu"],
     )
     bench.sample(gpu(0.5, {11: GIB}))
 
@@ -334,6 +343,27 @@ def test_a_ledger_that_is_guessed_judges_nobody(bench: Bench):
 def test_a_guard_that_cannot_write_stops_no_monitor(bench: Bench):
     guarded(bench, Recorder(bench.run, fails=True), ledger=True)
     assert read_window(bench.run, now_s=bench.clock.now_s()) is not None
+
+
+def test_the_window_says_whose_jobs_the_guard_stops(bench: Bench):
+    def acts(partition: str, *, age_s: float = 0.0) -> bool:
+        return guard_acts(bench.run, partition, now_s=bench.clock.now_s() + age_s)
+
+    assert not acts("gpu"), "there is no monitor"
+    bench.sample(gpu())
+    assert not acts("gpu"), "it has no guard"
+    guarded(bench, Recorder(bench.run), ledger=True)
+    assert (acts("gpu"), acts("calm"), acts("gpu", age_s=30.0)) == (True, False, False)
+    write_window(bench.run, (), now_s=bench.clock.now_s())
+    assert acts("calm"), "an older release says nothing of it"
+
+
+def test_a_guard_acts_where_rad_toml_lets_it():
+    partitions = {"gpu": PartitionConfig(), "calm": PartitionConfig(on_overrun="warn")}
+    config = Config(partitions=partitions)
+    assert config.guarded == ("gpu",)
+    assert dataclasses.replace(config, mode="observe").guarded == ()
+    assert dataclasses.replace(config, features=Features(guard=False)).guarded == ()
 
 
 class TestJobFinder:
