@@ -98,13 +98,15 @@ def _shared(
     if len(fitting) < demand.gpus:
         if len(held_rooms) < len(open_rooms):
             return Placement(gpus=(), reason=_NOTHING_HOLDS, put_back=True, unheld=True)
+        owing = [room for room in open_rooms if room not in fitting and _owes(room, demand, settings)]
+        owing.sort(key=lambda room: -room.free_bytes)
         most = max((room.free_bytes for room in open_rooms), default=0)
         few = "no GPU has" if demand.gpus == 1 else f"{len(fitting)} of {demand.gpus} GPUs have"
         return Placement(
             gpus=(),
             reason=f"{few} the memory, {human(max(0, most))} at most",
             put_back=True,
-            owed=tuple(room.uuid for room in open_rooms if _owes(room, demand, settings)),
+            owed=tuple(room.uuid for room in owing[: demand.gpus - len(fitting)]),
         )
     chosen: dict[int, Room] = {}
     waits = settings.on_saturated == "wait" and demand.restart < settings.saturated_waits

@@ -200,6 +200,25 @@ def test_who_finds_no_memory_that_slurm_gave_him_says_where_others_hold_it(
     assert placement.put_back and placement.owed == owed
 
 
+@pytest.mark.parametrize(("gpus", "owed"), [(1, ()), (2, ("GPU-1",)), (3, ("GPU-1", "GPU-2"))])
+def test_no_more_gpus_are_owed_than_a_job_lacks(gpus: int, owed: tuple[str, ...]) -> None:
+    """On each of three GPUs somebody holds too much; all of them would be stopped where one is enough."""
+    holds = (15, 28, 30)
+    rows = [(GpuProcess(pid=pid, memory_bytes=gib * GIB),) for pid, gib in enumerate(holds)]
+    readings = [gpu(index, used=holds[index] * GIB, processes=rows[index]) for index in range(3)]
+    there = [held(job, job, 5) for job in range(3)]
+    placement = choose(
+        readings,
+        *there,
+        gpus=gpus,
+        seats=tuple(range(gpus)),
+        owners={0: 0, 1: 1, 2: 2},
+        margin_mib=0,
+        need=20,
+    )
+    assert (placement.owed, placement.put_back) == (owed, gpus > 1)
+
+
 @pytest.mark.parametrize("unheld", [(99,), (1,)], ids=["the newcomer", "who is there"])
 def test_what_nothing_holds_shares_with_nobody(unheld: tuple[int, ...]) -> None:
     there = held(1, 0)
