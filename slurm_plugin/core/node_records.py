@@ -110,7 +110,7 @@ class Placement:
         reason: Policy and figures behind the choice, for the log.
         put_back: True if the job must return to the queue, because nothing it may use is free.
         cap_bytes: What a shared job may hold at most there; None if no more than it booked.
-        owed: UUIDs of as many GPUs as a job that is put back lacks, on which others keep from it what they did not book.
+        owed: UUIDs of as many GPUs as a job that is put back lacks, on which others hold more than they booked.
         unheld: True if it is put back only because nothing would hold it, or a neighbour, to what was booked.
     """
 
