@@ -1,7 +1,8 @@
 """What FSDP (FullyShardedDataParallel or fully_shard) does beyond operators; its code itself is PyTorch's.
 
 It gives gathered parameters back by making their storage smaller, and has PyTorch work out shapes of whole tensors on
-the side, which take no memory.
+the side, which take no memory. FullyShardedDataParallel gathers on a stream of its own and splits there what it
+gathered: autograd runs a backward on its forward's stream, so that the whole gradient comes from that stream's memory.
 """
 
 from __future__ import annotations
@@ -35,6 +36,16 @@ def pretended(stack: ExitStack, recorder: Recorder) -> None:
         return result
 
     stack.enter_context(replaced(torch.UntypedStorage, "resize_", resized))
+    split = torch.split
+
+    def parted(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        parts = split(tensor, *args, **kwargs)
+        node = parts[0].grad_fn if parts else None
+        if recorder.pool and node is not None:
+            _backward_on(node, recorder)
+        return parts
+
+    stack.enter_context(replaced(torch, "split", parted))
     try:
         from torch.distributed.tensor._sharding_prop import ShardingPropagator
     except ImportError:  # before 2.5 it stood elsewhere
@@ -48,6 +59,21 @@ def pretended(stack: ExitStack, recorder: Recorder) -> None:
                 return work_out(*args, **kwargs)
 
         stack.enter_context(replaced(ShardingPropagator, name, aside))
+
+
+def _backward_on(node: Any, recorder: Recorder) -> None:
+    """Let a node of autograd take its memory from the stream that is current now."""
+    pool, before = recorder.pool, []
+
+    def enter(*_: Any) -> None:
+        before.append(recorder.pool)
+        recorder.pool = pool
+
+    def leave(*_: Any) -> None:
+        recorder.pool = before.pop()
+
+    node.register_prehook(enter)
+    node.register_hook(leave)
 
 
 def is_sharded(model: nn.Module) -> bool:

@@ -154,6 +154,25 @@ TRACED = """
     os._exit(0)
 """
 
+STREAMS = """
+    import json, os
+    from collections import Counter
+    from gpumemnet.script import live, mixed
+
+    run = live.Run(os.getcwd())
+    run.watch()
+    mixed.enter(run.stack, run.recorder)
+    import torch, ways
+    torch.distributed.init_process_group("nccl")
+    recorder = run.recorder
+    live.STEPS = 100
+    ways.train(ways.wrapped, "cuda")
+    block = 4 * sum(p.numel() for p in ways.Block().parameters())
+    pools = Counter(recorder.pool_of.get(key, 0) for key, n_bytes in recorder.events if n_bytes == block)
+    print("PEAKS", json.dumps(pools), flush=True)
+    os._exit(0)
+"""
+
 
 def begun(folder: Path, source: str, **environment: str) -> subprocess.Popen[str]:
     (folder / "ways.py").write_text(textwrap.dedent(WAYS))
@@ -204,3 +223,12 @@ def test_a_traced_rank_holds_what_a_real_one_holds(tmp_path: Path) -> None:
     traced = peaks(begun(tmp_path, TRACED, RANK="0", WORLD_SIZE="2", PYTHONPATH=ours))
     # A thread of gloo's lets go of what it sent a moment late: of two dozen buffers one or two more are alive.
     assert traced == pytest.approx(real, rel=0.05)
+
+
+def test_the_whole_gradient_comes_from_the_stream_that_gathered(tmp_path: Path) -> None:
+    """Autograd runs a backward on its forward's stream: its memory is of that stream's pool."""
+    ours = str(Path(gpumemnet.__file__).parent.parent)
+    pools = peaks(begun(tmp_path, STREAMS, RANK="0", WORLD_SIZE="2", PYTHONPATH=ours))
+    (gathered,) = (blocks for pool, blocks in pools.items() if pool != "0")
+    blocks, steps = 8, 2
+    assert gathered == 3 * blocks * steps  # gathered for forward and for backward, and its gradient
