@@ -43,11 +43,11 @@ def warnings(profile: ModelProfile, gpu: Gpu) -> tuple[str, ...]:
         gpu: Where it runs.
     """
     unlike = []
-    if profile.gpus > MEASURED_RANKS:
-        unlike.append(f"between {MEASURED_RANKS} ranks, not {profile.gpus}")
     if not gpu.nccl_measured:
         unlike.append("on another GPU")
+    if profile.gpus > MEASURED_RANKS:
+        unlike.append(f"between {MEASURED_RANKS} ranks, not {profile.gpus}")
     if profile.gpus < MEASURED_RANKS or not unlike:
         return ()
     counted = f"{to_mib_nearest(gpu.nccl_bytes)} MiB are counted for NCCL"
-    return (f"{counted} as measured {' and '.join(unlike)}; a first run tells what it takes",)
+    return (f"{counted}, as measured {' and '.join(unlike)}; a first run tells what it takes",)
