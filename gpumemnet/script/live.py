@@ -149,9 +149,13 @@ class Run:
         self._made += 1
         self.steps = self._made // len(self._seen.optimizers)
 
-    def _at_save(self) -> None:
+    def _at_save(self, into: Any) -> None:
         if self.steps >= STEPS:
             self._finish()
+        if not isinstance(into, (str, os.PathLike)):  # the script would write what it finds in there: nothing
+            raise TraceError(
+                f"it writes a checkpoint after {self.steps} optimizer steps, and {STEPS} are watched"
+            )
 
     def _at_exit(self) -> None:
         if os.getpid() == self._process and not self._done and self._seen.optimizers:

@@ -159,7 +159,10 @@ def _model(seen: Seen) -> nn.Module:
 
 def _users(model: nn.Module) -> nn.Module:
     """Return what the user wrote, of a model that a library wrapped for several ranks."""
-    wrapped = isinstance(model, DataParallel) or type(model).__name__ == "FullyShardedDataParallel"
+    wrapped = (
+        isinstance(model, (DataParallel, nn.DataParallel))
+        or type(model).__name__ == "FullyShardedDataParallel"
+    )
     return model.module if wrapped and isinstance(model.module, nn.Module) else model
 
 

@@ -82,14 +82,14 @@ _LOADER = {
 _LOADER_ARGUMENTS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers")
 
 
-def everything(stack: ExitStack, said: Said, streams: Streams, *, on_save: Callable[[], None]) -> None:
+def everything(stack: ExitStack, said: Said, streams: Streams, *, on_save: Callable[[Any], None]) -> None:
     """Put all of it in place, for good.
 
     Args:
         stack: Holds it.
         said: Is told what the script does.
         streams: Answer for CUDA's.
-        on_save: Is called instead of writing a checkpoint.
+        on_save: Is called with its file, or path, instead of writing a checkpoint.
     """
     for name, answer in {**_CUDA, **streams.of_cuda()}.items():
         if hasattr(torch.cuda, name):
@@ -106,8 +106,8 @@ def everything(stack: ExitStack, said: Said, streams: Streams, *, on_save: Calla
 
     torch.utils.data.DataLoader.__init__ = in_this_process  # type: ignore[method-assign]
 
-    def saved(*_: Any, **__: Any) -> None:
-        on_save()
+    def saved(obj: Any, f: Any, *_: Any, **__: Any) -> None:
+        on_save(f)
 
     torch.save = saved
     torch._assert = _assumed

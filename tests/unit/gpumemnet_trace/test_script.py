@@ -370,3 +370,31 @@ def test_what_stands_in_for_torchs_calls_is_called_as_theirs_are() -> None:
         answers[name](**dict.fromkeys(named))
         tried += len(named)
     assert tried > 20
+
+
+CHECKPOINTS = """
+    import io, torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        model(torch.rand(4, 8, device="cuda")).sum().backward()
+        optimizer.step()
+        if step >= FIRST:
+            buffer = io.BytesIO()
+            torch.save(model.state_dict(), buffer)
+            with open("best.ckpt", "wb") as file:
+                file.write(buffer.getvalue())
+"""
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_checkpoint_is_not_overwritten_by_an_empty_one(tmp_path: Path, first: int) -> None:
+    """As Lightning saves: to memory, and from there to a file of its own."""
+    (tmp_path / "best.ckpt").write_text("trained for a week")
+    done = estimated(tmp_path, CHECKPOINTS.replace("FIRST", str(first)))
+    assert done.returncode == 0
+    assert (tmp_path / "best.ckpt").read_text() == "trained for a week"
+    warnings = json.loads(done.stdout)["warnings"]
+    told = "the script could not be traced: it writes a checkpoint after 1 optimizer steps, and 2 are watched"
+    assert (told in warnings) == (first == 0)
