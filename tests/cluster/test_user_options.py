@@ -12,8 +12,8 @@ pytestmark = pytest.mark.cluster
 
 SHARES = ("--gpus=1", "--comment=rad:memory=4G", "--open-mode=append")
 GROWS = "python3 fake_train.py --memory 3G,18G --seconds 1.5"
-POLLS_S = 150
-"""sbatch --wait asks ever more rarely."""
+RERUN_S = 150
+"""A run, Slurm's delay, and a rerun until half a minute before its limit."""
 
 LOOKED_S = 6.0
 """Some samples of rad-monitor."""
@@ -21,16 +21,6 @@ LOOKED_S = 6.0
 
 def as_user(jobs: Jobs, script: str) -> str:
     return jobs.cluster.slurm("runuser", "-u", "nobody", "--", "sh", "-c", f"cd {jobs.folder} && {script}")
-
-
-def test_sbatch_wait_returns_with_the_rerun_and_its_exit_code(jobs: Jobs) -> None:
-    sbatch = f"sbatch --wait {' '.join(SHARES)} --output=out.%j --wrap '{GROWS}'"
-    as_user(jobs, f"({sbatch}; echo exit $?) >said 2>&1 &")
-    said = jobs.folder / "said"
-    jobs.cluster.wait("sbatch returns", lambda: "exit" in said.read_text(), POLLS_S)
-    assert said.read_text().splitlines()[-1] == "exit 0"
-    (output,) = jobs.folder.glob("out.*")
-    assert "OutOfMemoryError" in output.read_text() and "phase 2 of 2 done" in output.read_text()
 
 
 def test_parsable_prints_the_id_alone_where_a_program_reads_it(jobs: Jobs) -> None:
@@ -67,5 +57,5 @@ def test_a_signal_before_the_limit_reaches_the_rerun(jobs: Jobs) -> None:
     waits = "while :; do sleep 0.2; done"
     script = f'trap "echo told; exit 0" USR1; [ -n "$SLURM_RESTART_COUNT" ] || {GROWS} || exit 1; {waits}'
     job = submit(jobs, *SHARES, "--time=1", "--signal=B:USR1@30", "--wrap", script)
-    done = jobs.wait(job, "COMPLETED", timeout_s=POLLS_S)
+    done = jobs.wait(job, "COMPLETED", timeout_s=RERUN_S)
     assert (done["Restarts"], jobs.output(job).count("told")) == ("1", 1)
