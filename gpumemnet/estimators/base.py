@@ -30,7 +30,7 @@ def bucket_bytes(profile: ModelProfile) -> int:
     A copy of all of them, which `gradient_as_bucket_view=True` (not the default) would save.
 
     Args:
-        profile: Of a text: a trace has seen its buckets.
+        profile: Of a text: a trace has seen its buckets, or was given them where it was chosen for more processes.
     """
     return profile.gradient_bytes if profile.gpus > 1 else 0
 

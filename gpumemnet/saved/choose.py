@@ -21,6 +21,10 @@ from gpumemnet.training import TrainingSetup
 _COMPARED = ("optimizer", "precision", "gradient_checkpointing", "seq_len")
 """Settings of a TrainingSetup that a profile names, too."""
 _MOST_FIX = 300
+COPIED = (
+    "traced in one process: as much as its weights is added for the copy of the gradients that "
+    "DistributedDataParallel sends; a trace of the command under torchrun counts it exactly"
+)
 
 
 def choose(saved: SavedProfile, setup: TrainingSetup, *, path: str) -> tuple[ModelProfile, tuple[str, ...]]:
@@ -58,8 +62,21 @@ def choose(saved: SavedProfile, setup: TrainingSetup, *, path: str) -> tuple[Mod
             raise SummaryError(path=path, problem=problem, fix=_remade(saved, path, ranks=setup.gpus))
         warnings = (*warnings, f"its {saved.shards} ranks share the model (FSDP): start no fewer")
     if "gpus" in setup.stated and setup.gpus != profile.gpus:
+        if profile.gpus == 1:
+            profile, warnings = _with_copy(profile), (*warnings, COPIED)
         profile = replace(profile, gpus=setup.gpus)
     return profile, warnings
+
+
+def _with_copy(profile: ModelProfile) -> ModelProfile:
+    """Return the profile with a copy of all gradients, at their most: how many weights are trained, it does not say."""
+    more = profile.parameter_bytes
+    return replace(
+        profile,
+        gradient_bytes=profile.gradient_bytes + more,
+        allocated_bytes=profile.allocated_bytes + more,
+        reserved_bytes=profile.reserved_bytes + more,
+    )
 
 
 def _at(saved: SavedProfile, batch_size: int) -> ModelProfile | None:

@@ -89,6 +89,16 @@ def test_a_file_of_several_ranks_is_of_as_many_unless_the_user_says_otherwise(tm
     assert (asked(str(path), "gpus=1").gpus, asked(str(path), "gpus=4").gpus) == (1, 4)
 
 
+def test_a_file_of_one_process_gets_the_copy_that_several_send(tmp_path: Path) -> None:
+    path = tmp_path / "m.rad"
+    path.write_text(BY_COMMAND.to_text())
+    one, four = asked(str(path), ""), asked(str(path), "gpus=4")
+    for name in ("gradient_bytes", "allocated_bytes", "reserved_bytes"):
+        assert getattr(four, name) - getattr(one, name) == one.parameter_bytes > 0
+    setup = TrainingSetup(gpus=4, stated=frozenset({"gpus"}))
+    assert any("torchrun" in warning for warning in profile_with_warnings(str(path), setup)[1])
+
+
 def test_ranks_that_share_a_model_are_not_fewer_than_they_were(tmp_path: Path) -> None:
     """Each of fewer ranks would hold more of it than the file says; more ranks hold less."""
     path = tmp_path / "m.rad"
