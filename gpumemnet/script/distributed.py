@@ -98,6 +98,18 @@ def _gathered(into: Any, value: Any) -> _Sent:
     return _Sent()
 
 
+def counted(stack: ExitStack) -> None:
+    """Let each rank that a launcher starts on this node find a GPU: scripts refuse to start where there are fewer.
+
+    Args:
+        stack: Holds it.
+    """
+    gpus = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    for module in (torch.cuda, getattr(torch, "accelerator", None)):
+        if hasattr(module, "device_count"):
+            stack.enter_context(replaced(module, "device_count", lambda *_, **__: gpus))
+
+
 def pretended(stack: ExitStack, said: Said, recorder: Recorder) -> None:
     """Put all of it in place, for good.
 

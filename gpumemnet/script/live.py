@@ -36,6 +36,7 @@ def begin(folder: str) -> None:
     run = Run(Path(folder))
     run.watch()
     mixed.enter(run.stack, run.recorder)
+    distributed.counted(run.stack)
 
 
 def why(kind: str, words: str) -> str:
@@ -154,7 +155,7 @@ class Run:
             self._finish()
         if not isinstance(into, (str, os.PathLike)):  # the script would write what it finds in there: nothing
             raise TraceError(
-                f"it writes a checkpoint after {self.steps} optimizer steps, and {STEPS} are watched"
+                f"it saves after {self.steps} of {STEPS} optimizer steps: let it train for longer"
             )
 
     def _at_exit(self) -> None:
