@@ -128,7 +128,8 @@ def pretended(stack: ExitStack, said: Said, recorder: Recorder) -> None:
         "all_gather_object": lambda object_list, obj, *_, **__: _gathered(object_list, obj),
         **dict.fromkeys(SENT, lambda *_, **__: _Sent()),
     }
-    for module in (torch.distributed, torch.distributed.distributed_c10d):
+    meshes = getattr(torch.distributed, "device_mesh", None)  # has taken some by name
+    for module in (torch.distributed, torch.distributed.distributed_c10d, meshes):
         for name, answer in answers.items():
             if hasattr(module, name):
                 stack.enter_context(replaced(module, name, answer))

@@ -48,7 +48,7 @@ def why(kind: str, words: str) -> str:
     """
     if kind in ("DynamicOutputShapeException", "DataDependentOutputException"):
         return f"what {words.removeprefix('aten.').split('.')[0]} gives depends on values, and a trace computes none"
-    if "CUDA driver version is insufficient" in words:
+    if "CUDA driver version is insufficient" in words or "Found no NVIDIA driver" in words:
         return "it calls the CUDA driver itself (a CUDA graph, a kernel of its own), and here is none"
     if "_share_fd_: only available on CPU" in words or "_share_filename_: only available on CPU" in words:
         return "it shares tensors of the GPU with processes of its own, and a trace runs one: try it with one process"

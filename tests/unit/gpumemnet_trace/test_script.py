@@ -399,3 +399,38 @@ def test_a_checkpoint_is_not_overwritten_by_an_empty_one(tmp_path: Path, first: 
     warnings = json.loads(done.stdout)["warnings"]
     told = "the script could not be traced: it saves after 1 of 2 optimizer steps: let it train for longer"
     assert (told in warnings) == (first == 0)
+
+
+TENSOR_PARALLEL = """
+    import torch
+    from torch import nn
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    mesh = init_device_mesh("cuda", (2,))
+    model = nn.Sequential(nn.Linear(64, 4096, bias=False), nn.ReLU(), nn.Linear(4096, 64, bias=False)).cuda()
+    model = parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        model(torch.rand(16, 64, device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def test_a_rank_of_a_tensor_parallel_script_holds_its_part(tmp_path: Path) -> None:
+    """A mesh of devices makes its group itself, by a name that it took before anything was replaced."""
+    (tmp_path / "train.py").write_text(textwrap.dedent(TENSOR_PARALLEL))
+    launcher = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        "train.py",
+    ]
+    command = [sys.executable, "-c", MAIN, "--save", "m.rad", "--json", "--", *launcher]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    (profile,) = SavedProfile.from_text((tmp_path / "m.rad").read_text(), path="m.rad").profiles
+    assert (profile.parameters, profile.gpus) == (2 * 64 * 4096 // 2, 2)
