@@ -189,6 +189,7 @@ TRIALS: dict[str, dict[str, Trial]] = {
             "lab/__main__.py", "tests/unit/gpumemnet_trace"
         ),
         "python bench/traced_scripts.py --python ENVIRONMENT/bin/python": MEASURES,
+        "python bench/package_examples.py SOURCES --python ENVIRONMENT/bin/python": MEASURES,
         "python bench/measured_scripts.py --out ROWS": MEASURES,
         "python bench/script_errors.py ROWS/scripts.jsonl": MEASURES,
         "python bench/script_errors.py docs/results/measured_scripts.jsonl docs/results/traced_scripts.jsonl": RunBy(

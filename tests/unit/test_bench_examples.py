@@ -1,0 +1,67 @@
+"""The data sets that packages' own examples read, and the lines that start them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import struct
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+import example_data
+import package_examples
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("data")
+    example_data.make(root)
+    return root
+
+
+def test_images_are_whole(made: Path) -> None:
+    (picture, *_) = sorted((made / "voc" / "VOCdevkit" / "VOC2012" / "SegmentationClass").iterdir())
+    data = picture.read_bytes()
+    width, height, depth, color = struct.unpack(">IIBB", data[16:26])
+    assert (width, height, depth, color) == (500, 375, 8, 0)
+    at = data.index(b"IDAT")
+    (length,) = struct.unpack(">I", data[at - 4 : at])
+    rows = zlib.decompress(data[at + 4 : at + 4 + length])
+    assert len(rows) == 375 * 501
+    assert max(rows) < 21
+
+
+def test_every_object_lies_in_an_image_that_is_there(made: Path) -> None:
+    for split in ("train", "val"):
+        told = json.loads((made / "coco" / "annotations" / f"person_keypoints_{split}2017.json").read_text())
+        sizes = {image["id"]: (image["width"], image["height"]) for image in told["images"]}
+        for image in told["images"]:
+            assert (made / "coco" / f"{split}2017" / image["file_name"]).is_file()
+        for each in told["annotations"]:
+            x, y, width, height = each["bbox"]
+            assert x + width <= sizes[each["image_id"]][0] and y + height <= sizes[each["image_id"]][1]
+            assert sum(v > 0 for v in each["keypoints"][2::3]) == each["num_keypoints"] >= 10
+
+
+def test_digits_are_as_many_as_their_headers_say(made: Path) -> None:
+    for path in (made / "MNIST" / "raw").glob("*images*"):
+        data = path.read_bytes()
+        magic, count, rows, columns = struct.unpack(">IIII", data[:16])
+        assert magic == 2051
+        assert len(data) == 16 + count * rows * columns
+
+
+def test_a_line_is_started_with_the_environments_python_and_the_sources_script(tmp_path: Path) -> None:
+    script = tmp_path / "examples" / "mnist" / "main.py"
+    script.parent.mkdir(parents=True)
+    script.touch()
+    python = Path("/env/bin/python")
+    words = package_examples.command("examples/mnist/main.py --epochs 2", tmp_path, python)
+    assert words == ["/env/bin/python", str(script), "--epochs", "2"]
+    ranks = package_examples.command("torchrun --nproc_per_node 2 examples/mnist/main.py", tmp_path, python)
+    assert ranks == shlex.split(f"/env/bin/python -m torch.distributed.run --nproc_per_node 2 {script}")
+    assert len(set(package_examples.LINES)) == len(package_examples.LINES) > 50
