@@ -22,11 +22,12 @@ import torch
 from torch import nn
 model = nn.Sequential(nn.Linear(784, 4096), nn.ReLU(), nn.Linear(4096, 10)).to("cuda")
 optimizer = torch.optim.AdamW(model.parameters())
+weights = torch.tensor([1.0] * 10, device="cuda")
 data = torch.utils.data.TensorDataset(torch.randn(512, 784), torch.randint(0, 10, (512,)))
 for image, label in torch.utils.data.DataLoader(data, 64, num_workers=2):
     optimizer.zero_grad()
     with torch.autocast("cuda", dtype=torch.bfloat16):
-        loss = nn.functional.cross_entropy(model(image.cuda()), label.to("cuda"))
+        loss = nn.functional.cross_entropy(model(image.cuda()), label.to("cuda"), weights)
     loss.backward()
     optimizer.step()
     print(loss.item())

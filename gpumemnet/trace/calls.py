@@ -70,6 +70,30 @@ def _named(kind: Any = None, *args: Any, **kwargs: Any) -> torch.device:
     )
 
 
+def _made(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Return what makes a tensor of numbers: on the CPU first, since releases before 2.2 ask the driver for a GPU."""
+
+    def call(*args: Any, device: Any = None, requires_grad: bool = False, **kwargs: Any) -> torch.Tensor:
+        where = None if device is None else _named(device)
+        if where is not None and where.type != "cuda":
+            kwargs["device"] = where
+        made = make(*args, **kwargs)
+        if where is not None and where.type == "cuda":
+            made = _moved(made, CUDA, None)
+        return made.requires_grad_() if requires_grad else made
+
+    return call
+
+
+def _new(
+    tensor: torch.Tensor, data: Any, *, dtype: Any = None, device: Any = None, **kwargs: Any
+) -> torch.Tensor:
+    dtype = tensor.dtype if dtype is None else dtype
+    return _made(torch.tensor)(
+        data, dtype=dtype, device=tensor.device if device is None else device, **kwargs
+    )
+
+
 def _device(tensor: torch.Tensor) -> torch.device:
     """A sharded tensor (FSDP's parameters) is where its part is; C++ calls it "meta" as it calls the part."""
     return local(tensor).device
@@ -77,6 +101,10 @@ def _device(tensor: torch.Tensor) -> torch.device:
 
 _CALLS: dict[Any, Callable[..., Any]] = {
     torch.device: _named,
+    torch.tensor: _made(torch.tensor),
+    torch.as_tensor: _made(torch.as_tensor),
+    torch.asarray: _made(torch.asarray),
+    torch.Tensor.new_tensor: _new,
     torch.Tensor.device.__get__: _device,
     torch.Tensor.to: _to,
     torch.Tensor.cuda: _cuda,

@@ -337,6 +337,37 @@ def test_a_scripts_own_data_keep_their_values_and_transforms_are_not_its_model(t
     assert not any("mask" in warning for warning in saved.warnings)
 
 
+MADE_THERE = """
+    import torch
+    model = torch.nn.Linear(4, 4).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    where = model.weight.device
+    for _ in range(5):
+        bias = torch.tensor([1.0], device=0, requires_grad=True)
+        made = [
+            torch.tensor([1.0, 2.0], device="cuda"),
+            torch.as_tensor([1.0], dtype=torch.float64, device=where),
+            torch.as_tensor(model.weight),
+            torch.asarray([1, 2], device="cuda"),
+            model.weight.new_tensor([1.0]),
+            bias,
+        ]
+        assert all(one.is_cuda for one in made)
+        assert not torch.tensor([1.0]).is_cuda and not torch.tensor([1.0], device="cpu").is_cuda
+        assert [one.dtype for one in made[1:5]] == [torch.float64, torch.float32, torch.int64, torch.float32]
+        assert bias.is_leaf and bias.requires_grad
+        optimizer.zero_grad()
+        (model(torch.randn(8, 4).cuda()).sum() * bias).sum().backward()
+        optimizer.step()
+"""
+
+
+def test_numbers_that_are_made_on_the_gpu_are_there(tmp_path: Path) -> None:
+    """Releases before 2.2 ask the driver for a GPU where numbers are made on one; the script checks what it gets."""
+    done = estimated(tmp_path, MADE_THERE)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 BY_HAND = """
     import torch
 
