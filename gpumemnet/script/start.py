@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import os
-import resource
 import shlex
 import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from gpumemnet.errors import TraceError
 from gpumemnet.records import frozen
 from gpumemnet.saved.record import SavedProfile
 from gpumemnet.script import processes
+from gpumemnet.script.bounds import bound, cleaned_up
 from gpumemnet.script.files import COMMAND, FAILED, FOLDER, RESULT
-from gpumemnet.units import GIB, MIB
+from gpumemnet.units import GIB
 
 PACKAGE = Path(__file__).resolve().parent.parent
 MAX_PROCESSES = 64
-MAX_FILE_BYTES = 256 * MIB
-"""What one file may grow to: a script that writes more has gone further than we meant."""
 _POLL_S = 0.2
 _LOG_TAIL = 4096
 _SITECUSTOMIZE = "from gpumemnet.script import inside\n\ninside.install()\n"
@@ -74,7 +73,8 @@ def run(
     folder = Path(tempfile.mkdtemp(prefix="rad-script-"))
     try:
         _prepare(folder)
-        why = _run(list(command), folder, dict(environment), limits)
+        with cleaned_up():
+            why = _run(list(command), folder, dict(environment), limits)
         if (folder / RESULT).exists():
             return SavedProfile.from_text((folder / RESULT).read_text(encoding="utf-8"), path=RESULT)
         told, _, text = (
@@ -111,7 +111,7 @@ def _run(command: list[str], folder: Path, environment: dict[str, str], limits: 
                 stderr=log,
                 env=environment,
                 start_new_session=True,
-                preexec_fn=_bounded,
+                preexec_fn=partial(bound, limits.seconds),
             )
         except OSError as exc:
             raise TraceError(f"cannot start {command[0]}: {exc.strerror}") from exc
@@ -126,12 +126,6 @@ def _run(command: list[str], folder: Path, environment: dict[str, str], limits: 
             process.kill()  # if it gave up its environment
             process.wait()
     return why or _last_line(folder / "log", process.returncode)
-
-
-def _bounded() -> None:
-    os.nice(10)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _beyond(folder: Path, limits: Limits, late_s: float) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
+import gpumemnet
 from gpumemnet.errors import TraceError
-from gpumemnet.script.start import MAX_FILE_BYTES, Limits, Untraced, run
+from gpumemnet.script.bounds import CPU_SHARE, MAX_FILE_BYTES, cleaned_up
+from gpumemnet.script.start import Limits, Untraced, run
 from gpumemnet.units import MIB
 
 
@@ -37,6 +41,45 @@ def test_time_is_bounded_and_all_processes_are_ended(tmp_path: Path) -> None:
     while alive(pid) and time.monotonic() < deadline:
         time.sleep(0.01)  # a killed process that is nobody's child any more ends a moment later
     assert not alive(pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], ids=lambda one: one.name)
+def test_nothing_runs_on_when_rad_estimate_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+    """A script traced on a login node would run there until somebody saw it."""
+    note = tmp_path / "pid"
+    script = f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    ours = "import os, sys; from gpumemnet.script.start import run; run(sys.argv[1:], environment=os.environ)"
+    root = str(Path(gpumemnet.__file__).parent.parent)
+    with subprocess.Popen(
+        [sys.executable, "-c", ours, sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": root, "TMPDIR": str(tmp_path)},
+    ) as starter:
+        deadline = time.monotonic() + 60
+        while not (note.exists() and note.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        starter.send_signal(number)
+        starter.wait(timeout=60)
+    while alive(int(note.read_text())) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not alive(int(note.read_text()))
+    assert starter.returncode == (-number if number is signal.SIGKILL else 128 + number)
+    assert number is signal.SIGKILL or not list(tmp_path.glob("rad-script-*"))
+
+
+def test_who_ignores_a_hang_up_goes_on_ignoring_it() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with cleaned_up():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_each_process_has_an_end_of_its_own_for_when_nobody_is_left_to_end_it() -> None:
+    code = "import resource; print(resource.getrlimit(resource.RLIMIT_CPU))"
+    assert ran(code, Limits(seconds=90)).why.endswith(f"({90 * CPU_SHARE:.0f}, {90 * CPU_SHARE:.0f})")
 
 
 def test_memory_is_bounded() -> None:
