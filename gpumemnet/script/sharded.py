@@ -47,9 +47,16 @@ def pretended(stack: ExitStack, recorder: Recorder) -> None:
 
     stack.enter_context(replaced(torch, "split", parted))
     try:
+        from torch.distributed.tensor import _dispatch, _random
         from torch.distributed.tensor._sharding_prop import ShardingPropagator
     except ImportError:  # before 2.5 it stood elsewhere
         return
+    for owner in (
+        _dispatch,
+        _random,
+    ):  # which numbers are drawn for sharded weights, nobody asks, and no GPU knows
+        if hasattr(owner, "is_rng_supported_mesh"):
+            stack.enter_context(replaced(owner, "is_rng_supported_mesh", lambda *_: False))
     name = next((each for each in _SHAPES if hasattr(ShardingPropagator, each)), None)
     if name is not None:
         work_out = getattr(ShardingPropagator, name)

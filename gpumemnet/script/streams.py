@@ -20,11 +20,18 @@ class Stream:
 
     cuda_stream = 0
     device = torch.device("cuda:0")
+    device_index = 0
+    device_type = 1  # CUDA, as c10/core/DeviceType.h numbers them
     _made = 0
 
     def __init__(self, *_: Any, **__: Any) -> None:
         Stream._made += 1
         self.pool = Stream._made
+
+    @property
+    def stream_id(self) -> int:
+        """Its number, as PyTorch's operators are told it."""
+        return self.pool
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: 0.0 if name == "elapsed_time" else name == "query"

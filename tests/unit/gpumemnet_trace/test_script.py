@@ -402,6 +402,8 @@ def test_what_stands_in_for_torchs_calls_is_called_as_theirs_are() -> None:
         answers[name](**dict.fromkeys(named))
         tried += len(named)
     assert tried > 20
+    told = ("stream_id", "device_index", "device_type")  # what operators of fully_shard are told of a stream
+    assert all(isinstance(getattr(streams.current, name), int) for name in told)
 
 
 CHECKPOINTS = """

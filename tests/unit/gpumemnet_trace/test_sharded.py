@@ -78,7 +78,23 @@ WAYS = """
         return fully(device, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
 
 
-    EVERY = (wrapped, gradients_alone, original_parameters, fully, kept_after_forward, in_half)
+    def begun_on_meta(device):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        with torch.device("meta"):
+            model = nn.Sequential(*(Block() for _ in range(DEEP)))
+        mesh = init_device_mesh(device, (torch.distributed.get_world_size(),))
+        for block in model:
+            fully_shard(block, mesh=mesh)
+        model = fully_shard(model, mesh=mesh).to_empty(device=device)
+        for module in model.modules():
+            if isinstance(module, nn.Linear):
+                module.reset_parameters()  # draws numbers for a sharded weight
+        return model
+
+
+    EVERY = (wrapped, gradients_alone, original_parameters, fully, kept_after_forward, in_half, begun_on_meta)
 
 
     def train(make, device):
@@ -137,6 +153,9 @@ TRACED = """
     mixed.enter(run.stack, run.recorder)
     import torch, ways
     torch.distributed.init_process_group("nccl")
+
+    from torch.distributed.tensor import _dispatch
+    assert not _dispatch.is_rng_supported_mesh(None), "else PyTorch 2.11 asks the GPU for its random state"
     recorder, peaks = run.recorder, {}
     live.STEPS = 100
     for make in ways.EVERY:
