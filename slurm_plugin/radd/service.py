@@ -54,6 +54,8 @@ class Service:
         self._clock = clock or SystemClock()
         self._version = _version_of(slurm)
         self._select = SelectParameters(slurm)
+        self._told: frozenset[str] = frozenset()
+        """What keeps the cluster from sharing, as the log has it: told once, and anew where rad.toml is read again."""
         found = config_in_force(config_path)
         config = found.config
         if found.trouble:
@@ -90,6 +92,7 @@ class Service:
         found = config_in_force(self._config_path)
         if found.trouble:
             raise ConfigError(found.trouble)
+        self._told = frozenset()
         self._submission = self._prepared(found.config)
         self.leave_fallback()
         log.info("rad.toml read again: mode %s", self.config.mode)
@@ -149,8 +152,9 @@ class Service:
             site=self._site,
             running=self._select.running,
         )
-        for one in in_the_way:
-            log.error("%s", one.text)
+        told, self._told = self._told, frozenset(one.text for one in in_the_way)
+        for text in sorted(self._told - told):
+            log.error("%s", text)
         return submission
 
     def _note_undecided(self, total: object) -> None:

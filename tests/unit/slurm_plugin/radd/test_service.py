@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,28 @@ def test_where_slurm_has_no_shards_every_job_is_left_as_it_is_and_the_log_says_w
     assert [words in record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
         True
     ]
+
+
+def test_what_is_in_the_way_is_told_once_and_anew_where_rad_toml_is_read_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    without = SLURM_CONF.replace(",shard", "")
+    (tmp_path / "slurm.conf").write_text(without)
+    made, _ = service(tmp_path, (24, 11, 5))
+
+    def told() -> int:
+        return sum("GresTypes has no shard" in record.getMessage() for record in caplog.records)
+
+    assert told() == 1
+    (tmp_path / "slurm.conf").write_text(without + "# a comment\n")
+    os.utime(tmp_path / "slurm.conf", (1, 1))
+    made._refresh()
+    assert "slurm.conf read again" in caplog.text
+    assert told() == 1
+    made.reload()
+    assert told() == 2
+    made.stop()
 
 
 def test_a_slurm_newer_than_the_table_is_told_and_served(
