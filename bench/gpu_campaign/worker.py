@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import signal
@@ -17,8 +16,8 @@ import torch
 
 from gpu_campaign.training import Training
 from gpumemnet.dataset.config import Configuration
+from gpumemnet.script.processes import end_with_parent
 
-PR_SET_PDEATHSIG = 1
 BACKLOG = 4
 """Batches that a loader keeps ready, as PyTorch's does with two workers and its default prefetching."""
 
@@ -144,7 +143,7 @@ def _serve(pipe: Connection, device: torch.device, steps: Any, slot: int) -> Non
 
 def _child(pipe: Connection, environment: dict[str, str], device_name: str, steps: Any, slot: int) -> None:
     try:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent()
         os.environ.update(environment)
         torch.set_num_threads(1)
         gc.freeze()

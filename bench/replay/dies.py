@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import signal
 from collections.abc import Callable
+from functools import partial
 
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)  # loaded before a fork: between fork and exec nothing may be
+from gpumemnet.script.processes import end_with_parent
 
 
 def with_parent(number: signal.Signals) -> Callable[[], None]:
-    """Return what a child does first, so that it gets this signal when its parent has died (prctl(2)).
-
-    Works as Popen's preexec_fn, which runs after the change of user: that would undo it.
-    """
-
-    def set_up() -> None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, number)
-
-    return set_up
+    """Return what a child does first, as Popen's preexec_fn, so that it gets this signal when its parent has died."""
+    return partial(end_with_parent, number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
 import resource
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gpumemnet.script.processes import end_with_parent
 from gpumemnet.units import MIB
 
 MAX_FILE_BYTES = 256 * MIB
@@ -19,17 +19,15 @@ MAX_FILE_BYTES = 256 * MIB
 CPU_SHARE = 2.0
 """Processor time of each process over the wall time that all have: an end for those whose starter was killed."""
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)  # loaded before a fork: between fork and exec nothing may be
 
 
 def bound(seconds: float) -> None:
-    """Bound this process and all that it starts; it ends with its parent (prctl(2)). Runs as Popen's preexec_fn.
+    """Bound this process and all that it starts; it ends with its parent. Runs as Popen's preexec_fn.
 
     Args:
         seconds: The wall time that it has.
     """
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     os.nice(10)
     most_s = math.ceil(seconds * CPU_SHARE)
     resource.setrlimit(resource.RLIMIT_CPU, (most_s, most_s))

@@ -6,11 +6,26 @@ them is a variable of the environment, which children inherit.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)  # loaded before a fork: between fork and exec nothing may be
+
+
+def end_with_parent(number: int = signal.SIGKILL) -> None:
+    """Have this process get a signal when its parent has died, however that ended (prctl(2)).
+
+    Works in Popen's preexec_fn, which runs after the change of user: that would undo it.
+
+    Args:
+        number: The signal.
+    """
+    _LIBC.prctl(_PR_SET_PDEATHSIG, number)
 
 
 def holding(variable: str, value: str) -> Iterator[int]:

@@ -51,10 +51,8 @@ def pretended(stack: ExitStack, recorder: Recorder) -> None:
         from torch.distributed.tensor._sharding_prop import ShardingPropagator
     except ImportError:  # before 2.5 it stood elsewhere
         return
-    for owner in (
-        _dispatch,
-        _random,
-    ):  # which numbers are drawn for sharded weights, nobody asks, and no GPU knows
+    # Which numbers are drawn for sharded weights nobody asks, and no GPU is there that could tell its random state.
+    for owner in (_dispatch, _random):
         if hasattr(owner, "is_rng_supported_mesh"):
             stack.enter_context(replaced(owner, "is_rng_supported_mesh", lambda *_: False))
     name = next((each for each in _SHAPES if hasattr(ShardingPropagator, each)), None)
