@@ -67,14 +67,26 @@ def test_nothing_runs_on_when_rad_estimate_is_killed(tmp_path: Path, number: sig
 
 
 def test_who_ignores_a_hang_up_goes_on_ignoring_it() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before = {one: signal.signal(one, signal.SIG_DFL) for one in (signal.SIGHUP, signal.SIGTERM)}
     try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with cleaned_up():
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:
-        signal.signal(signal.SIGHUP, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def test_whose_own_way_of_ending_is_set_keeps_it() -> None:
+    before = signal.signal(signal.SIGTERM, print)
+    try:
+        with cleaned_up():
+            assert signal.getsignal(signal.SIGTERM) is print
+        assert signal.getsignal(signal.SIGTERM) is print
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_each_process_has_an_end_of_its_own_for_when_nobody_is_left_to_end_it() -> None:
