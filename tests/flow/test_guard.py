@@ -93,7 +93,7 @@ class Node(Hooks):
         with self.output(job_id).open("wb") as out:
             os.fchown(out.fileno(), user, user)
             process = subprocess.Popen(
-                ["/bin/sh", "-c", f"trap '' TERM; {words}; [ $? = 1 ] && exit 1; sleep 100", PROGRAM],
+                ["/bin/sh", "-c", f"trap '' TERM; {words}; [ $? = 1 ] && exit 1; exec sleep 100", PROGRAM],
                 env={"SLURM_JOB_ID": str(job_id), "PATH": "/usr/bin:/bin"},
                 stdin=subprocess.PIPE,
                 stdout=out,
