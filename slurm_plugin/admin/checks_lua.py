@@ -9,10 +9,9 @@ from slurm_plugin.admin.edits import Change, command
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, fail, ok, unseen, warn
 from slurm_plugin.admin.seen import beside
+from slurm_plugin.admin.templates import lua_modules
 
 _LUA_MODULES = {"job_submit": "rad", "cli_filter": "rad_cli"}
-
-_LUA_FILES = ("rad.lua", "rad_cli.lua", "rad_json.lua", "rad_link.lua", "rad_settings.lua")
 
 _CALLS = {
     "job_submit": """\
@@ -62,9 +61,7 @@ def check_lua(facts: Facts) -> Iterator[Finding]:
             returns = [n for n, line in enumerate(text.splitlines(), 1) if re.match(r"return\b", line)]
             fix = Change(path=path, first=returns[-1] if returns else 0, new=new)
             yield loss(f"{name}.lua", "a script of the site's own that does not call RAD", fix)
-        elif facts.lua_files is not None and (
-            gone := [file for file in _LUA_FILES if file not in facts.lua_files]
-        ):
+        elif facts.lua_files is not None and (gone := sorted(lua_modules() - facts.lua_files)):
             folder = (
                 "/etc/slurm/rad (slurmctld sends no folders)" if facts.configless else f"{path.parent}/rad"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from slurm_plugin.admin import worth
@@ -20,7 +21,7 @@ from slurm_plugin.admin.install_steps import (
 )
 from slurm_plugin.admin.installed import NAME, digest, read_installed, write_installed
 from slurm_plugin.admin.site_files import NodeGpus
-from slurm_plugin.admin.templates import lua_folder, render, templates_folder
+from slurm_plugin.admin.templates import lua_folder, lua_modules, render, templates_folder
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.whole_file import replace_file, write_new_file
 from slurm_plugin.core.wire import KEY_BYTES
@@ -60,7 +61,8 @@ def plan(
         if place.startswith("{units}") and not path.exists() and says(packaged, content):
             path = packaged
         steps.append(_step(path, content, mode, wrote))
-    for script in sorted(lua_folder().glob("*.lua")):
+    scripts = sorted(lua_folder().glob("*.lua"), key=lambda path: (path.name in SITE_SCRIPTS, path.name))
+    for script in scripts:  # Slurm's own last: it may load one as soon as it is there
         folder_of = "{slurm}" if script.name in SITE_SCRIPTS else "{slurm}/rad"
         path = _below(root, f"{folder_of.format(**places)}/{script.name}")
         steps.append(_step(path, script.read_bytes(), READABLE, wrote))
@@ -156,7 +158,17 @@ def apply(steps: Sequence[Step], places: Mapping[str, str], *, root: Path) -> No
                 f"{step.path}: {exc.strerror}; run as root, or name a folder with --root"
             ) from exc
     if ours:
+        _have_loaded(steps)
         write_installed(manifest, installed)
+
+
+def _have_loaded(steps: Sequence[Step]) -> None:
+    """Have slurmctld load what was renewed: it loads Lua again when job_submit.lua itself is newer, and only then."""
+    names = {step.path.name for step in steps if step.action in ("write", "update")}
+    script = next(step for step in steps if step.path.name == "job_submit.lua")
+    if names & lua_modules() and script.action not in ("write", "update"):
+        with suppress(OSError):
+            os.utime(script.path)
 
 
 def _put(step: Step) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
+from slurm_plugin.admin.install_steps import SITE_SCRIPTS
 from slurm_plugin.core.errors import ConfigError
 
 _NAME = re.compile(r"\{\{(\w+)\}\}")
@@ -32,6 +33,12 @@ def templates_folder() -> Path:
 def lua_folder() -> Path:
     """Return the folder of the Lua files, which are part of the package and need no filling in."""
     return Path(__file__).resolve().parents[1] / "lua"
+
+
+def lua_modules() -> frozenset[str]:
+    """Return the names of the Lua files that belong in `rad` beside slurm.conf, the site's settings among them."""
+    ours = {path.name for path in lua_folder().glob("*.lua")} - set(SITE_SCRIPTS)
+    return frozenset({*ours, "rad_settings.lua"})
 
 
 def render(template: str, values: Mapping[str, str], *, gpus: Sequence[Mapping[str, str]] = ()) -> str:

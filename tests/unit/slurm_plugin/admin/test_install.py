@@ -14,6 +14,8 @@ from slurm_plugin.admin import install_values as values_module
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.install import plan
 from slurm_plugin.admin.install_values import install_values
+from slurm_plugin.admin.installed import digest, read_installed, write_installed
+from slurm_plugin.admin.templates import lua_folder, lua_modules
 from slurm_plugin.core import toml
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import load_config, parse_config
@@ -150,6 +152,49 @@ def test_again_changes_nothing_and_keeps_the_key(tmp_path: Path):
     output = install(tmp_path, "--key")
     assert (tmp_path / "etc/rad/key").read_bytes() == key
     assert "write" not in output.split("add to")[0]
+
+
+def written_by_an_older_release(root: Path, name: str) -> Path:
+    """Make an installed file and the list of what was installed say what another release would have written."""
+    path = root / name
+    path.write_text("-- of before\n")
+    listed = read_installed(root / "etc/rad/installed.sha256")
+    write_installed(root / "etc/rad/installed.sha256", {**listed, f"/{name}": digest(b"-- of before\n")})
+    return path
+
+
+def seconds_of(path: Path) -> int:
+    """Return the time of a file's last change in whole seconds, as slurmctld compares it."""
+    return int(path.stat().st_mtime)
+
+
+def test_slurmctld_loads_what_a_release_renews(tmp_path: Path):
+    install(tmp_path)
+    script = tmp_path / "etc/slurm/job_submit.lua"
+    os.utime(script, (1000, 1000))
+    assert "update" not in install(tmp_path)
+    assert seconds_of(script) == 1000
+    renewed = written_by_an_older_release(tmp_path, "etc/slurm/rad/rad.lua")
+    assert f"update {renewed}\n" in install(tmp_path)
+    assert renewed.read_bytes() == (lua_folder() / "rad.lua").read_bytes()
+    assert seconds_of(script) > 1000
+
+
+def test_a_script_of_the_sites_own_loads_what_a_release_renews(tmp_path: Path):
+    install(tmp_path)
+    script = tmp_path / "etc/slurm/job_submit.lua"
+    script.write_text("-- of the site\n")
+    os.utime(script, (1000, 1000))
+    written_by_an_older_release(tmp_path, "etc/slurm/rad/rad_link.lua")
+    install(tmp_path)
+    assert script.read_text() == "-- of the site\n"
+    assert seconds_of(script) > 1000
+
+
+def test_slurms_own_scripts_come_after_what_they_load(tmp_path: Path):
+    lines = [line.split("/")[-1] for line in install(tmp_path).splitlines() if line.endswith(".lua")]
+    assert lines[-2:] == ["cli_filter.lua", "job_submit.lua"]
+    assert set(lines[:-2]) == lua_modules()
 
 
 def test_no_half_of_a_file_stays_where_the_disk_is_full(tmp_path: Path):
