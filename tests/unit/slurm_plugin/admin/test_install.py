@@ -52,9 +52,13 @@ def test_everything_is_put_below_the_root(tmp_path: Path):
         "etc/slurm/cli_filter.lua": "0o644",
         "etc/slurm/rad/rad.lua": "0o644",
         "etc/slurm/rad/rad_cli.lua": "0o644",
+        "etc/slurm/rad/rad_fallback.lua": "0o644",
+        "etc/slurm/rad/rad_job.lua": "0o644",
         "etc/slurm/rad/rad_json.lua": "0o644",
         "etc/slurm/rad/rad_link.lua": "0o644",
+        "etc/slurm/rad/rad_request.lua": "0o644",
         "etc/slurm/rad/rad_settings.lua": "0o644",
+        "etc/slurm/rad/rad_stamp.lua": "0o644",
         "etc/systemd/system/radd.service": "0o644",
         "etc/systemd/system/radd.socket": "0o644",
         "etc/systemd/system/rad-monitor.service": "0o644",
@@ -185,7 +189,7 @@ def test_a_script_of_the_sites_own_loads_what_a_release_renews(tmp_path: Path):
     script = tmp_path / "etc/slurm/job_submit.lua"
     script.write_text("-- of the site\n")
     os.utime(script, (1000, 1000))
-    written_by_an_older_release(tmp_path, "etc/slurm/rad/rad_link.lua")
+    written_by_an_older_release(tmp_path, "etc/slurm/rad/rad_stamp.lua")
     install(tmp_path)
     assert script.read_text() == "-- of the site\n"
     assert seconds_of(script) > 1000
