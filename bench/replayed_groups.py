@@ -84,7 +84,9 @@ class Handover:
 
 
 def handovers(run: Mapping[str, Any]) -> Iterator[Handover]:
-    """Yield what became of the trainings of several GPUs in a run."""
+    """Yield what became of the trainings of several GPUs in a run, where they hand gradients over one by one."""
+    if run.get("exchange", "copies") != "copies":
+        return
     for begin_s, end_s, on_gpu in side_by_side(run):
         for job, last in {id(pair[1]): pair for on in on_gpu.values() for pair in on}.values():
             table = measured().get(job["workload"])

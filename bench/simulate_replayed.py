@@ -55,6 +55,8 @@ APART = (23, 11, 5)
 """From this Slurm on shards and whole GPUs are kept apart."""
 ESTIMATE = re.compile(r"\bestimate_mib=(\d+)")
 RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+ONE_BY_ONE = "copies"
+"""How GPUs of a job handed their gradients over in runs that do not say it (bench/replay/options.py)."""
 WITHOUT_RAD = ("whole", "hand", "hand-mps")
 FIGURES = ("makespan_s", "mean_completion_s", "median_slowdown", "p95_slowdown", "energy_j")
 
@@ -134,6 +136,9 @@ def simulated(run: Run, whole: Run, draw: int = 0) -> Result:
         _job(n, row, took.get(row["name"]), drawn.choice(paces), settings)
         for n, row in enumerate(run["jobs"])
     ]
+    if run.get("exchange", ONE_BY_ONE) != ONE_BY_ONE:
+        for job in jobs:
+            job.load = replace(job.load, exchanges_per_s=0.0)
     return Engine(cluster, sorted(jobs, key=lambda job: job.trace.submit_s)).run()
 
 
@@ -307,7 +312,11 @@ def _whole(run: Run, runs: Sequence[Run]) -> Run | None:
 
 def _of(run: Run) -> tuple[Any, ...]:
     """Return what runs have in common that are compared."""
-    return (run["trace"], run["compress"], run["first"], run["stand_in"], release(run))
+    return (
+        *(run[name] for name in ("trace", "compress", "first", "stand_in")),
+        run.get("exchange", ONE_BY_ONE),
+        release(run),
+    )
 
 
 def _name(run: Run) -> str:

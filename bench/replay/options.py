@@ -8,6 +8,11 @@ import sys
 from pathlib import Path
 
 from replay.policies import ESTIMATES, POLICIES
+from slurm_plugin.core import toml
+
+COPIES = "copies"
+EXCHANGES = (COPIES, "buckets", "nccl")
+"""How trainings of several GPUs agree on a gradient (exchange.py); by COPIES each is handed over by itself."""
 
 
 def name_of(options: argparse.Namespace) -> str:
@@ -18,6 +23,7 @@ def name_of(options: argparse.Namespace) -> str:
     parts += [f"c{options.compress:g}", *([f"first{options.first}"] if options.first else [])]
     parts += [f"{key}={value}".replace('"', "") for key, value in options.set]
     parts += [f"pass{options.pass_hours:g}h"] if options.pass_hours else []
+    parts += [options.exchange] if options.exchange != COPIES else []
     parts += ["stand-in"] if options.stand_in else ["on-cpu"] if options.on_cpu else []
     return "-".join([*parts, f"r{options.repetition}"])
 
@@ -29,6 +35,12 @@ def min_age_reserve_s(options: argparse.Namespace) -> int:
 
 def _setting(text: str) -> tuple[str, str]:
     key, _, value = text.partition("=")
+    try:
+        toml.loads(f"{key} = {value}")
+    except toml.TOMLDecodeError as exc:
+        raise argparse.ArgumentTypeError(
+            f"{text}: {exc}; a word needs quotes: --set '{key}=\"word\"'"
+        ) from exc
     return key, value
 
 
@@ -50,6 +62,9 @@ def run_parser() -> argparse.ArgumentParser:
         type=float,
         default=0.0,
         help="bf_min_age_reserve in hours of the trace: jobs that have waited for less may be passed",
+    )
+    parser.add_argument(
+        "--exchange", choices=EXCHANGES, default=COPIES, help="how GPUs of one job agree on a gradient"
     )
     parser.add_argument("--stand-in", action="store_true", help="simulated cards and trainings that sleep")
     parser.add_argument("--on-cpu", action="store_true", help="simulated cards and real trainings on the CPU")

@@ -69,10 +69,18 @@ def unmeasured(jobs: Iterable[Planned]) -> tuple[str, ...]:
     return tuple(sorted({f"{job.workload} on {job.gpus} GPU(s)" for job in jobs if not job.measured}))
 
 
-def plan(trace: Path, *, compress: float, first: int | None = None) -> tuple[Planned, ...]:
+def plan(
+    trace: Path, *, compress: float, first: int | None = None, one_by_one: bool = True
+) -> tuple[Planned, ...]:
     """Return the jobs of a trace, or the first so many of them.
 
     A loader is as slow, beside the training, as the trace has it: the job waits for data the same share of its time.
+
+    Args:
+        trace: The file.
+        compress: How many times faster than the trace.
+        first: How many of its jobs; None: all.
+        one_by_one: Whether GPUs of one job hand each gradient over by itself.
 
     Raises:
         ConfigError: The trace cannot be read.
@@ -101,7 +109,7 @@ def plan(trace: Path, *, compress: float, first: int | None = None) -> tuple[Pla
                 smact=load.smact,
                 busy=load.busy,
                 kernel_s=load.kernel_s,
-                exchanges_per_s=load.exchanges_per_s,
+                exchanges_per_s=load.exchanges_per_s if one_by_one else 0.0,
                 memory_mib=to_mib_up(job.memory_bytes or 0),
                 limit_min=math.ceil((limit_s + START_UP_S) / 60),
                 measured=measured_so,

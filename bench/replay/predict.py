@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from replay.options import min_age_reserve_s
+from replay.options import COPIES, min_age_reserve_s
 from replay.policies import POLICIES, rad_toml
 from slurm_plugin.admin.simulate.cluster import PARTITION
 from slurm_plugin.admin.simulate.engine import Engine
@@ -56,6 +56,9 @@ def predict(options: argparse.Namespace) -> Prediction:
         ConfigError: The trace cannot be read, or a setting is wrong.
     """
     found = scenario(_question(options))
+    if options.exchange != COPIES:
+        for job in found.jobs:
+            job.load = replace(job.load, exchanges_per_s=0.0)
     result = Engine(found.cluster, found.jobs[: options.first]).run()
     figures = metrics(result)
     ran_s = sum(job.ran_s - PACE_S for job in result.jobs)

@@ -22,7 +22,7 @@ from typing import Any
 
 from lab.jobs import ENDED, Jobs
 from replay.figures import figures
-from replay.options import min_age_reserve_s, name_of, run_parser
+from replay.options import COPIES, min_age_reserve_s, name_of, run_parser
 from replay.plan import Planned, plan, unmeasured
 from replay.policies import POLICIES, directives
 from replay.stage import CHECKOUT, NODE, Stage
@@ -88,7 +88,12 @@ class Replay:
     def __init__(self, options: argparse.Namespace) -> None:
         """Plan it; nothing is started."""
         self.options, self.policy = options, POLICIES[options.policy]
-        self.jobs = plan(options.trace, compress=options.compress, first=options.first)
+        self.jobs = plan(
+            options.trace,
+            compress=options.compress,
+            first=options.first,
+            one_by_one=options.exchange == COPIES,
+        )
         if not options.stand_in and (lacking := unmeasured(self.jobs)):
             raise SystemExit(
                 f"nobody knows how long steps take: {', '.join(lacking)}; python -m replay.check tells more"
@@ -122,6 +127,7 @@ class Replay:
                 "first": self.options.first,
                 "settings": dict(self.options.set),
                 "min_age_reserve_s": min_age_reserve_s(self.options),
+                "exchange": self.options.exchange,
                 "repetition": self.options.repetition,
                 "stand_in": self.stage.simulated,
                 "began_s": self.began_s,
@@ -178,6 +184,7 @@ class Replay:
         record = job.to_json() | {
             "records": str(self.stage.folder / "records"),
             "config": extra.get("config"),
+            "exchange": self.options.exchange,
         }
         file.write_text(json.dumps(record))
         lines = directives(job, self.policy, self.options.estimates, self.stage.texts, extra)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from gpu_campaign.training import Training
 
 from gpumemnet.dataset.config import Configuration
+from replay.exchange import EXCHANGES, Replicas
 from replay.record import Loader, Record
 
 WANTED = (
@@ -68,7 +70,8 @@ def _train(job: dict[str, Any], record: Record) -> None:
         part.prepare()
         part.load()
     record.note("loaded_s")
-    step_all(parts)
+    exchange = EXCHANGES[job["exchange"]]
+    step_all(parts, exchange)
     for part in parts:
         part.wait()
     record.note("trains_s")
@@ -76,7 +79,7 @@ def _train(job: dict[str, Any], record: Record) -> None:
     before: list[Any] = []
     for _ in range(job["steps"]):
         loader.wait()
-        step_all(parts)
+        step_all(parts, exchange)
         # One step is always issued ahead, as when a loss is read a step late.
         if parts[0].cuda:
             events = [torch.cuda.Event() for _ in parts]
@@ -96,7 +99,7 @@ def _ended(events: list[Any], record: Record) -> None:
         record.ends.append(time.monotonic())
 
 
-def step_all(parts: list[Training]) -> None:
+def step_all(parts: list[Training], exchange: Callable[[Replicas], None]) -> None:
     """Train one step on every GPU, then let the replicas agree on one gradient, as data-parallel training does."""
     if len(parts) == 1:
         parts[0].step()
@@ -104,13 +107,7 @@ def step_all(parts: list[Training]) -> None:
     for part in parts:
         with torch.cuda.device(part.device):
             part.step()
-    gradients = [[p.grad for p in part.model.parameters() if p.grad is not None] for part in parts]
-    first = gradients[0]
-    for others in gradients[1:]:
-        torch._foreach_add_(first, [g.to(parts[0].device, non_blocking=True) for g in others])
-    torch._foreach_div_(first, len(parts))
-    for others in gradients[1:]:
-        torch._foreach_copy_(others, [g.to(others[0].device, non_blocking=True) for g in first])
+    exchange([[p.grad for p in part.model.parameters() if p.grad is not None] for part in parts])
 
 
 def _memory() -> dict[str, Any]:

@@ -74,6 +74,7 @@ def argv_of(run: Run) -> list[str]:
     found += ["--compress", f"{run.compress:g}", "--gpus", str(run.gpus), "--repetition", str(run.repetition)]
     found += ["--pass-hours", f"{run.pass_hours:g}", "--user", run.user, "--root", str(run.root)]
     found += ["--venv", str(run.venv), "--python", run.python]
+    found += ["--exchange", run.exchange]
     found += ["--first", str(run.first)] if run.first else []
     for key, value in run.set:
         found += ["--set", f"{key}={value}"]

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 from replay.campaign import LOG, Campaign, attempts, lengths
+from replay.options import run_parser
 from replay.packing import packed
 from replay.predict import Prediction, predict
 from replay.stuck import PATIENCE_S, Patience
-from replay.wanted import Unready, read_runs, refuse_unready
+from replay.wanted import Unready, argv_of, read_runs, refuse_unready
 
 RUNS = "--policy whole\n# a remark\n--policy magm\n--policy magm --repetition 2  # again\n"
 TRACE = """arrival_s,workload,gpus,epochs,duration_min,mem_mib
@@ -38,9 +39,38 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def read_runs_again(run: Namespace) -> Namespace:
+    return run_parser().parse_args(["OUT", *argv_of(run)])
+
+
 def runs_of(folder: Path, *more: str) -> dict[str, Namespace]:
     common = ("--trace", str(folder / "t.csv"), "--compress", "100", *more)
     return read_runs(folder / "runs.txt", common)
+
+
+# --- what a run is called and asked for
+
+
+def test_a_word_without_quotes_is_refused_with_the_fix(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "runs.txt").write_text("--policy magm --set recovery=escalate\n")
+    with pytest.raises(SystemExit):
+        runs_of(folder)
+    assert "--set 'recovery=\"word\"'" in capsys.readouterr().err
+
+
+def test_how_gradients_are_exchanged_tells_runs_apart_and_what_is_expected(folder: Path) -> None:
+    """XLNet beside another waits with each gradient that is handed over by itself."""
+    (folder / "t.csv").write_text(
+        TRACE.replace("xlnet_base_cased_2,2,8,59.04", "xlnet_large_cased_2,2,8,59.04")
+    )
+    share = "--policy magm --set share_multi_gpu=true"
+    (folder / "runs.txt").write_text(f"{share}\n{share} --exchange nccl\n")
+    one_by_one, by_nccl = runs_of(folder).items()
+    assert by_nccl[0] == one_by_one[0].replace("-r1", "-nccl-r1")
+    assert predict(by_nccl[1]).makespan_s < predict(one_by_one[1]).makespan_s
+    assert read_runs_again(by_nccl[1]).exchange == "nccl"
 
 
 # --- packing

@@ -67,7 +67,8 @@ def _section(runs: list[Run]) -> list[str]:
     one = runs[0]
     which = f" (its first {one.first} jobs)" if one.first else ""
     whole = {run.repetition: run for run in reversed(runs) if run.policy == "whole" and not run.cut}
-    parts = [f"<h2>{escape(one.trace)}{which}, {one.compress:g} times faster</h2>"]
+    how = "" if one.exchange == "copies" else f", gradients by {one.exchange}"
+    parts = [f"<h2>{escape(one.trace)}{which}, {one.compress:g} times faster{escape(how)}</h2>"]
     if any(run.simulated for run in runs):
         parts.append('<p class="note">Simulated cards and trainings: no GPU was there.</p>')
     for run in runs:

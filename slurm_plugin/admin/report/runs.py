@@ -25,6 +25,7 @@ class Run:
         repetition: Which run of this way it is, from 1.
         compress: How many times faster than the trace.
         first: How many jobs of the trace it has; None: all.
+        exchange: How GPUs of one job agreed on a gradient; "copies": each by itself.
         cut: Whether it was cut off before its last job had ended.
         simulated: Whether cards and trainings were simulated.
         figures: What it is worth.
@@ -40,6 +41,7 @@ class Run:
     repetition: int
     compress: float
     first: int | None
+    exchange: str
     cut: bool
     simulated: bool
     figures: Mapping[str, Any]
@@ -54,14 +56,15 @@ class Run:
         return self.way if self.repetition == 1 else f"{self.way} run {self.repetition}"
 
     @property
-    def scene(self) -> tuple[str, float, int, bool]:
+    def scene(self) -> tuple[str, float, int, str, bool]:
         """Return what two runs must have in common to be compared."""
-        return (self.trace, self.compress, self.first or 0, self.simulated)
+        return (self.trace, self.compress, self.first or 0, self.exchange, self.simulated)
 
     @property
     def file_name(self) -> str:
         """Return how the charts' files of such runs begin."""
         parts = [self.trace, f"c{self.compress:g}", *([f"first{self.first}"] if self.first else [])]
+        parts += [self.exchange] if self.exchange != "copies" else []
         return "-".join([*parts, *(["stand-in"] if self.simulated else [])])
 
     @property
@@ -115,6 +118,7 @@ def _read(path: Path) -> Run:
             repetition=row["repetition"],
             compress=row["compress"],
             first=row.get("first"),
+            exchange=row.get("exchange", "copies"),
             cut=row["cut"],
             simulated=row["stand_in"],
             figures=row["figures"],
