@@ -1,27 +1,25 @@
 """Read the end of a job's output files with the identity of the job's owner, never with root's.
 
-A user chooses these paths. A child process takes the owner's identity for good, opens nothing but regular files, and
-waits neither for a FIFO nor for the other end of a link; a file system that hangs costs the child its life, not the
-Epilog its time.
+A user chooses these paths. Each is read by a child process of its own, which takes the owner's identity for good, opens
+nothing but a regular file, and waits neither for a FIFO nor for the other end of a link; a file system that hangs costs
+its child its life, and neither the Epilog its time nor the other files their tails.
 """
 
 from __future__ import annotations
 
 import os
-import select
-import signal
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 
+from slurm_plugin.core.child import Child, ChildError
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.units import KIB
 from slurm_plugin.slurm.output_before import MOST_FILES, OPENED, Before, run_begins_at
 from slurm_plugin.slurm.owner import Identity, become
 
 TAIL_BYTES = 256 * KIB
-
-_CHUNK_BYTES = 64 * KIB
-_FRAME_END = b"\0RAD\0"
 
 
 def read_tails(
@@ -35,80 +33,25 @@ def read_tails(
         befores: How files stood before the run.
         deadline: What is not read by then is left out.
     """
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        _child(reader, writer, paths, owner, befores)
-    os.close(writer)
-    try:
-        content = _drain(reader, deadline)
-    finally:
-        os.close(reader)
-        _end(child)
-    return tuple(part.decode(errors="replace") for part in content.split(_FRAME_END)[:-1])
+    children, tails = [], []
+    for path in paths[:MOST_FILES]:
+        with suppress(ChildError):
+            children.append(Child(partial(_tail, path, owner, befores), timeout_s=deadline.remaining_s()))
+    for child in children:
+        with suppress(ChildError):
+            tails.append(child.answer().decode(errors="replace"))
+    return tuple(tails)
 
 
-def _child(
-    reader: int, writer: int, paths: Sequence[str], owner: Identity, befores: Sequence[Before]
-) -> None:
-    """Become the owner, read, write and end; never returns."""
-    status = 1
-    try:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        os.close(reader)
-        become(owner)
-        for path in paths[:MOST_FILES]:
-            tail = _tail(path, befores)
-            if tail is not None:
-                _write_all(writer, tail.replace(_FRAME_END, b"") + _FRAME_END)
-        status = 0
-    finally:
-        os._exit(status)
-
-
-def _tail(path: str, befores: Sequence[Before]) -> bytes | None:
-    try:
-        handle = os.open(path, OPENED)
-    except (OSError, ValueError):
-        return None
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        start = max(run_begins_at(handle, befores), status.st_size - TAIL_BYTES)
-        os.lseek(handle, start, os.SEEK_SET)
-        found = b""
-        while len(found) < TAIL_BYTES and (part := os.read(handle, TAIL_BYTES - len(found))):
-            found += part
-        return found
-    except OSError:
-        return None
-    finally:
-        os.close(handle)
-
-
-def _write_all(handle: int, content: bytes) -> None:
-    while content:
-        content = content[os.write(handle, content) :]
-
-
-def _drain(reader: int, deadline: Deadline) -> bytes:
-    content = bytearray()
-    while len(content) < MOST_FILES * 2 * TAIL_BYTES:
-        ready, _, _ = select.select([reader], [], [], deadline.remaining_s())
-        if not ready:
-            break
-        part = os.read(reader, _CHUNK_BYTES)
-        if not part:
-            break
-        content += part
-    return bytes(content)
-
-
-def _end(child: int) -> None:
-    """End the child; one that hangs in the kernel is left to init."""
-    try:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, os.WNOHANG)
-    except (ProcessLookupError, ChildProcessError):
-        return
+def _tail(path: str, owner: Identity, befores: Sequence[Before]) -> bytes:
+    """Return the end of one file; whatever it raises ends the child without an answer."""
+    become(owner)
+    handle = os.open(path, OPENED)
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(f"{path} is no regular file")
+    os.lseek(handle, max(run_begins_at(handle, befores), status.st_size - TAIL_BYTES), os.SEEK_SET)
+    found = b""
+    while len(found) < TAIL_BYTES and (part := os.read(handle, TAIL_BYTES - len(found))):
+        found += part
+    return found

@@ -82,10 +82,21 @@ def test_output_to_a_fifo_with_a_writer_that_never_ends_costs_no_time(tmp_path: 
         os.close(writer)
 
 
-def test_a_child_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_hangs_is_given_up_and_the_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file system that does not answer, as NFS without its server."""
-    monkeypatch.setattr(epilog.tails, "_tail", lambda path, befores: os.read(os.pipe()[0], 1))
+    opened = os.open
+
+    def hangs_below_nfs(path: str, flags: int) -> int:
+        if path.startswith("/nfs/"):
+            os.read(os.pipe()[0], 1)
+        return opened(path, flags)
+
+    monkeypatch.setattr(epilog.tails.os, "open", hangs_below_nfs)
+    (tmp_path / "err").write_text("CUDA out of memory")
     clock = SystemClock()
     start_s = clock.monotonic_s()
-    assert read_tails(["/nfs/out"], owner=ME, deadline=Deadline(clock, 0.1)) == ()
+    paths = ["/nfs/out", str(tmp_path / "err")]
+    assert read_tails(paths, owner=ME, deadline=Deadline(clock, 0.3)) == ("CUDA out of memory",)
     assert clock.monotonic_s() - start_s < 2
