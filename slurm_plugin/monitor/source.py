@@ -7,10 +7,10 @@ from pathlib import Path
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import TelemetryConfig
 from slurm_plugin.monitor.dcgm import DcgmTelemetry
-from slurm_plugin.monitor.guard import GuardedTelemetry
 from slurm_plugin.monitor.nvml import NvmlTelemetry
 from slurm_plugin.monitor.simulated import SimulatedGpus
 from slurm_plugin.monitor.telemetry import Telemetry
+from slurm_plugin.monitor.timely import TimelyTelemetry
 
 
 def lasting_telemetry(settings: TelemetryConfig, clock: Clock) -> Telemetry:
@@ -35,6 +35,4 @@ def timely_telemetry(settings: TelemetryConfig, clock: Clock) -> Telemetry:
         settings: `[telemetry]` of rad.toml.
         clock: Time.
     """
-    return GuardedTelemetry(
-        lambda: lasting_telemetry(settings, clock), timeout_s=settings.timeout_s, clock=clock
-    )
+    return TimelyTelemetry(lambda: lasting_telemetry(settings, clock), timeout_s=settings.timeout_s)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
 import pytest
 
-from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading
-from slurm_plugin.monitor.guard import GuardedTelemetry
+from slurm_plugin.monitor.timely import TimelyTelemetry
 
 READING = GpuReading(
     uuid="GPU-a",
@@ -52,27 +52,36 @@ class Breaks:
         raise ZeroDivisionError
 
 
-def guarded(source: type, timeout_s: float = 5.0) -> GuardedTelemetry:
-    return GuardedTelemetry(source, timeout_s=timeout_s, clock=SystemClock())
+def timely(source: type, timeout_s: float = 5.0) -> TimelyTelemetry:
+    return TimelyTelemetry(source, timeout_s=timeout_s)
 
 
 def test_a_reading_comes_back_whole():
-    assert guarded(Answers).read() == (READING,)
+    assert timely(Answers).read() == (READING,)
 
 
 def test_a_driver_that_hangs_is_given_up_in_time():
     start_s = time.monotonic()
-    with pytest.raises(DeviceError, match=r"did not answer in 0\.1 s"):
-        guarded(Hangs, timeout_s=0.1).read()
+    with pytest.raises(DeviceError, match=r"no answer of the driver in 0\.1 s: out of time"):
+        timely(Hangs, timeout_s=0.1).read()
     assert time.monotonic() - start_s < 2.0
 
 
 def test_an_error_comes_back_as_it_was():
     with pytest.raises(DeviceError, match="no driver"):
-        guarded(Fails).read()
+        timely(Fails).read()
 
 
 @pytest.mark.parametrize("source", [Dies, Breaks])
 def test_a_child_that_ends_without_an_answer(source: type):
-    with pytest.raises(DeviceError, match="ended the process"):
-        guarded(source).read()
+    with pytest.raises(DeviceError, match="its process ended early"):
+        timely(source).read()
+
+
+def test_a_node_that_starts_no_process_is_one_without_readings(monkeypatch: pytest.MonkeyPatch):
+    def refused() -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refused)
+    with pytest.raises(DeviceError, match="no process could be started: Resource temporarily"):
+        timely(Answers).read()
