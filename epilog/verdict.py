@@ -40,7 +40,13 @@ def verdict_on(
         outcome=outcome,
         left_s=left_s,
     )
-    return verdict_of(ended, read_incidents(run), now_s=clock.now_s())
+    incidents = read_incidents(run)
+    if outcome.kind in ("gpu-oom", "failed") and (run / "mps").is_dir():  # rad-monitor may be away just then
+        from slurm_plugin.guard.servers import ended_servers
+        from slurm_plugin.mps import Mps
+
+        incidents += tuple(ended_servers(Mps(run, clock=clock), now_s=clock.now_s()))
+    return verdict_of(ended, incidents, now_s=clock.now_s())
 
 
 def await_sample(run: Path, clock: Clock) -> None:

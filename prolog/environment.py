@@ -1,24 +1,22 @@
-"""What a placed job finds in its environment."""
+"""What a placed job finds in its environment, and the MPS server that caps it."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
 
 from prolog.place import Placed
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.log import HookLog
-from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.hook_env import HookJob
 
 
-def environment_of(
-    node: Node, job: HookJob, placed: Placed, settings: PartitionConfig, log: HookLog
-) -> dict[str, str]:
-    """Return the variables of every task of a placed job; MPS is started on the way where it is wanted.
-
-    A job of several GPUs runs without MPS; rad-monitor's guard holds it to what it booked.
+def environment_of(node: Node, job: HookJob, placed: Placed, *, mps: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of every task of a placed job.
 
     RAD_* are for the user's information and for TaskProlog; nothing of ours believes them afterwards.
 
@@ -26,8 +24,7 @@ def environment_of(
         node: This node.
         job: The job, as slurmd tells its hooks.
         placed: What the job holds.
-        settings: The partition's settings.
-        log: Where it is written down if MPS could not be started.
+        mps: What it is told of MPS.
     """
     held = placed.reservation
     if held is None:
@@ -46,27 +43,35 @@ def environment_of(
     }
     if held.estimate_bytes is not None:
         variables["RAD_ESTIMATE_MIB"] = str(to_mib_up(held.estimate_bytes))
-    if held.part_of_one_gpu and settings.sharing == "mps":
-        variables |= _mps(node, job, placed, held, settings, log)
-    return variables
+    return {**variables, **mps}
 
 
-def _mps(
-    node: Node,
-    job: HookJob,
-    placed: Placed,
-    held: Reservation,
-    settings: PartitionConfig,
-    log: HookLog,
-) -> dict[str, str]:
-    cap_bytes = held.limit_bytes if settings.memory_cap else None
-    if node.config.telemetry.source == "simulated":
-        return {} if cap_bytes is None else {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={to_mib_up(cap_bytes)}M"}
-    if not node.config.features.mps or placed.reading is None:
+def mps_of(
+    node: Node, job: HookJob, placed: Placed, settings: PartitionConfig, log: HookLog
+) -> dict[str, str] | None:
+    """Start MPS for a placed job where it is wanted, and return what the job is told of it; None if it did not start.
+
+    A job of several GPUs runs without MPS; rad-monitor's guard holds it to what it booked.
+
+    Args:
+        node: This node.
+        job: The job, as slurmd tells its hooks.
+        placed: What the job holds.
+        settings: The partition's settings.
+        log: Where it is written down if MPS did not start.
+    """
+    held = placed.reservation
+    wanted = node.config.features.mps and settings.sharing == "mps"
+    if held is None or placed.reading is None or not (wanted and held.part_of_one_gpu):
         return {}
-    from slurm_plugin.mps import Mps
-
+    cap_bytes = held.limit_bytes if settings.memory_cap else None
     try:
+        if node.config.telemetry.source == "simulated":
+            from slurm_plugin.mps.simulated import simulated_mps
+
+            return simulated_mps(Path(node.config.telemetry.simulated_folder), cap_bytes=cap_bytes)
+        from slurm_plugin.mps import Mps
+
         return Mps(node.run, clock=node.clock).acquire(
             gpu=held.gpus[0],
             user_id=job.user_id,
@@ -77,4 +82,4 @@ def _mps(
         )
     except MpsError as exc:
         log.say(EventKind.WITHOUT_MPS, str(exc))
-        return {}
+        return None

@@ -1,31 +1,39 @@
-"""What rests on rad-monitor's guard: caps above bookings, what settled jobs give back, jobs that no MPS server caps.
+"""Who holds jobs to what they booked: MPS by a cap, rad-monitor's guard, or nobody.
 
-A job of several GPUs runs past MPS. Once the guard is away, by a fault or by the admin's word, nothing holds it to what
-it booked: it begins on idle GPUs, and nobody joins it there until the guard is back.
+On the guard rest caps above bookings, what settled jobs give back, and jobs that no MPS server caps. Once neither is
+there for a job, it begins on idle GPUs, and nobody joins it there until the guard is back. Where the site wants shared
+jobs of one GPU without both, that is its word, and they share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from slurm_plugin.core.node_records import Demand, Reservation
 from slurm_plugin.core.trim import settled_bytes
-from slurm_plugin.monitor.window import STALE_AFTER_S, guard_acts, read_job
+from slurm_plugin.monitor.window import STALE_AFTER_S, guarded_now, read_job
 from slurm_plugin.node.node import Node
 
 
-def guarded(node: Node, partition: str) -> bool:
-    """Return whether somebody would stop a job that keeps from others what they booked; else no cap lies above it.
+def guarded(node: Node) -> frozenset[str]:
+    """Return the partitions of whose jobs somebody would stop those that keep from others what they booked.
+
+    Of no others' jobs a cap lies above the booking.
 
     Args:
         node: This node.
-        partition: The job's.
     """
-    wanted = partition in node.config.guarded
-    return wanted and guard_acts(node.run, partition, now_s=node.clock.now_s())
+    return guarded_now(node.run, node.config.guarded, now_s=node.clock.now_s())
 
 
-def unheld(node: Node, demand: Demand, partition: str, reservations: Sequence[Reservation]) -> frozenset[int]:
+def unheld(
+    node: Node,
+    demand: Demand,
+    partition: str,
+    reservations: Sequence[Reservation],
+    *,
+    guarded: Collection[str],
+) -> frozenset[int]:
     """Return the ids of the jobs that nothing holds to what they booked just now.
 
     Args:
@@ -33,21 +41,40 @@ def unheld(node: Node, demand: Demand, partition: str, reservations: Sequence[Re
         demand: Of the job that is to start.
         partition: Its partition.
         reservations: What others hold on this node.
+        guarded: Partitions whose jobs the guard stops.
     """
+    loose = [
+        held
+        for held in reservations
+        if held.managed and held.kind == "shared" and held.partition not in guarded
+    ]
+    lost = _lost_caps(node) if loose else frozenset()
     found = {
         held.job_id
-        for held in reservations
-        if held.managed
-        and held.kind == "shared"
-        and not held.part_of_one_gpu
-        and not guarded(node, held.partition)
+        for held in loose
+        if held.job_id in lost or _nothing_caps(node, held.partition, len(held.gpus), uncapped=held.uncapped)
     }
-    if demand.kind == "shared" and demand.gpus > 1 and not guarded(node, partition):
+    starts = demand.kind == "shared" and partition not in guarded
+    if starts and _nothing_caps(node, partition, demand.gpus, uncapped=demand.uncapped):
         found.add(demand.job_id)
     return frozenset(found)
 
 
-def settled_of(node: Node, reservations: Sequence[Reservation]) -> dict[int, int]:
+def _nothing_caps(node: Node, partition: str, gpus: int, *, uncapped: bool) -> bool:
+    """Return whether MPS does not cap such a job: it cannot, or a site that wants its jobs guarded wants no caps."""
+    wanted = partition in node.config.guarded
+    return gpus > 1 or uncapped or (wanted and not node.config.caps(partition))
+
+
+def _lost_caps(node: Node) -> frozenset[int]:
+    from slurm_plugin.mps import Mps  # only where the guard is away
+
+    return Mps(node.run, clock=node.clock).uncapped()
+
+
+def settled_of(
+    node: Node, reservations: Sequence[Reservation], *, guarded: Collection[str]
+) -> dict[int, int]:
     """Return what jobs that have settled are seen to need, where their partition has them give back the rest, in bytes.
 
     Who takes again what he gave back is stopped by the guard. Without one, and without a monitor that still sees the
@@ -56,12 +83,13 @@ def settled_of(node: Node, reservations: Sequence[Reservation]) -> dict[int, int
     Args:
         node: This node.
         reservations: What jobs hold on this node.
+        guarded: Partitions whose jobs the guard stops.
     """
     found = {}
     now_s, monotonic_s = node.clock.now_s(), node.clock.monotonic_s()
     for held in reservations:
         settings = node.config.partitions.get(held.partition)
-        trims = settings is not None and settings.trim and guarded(node, held.partition)
+        trims = settings is not None and settings.trim and held.partition in guarded
         usage = read_job(node.run, held.job_id) if trims else None
         if usage is not None and abs(now_s - usage.last_s) <= STALE_AFTER_S:
             size = settled_bytes(

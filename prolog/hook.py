@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 
 from prolog.demand import signed_booking, wanted_by
-from prolog.environment import environment_of
+from prolog.environment import environment_of, mps_of
 from prolog.place import Placed, place
 from prolog.seats import why_no_start
 from slurm_plugin.core.clock import Deadline
@@ -136,10 +137,15 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
         log.say(EventKind.LEFT_ALONE, "MIG")
         node.job_file(job.job_id).remove()
         return
-    placed = _placed(node, job, wanted.demand, settings, log)
+    demand = wanted.demand
+    placed = _placed(node, job, demand, settings, log)
+    mps = {} if placed is None else mps_of(node, job, placed, settings, log)
+    if mps is None:  # the guard alone holds it: it is placed again, as such a job
+        demand = replace(demand, uncapped=True)
+        placed, mps = _placed(node, job, demand, settings, log), {}
     if placed is None:
         return
-    demand, gpus = wanted.demand, placed.placement.gpus
+    gpus = placed.placement.gpus
     source = f"{wanted.source} ({wanted.doubt})" if wanted.doubt else wanted.source
     choice = f"{source} {demand.kind}: {' '.join(gpus)} {placed.placement.reason}"
     policy = settings.policy if demand.kind == "shared" else "idle"
@@ -153,7 +159,7 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
         log.tell(put_back(node, job, placed.placement.reason, refuse=True, lack=lack))
     else:
         end_waiting(node.run, job.job_id)
-        variables = environment_of(node, job, placed, settings, log) | told_of(wanted.by_task)
+        variables = environment_of(node, job, placed, mps=mps) | told_of(wanted.by_task)
         if wanted.shards is not None:
             variables["RAD_SHARDS"] = str(wanted.shards)
         node.job_file(job.job_id).place(variables, placed.reservation, boot_id=node.store.boot_id)

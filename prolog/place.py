@@ -71,14 +71,15 @@ def place(
         readings, blind = without_driver(read_facts(node), now_s=node.clock.now_s()), True
         if not readings:
             raise
-    if blind or not guarded(node, job.partition):
+    guard = guarded(node)
+    if blind or job.partition not in guard:
         demand = replace(demand, cap_bytes=None)
     pin = pin_of(node, settings, facts_of(node, job.node, readings))
     if node.config.mode != "observe" and not blind:
         sweep_if_due(node, readings)
-    placed = _place_once(node, job, demand, settings, readings, pin=pin, apart=apart)
+    placed = _place_once(node, job, demand, settings, readings, pin=pin, guard=guard, apart=apart)
     if placed.placement.put_back and not blind and _any_old(node) and sweep(node, readings):
-        placed = _place_once(node, job, demand, settings, readings, pin=pin, apart=apart)
+        placed = _place_once(node, job, demand, settings, readings, pin=pin, guard=guard, apart=apart)
     return placed
 
 
@@ -98,12 +99,13 @@ def _place_once(
     readings: tuple[GpuReading, ...],
     *,
     pin: Pin,
+    guard: frozenset[str],
     apart: bool,
 ) -> Placed:
     reservations = node.store.read().ledger.reservations
     users = {held.job_id: held.user_id for held in reservations}
-    settled = settled_of(node, reservations)
-    alone = unheld(node, demand, job.partition, reservations) if apart else frozenset()
+    settled = settled_of(node, reservations, guarded=guard)
+    alone = unheld(node, demand, job.partition, reservations, guarded=guard) if apart else frozenset()
     owners = JobFinder(node.proc).owners(readings, users=users)
 
     def choose(ledger: Ledger) -> Placement:
@@ -185,4 +187,5 @@ def _reservation(
         profile_key=demand.profile_key,
         smact=demand.smact,
         restart=demand.restart,
+        uncapped=demand.uncapped,
     )

@@ -35,6 +35,7 @@ class Reservation:
             free for that.
         managed: False for a job that runs as without us: it is only noted here, as Slurm gave it, for others to keep
             clear of it.
+        uncapped: Whether it was to run under MPS and that did not start: only the guard holds it to what it booked.
     """
 
     job_id: int
@@ -52,6 +53,7 @@ class Reservation:
     partition: str = ""
     settled: bool = False
     managed: bool = True
+    uncapped: bool = False
 
     def seats_on(self, gpu: str) -> frozenset[int]:
         """Return the seats whose room a GPU is: where a job shares several, each GPU stands for one seat, in order."""
@@ -86,6 +88,7 @@ class Demand:
         profile_key: Hash of the job's profile, or None.
         smact: Expected share of SMs kept busy (0 to 1), or None.
         restart: Slurm's restart count of this run.
+        uncapped: Whether MPS has not started for it.
     """
 
     job_id: int
@@ -99,6 +102,7 @@ class Demand:
     profile_key: str | None = None
     smact: float | None = None
     restart: int = 0
+    uncapped: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,6 +131,13 @@ class Config:
         warned = {name for name, settings in self.partitions.items() if settings.on_overrun == "warn"}
         return tuple(name for name in self.partitions if name not in warned) if self.guards else ()
 
+    def caps(self, partition: str) -> bool:
+        """Return whether jobs that share one GPU of a partition are to be capped by MPS."""
+        settings = self.partitions.get(partition)
+        return (
+            self.features.mps and settings is not None and settings.sharing == "mps" and settings.memory_cap
+        )
+
     def partition(self, name: str | None) -> PartitionConfig | None:
         """Return the settings of a partition; None if jobs of it are left alone.
 

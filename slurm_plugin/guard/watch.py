@@ -24,6 +24,7 @@ from slurm_plugin.guard.findings import Mine, findings
 from slurm_plugin.guard.incident_file import read_incidents, write_incidents
 from slurm_plugin.guard.incidents import Incident, incident_of, with_incidents
 from slurm_plugin.guard.leaving import Leaving
+from slurm_plugin.guard.servers import ended_servers
 from slurm_plugin.guard.strikes import Key, Strike, confirmed
 from slurm_plugin.monitor.attribution import Traced
 from slurm_plugin.mps import Mps
@@ -166,10 +167,11 @@ class Guard:
         if self._config.telemetry.source == "simulated":
             return self._simulated(ledger)
         caps = self._mps.caps()
+        lost = self._mps.uncapped()  # who has no cap any more goes past none on purpose
         return Mine(
             servers=self._mps.processes(),
             clients=frozenset(caps),
-            capped=frozenset(key for key, cap in caps.items() if cap is not None),
+            capped=frozenset(key for key, cap in caps.items() if cap is not None and key[1] not in lost),
         )
 
     def _simulated(self, ledger: Ledger) -> Mine:
@@ -178,13 +180,9 @@ class Guard:
             (gpu, held.job_id)
             for held in ledger.reservations
             for gpu in held.gpus
-            if held.part_of_one_gpu and self._caps(held.partition)
+            if held.part_of_one_gpu and not held.uncapped and self._config.caps(held.partition)
         )
         return Mine(clients=keys, capped=keys)
-
-    def _caps(self, partition: str) -> bool:
-        settings = self._config.partitions.get(partition)
-        return settings is not None and settings.sharing == "mps" and settings.memory_cap
 
     def _remember(self, traced: Mapping[int, Traced], monotonic_s: float) -> None:
         self._jobs_of = {
@@ -222,18 +220,7 @@ class Guard:
                         f"MPS server on {gpu}",
                     )
                 )
-        for server, (gpu, jobs) in self._mps.servers().items():
-            if jobs and not server.runs(self._proc):
-                found.append(
-                    Incident(
-                        kind="server",
-                        gpu=gpu,
-                        first_s=now_s,
-                        last_s=now_s,
-                        victims=tuple(sorted(jobs)),
-                        detail=f"the MPS server on {gpu} (pid {server.pid}) ended while jobs were on it",
-                    )
-                )
+        found += ended_servers(self._mps, now_s=now_s, proc=self._proc)
         return found
 
     def _release_orphans(self, ledger: Ledger, monotonic_s: float) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,21 +102,21 @@ def read_window(
         return None
 
 
-def guard_acts(run: Path, partition: str, *, now_s: float) -> bool:
-    """Return whether a monitor is there that ends jobs of a partition for taking what others booked.
+def guarded_now(run: Path, partitions: Collection[str], *, now_s: float) -> frozenset[str]:
+    """Return those of some partitions of whose jobs a monitor ends who takes what others booked; none without one.
 
     It acts on the rad.toml that it read itself: who changed that and did not reload the monitor has changed nothing.
 
     Args:
         run: Folder of the node's state (`paths.run`).
-        partition: The partition.
+        partitions: The partitions.
         now_s: Seconds since the epoch.
     """
     rows = _read(window_path(run))
     if rows is None or abs(now_s - _number(rows.get("time_s"))) > STALE_AFTER_S:
-        return False
-    guarded = rows.get("guarded", [partition])  # older monitors do not say
-    return isinstance(guarded, list) and partition in guarded
+        return frozenset()
+    told = rows.get("guarded", list(partitions))  # older monitors do not say
+    return frozenset(partitions).intersection(told if isinstance(told, list) else ())
 
 
 def read_job(run: Path, job_id: int) -> JobUsage | None:

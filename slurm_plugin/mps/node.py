@@ -132,11 +132,27 @@ class Mps:
             for job, cap in read_state(place).jobs.items()
         }
 
+    def uncapped(self) -> frozenset[int]:
+        """Return the jobs whose daemon has ended: what they start from now on runs past MPS and says nothing.
+
+        Where only the server ended, the daemon starts another under the same limit.
+        """
+        states = [read_state(place) for place in self._places()]
+        return frozenset(
+            job for state in states for job in state.jobs if state.daemon is None or not state.daemon.runs()
+        )
+
     def servers(self) -> dict[Process, tuple[str, frozenset[int]]]:
-        """Return the servers that were started here, each with its GPU and the jobs that were given it."""
+        """Return the servers that were started here and their daemons, each with its GPU and its jobs.
+
+        The jobs' clients end with either of the two.
+        """
         states = [(place.parent.name, read_state(place)) for place in self._places()]
         return {
-            state.server: (gpu, frozenset(state.jobs)) for gpu, state in states if state.server is not None
+            one: (gpu, frozenset(state.jobs))
+            for gpu, state in states
+            for one in (state.daemon, state.server)
+            if one is not None
         }
 
     def processes(self) -> frozenset[Process]:

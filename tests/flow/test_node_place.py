@@ -21,6 +21,7 @@ from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.job_file import placed_files
 from slurm_plugin.core.ledger_store import LedgerStore
 from slurm_plugin.core.node_records import Demand
+from slurm_plugin.core.process import Process
 from slurm_plugin.core.reconcile import LAUNCH_S
 from slurm_plugin.core.records import Booking, BookingKind
 from slurm_plugin.core.spare_files import SpareFiles
@@ -28,6 +29,7 @@ from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import stamp, with_stamp
 from slurm_plugin.monitor.sweeper import Sweeper
 from slurm_plugin.monitor.window import STALE_AFTER_S, JobUsage, write_job, write_window
+from slurm_plugin.mps.state import State, write_state
 from slurm_plugin.node.facts import facts_of
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import UNSWEPT_S, sweep
@@ -116,6 +118,7 @@ class Bench:
         cap: int | None = None,
         gpus: int = 1,
         restart: int = 0,
+        uncapped: bool = False,
         apart: bool = True,
     ) -> Placed:
         if self.watched:
@@ -129,6 +132,7 @@ class Bench:
             booked_bytes=None if gib is None else gib * GIB,
             seats=seats,
             restart=restart,
+            uncapped=uncapped,
             estimate_bytes=None if estimate is None else estimate * GIB,
             cap_bytes=None if cap is None else cap * GIB,
         )
@@ -428,6 +432,52 @@ def test_nobody_joins_what_nothing_holds_until_the_guard_is_back(bench: Bench, w
     bench.release(2)
     bench.config, bench.watched, bench.guarded = config, True, ["gpu"]
     assert bench.place(2, 2).reservation is not None
+
+
+@UNGUARDED
+def test_a_job_for_which_mps_did_not_start_is_held_by_the_guard_or_shares_with_nobody(
+    bench: Bench, why: str
+) -> None:
+    assert bench.place(1, 2).reservation is not None
+    assert bench.place(2, 2, uncapped=True).placement.gpus == ("GPU-0",), "with the guard it shares"
+    config = bench.config
+    without_guard(bench, why)
+    assert bench.place(3, 2).placement.gpus == ("GPU-1",), "nobody joins it"
+    assert bench.place(4, 2, uncapped=True).placement.put_back, "it joins nobody"
+    bench.config, bench.watched, bench.guarded = config, True, ["gpu"]
+    assert bench.place(4, 2, uncapped=True).placement.gpus, "beside either of them"
+
+
+@pytest.mark.parametrize(("ends", "shares"), [("daemon", False), ("server", True), ("", True)])
+@UNGUARDED
+def test_nobody_joins_a_job_whose_mps_daemon_has_ended(
+    bench: Bench, why: str, ends: str, shares: bool
+) -> None:
+    """Of a server alone the daemon starts the next, under the same limit."""
+    assert bench.place(1, 2).reservation is not None
+    alive = Process.running(os.getpid())
+    assert alive is not None
+    ended = replace(alive, started_ticks=0)
+    processes = {name: ended if name == ends else alive for name in ("daemon", "server")}
+    write_state(bench.folder / "run" / "mps" / "GPU-0" / "1000", State(**processes, jobs={1: 2 * GIB}))
+    assert bench.place(2, 2).placement.gpus == ("GPU-0",), "with the guard they share"
+    bench.release(2)
+    without_guard(bench, why)
+    assert bench.place(2, 2).placement.gpus == (("GPU-0",) if shares else ("GPU-1",))
+
+
+@pytest.mark.parametrize("settings", [{"sharing": "streams"}, {"memory_cap": False}])
+@UNGUARDED
+def test_a_site_that_wants_the_guard_instead_of_caps_shares_only_with_it(
+    tmp_path: Path, why: str, settings: dict[str, object]
+) -> None:
+    """A site that wants neither has said so: there they share."""
+    bench = Bench(tmp_path, **settings)
+    assert bench.place(1, 2).placement.gpus == bench.place(2, 2).placement.gpus == ("GPU-0",)
+    bench.release(2)
+    without_guard(bench, why)
+    by_fault = why in ("no monitor", "not reloaded")
+    assert bench.place(2, 2).placement.gpus == (("GPU-1",) if by_fault else ("GPU-0",))
 
 
 @pytest.mark.parametrize("trim", [False, True])

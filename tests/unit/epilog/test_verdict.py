@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,18 @@ from epilog.verdict import NEXT_SAMPLE_S, verdict_on
 from slurm_plugin.core.config import Config, Paths
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.node_records import Outcome, Reservation
+from slurm_plugin.core.process import Process
 from slurm_plugin.core.units import GIB
 from slurm_plugin.guard.incident_file import write_incidents
 from slurm_plugin.guard.incidents import Incident
 from slurm_plugin.monitor.window import write_window
+from slurm_plugin.mps.state import State, write_state
 
 HELD = Reservation(
     job_id=2, user_id=1002, kind="shared", gpus=("GPU-a",), seats=(0,), booked_bytes=4 * GIB, created_s=0.0
 )
+ME = Process.running(os.getpid())
+GONE = Process(pid=2**22 - 1, started_ticks=1)
 OOM = Outcome(kind="gpu-oom", attempted_bytes=GIB, peak_bytes=2 * GIB)
 
 
@@ -98,3 +103,17 @@ def test_nonsense_in_the_record_is_none(tmp_path: Path):
     (tmp_path / "monitor").mkdir()
     (tmp_path / "monitor" / "incidents.json").write_text(json.dumps([{"kind": "memory", "victims": []}]))
     assert verdict(FakeClock(), tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("server", "job_id", "kind"),
+    [(GONE, 2, "victim"), (GONE, 3, None), (ME, 2, None)],
+    ids=["its server is gone", "another's is", "it is there"],
+)
+def test_whose_mps_server_died_while_the_monitor_was_away_is_a_victim(
+    tmp_path: Path, server: Process, job_id: int, kind: str | None
+):
+    place = tmp_path / "mps" / "GPU-a" / "1002"
+    write_state(place, State(daemon=ME, server=server, jobs={job_id: 4 * GIB}))
+    assert verdict(FakeClock(), tmp_path, Outcome(kind="failed")) == kind
+    assert verdict(FakeClock(), tmp_path, Outcome(kind="cancelled")) is None, "nobody wants it back"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from lab.bare_node import make_bare_node
-from prolog.environment import environment_of
+from prolog.environment import environment_of, mps_of
 from prolog.place import Placed
 from slurm_plugin import mps
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import Features, PartitionConfig, TelemetryConfig, load_config
+from slurm_plugin.core.config import Features, PartitionConfig, load_config
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.log import HookLog
@@ -72,12 +72,14 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> type[FakeMps]:
 def environment(
     folder: Path, held: Reservation = HELD, *, on: bool = True, source: str = "nvml", **settings: Any
 ) -> dict[str, str]:
+    folder.mkdir(exist_ok=True)
     config = load_config(make_bare_node(folder, gpus=1, gpu_gib=10))
-    telemetry = TelemetryConfig(source=source)  # type: ignore[arg-type]
+    telemetry = replace(config.telemetry, source=source)  # type: ignore[arg-type]
     node = Node.here(replace(config, features=Features(mps=on), telemetry=telemetry), {})
     log = HookLog(str(folder / "log"), "prolog", job_id=7, clock=SystemClock())
     placed = Placed(placement=Placement(gpus=held.gpus, reason="magm"), reservation=held, reading=READING)
-    return environment_of(node, JOB, placed, PartitionConfig(collocate=True, **settings), log)
+    mps = mps_of(node, JOB, placed, PartitionConfig(collocate=True, **settings), log)
+    return {"no MPS": ""} if mps is None else environment_of(node, JOB, placed, mps=mps)
 
 
 def test_a_shared_job_runs_under_mps_up_to_its_cap(tmp_path: Path, servers: type[FakeMps]) -> None:
@@ -113,8 +115,20 @@ def test_who_runs_without_mps(
     assert found["CUDA_VISIBLE_DEVICES"] == ",".join(held.gpus)
 
 
-def test_an_mps_that_does_not_start_costs_mps_alone(tmp_path: Path, servers: type[FakeMps]) -> None:
+def test_an_mps_that_does_not_start_is_told_apart_from_one_that_nobody_wants(
+    tmp_path: Path, servers: type[FakeMps]
+) -> None:
     servers.works = False
-    found = environment(tmp_path)
-    assert found["CUDA_VISIBLE_DEVICES"] == "GPU-0" and "CUDA_MPS_PIPE_DIRECTORY" not in found
+    assert environment(tmp_path) == {"no MPS": ""}
     assert "it does not start" in (tmp_path / "log" / "prolog.log").read_text()
+    assert "no MPS" not in environment(tmp_path / "other", on=False)
+
+
+def test_simulated_cards_cap_and_may_fail_to(tmp_path: Path) -> None:
+    found = environment(tmp_path, source="simulated")
+    assert found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=5120M"
+    assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in environment(
+        tmp_path / "off", on=False, source="simulated"
+    )
+    (tmp_path / "gpus" / "no-mps").touch()
+    assert environment(tmp_path, source="simulated") == {"no MPS": ""}

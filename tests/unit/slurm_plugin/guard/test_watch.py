@@ -203,12 +203,15 @@ def test_a_job_without_a_cap_is_not_stopped_for_what_nobody_else_lacks(
     assert [str(event["detail"]).endswith(", stopped") for event in bench.events()] == [stopped]
 
 
-@pytest.mark.parametrize(("cap", "stopped"), [(4 * GIB, True), (None, False)])
+@pytest.mark.parametrize(
+    ("cap", "daemon", "stopped"), [(4 * GIB, ME, True), (None, ME, False), (4 * GIB, GONE, False)]
+)
 def test_only_whom_a_server_of_ours_caps_goes_past_his_cap_on_purpose(
-    tmp_path: Path, cap: int | None, stopped: bool
+    tmp_path: Path, cap: int | None, daemon: Process, stopped: bool
 ):
+    """A daemon that has ended caps nobody."""
     bench = Bench(tmp_path, source="nvml")
-    write_state(bench.run / "mps" / "GPU-a" / str(ALICE), State(daemon=ME, server=ME, jobs={1: cap}))
+    write_state(bench.run / "mps" / "GPU-a" / str(ALICE), State(daemon=daemon, server=ME, jobs={1: cap}))
     for _ in range(2):
         bench.look(30)
     assert bool(bench.stops.told) == stopped
@@ -330,16 +333,18 @@ def test_a_log_that_names_another_users_processes_blames_nobody_of_them(tmp_path
     assert one.detail.startswith("a process of no job (pid 11)")
 
 
-def test_a_server_that_died_with_jobs_on_it(tmp_path: Path):
+@pytest.mark.parametrize(("daemon", "server"), [(ME, GONE), (GONE, ME)])
+def test_a_server_that_died_with_jobs_on_it(tmp_path: Path, daemon: Process, server: Process):
+    """Its clients end with it, and with its daemon."""
     bench = Bench(tmp_path, source="nvml")
     place = bench.run / "mps" / "GPU-a" / str(ALICE)
     write_state(place, State(daemon=ME, server=ME, jobs={1: 4 * GIB}))
     bench.look(1)
     assert read_incidents(bench.run) == ()
-    write_state(place, State(daemon=ME, server=GONE, jobs={}))
+    write_state(place, State(daemon=daemon, server=server, jobs={}))
     bench.look(1)
     assert read_incidents(bench.run) == ()  # it was stopped: nobody was on it
-    write_state(place, State(daemon=ME, server=GONE, jobs={1: 4 * GIB}))
+    write_state(place, State(daemon=daemon, server=server, jobs={1: 4 * GIB}))
     bench.look(1)
     (one,) = read_incidents(bench.run)
     assert (one.kind, one.culprit, one.victims) == ("server", None, (1,))

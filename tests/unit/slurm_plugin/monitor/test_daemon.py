@@ -28,7 +28,7 @@ from slurm_plugin.monitor.monitor import Monitor
 from slurm_plugin.monitor.window import (
     JobUsage,
     forget_job,
-    guard_acts,
+    guarded_now,
     job_path,
     read_job,
     read_window,
@@ -347,7 +347,7 @@ def test_a_guard_that_cannot_write_stops_no_monitor(bench: Bench):
 
 def test_the_window_says_whose_jobs_the_guard_stops(bench: Bench):
     def acts(partition: str, *, age_s: float = 0.0) -> bool:
-        return guard_acts(bench.run, partition, now_s=bench.clock.now_s() + age_s)
+        return bool(guarded_now(bench.run, (partition,), now_s=bench.clock.now_s() + age_s))
 
     assert not acts("gpu"), "there is no monitor"
     bench.sample(gpu())

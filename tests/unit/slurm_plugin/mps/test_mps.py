@@ -200,6 +200,20 @@ def test_a_killed_daemon_or_server_is_replaced_by_the_next_hook(setup: Setup, vi
     assert setup.commands()[-1] == f"{GPU} 0 set_device_pinned_mem_limit {now[1]} 0 4096M"
 
 
+@pytest.mark.parametrize("victim", [0, 1])
+def test_without_its_daemon_no_cap_holds_a_job_until_the_next_hook(setup: Setup, victim: int):
+    """Of a server alone the daemon starts the next one, under the limit that it was told."""
+    setup.acquire(1)
+    setup.acquire(3, gpu=OTHER_GPU)
+    assert setup.mps.uncapped() == frozenset()
+    pid = setup.pids(setup.place())[victim]
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not runs(pid))
+    assert setup.mps.uncapped() == ({1} if victim == 0 else frozenset())
+    setup.acquire(2)
+    assert setup.mps.uncapped() == frozenset()
+
+
 def test_a_stale_pipe_directory_is_replaced(setup: Setup):
     pipe = setup.place() / "pipe"
     pipe.mkdir(parents=True)
