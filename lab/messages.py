@@ -48,6 +48,7 @@ EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
     (words.reserves, "policy=collocate, and nothing tells the need", words.reserves(5 * GIB, None)),
     (words.alone, "policy=exclusive", words.alone(words.EXCLUSIVE)),
     (words.alone, "Nothing tells the need", words.alone(words.NEED_UNKNOWN)),
+    (words.without_that, "After a line on what could not be understood", words.without_that(True)),
     (words.alone, "Its bound is about a GPU", words.alone(words.may_need(38 * GIB, 39 * GIB))),
     (words.keeps_gpu, "", words.keeps_gpu("--gpu-freq works only with a GPU of one's own")),
     (
@@ -60,7 +61,7 @@ EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
     (words.reserves, "`share_multi_gpu`", words.reserves(12 * GIB, _NEED, share=0.99, gpus=2)),
     (words.too_large, "", words.too_large(_LARGE, 39 * GIB)),
     (words.too_many_shards, "", words.too_many_shards(60, 39)),
-    (words.too_few_shards, "", words.too_few_shards(4 * GIB, _NEED, 15)),
+    (words.too_few_shards, "", words.too_few_shards(4 * GIB, 14 * GIB, 14)),
     (words.other_count, "", words.other_count(4, 2)),
     (words.each_too_large, "", words.each_too_large(_LARGE, 39 * GIB)),
     (words.instance, "", words.instance("2g.20gb", _NEED)),
@@ -71,6 +72,7 @@ EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
 LINES = (
     ("A job with #RAD lines asks for no GPU", words.NO_GPU),
     ("Shards of one's own on whole nodes", words.SHARDS_OF_WHOLE_NODES),
+    ("A script that names a model, and comes as no file", words.NO_FILE),
     ("A script of more than 64 KiB", f"RAD: job.sh: {BEHIND}"),
 )
 """What it says in the same words each time."""

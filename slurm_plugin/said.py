@@ -5,9 +5,11 @@ radd and the program on the login node share it. Nothing here opens a file but `
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
+from gpumemnet.directives.meant import NO_SUMMARY
 from gpumemnet.directives.parse import MARK, Directives, parse_comment, parse_script
 from gpumemnet.errors import GpuMemNetError, lines_of
 from gpumemnet.names import Policy
@@ -78,6 +80,23 @@ def claims_of(directives: Directives | None, comment: str) -> Claims:
     )
 
 
+def _found(model: str, folders: tuple[Path, ...]) -> Path:
+    """Return the file that `model=` means; `~` is the user's home, as in a shell.
+
+    Raises:
+        EstimateError: It is nowhere.
+    """
+    named = os.path.expanduser(model)
+    for folder in folders:
+        if os.path.lexists(folder / named):
+            return folder / named
+    looked = (
+        "" if os.path.isabs(named) else f" in {' or '.join(dict.fromkeys(map(os.path.abspath, folders)))}"
+    )
+    shell = ": no shell reads this line, so variables stay as they are" if "$" in model else ""
+    raise EstimateError(f"{named}: no such file{looked}; check the path{shell}")
+
+
 def profile_of(directives: Directives, folders: tuple[Path, ...]) -> tuple[str, tuple[str, ...]] | None:
     """Read the model summary that the user names and return its profile; None if no model is named.
 
@@ -95,8 +114,9 @@ def profile_of(directives: Directives, folders: tuple[Path, ...]) -> tuple[str, 
 
     if directives.model is None:
         return None
-    candidates = [folder / directives.model for folder in folders]
-    path = next((each for each in candidates if each.exists()), candidates[0])
+    path = _found(directives.model, folders)
+    if path.suffix == ".py":
+        raise EstimateError(f"{path}: {NO_SUMMARY}{path.name}")
     try:
         profile, warnings = profile_with_warnings(str(path), directives.setup)
     except GpuMemNetError as exc:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,11 @@ from gpumemnet.profile.build import build_profile, profile_with_warnings
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.texts.read import read
 from gpumemnet.training import TrainingSetup
+
+_NO_PYTHON = "name the Python that trains before it: rad-estimate -- python "
+_NO_TORCH = (
+    "; run it where it trains: after `conda activate` or `module load`, or by that environment's own python"
+)
 
 
 def for_summary(
@@ -71,14 +77,17 @@ def for_script(
 
     Raises:
         TraceError: The script could neither be traced nor its model told.
-        SetupError: The GPU is unknown.
+        SetupError: The GPU is unknown, or the command names a script alone.
     """
     from gpumemnet.saved import record  # only a script needs it
     from gpumemnet.script import start
 
+    if command[0].endswith(".py") and shutil.which(command[0]) is None:
+        raise SetupError(f"{command[0]}: {_NO_PYTHON}{command[0]}")
     found = start.run(command, environment=os.environ)
     if isinstance(found, start.Untraced):
-        why = f"the script could not be traced: {found.why}"
+        torch = _NO_TORCH if "No module named 'torch'" in found.why else ""
+        why = f"the script could not be traced: {found.why}{torch}"
         if not found.text:
             raise TraceError(why)
         try:

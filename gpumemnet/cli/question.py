@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 from gpumemnet.cli.cluster import Job
+from gpumemnet.directives.meant import NO_SUMMARY
 from gpumemnet.directives.parse import Directives, parse_comment, parse_script
 from gpumemnet.errors import DirectiveError, SetupError
 from gpumemnet.texts.files import MAX_BYTES, read_text
@@ -51,6 +52,8 @@ def question_of(summary: str | None, given: Mapping[str, object], typed: str) ->
         raise SetupError(f"--options: {str(exc).lower()}; close the quote") from exc
     if summary is None:
         return Question(said=_with(Directives(setup=TrainingSetup()), given))
+    if summary.endswith(".py"):
+        raise SetupError(f"{summary}: {NO_SUMMARY}{summary}")
     text = _text(summary)
     name = "standard input" if summary == STDIN else summary
     if not text.lstrip().startswith("#") and "#RAD" not in text and "#SBATCH" not in text:
@@ -126,5 +129,7 @@ def _beside(said: Directives, summary: str) -> Directives:
     """Return directives whose model is found where sbatch finds it: from here, or beside the job script."""
     if said.model is None or summary == STDIN:
         return said
-    beside = Path(summary).parent / said.model
-    return replace(said, model=str(beside)) if not Path(said.model).exists() and beside.exists() else said
+    named = os.path.expanduser(said.model)
+    beside = os.path.join(os.path.dirname(summary), named)
+    here = os.path.exists(named) or not os.path.exists(beside)  # neither raises where one may not look
+    return replace(said, model=named if here else beside)

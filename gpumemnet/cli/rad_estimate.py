@@ -121,7 +121,13 @@ def main(find_cluster: FindCluster = lambda given: None) -> None:
     except GpuMemNetError as exc:
         _fail(Exit.USAGE, *lines_of(exc))
     except click.ClickException as exc:
-        _fail(Exit.USAGE, f"{exc.format_message()}; see {PROGRAM} --help")
+        command_alone = any(word.endswith(".py") for word in own[1:])
+        fix = (
+            f"write -- before the command: {PROGRAM} -- {' '.join(own)}"
+            if command_alone
+            else f"see {PROGRAM} --help"
+        )
+        _fail(Exit.USAGE, f"{exc.format_message()}; {fix}")
     except click.Abort:
         sys.exit(Exit.FINDINGS)
     except BrokenPipeError:  # whoever read our output has enough

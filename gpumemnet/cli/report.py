@@ -7,7 +7,7 @@ import shlex
 from gpumemnet.cli.cluster import Asked, Verdict
 from gpumemnet.cli.question import comment_words, directive_words
 from gpumemnet.cli.told import Booked, Told
-from gpumemnet.estimate import Activity, Estimate
+from gpumemnet.estimate import Activity, Estimate, Likely
 from gpumemnet.units import human, to_mib_nearest, to_mib_up
 
 _WHAT = {
@@ -35,7 +35,8 @@ def _verdict_text(verdict: Verdict | None, asked: Asked | None) -> list[str]:
         return [*lines, f"sbatch: error: {verdict.refusal}", *_asked_text(asked)]
     where = f" in partition {verdict.partition}" if verdict.partition else ""
     as_it_is = "" if verdict.capacity_bytes else "; RAD leaves it as it is"
-    lines.append(f"asks Slurm for {verdict.gres or 'no GPU'}{where}{as_it_is}")
+    alone = ": a GPU of its own" if verdict.decision == "exclusive" else ""
+    lines.append(f"asks Slurm for {verdict.gres or 'no GPU'}{where}{alone}{as_it_is}")
     return [*lines, *_asked_text(asked)]
 
 
@@ -50,11 +51,14 @@ def _activity_text(activity: Activity | None) -> list[str]:
     step, smact, dram = activity.step_s, activity.smact, activity.dram
     scale, unit = (1, "s") if step.high >= 1 else (1000, "ms")
     return [
-        f"alone on an {activity.gpu.upper()}, never waiting for data: step {step.value * scale:.3g} {unit}"
-        f" ({step.low * scale:.3g} to {step.high * scale:.3g}),"
-        f" SMACT {smact.value:.2f} ({smact.low:.2f} to {smact.high:.2f}),"
-        f" memory bandwidth {dram.value:.2f} ({dram.low:.2f} to {dram.high:.2f})"
+        f"alone on an {activity.gpu.upper()}, never waiting for data: a step takes {step.value * scale:.3g} {unit}"
+        f" ({step.low * scale:.3g} to {step.high * scale:.3g}), SMs are busy {_percent(smact)},"
+        f" memory bandwidth used {_percent(dram)}"
     ]
+
+
+def _percent(span: Likely) -> str:
+    return f"{span.value * 100:.0f} % ({span.low * 100:.0f} to {span.high * 100:.0f})"
 
 
 def as_text(told: Told) -> str:

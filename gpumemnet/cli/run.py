@@ -26,6 +26,10 @@ from gpumemnet.units import human
 if TYPE_CHECKING:
     pass
 
+_NOTHING_SAID = (
+    "nothing tells what its model needs; #RAD model=m.rad would,"
+    " made by: rad-estimate --save m.rad -- python train.py"
+)
 _SETTINGS = ("batch_size", "seq_len", "optimizer", "precision", "gradient_checkpointing", "confidence")
 
 
@@ -70,14 +74,17 @@ def _of_cluster(options: Options, question: Question, job: Job, cluster: Cluster
     asked = cluster.ask(job) if options.ask else None
     found: tuple[Estimate, tuple[str, ...]] | None = None
     fault: GpuMemNetError | None = question.fault
+    notes: tuple[str, ...] = ()
     if fault is None and (question.said.model or question.said.memory_bytes):
         try:
             found = _estimated(question, options, cluster.card, cluster.estimator)
         except GpuMemNetError as exc:
             fault = exc
+    elif fault is None and verdict.decision == "exclusive" and question.said.policy is None:
+        notes = (_NOTHING_SAID,)
     if found is not None and verdict.upper_bytes is not None:
         found = replace(found[0], upper_bytes=verdict.upper_bytes), found[1]
-    _print(options, question, cluster.card, found, verdict, asked)
+    _print(options, question, cluster.card, found, verdict, asked, notes)
     if fault is not None and not verdict.faults:  # else sbatch's own line tells it
         _complain(*lines_of(fault))
     if verdict.refusal is not None or (asked is not None and asked.starts is None):
@@ -105,7 +112,7 @@ def _of_card(options: Options, question: Question, script: Sequence[str], cluste
         raise SetupError("--save keeps what a script or --module came to; a summary is a file already")
     else:
         found = _estimated(question, options, card, estimator)
-    _print(options, question, card, found, None, None)
+    _print(options, question, card, found, None, None, ())
     result = found[0]
     if result.upper_bytes <= card.memory_bytes:
         return Exit.FINE
@@ -142,9 +149,10 @@ def _print(
     found: tuple[Estimate, tuple[str, ...]] | None,
     verdict: Verdict | None,
     asked: Asked | None,
+    notes: tuple[str, ...],
 ) -> None:
     said = question.said
-    result, warnings = found or (None, ())
+    result, warnings = found or (None, notes)
     if said.confidence == "auto" and verdict is None:
         warnings = (*warnings, "confidence=auto: the partition decides what is booked; the bound is shown")
     booked = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gpumemnet.directives.meant import as_directive, closed_up
 from gpumemnet.directives.values import READERS, Confidence, short
 from gpumemnet.directives.words import Place, split, until_space
 from gpumemnet.errors import DirectiveError
@@ -59,12 +60,14 @@ def parse_script(text: str, path: str) -> Directives | None:
         What they say; None if there are none.
 
     Raises:
-        DirectiveError: Lines are malformed, repeated, or stand below the first command; it tells all of them.
+        DirectiveError: Lines are malformed, repeated, or stand below the first command, or were meant as #RAD lines and
+            are not; it tells all of them.
     """
-    if MARK not in text:
+    if MARK.lower()[1:] not in text.lower():
         return None
     words: list[tuple[str, Place]] = []
     wrong: list[DirectiveError] = []
+    meant: list[DirectiveError] = []
     command_line = 0
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
         if line.startswith(MARK) and line[len(MARK) : len(MARK) + 1] in ("", " ", "\t"):
@@ -77,12 +80,33 @@ def parse_script(text: str, path: str) -> Directives | None:
                 wrong.append(place.error(problem, fix))
                 continue
             try:
-                words.extend((word, place) for word in split(line[len(MARK) :], " \t", place))
+                words.extend((word, place) for word in _words(line[len(MARK) :], place))
             except DirectiveError as exc:
                 wrong.append(exc)
+        elif not command_line and line.startswith("#") and (right := as_directive(line, READERS)):
+            meant.append(
+                Place(path=path, line=number).error(
+                    "is a comment, no #RAD line", f"write {short(right, 200)}"
+                )
+            )
         elif not command_line and line.strip() and not line.lstrip().startswith("#"):
             command_line = number
+    wrong = wrong if words or wrong else meant  # beside lines that count, one may well be a comment
     return _directives(words, path, wrong) if words or wrong else None
+
+
+def _words(text: str, place: Place) -> list[str]:
+    """Return the words of one line.
+
+    Raises:
+        DirectiveError: A quote is not closed, or it is written with spaces around = or with commas.
+    """
+    words = list(split(text, " \t", place))
+    if any(word.startswith("=") or word.endswith(("=", ",")) for word in words):
+        right = closed_up(text)
+        if right.split() != words:
+            raise place.error("no spaces around =, no commas", f"write #RAD {short(right, 200)}")
+    return words
 
 
 def parse_comment(text: str) -> Directives | None:

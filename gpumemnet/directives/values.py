@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal
 
 from gpumemnet.directives.words import Place
@@ -17,18 +18,23 @@ LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.999
 DEFAULT_CONFIDENCE = 0.95
 """Of partitions that say nothing."""
 _UNIT_BYTES = {"K": KIB, "M": MIB, "G": GIB, "T": GIB * KIB, "": MIB}
-"""Slurm's spelling: a bare number is MiB, G means GiB."""
+"""Slurm's spelling: a bare number is MiB, G means GiB. A bare one below a GiB was meant otherwise."""
+_HALF = "write amp for autocast, in fp16 or bf16, and bf16 for a model that is itself in 16 bits"
 _YES = ("yes", "true", "on", "1")
 _NO = ("no", "false", "off", "0")
 
 
-def short(value: str) -> str:
+def short(value: str, most: int = 30) -> str:
     r"""Return a value as it may stand in a message: short, and nothing in it that a terminal would obey.
+
+    Args:
+        value: As the user wrote it.
+        most: Characters that are shown of it.
 
     >>> short("\x1b[2J")
     '\\x1b[2J'
     """
-    shown = value if len(value) <= 30 else f"{value[:27]}..."
+    shown = value if len(value) <= most else f"{value[: most - 3]}..."
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
 
 
@@ -36,7 +42,13 @@ def _count(key: str, value: str, place: Place) -> int:
     limit = MAX_GPUS if key == "gpus" else MAX_COUNT
     if value.isascii() and value.isdigit() and len(value) < 12 and 0 < int(value) <= limit:
         return int(value)
-    raise place.error(f"{key}={short(value)} is impossible", f"give a whole number from 1 to {limit}")
+    fix = _plain(value, f"give a whole number from 1 to {limit}")
+    raise place.error(f"{key}={short(value)} is impossible", fix)
+
+
+def _plain(value: str, fix: str) -> str:
+    """Return the fix; of a value that a shell would have to fill in, that none will."""
+    return f"{fix}: no shell reads this line, so variables stay as they are" if "$" in value else fix
 
 
 def _flag(key: str, value: str, place: Place) -> bool:
@@ -45,10 +57,22 @@ def _flag(key: str, value: str, place: Place) -> bool:
     raise place.error(f"{key}={short(value)} is neither yes nor no", f"write {key}=yes or {key}=no")
 
 
-def _one_of(names: type[StrEnum]) -> Callable[[str, str, Place], StrEnum]:
+def _one_of(
+    names: type[StrEnum], hints: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[str, str, Place], StrEnum]:
+    """Return a reader of names, in small letters or not.
+
+    Args:
+        names: The names.
+        hints: By a part of what others call them: what to write.
+    """
+
     def read(key: str, value: str, place: Place) -> StrEnum:
-        if value in tuple(names):
-            return names(value)
+        if value.lower() in tuple(names):
+            return names(value.lower())
+        for part, fix in hints.items():
+            if part in value.lower():
+                raise place.error(f"unknown {key} '{short(value)}'", fix)
         import difflib  # only a mistake needs it
 
         near = difflib.get_close_matches(value.lower(), names, n=1)
@@ -81,8 +105,13 @@ def _memory(key: str, value: str, place: Place) -> int:
     unit = number[-1:] if number[-1:] in _UNIT_BYTES and not number[-1:].isdigit() else ""
     digits = number.removesuffix(unit)
     if digits.isascii() and digits.isdigit() and len(digits) < 10 and int(digits):
+        if not unit and int(digits) < KIB:
+            raise place.error(
+                f"{key}={digits} are {digits} MiB, less than any process holds", f"write {key}={digits}G"
+            )
         return int(digits) * _UNIT_BYTES[unit]
-    raise place.error(f"{key}={short(value)} is not an amount of memory", "write for example memory=12G")
+    fix = _plain(value, "write for example memory=12G")
+    raise place.error(f"{key}={short(value)} is not an amount of memory", fix)
 
 
 def _confidence(key: str, value: str, place: Place) -> Confidence:
@@ -109,7 +138,7 @@ READERS: dict[str, Callable[[str, str, Place], Any]] = {
     "batch_size": _count,
     "seq_len": _count,
     "optimizer": _one_of(Optimizer),
-    "precision": _one_of(Precision),
+    "precision": _one_of(Precision, dict.fromkeys(("16", "half", "mixed"), _HALF)),
     "gradient_checkpointing": _flag,
     "gpus": _count,
     "policy": _one_of(Policy),

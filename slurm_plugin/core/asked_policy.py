@@ -9,6 +9,7 @@ from slurm_plugin.core.asking import with_shards
 from slurm_plugin.core.bookings import by_hand, shared, whole
 from slurm_plugin.core.gres import count_of
 from slurm_plugin.core.offer import Offer
+from slurm_plugin.core.policy_size import part_for
 from slurm_plugin.core.records import (
     Claims,
     JobRequest,
@@ -47,9 +48,9 @@ def own_shards(
         return _on_one_gpu(Rewrite(booking=booking, reason="own shards"), shards, request, offer)
     booked_bytes = shards * partition.shard_bytes
     messages: tuple[str, ...] = ()
-    if estimate is not None and estimate.upper_bytes > booked_bytes:
-        enough = min(shards_for(estimate.upper_bytes, partition.shard_bytes), partition.shards)
-        messages = (words.too_few_shards(booked_bytes, estimate, enough),)
+    if estimate is not None and (need := part_for(claims, estimate, partition).booked_bytes) > booked_bytes:
+        enough = min(shards_for(need, partition.shard_bytes), partition.shards)
+        messages = (words.too_few_shards(booked_bytes, need, enough),)
     booking = by_hand(shared(booked_bytes, request, claims, estimate))
     if (gpus := _gpus_by_task(request, offer)) > 1:
         booking = replace(

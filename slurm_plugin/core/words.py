@@ -13,6 +13,7 @@ HETEROGENEOUS = "components of a heterogeneous job do not share"
 SEVERAL_NODES = "jobs of several nodes do not share"
 NEED_UNKNOWN = "its GPU memory is not known"
 EXCLUSIVE = "policy=exclusive"
+NO_FILE = "RAD: of a script that comes on standard input, or from a program, no model is read; name its file to sbatch"
 SHARDS_OF_WHOLE_NODES = (
     "RAD: Slurm never starts a job that asks for shards and takes whole nodes (--exclusive, or a partition with "
     "OverSubscribe=EXCLUSIVE); leave out --exclusive, or submit it with sbatch and --gpus=1"
@@ -79,6 +80,16 @@ def alone(why: str, gpus: int = 1) -> str:
     return f"RAD: reserves {'one GPU' if gpus == 1 else f'{gpus} GPUs'} for this job alone ({why})"
 
 
+def without_that(alone: bool) -> str:
+    """Say what becomes of a job whose user was not understood.
+
+    Args:
+        alone: Whether it gets a GPU for itself for that.
+    """
+    gets = ", with a GPU of its own" if alone else ""
+    return f"RAD: the job goes on without that{gets}; to change it: scancel, mend, and sbatch again"
+
+
 def may_need(need_bytes: int, capacity_bytes: int) -> str:
     """Return the reason of a job that may fill a GPU.
 
@@ -131,17 +142,17 @@ def too_many_shards(shards: int, most: int) -> str:
     return f"RAD: {shards} shards are more than one GPU has; ask for at most {most}"
 
 
-def too_few_shards(booked_bytes: int, estimate: MemoryEstimate, shards: int) -> str:
-    """Warn a job whose own shards may not hold what it needs.
+def too_few_shards(booked_bytes: int, need_bytes: int, shards: int) -> str:
+    """Warn a job whose own shards are fewer than RAD would book for it.
 
     Args:
         booked_bytes: What its shards stand for.
-        estimate: The need of one process.
+        need_bytes: What would be booked.
         shards: How many would hold it.
     """
     return (
         f"RAD: the job asks for {human(booked_bytes)} of GPU memory but may need "
-        f"{human(estimate.upper_bytes)}; --gres=shard:{shards} would hold it"
+        f"{human(need_bytes)}; --gres=shard:{shards} would hold it"
     )
 
 

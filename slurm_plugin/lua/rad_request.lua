@@ -33,7 +33,7 @@ local function head_of_script(job_desc)
     head = script:sub(1, SCRIPT_HEAD):match("^.*\n") or "" -- half a line would say something else
     more = script:find("\n#RAD", math.max(#head, 1), true) and true
   end
-  if not head:find("#RAD", 1, true) then
+  if not head:find("#[ \t]*[Rr][Aa][Dd]%f[%W]") then -- radd tells of lines that were only meant as #RAD
     return nil, more
   end
   return head:gsub("[%z\1-\8\11\12\14-\31\127]", "?"), more -- escaped, each of them would be six bytes

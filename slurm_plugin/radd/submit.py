@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from slurm_plugin.core import wire
+from slurm_plugin.core import wire, words
 from slurm_plugin.core.bookings import gpus_of, processes_of
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import EstimateError
@@ -19,6 +19,9 @@ from slurm_plugin.core.request import request_from
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.reply import Decided, Reply, reply_of
 from slurm_plugin.said import BEHIND, claims_of, directives_of
+
+NO_NAME = "job script"
+"""Of a script that came as no file."""
 
 
 class Site(Protocol):
@@ -103,7 +106,7 @@ class Submission:
             return Decided(request=request, rewrite=Rewrite(reason="off"))
         if self.leave_jobs:
             return Decided(request=request, rewrite=Rewrite(reason="no shards here"))
-        name = str(message.get("script_name") or "job script")
+        name = str(message.get("script_name") or NO_NAME)
         claims, faults = self._claims(request, name)
         if message.get("script_goes_on") is True and self._heeds(request):
             faults = (*faults, f"RAD: {name}: {BEHIND}")
@@ -118,6 +121,8 @@ class Submission:
         )
         if self.config.mode == "observe":
             faults = ()
+        elif faults and rewrite.refusal is None and rewrite.reason != "no gpu":
+            faults = (*faults, words.without_that(rewrite.reason == "exclusive"))
         return Decided(request=request, rewrite=rewrite, estimate=estimate, faults=faults)
 
     def answer_change(self, message: Mapping[str, Any]) -> Reply:
@@ -149,7 +154,8 @@ class Submission:
         claims = claims_of(directives, request.comment)
         if directives is not None and directives.model is not None and claims.profile is None:
             where = f"{directives.path}:{directives.line}: " if directives.line else ""
-            return claims, (f"RAD: {where}no model summary was read, so its GPU memory is not known",)
+            why = (words.NO_FILE,) if directives.path == NO_NAME else ()
+            return claims, (f"RAD: {where}no model summary was read, so its GPU memory is not known", *why)
         return claims, ()
 
     def _estimate(self, request: JobRequest, claims: Claims) -> MemoryEstimate | None:

@@ -174,6 +174,14 @@ def test_radd_hears_whether_a_reservation_is_of_parts_of_nodes(hooks: LuaProgram
     assert [message.get("reserves_parts") for message in fake.asked] == [None, True, None, None, None]
 
 
+def test_a_script_whose_lines_are_only_meant_as_rad_lines_is_sent(hooks: LuaProgram, radd: Any) -> None:
+    fake = radd(replies(reply()))
+    scripts = ["# RAD memory=4G\n", "#rad memory=4G\n", "#RAD: memory=4G\n", "# a new radius\n", "#grad\n"]
+    for script in scripts:
+        submit(hooks, {"user_id": 1, "gres": "gpu", "script": f"#!/bin/sh\n{script}"})
+    assert ["script" in message for message in fake.asked] == [True, True, True, False, False]
+
+
 def test_a_script_without_rad_lines_is_not_sent(hooks: LuaProgram, radd: Any) -> None:
     fake = radd(replies(reply()))
     submit(hooks, {"user_id": 1, "gres": "gpu", "script": "x" * 70_000 + "#RAD memory=4G"})

@@ -77,7 +77,10 @@ def test_rad_estimate_shows_it_with_its_uncertainty() -> None:
     assert found["smact"]["low"] < found["smact"]["value"] < found["smact"]["high"]
     for options in ([], ["--explain"]):
         text = runner.invoke(command, [RESNET, "--batch-size", "64", *options]).output
-        assert f"SMACT {found['smact']['value']:.2f} ({found['smact']['low']:.2f} to" in text
+        assert (
+            f"SMs are busy {found['smact']['value'] * 100:.0f} % ({found['smact']['low'] * 100:.0f} to"
+            in text
+        )
 
 
 def test_without_weights_there_is_no_activity_and_still_an_estimate(

@@ -239,3 +239,30 @@ def test_a_job_that_fits_on_no_such_gpu_is_answered_and_is_a_finding() -> None:
     assert (done.returncode, done.stdout.count("needs about ")) == (1, 1)
     assert done.stderr.startswith("rad-estimate: ") and " GiB do not fit on one h200 of " in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        (["python", "train.py"], "write -- before the command: rad-estimate -- python train.py"),
+        (["train.py"], "one is made by: rad-estimate --save m.rad -- python train.py"),
+        (["--", "train.py"], "name the Python that trains before it: rad-estimate -- python train.py"),
+        (["--gpu-memory", "24", "--gpu", "rtx4090", RESIDUAL], "write for example --gpu-memory 24G"),
+    ],
+)
+def test_who_means_a_script_or_a_card_hears_how_to_say_it(tmp_path: Path, words: list[str], fix: str) -> None:
+    (tmp_path / "train.py").write_text("import torch\n")
+    done = run(*words, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.rstrip().endswith(fix), done.stderr
+
+
+def test_a_python_without_torch_is_told_where_to_run(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")\n")
+    done = run("--", sys.executable, "train.py", cwd=tmp_path)
+    assert done.returncode == 2 and "run it where it trains: after `conda activate`" in done.stderr
+
+
+def test_a_model_in_a_folder_where_one_may_not_look_is_no_bug(tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text(f"#!/bin/sh\n#RAD model={'x' * 300}/m.txt\n")  # a name that stat refuses
+    done = run("job.sh", cwd=tmp_path)
+    assert done.returncode == 2 and "a bug of ours" not in done.stderr, done.stderr

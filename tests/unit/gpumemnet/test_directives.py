@@ -54,7 +54,7 @@ def test_names_with_spaces_and_quotes() -> None:
 
 @pytest.mark.parametrize(
     ("value", "n_bytes"),
-    [("12G", 12 * GIB), ("12GiB", 12 * GIB), ("512m", 512 * MIB), ("100", 100 * MIB), ("1T", 1024 * GIB)],
+    [("12G", 12 * GIB), ("12GiB", 12 * GIB), ("512m", 512 * MIB), ("6000", 6000 * MIB), ("1T", 1024 * GIB)],
 )
 def test_memory_is_spelled_as_in_slurm(value: str, n_bytes: int) -> None:
     said = parse_script(f"#RAD memory={value}\n", "job.sh")
@@ -85,7 +85,28 @@ def test_memory_is_spelled_as_in_slurm(value: str, n_bytes: int) -> None:
         ("#RAD optimizer=adm", "job.sh:2: unknown optimizer 'adm'; did you mean adam?"),
         ("#RAD policy=share", "job.sh:2: unknown policy 'share'; choose one of exclusive, collocate"),
         ("#RAD model=a model=b", "job.sh:2: model is given twice (line 2); keep one"),
-        ("#RAD model = a", "job.sh:2: model has no value; write model=VALUE with no spaces around ="),
+        (
+            "#RAD model = a, batch_size= 8",
+            "job.sh:2: no spaces around =, no commas; write #RAD model=a batch_size=8",
+        ),
+        ("#RAD model=", "job.sh:2: model has no value; write model=VALUE with no spaces around ="),
+        ("# RAD model=a", "job.sh:2: is a comment, no #RAD line; write #RAD model=a"),
+        (
+            "#RAD: model=a batch_size=8",
+            "job.sh:2: is a comment, no #RAD line; write #RAD model=a batch_size=8",
+        ),
+        ("#rad memory = 6G", "job.sh:2: is a comment, no #RAD line; write #RAD memory=6G"),
+        (
+            "#RAD batch_size=$BS",
+            "job.sh:2: batch_size=$BS is impossible; give a whole number from 1 to 1073741824: no shell reads this "
+            "line, so variables stay as they are",
+        ),
+        (
+            "#RAD precision=fp16",
+            "job.sh:2: unknown precision 'fp16'; write amp for autocast, in fp16 or bf16, and bf16 for a model that is "
+            "itself in 16 bits",
+        ),
+        ("#RAD memory=12", "job.sh:2: memory=12 are 12 MiB, less than any process holds; write memory=12G"),
         ("#RAD model='a", "job.sh:2: a quote is not closed; add the missing '"),
         (
             "#RAD memory=lots",
@@ -128,3 +149,25 @@ def test_what_the_fuzzer_found_no_message_moves_the_terminal(script) -> None:
     with pytest.raises(DirectiveError) as caught:
         parse_script(script, "job.sh")
     assert str(caught.value).isprintable()
+
+
+def test_names_are_read_as_pytorch_spells_them() -> None:
+    said = parse_script("#RAD model=a optimizer=AdamW precision=BF16 policy=Exclusive\n", "job.sh")
+    assert said is not None and (said.setup.optimizer, said.setup.precision, said.policy) == (
+        "adamw",
+        "bf16",
+        "exclusive",
+    )
+
+
+@pytest.mark.parametrize("line", ["# RAD model=old.txt", "##RAD model=old.txt", "#RAD: model=old.txt"])
+def test_a_line_that_was_commented_out_does_not_spoil_one_that_counts(line: str) -> None:
+    said = parse_script(f"{line}\n#RAD model=new.txt\n", "job.sh")
+    assert said is not None and said.model == "new.txt"
+
+
+@pytest.mark.parametrize(
+    "line", ["# rad is used here", "##RAD model=a", "# radius = 3", "# grad=1 model=2", "echo\n# RAD model=a"]
+)
+def test_an_ordinary_comment_is_none(line: str) -> None:
+    assert parse_script(f"#!/bin/sh\n{line}\n", "job.sh") is None

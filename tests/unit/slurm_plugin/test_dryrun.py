@@ -120,10 +120,29 @@ def test_the_status_tells_fits_refused_and_not_understood(folder: Path) -> None:
     assert status == 1 and "--gpus=2" in answer["sbatch"]["refusal"]
     status, answer = job(folder, "memory=lots optimizer=adamm model=m.txt")
     assert status == 2 and answer["sbatch"]["gres"] == "shard:20", "sbatch takes it, with a GPU of its own"
-    first, second = answer["sbatch"]["says"]
+    first, second, last = answer["sbatch"]["says"]
+    assert (
+        last
+        == "RAD: the job goes on without that, with a GPU of its own; to change it: scancel, mend, and sbatch again"
+    )
     assert first.startswith(f"RAD: {folder}/job.sh:3: memory=lots") and "optimizer 'adamm'" in second
     status, answer = job(folder, "model=none.txt")
-    assert status == 2 and "none.txt" in answer["sbatch"]["says"][0]
+    assert status == 2
+    assert answer["sbatch"]["says"][0] == f"RAD: none.txt: no such file in {folder}; check the path"
+
+
+def test_a_job_that_says_nothing_hears_what_it_gets_and_what_to_say(folder: Path) -> None:
+    (folder / "job.sh").write_text("#!/bin/sh\n#SBATCH --gpus=1\npython train.py\n")
+    first, second = run(folder, "job.sh").stdout.splitlines()
+    assert first == "asks Slurm for shard:20 in partition gpu: a GPU of its own"
+    assert second.startswith("note: nothing tells what its model needs; #RAD model=m.rad would, made by: ")
+    assert "note: " not in run(folder, "job.sh", "--options=-p plain").stdout
+    assert "note: " not in run(folder, "job.sh", "--options=--comment=rad:policy=exclusive").stdout
+
+
+def test_a_model_in_a_script_that_is_no_file_is_named(folder: Path) -> None:
+    done = run(folder, "-", stdin=JOB.format(words="model=m.txt"))
+    assert done.stdout.splitlines()[1].endswith("no model is read; name its file to sbatch")
 
 
 def test_a_summary_is_asked_about_as_a_job_for_one_gpu(folder: Path) -> None:
@@ -155,7 +174,7 @@ def test_observe_and_off_say_what_sbatch_says_then_nothing(folder: Path) -> None
 @pytest.mark.parametrize(
     ("mode", "more", "options", "lines"),
     [
-        ("enforce", "", "", 2),
+        ("enforce", "", "", 3),
         ("off", "", "", 0),
         ("observe", "", "", 0),
         ("enforce", "[features]\nsubmit = false\n", "", 0),

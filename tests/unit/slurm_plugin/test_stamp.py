@@ -69,6 +69,33 @@ def test_a_relative_path_is_looked_for_here_and_beside_the_script(tmp_path: Path
     assert wire.profile_in(reply["set"]["comment"])
 
 
+def test_a_model_that_is_nowhere_is_told_with_both_places(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    script = tmp_path / "job.sh"
+    script.write_text(SCRIPT.format(model="m.txt"))
+    options = {"command": "sbatch", "script": str(script)}
+    reply = answer(options, config(), folder=tmp_path / "elsewhere", user_id=1000)
+    assert reply["say"] == [f"RAD: m.txt: no such file in {tmp_path}/elsewhere or {tmp_path}; check the path"]
+    (line,) = sbatch(tmp_path, "$MODELS/m.txt")["say"]
+    assert line.endswith("check the path: no shell reads this line, so variables stay as they are")
+
+
+def test_home_is_written_as_in_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "m.txt").write_bytes(SUMMARY)
+    assert wire.profile_in(sbatch(tmp_path, "~/m.txt")["set"]["comment"])
+    assert sbatch(tmp_path, "~/n.txt")["say"] == [f"RAD: {tmp_path}/home/n.txt: no such file; check the path"]
+
+
+def test_a_python_script_is_told_how_it_becomes_a_summary(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\n")
+    (line,) = sbatch(tmp_path, "train.py")["say"]
+    assert line.endswith(
+        "train.py: a script, no summary; one is made by: rad-estimate --save m.rad -- python train.py"
+    )
+
+
 def make(path: Path, kind: str) -> None:
     if kind == "empty":
         path.touch()

@@ -294,6 +294,10 @@ def test_own_shards_are_kept_and_too_many_refused() -> None:
         ),
     )
     assert "shard:8" in asked(estimate=need(8 * GIB), gres="gres:shard:4").messages[0]
+    surprised = replace(need(3 * GIB, 6 * GIB), quantiles=((0.95, 4 * GIB), (0.99, 6 * GIB)))
+    assert asked(estimate=surprised, gres="gres:shard:4").messages == (), (
+        "as many as would be booked: 4 are enough"
+    )
     refusal = asked(gres=f"gres:shard:{SHARDS + 1}").refusal
     assert refusal is not None and f"at most {SHARDS}" in refusal
 
