@@ -20,10 +20,11 @@ from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.process import PROC, Process
 from slurm_plugin.core.waiting import owed_bytes, waiting_jobs
 from slurm_plugin.guard.finding import Finding
-from slurm_plugin.guard.findings import Mine, findings
+from slurm_plugin.guard.findings import findings
 from slurm_plugin.guard.incident_file import read_incidents, write_incidents
 from slurm_plugin.guard.incidents import Incident, incident_of, with_incidents
 from slurm_plugin.guard.leaving import Leaving
+from slurm_plugin.guard.sample import Mine, Sample
 from slurm_plugin.guard.servers import ended_servers
 from slurm_plugin.guard.strikes import Key, Strike, confirmed
 from slurm_plugin.monitor.attribution import Traced
@@ -104,17 +105,17 @@ class Guard:
         acts = self._config.guards
         for one in self._leaving.unfinished(ledger) if acts else ():
             self._stop(one)
-        found = findings(
-            readings,
-            ledger,
-            traced,
-            self._config,
-            self._mine(ledger),
+        sample = Sample(
+            readings=readings,
+            ledger=ledger,
+            traced=traced,
+            mine=self._mine(ledger),
             ages_s=self._ages_s([one.process for one in traced.values()]),
             now_s=monotonic_s,
             leaving=self._leaving.runs(monotonic_s),
-            owed=owed_bytes(waiting_jobs(self._run), now_s=now_s),
+            owed_bytes=owed_bytes(waiting_jobs(self._run), now_s=now_s),
         )
+        found = findings(sample, self._config)
         if not acts:
             found = tuple(dataclasses.replace(one, response="warn") for one in found)
         self._strikes, sure = confirmed(found, self._strikes, now_s=monotonic_s)

@@ -11,11 +11,11 @@ from slurm_plugin.admin.simulate.gpu import Gpu
 from slurm_plugin.admin.simulate.node import Node
 from slurm_plugin.admin.simulate.progress import Job, Run
 from slurm_plugin.core.node_records import Placement
-from slurm_plugin.guard.findings import TOLERANCE_BYTES
+from slurm_plugin.guard.overruns import TOLERANCE_BYTES
 
 
 def surprise(runs: Sequence[Run], room_bytes: int) -> Run | None:
-    """Return whom the guard stops (guard/findings.py): of those above their bookings the furthest above its estimate.
+    """Return whom the guard stops (guard/overruns.py): of those above their bookings the furthest above its estimate.
 
     Args:
         runs: Who is on one GPU.

@@ -15,7 +15,9 @@ from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.process import Process
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.guard.finding import Finding
-from slurm_plugin.guard.findings import TOLERANCE_BYTES, Mine, findings
+from slurm_plugin.guard.findings import findings
+from slurm_plugin.guard.overruns import TOLERANCE_BYTES
+from slurm_plugin.guard.sample import Mine, Sample
 from slurm_plugin.monitor.attribution import Traced
 
 NOW_S = 1_000_000.0
@@ -71,19 +73,17 @@ def found(
         for pid in pids
     }
     capped = frozenset((gpu, one.job_id) for one in ledger for gpu in one.gpus if one.kind == "shared")
-    return list(
-        findings(
-            readings,
-            Ledger(reservations=ledger),
-            traced,
-            config,
-            mine or Mine(servers={OURS}, clients=capped, capped=capped),
-            ages_s={one.process: ages_s for one in traced.values()},
-            now_s=NOW_S,
-            leaving=leaving,
-            owed=owed,
-        )
+    sample = Sample(
+        readings=readings,
+        ledger=Ledger(reservations=ledger),
+        traced=traced,
+        mine=mine or Mine(servers={OURS}, clients=capped, capped=capped),
+        ages_s={one.process: ages_s for one in traced.values()},
+        now_s=NOW_S,
+        leaving=leaving,
+        owed_bytes=owed or {},
     )
+    return list(findings(sample, config))
 
 
 def told(rows: list[Finding]) -> list[tuple[str, int | None, str]]:
@@ -148,7 +148,8 @@ def test_servers_of_ours_and_processes_that_have_gone_hide_nobody():
     mine = Mine(servers={OURS}, capped={("GPU-a", 1)})
     ages_s = dict.fromkeys((one.process for one in traced.values()), 1.0)
     ledger = Ledger(reservations=(held(1),))
-    (one,) = findings((rows,), ledger, traced, CONFIG, mine, ages_s=ages_s, now_s=NOW_S)
+    sample = Sample(readings=(rows,), ledger=ledger, traced=traced, mine=mine, ages_s=ages_s, now_s=NOW_S)
+    (one,) = findings(sample, CONFIG)
     assert (one.kind, one.job_id) == ("memory", 1)
 
 
@@ -188,10 +189,9 @@ def test_within_the_tolerance_nobody_is_the_worst():
 
 
 def test_a_process_that_has_gone_meanwhile_is_nobodys():
-    rows = findings(
-        (reading((11, 40)),), Ledger(reservations=(held(1),)), {}, CONFIG, Mine(), ages_s={}, now_s=NOW_S
-    )
-    assert rows == ()
+    ledger, readings = Ledger(reservations=(held(1),)), (reading((11, 40)),)
+    sample = Sample(readings=readings, ledger=ledger, traced={}, mine=Mine(), ages_s={}, now_s=NOW_S)
+    assert findings(sample, CONFIG) == ()
 
 
 def test_a_job_that_the_ledger_does_not_know_is_left_alone():

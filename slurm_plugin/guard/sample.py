@@ -1,0 +1,129 @@
+"""What one sample of a node tells of its jobs: the record that all judgements are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.node_records import Reservation
+from slurm_plugin.core.process import Process
+from slurm_plugin.guard.finding import Finding, Kind, Response
+from slurm_plugin.monitor.attribution import Traced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mine:
+    """What of MPS is ours on this node.
+
+    Attributes:
+        servers: Our MPS servers and daemons; they hold a little memory for all.
+        clients: (GPU, job id) of each job that was given a server.
+        capped: Those of them that were given a memory cap.
+    """
+
+    servers: Collection[Process] = ()
+    clients: Collection[tuple[str, int]] = ()
+    capped: Collection[tuple[str, int]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One look at a node.
+
+    Attributes:
+        readings: All GPUs, with their processes.
+        ledger: Who holds what, read after the GPUs were.
+        traced: Whose each GPU process is, by pid.
+        mine: Our MPS servers and their jobs.
+        ages_s: Seconds since each process started.
+        now_s: Seconds since boot.
+        leaving: (job id, restart) of the runs that were stopped a moment ago.
+        owed_bytes: What jobs that Slurm let in and that had to be put back lack of each GPU, by UUID.
+    """
+
+    readings: Sequence[GpuReading]
+    ledger: Ledger
+    traced: Mapping[int, Traced]
+    mine: Mine
+    ages_s: Mapping[Process, float]
+    now_s: float
+    leaving: Collection[tuple[int, int]] = ()
+    owed_bytes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def owners(self) -> dict[int, int]:
+        """Return the job id of each GPU process that belongs to a job, by pid."""
+        return {pid: one.job_id for pid, one in self.traced.items() if one.job_id is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one job holds on one GPU.
+
+    Attributes:
+        reading: The GPU.
+        held: The job's reservation, be it of this GPU or of others.
+        settings: Those of its partition.
+        rows: Its processes on this GPU.
+    """
+
+    reading: GpuReading
+    held: Reservation
+    settings: PartitionConfig
+    rows: tuple[tuple[GpuProcess, Process], ...]
+
+    @property
+    def run(self) -> tuple[int, int]:
+        """Return job id and restart count."""
+        return self.held.job_id, self.held.restart
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Return GPU and job id, as `Mine` has them."""
+        return self.reading.uuid, self.held.job_id
+
+    @property
+    def total_bytes(self) -> int:
+        """Return what its processes hold here."""
+        return _bytes_of(self.rows)
+
+    @property
+    def excess_bytes(self) -> int:
+        """Return what it holds beyond its booking."""
+        return max(0, self.total_bytes - self.held.booked_bytes)
+
+    def finding(
+        self,
+        kind: Kind,
+        limit_bytes: int,
+        response: Response,
+        rows: tuple[tuple[GpuProcess, Process], ...] | None = None,
+    ) -> Finding:
+        """Return what is wrong with it.
+
+        Args:
+            kind: What.
+            limit_bytes: What it may hold here.
+            response: What is to be done.
+            rows: The processes whose doing it is; None for all of its own.
+        """
+        whose = self.rows if rows is None else rows
+        return Finding(
+            kind=kind,
+            gpu=self.reading.uuid,
+            job_id=self.held.job_id,
+            user_id=self.held.user_id,
+            restart=self.held.restart,
+            held_bytes=_bytes_of(whose),
+            limit_bytes=limit_bytes,
+            free_bytes=self.reading.free_bytes,
+            processes=tuple(process for _, process in whose),
+            response=response,
+        )
+
+
+def _bytes_of(rows: tuple[tuple[GpuProcess, Process], ...]) -> int:
+    return sum(row.memory_bytes or 0 for row, _ in rows)
