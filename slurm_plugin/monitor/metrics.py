@@ -15,8 +15,9 @@ from prometheus_client.registry import Collector
 
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.monitor.board import Board, Seen
+from slurm_plugin.monitor.board import Board
 from slurm_plugin.monitor.hook_counts import HookCounts
+from slurm_plugin.monitor.seen import Seen
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication

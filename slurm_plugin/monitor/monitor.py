@@ -14,9 +14,10 @@ from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.ledger_store import LedgerStore
 from slurm_plugin.monitor.attribution import JobFinder, Traced
+from slurm_plugin.monitor.seen import Seen
 from slurm_plugin.monitor.telemetry import Telemetry
 from slurm_plugin.monitor.usage import add_readings
-from slurm_plugin.monitor.window import JobUsage, job_path, read_job, recorded_jobs, write_job, write_window
+from slurm_plugin.monitor.window import job_path, read_job, recorded_jobs, write_job, write_window
 
 log = logging.getLogger("rad-monitor")
 
@@ -27,21 +28,8 @@ KEPT_S = 24 * 3600.0
 class Exporter(Protocol):
     """Something that shows what was seen (metrics.py)."""
 
-    def show(
-        self,
-        readings: Sequence[GpuReading],
-        usages: Mapping[int, JobUsage],
-        owners: Mapping[int, int],
-        ledger: Ledger,
-    ) -> None:
-        """Take over the state after one sample.
-
-        Args:
-            readings: One of each GPU, ordered by index.
-            usages: What each job used so far, by job id.
-            owners: Job id of each GPU process, where known.
-            ledger: Who holds what.
-        """
+    def show(self, seen: Seen) -> None:
+        """Take over the state after one sample."""
         ...
 
 
@@ -123,7 +111,7 @@ class Monitor:
         if self._guard is not None and found is not None and not found.lost:
             self._judge(self._guard, readings, found.ledger, traced)
         self._forget(now_s)
-        seen = add_readings(
+        used = add_readings(
             self._usages,
             readings,
             owners,
@@ -132,11 +120,14 @@ class Monitor:
             expected=_expected(ledger),
             users=users or {},
         )
-        self._usages |= seen
+        self._usages |= used
         if self._exporter is not None:
-            self._exporter.show(averaged, self._usages, owners, ledger or Ledger())
+            seen = Seen(
+                readings=averaged, usages=dict(self._usages), owners=owners, ledger=ledger or Ledger()
+            )
+            self._exporter.show(seen)
         write_window(self._run, averaged, now_s=now_s, guarded=self._guarded)
-        for usage in seen.values():
+        for usage in used.values():
             write_job(self._run, usage)
             self._written.add(usage.job_id)
         return averaged

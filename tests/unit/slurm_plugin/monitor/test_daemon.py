@@ -25,6 +25,7 @@ from slurm_plugin.core.process import Process
 from slurm_plugin.monitor.attribution import JobFinder, Traced
 from slurm_plugin.monitor.daemon import watch
 from slurm_plugin.monitor.monitor import Monitor
+from slurm_plugin.monitor.seen import Seen
 from slurm_plugin.monitor.window import (
     JobUsage,
     forget_job,
@@ -281,18 +282,19 @@ def test_trouble_is_said_once_and_its_end_too(bench: Bench, caplog: pytest.LogCa
 
 
 def test_exporter_gets_every_sample(bench: Bench):
-    shown = []
+    shown: list[Seen] = []
 
     class Exporter:
-        def show(self, readings, usages, owners, ledger) -> None:
-            shown.append((readings, dict(usages), owners, ledger))
+        def show(self, seen: Seen) -> None:
+            shown.append(seen)
 
     bench.monitor = Monitor(
         bench.script, bench.run, clock=bench.clock, finder=bench.finder, exporter=Exporter()
     )
     bench.sample(gpu(0.5, {11: GIB}))
-    ((readings, usages, owners, ledger),) = shown
-    assert (len(readings), list(usages), owners, ledger) == (1, [1], {11: 1}, Ledger())
+    (seen,) = shown
+    assert (len(seen.readings), list(seen.usages), seen.owners) == (1, [1], {11: 1})
+    assert seen.ledger == Ledger()
 
 
 class Recorder:

@@ -18,6 +18,7 @@ from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.monitor.board import Board
 from slurm_plugin.monitor.hook_counts import HookCounts
+from slurm_plugin.monitor.seen import Seen
 from slurm_plugin.monitor.window import JobUsage
 from slurm_plugin.slurm.queue import WaitingJob
 
@@ -30,7 +31,7 @@ GIB = 2**30
 
 def told() -> Iterator[Any]:
     """Yield every metric that rad-monitor and `rad metrics` can tell."""
-    from slurm_plugin.admin.controller_metrics import ControllerMetrics, Seen
+    from slurm_plugin.admin import controller_metrics
 
     counts = HookCounts(Path("/nonexistent"))
     for hook, kind in (
@@ -65,15 +66,17 @@ def told() -> Iterator[Any]:
         estimate_bytes=5,
     )
     usage = JobUsage(job_id=7, first_s=0, last_s=1, peak_bytes=5, mean_smact=0.5)
-    board.show((reading,), {7: usage}, {1: 7}, Ledger(reservations=(held,)))
+    board.show(
+        Seen(readings=(reading,), usages={7: usage}, owners={1: 7}, ledger=Ledger(reservations=(held,)))
+    )
     yield from metrics.NodeMetrics(board).collect()
     waiting = WaitingJob(
         job_id=1, user_id=1, partition="gpu", gres="gpu:1", reason="", priority=1, restarts=0, submit_s=None
     )
-    seen = Seen(
+    seen = controller_metrics.Seen(
         time_s=0.0, radd_up=True, radd_answer_s=0.1, radd_leaves_jobs=False, undecided=0, waiting=(waiting,)
     )
-    yield from ControllerMetrics(lambda: seen, counts, FakeClock()).collect()
+    yield from controller_metrics.ControllerMetrics(lambda: seen, counts, FakeClock()).collect()
 
 
 @pytest.fixture(scope="module")

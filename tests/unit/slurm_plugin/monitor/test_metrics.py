@@ -25,6 +25,7 @@ from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.monitor import web
 from slurm_plugin.monitor.board import Board
 from slurm_plugin.monitor.hook_counts import HookCounts
+from slurm_plugin.monitor.seen import Seen
 from slurm_plugin.monitor.status_codec import from_text
 from slurm_plugin.monitor.web import serve
 from slurm_plugin.monitor.window import JobUsage
@@ -61,7 +62,9 @@ def served(tmp_path: Path) -> tuple[Board, str]:
         port = probe.getsockname()[1]
     board = serve(str(port), tmp_path)
     usage = JobUsage(job_id=7, first_s=0, last_s=1, peak_bytes=11 * GIB, mean_smact=0.5)
-    board.show((READING,), {7: usage}, {1: 7}, Ledger(reservations=(HELD,)))
+    board.show(
+        Seen(readings=(READING,), usages={7: usage}, owners={1: 7}, ledger=Ledger(reservations=(HELD,)))
+    )
     return board, f"http://127.0.0.1:{port}"
 
 
@@ -192,7 +195,7 @@ def entry_of(kind: EventKind) -> Entry:
 def test_the_dashboard_asks_for_metrics_that_exist():
     metrics = pytest.importorskip("slurm_plugin.monitor.metrics")
     board = Board(HookCounts(Path("/nonexistent")))
-    board.show((READING,), {}, {}, Ledger(reservations=(HELD,)))
+    board.show(Seen(readings=(READING,), ledger=Ledger(reservations=(HELD,))))
     told = metrics.NodeMetrics(board).collect()
     names = {sample for metric in told for sample in (metric.name, f"{metric.name}_total")}
     names |= {f"{name}_bucket" for name in names}

@@ -22,6 +22,7 @@ from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.units import GIB
+from slurm_plugin.monitor.seen import Seen
 from slurm_plugin.monitor.web import PORT, serve
 from slurm_plugin.slurm.queue import _COLUMNS, WaitingJob, parse_waiting
 
@@ -78,7 +79,7 @@ def node(tmp_path: Path, *, time_s: float) -> int:
         booked_bytes=GIB,
         created_s=0.0,
     )
-    board.show((reading,), {}, {}, Ledger(reservations=(held,)))
+    board.show(Seen(readings=(reading,), ledger=Ledger(reservations=(held,))))
     return port
 
 
