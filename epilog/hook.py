@@ -11,20 +11,21 @@ from pathlib import Path
 from epilog.report import ending_of, keep_run, outcome_of, run_of
 from epilog.tell import tell_peak, tell_why
 from slurm_plugin.core.clock import Clock, Deadline
-from slurm_plugin.core.config import Config
+from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.last_good import InForce, config_in_force
 from slurm_plugin.core.log import HookLog
-from slurm_plugin.core.node_records import Reservation
+from slurm_plugin.core.node_records import Outcome, Recovery, Reservation
 from slurm_plugin.core.peaks import Run
+from slurm_plugin.core.records import Booking
 from slurm_plugin.core.recovery import as_held, next_attempt, unsigned
 from slurm_plugin.core.timely_file import TimelyFile
 from slurm_plugin.core.waiting import waiting_jobs
 from slurm_plugin.core.wire import read_key, read_stamp
-from slurm_plugin.monitor.window import forget_job, read_job
-from slurm_plugin.node.node import SLURM_ANSWER_S, Node
+from slurm_plugin.monitor.window import JobUsage, forget_job, read_job
+from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.conf_files import find_slurm_conf, has_slurmdbd
 from slurm_plugin.slurm.hook_env import HookJob
 from slurm_plugin.slurm.output_before import forget as forget_outputs
@@ -172,23 +173,48 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
     if config.features.history:
         keep_run(config, run)
     recovery = next_attempt(booking, outcome, settings) if config.features.recovery else None
-    slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
-    if recovery is None:
-        if outcome.kind == "overrun" and config.mode == "enforce":
-            tell_why(job, booking, outcome, slurm_conf=slurm_conf, timeout_s=SLURM_ANSWER_S)
-        elif config.features.accounting and config.mode == "enforce" and has_slurmdbd(slurm_conf):
-            tell_peak(job, booking, outcome, usage=usage, slurm_conf=slurm_conf, log=Path(config.paths.log))
-        _tell_owner(job, node, run, log, runs_again="")
-        return
-    if config.mode == "observe":
+    runs_again = ""
+    try:
+        if recovery is not None:
+            runs_again = _run_again(job, node, recovery, outcome, settings, held, key, log)
+        elif config.mode == "enforce":
+            _tell_slurm(job, node, booking, outcome, usage)
+    except SlurmError as exc:
+        log.say(EventKind.NOT_REPORTED, str(exc))
+    _tell_owner(job, node, run, log, runs_again=runs_again)
+
+
+def _run_again(
+    job: HookJob,
+    node: Node,
+    recovery: Recovery,
+    outcome: Outcome,
+    settings: PartitionConfig,
+    held: Reservation | None,
+    key: bytes,
+    log: HookLog,
+) -> str:
+    """Give a job its next attempt; return why it runs again, "" if it does not."""
+    if node.config.mode == "observe":
         log.say(EventKind.WOULD_RUN_AGAIN, recovery.reason)
-        return
+        return ""
     from epilog.recover import recover  # an ordinary job ends without a question to Slurm
 
     restart = held.restart if held else job.restart
     came = recover(job, recovery, outcome, settings, node.slurm(), restart=restart, key=key)
     log.tell(came)
-    _tell_owner(job, node, run, log, runs_again=recovery.reason if came.kind == EventKind.RUNS_AGAIN else "")
+    return recovery.reason if came.kind == EventKind.RUNS_AGAIN else ""
+
+
+def _tell_slurm(job: HookJob, node: Node, booking: Booking, outcome: Outcome, usage: JobUsage | None) -> None:
+    """Write into the job's AdminComment why it was stopped, or what it used where Slurm keeps accounts."""
+    if outcome.kind == "overrun":
+        tell_why(job, booking, outcome, node.slurm())
+    elif node.config.features.accounting:
+        slurm_conf = find_slurm_conf(node.config.paths.slurm_conf, os.environ)
+        if has_slurmdbd(slurm_conf):
+            log = Path(node.config.paths.log)
+            tell_peak(job, booking, outcome, usage=usage, slurm_conf=slurm_conf, log=log)
 
 
 def _tell_owner(job: HookJob, node: Node, run: Run, log: HookLog, *, runs_again: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from epilog.report import activity_of
 from slurm_plugin.core.node_records import Outcome
@@ -11,23 +12,22 @@ from slurm_plugin.core.records import Booking
 from slurm_plugin.monitor.window import JobUsage
 from slurm_plugin.slurm.hook_env import HookJob
 
+if TYPE_CHECKING:  # an ordinary job ends without a question to Slurm
+    from slurm_plugin.slurm.control import SlurmControl
 
-def tell_why(
-    job: HookJob, booking: Booking, outcome: Outcome, *, slurm_conf: Path | None, timeout_s: float
-) -> None:
+
+def tell_why(job: HookJob, booking: Booking, outcome: Outcome, control: SlurmControl) -> None:
     """Write into the job's AdminComment why it was stopped.
 
     Args:
         job: The job, as slurmd tells its hooks.
         booking: What was booked for it.
         outcome: How it ended.
-        slurm_conf: SLURM_CONF of this node's slurmd; None leaves it to Slurm.
-        timeout_s: How long Slurm may take, in seconds.
+        control: Slurm.
 
     Raises:
         SlurmError: Slurm refused or did not answer.
     """
-    from slurm_plugin.slurm.commands import SlurmCommands
     from slurm_plugin.slurm.control import JobChange
 
     note = Note(
@@ -36,7 +36,6 @@ def tell_why(
         peak_bytes=outcome.peak_bytes,
         detail=f"stopped: {outcome.evidence}",
     )
-    control = SlurmCommands(slurm_conf=str(slurm_conf or ""), timeout_s=timeout_s)
     control.update(job.job_id, JobChange(admin_comment=format_note(note)))
 
 

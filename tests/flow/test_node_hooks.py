@@ -242,6 +242,16 @@ def test_the_users_file_is_touched_only_where_the_site_wants_it(
     assert told or text == "done\n"
 
 
+def test_the_owner_is_told_although_slurm_does_not_answer(tmp_path: Path) -> None:
+    hooks = Hooks(tmp_path, top="[features]\noutput_line = true")
+    hooks.run("prolog")
+    write_job(tmp_path / "run", JobUsage(job_id=7, first_s=1.0, last_s=90.0, peak_bytes=4 * GIB))
+    (tmp_path / "slurm-7.out").write_text("torch.OutOfMemoryError: CUDA out of memory.\n")
+    hooks.run("epilog", SLURM_JOB_EXIT_CODE="256")
+    assert "not reported: " in hooks.log("epilog"), "it would run again"
+    assert "RAD: job 7 used 4.0 of 4.0 GiB" in (tmp_path / "slurm-7.out").read_text()
+
+
 def test_observe_says_what_it_would_do(tmp_path: Path) -> None:
     hooks = Hooks(tmp_path, top='mode = "observe"')
     hooks.run("prolog")
