@@ -100,8 +100,10 @@ check 'apt removes it' apt-get remove -y -q rad-slurm
 check 'hooks without it do no harm' hooks_do_no_harm
 check 'apt installs the file' bash -c 'cd dist && apt install -y ./rad-slurm_*_all.deb' # as docs/admin.md has it
 check 'rad uninstall' rad uninstall
+mkdir -p /etc/slurm && echo 'Prolog=/etc/rad/prolog.sh' >/etc/slurm/slurm.conf.before-rad-uninstall # as --edit-slurm leaves it
 check 'apt purges it' apt-get purge -y -q rad-slurm
 check 'apt purges what it recommends' purge_newer
+rm /etc/slurm/slurm.conf.before-rad-uninstall
 [ -n "$had_slurm" ] || rm -rf /etc/slurm # `rad install` made it
 paths >"$work/after"
 check 'nothing is left of the .deb' diff "$work/before" "$work/after"

@@ -59,16 +59,19 @@ class Step:
     owner: int | None = None
 
 
-def as_text(steps: Sequence[Step], *, verbose: bool) -> str:
+def as_text(steps: Sequence[Step], *, verbose: bool, edited: bool = False) -> str:
     """Return the plan for a person; `verbose` shows the content of new files too.
 
     Args:
         steps: What is to be done, in order.
         verbose: Show the content of new files, too.
+        edited: Slurm's own files are changed by the same command, which tells of them.
     """
     lines = []
     for step in steps:
-        if step.action == "show":
+        if edited and step.action == "differs" and step.path.name in SITE_SCRIPTS:
+            lines.append(f"keep {step.path}: your own")
+        elif step.action == "show":
             lines += [f"add to {step.path}, unless it says so already:", _indented(step.content)]
         elif step.action == "change":
             text = f"change in {step.path} the line of each GPU node, so that its Gres has shards beside its GPUs:"

@@ -15,6 +15,11 @@ from slurm_plugin.monitor.source import timely_telemetry
 from slurm_plugin.slurm.installed import installed_version
 from slurm_plugin.slurm.versions import SPREADING, traits
 
+_SAY = (
+    "say --gpu-memory-mib N, what a GPU of yours has in MiB (on a GPU node: memory.total less memory.reserved of "
+    "nvidia-smi --query-gpu=memory.total,memory.reserved --format=csv)"
+)
+
 UNSHARED_MIB = to_mib_up(GIB)
 """Of each GPU, kept out of its shards for MPS servers (66 MiB each on an H200, one for each user) and what contexts
 take there: a card whose last shard was booked lacked 0.7 GiB in a replay, and the job went back into the queue."""
@@ -64,13 +69,13 @@ def install_values(
         readings = timely_telemetry(TelemetryConfig(), clock).read()
     except DeviceError as exc:
         if gpu_memory_mib is None:
-            raise ConfigError(f"no GPU here to ask ({exc}); say --gpu-memory-mib") from exc
+            raise ConfigError(f"no GPU here to ask ({exc}); {_SAY}") from exc
         readings = ()
     memory_mib = gpu_memory_mib or min(
         (to_mib_down(r.usable_bytes) for r in readings if not r.mig and r.healthy), default=0
     )
     if memory_mib < shard_mib:
-        raise ConfigError("no GPU that could be shared; say --gpu-memory-mib")
+        raise ConfigError(f"no GPU that could be shared; {_SAY}")
     paths, version = Paths(), installed_version()
     spreads = version is not None and traits(version).spreads_shards
     values = {

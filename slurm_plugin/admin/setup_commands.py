@@ -109,7 +109,7 @@ def install(
     steps = installing.plan(values, places, root=root, gpus=cards, with_key=with_key or edit_slurm)
     if edit_slurm:
         steps = [step for step in steps if step.action not in ("show", "change")]
-    click.echo(as_text(steps, verbose=dry_run))
+    click.echo(as_text(steps, verbose=dry_run, edited=edit_slurm))
     changed = _slurms_files(steps, values, places, cards, dry_run=dry_run) if edit_slurm else None
     if changed is not None and changed.refused:
         sys.exit(Exit.FINDINGS)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Config
+from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.monitor.attribution import JobFinder
 from slurm_plugin.monitor.source import timely_telemetry
@@ -25,7 +26,10 @@ def node_status(config: Config, clock: Clock) -> tuple[GpuStatus, ...]:
     """
     run = Path(config.paths.run)
     window = read_window(run, now_s=clock.now_s())
-    readings = timely_telemetry(config.telemetry, clock).read() if window is None else window
+    try:
+        readings = timely_telemetry(config.telemetry, clock).read() if window is None else window
+    except DeviceError as exc:
+        raise DeviceError(f"{exc}; rad status is for a GPU node, and rad top shows all of them") from exc
     ledger = LedgerStore(run, clock=clock, boot_id=boot_id()).read().ledger
     users = {held.job_id: held.user_id for held in ledger.reservations}
     owners = JobFinder().owners(readings, users=users)

@@ -7,6 +7,7 @@ the configuration that slurmctld runs with, still names it.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,10 @@ from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.whole_file import rewrite_file
 from slurm_plugin.slurm.conf_lines import bytes_of, lines_of, text_of
 
-_PLUGINS = ("jobsubmitplugins", "clifilterplugins")
+_SCRIPTS = {"job_submit.lua": "jobsubmitplugins", "cli_filter.lua": "clifilterplugins"}
+"""The scripts that Slurm loads, by the setting that has them loaded."""
+_OURS = re.compile(r"""require\W{1,4}rad(_cli)?["']""")
+"""How a script calls what lies in the folder rad beside it."""
 
 
 def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None) -> Removal:
@@ -49,7 +53,7 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
         except OSError as exc:
             raise ConfigError(f"{path}: {exc.strerror}; run as root") from exc
         silent = running is None and (folder / "slurm.conf").exists() and name.endswith((".sh", ".lua"))
-        if silent or any(_needed_by(name, one) for one in edits) or _runs_with(name, running or {}):
+        if silent or any(_needed_by(name, one) for one in edits) or _runs_with(path, name, running or {}):
             named.append(path)
         elif same:
             remove.append(path)
@@ -147,12 +151,18 @@ def _needed_by(name: str, conf: Edit) -> bool:
     return any(name in line for line in gone)
 
 
-def _runs_with(name: str, running: Mapping[str, str]) -> bool:
-    script = name.endswith(".lua")
-    return any(
-        name in value.split() or (script and setting.startswith(_PLUGINS) and "lua" in value)
-        for setting, value in running.items()
-    )
+def _runs_with(path: Path, name: str, running: Mapping[str, str]) -> bool:
+    """Tell whether slurmctld runs with a file of ours, a hook, a script that it loads, or what such a script calls."""
+    if not name.endswith(".lua"):
+        return any(name in value.split() for value in running.values())
+    if path.name in _SCRIPTS:
+        return _loaded(path.name, running)
+    scripts = [path.parent.parent / script for script in _SCRIPTS if _loaded(script, running)]
+    return any(script.exists() and _OURS.search(text_of(script)) for script in scripts)
+
+
+def _loaded(script: str, running: Mapping[str, str]) -> bool:
+    return any(setting.startswith(_SCRIPTS[script]) and "lua" in value for setting, value in running.items())
 
 
 def _remove_empty(folder: Path) -> None:

@@ -81,9 +81,14 @@ class Server:
         except BlockingIOError as exc:
             raise RadError(f"{self.path}: another radd is running; stop it first") from exc
         except OSError as exc:
-            raise ConfigError(f"{self.path}: {exc.strerror}; check paths.socket in rad.toml") from exc
-        if self._listener is None:
-            self._listener = self._bound()
+            raise ConfigError(f"{self.path}: {exc.strerror}; {self._fix()}") from exc
+        try:
+            self._listener = self._listener or self._bound()
+        except OSError as exc:
+            raise ConfigError(f"{self.path}: {exc.strerror}; {self._fix()}") from exc
+
+    def _fix(self) -> str:
+        return f"start it by systemctl, or as root: install -d -o {os.geteuid()} {self.path.parent}"
 
     def start(self) -> None:
         """Listen and answer in the background.

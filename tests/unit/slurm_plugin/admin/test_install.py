@@ -13,6 +13,7 @@ from small_disks import small_disk
 from slurm_plugin.admin import install_values as values_module
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.install import plan
+from slurm_plugin.admin.install_steps import Step, as_text
 from slurm_plugin.admin.install_values import install_values
 from slurm_plugin.admin.installed import digest, read_installed, write_installed
 from slurm_plugin.admin.templates import lua_folder, lua_modules
@@ -215,9 +216,16 @@ def test_no_half_of_a_file_stays_where_the_disk_is_full(tmp_path: Path):
         assert set(files(root)) == {"filler"}  # an empty key would be kept as the cluster's
 
 
+def test_a_script_that_is_changed_by_the_same_command_is_not_called_left_alone(tmp_path: Path) -> None:
+    step = Step(action="differs", path=tmp_path / "job_submit.lua", content=b"ours()\n")
+    assert "left alone; this is what it would say" in as_text([step], verbose=False)
+    assert as_text([step], verbose=True, edited=True) == f"keep {tmp_path}/job_submit.lua: your own"
+
+
 def test_without_gpus_and_without_their_memory_it_asks(tmp_path: Path):
     result = CliRunner().invoke(main, ["install", "--root", str(tmp_path)])
     assert (result.exit_code, "say --gpu-memory-mib" in result.output) == (2, True)
+    assert "nvidia-smi --query-gpu" in result.output, "how it is found"
 
 
 @pytest.mark.parametrize("command", ["doctor", "status", "history", "install", "calibrate"])

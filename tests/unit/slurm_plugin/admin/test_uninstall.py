@@ -125,6 +125,24 @@ def test_what_slurmctld_runs_with_counts_too(site: Path) -> None:
     assert {str(path.relative_to(site)) for path in again.remove} == named, "they are not forgotten meanwhile"
 
 
+def test_a_lua_script_of_the_sites_own_keeps_nothing_of_ours(site: Path) -> None:
+    """Slurm goes on to load the site's script; ours are needed as long as one that it loads calls them."""
+    own = site / "etc/slurm/job_submit.lua"
+    own.write_text('local rad_found, rad = pcall(require, "rad")\n')
+    install(site)
+    running = {"jobsubmitplugins": "lua"}
+
+    def removed() -> set[str]:
+        removal = uninstalling.plan(root=site, etc="/etc/rad", slurm="/etc/slurm", running=running)
+        return {str(path.relative_to(site / "etc/slurm")) for path in removal.remove if path.suffix == ".lua"}
+
+    assert removed() == {"cli_filter.lua"}
+    own.write_text("-- radius = 3\n")
+    assert {"rad/rad.lua", "rad/rad_cli.lua", "rad/rad_settings.lua"} <= removed()
+    running["clifilterplugins"] = "lua"
+    assert removed() == set(), "slurmctld was not told yet, and our cli_filter.lua calls the rest"
+
+
 def test_while_slurmctld_does_not_answer_whatever_slurm_may_start_stays(site: Path) -> None:
     """slurm.conf was changed, and slurmd runs with what it read before: a Prolog that is missing drains its node."""
     install(site)

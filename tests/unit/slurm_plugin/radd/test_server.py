@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.errors import RadError, WireError
+from slurm_plugin.core.errors import ConfigError, RadError, WireError
 from slurm_plugin.radd.lines import REQUEST_LIMIT
 from slurm_plugin.radd.server import THREADS, Server
 
@@ -111,6 +111,17 @@ def test_a_peer_that_is_not_trusted_is_not_heard(path: Path) -> None:
     with connect(path) as connection:
         assert connection.recv(10) == b"", "closed before a word is read"
     server.stop()
+
+
+def test_a_folder_that_is_not_its_own_is_no_bug(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(socket, "socket", refuse)  # root, who may run this, may write anywhere
+    with pytest.raises(
+        ConfigError, match=r"Permission denied; start it by systemctl, or as root: install -d -o \d+ /"
+    ):
+        Server(path, handler, trusted_uids=ME, clock=SystemClock()).claim()
 
 
 @pytest.mark.parametrize("owner_uid", [None, 4711])
