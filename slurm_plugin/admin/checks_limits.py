@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from slurm_plugin.admin.edits import command
@@ -20,69 +20,112 @@ _ALWAYS = "(null) cpu mem energy node billing fs/disk vmem pages gres/gpu gres/s
 """slurm.conf(5), AccountingStorageTRES: the first ones are counted on every cluster, the last two are added."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Billing:
+    """How a site's partitions bill their GPUs.
+
+    Attributes:
+        partitions: By name, the weights of each that has GPUs, and the shards of a GPU; 0 where GPUs are not shared.
+    """
+
+    partitions: Mapping[str, tuple[Weights, int]]
+
+    @property
+    def most_shards(self) -> int:
+        """Return the shards of the GPU that has most; 0 if none is shared."""
+        return max((shards for _, shards in self.partitions.values()), default=0)
+
+    @property
+    def worths(self) -> set[Fraction]:
+        """Return what a GPU costs, wherever it costs anything."""
+        return {weights.gpu for weights, _ in self.partitions.values() if weights.gpu}
+
+    @property
+    def wrong(self) -> list[str]:
+        """Return the partitions where a GPU costs nothing, or something else than all of its shards."""
+        return [
+            name
+            for name, (weights, shards) in self.partitions.items()
+            if not weights.gpu or (shards and not fair(weights, shards))
+        ]
+
+    @property
+    def mended(self) -> dict[str, tuple[Weights, int]]:
+        """Return the partitions with the most that a GPU costs anywhere, where it cost nothing."""
+        base = max(self.worths, default=Fraction(1))
+        return {
+            name: (replace(weights, gpu=weights.gpu or base), shards)
+            for name, (weights, shards) in self.partitions.items()
+        }
+
+    @property
+    def factor(self) -> int:
+        """Return by what all weights are multiplied, so that those of shards become whole numbers."""
+        return unit(self.mended) if self.wrong else 1
+
+    @property
+    def worth(self) -> Fraction:
+        """Return what a GPU shall cost."""
+        return max(self.worths, default=Fraction(1)) * self.factor
+
+
 def check_limits(facts: Facts) -> Iterator[Finding]:
     """Limits that name GPUs hold for shards too, and a GPU costs the same in whichever way it is taken."""
     running = settings(facts)
     if not keeps_accounts(running):
         return  # without a database there are neither limits nor fair share
-    found_there = _partitions(facts)
-    if not any(shards for _, shards in found_there.values()):
+    billing = _Billing(partitions=_partitions(facts))
+    if not billing.most_shards:
         return
-    counted = [each.strip() for each in running.get("accountingstoragetres", "").lower().split(",")]
     by_gpu = [limit for limit in facts.limits or () if limit.gpus is not None]
-    weighed = any(weights.gpu for weights, _ in found_there.values())
-    if "gres/shard" not in counted:
-        text = "AccountingStorageTRES has no gres/shard: sacct, limits and billing do not see shared jobs"
-        named = [each for each in counted if each and each not in _ALWAYS.split()]
-        change = slurm_conf(facts, "AccountingStorageTRES", ",".join([*named, "gres/gpu", "gres/shard"]))
-        fixes = (change, command("systemctl restart slurmctld"))
-        yield (fail if by_gpu or weighed else warn)(_SUBJECT, text, fixes)
+    matters = bool(by_gpu or billing.worths)
+    untracked = list(_check_tracked(facts, running, matters=matters))
+    yield from untracked
     if facts.limits is None:
         yield unseen(_SUBJECT, "sacctmgr does not answer here, so limits on GPUs were not looked at")
-    if not by_gpu and not weighed:
+    if not matters:
         yield ok(_SUBJECT, "nobody is limited or billed by GPUs")
         return
     if by_gpu and "limits" not in running.get("accountingstorageenforce", "").lower():
         text = "there are limits on GPUs, and AccountingStorageEnforce has no limits: nobody is held to them"
-        yield warn(
-            _SUBJECT,
-            text,
-            "AccountingStorageEnforce=associations,limits,qos, once every user has an association",
-        )
-    worths = {weights.gpu for weights, _ in found_there.values() if weights.gpu}
-    base = max(worths, default=Fraction(1))
-    wrong = [
-        name
-        for name, (weights, shards) in found_there.items()
-        if not weights.gpu or (shards and not fair(weights, shards))
-    ]
-    filled = {
-        name: (replace(weights, gpu=weights.gpu or base), shards)
-        for name, (weights, shards) in found_there.items()
-    }
-    factor = unit(filled) if wrong else 1
-    for name in filled if factor > 1 else wrong:
-        given, shards = found_there[name][0], found_there[name][1]
+        fix = "AccountingStorageEnforce=associations,limits,qos, once every user has an association"
+        yield warn(_SUBJECT, text, fix)
+    unfair = list(_check_weights(facts, billing))
+    yield from unfair
+    if len(billing.worths) > 1 and by_gpu:
+        text = "partitions bill GPUs differently, so no amount of billing stands for a number of GPUs"
+        fix = "give each such partition a QOS with limits of its own (PartitionName=... QOS=...)"
+        yield warn(_SUBJECT, text, fix)
+    worth = billing.worth
+    loose = [found for limit in by_gpu for found in _check_limit(limit, worth, billing.most_shards)]
+    yield from loose
+    yield from _check_parts(facts, worth)
+    if not (untracked or unfair or loose):
+        text = f"a GPU is billed {_shown(worth)}, as are all of its shards; {len(by_gpu)} limits hold"
+        yield ok(_SUBJECT, text)
+
+
+def _check_tracked(facts: Facts, running: Mapping[str, str], *, matters: bool) -> Iterator[Finding]:
+    """Slurm counts shards at all; where it `matters`, limits or billing depend on it."""
+    tracked = [each.strip() for each in running.get("accountingstoragetres", "").lower().split(",")]
+    if "gres/shard" in tracked:
+        return
+    text = "AccountingStorageTRES has no gres/shard: sacct, limits and billing do not see shared jobs"
+    named = [each for each in tracked if each and each not in _ALWAYS.split()]
+    change = slurm_conf(facts, "AccountingStorageTRES", ",".join([*named, "gres/gpu", "gres/shard"]))
+    yield (fail if matters else warn)(_SUBJECT, text, (change, command("systemctl restart slurmctld")))
+
+
+def _check_weights(facts: Facts, billing: _Billing) -> Iterator[Finding]:
+    """In each partition a GPU costs something, and all of its shards the same."""
+    factor, mended = billing.factor, billing.mended
+    for name in mended if factor > 1 else billing.wrong:
+        given, shards = billing.partitions[name]
         each = f", each of its {shards} shards {_shown(given.shard)}" if shards else ""
         text = f"partition {name} bills a GPU {_shown(given.gpu)}{each}: GPUs and shards must add up to one number"
-        wanted = line(*filled[name], factor)
+        wanted = line(*mended[name], factor)
         deeds = row_of(facts, "partitionname", name, "TRESBillingWeights", wanted)
         yield fail(_SUBJECT, text, deeds or f"PartitionName={name} ... TRESBillingWeights={wanted}")
-    worth = base * factor
-    if len(worths) > 1 and by_gpu:
-        text = "partitions bill GPUs differently, so no amount of billing stands for a number of GPUs"
-        yield warn(
-            _SUBJECT,
-            text,
-            "give each such partition a QOS with limits of its own (PartitionName=... QOS=...)",
-        )
-    found = [finding for limit in by_gpu for finding in _check_limit(limit, worth, _most_shards(found_there))]
-    yield from found
-    yield from _check_parts(facts, worth)
-    if not wrong and not found and "gres/shard" in counted:
-        yield ok(
-            _SUBJECT, f"a GPU is billed {_shown(worth)}, as are all of its shards; {len(by_gpu)} limits hold"
-        )
 
 
 def _check_parts(facts: Facts, worth: Fraction) -> Iterator[Finding]:
@@ -106,9 +149,8 @@ def _check_limit(limit: Limit, worth: Fraction, shards: int) -> Iterator[Finding
             _SUBJECT, f"{said} keeps out every job that shares a GPU", command(f"{change}=gres/gpu=-1")
         )
         return
-    if (
-        limit.name == "MaxTRESPerNode" or not gpus
-    ):  # billing is no amount of a node, and 0 of it forbids all jobs
+    if limit.name == "MaxTRESPerNode" or not gpus:
+        # Billing is no amount of a node, and 0 of it forbids all jobs.
         wanted, name = gpus * shards, "gres/shard"
     else:
         wanted, name = math.floor(gpus * worth), "billing"
@@ -121,7 +163,7 @@ def _check_limit(limit: Limit, worth: Fraction, shards: int) -> Iterator[Finding
 
 
 def _partitions(facts: Facts) -> dict[str, tuple[Weights, int]]:
-    """Return each partition that has GPUs, with its weights and the shards of a GPU; 0 where GPUs are not shared."""
+    """Return each partition that has GPUs, as `_Billing` has them."""
     if facts.config is None:
         return {}
     found = {}
@@ -132,10 +174,6 @@ def _partitions(facts: Facts) -> dict[str, tuple[Weights, int]]:
             shards = ours.sizes[0].shards if ours and ours.collocate else 0
             found[name] = (parse_weights(row.get("tresbillingweights", "")), shards)
     return found
-
-
-def _most_shards(partitions: Mapping[str, tuple[Weights, int]]) -> int:
-    return max(shards for _, shards in partitions.values())
 
 
 def _shown(number: Fraction | None) -> str:
