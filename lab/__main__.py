@@ -69,9 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     place = Place(root=home / options.name, venv=home / "venv")
     cluster = Cluster(place)
     command: Callable[[Cluster, argparse.Namespace], int] = options.command
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(143)
-    )  # so that what was started is stopped on the way out
+    # So that what was started is stopped on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         return command(cluster, options)
     except CommandError as exc:

@@ -105,9 +105,8 @@ def pythons(
         own = sorted(str(path.parent) for path in pyenv.glob(f"{version}.*/bin/python{version}"))
         try:
             path = find_program(f"python{version}", folders=[*own, *folders])
-            run(
-                [path, "-c", "import ensurepip, venv"], timeout_s=60
-            )  # pyenv's shims are no Python by themselves
+            # A shim of pyenv's is no Python by itself.
+            run([path, "-c", "import ensurepip, venv"], timeout_s=60)
             yield version, path
         except CommandError:
             yield version, None

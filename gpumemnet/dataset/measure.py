@@ -85,9 +85,8 @@ def build_model(config: Configuration, work: Workload, device: torch.device, on_
         with device:
             model = work.build()
         torch.set_default_dtype(torch.float32)
-        model = model.to(
-            device=device, dtype=dtype
-        )  # some make a tensor of a named type, which is on the CPU
+        # Some make a tensor of a named type, which is on the CPU.
+        model = model.to(device=device, dtype=dtype)
     if config.gradient_checkpointing:
         work.set_checkpointing(model)
     return model.train()

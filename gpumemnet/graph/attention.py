@@ -78,9 +78,8 @@ def attend(
             out = (*out[:-2], out[-2] // pooled, out[-1])
         return _spelt_out(builder, projected, out, (rows // pooled, heads, tokens), dropout=dropout)
     extra: list[int] = []
-    if (
-        len(projected) == 1 and width < first[-1] < 2 * width
-    ):  # fewer heads of keys and values, repeated for all
+    # Fewer heads of keys and values, repeated for all.
+    if len(projected) == 1 and width < first[-1] < 2 * width:
         extra = [builder.tensor(out, builder.items[projected[0]]) for _ in range(2)]
     kept = [*projected, *extra]
     for at, number in enumerate(projected[1:], start=1):

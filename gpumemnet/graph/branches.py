@@ -44,9 +44,8 @@ def start(
     if at is None:
         return _norm_apart(builder, layer, kind, out)
     entry = builder.entries.get(layer.path[: at + 1])
-    if (
-        len(layer.path) == at + 1 and kind.group is Group.BATCHNORM
-    ):  # of the block itself: after its convolution
+    # A norm of the block itself comes after its convolution.
+    if len(layer.path) == at + 1 and kind.group is Group.BATCHNORM:
         return _norm_apart(builder, layer, kind, out)
     inner = at + 2 + (len(layer.path) > at + 1 and layer.path[at + 1][0] in _LISTS)
     inside = len(layer.path) >= inner and layer.path[:inner] in builder.entries

@@ -59,7 +59,6 @@ OPTIMIZER_MEMORY: dict[Optimizer, OptimizerMemory] = {
     # _foreach_sqrt(square_avgs) likewise.
     Optimizer.RMSPROP: OptimizerMemory(states=1, listed=1),
     # Adafactor is not foreach unless asked: var_estimate and update of one parameter at a time.
-    Optimizer.ADAFACTOR: OptimizerMemory(
-        states=0, single=2
-    ),  # its second moment: a row and a column of each matrix
+    # Its second moment: a row and a column of each matrix.
+    Optimizer.ADAFACTOR: OptimizerMemory(states=0, single=2),
 }

@@ -84,9 +84,8 @@ def _linear(params: int, width: int, made: int, *, ends: bool) -> dict[str, obje
 
 def _check(layer: Layer, width: int) -> None:
     needed = _NEEDS.get(_group(layer))
-    scores = _group(layer) is Group.EMBEDDING and (layer.params or 0) % max(
-        width, 1
-    )  # relative positions, by head
+    # Relative positions, by head.
+    scores = _group(layer) is Group.EMBEDDING and (layer.params or 0) % max(width, 1)
     if needed and layer.params and not scores and not integer(layer.args, needed):
         raise SetupError(
             f"the text shows neither shapes nor the width of {layer.name}; print it with "

@@ -69,10 +69,7 @@ def plan(
     if with_key:
         path = _below(root, values["key"])
         if not path.exists():
-            key, owner = (
-                secrets.token_bytes(KEY_BYTES),
-                int(values["slurm_uid"]),
-            )  # radd reads it as SlurmUser
+            key, owner = secrets.token_bytes(KEY_BYTES), int(values["slurm_uid"])  # SlurmUser's radd reads it
             steps.append(Step(action="write", path=path, content=key, mode=SECRET, owner=owner))
     for template, place in FRAGMENTS.items():
         content = render((folder / template).read_text(), values, gpus=gpus).encode()
@@ -189,9 +186,8 @@ def _step(path: Path, content: bytes, mode: int, wrote: Mapping[Path, str]) -> S
         raise ConfigError(f"{path}: {exc.strerror}") from exc
     if found == content:
         return Step(action="keep", path=path, content=content, mode=mode)
-    ours = (
-        wrote.get(path) == digest(found) and path.suffix != ".toml"
-    )  # settings are the admin's, even untouched
+    # Settings are the admin's, even untouched.
+    ours = wrote.get(path) == digest(found) and path.suffix != ".toml"
     return Step(action="update" if ours else "differs", path=path, content=content, mode=mode)
 
 

@@ -137,9 +137,8 @@ class NewLines:
         new = _OpenFile.of(self._path)  # first: what is renamed until it is open lies in the older file then
         older_before, self._older_inode = self._older_inode, _inode(self._older)
         known = (*inodes, older_before, new and new.inode)
-        missed = (
-            None if self._older_inode in known else _OpenFile.of(self._older)
-        )  # made and renamed meanwhile
+        # A file that was made and renamed meanwhile.
+        missed = None if self._older_inode in known else _OpenFile.of(self._older)
         for file in filter(None, (missed, new)):
             found += file.rest()
             self._open.append(file)

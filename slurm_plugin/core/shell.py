@@ -33,9 +33,8 @@ def find_program(name: str, *, folders: Sequence[str] = SYSTEM_PATH) -> str:
         return name
     for folder in folders:
         path = os.path.join(folder, name)
-        if os.path.isfile(path) and os.access(
-            path, os.X_OK
-        ):  # Path.is_file raises in a folder that is closed
+        # Path.is_file raises in a folder that is closed.
+        if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     raise CommandError((name,), 127, f"{name} is in none of {', '.join(folders)}")
 
@@ -142,9 +141,8 @@ def spawn_daemon(argv: Sequence[str], *, env: Mapping[str, str], log_path: Path,
             )
     except OSError as exc:
         raise CommandError(command, 127, str(exc)) from exc
-    if (
-        os.getpriority(os.PRIO_PROCESS, 0) < 0
-    ):  # a hook comes first for the moment that it lasts; this one stays
+    # A hook comes first for the moment that it lasts; this one stays.
+    if os.getpriority(os.PRIO_PROCESS, 0) < 0:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, process.pid, 0)
     return process.pid

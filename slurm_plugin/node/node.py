@@ -16,9 +16,8 @@ from slurm_plugin.core.process import PROC
 from slurm_plugin.slurm.conf_files import devices_confined, find_slurm_conf
 from slurm_plugin.slurm.hook_env import HookJob
 
-if (
-    TYPE_CHECKING
-):  # an ordinary job starts without Slurm's answers: what asks for them is loaded when it is needed
+# An ordinary job starts without Slurm's answers: what asks for them is loaded when it is needed.
+if TYPE_CHECKING:
     from slurm_plugin.slurm.commands import SlurmCommands
 
 SLURM_ANSWER_S = 2.0

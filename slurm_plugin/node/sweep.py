@@ -156,9 +156,8 @@ def run_again(node: Node, job_id: int, restart: int | None) -> bool:
         view = node.slurm().job(job_id)
         if view is None or not name or (view.node, view.batch) != (name, True):
             return False
-        if view.state not in (
-            STARTED if restart is not None else STARTED[:1]
-        ):  # it may just be starting anew
+        # In any other state it may just be starting anew.
+        if view.state not in (STARTED if restart is not None else STARTED[:1]):
             return False
         if restart not in (None, view.restarts) or node.job_file(job_id).exists():
             return False

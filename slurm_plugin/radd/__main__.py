@@ -41,9 +41,8 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def main(config: Path, slurm_user: str) -> None:
     """Decide what each submission books. Reads rad.toml again at SIGHUP; ends at SIGTERM."""
     log_to_stderr()
-    before = signal.pthread_sigmask(
-        signal.SIG_BLOCK, _SIGNALS
-    )  # threads inherit this; run() alone takes them
+    # Threads inherit this; run() alone takes them.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         with plain_end("radd"):
             run(config, slurm_user)

@@ -100,9 +100,8 @@ class Service:
     def leave_fallback(self) -> None:
         """Tell the shim what to do should radd not answer."""
         made, now_s = self._submission, self._clock.now_s()
-        leave_jobs = (
-            bool(made.leave_jobs) or made.spread > 0
-        )  # Slurm could split all shards of a GPU over two
+        # Slurm could split all shards of a GPU over two.
+        leave_jobs = bool(made.leave_jobs) or made.spread > 0
         fallback = fallback_of(made.config, made.whole_as_gpu, leave_jobs=leave_jobs, now_s=now_s)
         write_fallback(Path(made.config.paths.socket), fallback)
         self._wrote_s = now_s

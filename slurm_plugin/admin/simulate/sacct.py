@@ -16,9 +16,8 @@ SACCT_FIELDS = (
 )
 _GPUS = re.compile(r"gres/gpu(?::[^=,]+)?=(\d+)")
 _SHARDS = re.compile(r"gres/shard(?::[^=,]+)?=[1-9]")
-_TOLD_PEAK = re.compile(
-    r"\brad: .*\bpeak_mib=(\d+)"
-)  # by our Epilog, where AccountingStoreFlags keep comments
+# Written by our Epilog, where AccountingStoreFlags keep comments.
+_TOLD_PEAK = re.compile(r"\brad: .*\bpeak_mib=(\d+)")
 _GPU_MEMORY = re.compile(r"gres/gpumem=([\d.]+[KMGT]?)")
 
 

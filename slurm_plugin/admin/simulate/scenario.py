@@ -64,9 +64,8 @@ def scenario(question: Question, seen: Mapping[str, float] | None = None) -> Sce
         if row.gpus > question.gpus_per_node:
             left_out["more GPUs than a node has"] += 1
             continue
-        load = load_of(
-            original, known
-        )  # its share of waiting for data is that of the trace, compressed or not
+        # Its share of waiting for data is that of the trace, compressed or not.
+        load = load_of(original, known)
         if question.never_wait:
             load = replace(load, duty=1.0)
         known_smact = _known_smact(question, load, (seen or {}).get(row.workload))

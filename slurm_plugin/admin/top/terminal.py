@@ -150,9 +150,8 @@ def _styles() -> dict[Style, int]:
 def _paint(window: curses.window, lines: Sequence[Line], styles: dict[Style, int]) -> None:
     window.erase()
     for number, line in enumerate(lines):
-        with contextlib.suppress(
-            curses.error
-        ):  # the last cell of the last line moves the cursor out of the window
+        # The last cell of the last line moves the cursor out of the window.
+        with contextlib.suppress(curses.error):
             window.move(number, 0)
             for text, style in line:
                 window.addstr(text, styles.get(style, curses.A_NORMAL))
