@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lab import accounts
+from lab.daemons import LabError
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.admin.templates import render, templates_folder
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.monitor import simulated_cards
 from slurm_plugin.monitor.simulated_cards import Card
-from slurm_plugin.slurm.versions import SPREADING, traits
+from slurm_plugin.slurm.versions import SPREADING, release_of, traits
 
 RESERVED_MIB = 600
 """What the driver keeps of a card: 615 MiB were read on an H200 (driver 580)."""
@@ -113,7 +114,12 @@ def slurm_conf(spec: ClusterSpec, place: Place, site: Site) -> str:
         proctrack="cgroup" if spec.confined else "linuxproc",
         task="cgroup" if spec.confined else "none",
     )
-    spread = ",LL_SHARED_GRES" if traits((*site.slurm_version, 0)).spreads_shards else ""
+    spreads = traits((*site.slurm_version, 0)).spreads_shards
+    if spec.spread_shards and not spreads:
+        raise LabError(
+            f"shards of one job on several GPUs need Slurm 23.11, this is {release_of((*site.slurm_version, 0))}"
+        )
+    spread = ",LL_SHARED_GRES" if spreads else ""
     spread += f",{SPREADING}" if spec.spread_shards else ""
     ours = _template("slurm.conf", {"etc": str(place.etc), "select_parameters": f"CR_Core_Memory{spread}"})
     if not spec.ours:

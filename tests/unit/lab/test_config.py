@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab import config
+from lab.daemons import LabError
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core import toml
 from slurm_plugin.core.config import parse_config
@@ -50,6 +51,13 @@ def test_versions_differ_where_they_must(
     assert config.cgroup_conf(SPEC, site(version)) == f"CgroupPlugin={cgroup}\n"
     assert ("LL_SHARED_GRES" in text) == spreads
     assert ("cred_expire" in text) == expires
+
+
+def test_a_slurm_that_cannot_spread_shards_is_told_before_it_fails_to_start() -> None:
+    spread = replace(SPEC, spread_shards=True)
+    assert "MULTIPLE_SHARING_GRES_PJ" in config.slurm_conf(spread, PLACE, site((24, 11)))
+    with pytest.raises(LabError, match=r"need Slurm 23\.11, this is 22\.05"):
+        config.slurm_conf(spread, PLACE, site((22, 5)))
 
 
 def test_each_card_has_shards_in_proportion_to_its_memory() -> None:
