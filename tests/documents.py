@@ -18,7 +18,7 @@ _BLOCK = re.compile(r"(?m)^(?P<in> *)```(?P<kind>\w*)\n(?P<text>(?s:.*?))^(?P=in
 _INDENTED = re.compile(r"(?m)(?:^(?: {4,}\S.*)?\n)*^ {4,}\S.*$")
 _PROGRAM = re.compile(
     r"(?:[A-Z_]+=\S+ )*(?:rad|rad-estimate|radd|make|python3?|apt|dnf|sbatch|sacct|sacctmgr|sreport|scontrol|srun"
-    r"|systemctl|tail|bash|bench/\S+|lab/\S+|docker/\S+|/opt/rad/\S+)(?: |$)"
+    r"|systemctl|tail|bash|\.rad/venv/bin/rad|bench/\S+|lab/\S+|docker/\S+|/opt/rad/\S+)(?: |$)"
 )
 
 
@@ -80,6 +80,12 @@ TRIALS: dict[str, dict[str, Trial]] = {
     "README.md": {
         "make demo": RunBy(".ci/run", "make demo"),
         "make test": RunBy(".ci/run", "make test COVERAGE=1"),
+        ".rad/venv/bin/rad report docs/results/replay/*-c1[68]0*-r?.json --out .rad/runs.html": RunBy(
+            "tests/unit/slurm_plugin/admin/report/test_report.py", "docs/results/replay"
+        ),
+        "rad-estimate --save m.rad -- python train.py": RunBy(
+            "tests/unit/gpumemnet_trace/test_script.py", '"--save"'
+        ),
         "make lab-up": RunBy(".ci/run", "make lab-up"),
         'python3 -m lab exec sbatch --gpus=1 --comment="rad:memory=6G" --wrap="sleep 60"': RunBy(
             ".ci/run", 'python3 -m lab exec sbatch --gpus=1 --comment="rad:memory=6G" --wrap="sleep 60"'
@@ -97,6 +103,9 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "systemctl enable --now rad-monitor && systemctl restart slurmd": RESTART,
     },
     "docs/user.md": {
+        "rad-estimate --save m.rad -- python train.py": RunBy(
+            "tests/unit/gpumemnet_trace/test_script.py", '"--save"'
+        ),
         "rad-estimate --save m.rad -- python train.py --batch 64 --amp": RunBy(
             "tests/unit/gpumemnet_trace/test_script.py", '"--save"'
         ),
@@ -209,6 +218,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "docs/user.md": (
         "#SBATCH --gpus=1",
         "#SBATCH --gpus=2",
+        "#RAD model=m.rad",
         "no inputs are given",
         "RAD: job 1234 used",
         "#SBATCH --time=1:00:00",
@@ -219,6 +229,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "# slurm.conf; slurmctld",
         "# slurm.conf, where each shard",
         "max_slowdown = 3.5",
+        "PartitionName=shared",
         "SchedulerParameters=bf_min",
         "SelectTypeParameters=CR_Core",
         "2026-03-01T12:00:00.000 job=12",

@@ -149,7 +149,7 @@ def report(what: tuple[str, ...], config: Path, as_json: bool, out: Path, png: P
 
     JOB is a job id: what it asked, was estimated, booked and used, when and where it ran, beside whom, and what to
     do next time. Run it on the controller, as root; it says what it could not see. RUNs are files that bench/replay
-    wrote: they are compared on one page that needs nothing else.
+    wrote: they are compared, here and on one page that needs nothing else.
     """
     if len(what) == 1 and what[0].isdecimal() and not Path(what[0]).exists():
         from slurm_plugin.admin.job_report import text

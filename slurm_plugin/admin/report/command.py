@@ -8,10 +8,11 @@ from pathlib import Path
 from slurm_plugin.admin.report.charts import charts
 from slurm_plugin.admin.report.page import page
 from slurm_plugin.admin.report.runs import read_runs
+from slurm_plugin.admin.report.text import tables
 
 
 def compare(runs: tuple[Path, ...], *, out: Path, png: Path | None) -> list[str]:
-    """Write the page, and the charts if they are wanted, and return a line on each.
+    """Write the page, and the charts if they are wanted, and return the figures that matter most and a line on each file.
 
     Args:
         runs: Files that bench/replay wrote.
@@ -23,7 +24,7 @@ def compare(runs: tuple[Path, ...], *, out: Path, png: Path | None) -> list[str]
     """
     found = read_runs(runs)
     out.write_text(page(found), encoding="utf-8")
-    said = [f"{out}: {len(found)} runs"]
+    said = [*tables(found), f"{out}: {len(found)} runs"]
     if png is not None:
         from slurm_plugin.admin.report.png import write_pngs
 

@@ -66,7 +66,7 @@ def page(runs: Sequence[Run]) -> str:
 def _section(runs: list[Run]) -> list[str]:
     one = runs[0]
     which = f" (its first {one.first} jobs)" if one.first else ""
-    whole = {run.repetition: run for run in reversed(runs) if run.policy == "whole" and not run.cut}
+    whole = whole_runs(runs)
     how = "" if one.exchange == "copies" else f", gradients by {one.exchange}"
     parts = [f"<h2>{escape(one.trace)}{which}, {one.compress:g} times faster{escape(how)}</h2>"]
     if any(run.simulated for run in runs):
@@ -116,14 +116,29 @@ def _spread(runs: Sequence[Run], whole: Mapping[int, Run]) -> list[str]:
 
 
 def _row(name: str, title: str, runs: Sequence[Run], whole: Mapping[int, Run]) -> str:
-    cells = []
-    for run in runs:
-        value = run.figures.get(name)
-        other = _base(run, whole) if name in RELATIVE and run.policy != "whole" else None
-        base = None if other is None else other.figures.get(name)
-        told = "-" if value is None else _told(value)
-        cells.append(f"<td>{told}{f' ({value / base:.2f})' if base and value is not None else ''}</td>")
-    return f"<tr><td>{escape(title)}</td>{''.join(cells)}</tr>"
+    cells = "".join(f"<td>{cell(name, run, whole)}</td>" for run in runs)
+    return f"<tr><td>{escape(title)}</td>{cells}</tr>"
+
+
+def whole_runs(runs: Sequence[Run]) -> dict[int, Run]:
+    """Return the runs of whole GPUs that others are compared with, by repetition."""
+    return {run.repetition: run for run in reversed(runs) if run.policy == "whole" and not run.cut}
+
+
+def cell(name: str, run: Run, whole: Mapping[int, Run]) -> str:
+    """Return a figure, and in brackets what it is of whole GPUs'.
+
+    Args:
+        name: The figure.
+        run: Whose.
+        whole: The runs of whole GPUs, by repetition.
+    """
+    value = run.figures.get(name)
+    if value is None:
+        return "-"
+    other = _base(run, whole) if name in RELATIVE and run.policy != "whole" else None
+    base = None if other is None else other.figures.get(name)
+    return f"{_told(value)} ({value / base:.2f})" if base else _told(value)
 
 
 def _told(value: float) -> str:

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
+from paths import CHECKOUT
 
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.report.charts import charts
@@ -74,6 +75,8 @@ def test_a_page_needs_nothing_else_and_compares_with_whole_gpus(tmp_path: Path) 
     assert not re.search(r"https?://|<script|<link|src=", text)
     assert "A &lt;card&gt;" in text
     assert "cut off" not in text and "Simulated" not in text
+    rows = [line.split() for line in result.output.splitlines()]
+    assert rows[1][:2] == ["whole", "200"] and rows[2][:4] == ["magm", "ours", "50", "(0.25)"]
 
 
 def test_repetitions_are_compared_within_their_hour_and_their_spread_is_told(tmp_path: Path) -> None:
@@ -174,3 +177,21 @@ def test_ticks_are_few_and_reach_the_top(most: float) -> None:
     assert found[0] == 0.0 and found[-1] >= most
     assert 2 <= len(found) <= 7
     assert found == sorted(set(found))
+
+
+def test_the_figures_of_the_readme_are_those_of_the_recorded_runs(tmp_path: Path) -> None:
+    """README.md names this command: docs/results/replay/*-c1[68]0*-r?.json."""
+    files = [str(path) for path in (CHECKOUT / "docs/results/replay").glob("*-c1[68]0*-r?.json")]
+    result = CliRunner().invoke(main, ["report", *files, "--out", str(tmp_path / "runs.html")])
+    assert result.exit_code == 0, result.output
+    for line, told in (("hand-mps", "254 (0.62)"), ("=4h run 2", "174.1 (0.38)"), ("=4h", "193.8 (0.41)")):
+        assert re.search(rf"(?m)^.*{re.escape(line)} +{re.escape(told)}", result.output), result.output
+    readme = (CHECKOUT / "README.md").read_text()
+    shown = (
+        "413 s, 459 s",
+        "254 s (0.62)",
+        "171 s, 174 s (0.41, 0.38)",
+        "175 kJ (0.76, 0.75)",
+        "194 s (0.41)",
+    )
+    assert [figure for figure in shown if figure not in readme] == []

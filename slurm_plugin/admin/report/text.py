@@ -1,0 +1,37 @@
+"""The figures that matter most of some replays, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from slurm_plugin.admin.report.page import cell, whole_runs
+from slurm_plugin.admin.report.runs import Run
+from slurm_plugin.admin.table import as_table
+
+_COLUMNS = (
+    ("makespan_s", "makespan s"),
+    ("mean_completion_s", "completion s"),
+    ("energy_j", "energy J"),
+    ("median_slowdown", "slowdown"),
+    ("p95_slowdown", "P95"),
+    ("crashes", "out of memory"),
+    ("ended_well", "ended well"),
+)
+
+
+def tables(runs: Sequence[Run]) -> Iterator[str]:
+    """Yield a table for each trace: a line for each run, and in brackets what it is of whole GPUs'.
+
+    Args:
+        runs: As `read_runs` returns them.
+    """
+    for (trace, compress, *_), some in groupby(runs, key=lambda run: run.scene):
+        these = list(some)
+        whole = whole_runs(these)
+        title = f"{trace}, {compress:g} times faster" + (", simulated" if these[0].simulated else "")
+        rows = [
+            (f"{run.label}{' (cut off)' * run.cut}", *(cell(name, run, whole) for name, _ in _COLUMNS))
+            for run in these
+        ]
+        yield as_table((title, *(heading for _, heading in _COLUMNS)), rows)
