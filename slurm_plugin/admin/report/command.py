@@ -12,7 +12,7 @@ from slurm_plugin.admin.report.text import tables
 
 
 def compare(runs: tuple[Path, ...], *, out: Path, png: Path | None) -> list[str]:
-    """Write the page, and the charts if they are wanted, and return the figures that matter most and a line on each file.
+    """Write the page, and the charts if wanted; return the figures that matter most and a line on each file.
 
     Args:
         runs: Files that bench/replay wrote.
