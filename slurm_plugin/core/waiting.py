@@ -91,7 +91,7 @@ def owed_bytes(waiting: Iterable[Waiting], *, now_s: float) -> dict[str, int]:
 
 
 def _as_text(waiting: Waiting) -> str:
-    """Return a note; the first two words are all that older releases know.
+    """Return a note; who rolls back to a release that knows two words alone has jobs with a lack wait their delay.
 
     >>> _as_text(Waiting(job_id=7, earliest_s=9, restart=2, lack=Lack(since_s=8, need_bytes=1, gpus=("GPU-0",))))
     '9 2 8 1 GPU-0'

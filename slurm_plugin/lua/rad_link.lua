@@ -1,6 +1,7 @@
 -- Ask radd: one line each way over a unix socket, within a deadline, through luasocket or lua-posix.
 -- slurmctld holds its locks meanwhile, so a radd that does not answer is soon asked no more. A radd that is not there
--- is so for everybody; one that takes a request and does not answer may be busy with that request, so it is asked no
+-- is so for everybody, and costs next to nothing: it is asked again so soon that whoever comes after its restart finds
+-- it. One that takes a request and does not answer may be busy with that request, so it is asked no
 -- more for that user alone, unless it answers nobody.
 
 local link = {}
@@ -10,29 +11,33 @@ local REPLY_LIMIT = 65536
 local FAILURES_IN_A_ROW = 3
 local USERS_IN_A_ROW = 2 -- so many users without an answer between them: it is not their requests
 local PAUSE_S = 30
+local AWAY_SHARE = 300 -- a radd that is not there costs slurmctld one part in so many of its time: 0.1 s in 30
 
 -- Failures in a row: of each user's requests by uid, and of radd itself; and who failed since radd last answered.
-local of_user, of_all = {}, { failures = 0, paused_s = 0 }
+local of_user, of_all = {}, { failures = 0 }
 local since_answer, users_since_answer = {}, 0
 
 local function open(breaker, now_s)
-  return breaker ~= nil and breaker.failures >= FAILURES_IN_A_ROW and math.abs(now_s - breaker.paused_s) < PAUSE_S
+  return breaker ~= nil
+    and breaker.failures >= FAILURES_IN_A_ROW
+    and math.abs(now_s - breaker.paused_s) < breaker.pause_s
 end
 
-local function failed(breaker, now_s)
+local function failed(breaker, now_s, pause_s)
   breaker.failures = breaker.failures + 1
-  breaker.paused_s = now_s
+  breaker.paused_s, breaker.pause_s = now_s, pause_s
 end
 
-local function note_failure(who, connected, now_s)
-  of_user[who] = of_user[who] or { failures = 0, paused_s = 0 }
-  failed(of_user[who], now_s)
+local function note_failure(who, connected, now_s, cost_s)
+  local pause_s = connected and PAUSE_S or math.min(PAUSE_S, AWAY_SHARE * math.abs(cost_s))
+  of_user[who] = of_user[who] or { failures = 0 }
+  failed(of_user[who], now_s, pause_s)
   if not since_answer[who] then
     since_answer[who] = true
     users_since_answer = users_since_answer + 1
   end
   if not connected or users_since_answer >= USERS_IN_A_ROW then
-    failed(of_all, now_s)
+    failed(of_all, now_s, pause_s)
   end
 end
 
@@ -173,7 +178,8 @@ function link.ask(settings, line, who)
     note_answer(who)
     return reply
   end
-  note_failure(who, connected, now_s)
+  local after_s = transport.now_s()
+  note_failure(who, connected, after_s, after_s - now_s)
   return nil, string.format("%s: %s", settings.socket, tostring(problem))
 end
 

@@ -300,6 +300,16 @@ def test_one_users_requests_do_not_open_the_breaker_for_others(hooks: LuaProgram
     assert len(fake.asked) == 4
 
 
+def test_a_radd_that_was_away_is_found_as_soon_as_it_is_back(hooks: LuaProgram, radd: Any) -> None:
+    """Of 500 submissions in a minute with radd away for 14 s, 201 went on undecided: it was asked no more for 30 s."""
+    for _ in range(10):
+        assert submit(hooks)["job"]["gres"] == "gres:gpu:1"
+    radd(replies(reply(set={"gres": "shard:2"})))
+    back_s = time.monotonic()
+    while submit(hooks)["job"]["gres"] != "shard:2":
+        assert time.monotonic() - back_s < 5, "nobody asks it"
+
+
 def test_a_radd_that_answers_nobody_is_left_in_peace_by_all(hooks: LuaProgram, radd: Any) -> None:
     fake = radd(lambda connection, line: None)
     for user_id in range(1000, 1020):
