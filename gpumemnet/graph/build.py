@@ -22,6 +22,7 @@ from gpumemnet.graph import (
     loss,
     weighted,
 )
+from gpumemnet.graph.attention_forms import Form, attend
 from gpumemnet.graph.attention_sites import find_sites, head_width
 from gpumemnet.graph.builder import Path, TapeBuilder
 from gpumemnet.graph.tape import Op, Tape
@@ -228,7 +229,7 @@ class _Walk:
             builder.shapes[last] = (builder.batch, builder.elements[last] // (width * builder.batch), width)
             found.append(last)
         heads = max(width // max(head, 1), 1)
-        builder.current = attention.attend(builder, found, None, eager=True, dropout=False, heads=heads)
+        builder.current = attend(builder, found, Form(eager=True, heads=heads))
 
     def _missing_parameters(self) -> None:
         """Add the parameters that only the text's total tells of."""

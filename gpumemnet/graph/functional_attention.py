@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gpumemnet.graph import attention
+from gpumemnet.graph.attention_forms import Form, attend
 from gpumemnet.graph.attention_sites import is_attention
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.names import Group
@@ -130,10 +130,10 @@ def add(
         if cosine:
             joint = builder.operation(_NORMALISED, joint, made)
         drops = kinds.group_of(shown.kind) is Group.DROPOUT and not is_idle(shown)
-        mixed = attention.attend(builder, [joint], windows, eager=True, dropout=drops, scaled=cosine)
+        mixed = attend(builder, [joint], Form(eager=True, dropout=drops, scores=windows, scaled=cosine))
     elif window is None:
         joint = builder.operation(KINDS["linear"], builder.current, (*shape[:-1], 3 * width), weights)
-        mixed = attention.attend(builder, [joint], None, eager=False, dropout=False)
+        mixed = attend(builder, [joint], Form(eager=False))
     else:
         side, heads = window
         tokens = side * side
@@ -143,7 +143,7 @@ def add(
         if cosine := _scales_heads(layer.params or 0, width, heads):
             joint = builder.operation(_NORMALISED, joint, made)
         table = (count, heads, tokens, tokens)
-        mixed = attention.attend(builder, [joint], table, eager=True, dropout=False, scaled=cosine)
+        mixed = attend(builder, [joint], Form(eager=True, scores=table, scaled=cosine))
     projected = (layer.params or 0) >= 4 * width * width
     return builder.operation(KINDS["linear"], mixed, shape) if projected else mixed
 
