@@ -35,7 +35,7 @@ CONFIGS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }  # fmt: skip
 """By the name of its folder: the configuration's class, the model's, and what differs from the class' own defaults."""
 METRICS = ("accuracy", "glue", "seqeval", "squad", "rouge", "sacrebleu", "f1", "mse", "mean_iou")
-METRIC = '''import datasets
+METRIC = """import datasets
 import evaluate
 
 
@@ -46,7 +46,7 @@ class Unasked(evaluate.Metric):
 
     def _compute(self, predictions, references):
         raise AssertionError("a trace ends before it is evaluated")
-'''
+"""
 
 
 def tokenizer(folder: Path, *, causal: bool) -> None:
@@ -121,7 +121,12 @@ def texts(root: Path) -> None:
     for name, some in rows.items():
         (root / f"{name}.json").write_text("".join(json.dumps(row) + "\n" for row in some), encoding="utf-8")
     questions = [
-        {"id": str(n), "context": one * 8, "question": two, "answers": {"text": [one.split()[0]], "answer_start": [0]}}
+        {
+            "id": str(n),
+            "context": one * 8,
+            "question": two,
+            "answers": {"text": [one.split()[0]], "answer_start": [0]},
+        }
         for n, (one, two) in enumerate(pairs)
     ]
     (root / "questions.json").write_text(json.dumps({"data": questions}), encoding="utf-8")
@@ -135,12 +140,16 @@ def metrics(home: Path) -> None:
         home: A home folder, with its `hf`.
     """
     for name in METRICS:
-        folder = home / "hf" / "modules" / "evaluate_modules" / "metrics" / f"evaluate-metric--{name}" / ("0" * 64)
+        folder = (
+            home / "hf" / "modules" / "evaluate_modules" / "metrics" / f"evaluate-metric--{name}" / ("0" * 64)
+        )
         folder.mkdir(parents=True, exist_ok=True)
         for parent in (folder, *folder.parents[:3]):
             (parent / "__init__.py").touch()
         (folder / f"{name}.py").write_text(METRIC, encoding="utf-8")
-        (folder / f"{name}.json").write_text(json.dumps({"original file path": name, "local file path": name}))
+        (folder / f"{name}.json").write_text(
+            json.dumps({"original file path": name, "local file path": name})
+        )
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from gpumemnet.errors import GpuMemNetError, SetupError, TraceError
@@ -22,6 +24,11 @@ from gpumemnet.training import TrainingSetup
 _NO_PYTHON = "name the Python that trains before it: rad-estimate -- python "
 _NO_TORCH = (
     "; run it where it trains: after `conda activate` or `module load`, or by that environment's own python"
+)
+_NO_MODULE = (
+    f"--module runs in rad-estimate's own Python, {sys.executable}, which has no PyTorch; install rad-slurm in the "
+    "environment that trains and take its rad-estimate, or trace the whole script: "
+    "rad-estimate --save m.rad -- python train.py"
 )
 
 
@@ -165,12 +172,14 @@ def for_module(
     """
     if estimator not in (DEFAULT, MODULE):
         raise SetupError(f"--estimator {estimator} reads a model summary, not a module: leave --module away")
+    if find_spec("torch") is None:
+        raise TraceError(_NO_MODULE)
     card = gpu_named(gpu) if isinstance(gpu, str) else gpu
     if estimator == MODULE:
         try:
             from gpumemnet.estimators import faketensor
         except ImportError as exc:
-            raise TraceError("--module needs PyTorch; install it, or give a model summary instead") from exc
+            raise TraceError(_NO_MODULE) from exc
         return faketensor.estimate_module(spec, inputs, setup, card)
     from gpumemnet.saved.of_trace import profile_of  # only a trace needs it
     from gpumemnet.trace import inputs_of, trace_module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -107,6 +108,7 @@ def _of_card(options: Options, question: Question, script: Sequence[str], cluste
         )
         found: tuple[Estimate, tuple[str, ...]] = (result, ())
     elif script:
+        _wait(script)
         found = answer.for_script(script, question.said.setup, gpu=card, save=options.save)
     elif options.save is not None:
         raise SetupError("--save keeps what a script or --module came to; a summary is a file already")
@@ -122,6 +124,15 @@ def _of_card(options: Options, question: Question, script: Sequence[str], cluste
         "try a smaller batch size, gradient checkpointing or another precision"
     )
     return Exit.FINDINGS
+
+
+def _wait(script: Sequence[str]) -> None:
+    """Say what a person waits for; most of it is the start of Python and PyTorch."""
+    if sys.stderr.isatty():
+        line = (
+            f"{shlex.join(script)} runs until its second step, on a GPU that is not there; 5 minutes at most"
+        )
+        click.echo(f"{PROGRAM}: {line}", err=True)
 
 
 def _estimated(

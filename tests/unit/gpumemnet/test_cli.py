@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -266,3 +267,26 @@ def test_a_model_in_a_folder_where_one_may_not_look_is_no_bug(tmp_path: Path) ->
     (tmp_path / "job.sh").write_text(f"#!/bin/sh\n#RAD model={'x' * 300}/m.txt\n")  # a name that stat refuses
     done = run("job.sh", cwd=tmp_path)
     assert done.returncode == 2 and "a bug of ours" not in done.stderr, done.stderr
+
+
+def test_on_a_terminal_it_says_what_one_waits_for(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit(3)\n")
+    shown, terminal = os.openpty()
+    argv = [sys.executable, "-c", "from gpumemnet.cli import main; main()", "--", sys.executable, "train.py"]
+    env = {**os.environ, "PYTHONPATH": str(WEIGHTS.parents[1])}
+    done = subprocess.run(argv, stderr=terminal, cwd=tmp_path, env=env, timeout=60, check=False)
+    os.close(terminal)
+    said = os.read(shown, 4096).decode()
+    os.close(shown)
+    first, second, *_ = said.splitlines()
+    assert done.returncode == 2 and first.endswith("5 minutes at most") and "could not be traced" in second, (
+        said
+    )
+    quiet = subprocess.run(argv, stderr=subprocess.PIPE, cwd=tmp_path, env=env, timeout=60, check=False)
+    assert b"minutes" not in quiet.stderr, "programs read it"
+
+
+@pytest.mark.skipif(find_spec("torch") is not None, reason="says what to do where there is no torch")
+def test_a_module_without_torch_is_told_whose_python_lacks_it(tmp_path: Path) -> None:
+    done = run("--module", "model.py:make", "--input", "8x3", cwd=tmp_path)
+    assert done.returncode == 2 and f"own Python, {sys.executable}, which has no PyTorch" in done.stderr

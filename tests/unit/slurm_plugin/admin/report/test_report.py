@@ -188,9 +188,9 @@ def test_the_figures_of_the_readme_are_those_of_the_recorded_runs(tmp_path: Path
         assert re.search(rf"(?m)^.*{re.escape(line)} +{re.escape(told)}", result.output), result.output
     readme = (CHECKOUT / "README.md").read_text()
     shown = (
-        "413 s, 459 s",
+        "413, 459 s",
         "254 s (0.62)",
-        "171 s, 174 s (0.41, 0.38)",
+        "171, 174 s (0.41, 0.38)",
         "175 kJ (0.76, 0.75)",
         "194 s (0.41)",
     )
