@@ -215,7 +215,14 @@ class Cluster:
         if not running:
             return f"{self.place.root}: nothing runs"
         lines = [f"{name:<16} pid {pid}" for name, pid in running.items()]
-        return "\n".join([*lines, self.slurm("sinfo", "-N", "-O", "NodeList,StateLong,Gres:30,GresUsed:50")])
+        return "\n".join(
+            [
+                *lines,
+                self.slurm(
+                    "sinfo", "-N", "-p", "gpu", "-O", "NodeList:8 ,StateLong:10 ,Gres:38 ,GresUsed:70"
+                ),
+            ]
+        )
 
     def reservations(self, node: str) -> list[dict[str, Any]]:
         """Return what jobs hold of a node's GPUs, as its ledger says."""

@@ -107,6 +107,8 @@ async def _ask(place: Place, turns: asyncio.Semaphore) -> NodeStatus | str:
             return from_text(await asyncio.wait_for(_get(*place), ANSWER_S))
         except asyncio.TimeoutError:  # not TimeoutError on Python 3.10
             return f"no answer in {ANSWER_S:g} s"
+        except ConnectionRefusedError:
+            return f"nobody at {place[0]}:{place[1]}; rad-monitor answers there with telemetry.serve in its rad.toml"
         except (OSError, WireError) as exc:
             return one_line(getattr(exc, "strerror", None) or str(exc), 120)
 
