@@ -99,18 +99,44 @@ def fit(samples: Sequence[Sample], prior: Mapping[str, int]) -> dict[str, Fitted
     rule = dict(prior)
     least = max(LEAST_CALLS, round(LEAST_GAIN * len(samples)))
     found: dict[str, Fitted] = {}
+    concerned = _concerned(samples, rule)
     for _ in range(ROUNDS):
         before = dict(rule)
         for name in FITTED:
-            found[name] = _one(samples, rule, name, least)
-            rule[name] = found[name].value
+            found[name] = _one(concerned[name], rule, name, least)
+            if found[name].value != rule[name]:
+                rule[name] = found[name].value
+                concerned = _concerned(samples, rule)
         if rule == before:
             break
     return found
 
 
+class _Asked(dict[str, int]):
+    """Numbers that note which of them were asked for."""
+
+    def __init__(self, rule: Mapping[str, int]) -> None:
+        super().__init__(rule)
+        self.names: set[str] = set()
+
+    def __getitem__(self, name: str) -> int:
+        self.names.add(name)
+        return super().__getitem__(name)
+
+
+def _concerned(samples: Iterable[Sample], rule: Mapping[str, int]) -> dict[str, list[Sample]]:
+    """Return the calls that another value of a number could change: those whose workspace asks for it, by its name."""
+    found: dict[str, list[Sample]] = {name: [] for name in FITTED}
+    for sample in samples:
+        asked = _Asked(rule)
+        workspace_by(sample.plan, asked)
+        for name in asked.names & found.keys():
+            found[name].append(sample)
+    return found
+
+
 def _one(samples: Sequence[Sample], rule: Mapping[str, int], name: str, least: int) -> Fitted:
-    """Try other values for one number."""
+    """Try other values for one number on the calls that it concerns; what it explains of all others stays as it is."""
     now = rule[name]
     tried = dict.fromkeys((now, *(max(1, round(now * factor)) for factor in FACTORS)), 0)
     for value in tried:
