@@ -1,4 +1,4 @@
-"""What the script asks of torch besides tensors: the GPU's description, loaders' processes, files, compilers."""
+"""What the script asks of torch besides tensors: the GPU's description, loaders, files, compilers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 import torch.utils.checkpoint
-import torch.utils.data
 
+from gpumemnet.script import loaders
 from gpumemnet.script.streams import Streams
 from gpumemnet.trace.device import replaced
 from gpumemnet.units import GIB, MIB
@@ -72,15 +72,6 @@ _CUDA: dict[str, Any] = {
     "current_blas_handle": lambda *_, **__: 0,
 }
 
-_LOADER = {
-    "num_workers": 0,
-    "pin_memory": False,
-    "persistent_workers": False,
-    "prefetch_factor": None,
-    "timeout": 0,
-}
-_LOADER_ARGUMENTS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers")
-
 
 def everything(stack: ExitStack, said: Said, streams: Streams, *, on_save: Callable[[Any], None]) -> None:
     """Put all of it in place, for good.
@@ -95,16 +86,7 @@ def everything(stack: ExitStack, said: Said, streams: Streams, *, on_save: Calla
         if hasattr(torch.cuda, name):
             stack.enter_context(replaced(torch.cuda, name, answer))
     _accelerator(stack, streams)
-    loader = torch.utils.data.DataLoader.__init__
-
-    def in_this_process(self: Any, *args: Any, **kwargs: Any) -> None:
-        kwargs = dict(zip(_LOADER_ARGUMENTS, args[:6])) | kwargs
-        kwargs = {key: value for key, value in kwargs.items() if key not in _LOADER}
-        kwargs.pop("multiprocessing_context", None)
-        kwargs.pop("pin_memory_device", None)
-        loader(self, **kwargs)
-
-    torch.utils.data.DataLoader.__init__ = in_this_process  # type: ignore[method-assign]
+    loaders.pretended(said.warn)
 
     def saved(obj: Any, f: Any, *_: Any, **__: Any) -> None:
         on_save(f)

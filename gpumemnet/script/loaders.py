@@ -1,0 +1,169 @@
+"""The script's data loaders: they read in this process, and the largest of their first batches comes first.
+
+Texts that are padded to the longest of their batch, images of many sizes and graphs make batches that differ. The peak
+of a training is that of its largest one, which two steps would hardly meet.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+ALWAYS = 4
+"""Batches that are looked at in any case: if they are alike, the rest is taken to be so, too."""
+MOST = 200
+"""Batches that are looked at where they differ."""
+LOOK_S = 20.0
+"""How long looking may take."""
+TOLD = 1.02
+"""How many times the middle one the largest batch must be to be told."""
+DEPTH = 6
+"""How deep a batch's tensors may lie in it."""
+
+_HERE = {
+    "num_workers": 0,
+    "pin_memory": False,
+    "persistent_workers": False,
+    "prefetch_factor": None,
+    "timeout": 0,
+}
+_ARGUMENTS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers")
+
+
+def pretended(warn: dict[str, None]) -> None:
+    """Have every loader made from now on read here, its largest batch first.
+
+    Args:
+        warn: Is told where batches differ.
+    """
+    make, begin = DataLoader.__init__, DataLoader.__iter__
+    largest: WeakKeyDictionary[DataLoader[Any], list[Any]] = WeakKeyDictionary()
+
+    def in_this_process(self: Any, *args: Any, **kwargs: Any) -> None:
+        kwargs = dict(zip(_ARGUMENTS, args[:6])) | kwargs
+        kwargs = {key: value for key, value in kwargs.items() if key not in _HERE}
+        kwargs.pop("multiprocessing_context", None)
+        kwargs.pop("pin_memory_device", None)
+        make(self, **kwargs)
+
+    def largest_first(self: Any) -> Any:
+        batches = begin(self)
+        if self not in largest:
+            seen = Looked(batches)
+            largest[self] = seen.largest
+            if seen.sentence:
+                warn[seen.sentence] = None
+            return _Batches(batches, seen.in_place)
+        return _Batches(batches, largest[self])
+
+    DataLoader.__init__ = in_this_process  # type: ignore[method-assign]
+    DataLoader.__iter__ = largest_first  # type: ignore[method-assign]
+
+
+class Looked:
+    """The first batches of a loader.
+
+    Attributes:
+        in_place: What comes in the place of those that were looked at.
+        largest: The largest of them, if they differ.
+        sentence: What the user is told, "" of batches that are alike.
+    """
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        """Read them.
+
+        Args:
+            batches: As a loader gives them.
+        """
+        began = time.monotonic()
+        first, sizes = [], []
+        self.largest: list[Any] = []
+        self.sentence = ""
+        for batch in _for(LOOK_S, islice(batches, ALWAYS), began):
+            first.append(batch)
+            sizes.append(size_of(batch))
+        self.in_place: Sequence[Any] = first
+        if len({shapes for shapes, _ in sizes}) < 2:
+            return
+        best, most = first[0], 0
+        for batch, (_, size) in zip(first, sizes):
+            best, most = (batch, size) if size > most else (best, most)
+        for batch in _for(LOOK_S, islice(batches, MOST - ALWAYS), began):
+            sizes.append(size_of(batch))
+            best, most = (batch, sizes[-1][1]) if sizes[-1][1] > most else (best, most)
+        self.largest, self.in_place = [best], [best] * len(sizes)
+        middle = sorted(size for _, size in sizes)[len(sizes) // 2]
+        if most > TOLD * middle:
+            self.sentence = (
+                f"its batches differ in size: the largest of the first {len(sizes)} is counted, "
+                f"{most / middle:.2f} times the middle one; a larger one takes more"
+            )
+
+
+def _for(seconds: float, batches: Iterator[Any], began: float) -> Iterator[Any]:
+    for batch in batches:
+        yield batch
+        if time.monotonic() - began > seconds:
+            return
+
+
+class _Batches:
+    """A loader's iterator that gives other batches first."""
+
+    def __init__(self, rest: Any, first: Sequence[Any]) -> None:
+        self._rest, self._first = rest, iter(first)
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        for batch in self._first:
+            return copy.copy(batch)  # the same one comes again: a script may take things out of it
+        return next(self._rest)
+
+    def __len__(self) -> int:
+        return len(self._rest)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rest, name)
+
+
+def size_of(batch: Any) -> tuple[tuple[tuple[int, ...], ...], int]:
+    """Return the shapes of all tensors in a batch, and how many elements they have.
+
+    Args:
+        batch: Whatever a loader gives: tensors, lists and mappings of them, objects that hold them (graphs).
+    """
+    shapes = tuple(tuple(tensor.shape) for tensor in _tensors(batch, DEPTH, set()))
+    count = 0
+    for shape in shapes:
+        elements = 1
+        for length in shape:
+            elements *= length
+        count += elements
+    return shapes, count
+
+
+def _tensors(value: Any, depth: int, met: set[int]) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+        return
+    if depth == 0 or id(value) in met or isinstance(value, (str, bytes, int, float, type(None))):
+        return
+    met.add(id(value))
+    inside: Any = ()
+    if isinstance(value, Mapping):
+        inside = value.values()
+    elif isinstance(value, (list, tuple)):
+        inside = value
+    elif hasattr(value, "__dict__"):
+        inside = vars(value).values()
+    for one in list(inside):
+        yield from _tensors(one, depth - 1, met)

@@ -1,0 +1,153 @@
+"""Batches of many sizes: the largest of the first ones is traced, and the script cannot tell."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from collections import UserDict
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.utils.data import DataLoader  # noqa: E402
+
+from gpumemnet.saved.record import SavedProfile  # noqa: E402
+from gpumemnet.script import loaders  # noqa: E402
+
+MAIN = "from gpumemnet.cli import main; main()"
+PADDED = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    texts = [torch.randint(0, 999, ({length},)) for k in range(400)]
+
+    def padded(some):
+        longest = nn.utils.rnn.pad_sequence(some, batch_first=True)
+        return {{"tokens": longest, "labels": longest.clone()}}
+
+    loader = DataLoader(texts, 8, collate_fn=padded, num_workers=2)
+    model = nn.Sequential(nn.Embedding(999, 256), nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 999)).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for batch in loader:
+        labels = batch.pop("labels").cuda()
+        loss = nn.functional.cross_entropy(model(batch.pop("tokens").cuda()).flatten(0, 1), labels.flatten())
+        loss.backward(); optimizer.step(); optimizer.zero_grad()
+"""
+
+
+@pytest.fixture
+def warnings() -> Iterator[dict[str, None]]:
+    make, begin = DataLoader.__init__, DataLoader.__iter__
+    found: dict[str, None] = {}
+    loaders.pretended(found)
+    yield found
+    DataLoader.__init__, DataLoader.__iter__ = make, begin
+
+
+def of_lengths(lengths: list[int]) -> Any:
+    return DataLoader([torch.zeros(n) for n in lengths], batch_size=None, num_workers=3)
+
+
+def lengths_of(loader: Any) -> list[int]:
+    return [len(batch) for batch in loader]
+
+
+# --- what comes
+
+
+def test_batches_that_are_alike_come_as_they_are_and_no_more_of_them_are_read(
+    warnings: dict[str, None],
+) -> None:
+    read: list[int] = []
+
+    def items() -> Iterator[Any]:
+        for n in range(50):
+            read.append(n)
+            yield torch.full((3,), n)
+
+    class Stream(torch.utils.data.IterableDataset[Any]):
+        def __iter__(self) -> Any:
+            return items()
+
+    first = iter(DataLoader(Stream(), batch_size=None))
+    assert [int(next(first)[0]) for _ in range(3)] == [0, 1, 2]
+    assert len(read) == loaders.ALWAYS
+    assert [int(each[0]) for each in first] == list(range(3, 50))
+    assert not warnings
+
+
+def test_the_largest_of_those_that_differ_comes_first_and_as_many_come_as_ever(
+    warnings: dict[str, None],
+) -> None:
+    loader = of_lengths([5, 7, 5, 6, 9, 5, *[4] * 300])
+    found = lengths_of(loader)
+    assert found == [9] * loaders.MOST + [4] * 106
+    assert lengths_of(loader)[:3] == [9, 5, 7], (
+        "the second time nothing is looked at, and the largest comes first"
+    )
+    (told,) = warnings
+    assert "largest of the first 200 is counted, 2.25 times the middle one" in told
+
+
+def test_the_smaller_last_batch_of_few_is_no_reason_to_warn(warnings: dict[str, None]) -> None:
+    assert lengths_of(of_lengths([8, 8, 3])) == [8, 8, 8]
+    assert not warnings
+    assert lengths_of(of_lengths([])) == []
+
+
+def test_looking_ends_when_its_time_is_up(warnings: dict[str, None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loaders, "LOOK_S", -1.0)
+    assert lengths_of(of_lengths([5, 7, 9])) == [5, 7, 9]
+
+
+def test_a_script_may_take_things_out_of_a_batch(warnings: dict[str, None]) -> None:
+    kinds = (dict, UserDict)
+    for kind in kinds:
+        batches = [kind(ids=torch.zeros(n), labels=torch.zeros(n)) for n in (3, 4, 9, 5, 6)]
+        for batch in DataLoader(batches, batch_size=None, collate_fn=lambda one: one):
+            assert len(batch.pop("ids")) == len(batch.pop("labels")) == 9
+
+
+def test_an_iterator_is_asked_for_its_length_and_more(warnings: dict[str, None]) -> None:
+    loader = of_lengths([5, 7, 5])
+    assert len(iter(loader)) == 3
+    assert iter(loader)._num_workers == 0
+
+
+# --- how large a batch is
+
+
+def test_tensors_are_found_wherever_they_lie() -> None:
+    two, three = torch.zeros(2), torch.zeros(3, 3)
+    graph = SimpleNamespace(_store=SimpleNamespace(x=two, name="a graph", edges={"index": three}))
+    assert loaders.size_of(graph) == (((2,), (3, 3)), 11)
+    assert loaders.size_of([(two, 7), {"a": [three]}, "text", None]) == (((2,), (3, 3)), 11)
+    endless: list[Any] = [two]
+    endless.append(endless)
+    assert loaders.size_of(endless) == (((2,),), 2)
+
+
+# --- the whole way
+
+
+def test_texts_padded_in_each_batch_are_traced_at_the_longest(tmp_path: Path) -> None:
+    def traced(length: str) -> tuple[SavedProfile, int]:
+        (tmp_path / "train.py").write_text(textwrap.dedent(PADDED.format(length=length)))
+        command = [sys.executable, "-c", MAIN, "--save", "m.rad", "--json", "--", sys.executable, "train.py"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path, check=True)
+        saved = SavedProfile.from_text((tmp_path / "m.rad").read_text(), path="m.rad")
+        return saved, json.loads(done.stdout)["estimate_mib"]
+
+    growing, estimate = traced("32 + k")  # the 50th batch is the longest: 431
+    alike, longest = traced("431")
+    assert growing.inputs == alike.inputs == ("8x431:int64",)
+    assert estimate == longest
+    assert "largest of the first 50 is counted" in growing.warnings[0] and not alike.warnings
