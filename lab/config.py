@@ -220,11 +220,16 @@ def hook(name: str, place: Place) -> str:
     return _template(name, {**values, "run": f"{place.run}/$SLURMD_NODENAME"})
 
 
+NEW_CLUSTER = '  proc = "/nowhere", -- a cluster that begins with no saved state knows its shards at once'
+"""How the shims are told that a slurmctld that has just started takes up nothing: see rad_request.lua."""
+
+
 def lua_settings(place: Place, slurm_uid: int) -> str:
     """Return rad_settings.lua, which tells the shims where radd and the venv are and whom to trust."""
     values = {"socket": place.run / "radd.sock", "slurm_uid": slurm_uid}
     values |= {"python": place.venv / "bin" / "python", "config": place.etc / "rad.toml"}
-    return _template("rad_settings.lua", {name: str(value) for name, value in values.items()})
+    text = _template("rad_settings.lua", {name: str(value) for name, value in values.items()})
+    return text.replace("\n}", f"\n{NEW_CLUSTER}\n}}")
 
 
 def _template(name: str, values: Mapping[str, str], gpus: Sequence[Mapping[str, str]] = ()) -> str:

@@ -140,7 +140,9 @@ def check_controller(facts: Facts) -> Iterator[Finding]:
     else:
         yield fail("radd", facts.radd or "no answer", command("systemctl restart radd"))
     if facts.undecided:
-        text = f"{facts.undecided} submissions went undecided since slurmctld loaded job_submit.lua, some within a day"
+        text = (
+            f"{facts.undecided} submissions went undecided, as radd heard since it started, some within a day"
+        )
         yield warn(
             "radd",
             text,

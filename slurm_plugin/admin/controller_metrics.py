@@ -44,7 +44,7 @@ class Seen:
         radd_up: Whether radd answers.
         radd_answer_s: How long its answer took; None if there was none.
         radd_leaves_jobs: Whether it leaves every job alone, because something in Slurm's settings is in its way.
-        undecided: Submissions that it did not decide since slurmctld loaded the shim; None if not known.
+        undecided: Submissions that it did not decide, as it heard since it started; None if not known.
         learned: What the site learned of its runs; nothing where that is off.
         waiting: Jobs that wait for GPUs; None if Slurm did not say.
     """
@@ -125,7 +125,7 @@ def _of_radd(seen: Seen) -> Iterator[Metric]:
         took.add_metric([], seen.radd_answer_s)
     yield took
     missed = CounterMetricFamily(
-        "rad_radd_undecided_submissions", "Jobs that went on as submitted, since slurmctld loaded the shim"
+        "rad_radd_undecided_submissions", "Jobs that went on as submitted, as radd heard since it started"
     )
     if seen.undecided is not None:
         missed.add_metric([], seen.undecided)

@@ -40,7 +40,7 @@ class Facts:
         lua_sockets: Lua versions with LuaSocket or lua-posix.
         key_error: Why the cluster's key cannot be used; "" if it can.
         radd: What radd says of itself, or why it does not answer.
-        undecided: Submissions that it did not decide since slurmctld loaded the shim, if any within the last day.
+        undecided: Submissions that it did not decide, as it heard since it started, if any within the last day.
         radd_here: Whether radd belongs on this machine: its socket is here, or slurm.conf names it as controller.
         units: systemd unit -> "active", "inactive", ...
         learned_age_s: How old learned.json is, in seconds, if every user may read it.

@@ -57,6 +57,7 @@ class JobRequest:
         recurs: An entry of scrontab: Slurm runs it again and again under the same id, counting a restart each time.
         interactive: From srun or salloc: its request was settled on the login node, and may not change any more.
         whole_nodes: It gets whole nodes (`--exclusive`, `OverSubscribe=EXCLUSIVE`), where Slurm starts no shards.
+        before_shards: It comes at a moment when Slurm knows of no shards yet and would refuse who asks for some.
         other_gres: What `--gres` asks for besides GPUs and shards ("nvme:100"); it is kept.
         other_per_task: What is asked per task besides GPUs, as Slurm wrote it ("cpu=4"); it is kept.
         binds_gpus: `--gpu-bind`, which means nothing for part of a GPU.
@@ -80,6 +81,7 @@ class JobRequest:
     recurs: bool = False
     interactive: bool = False
     whole_nodes: bool = False
+    before_shards: bool = False
     other_gres: str = ""
     other_per_task: str = ""
     binds_gpus: bool = False

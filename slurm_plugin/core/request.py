@@ -48,6 +48,7 @@ def request_from(message: Mapping[str, Any]) -> JobRequest:
         recurs=message.get("recurs") is True,
         interactive=message.get("interactive") is True,
         whole_nodes=message.get("whole_nodes") is True,
+        before_shards=message.get("new_controller") is True,
         other_gres=others(per_node, keep_prefix=False),
         other_per_task=others(per_task, keep_prefix=True),
         binds_gpus="gpu" in (_text(message, "tres_bind") or ""),

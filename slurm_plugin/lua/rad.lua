@@ -13,6 +13,7 @@ local rad = {}
 rad.settings = {
   socket = "/run/rad/radd.sock",
   deadline_s = 0.1, -- slurmctld holds its locks while it waits for us
+  proc = "/proc",
   trusted_uids = { [0] = true }, -- root and SlurmUser: their changes to a comment are taken as they are
 }
 
@@ -93,6 +94,7 @@ function rad.submit(job_desc, part_list, submit_uid)
       return slurm.SUCCESS
     end
     message.undecided = undecided
+    message.new_controller = request.is_new_controller(rad.settings.proc) or nil
     local reply, problem, unanswered = ask(message)
     if reply then
       return apply(job_desc, reply)

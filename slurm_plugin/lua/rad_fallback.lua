@@ -35,6 +35,8 @@ end
 local function can_share(message, partition)
   if message.heterogeneous or message.recurs or message.interactive or message.whole_nodes then
     return false
+  elseif message.new_controller then -- one that takes no request for shards yet
+    return false
   end
   for _, name in ipairs(NO_SHARDS) do
     if message[name] then

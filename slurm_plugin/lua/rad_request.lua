@@ -79,6 +79,31 @@ local function reserves_parts(job_desc)
   return ok and found or nil
 end
 
+local SETTLED_S = 10 -- Slurm 22.05.8 took shards again 4 s after its start, when the first node had come
+local TICKS_PER_S = 100 -- USER_HZ, the same on every Linux: proc(5)
+local settled = false
+
+local function number_in(path, pattern)
+  local file = io.open(path, "r")
+  local text = file and file:read("*l") or ""
+  if file then
+    file:close()
+  end
+  return tonumber(text:match(pattern))
+end
+
+-- Whether this slurmctld has just started. Before 23.11 one that took up a saved state knows of no shards until its
+-- nodes have come, and refuses who asks for some (slurm/versions.py).
+function request.is_new_controller(proc)
+  if settled then
+    return false
+  end
+  local ticks = number_in(proc .. "/self/stat", "^.*%)" .. (" %S+"):rep(19) .. " (%d+)") -- field 22
+  local now_s = number_in(proc .. "/uptime", "^(%S+)")
+  settled = not ticks or not now_s or now_s - ticks / TICKS_PER_S > SETTLED_S
+  return not settled
+end
+
 -- A message of this protocol; `values` become its fields.
 function request.message(op, values)
   values.v, values.op = PROTOCOL, op

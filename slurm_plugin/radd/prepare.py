@@ -54,6 +54,7 @@ def prepared(
             name: whole_as_gpu(partition, version) for name, partition in config.partitions.items()
         },
         reserves_shards=traits(version).reserves_shards,
+        forgets_shards=traits(version).forgets_shards,
         spread=min(
             shards_spread(version, parameters, node_gres)
             for parameters in (settings.get("selecttypeparameters", ""), running)

@@ -158,8 +158,8 @@ class Service:
 
     def _note_undecided(self, total: object) -> None:
         before, self._undecided = self._undecided, self._undecided.told(total, now_s=self._clock.now_s())
-        if self._undecided.total and self._undecided != before:
-            text = "%d submissions went on without an answer of radd's since slurmctld loaded job_submit.lua"
+        if self._undecided.total and self._undecided.total != before.total:
+            text = "%d submissions went on without an answer of radd's, as it heard since it started"
             log.warning(text, self._undecided.total, extra=about(EventKind.UNDECIDED))
 
     def _status(self) -> dict[str, Any]:

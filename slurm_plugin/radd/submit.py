@@ -65,6 +65,7 @@ class Submission:
         made_for: `Estimator.made_for`; "" if nothing is learned.
         whole_as_gpu: Ask for a GPU of one's own by `gpu:1`, by partition name; a name not in it means False.
         reserves_shards: A job that asks for shards starts in a reservation of parts of nodes.
+        forgets_shards: A slurmctld that has just started refuses requests for shards.
         spread: On so many GPUs of one node may the shards of one job lie; 0 where Slurm keeps them on one GPU.
         leave_jobs: Why Slurm here cannot do what we would ask for, so that no job is changed; "" if it can.
     """
@@ -77,6 +78,7 @@ class Submission:
     made_for: str = ""
     whole_as_gpu: Mapping[str, bool]
     reserves_shards: bool = True
+    forgets_shards: bool = False
     spread: int = 0
     leave_jobs: str = ""
 
@@ -101,7 +103,8 @@ class Submission:
         Raises:
             WireError: The message is not one of job_submit.lua's.
         """
-        request = request_from({**message, "reserves_parts": None} if self.reserves_shards else message)
+        idle = {"reserves_parts": self.reserves_shards, "new_controller": not self.forgets_shards}
+        request = request_from({name: told for name, told in message.items() if not idle.get(name)})
         if self.config.mode == "off" or not self.config.features.submit:
             return Decided(request=request, rewrite=Rewrite(reason="off"))
         if self.leave_jobs:

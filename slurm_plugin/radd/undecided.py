@@ -13,31 +13,34 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """What the shim told last.
+    """What the shim told so far.
 
     Attributes:
-        total: Since slurmctld loaded the shim; None before a shim told anything.
-        grew_s: When radd last heard of more, seconds since the epoch; None if it never did.
+        total: Submissions that radd has heard of since it started; None before a shim told anything.
+        grew_s: When it last heard of more, seconds since the epoch; None if it never did.
+        last: What the shim told last, which begins anew with each slurmctld.
     """
 
     total: int | None = None
     grew_s: float | None = None
+    last: int = 0
 
-    def told(self, total: object, *, now_s: float) -> Undecided:
-        """Return what is known once the shim told a count; what is none changes nothing.
+    def told(self, count: object, *, now_s: float) -> Undecided:
+        """Return what is known once the shim told its count; what is none changes nothing.
 
         Args:
-            total: The field of its message. An older shim has none.
+            count: The field of its message. An older shim has none.
             now_s: Seconds since the epoch.
 
         >>> Undecided().told(0, now_s=10.0).told(3, now_s=20.0).told(3, now_s=30.0)
-        Undecided(total=3, grew_s=20.0)
-        >>> Undecided(3, 20.0).told(1, now_s=40.0)  # of a slurmctld that was restarted
-        Undecided(total=1, grew_s=40.0)
+        Undecided(total=3, grew_s=20.0, last=3)
+        >>> Undecided(3, 20.0, 3).told(1, now_s=40.0).told(0, now_s=50.0)  # slurmctld was restarted, twice
+        Undecided(total=4, grew_s=40.0, last=0)
         """
-        if not isinstance(total, int) or isinstance(total, bool) or total < 0 or total == self.total:
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             return self
-        return Undecided(total, now_s if total else self.grew_s)
+        more = count - self.last if count >= self.last else count
+        return Undecided((self.total or 0) + more, now_s if more else self.grew_s, count)
 
     def as_answer(self, *, now_s: float) -> dict[str, Any]:
         """Return what radd's answer to a ping says of it."""

@@ -12,6 +12,7 @@ What the code decides by:
 | `MULTIPLE_SHARING_GRES_PJ`: shards of one job on several GPUs, one task's on one | no | no | yes | yes | yes |
 | shards start in a reservation of GPUs (whole nodes: all) | has none | not tried | yes (24.11) | not tried | no |
 | a requeued job gets a Prolog of its own only after | cred_expire | at once | at once | at once | at once |
+| a restarted slurmctld refuses shards until its first node has come | yes | not tried | no | no | no |
 | credential revoked: back within a second of its last run's end a job fails; it waits | 3 s | 3 s | 3 s | 3 s | 3 s |
 
 What it is made not to depend on:
@@ -25,7 +26,8 @@ What it is made not to depend on:
 | `SchedulerParameters=requeue_delay` | no | no | no | yes | yes |
 | MaxBatchRequeue holds a job that Slurm requeued so often (`scontrol` does not count) | no | 5 | 5 | 5 | 5 |
 
-Each row is asked of a running Slurm by tests/cluster/test_version_table.py, the third by test_confined.py. Source:
+Each row is asked of a running Slurm by tests/cluster/test_version_table.py, the third by test_confined.py, that of
+a restarted slurmctld by test_controller_restarts.py. Source:
 release notes and source at the release tags; 22.05.8, 24.11.5 and 26.05.5 were tried. "not tried" counts as the older
 behaviour.
 """
@@ -56,6 +58,7 @@ class Traits:
             with a type in gres.conf and slurm.conf are kept apart until a job that shares them ends.
         spreads_shards: LL_SHARED_GRES exists.
         reserves_shards: In a reservation of GPUs or shards a job that asks for shards starts.
+        forgets_shards: A slurmctld that was started again refuses requests for shards until its first node has come.
         joins_hooks: Of several lines of Prolog= or Epilog= all count; else the last.
     """
 
@@ -64,6 +67,7 @@ class Traits:
     keeps_gpu_and_shard_apart: bool
     spreads_shards: bool
     reserves_shards: bool
+    forgets_shards: bool
     joins_hooks: bool
 
 
@@ -77,6 +81,7 @@ def traits(version: Version) -> Traits:
         keeps_gpu_and_shard_apart=fixed_23_11,
         spreads_shards=since_23_11,
         reserves_shards=version < (26, 5, 0),
+        forgets_shards=not since_23_11,
         joins_hooks=version >= (24, 11, 0),
     )
 

@@ -16,6 +16,7 @@ end
 
 local json = require("rad_json")
 local settings = json.decode(settings_text)
+settings.proc = settings.proc or "/nowhere" -- the program has just started
 settings.trusted_uids = { [0] = true, [64030] = true }
 package.preload["rad_settings"] = function()
   return settings

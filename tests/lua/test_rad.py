@@ -150,6 +150,25 @@ def test_radd_hears_of_a_job_that_takes_whole_nodes(
     assert [asked["whole_nodes"] for asked in fake.asked] == [told, True]
 
 
+@pytest.mark.parametrize(("lua", "age_s", "told"), [(lua, s, s < 10) for lua in VERSIONS for s in (2, 9, 11)])
+def test_radd_hears_whether_slurmctld_has_just_started(
+    tmp_path: Path, radd: Any, lua: str, age_s: int, told: bool
+) -> None:
+    proc = tmp_path / "proc"
+    (proc / "self").mkdir(parents=True)
+    fields = " ".join(["0"] * 18)
+    (proc / "self" / "stat").write_text(f"77 (a) b) c) S {fields} {100 * 500} 1 2\n")
+    (proc / "uptime").write_text(f"{500 + age_s}.25 9.00\n")
+    fake = radd(replies({"v": 1}))
+    settings = {"socket": str(tmp_path / "radd.sock"), "deadline_s": DEADLINE_S, "proc": str(proc)}
+    program = LuaProgram(lua, "hooks.lua", json.dumps(settings), "")
+    submit(program)
+    (proc / "uptime").write_text("100000.00 9.00\n")
+    submit(program)
+    program.close()
+    assert [message.get("new_controller") for message in fake.asked] == [True if told else None, None]
+
+
 def test_only_whole_lines_are_sent_and_radd_hears_of_rad_lines_behind_them(
     hooks: LuaProgram, radd: Any
 ) -> None:

@@ -86,6 +86,16 @@ def test_a_job_in_a_reservation_of_gpus_shares_where_slurm_starts_shards_there()
     assert "gres" not in kept["set"] and "keeps its GPU" in kept["say"][0]
 
 
+@pytest.mark.parametrize("said", ["rad:memory=4G", "rad:policy=exclusive"])
+def test_a_slurmctld_that_knows_of_no_shards_yet_is_asked_for_none(said: str) -> None:
+    asked = {"comment": said, "new_controller": True}
+    assert answer(**asked)["set"]["gres"].startswith("shard:")
+    kept = answer(replace(submission(), forgets_shards=True), **asked)
+    assert "gres" not in kept["set"] and "knows of no shards yet" in kept["say"][0]
+    later = answer(replace(submission(), forgets_shards=True), comment=said)
+    assert later["set"]["gres"].startswith("shard:")
+
+
 def test_rad_lines_behind_what_is_read_are_said_to_be_so() -> None:
     reply = answer(script="#!/bin/sh\n#RAD memory=7G\n", script_name="job.sh", script_goes_on=True)
     assert reply["set"]["gres"] == "shard:7"
