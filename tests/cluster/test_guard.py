@@ -20,13 +20,13 @@ RERUN_S = 60
 """Below Slurm's own delay of two minutes."""
 
 
-def submit(jobs: Jobs, program: str, memory: str, *, user: str) -> int:
+def submit(jobs: Jobs, program: str, memory: str, *words: object, user: str) -> int:
     job = jobs.submit(
         "--gpus=1",
         f"--comment=rad:memory={memory}",
         "--open-mode=append",
         "--wrap",
-        f"exec python3 {HERE / program} {jobs.folder}",
+        " ".join(map(str, ("exec python3", HERE / program, jobs.folder, *words))),
         user=user,
     )
     assert job.job_id is not None, job.messages
@@ -58,6 +58,17 @@ def test_a_thief_is_stopped_and_its_victim_runs_again(jobs: Jobs, cluster: Clust
     assert "held more GPU memory than it booked" in stopped["AdminComment"]
     text = jobs.output(thief)
     assert "stole" in text and "was not stopped" not in text and "30 GiB of my own" in text
+
+
+def test_whom_a_theft_hurt_that_no_sample_shows_runs_again(jobs: Jobs, cluster: Cluster) -> None:
+    """300 ms between two samples: the victim is taken for one that needs more, and gets a GPU of its own."""
+    window = cluster.place.run / "n0" / "monitor" / "window.json"
+    victim = submit(jobs, "victim.py", "8G", user="nobody")
+    submit(jobs, "thief.py", "4G", window, user="games")
+    lost = jobs.wait(victim, "COMPLETED", timeout_s=RERUN_S)
+    assert lost["Restarts"] == "1"
+    text = jobs.output(victim)
+    assert "torch.OutOfMemoryError" in text and "6 GiB, as booked" in text
 
 
 def test_an_honest_job_is_not_touched(jobs: Jobs) -> None:

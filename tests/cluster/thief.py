@@ -1,6 +1,7 @@
 """A job that books little and takes a GPU: its cap does not bind it, because it is the simulation's own.
 
 thief.py FOLDER: waits for FOLDER/victim, which names a GPU, and takes all but a little of it. Its second run behaves.
+thief.py FOLDER WINDOW: gives it back before the next sample; WINDOW is the file that rad-monitor writes at each.
 """
 
 from __future__ import annotations
@@ -23,9 +24,20 @@ if os.environ.get("SLURM_RESTART_COUNT"):
 while not (folder / "victim").exists():
     time.sleep(0.02)
 uuid = (folder / "victim").read_text()
+window = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+if window is not None:
+    time.sleep(2)
+    before = window.stat().st_mtime
+    while window.stat().st_mtime == before:
+        time.sleep(0.01)
 free = next(reading.free_bytes for reading in gpus.read() if reading.uuid == uuid)
 gpus.hold(uuid, free - 100 * MIB)
 (folder / "stolen").touch()
 print("stole", uuid, flush=True)
+if window is not None:
+    time.sleep(0.3)
+    gpus.hold(uuid, 0)
+    time.sleep(5)
+    sys.exit()
 time.sleep(60)
 print("was not stopped")
