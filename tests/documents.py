@@ -87,6 +87,9 @@ TRIALS: dict[str, dict[str, Trial]] = {
             "tests/unit/gpumemnet_trace/test_script.py", '"--save"'
         ),
         "make lab-up": RunBy(".ci/run", "make lab-up"),
+        "python3 -m lab exec rad-estimate examples/share_resnet18.sh": RunBy(
+            ".ci/run", "python3 -m lab exec rad-estimate examples/share_resnet18.sh"
+        ),
         'python3 -m lab exec sbatch --gpus=1 --comment="rad:memory=6G" --wrap="sleep 60"': RunBy(
             ".ci/run", 'python3 -m lab exec sbatch --gpus=1 --comment="rad:memory=6G" --wrap="sleep 60"'
         ),
