@@ -14,9 +14,6 @@ BUCKET_BYTES = 25 << 20
 Replicas = Sequence[Sequence[torch.Tensor]]
 """The gradients of each replica, in one order."""
 
-# Multicast over NVLink saves nothing between two GPUs, and a fault in it would end whatever runs on the host's others.
-os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
-
 
 def one_by_one(gradients: Replicas) -> None:
     """Copy each gradient to the first GPU, take the mean there, copy it back.
@@ -42,7 +39,12 @@ def in_buckets(gradients: Replicas) -> None:
 
 
 def by_nccl(gradients: Replicas) -> None:
-    """Add them up by NCCL, many in a call, as DistributedDataParallel does once its backward pass is over."""
+    """Add them up by NCCL, many in a call, as DistributedDataParallel does once its backward pass is over.
+
+    Without multicast over NVLink: between two GPUs it saves nothing, and a fault in it would end what runs on the
+    host's others. NCCL reads the variable as it begins, in the job's own environment.
+    """
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
     _bucketed(gradients, _all_reduced)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -32,7 +33,12 @@ def test_each_way_that_can_be_asked_for_is_one() -> None:
 @pytest.mark.parametrize("way", ["copies", "buckets", "nccl"])
 @pytest.mark.parametrize("bucket_bytes", [1, 40, 1 << 20])
 def test_all_replicas_end_with_the_mean(way: str, bucket_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NCCL_NVLS_ENABLE", raising=False)
+
     def all_reduce(flat: list[torch.Tensor]) -> None:
+        assert os.environ["NCCL_NVLS_ENABLE"] == "0", (
+            "a server forks trainings, which take their jobs' environment"
+        )
         total = torch.stack(list(flat)).sum(0)
         for one in flat:
             one.copy_(total)
