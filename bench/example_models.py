@@ -1,4 +1,4 @@
-"""Models, tokenizers, metrics and texts that Hugging Face's examples load by name: python bench/example_models.py FOLDER.
+"""Models, tokenizers, metrics and texts that Hugging Face's examples load: python bench/example_models.py FOLDER.
 
 FOLDER is what `bench/example_data.py` made, and the environment must have transformers. `models/NAME` is what a hub has
 under a name: the published configuration, drawn weights, and a tokenizer of 2,000 words; `text/` holds the files that
@@ -131,6 +131,11 @@ def texts(root: Path) -> None:
     ]
     (root / "questions.json").write_text(json.dumps({"data": questions}), encoding="utf-8")
     (root / "text.txt").write_text("\n".join(said * 6) + "\n", encoding="utf-8")
+    chats = root.parent / "chats"
+    chats.mkdir(exist_ok=True)
+    for split in ("train", "test"):
+        lines = "".join(json.dumps({"text": f"{one} {two}" * 6}) + "\n" for one, two in pairs)
+        (chats / f"{split}.jsonl").write_text(lines, encoding="utf-8")
 
 
 def metrics(home: Path) -> None:
@@ -157,3 +162,4 @@ if __name__ == "__main__":
     weights(data / "models")
     texts(data / "text")
     metrics(data / "home")
+    (data / "home" / "nltk_data" / "tokenizers" / "punkt").mkdir(parents=True, exist_ok=True)
