@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
+import logging
 from collections.abc import Callable, Sequence
 
+from slurm_plugin.core.background import in_background
 from slurm_plugin.core.complaint import Complaint
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.events import EventKind
@@ -13,6 +14,8 @@ from slurm_plugin.node.facts import refresh_facts
 from slurm_plugin.node.more_time import MoreTime
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import run_again, sweep
+
+log = logging.getLogger("rad-monitor")
 
 SWEEP_EVERY_S = 15.0
 """What nobody released is free again within a minute: a job is doubted after 45 s at the latest."""
@@ -37,6 +40,7 @@ class Sweeper:
         self._node = node
         self._say = say
         self._readings: Sequence[GpuReading] = ()
+        self._sweeps = 0
         self._trouble = Complaint(lambda wrong: say(EventKind.TROUBLE, wrong))
         self._doubted: tuple[tuple[int, int | None], ...] = ()
         self._more_time = MoreTime(node, shared_s=shared_s, say=say)
@@ -47,7 +51,7 @@ class Sweeper:
 
     def start(self) -> None:
         """Sweep in a thread that ends with the process."""
-        threading.Thread(target=self._run, name="sweeper", daemon=True).start()
+        in_background("sweeper", self._round, log=log)
 
     def sweep(self) -> None:
         """Sweep once, and say what was found and each new trouble once.
@@ -72,16 +76,11 @@ class Sweeper:
             trouble = trouble or f"no look at time limits: {exc}"
         self._trouble.set(trouble)
 
-    def _run(self) -> None:
-        number = 0
-        while True:
-            self._node.clock.sleep(SWEEP_EVERY_S)
-            if not self._readings:
-                continue  # without a reading, what runs on the GPUs is not known
-            try:
-                self.sweep()
-                number += 1
-                if number % REFRESH_EVERY == 0:
-                    refresh_facts(self._node, self._readings)
-            except Exception as exc:  # noqa: BLE001 - a bug must not end the sweeps of this node
-                self._say(EventKind.BUG, f"no sweep: {exc!r}")
+    def _round(self) -> bool:
+        self._node.clock.sleep(SWEEP_EVERY_S)
+        if self._readings:  # without a reading, what runs on the GPUs is not known
+            self.sweep()
+            self._sweeps += 1
+            if self._sweeps % REFRESH_EVERY == 0:
+                refresh_facts(self._node, self._readings)
+        return True

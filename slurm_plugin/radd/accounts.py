@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from slurm_plugin.core import wire
+from slurm_plugin.core.background import in_background
 from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.complaint import Complaint
 from slurm_plugin.core.config import Config
@@ -47,7 +48,7 @@ class AccountsReader:
 
     def start(self) -> None:
         """Look now and then, in the background."""
-        threading.Thread(target=self._work, name="radd-accounts", daemon=True).start()
+        in_background("radd-accounts", self._work, log=log)
 
     def stop(self) -> None:
         """Look no further."""
@@ -90,10 +91,12 @@ class AccountsReader:
         if run is not None and not self._peaks.knows(job.job_id):
             self._peaks.record(run)
 
-    def _work(self) -> None:
-        while not self._stopping.wait(EVERY_S):
-            try:
-                self.learn()
-                self._complaint.set("")
-            except RadError as exc:
-                self._complaint.set(str(exc))
+    def _work(self) -> bool:
+        if self._stopping.wait(EVERY_S):
+            return False
+        try:
+            self.learn()
+            self._complaint.set("")
+        except RadError as exc:
+            self._complaint.set(str(exc))
+        return True

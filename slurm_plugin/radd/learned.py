@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from slurm_plugin.core.background import in_background
 from slurm_plugin.core.complaint import Complaint
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import CommandError
@@ -85,13 +86,14 @@ class Learner:
         """
         self._config_path, self._config = config_path, config
         self._stopping = threading.Event()
+        self._wait_s = FIRST_S
         self._complaint = Complaint(
             lambda wrong: log.warning("nothing new learned from this site's runs: %s", wrong)
         )
 
     def start(self) -> None:
         """Learn now and then, in the background."""
-        threading.Thread(target=self._work, name="radd-site", daemon=True).start()
+        in_background("radd-site", self._work, log=log)
 
     def stop(self) -> None:
         """Learn no further."""
@@ -109,8 +111,9 @@ class Learner:
         else:
             self._complaint.set("")
 
-    def _work(self) -> None:
-        wait_s = FIRST_S
-        while not self._stopping.wait(wait_s):
-            self.learn()
-            wait_s = EVERY_S
+    def _work(self) -> bool:
+        if self._stopping.wait(self._wait_s):
+            return False
+        self._wait_s = EVERY_S
+        self.learn()
+        return True

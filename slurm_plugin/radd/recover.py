@@ -10,6 +10,7 @@ import logging
 import threading
 from dataclasses import dataclass
 
+from slurm_plugin.core.background import in_background
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.daemon_log import about
 from slurm_plugin.core.errors import SlurmError
@@ -50,6 +51,8 @@ class Recoverer:
         self._errands: dict[int, _Errand] = {}
         self._changed = threading.Condition()
         self._stopping = False
+        self._swept = False
+        """Whether recovered jobs of before were looked for; Slurm may not answer yet when radd starts."""
 
     def hear(self, job_id: int, note: Note, *, profile_key: str | None = None) -> None:
         """Take an errand; one of the same job replaces it.
@@ -76,7 +79,7 @@ class Recoverer:
 
     def start(self) -> None:
         """Work in the background, beginning with what was left when radd last stopped."""
-        threading.Thread(target=self._work, name="radd-recover", daemon=True).start()
+        in_background("radd-recover", self._work, log=log)
 
     def stop(self) -> None:
         """Take no further errand."""
@@ -104,9 +107,12 @@ class Recoverer:
         with self._changed:
             errands = dict(self._errands)
         for job_id, errand in errands.items():
-            if self._done(job_id, errand) or errand.deadline.passed():
+            over = True  # also after a bug: it must not keep the others from being done
+            try:
+                over = self._done(job_id, errand) or errand.deadline.passed()
+            finally:
                 with self._changed:
-                    if self._errands.get(job_id) is errand:
+                    if over and self._errands.get(job_id) is errand:
                         del self._errands[job_id]
 
     def _done(self, job_id: int, errand: _Errand) -> bool:
@@ -138,18 +144,17 @@ class Recoverer:
         log.info("job %d: may start in %d s", job_id, errand.start_in_s, extra=what)
         return True
 
-    def _work(self) -> None:
-        swept = self._swept()
-        while not self._stopping:
-            with self._changed:
-                if swept and not self._errands and not self._lent():
-                    self._changed.wait_for(lambda: self._stopping or self._errands)
-                else:
-                    self._changed.wait_for(lambda: self._stopping, timeout=self._pause_s())
-            swept = swept or self._swept()
-            self.run_errands()
-            if self._lender is not None:
-                self._lender.collect()
+    def _work(self) -> bool:
+        self._sweep_once()
+        self.run_errands()
+        if self._lender is not None:
+            self._lender.collect()
+        with self._changed:
+            if self._swept and not self._errands and not self._lent():
+                self._changed.wait_for(lambda: self._stopping or self._errands)
+            else:
+                self._changed.wait_for(lambda: self._stopping, timeout=self._pause_s())
+        return not self._stopping
 
     def _lent(self) -> bool:
         return self._lender is not None and self._lender.outstanding
@@ -160,10 +165,10 @@ class Recoverer:
             return POLL_YOUNG_S
         return POLL_LENT_S if self._lent() else POLL_OLD_S
 
-    def _swept(self) -> bool:
-        try:
-            self.sweep()
-        except SlurmError as exc:
-            log.warning("requeued jobs not looked for yet: %s", exc)
-            return False
-        return True
+    def _sweep_once(self) -> None:
+        if not self._swept:
+            try:
+                self.sweep()
+                self._swept = True
+            except SlurmError as exc:
+                log.warning("requeued jobs not looked for yet: %s", exc)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from slurm_plugin.core import wire
+from slurm_plugin.core.background import in_background
 from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.daemon_log import about
@@ -70,8 +70,7 @@ class Service:
         self._wrote_s = 0.0
         self._refreshed_s = self._clock.monotonic_s()
         self._changes: SimpleQueue[Mapping[str, Any] | None] = SimpleQueue()
-        self._learner = threading.Thread(target=self._learn, name="radd-learn", daemon=True)
-        self._learner.start()
+        self._learner = in_background("radd-learn", self._learn, log=log)
 
     @property
     def config(self) -> Config:
@@ -172,22 +171,22 @@ class Service:
             "partitions": sorted(name for name, each in config.partitions.items() if each.collocate),
         }
 
-    def _learn(self) -> None:
-        """Take in what the hooks wrote, one change after another, outside of any request."""
-        while True:
-            try:
-                message = self._changes.get(timeout=REFRESH_S)
-            except Empty:
-                self._refresh()
-                continue
-            if message is None:
-                return
-            try:
-                self._take_in(message)
-            except (KeyError, TypeError, ValueError) as exc:
-                log.warning("change not understood: %r", exc)
-            if self._clock.monotonic_s() - self._refreshed_s >= REFRESH_S:
-                self._refresh()  # also where a message comes every second
+    def _learn(self) -> bool:
+        """Take in one change that the hooks wrote, outside of any request; return whether there may be another."""
+        try:
+            message = self._changes.get(timeout=REFRESH_S)
+        except Empty:
+            self._refresh()
+            return True
+        if message is None:
+            return False
+        try:
+            self._take_in(message)
+        except (KeyError, TypeError, ValueError) as exc:
+            log.warning("change not understood: %r", exc)
+        if self._clock.monotonic_s() - self._refreshed_s >= REFRESH_S:
+            self._refresh()  # also where a message comes every second
+        return True
 
     def _refresh(self) -> None:
         """Take in what was written since, and tell the shim that radd is still there."""

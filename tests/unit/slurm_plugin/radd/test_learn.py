@@ -14,12 +14,14 @@ from gpumemnet.profile.build import profile_with_warnings
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.training import TrainingSetup
 from slurm_plugin.core.config import Config, parse_config
+from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.learn import LEAST_MODELS
 from slurm_plugin.core.learned import learned_path
 from slurm_plugin.core.models import Model, models_path, to_line
 from slurm_plugin.core.peaks import Run, peaks_path, record
 from slurm_plugin.core.records import MemoryEstimate
 from slurm_plugin.estimate import Estimator
+from slurm_plugin.radd import learned as radd_learned
 from slurm_plugin.radd.learn import LEAST_RUN_S, MOST_SETUPS, gpu_of, learn, main, observed, write
 from slurm_plugin.radd.learned import Learner, SiteQuantiles
 from slurm_plugin.radd.prepare import prepared
@@ -221,7 +223,18 @@ def test_the_program_learns_and_radd_starts_it_only_where_that_is_wanted(
     learned_path(tmp_path).unlink()
     Learner(rad_toml, lambda: config_of(tmp_path, learn=False)).learn()
     assert not learned_path(tmp_path).exists() and not caplog.text
-    learner = Learner(tmp_path / "nowhere.toml", lambda: config_of(tmp_path))
+    Learner(tmp_path / "nowhere.toml", lambda: config_of(tmp_path)).learn()
+    assert caplog.text.count("nothing new learned from this site's runs") == 1
+
+
+def test_what_keeps_radd_from_learning_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(command: tuple[str, ...], *, timeout_s: float) -> str:
+        raise CommandError(command, 1, "no space left")
+
+    monkeypatch.setattr(radd_learned, "run", fails)
+    learner = Learner(tmp_path / "rad.toml", lambda: config_of(tmp_path))
     for _ in range(2):
         learner.learn()
-    assert caplog.text.count("nothing new learned from this site's runs") == 1
+    assert caplog.text.count("no space left") == 1

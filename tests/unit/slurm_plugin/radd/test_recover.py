@@ -189,3 +189,22 @@ def test_what_is_heard_while_an_errand_is_run_is_the_next_errand() -> None:
     worker.run_errands()
     worker.run_errands()
     assert slurm.told == [(7, JobChange(start_now=True)), (7, JobChange(start_in_s=15))]
+
+
+def test_a_bug_over_one_job_costs_no_other_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = FakeSlurm(job("PENDING"), job("PENDING", 8))
+    asked = slurm.job
+
+    def trips_over_the_first(job_id: int) -> JobView | None:
+        if job_id == 7:
+            raise ZeroDivisionError("a bug")
+        return asked(job_id)
+
+    monkeypatch.setattr(slurm, "job", trips_over_the_first)
+    worker = recoverer(slurm)
+    for job_id in (7, 8):
+        worker.hear(job_id, RECOVERED)
+    with pytest.raises(ZeroDivisionError):
+        worker.run_errands()
+    worker.run_errands()
+    assert slurm.told == [(8, JobChange(start_now=True))]

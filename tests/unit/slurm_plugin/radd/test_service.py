@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from paths import CHECKOUT
 from gpumemnet.profile.build import profile_summary
 from gpumemnet.training import TrainingSetup
 from slurm_plugin.core import wire
+from slurm_plugin.core.background import in_background
 from slurm_plugin.core.errors import ConfigError, SlurmError, WireError
 from slurm_plugin.core.models import models_path
 from slurm_plugin.core.note import Note, format_note
@@ -272,3 +274,25 @@ def test_a_switch_turns_off_its_own_part_and_no_other(tmp_path: Path, off: str |
     }
     assert done == {name: [name != off] * len(seen) for name, seen in done.items()}
     assert reply["set"]["gres"].startswith("shard:")
+
+
+def test_a_bug_over_one_change_does_not_keep_the_next_from_being_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(radd_service, "in_background", partial(in_background, pause_s=0.0))
+    made, heard = service(tmp_path)
+    read = radd_service.read_note
+
+    def trips_over_the_first(text: str) -> Note | None:
+        if "put-back" in text:
+            raise ZeroDivisionError("a bug")
+        return read(text)
+
+    monkeypatch.setattr(radd_service, "read_note", trips_over_the_first)
+    change = {"v": 1, "op": "modify", "user_id": 1000}
+    for job_id, event in ((7, "put-back"), (8, "recovered")):
+        note = format_note(Note(event=event, start_in_s=9))  # type: ignore[arg-type]
+        made.handle({**change, "job_id": job_id, "admin_comment": note})
+    made.stop()
+    assert [job_id for job_id, _ in heard.notes] == [8]
+    assert "a bug in radd-learn, which goes on" in caplog.text

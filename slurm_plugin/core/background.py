@@ -1,0 +1,43 @@
+"""Work beside the main thread of a daemon: round after round, in a thread that a bug in one round does not end.
+
+A thread that dies is missed by nobody: the daemon goes on, and what the thread did is no longer done.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+AFTER_BUG_S = 5.0
+"""The pause after a bug, so that one that comes in every round does not fill log and processor."""
+
+
+def in_background(
+    name: str,
+    once: Callable[[], bool],
+    *,
+    log: logging.Logger,
+    pause_s: float = AFTER_BUG_S,
+) -> threading.Thread:
+    """Start a thread that ends with the process, or when its work says so.
+
+    Args:
+        name: The thread's.
+        once: Does one round of the work, and waits for the next; returns whether there is to be another.
+        log: Hears of a round that raised, with its traceback.
+        pause_s: How long the thread waits then.
+    """
+
+    def work() -> None:
+        goes_on = True
+        while goes_on:
+            try:
+                goes_on = once()
+            except Exception:
+                log.exception("a bug in %s, which goes on", name)
+                threading.Event().wait(pause_s)
+
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    return thread
