@@ -91,6 +91,7 @@ def status(config: Path, as_json: bool, watch: bool) -> None:
     """Show this node's GPUs: who is on them, booked against live, SM activity."""
     from slurm_plugin.admin import status_view
     from slurm_plugin.admin.status import node_status
+    from slurm_plugin.admin.users import name_of
 
     settings, clock = load_config(config), SystemClock()
     if as_json:
@@ -100,7 +101,7 @@ def status(config: Path, as_json: bool, watch: bool) -> None:
         gpus = node_status(settings, clock)
         if watch:
             click.clear()
-        click.echo(status_view.as_text(gpus))
+        click.echo(status_view.as_text(gpus, name_of))
         if not watch:
             return
         clock.sleep(WATCH_S)

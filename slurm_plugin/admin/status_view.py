@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from slurm_plugin.admin.table import as_table
@@ -26,8 +26,13 @@ HEADINGS = (
 )
 
 
-def rows_of(gpus: Sequence[GpuStatus]) -> list[tuple[str, ...]]:
-    """Return one row for each job, and one for each GPU without any."""
+def rows_of(gpus: Sequence[GpuStatus], name_of: Callable[[int], str]) -> list[tuple[str, ...]]:
+    """Return one row for each job, and one for each GPU without any.
+
+    Args:
+        gpus: The GPUs of a node.
+        name_of: A user's name by number.
+    """
     rows = []
     for gpu in gpus:
         note = "" if gpu.state == "ok" else f" {gpu.state}"
@@ -42,7 +47,7 @@ def rows_of(gpus: Sequence[GpuStatus]) -> list[tuple[str, ...]]:
         cells = [
             (
                 str(job.job_id) + (" whole" if job.kind == "whole" else ""),
-                str(job.user_id),
+                name_of(job.user_id),
                 human(job.booked_bytes),
                 _size(job.estimate_bytes),
                 _size(job.used_bytes),
@@ -58,9 +63,14 @@ def rows_of(gpus: Sequence[GpuStatus]) -> list[tuple[str, ...]]:
     return rows
 
 
-def as_text(gpus: Sequence[GpuStatus]) -> str:
-    """Return a plain table."""
-    return "\n".join([as_table(HEADINGS, rows_of(gpus)), *notes(gpus)])
+def as_text(gpus: Sequence[GpuStatus], name_of: Callable[[int], str] = str) -> str:
+    """Return a plain table.
+
+    Args:
+        gpus: The GPUs of a node.
+        name_of: A user's name by number.
+    """
+    return "\n".join([as_table(HEADINGS, rows_of(gpus, name_of)), *notes(gpus)])
 
 
 def as_json(gpus: Sequence[GpuStatus]) -> str:

@@ -7,11 +7,11 @@ screen can wait.
 from __future__ import annotations
 
 import asyncio
-import pwd
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from slurm_plugin.admin.top.fleet import Fleet, Node
+from slurm_plugin.admin.users import name_of
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.errors import SlurmError, WireError
 from slurm_plugin.core.text import one_line
@@ -76,7 +76,7 @@ class Gatherer:
         )
         ids = {job.user_id for _, _, job in fleet.jobs()} | {job.user_id for job in fleet.waiting}
         for user_id in ids - self._users.keys():
-            self._users[user_id] = _name_of(user_id)
+            self._users[user_id] = name_of(user_id)
         return replace(fleet, users=self._users)
 
     def _age(self, status: NodeStatus) -> str:
@@ -128,10 +128,3 @@ async def _get(host: str, port: int) -> bytes:
     if b" 200 " not in first:
         raise WireError(f"it answers {first.decode('ascii', 'replace')!r:.60}")
     return body
-
-
-def _name_of(user_id: int) -> str:
-    try:
-        return pwd.getpwuid(user_id).pw_name
-    except (KeyError, OverflowError, ValueError):
-        return str(user_id)

@@ -76,6 +76,11 @@ def test_text_has_a_line_for_each_job_and_for_strangers(status: GpuStatus):
     ]
 
 
+def test_people_read_names(status: GpuStatus):
+    text = status_view.as_text([status], {1000: "nobody"}.__getitem__)
+    assert text.count("  nobody  ") == 2 and "1000" not in text, text
+
+
 def test_the_page(status: GpuStatus, golden: Golden):
     others = [dataclasses.replace(status, index=1, uuid="GPU-b", jobs=(), unmanaged_bytes=0, state="mig")]
     golden("status.txt", status_view.as_text([status, *others]))

@@ -1,0 +1,17 @@
+"""Users by name, as people read them."""
+
+from __future__ import annotations
+
+import pwd
+
+
+def name_of(user_id: int) -> str:
+    """Return a user's name; the number where this machine knows none.
+
+    >>> name_of(0), name_of(4294967294)
+    ('root', '4294967294')
+    """
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except (KeyError, OverflowError, ValueError):
+        return str(user_id)
