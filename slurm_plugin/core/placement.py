@@ -91,45 +91,64 @@ def _shared(
     pin: Pin,
     unheld: Collection[int],
 ) -> Placement:
-    """Take a part of each of so many GPUs: filter by memory, seats and compute, then let the policy choose each."""
+    """Take a part of each of so many GPUs: filter by neighbours and memory, then let the policy choose each."""
     open_rooms = [room for room in rooms if all(_may_join(held, demand, settings) for held in room.jobs)]
     held_rooms = [room for room in open_rooms if _all_held(room, demand, unheld)]
     fitting = [room for room in held_rooms if _fits(room, demand, settings)]
+    if len(fitting) < demand.gpus and len(held_rooms) < len(open_rooms):
+        return Placement(gpus=(), reason=_NOTHING_HOLDS, put_back=True, unheld=True)
     if len(fitting) < demand.gpus:
-        if len(held_rooms) < len(open_rooms):
-            return Placement(gpus=(), reason=_NOTHING_HOLDS, put_back=True, unheld=True)
-        owing = [room for room in open_rooms if room not in fitting and _owes(room, demand, settings)]
-        owing.sort(key=lambda room: -room.free_bytes)
-        most = max((room.free_bytes for room in open_rooms), default=0)
-        few = "no GPU has" if demand.gpus == 1 else f"{len(fitting)} of {demand.gpus} GPUs have"
+        return _too_full(open_rooms, fitting, demand, settings)
+    taken, calm = _one_for_each(fitting, rooms, ledger, demand, settings, pin=pin)
+    if not calm and settings.on_saturated == "wait" and demand.restart < settings.saturated_waits:
         return Placement(
-            gpus=(),
-            reason=f"{few} the memory, {human(max(0, most))} at most",
-            put_back=True,
-            owed=tuple(room.uuid for room in owing[: demand.gpus - len(fitting)]),
+            gpus=(), reason=f"every GPU is at or above SMACT {settings.smact_max:g}", put_back=True
         )
-    chosen: dict[int, Room] = {}
-    waits = settings.on_saturated == "wait" and demand.restart < settings.saturated_waits
-    saturated = False
-    seats = _seats(demand)
-    for number in sorted(range(demand.gpus), key=lambda number: not _own(fitting, seats[number])):
-        left = [room for room in fitting if room not in chosen.values()]
-        allowed = _of_seat(left, seats[number], pin)
-        calm = [room for room in allowed if room.idle or room.activity < settings.smact_max]
-        if not calm and waits:
-            return Placement(
-                gpus=(), reason=f"every GPU is at or above SMACT {settings.smact_max:g}", put_back=True
-            )
-        choose, candidates = (POLICIES[settings.policy], calm) if calm else (least_utilised, allowed)
-        chosen[number] = choose(candidates, ledger, rooms)
-        saturated = saturated or not calm
-    taken = [chosen[number] for number in range(demand.gpus)]
-    note = ", saturated" if saturated else ""
+    note = "" if calm else ", saturated"
     return Placement(
         gpus=tuple(room.uuid for room in taken),
         cap_bytes=min(_cap(room, demand, settings) for room in taken) if demand.cap_bytes else None,
         reason=f"{settings.policy}: {'; '.join(map(_told, taken))}{note}",
     )
+
+
+def _too_full(
+    open_rooms: Sequence[Room], fitting: Sequence[Room], demand: Demand, settings: PartitionConfig
+) -> Placement:
+    """Put a job back, and name the GPUs where it lacks only what others hold beyond their bookings."""
+    owing = [room for room in open_rooms if room not in fitting and _owes(room, demand, settings)]
+    owing.sort(key=lambda room: -room.free_bytes)
+    most = max((room.free_bytes for room in open_rooms), default=0)
+    few = "no GPU has" if demand.gpus == 1 else f"{len(fitting)} of {demand.gpus} GPUs have"
+    return Placement(
+        gpus=(),
+        reason=f"{few} the memory, {human(max(0, most))} at most",
+        put_back=True,
+        owed=tuple(room.uuid for room in owing[: demand.gpus - len(fitting)]),
+    )
+
+
+def _one_for_each(
+    fitting: Sequence[Room],
+    rooms: Sequence[Room],
+    ledger: Ledger,
+    demand: Demand,
+    settings: PartitionConfig,
+    *,
+    pin: Pin,
+) -> tuple[list[Room], bool]:
+    """Return a room for each GPU of a job, seats in use first, and whether all of them have compute left."""
+    chosen: dict[int, Room] = {}
+    all_calm = True
+    seats = _seats(demand)
+    for number in sorted(range(demand.gpus), key=lambda number: not _own(fitting, seats[number])):
+        left = [room for room in fitting if room not in chosen.values()]
+        allowed = _of_seat(left, seats[number], pin)
+        calm = [room for room in allowed if room.idle or room.activity < settings.smact_max]
+        choose, candidates = (POLICIES[settings.policy], calm) if calm else (least_utilised, allowed)
+        chosen[number] = choose(candidates, ledger, rooms)
+        all_calm = all_calm and bool(calm)
+    return [chosen[number] for number in range(demand.gpus)], all_calm
 
 
 def _told(room: Room) -> str:
