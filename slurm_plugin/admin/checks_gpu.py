@@ -40,7 +40,10 @@ def check_gpus(facts: Facts) -> Iterator[Finding]:
     if facts.monitored:
         yield ok("rad-monitor", "writes its window")
     else:
-        text = "no fresh window: no guard acts, jobs that no cap holds share with nobody new, and no job's peak is known"
+        text = (
+            "no fresh window: no guard acts, jobs that no cap holds share with nobody new, "
+            "and no job's peak is known"
+        )
         yield warn("rad-monitor", text, command("systemctl enable --now rad-monitor"))
 
 
