@@ -157,12 +157,15 @@ def test_mistakes_are_told_in_the_manuals_words(jobs: Jobs) -> None:
         "",
         "#RAD memory=4G",
     ]
-    broken = ["#!/bin/bash", "#SBATCH --gpus=1", "#RAD model=models/broken.txt"]
+    head = ["#!/bin/bash", "#SBATCH --gpus=1"]
+    comment, little = [*head, "", "", "# RAD model=resnet50.txt"], [*head, "", "#RAD memory=12"]
+    missing, broken = [*head, "#RAD model=resnet51.txt"], [*head, "#RAD model=models/broken.txt"]
     text = ""
-    for lines in (wrong, broken):
+    for lines in (wrong, comment, little, missing, broken):
         (jobs.folder / "job.sh").write_text("\n".join([*lines, ""]))
         text += typed(jobs.cluster, "rad-estimate job.sh", jobs.folder, root=False, goes_on=False)[1]
     shown = block_of(document("docs/user.md"), "unknown optimizer 'adamm'").splitlines()
+    text = text.replace(str(jobs.folder), "/home/you/runs")
     assert [line for line in shown if line.removesuffix("...") not in text] == [], text
 
 
