@@ -20,6 +20,15 @@ _WHAT = {
 }
 
 
+_ALONE = {
+    "exclusive": ": a GPU of its own",
+    "kept": ": a GPU of its own",
+    "multi-gpu": ": GPUs of its own",
+    "multi-node": ": GPUs of its own",
+}
+"""What a job that does not share gets, by decision."""
+
+
 def _reserved_text(result: Estimate, booked: Booked) -> str:
     if result.estimator == "stated":
         return f"reserves {booked.words()}, as stated"
@@ -35,7 +44,7 @@ def _verdict_text(verdict: Verdict | None, asked: Asked | None) -> list[str]:
         return [*lines, f"sbatch: error: {verdict.refusal}", *_asked_text(asked)]
     where = f" in partition {verdict.partition}" if verdict.partition else ""
     as_it_is = "" if verdict.capacity_bytes else "; RAD leaves it as it is"
-    alone = ": a GPU of its own" if verdict.decision == "exclusive" else ""
+    alone = _ALONE.get(verdict.decision, "")
     lines.append(f"asks Slurm for {verdict.gres or 'no GPU'}{where}{alone}{as_it_is}")
     return [*lines, *_asked_text(asked)]
 

@@ -137,6 +137,8 @@ def test_a_job_that_says_nothing_hears_what_it_gets_and_what_to_say(folder: Path
     assert first == "asks Slurm for shard:20 in partition gpu: a GPU of its own"
     assert second.startswith("note: nothing tells what its model needs; #RAD model=m.rad would, made by: ")
     assert "note: " not in run(folder, "job.sh", "--options=-p plain").stdout
+    told = run(folder, "job.sh", "--options=--gpus=2").stdout
+    assert told == "asks Slurm for gpu:2 in partition gpu: GPUs of its own\n"
     assert "note: " not in run(folder, "job.sh", "--options=--comment=rad:policy=exclusive").stdout
 
 
