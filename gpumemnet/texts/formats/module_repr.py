@@ -64,100 +64,126 @@ def parse(source: str, *, path: str) -> ModelSummary:
     Raises:
         SummaryError: Parentheses do not match, or it holds no layers.
     """
-    stack: list[_Node] = []
-    done: list[Layer] = []
+    tree = _Tree(path)
     totals: dict[str, int] = {}
-    root_count: int | None = None
-    for number, raw in text.lines(source):
-        if not raw.strip():
-            continue
-        if total := text.parse_total(raw):
+    for number, line in text.lines(source):
+        if total := text.parse_total(line):
             totals.setdefault(*total)
-            continue
+        elif line.strip():
+            tree.take(line, number)
+    layers = tree.whole()
+    if tree.count is not None and totals.get("total", 0) > tree.count:
+        totals = {}  # printed through a wrapper (DataParallel) that counts what it holds once per level
+    return ModelSummary(
+        format=Source.MODULE_REPR,
+        layers=tuple(layers),
+        total_params=totals.get("total", tree.count),
+        trainable_params=totals.get("trainable"),
+    )
+
+
+@dataclass(slots=True)
+class _Tree:
+    """What has been read of a tree.
+
+    Attributes:
+        path: File, for messages.
+        open: Containers that are not closed yet, from the outside in.
+        done: The rows of the model, once it is closed.
+        count: Parameters that the text tells at the last closing line; None if it tells none.
+    """
+
+    path: str
+    open: list[_Node] = field(default_factory=list)
+    done: list[Layer] = field(default_factory=list)
+    count: int | None = None
+
+    def take(self, raw: str, number: int) -> None:
+        """Read one line."""
         counted = _COUNT.search(raw)
         line = raw[: counted.start()] if counted else raw
         count = text.parse_count(counted.group("count")) if counted else None
         if line.strip() == ")":
-            if not stack:
-                raise SummaryError(path=path, line=number, problem="one ')' too many", fix=RECREATE)
-            done = _close(stack, count, done, path=path, line=number)
-            root_count = count
-            continue
+            self._close(count, number)
+        elif self.open or not self.done:  # what follows the model is none of it
+            self._add(line, count, number)
+
+    def whole(self) -> list[Layer]:
+        """Return the rows, now that no line follows."""
+        if self.open:
+            raise SummaryError(
+                path=self.path,
+                line=self.open[-1].line,
+                problem=f"{self.open[-1].cls}( is never closed",
+                fix="the text is cut off: " + RECREATE,
+            )
+        if not self.done:
+            raise SummaryError(path=self.path, problem="it shows no layers", fix=RECREATE)
+        return self.done
+
+    def _add(self, line: str, count: int | None, number: int) -> None:
+        """Take a line that opens a container, or says something inside of one."""
         match = _LINE.match(line)
-        if done and not stack:
-            continue
-        leaves = stack[-1].leaves if stack else done
-        path_here = stack[-1].path if stack else ()
+        leaves = self.open[-1].leaves if self.open else self.done
+        here = self.open[-1].path if self.open else ()
         if kept := _PARAMETER.findall(line):
             params = sum(math.prod(map(int, filter(None, sizes.split("x")))) for sizes in kept)
-            leaves.append(
-                Layer(kind="parameter", name="Parameter", path=path_here, params=params, line=number)
-            )
+            leaves.append(Layer(kind="parameter", name="Parameter", path=here, params=params, line=number))
         elif not match:
-            if stack and not stack[-1].leaves:
-                stack[-1].arguments = line.strip()
+            if self.open and not self.open[-1].leaves:
+                self.open[-1].arguments = line.strip()
         elif (rest := match.group("rest").rstrip()).endswith(")"):
-            leaf = _leaf(match.group("cls"), match.group("name"), rest[:-1], count, path_here, number)
+            leaf = _leaf(match.group("cls"), match.group("name"), rest[:-1], count, here, number)
             leaves.extend([leaf] * _times(match))
+        elif len(self.open) >= MAX_DEPTH:
+            raise SummaryError(path=self.path, line=number, problem="nested too deeply", fix=RECREATE)
         else:
-            if len(stack) >= MAX_DEPTH:
-                raise SummaryError(path=path, line=number, problem="nested too deeply", fix=RECREATE)
             cls, name = match.group("cls"), match.group("name") or ""
-            stack.append(_Node(cls, name, _times(match), number, path=(*path_here, (cls, name))))
-        if not number % _LOOK_EVERY and sum(len(node.leaves) for node in stack) > text.MAX_LAYERS:
-            raise SummaryError(path=path, line=number, problem="too many layers", fix=RECREATE)
-    if stack:
-        raise SummaryError(
-            path=path,
-            line=stack[-1].line,
-            problem=f"{stack[-1].cls}( is never closed",
-            fix="the text is cut off: " + RECREATE,
-        )
-    if not done:
-        raise SummaryError(path=path, problem="it shows no layers", fix=RECREATE)
-    if root_count is not None and totals.get("total", 0) > root_count:
-        totals = {}  # printed through a wrapper (DataParallel) that counts what it holds once per level
-    return ModelSummary(
-        format=Source.MODULE_REPR,
-        layers=tuple(done),
-        total_params=totals.get("total", root_count),
-        trainable_params=totals.get("trainable"),
-    )
+            self.open.append(_Node(cls, name, _times(match), number, path=(*here, (cls, name))))
+        if not number % _LOOK_EVERY and sum(len(node.leaves) for node in self.open) > text.MAX_LAYERS:
+            raise SummaryError(path=self.path, line=number, problem="too many layers", fix=RECREATE)
+
+    def _close(self, count: int | None, number: int) -> None:
+        """Fold the innermost container into the one around it."""
+        if not self.open:
+            raise SummaryError(path=self.path, line=number, problem="one ')' too many", fix=RECREATE)
+        node = self.open.pop()
+        rows = _rows_of(node, count)
+        if len(rows) * node.times > text.MAX_LAYERS:
+            raise SummaryError(path=self.path, line=number, problem="too many layers", fix=RECREATE)
+        if node.times > 1:
+            depth = len(node.path) - 1
+            rows = [_renumbered(row, depth, repeat) for repeat in range(node.times) for row in rows]
+        if self.open:
+            self.open[-1].leaves.extend(rows)
+        else:
+            self.done = rows
+        self.count = count
 
 
 def _times(match: re.Match[str]) -> int:
     return max(int(match.group("times") or 1), 1)
 
 
-def _close(stack: list[_Node], count: int | None, done: list[Layer], *, path: str, line: int) -> list[Layer]:
-    """Fold a finished container into the one around it."""
-    node = stack.pop()
-    cls, name, leaves, opened = node.cls, node.name, node.leaves, node.line
-    around = node.path[:-1]
+def _rows_of(node: _Node, count: int | None) -> list[Layer]:
+    """Return the rows of a container: those inside, and what it holds itself by its class or its count."""
+    cls, name, leaves, around = node.cls, node.name, node.leaves, node.path[:-1]
     kind = kinds.canonical(cls)
     own = None if count is None else count - sum(leaf.params or 0 for leaf in leaves)
     if kind == "multiheadattention":
-        leaves = [_attention(leaves, name, around, count, opened)]
-    elif cls.startswith(_PARAMETRIZED) and node.arguments:
+        return [_attention(leaves, name, around, count, node.line)]
+    if cls.startswith(_PARAMETRIZED) and node.arguments:
         plain = cls.removeprefix(_PARAMETRIZED)
-        leaves = [_leaf(plain, name, node.arguments, count, around, opened)]
-    elif kinds.is_known(kind) and node.arguments:  # a norm that holds its activation (timm)
+        return [_leaf(plain, name, node.arguments, count, around, node.line)]
+    if kinds.is_known(kind) and node.arguments:  # a norm that holds its activation (timm)
         shown = own if own and own > 0 else None
-        leaves = [_leaf(cls, name, node.arguments, shown, (*around, (cls, name)), opened), *leaves]
-    elif own and own > 0:
-        leaves.append(
-            Layer(kind="parameter", name=name or cls, path=(*around, (cls, name)), params=own, line=opened)
-        )
-    elif not leaves and not kinds.is_container(kind):
-        leaves.append(Layer(kind=kind, name=name or cls, path=around, params=count, line=opened))
-    if len(leaves) * node.times > text.MAX_LAYERS:
-        raise SummaryError(path=path, line=line, problem="too many layers", fix=RECREATE)
-    if node.times > 1:
-        leaves = [_renumbered(leaf, len(around), repeat) for repeat in range(node.times) for leaf in leaves]
-    if not stack:
-        return leaves
-    stack[-1].leaves.extend(leaves)
-    return done
+        return [_leaf(cls, name, node.arguments, shown, node.path, node.line), *leaves]
+    if own and own > 0:
+        held = Layer(kind="parameter", name=name or cls, path=node.path, params=own, line=node.line)
+        return [*leaves, held]
+    if not leaves and not kinds.is_container(kind):
+        return [Layer(kind=kind, name=name or cls, path=around, params=count, line=node.line)]
+    return leaves
 
 
 def _renumbered(leaf: Layer, depth: int, repeat: int) -> Layer:
