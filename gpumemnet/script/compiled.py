@@ -2,22 +2,51 @@
 
 A compiler fuses operators and recomputes what is cheap, so that its step holds no more between forward and backward
 (tests/unit/gpumemnet_trace/test_compiled.py); what it takes besides is not known here, and the user is told.
+`torch.jit.trace` is left out likewise: it makes tensors of sizes, which no pretended GPU can compute. What scripts
+want it for is TensorBoard's drawing of the model, which is left out with it.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import nn
 
+from gpumemnet.script.imported import After
 from gpumemnet.script.pretend import Said
 
 LEFT_OUT = "torch.compile was left out: the plain step is counted, which a compiled one rarely exceeds"
 NOT_COUNTED = "what torch.compile takes for autotuning and CUDA graphs is not in the estimate"
 _TAKE_MORE = ("reduce-overhead", "max-autotune")
 """Modes that keep pools of their own for CUDA graphs, or try kernels with memory of their own; or both."""
+
+_WRITERS = ("torch.utils.tensorboard.writer", "tensorboardX.writer")
+
+
+def left_out(said: Said) -> None:
+    """Put all of it in place, for good.
+
+    Args:
+        said: Is told of what is used.
+    """
+    torch.compile = stand_in(said)
+    for name in ("trace", "trace_module"):
+        setattr(torch.jit, name, _untraced)
+    for name in _WRITERS:
+        sys.meta_path.insert(0, After(name, functools.partial(_undrawn, name)))
+
+
+def _untraced(func: Any, *_: Any, **__: Any) -> Any:
+    return func
+
+
+def _undrawn(name: str) -> None:
+    """Let a loaded module's SummaryWriter draw no graphs."""
+    sys.modules[name].SummaryWriter.add_graph = lambda *_, **__: None
 
 
 def stand_in(said: Said) -> Callable[..., Any]:

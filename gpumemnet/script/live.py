@@ -16,15 +16,22 @@ from torch.utils._pytree import tree_flatten
 
 from gpumemnet.errors import GpuMemNetError, TraceError
 from gpumemnet.script import compiled, detectors, distributed, mixed, outcome, paged, pretend
+from gpumemnet.script.evaluation import Evaluations
 from gpumemnet.script.files import FAILED, RESULT
+from gpumemnet.script.rounds import SELDOM, STEPS, alive
+from gpumemnet.script.saves import Saves
 from gpumemnet.script.streams import Streams
 from gpumemnet.trace.recorder import Recorder
+from gpumemnet.trace.tensors import local, on_cuda
 from gpumemnet.trace.workspace import Workspaces
 
-STEPS = 2
-"""Optimizer steps that are made whole; what follows is watched until the next would begin: its memory is the peak's."""
 PASSES = 64
 """Backward passes after which a script that has made no optimizer will hardly make one."""
+
+_OF_VALUES = ("AssertionError", "IndexError", "KeyError", "RuntimeError", "ValueError", "ZeroDivisionError")
+_OF_RANKS = ("ChildFailedError", "ProcessExitedException")
+"""What torchrun and torch.multiprocessing.spawn say where a rank has ended."""
+AFTER_READING = "; it had read values from the GPU, which are zeros in a trace"
 
 
 def begin(folder: str) -> None:
@@ -39,12 +46,13 @@ def begin(folder: str) -> None:
     distributed.counted(run.stack)
 
 
-def why(kind: str, words: str) -> str:
+def why(kind: str, words: str, *, read: bool = False) -> str:
     """Return in one line why a script's exception ended its trace.
 
     Args:
         kind: Class of the exception.
         words: What it says.
+        read: Whether the script had read values of the GPU.
     """
     if kind in ("DynamicOutputShapeException", "DataDependentOutputException"):
         return f"what {words.removeprefix('aten.').split('.')[0]} gives depends on values, and a trace computes none"
@@ -52,7 +60,10 @@ def why(kind: str, words: str) -> str:
         return "it calls the CUDA driver itself (a CUDA graph, a kernel of its own), and here is none"
     if "_share_fd_: only available on CPU" in words or "_share_filename_: only available on CPU" in words:
         return "it shares tensors of the GPU with processes of its own, and a trace runs one: try it with one process"
-    return words if kind == "TraceError" else f"{kind}: {' '.join(words.split())[:300]}"
+    if kind == "TraceError":
+        return words
+    after = AFTER_READING if read and kind in _OF_VALUES else ""
+    return f"{kind}: {' '.join(words.split())[:300]}{after}"
 
 
 class Run:
@@ -61,16 +72,16 @@ class Run:
     Attributes:
         recorder: Notes allocations.
         stack: What has been entered; never left, as the process ends first.
-        steps: Optimizer steps so far.
     """
 
     def __init__(self, folder: Path) -> None:
         self.recorder = Recorder(Workspaces())
         self.stack = ExitStack()
-        self.steps = self._made = self._passes = 0
+        self._passes = 0
         self._folder, self._process, self._depth = folder, os.getpid(), 0
         self._seen = outcome.Seen(said=pretend.Said(warn=self.recorder.assumptions.warnings))
-        self._done = False
+        self._evaluations, self._saves = Evaluations(self.recorder), Saves()
+        self._done = self._within = False
 
     def watch(self) -> None:
         """Hear of steps, backward passes, the first inputs, saves and the end."""
@@ -78,12 +89,14 @@ class Run:
         register_optimizer_step_post_hook(self._after_step)
         said = self._seen.said
         pretend.everything(self.stack, said, Streams(self.recorder), on_save=self._at_save)
-        torch.compile = compiled.stand_in(said)
+        compiled.left_out(said)
+        self._saves.pretended(self.stack)
         if torch.distributed.is_available():
             distributed.pretended(self.stack, said, self.recorder)
         backward = torch.autograd.backward
 
         def watched_backward(*args: Any, **kwargs: Any) -> Any:
+            nn.Module.__call__ = call  # type: ignore[method-assign]
             self.recorder.enter("backward")
             try:
                 return backward(*args, **kwargs)
@@ -92,40 +105,55 @@ class Run:
                 self._after_backward()
 
         torch.autograd.backward = watched_backward
-        call = nn.Module.__call__
 
-        def first_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            return self._evaluations.call(module, *args, **kwargs)
+
+        def first_calls(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             # A module without weights changes pictures or makes a loss; it is no model.
             models = module.training and torch.is_grad_enabled() and any(True for _ in module.parameters())
-            if models and self._seen.called(args, kwargs):
-                nn.Module.__call__ = call  # type: ignore[method-assign]
-                detectors.pretended()
-                # What came before this was for the model, but for what it is called with.
-                leaves = tree_flatten((args, kwargs))[0]
-                self.recorder.mark((leaf for leaf in leaves if isinstance(leaf, torch.Tensor)), "activations")
-                self.recorder.enter("forward")
-            return call(module, *args, **kwargs)
+            if self._within or not models:
+                return call(module, *args, **kwargs)
+            self._within = True
+            try:
+                self._before_call(module, args, kwargs)
+                return call(module, *args, **kwargs)
+            finally:
+                self._within = False
 
-        nn.Module.__call__ = first_call  # type: ignore[method-assign]
+        nn.Module.__call__ = first_calls  # type: ignore[method-assign]
         atexit.register(self._at_exit)
         previous = sys.excepthook
 
         def failed(kind: Any, error: BaseException, trace: Any) -> None:
             previous(kind, error, trace)
-            if kind.__name__ == "ChildFailedError":  # torchrun: what a rank said is worth more
-                if (self._folder / FAILED).exists():
-                    os._exit(1)
+            if kind.__name__ in _OF_RANKS and (self._folder / FAILED).exists():
+                os._exit(1)  # what a rank said is worth more
+            if kind.__name__ == "ChildFailedError":
                 first = error.get_first_failure()[1]  # type: ignore[attr-defined]
                 self._fail(
                     f"rank {first.local_rank} ended with status {first.exitcode} before it made two steps"
                 )
-            self._fail(why(kind.__name__, str(error)))
+            self._fail(why(kind.__name__, str(error), read=mixed.Read.values))
 
         sys.excepthook = failed
 
+    def _before_call(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        """Note what a model is called with; some find out sizes on the CPU before they move."""
+        leaves = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
+        if not self._seen.called(module, args, kwargs):
+            return
+        if not any(on_cuda(local(each)) for each in (*leaves, next(module.parameters()))):
+            return
+        detectors.pretended()
+        # What came before this was for the model, but for what it is called with.
+        self.recorder.mark(leaves, "activations")
+        self.recorder.enter("forward")
+
     def _after_backward(self) -> None:
         self._passes += 1
-        if self._passes == PASSES and not outcome.optimizers():
+        self._evaluations.forget()
+        if self._passes == PASSES and not alive():
             raise TraceError(
                 f"it made {PASSES} backward passes without an optimizer of torch.optim, by which steps are told: "
                 "give it one"
@@ -135,9 +163,9 @@ class Run:
         self._depth += 1
         if self._depth > 1:  # wrapped by another optimizer: one step
             return
-        if self.steps == STEPS:
+        if self._seen.rounds.enough:
             self._finish()
-        self._seen.optimizers[id(optimizer)] = optimizer
+        self._seen.rounds.begin(optimizer)
         paged.pretended(self._seen.said)
         self.recorder.enter("optimizer")
 
@@ -146,27 +174,25 @@ class Run:
         if self._depth:
             return
         self.recorder.enter("forward")
-        # A script with several optimizers makes a step with each of them.
-        self._made += 1
-        self.steps = self._made // len(self._seen.optimizers)
+        self._seen.rounds.end(optimizer)
+        self._evaluations.forget()
 
     def _at_save(self, into: Any) -> None:
-        if self.steps >= STEPS:
+        if self._seen.rounds.whole >= STEPS:
             self._finish()
-        if not isinstance(into, (str, os.PathLike)):  # the script would write what it finds in there: nothing
-            raise TraceError(
-                f"it saves after {self.steps} of {STEPS} optimizer steps: let it train for longer"
-            )
+        self._saves.into(into)
 
     def _at_exit(self) -> None:
-        if os.getpid() == self._process and not self._done and self._seen.optimizers:
-            if self.steps >= STEPS:
+        if os.getpid() == self._process and not self._done and self._seen.rounds.optimizers:
+            if self._seen.rounds.whole >= STEPS:
                 self._finish()
-            self._fail(f"its optimizer made {self.steps} of {STEPS} steps")
+            self._fail(f"its optimizer made {self._seen.rounds.whole} of {STEPS} steps")
 
     def _finish(self) -> NoReturn:
         """Write the profile and leave, past whatever the script would do at its end."""
         self._done = True
+        if self._seen.rounds.waiting:
+            self._seen.said.warn[SELDOM] = None
         try:
             self._write(RESULT, outcome.saved_profile(self._seen, self.recorder).to_text())
         except GpuMemNetError as exc:

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten
 
-from gpumemnet.script import become
+from gpumemnet.script import become, legacy
 from gpumemnet.trace.build import LARGE_ELEMENTS, skip_inits
 from gpumemnet.trace.device import CudaFakeMode, pretended_cuda, replaced
 from gpumemnet.trace.recorder import Recorder
@@ -79,7 +79,18 @@ def _asks_for_meta() -> bool:
     return current is not None and current.type == "meta"
 
 
+class Read:
+    """What the script brought back.
+
+    Attributes:
+        values: More than single numbers, which are zeros here.
+    """
+
+    values = False
+
+
 def _zeros(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
+    Read.values = Read.values or tensor.numel() > 1
     zeros: Tensor = aten.zeros.default(
         list(tensor.shape), dtype=dtype or tensor.dtype, device=torch.device("cpu")
     )
@@ -100,6 +111,9 @@ class ScriptCalls(TorchFunctionMode):
                 return become.become(first, args[1])
             if func is Tensor.__format__ and on_cuda(first) and not first.dim():
                 return format(first.item(), args[1])
+            if func is Tensor.type:
+                typed = legacy.type_of(*args, **kwargs)
+                return func(*args, **kwargs) if typed is NotImplemented else typed
             if func in _BACK and on_cuda(first):
                 return _BACK[func](_zeros(first.detach(), None))
             if func in _RANDOM and first.numel() > LARGE_ELEMENTS and not isinstance(first, FakeTensor):
@@ -131,5 +145,6 @@ def enter(stack: ExitStack, recorder: Recorder) -> None:
     stack.enter_context(skip_inits())
     stack.enter_context(pretended_cuda(MixedMode))
     stack.enter_context(replaced(Tensor, "_make_subclass", staticmethod(become.of_class)))
+    legacy.pretended(stack)
     stack.enter_context(ScriptCalls())
     stack.enter_context(recorder)

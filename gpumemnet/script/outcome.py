@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_flatten
 
 from gpumemnet.errors import TraceError
@@ -22,6 +22,7 @@ from gpumemnet.script import sharded
 from gpumemnet.script.data_parallel import DataParallel
 from gpumemnet.script.files import COMMAND
 from gpumemnet.script.pretend import Said
+from gpumemnet.script.rounds import Rounds
 from gpumemnet.trace import memory_of
 from gpumemnet.trace.inputs import InputSpec
 from gpumemnet.trace.recorder import Recorder
@@ -36,31 +37,38 @@ class Seen:
 
     Attributes:
         said: What it asked of torch.
-        inputs: What its model was first called with.
+        inputs: What its model was called with before the first backward pass, the last time.
         batch_size: Samples in them.
-        optimizers: Those that made a step, by identity.
+        parameters: Of that model, the largest that was called.
+        rounds: Counts its optimizers' steps.
     """
 
     said: Said
     inputs: tuple[InputSpec, ...] = ()
     batch_size: int = 0
-    optimizers: dict[int, torch.optim.Optimizer] = field(default_factory=dict)
+    parameters: int = 0
+    rounds: Rounds = field(default_factory=Rounds)
 
-    def called(self, args: Any, kwargs: Any) -> bool:
-        """Note a first call's inputs; tell whether there were any.
+    def called(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
+        """Note a call's inputs; tell whether they are the model's.
 
         Args:
-            args: Positional arguments of the model.
-            kwargs: Its arguments by name.
+            module: What is called; a smaller one than another before is a part or a helper of the model.
+            args: Positional arguments.
+            kwargs: Arguments by name.
         """
-        self.inputs = _specs(args, kwargs)
-        if self.inputs:
-            self.batch_size = _samples(args, self.inputs[0])
-        return bool(self.inputs)
+        inputs = _specs(args, kwargs)
+        parameters = sum(0 if is_lazy(p) else p.numel() for p in module.parameters())
+        if not inputs or parameters < self.parameters:
+            return False
+        self.parameters, self.inputs, self.batch_size = parameters, inputs, _samples(args, inputs[0])
+        return True
 
     def trained(self) -> list[Tensor]:
         """Return the parameters of all optimizers."""
-        return [p for o in self.optimizers.values() for group in o.param_groups for p in group["params"]]
+        return [
+            p for o in self.rounds.optimizers.values() for group in o.param_groups for p in group["params"]
+        ]
 
 
 def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
@@ -96,7 +104,7 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
     first = seen.inputs[0]
     tokens = first.shape[1] if len(first.shape) == 2 and first.dtype.startswith("int") else 0
     setup = TrainingSetup(
-        optimizer=make.name_of(next(iter(seen.optimizers.values()))),
+        optimizer=make.name_of(next(iter(seen.rounds.optimizers.values()))),
         precision=Precision.BF16 if half else Precision.AMP if mixed else Precision.FP32,
         gradient_checkpointing=seen.said.checkpointing,
         gpus=seen.said.gpus,
@@ -134,27 +142,25 @@ def text(seen: Seen, stack: ExitStack) -> str:
         return printed
 
 
-def optimizers() -> list[torch.optim.Optimizer]:
-    """Return the optimizers that are alive."""
-    return [found for found in gc.get_objects() if issubclass(type(found), torch.optim.Optimizer)]
-
-
 def _mark(seen: Seen, recorder: Recorder, model: nn.Module) -> None:
     trained = seen.trained()
     recorder.mark((p.grad for p in trained), "gradients")
-    copies = [m for m in gc.get_objects() if isinstance(m, DataParallel)]
+    copies = [m for m in gc.get_objects() if issubclass(type(m), DataParallel)]
     recorder.mark([bucket for copy in copies for bucket in copy.buckets], "gradients")
-    states = [state for o in seen.optimizers.values() for state in o.state.values()]
+    states = [state for o in seen.rounds.optimizers.values() for state in o.state.values()]
     recorder.mark([v for state in states for v in state.values() if isinstance(v, Tensor)], "optimizer")
     recorder.mark([*trained, *model.parameters(), *model.buffers()], "parameters")
 
 
 def _model(seen: Seen) -> nn.Module:
-    """Return the largest module that is alive, of those that hold what an optimizer trains."""
+    """Return the largest module that is alive, of those that hold what an optimizer trains; if none does, of all.
+
+    None does where copies in 32 bits are trained, from which the module's own weights in 16 are copied.
+    """
     trained = {id(p) for p in seen.trained()}
     modules = [found for found in gc.get_objects() if issubclass(type(found), nn.Module)]
     holders = [m for m in modules if not trained or any(id(p) in trained for p in m.parameters())]
-    return max(holders, key=lambda m: sum(p.numel() for p in m.parameters()), default=nn.Module())
+    return max(holders or modules, key=lambda m: sum(p.numel() for p in m.parameters()), default=nn.Module())
 
 
 def _users(model: nn.Module) -> nn.Module:

@@ -10,10 +10,14 @@ from typing import Any
 
 import torch
 import torch.utils.checkpoint
+from torch import Tensor, nn
+from torch.nn.parallel import comm
+from torch.utils._pytree import tree_map
 
 from gpumemnet.script import loaders
 from gpumemnet.script.streams import Streams
 from gpumemnet.trace.device import replaced
+from gpumemnet.trace.tensors import CUDA
 from gpumemnet.units import GIB, MIB
 
 TOTAL_BYTES = 141 * GIB
@@ -93,6 +97,7 @@ def everything(stack: ExitStack, said: Said, streams: Streams, *, on_save: Calla
 
     torch.save = saved
     torch._assert = _assumed
+    _threads(stack)
 
     enters = torch.autocast.__enter__
 
@@ -108,6 +113,21 @@ def everything(stack: ExitStack, said: Said, streams: Streams, *, on_save: Calla
         return recompute(*args, **kwargs)
 
     torch.utils.checkpoint.checkpoint = checkpoint
+
+
+def _threads(stack: ExitStack) -> None:
+    """Let `nn.DataParallel` move inputs and gather gradients without C++ code that asks for the driver's streams."""
+    scatter = nn.DataParallel.scatter
+
+    def moved(self: Any, inputs: Any, kwargs: Any, device_ids: Any) -> Any:
+        inputs, kwargs = tree_map(lambda x: x.to(CUDA) if isinstance(x, Tensor) else x, (inputs, kwargs))
+        return scatter(self, inputs, kwargs, device_ids)
+
+    def gather(tensors: Any, dim: int = 0, destination: Any = None, *, out: Any = None) -> Any:
+        return torch.cat(list(tensors), dim)
+
+    stack.enter_context(replaced(nn.DataParallel, "scatter", moved))
+    stack.enter_context(replaced(comm, "gather", gather))
 
 
 def _assumed(condition: Any, message: str) -> None:

@@ -21,10 +21,12 @@ class Assumptions:
 
     Attributes:
         warnings: One sentence for each kind of answer given that can change the memory.
+        stepping: An optimizer makes a step.
     """
 
     def __init__(self) -> None:
         self.warnings: dict[str, None] = {}
+        self.stepping = False
 
     def answer(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
         """Return (result,) where the operator cannot run on fake tensors, else None.
@@ -63,8 +65,8 @@ class Assumptions:
             self.warnings["a branch that depends on a tensor's values was taken as true"] = None
             return (True,)
         if tensor.is_floating_point():
-            # Of the GPU: no gradient overflowed. Of the CPU: an optimizer has made its first step.
-            return (0.0 if tensor.fake_device.type == "cuda" else 1.0,)
+            # Of the GPU: no gradient overflowed. Of the CPU, or where it is read: an optimizer has made its first step.
+            return (0.0 if tensor.fake_device.type == "cuda" and not self.stepping else 1.0,)
         self.warnings["an integer read from a tensor was taken as 1"] = None
         return (1,)
 

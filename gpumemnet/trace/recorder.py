@@ -104,7 +104,7 @@ class Recorder(TorchDispatchMode):
         """Begin a phase."""
         if POLLED:
             self._sweep()
-        self.phase = phase
+        self.phase, self.assumptions.stepping = phase, phase == "optimizer"
         self.phase_starts.append((len(self.events), phase))
 
     def finish(self) -> None:
@@ -134,6 +134,37 @@ class Recorder(TorchDispatchMode):
         if storage.nbytes():
             live.key = self._key("parameters")
             self.events.append((live.key, storage.nbytes()))
+
+    def again(self, start: int, end: int, kept: set[int]) -> dict[int, int]:
+        """Note once more what was made and freed between two events; return the new keys of the old ones.
+
+        Args:
+            start: Number of events before it.
+            end: And after it.
+            kept: Keys to note although they were not freed; others that were not were made to stay.
+        """
+        span = self.events[start:end]
+        freed = {key for key, n_bytes in span if n_bytes is None}
+        new: dict[int, int] = {}
+        for key, n_bytes in span:
+            if n_bytes is not None and (key in freed or key in kept):
+                new[key] = self._key()
+                self.phase_of[new[key]] = self.phase_of[key]
+                if key in self.workspaces:
+                    self.workspaces[new[key]] = self.workspaces[key]
+            if key in new and (n_bytes is not None or key not in kept):
+                self.events.append((new[key], n_bytes))
+        return new
+
+    def adopt(self, tensor: torch.Tensor, key: int) -> None:
+        """Take a tensor, made aside, for what a key stands for.
+
+        Args:
+            tensor: Whose storage frees it.
+            key: Of an allocation that was noted.
+        """
+        address = tensor.untyped_storage()._cdata
+        self._live[address] = _Live(key, watched(tensor.untyped_storage(), lambda _: self._gone(address)))
 
     def mark(self, tensors: Iterable[torch.Tensor | None], purpose: str) -> None:
         """Note what tensors are for, where the phase of their allocation does not tell.

@@ -8,13 +8,13 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from traced import MAIN, estimated  # noqa: E402
 
 from gpumemnet.gpus import DEFAULT_GPU, gpu_named  # noqa: E402
 from gpumemnet.saved.make import saved_profile  # noqa: E402
@@ -27,7 +27,6 @@ from gpumemnet.trace.recorder import Recorder  # noqa: E402
 from gpumemnet.trace.workspace import Workspaces  # noqa: E402
 from gpumemnet.units import to_mib_nearest  # noqa: E402
 
-MAIN = "from gpumemnet.cli import main; main()"
 CLASSIFIER = """
     import argparse, torch
     from torch import nn
@@ -76,12 +75,6 @@ def same_model() -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(3, 64, 3), nn.BatchNorm2d(64), nn.ReLU(), nn.Flatten(), nn.Linear(64 * 900, 10)
     )
-
-
-def estimated(folder: Path, source: str, *words: str, options: tuple[str, ...] = ()) -> Any:
-    (folder / "train.py").write_text(textwrap.dedent(source))
-    command = [sys.executable, "-c", MAIN, *options, "--json", "--", sys.executable, "train.py", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=folder, check=False)
 
 
 def test_a_plain_loop_is_traced_as_it_stands(tmp_path: Path) -> None:
@@ -404,34 +397,6 @@ def test_what_stands_in_for_torchs_calls_is_called_as_theirs_are() -> None:
     assert tried > 20
     told = ("stream_id", "device_index", "device_type")  # what operators of fully_shard are told of a stream
     assert all(isinstance(getattr(streams.current, name), int) for name in told)
-
-
-CHECKPOINTS = """
-    import io, torch
-
-    model = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2)).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(4):
-        model(torch.rand(4, 8, device="cuda")).sum().backward()
-        optimizer.step()
-        if step >= FIRST:
-            buffer = io.BytesIO()
-            torch.save(model.state_dict(), buffer)
-            with open("best.ckpt", "wb") as file:
-                file.write(buffer.getvalue())
-"""
-
-
-@pytest.mark.parametrize("first", [0, 1])
-def test_a_checkpoint_is_not_overwritten_by_an_empty_one(tmp_path: Path, first: int) -> None:
-    """As Lightning saves: to memory, and from there to a file of its own."""
-    (tmp_path / "best.ckpt").write_text("trained for a week")
-    done = estimated(tmp_path, CHECKPOINTS.replace("FIRST", str(first)))
-    assert done.returncode == 0
-    assert (tmp_path / "best.ckpt").read_text() == "trained for a week"
-    warnings = json.loads(done.stdout)["warnings"]
-    told = "the script could not be traced: it saves after 1 of 2 optimizer steps: let it train for longer"
-    assert (told in warnings) == (first == 0)
 
 
 TENSOR_PARALLEL = """

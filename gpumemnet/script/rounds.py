@@ -1,0 +1,93 @@
+"""When a script has made the steps that are wanted: two with each of its optimizers.
+
+Those of a GAN or of an agent take turns, and not one after the other: a critic makes five steps for one of its
+generator. What the second one holds is in no trace that ends before its step.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import torch
+
+from gpumemnet.trace.tensors import local, on_cuda
+
+STEPS = 2
+"""Steps of each optimizer that are made whole; what follows is watched until the next would begin: its memory is the
+peak's."""
+PATIENCE = 16
+"""Steps, of all optimizers, after which one that made none or only one is waited for no longer."""
+SELDOM = (
+    "an optimizer made fewer than two steps among the first: what it takes besides is not in the estimate"
+)
+
+
+class Rounds:
+    """Counts the steps of a script's optimizers.
+
+    Attributes:
+        optimizers: Those that made a step. One that was made anew for the same parameters takes the place of the last.
+    """
+
+    def __init__(self) -> None:
+        self.optimizers: dict[Any, torch.optim.Optimizer] = {}
+        self._made: dict[Any, int] = {}
+
+    def begin(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note that an optimizer begins a step.
+
+        Args:
+            optimizer: Of the script.
+        """
+        key = _key(optimizer)
+        self.optimizers[key] = optimizer
+        self._made.setdefault(key, 0)
+
+    def end(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note that its step is made.
+
+        Args:
+            optimizer: As for `begin`.
+        """
+        key = _key(optimizer)
+        self._made[key] = self._made.get(key, 0) + 1
+
+    @property
+    def whole(self) -> int:
+        """Steps of each optimizer in the mean, rounded down."""
+        return sum(self._made.values()) // max(len(self._made), 1)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether an optimizer, of those that are there, has made fewer steps than are wanted."""
+        return any(made < STEPS for made in self._made.values()) or self._awaited()
+
+    @property
+    def enough(self) -> bool:
+        """Whether the next step need not be watched."""
+        return sum(self._made.values()) >= PATIENCE or (bool(self._made) and not self.waiting)
+
+    def _awaited(self) -> bool:
+        """Tell whether an optimizer that made no step holds weights on the GPU that no other holds."""
+        held = {p for optimizer in self.optimizers.values() for p in _parameters(optimizer)}
+        rest = (each for each in alive() if _key(each) not in self._made)
+        return any(
+            on_cuda(local(p)) and id(p) not in held
+            for optimizer in rest
+            for p in _parameters(optimizer).values()
+        )
+
+
+def alive() -> list[torch.optim.Optimizer]:
+    """Return the optimizers that are alive."""
+    return [found for found in gc.get_objects() if issubclass(type(found), torch.optim.Optimizer)]
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> dict[int, Any]:
+    groups = getattr(optimizer, "param_groups", ())  # one that is being made has none yet
+    return {id(p): p for group in groups for p in group["params"]}
+
+
+def _key(optimizer: torch.optim.Optimizer) -> Any:
+    return type(optimizer), frozenset(_parameters(optimizer))
