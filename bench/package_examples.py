@@ -13,6 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -26,22 +28,52 @@ from traced_scripts import shown
 
 from gpumemnet.script.start import Limits, Untraced, run
 
-LINES = (Path(__file__).parent / "package_examples.txt").read_text(encoding="utf-8").splitlines()
+LINES = Path(__file__).parent / "package_examples.txt"
 """As the projects' READMEs start them, with smaller batches and the paths of bench/example_data.py."""
 
 
 def command(line: str, sources: Path, python: Path) -> list[str]:
-    """Return the words that start one of LINES.
+    """Return the words that start one of the lines.
 
     Args:
-        line: Of LINES.
+        line: `SCRIPT ...` or `torchrun SCRIPT ...`, after `cd CLONE && ` where it stands in a clone's folder.
         sources: Folder of the projects' clones.
         python: Of the environment.
     """
-    words = line.split()
+    words = shlex.split(line.rpartition("&& ")[2])
     if words[0] == "torchrun":
         words[0:1] = ["-m", "torch.distributed.run"]
     return [str(python), *(str(sources / w) if (sources / w).is_file() else w for w in words)]
+
+
+def link(source: str, to: str) -> None:
+    """Link a file, or leave the one that is there.
+
+    Args:
+        source: The file.
+        to: Its name in the folder that an example runs in.
+    """
+    if not os.path.exists(to):
+        os.link(source, to)
+
+
+def lay(data: Path, clone: Path | None, work: Path) -> None:
+    """Make the folder that an example runs in: a clone, if it needs to stand in one, and the data sets.
+
+    Args:
+        data: Folder of the data sets; they lie in the example's folder and in its `data` and `datasets`.
+        clone: Of the project; None to stand outside.
+        work: The folder.
+    """
+    if clone:
+        shutil.copytree(clone, work, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+    held = {"symlinks": True, "copy_function": link, "dirs_exist_ok": True}
+    shutil.copytree(data, work, ignore=shutil.ignore_patterns("home"), **held)
+    for name in ("data", "datasets", "Datasets"):
+        if (work / name).is_dir():
+            shutil.copytree(data, work / name, ignore=shutil.ignore_patterns("home"), **held)
+        else:
+            (work / name).symlink_to(work)
 
 
 def files_below(folder: Path) -> set[str]:
@@ -66,13 +98,12 @@ def traced(line: str, options: argparse.Namespace, data: Path) -> dict[str, Any]
         data: Folder of the data sets.
     """
     with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder) / "work"
-        shutil.copytree(
-            data, work, symlinks=True, copy_function=os.link, ignore=shutil.ignore_patterns("home")
-        )
-        (Path(folder) / "data").symlink_to(work)
-        for name in ("data", "Datasets"):
-            (work / name).symlink_to(work)
+        work = Path(folder) / "projects" / "work"
+        clone = re.match(r"cd (\S+) && ", line)
+        lay(data, options.sources / clone[1] if clone else None, work)
+        for name in ("data", "datasets"):
+            (work.parent / name).symlink_to(work)
+            (work.parent.parent / name).symlink_to(work)
         home = Path(folder) / "home"
         shutil.copytree(data / "home", home, symlinks=True, copy_function=os.link) if (
             data / "home"
@@ -80,10 +111,11 @@ def traced(line: str, options: argparse.Namespace, data: Path) -> dict[str, Any]
         before = files_below(Path(folder))
         environment = {
             **os.environ, "HOME": str(home), "HF_HUB_OFFLINE": "1", "HF_HOME": str(home / "hf"), "TMPDIR": folder,
-            "HF_EVALUATE_OFFLINE": "1", "PATH": f"{options.python.parent}{os.pathsep}{os.environ['PATH']}",
+            "HF_EVALUATE_OFFLINE": "1", "WANDB_MODE": "offline",
+            "PATH": f"{options.python.parent}{os.pathsep}{os.environ['PATH']}",
         }  # fmt: skip
-        if options.extra:
-            environment["PYTHONPATH"] = str(options.extra)
+        search = [home / "python", *([options.extra] if options.extra else []), *([work] if clone else [])]
+        environment["PYTHONPATH"] = os.pathsep.join(str(folder) for folder in search)
         os.chdir(work)
         began = time.monotonic()
         found = run(
@@ -112,6 +144,7 @@ def main() -> None:
         "--python", type=Path, default=Path(sys.executable), help="of an environment with all packages"
     )
     parser.add_argument("--extra", type=Path, help="a folder with further packages (pip install --target)")
+    parser.add_argument("--lines", type=Path, default=LINES, help="the examples, one on a line")
     parser.add_argument("--data", type=Path, help="the data sets, made there if it does not exist")
     parser.add_argument("--seconds", type=float, default=300.0, help="an example may take")
     parser.add_argument("--rows", type=Path, help="keep the rows here, one line of JSON each")
@@ -123,7 +156,8 @@ def main() -> None:
     if not data.exists() or not any(data.iterdir()):
         example_data.make(data)
     told = 0
-    chosen = [line for line in LINES if not options.words or any(word in line for word in options.words)]
+    lines = options.lines.read_text(encoding="utf-8").splitlines()
+    chosen = [line for line in lines if not options.words or any(word in line for word in options.words)]
     for line in chosen:
         row = traced(line, options, data)
         told += "profile" in row

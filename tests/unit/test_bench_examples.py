@@ -64,4 +64,29 @@ def test_a_line_is_started_with_the_environments_python_and_the_sources_script(t
     assert words == ["/env/bin/python", str(script), "--epochs", "2"]
     ranks = package_examples.command("torchrun --nproc_per_node 2 examples/mnist/main.py", tmp_path, python)
     assert ranks == shlex.split(f"/env/bin/python -m torch.distributed.run --nproc_per_node 2 {script}")
-    assert len(set(package_examples.LINES)) == len(package_examples.LINES) > 50
+    inside = package_examples.command("cd examples && mnist/main.py --weights ''", tmp_path, python)
+    assert inside == ["/env/bin/python", "mnist/main.py", "--weights", ""]
+
+
+@pytest.mark.parametrize(("name", "at_least"), [("package_examples.txt", 50), ("repositories.txt", 30)])
+def test_no_line_stands_twice(name: str, at_least: int) -> None:
+    lines = package_examples.LINES.with_name(name).read_text(encoding="utf-8").splitlines()
+    assert len(set(lines)) == len(lines) > at_least
+
+
+def test_a_script_stands_in_a_copy_of_its_clone_with_the_data_beside_its_own(tmp_path: Path) -> None:
+    data, clone, work = (tmp_path / name for name in ("made", "clone", "work"))
+    for path in (
+        data / "pairs" / "1.png",
+        data / "home" / "cache",
+        clone / "train.py",
+        clone / "data" / "own.py",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(path.name)
+    package_examples.lay(data, clone, work)
+    (work / "train.py").write_text("changed")
+    assert (clone / "train.py").read_text() == "train.py"
+    for path in ("pairs/1.png", "data/pairs/1.png", "data/own.py", "datasets/pairs/1.png"):
+        assert (work / path).is_file()
+    assert not (work / "home").exists()
