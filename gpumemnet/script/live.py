@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils._pytree import tree_flatten
 
 from gpumemnet.errors import GpuMemNetError, TraceError
-from gpumemnet.script import compiled, detectors, distributed, mixed, outcome, paged, pretend
+from gpumemnet.script import compiled, detectors, distributed, kernels, mixed, outcome, paged, pretend
 from gpumemnet.script.evaluation import Evaluations
 from gpumemnet.script.files import FAILED, RESULT
 from gpumemnet.script.rounds import SELDOM, STEPS, alive
@@ -44,6 +44,7 @@ def begin(folder: str) -> None:
     run.watch()
     mixed.enter(run.stack, run.recorder)
     distributed.counted(run.stack)
+    kernels.left_out()
 
 
 def why(kind: str, words: str, *, read: bool = False) -> str:

@@ -124,6 +124,14 @@ class Assumptions:
         counts = torch.empty((n,), dtype=torch.int64, device=tensor.device)
         return ((torch.empty((n,), dtype=tensor.dtype, device=tensor.device), where, counts),)
 
+    def _product(self, args: Any, kwargs: Any) -> tuple[Any]:
+        """A product whose type is asked for; PyTorch 2.11 to 2.15 take the type for a factor on fake tensors."""
+        if kwargs.get("out") is not None:
+            return (kwargs["out"],)
+        left, right = [each for each in args if isinstance(each, Tensor)][-2:]
+        dtype = next((each for each in args if isinstance(each, torch.dtype)), kwargs.get("out_dtype"))
+        return (torch.empty((*left.shape[:-1], right.shape[-1]), dtype=dtype, device=left.device),)
+
     def _chosen(self, mask: Tensor) -> int:
         if not isinstance(mask, FakeTensor):
             with _disable_current_modes():
@@ -160,4 +168,10 @@ _HANDLERS: dict[Any, Any] = {
     aten.masked_select.default: Assumptions._masked_select,
     aten.index.Tensor: Assumptions._index,
     aten._unique2.default: Assumptions._unique,
+    **{
+        getattr(packet, overload): Assumptions._product
+        for packet in (aten.mm, aten.addmm, aten.bmm, aten.baddbmm)
+        for overload in ("dtype", "dtype_out")
+        if overload in packet.overloads()
+    },
 }
