@@ -205,6 +205,9 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "python bench/example_data.py DATA && ENVIRONMENT/bin/python bench/repository_data.py DATA": MEASURES,
         "python bench/package_examples.py SOURCES --python ENVIRONMENT/bin/python --lines bench/repositories.txt "
         "--data DATA": MEASURES,
+        "python bench/example_data.py DATA && ENVIRONMENT/bin/python bench/example_models.py DATA": MEASURES,
+        "python bench/package_examples.py SOURCES --python ENVIRONMENT/bin/python --lines bench/hub_examples.txt "
+        "--data DATA": MEASURES,
         "python bench/measured_scripts.py --out ROWS": MEASURES,
         "python bench/script_errors.py ROWS/scripts.jsonl": MEASURES,
         "python bench/script_errors.py docs/results/measured_scripts.jsonl docs/results/traced_scripts.jsonl": RunBy(

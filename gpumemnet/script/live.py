@@ -164,6 +164,8 @@ class Run:
         self._depth += 1
         if self._depth > 1:  # wrapped by another optimizer: one step
             return
+        # Of batches that differ three sizes are met, one in each step.
+        self._seen.rounds.wanted = STEPS + self._seen.said.differ
         if self._seen.rounds.enough:
             self._finish()
         self._seen.rounds.begin(optimizer)

@@ -1,7 +1,9 @@
-"""The script's data loaders: they read in this process, and the largest of their first batches comes first.
+"""The script's data loaders: they read in this process, and of batches that differ in size the largest is soon met.
 
 Texts that are padded to the longest of their batch, images of many sizes and graphs make batches that differ. The peak
-of a training is that of its largest one, which two steps would hardly meet.
+of a training is that of its largest one, which two steps would hardly meet; and blocks that smaller ones left do not
+fit larger ones, so that PyTorch reserves more and more. So the smallest comes first, then an ordinary one, then the
+largest (docs/estimator.md holds this against 60 steps in the script's own order).
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -37,11 +39,11 @@ _HERE = {
 _ARGUMENTS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers")
 
 
-def pretended(warn: dict[str, None]) -> None:
-    """Have every loader made from now on read here, its largest batch first.
+def pretended(said: Any) -> None:
+    """Have every loader made from now on read here, and its largest batch come soon.
 
     Args:
-        warn: Is told where batches differ.
+        said: Is told where batches differ (`differ`, `warn`).
     """
     make, begin = DataLoader.__init__, DataLoader.__iter__
     largest: WeakKeyDictionary[DataLoader[Any], list[Any]] = WeakKeyDictionary()
@@ -53,18 +55,19 @@ def pretended(warn: dict[str, None]) -> None:
         kwargs.pop("pin_memory_device", None)
         make(self, **kwargs)
 
-    def largest_first(self: Any) -> Any:
+    def largest_soon(self: Any) -> Any:
         batches = begin(self)
         if self not in largest:
             seen = Looked(batches)
             largest[self] = seen.largest
+            said.differ = said.differ or bool(seen.largest)
             if seen.sentence:
-                warn[seen.sentence] = None
+                said.warn[seen.sentence] = None
             return _Batches(batches, seen.in_place)
         return _Batches(batches, largest[self])
 
     DataLoader.__init__ = in_this_process  # type: ignore[method-assign]
-    DataLoader.__iter__ = largest_first  # type: ignore[method-assign]
+    DataLoader.__iter__ = largest_soon  # type: ignore[method-assign]
 
 
 class Looked:
@@ -92,19 +95,33 @@ class Looked:
         self.in_place: Sequence[Any] = first
         if len({shapes for shapes, _ in sizes}) < 2:
             return
-        best, most = first[0], 0
-        for batch, (_, size) in zip(first, sizes):
-            best, most = (batch, size) if size > most else (best, most)
-        for batch in _for(LOOK_S, islice(batches, MOST - ALWAYS), began):
-            sizes.append(size_of(batch))
-            best, most = (batch, sizes[-1][1]) if sizes[-1][1] > most else (best, most)
-        self.largest, self.in_place = [best], [best] * len(sizes)
-        middle = sorted(size for _, size in sizes)[len(sizes) // 2]
-        if most > TOLD * middle:
+        order = sorted(range(len(first)), key=lambda n: sizes[n][1])
+        middle = order[len(order) // 2]
+        smallest = largest = (sizes[middle][1], first[middle])
+        samples = _samples(sizes[middle][0])
+        rest = _for(LOOK_S, islice(batches, MOST - ALWAYS), began)
+        for n, batch in enumerate(chain(first, rest)):
+            if n == len(sizes):
+                sizes.append(size_of(batch))
+            shapes, size = sizes[n]
+            if size < smallest[0] and _samples(shapes) == samples:  # the last batch of an epoch has fewer
+                smallest = (size, batch)
+            if size > largest[0]:
+                largest = (size, batch)
+        most, best = largest
+        self.largest = [best]
+        self.in_place = [smallest[1], first[middle], *[best] * len(sizes)][: len(sizes)]
+        usual = sorted(size for _, size in sizes)[len(sizes) // 2]
+        if most > TOLD * usual:
             self.sentence = (
                 f"its batches differ in size: the largest of the first {len(sizes)} is counted, "
-                f"{most / middle:.2f} times the middle one; a larger one takes more"
+                f"{most / usual:.2f} times the middle one; a larger one takes more"
             )
+
+
+def _samples(shapes: Sequence[Sequence[int]]) -> int:
+    """Return how many samples a batch seems to have; of graphs it is their nodes, and no two batches have as many."""
+    return shapes[0][0] if shapes and shapes[0] else 0
 
 
 def _for(seconds: float, batches: Iterator[Any], began: float) -> Iterator[Any]:

@@ -33,12 +33,14 @@ class Said:
         autocast: Autocast was switched on.
         checkpointing: Activations were recomputed.
         gpus: Ranks of the group that it made.
+        differ: Its batches differ in size.
     """
 
     warn: dict[str, None] = field(default_factory=dict)
     autocast: bool = False
     checkpointing: bool = False
     gpus: int = 1
+    differ: bool = False
 
 
 _PROPERTIES = SimpleNamespace(
@@ -90,7 +92,7 @@ def everything(stack: ExitStack, said: Said, streams: Streams, *, on_save: Calla
         if hasattr(torch.cuda, name):
             stack.enter_context(replaced(torch.cuda, name, answer))
     _accelerator(stack, streams)
-    loaders.pretended(said.warn)
+    loaders.pretended(said)
 
     def saved(obj: Any, f: Any, *_: Any, **__: Any) -> None:
         on_save(f)

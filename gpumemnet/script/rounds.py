@@ -28,9 +28,11 @@ class Rounds:
 
     Attributes:
         optimizers: Those that made a step. One that was made anew for the same parameters takes the place of the last.
+        wanted: Steps that each is to make.
     """
 
     def __init__(self) -> None:
+        self.wanted = STEPS
         self.optimizers: dict[Any, torch.optim.Optimizer] = {}
         self._made: dict[Any, int] = {}
 
@@ -61,7 +63,7 @@ class Rounds:
     @property
     def waiting(self) -> bool:
         """Whether an optimizer, of those that are there, has made fewer steps than are wanted."""
-        return any(made < STEPS for made in self._made.values()) or self._awaited()
+        return any(made < self.wanted for made in self._made.values()) or self._awaited()
 
     @property
     def enough(self) -> bool:

@@ -13,6 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 import example_data
+import example_models
 import package_examples
 
 
@@ -68,10 +69,35 @@ def test_a_line_is_started_with_the_environments_python_and_the_sources_script(t
     assert inside == ["/env/bin/python", "mnist/main.py", "--weights", ""]
 
 
-@pytest.mark.parametrize(("name", "at_least"), [("package_examples.txt", 50), ("repositories.txt", 30)])
+@pytest.mark.parametrize(
+    ("name", "at_least"), [("package_examples.txt", 50), ("repositories.txt", 30), ("hub_examples.txt", 20)]
+)
 def test_no_line_stands_twice(name: str, at_least: int) -> None:
     lines = package_examples.LINES.with_name(name).read_text(encoding="utf-8").splitlines()
     assert len(set(lines)) == len(lines) > at_least
+
+
+def test_texts_of_the_hubs_examples_have_the_columns_that_are_asked_for(made: Path) -> None:
+    example_models.texts(made / "text")
+    for name, columns in {
+        "pairs": {"sentence1", "sentence2", "label"},
+        "summaries": {"text", "summary"},
+        "words": {"tokens", "ner_tags"},
+        "translations": {"translation"},
+    }.items():
+        rows = [json.loads(line) for line in (made / "text" / f"{name}.json").read_text().splitlines()]
+        assert len(rows) == 600 and all(set(row) == columns for row in rows)
+    for row in json.loads((made / "text" / "questions.json").read_text())["data"]:
+        assert row["context"].startswith(row["answers"]["text"][0])
+    assert "text" in json.loads((made / "chats" / "train.jsonl").read_text().splitlines()[0])
+
+
+def test_a_metric_lies_where_it_is_looked_for_offline_and_has_no_number(tmp_path: Path) -> None:
+    example_models.metrics(tmp_path)
+    (accuracy,) = tmp_path.glob("hf/modules/evaluate_modules/metrics/evaluate-metric--accuracy/*/accuracy.py")
+    compile(accuracy.read_text(), str(accuracy), "exec")
+    assert "AssertionError" in accuracy.read_text()
+    assert (accuracy.parent / "__init__.py").exists() and accuracy.with_suffix(".json").exists()
 
 
 def test_a_script_stands_in_a_copy_of_its_clone_with_the_data_beside_its_own(tmp_path: Path) -> None:
