@@ -3,7 +3,7 @@
 Texts that are padded to the longest of their batch, images of many sizes and graphs make batches that differ. The peak
 of a training is that of its largest one, which two steps would hardly meet; and blocks that smaller ones left do not
 fit larger ones, so that PyTorch reserves more and more. So the smallest comes first, then an ordinary one, then the
-largest (docs/estimator.md holds this against 60 steps in the script's own order).
+largest.
 """
 
 from __future__ import annotations
