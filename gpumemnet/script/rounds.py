@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from typing import Any
+from weakref import WeakSet
 
 import torch
 
@@ -35,6 +36,7 @@ class Rounds:
         self.wanted = STEPS
         self.optimizers: dict[Any, torch.optim.Optimizer] = {}
         self._made: dict[Any, int] = {}
+        self._expected: WeakSet[torch.optim.Optimizer] = WeakSet()
 
     def begin(self, optimizer: torch.optim.Optimizer) -> None:
         """Note that an optimizer begins a step.
@@ -43,6 +45,8 @@ class Rounds:
             optimizer: Of the script.
         """
         key = _key(optimizer)
+        if not self._made:
+            self._expected.update(alive())
         self.optimizers[key] = optimizer
         self._made.setdefault(key, 0)
 
@@ -71,9 +75,12 @@ class Rounds:
         return sum(self._made.values()) >= PATIENCE or (bool(self._made) and not self.waiting)
 
     def _awaited(self) -> bool:
-        """Tell whether an optimizer that made no step holds weights on the GPU that no other holds."""
+        """Tell whether an optimizer that made no step holds weights on the GPU that no other holds.
+
+        One that was made after the first step is of another training, once this one is over.
+        """
         held = {p for optimizer in self.optimizers.values() for p in _parameters(optimizer)}
-        rest = (each for each in alive() if _key(each) not in self._made)
+        rest = (each for each in self._expected if _key(each) not in self._made)
         return any(
             on_cuda(local(p)) and id(p) not in held
             for optimizer in rest
