@@ -118,7 +118,7 @@ def everything(stack: ExitStack, said: Said, streams: Streams, *, on_save: Calla
 
 
 def _threads(stack: ExitStack) -> None:
-    """Let `nn.DataParallel` move inputs and gather gradients without C++ code that asks for the driver's streams."""
+    """Let `nn.DataParallel` move inputs and gather gradients without C++ code, which builds for CPUs lack."""
     scatter = nn.DataParallel.scatter
 
     def moved(self: Any, inputs: Any, kwargs: Any, device_ids: Any) -> Any:
@@ -128,8 +128,14 @@ def _threads(stack: ExitStack) -> None:
     def gather(tensors: Any, dim: int = 0, destination: Any = None, *, out: Any = None) -> Any:
         return torch.cat(list(tensors), dim)
 
+    def scatter_tensor(
+        tensor: Any, devices: Any = None, chunk_sizes: Any = None, dim: int = 0, *_: Any, **__: Any
+    ) -> Any:
+        return tensor.chunk(len(devices), dim) if devices else (tensor,)
+
     stack.enter_context(replaced(nn.DataParallel, "scatter", moved))
     stack.enter_context(replaced(comm, "gather", gather))
+    stack.enter_context(replaced(comm, "scatter", scatter_tensor))
 
 
 def _assumed(condition: Any, message: str) -> None:
