@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from traced import estimated
 
-from gpumemnet.script.saves import TOO_SOON
-
 pytest.importorskip("torch")
+
+from gpumemnet.script.saves import TOO_SOON
 
 CHECKPOINTS = """
     import io, os, torch
