@@ -181,7 +181,7 @@ class Run:
         self._evaluations.forget()
 
     def _at_save(self, into: Any) -> None:
-        if self._seen.rounds.whole >= STEPS:
+        if self._seen.rounds.whole >= self._seen.rounds.wanted:
             self._finish()
         self._saves.into(into)
 
@@ -194,7 +194,7 @@ class Run:
     def _finish(self) -> NoReturn:
         """Write the profile and leave, past whatever the script would do at its end."""
         self._done = True
-        if self._seen.rounds.waiting:
+        if self._seen.rounds.seldom:
             self._seen.said.warn[SELDOM] = None
         try:
             self._write(RESULT, outcome.saved_profile(self._seen, self.recorder).to_text())

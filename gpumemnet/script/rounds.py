@@ -70,6 +70,11 @@ class Rounds:
         return any(made < self.wanted for made in self._made.values()) or self._awaited()
 
     @property
+    def seldom(self) -> bool:
+        """Whether what an optimizer takes may be unseen: it made fewer than two steps."""
+        return any(made < STEPS for made in self._made.values()) or self._awaited()
+
+    @property
     def enough(self) -> bool:
         """Whether the next step need not be watched."""
         return sum(self._made.values()) >= PATIENCE or (bool(self._made) and not self.waiting)
