@@ -53,7 +53,8 @@ def test_nothing_runs_on_when_rad_estimate_is_killed(tmp_path: Path, number: sig
     with subprocess.Popen(
         [sys.executable, "-c", ours, sys.executable, "-c", script],
         env={**os.environ, "PYTHONPATH": root, "TMPDIR": str(tmp_path)},
-    ) as starter:
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL) if number is not signal.SIGKILL else None,
+    ) as starter:  # under nohup tests ignore a hang-up, and so would what they start
         deadline = time.monotonic() + 60
         while not (note.exists() and note.read_text()) and time.monotonic() < deadline:
             time.sleep(0.01)
