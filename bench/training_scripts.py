@@ -27,7 +27,7 @@ SCRIPTS = (
     "peft_lora.py",
     "peft_lora.py --checkpointing",
 )
-"""The twenty of the table in docs/estimator.md."""
+"""The twenty of the table in docs/estimator/scripts.md."""
 WAYS = (
     "ddp_loop.py",
     "ddp_loop.py --views",

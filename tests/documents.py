@@ -179,11 +179,42 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "rad reload": Run(root=True),
     },
     "docs/estimator.md": {
-        "python -m gpumemnet.evaluate heldout --plots docs/img": MEASURES,
-        "python -m gpumemnet.train --no-networks": MEASURES,
-        "python bench/booking_cost.py --rows heldout": MEASURES,
+        "python bench/estimate_cost.py": MEASURES,
+        "python bench/fuzz.py summaries --inputs 1000000 --seed 5 --workers 2": MEASURES,
+    },
+    "docs/estimator/accounts.md": {
         "python bench/families.py": MEASURES,
+    },
+    "docs/estimator/booking.md": {
+        "python bench/booking_cost.py --rows heldout": MEASURES,
         "python bench/confidence.py philly_t1.csv heavy60.csv mix90.csv --draws 20": MEASURES,
+    },
+    "docs/estimator/calibration.md": {
+        "python -m gpumemnet.train --no-networks": MEASURES,
+    },
+    "docs/estimator/others.md": {
+        "python -m gpumemnet.evaluate peers --data FOLDER": DATA,
+        "python -m gpumemnet.evaluate real --data FOLDER": DATA,
+    },
+    "docs/estimator/scripts.md": {
+        "python bench/traced_scripts.py --python ENVIRONMENT/bin/python": MEASURES,
+        "python bench/package_examples.py SOURCES --python ENVIRONMENT/bin/python": MEASURES,
+        "python bench/example_data.py DATA && ENVIRONMENT/bin/python bench/repository_data.py DATA": MEASURES,
+        "python bench/package_examples.py SOURCES --python ENVIRONMENT/bin/python --lines bench/repositories.txt "
+        "--data DATA": MEASURES,
+        "python bench/example_data.py DATA && ENVIRONMENT/bin/python bench/example_models.py DATA": MEASURES,
+        "python bench/package_examples.py SOURCES --python ENVIRONMENT/bin/python --lines bench/hub_examples.txt "
+        "--data DATA": MEASURES,
+        "python bench/measured_scripts.py --out ROWS": MEASURES,
+        "python bench/script_errors.py ROWS/scripts.jsonl": MEASURES,
+        "python bench/script_errors.py docs/results/measured_scripts.jsonl docs/results/traced_scripts.jsonl": RunBy(
+            "tests/unit/test_bench_scripts.py", "measured_scripts.jsonl"
+        ),
+    },
+    "docs/estimator/texts.md": {
+        "python -m gpumemnet.evaluate heldout --plots docs/img": MEASURES,
+    },
+    "docs/estimator/traces.md": {
         "python bench/trace_accuracy.py --rows heldout": MEASURES,
         "python bench/trace_accuracy.py --rows train --names --seed 2027": MEASURES,
         "python bench/trace_accuracy.py --rows heldout --sample 0": MEASURES,
@@ -200,23 +231,6 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "python -m pytest tests/unit/gpumemnet_trace/test_exact.py": RunBy(
             "lab/__main__.py", "tests/unit/gpumemnet_trace"
         ),
-        "python bench/traced_scripts.py --python ENVIRONMENT/bin/python": MEASURES,
-        "python bench/package_examples.py SOURCES --python ENVIRONMENT/bin/python": MEASURES,
-        "python bench/example_data.py DATA && ENVIRONMENT/bin/python bench/repository_data.py DATA": MEASURES,
-        "python bench/package_examples.py SOURCES --python ENVIRONMENT/bin/python --lines bench/repositories.txt "
-        "--data DATA": MEASURES,
-        "python bench/example_data.py DATA && ENVIRONMENT/bin/python bench/example_models.py DATA": MEASURES,
-        "python bench/package_examples.py SOURCES --python ENVIRONMENT/bin/python --lines bench/hub_examples.txt "
-        "--data DATA": MEASURES,
-        "python bench/measured_scripts.py --out ROWS": MEASURES,
-        "python bench/script_errors.py ROWS/scripts.jsonl": MEASURES,
-        "python bench/script_errors.py docs/results/measured_scripts.jsonl docs/results/traced_scripts.jsonl": RunBy(
-            "tests/unit/test_bench_scripts.py", "measured_scripts.jsonl"
-        ),
-        "python -m gpumemnet.evaluate peers --data FOLDER": DATA,
-        "python -m gpumemnet.evaluate real --data FOLDER": DATA,
-        "python bench/estimate_cost.py": MEASURES,
-        "python bench/fuzz.py summaries --inputs 1000000 --seed 5 --workers 2": MEASURES,
     },
 }
 """Document -> command -> how it is tried."""
@@ -243,13 +257,10 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "SelectTypeParameters=CR_Core",
         "2026-03-01T12:00:00.000 job=12",
     ),
-    "docs/estimator.md": (
-        "estimate = base",
-        "train_h200.jsonl.xz",
-        "torchinfo: 123 texts",
-        "traces: 183 texts",
-        "layers ",
-    ),
+    "docs/estimator.md": ("estimate = base", "layers "),
+    "docs/estimator/booking.md": ("torchinfo: 115 texts",),
+    "docs/estimator/calibration.md": ("train_h200.jsonl.xz",),
+    "docs/estimator/traces.md": ("traces: 183 texts",),
 }
 """Document -> how blocks begin that nobody types: what programs print, and parts of files."""
 

@@ -5,7 +5,7 @@ Split conformal prediction, Mondrian by kind of job (Vovk, Gammerman, Shafer, Al
 of text apart, since some tell more. What 99 % of them stay below is what 99 % of new jobs of that kind stay below.
 
 An ensemble that learned a width for each job (conformalised quantile regression) was kept until it was seen that its
-width hardly follows the error, and that one number for each kind gives narrower bounds (docs/estimator.md).
+width hardly follows the error, and that one number for each kind gives narrower bounds (docs/estimator/calibration.md).
 """
 
 from __future__ import annotations

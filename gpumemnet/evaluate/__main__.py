@@ -1,4 +1,4 @@
-"""`python -m gpumemnet.evaluate`: print the tables of docs/estimator.md."""
+"""`python -m gpumemnet.evaluate`: print the tables of docs/estimator/texts.md and others.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plots of docs/estimator.md."""
+"""The plots of docs/estimator/texts.md."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
 with them where there is no GPU. PyTorch's C++ asks the CUDA driver about the tensors' device (streams for backward,
 device guards), and its Python asks `torch.cuda`. So the C++ side is told "meta", which it handles without a driver,
 while Python code is told "cuda:0"; the few C++ decisions that depend on the device are made in `composites` and
-`autocast`, as PyTorch makes them for CUDA. docs/estimator.md names the releases of PyTorch that were tried, builds with
-CUDA without a driver among them; `older` holds how they differ.
+`autocast`, as PyTorch makes them for CUDA. docs/estimator/traces.md names the releases of PyTorch that were tried,
+builds with CUDA without a driver among them; `older` holds how they differ.
 """
 
 from __future__ import annotations
