@@ -186,6 +186,9 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "python bench/families.py": MEASURES,
     },
     "docs/estimator/booking.md": {
+        "PYTHONPATH=. python bench/replayed_surprises.py docs/results/replay/*.json": RunBy(
+            "tests/unit/test_bench_surprises.py", "replayed_surprises"
+        ),
         "python bench/booking_cost.py --rows heldout": MEASURES,
         "python bench/confidence.py philly_t1.csv heavy60.csv mix90.csv --draws 20": MEASURES,
     },
@@ -257,7 +260,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "SelectTypeParameters=CR_Core",
         "2026-03-01T12:00:00.000 job=12",
     ),
-    "docs/estimator.md": ("estimate = base", "layers "),
+    "docs/estimator.md": ("estimate = base", "quantile(p) = base", "layers "),
     "docs/estimator/booking.md": ("torchinfo: 115 texts",),
     "docs/estimator/calibration.md": ("train_h200.jsonl.xz",),
     "docs/estimator/traces.md": ("traces: 183 texts",),

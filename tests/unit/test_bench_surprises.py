@@ -1,0 +1,65 @@
+"""What replayed jobs above their bookings cost comes from the recorded runs, and the manual says what they show."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paths import CHECKOUT
+
+sys.path.insert(0, str(CHECKOUT / "bench"))
+from replayed_surprises import COLUMNS, row
+
+REPLAYS = CHECKOUT / "docs" / "results" / "replay"
+SHARED = "magm-ours-c{}-share_multi_gpu=true-pass4h-r{}"
+PAGE = {
+    "philly_t1, whole GPUs": ("philly_t1-whole-c160-r1", "philly_t1-whole-c160-r2"),
+    "philly_t1, shards by hand, MPS": ("philly_t1-hand-mps-c160-r1",),
+    "philly_t1, RAD": (f"philly_t1-{SHARED.format(160, 1)}", f"philly_t1-{SHARED.format(160, 2)}"),
+    "heavy60, RAD": (f"heavy60-{SHARED.format(180, 1)}",),
+}
+"""How a row of the page begins -> the recorded runs that it tells of."""
+
+
+def counted(path: Path) -> dict[str, str]:
+    return dict(zip(COLUMNS, row(path.stem, json.loads(path.read_text())), strict=True))
+
+
+def job(slurm_id: int, peak_mib: int, state: str = "COMPLETED", spans: Any = ()) -> dict[str, Any]:
+    runs = [{"gpus": "GPU-1", "called_s": begin, "end_s": end} for begin, end in spans]
+    return {"slurm_id": slurm_id, "booked_mib": 4096, "peak_mib": peak_mib, "state": state, "runs": runs}
+
+
+def test_who_went_above_who_was_hurt_and_how_many_were_there_at_once() -> None:
+    run = {
+        "jobs": [
+            job(1, 5000, spans=[(0.0, 2.0)]),
+            job(2, 4000, "OUT_OF_MEMORY", spans=[(1.0, 2.0)]),
+            job(3, 4096, spans=[(2.0, 3.0)]),
+        ],
+        "logs": {
+            "epilog.log": "at job=1 by overrun: above\nat job=2 by gpu-oom: full\nat job=9 by victim: x\n"
+        },
+        "figures": {"put_backs": 4},
+    }
+    found = dict(zip(COLUMNS, row("made up", run), strict=True))
+    wanted = {"above": "1", "stopped": "1", "out": "1", "hurt": "1", "lost": "1", "put back": "4"}
+    assert found == {"run": "made up", "jobs": "3", **wanted, "at once": "1.3", "at most": "2"}
+
+
+@pytest.mark.parametrize("begins", PAGE)
+def test_the_page_says_what_the_recorded_runs_come_to(begins: str) -> None:
+    found = [counted(REPLAYS / f"{name}.json") for name in PAGE[begins]]
+    page = (CHECKOUT / "docs" / "estimator" / "booking.md").read_text()
+    (line,) = [one for one in page.splitlines() if one.startswith(f"| {begins}")]
+    _, crowd, *others = line.strip("| ").split(" | ")
+    assert set(others) == {"0"}
+    assert {
+        run[column] for run in found for column in ("above", "stopped", "out", "hurt", "lost", "put back")
+    } == {"0"}
+    means, most = (part.split(" and ") for part in crowd.split(", "))
+    assert {run["at once"] for run in found} == set(means)
+    assert {run["at most"] for run in found} == set(most)
