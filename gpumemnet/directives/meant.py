@@ -1,15 +1,20 @@
-"""What was meant otherwise than it stands, put right: `# RAD model=a`, `#rad: model=a`, `#RAD model = a`, a script."""
+"""What was meant otherwise than it stands, put right: `# RAD model=a`, `#rad: model=a`, `#RAD model = a`, a script.
+
+Whose lines these are, chooses how long they are: radd reads them for everybody, so nothing here looks twice at a
+character, as a regular expression with a run of blanks would.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 
+_NAME, _BLANK = "rad", " \t"
 NO_SUMMARY = "a script, no summary; one is made by: rad-estimate --save m.rad -- python "
 """A Python script stands where a summary is named; its name follows."""
 
 
-def as_directive(line: str, keys: Iterable[str]) -> str | None:
+def as_directive(line: str, keys: Collection[str]) -> str | None:
     """Return the `#RAD` line that a comment was meant to be; None if it is a comment.
 
     Args:
@@ -21,8 +26,12 @@ def as_directive(line: str, keys: Iterable[str]) -> str | None:
     >>> as_directive("# RAD is not used here", ["model", "batch_size"]) is None
     True
     """
-    mark = re.match(rf"#[ \t]*rad[ \t]*:?[ \t]*(?=({'|'.join(keys)})[ \t]*=)", line, re.IGNORECASE)
-    return None if mark is None else f"#RAD {closed_up(line[mark.end() :])}"
+    text = line[1:].lstrip(_BLANK)
+    words = text[len(_NAME) :].lstrip(_BLANK).removeprefix(":").lstrip(_BLANK)
+    key, equals, _ = words.partition("=")
+    if not text.lower().startswith(_NAME) or not equals or key.rstrip(_BLANK).lower() not in keys:
+        return None
+    return f"#RAD {closed_up(words)}"
 
 
 def closed_up(words: str) -> str:
@@ -36,4 +45,4 @@ def closed_up(words: str) -> str:
     """
     if "'" in words or '"' in words:
         return words.strip()
-    return re.sub(r",(?=\s|$)", "", re.sub(r"[ \t]*=[ \t]*", "=", words)).strip()
+    return re.sub(r",(?=\s|$)", "", "=".join(part.strip(_BLANK) for part in words.split("="))).strip()

@@ -100,7 +100,8 @@ function request.is_new_controller(proc)
   end
   local ticks = number_in(proc .. "/self/stat", "^.*%)" .. (" %S+"):rep(19) .. " (%d+)") -- field 22
   local now_s = number_in(proc .. "/uptime", "^(%S+)")
-  settled = not ticks or not now_s or now_s - ticks / TICKS_PER_S > SETTLED_S
+  local age_s = ticks and now_s and now_s - ticks / TICKS_PER_S
+  settled = not age_s or age_s < 0 or age_s > SETTLED_S -- below 0: LXC counts /proc/uptime from the container's start
   return not settled
 end
 

@@ -12,9 +12,16 @@ function stamp.is_in(comment)
   return comment:find(STAMP) ~= nil
 end
 
--- The user's words of a comment; what only looks like the start of a booking looks like none any more.
+-- The user's words of a comment; what only looks like the start of a booking looks like none any more. slurmctld waits
+-- for us, and a user chooses how much white space there is: no pattern here looks at it twice.
 function stamp.words(comment)
-  return (comment:gsub("%s*" .. STAMP, ""):gsub("^%s+", ""):gsub("rad(%d):", "rad-%1:"))
+  local parts, at = {}, 1
+  for first, past in comment:gmatch("()" .. STAMP .. "()") do
+    parts[#parts + 1] = comment:sub(at, first - 1):match("^.*%S")
+    at = past
+  end
+  parts[#parts + 1] = comment:sub(at)
+  return (table.concat(parts):gsub("^%s+", ""):gsub("rad(%d):", "rad-%1:"))
 end
 
 -- A booking that the user brings along is another job's: take it away before anyone believes it.

@@ -150,7 +150,9 @@ def test_radd_hears_of_a_job_that_takes_whole_nodes(
     assert [asked["whole_nodes"] for asked in fake.asked] == [told, True]
 
 
-@pytest.mark.parametrize(("lua", "age_s", "told"), [(lua, s, s < 10) for lua in VERSIONS for s in (2, 9, 11)])
+@pytest.mark.parametrize(
+    ("lua", "age_s", "told"), [(lua, s, 0 <= s < 10) for lua in VERSIONS for s in (-400, 0, 2, 9, 11)]
+)
 def test_radd_hears_whether_slurmctld_has_just_started(
     tmp_path: Path, radd: Any, lua: str, age_s: int, told: bool
 ) -> None:
@@ -231,6 +233,15 @@ def test_radd_hears_only_of_jobs_that_concern_it(hooks: LuaProgram, radd: Any) -
     ):
         submit(hooks, {"user_id": 1, **job})
     assert len(fake.asked) == 3
+
+
+@pytest.mark.parametrize("comment", [" " * 60_000, "rad1:" * 12_000, "rad1:a:b" + " " * 60_000 + "x"])
+def test_no_comment_keeps_slurmctld_busy(shared_hooks: LuaProgram, comment: str) -> None:
+    """It waits for us: 60,000 blanks behind what looks like a booking took 24 s."""
+    began_s = time.monotonic()
+    submit(shared_hooks, {"user_id": 1000, "comment": f"rad1:{comment}x"})
+    modify(shared_hooks, {"comment": f"rad1:{comment}x"}, {"comment": "mine"}, uid=1000)
+    assert time.monotonic() - began_s < LATE_S
 
 
 def test_messages_of_any_text_are_shown(hooks: LuaProgram, radd: Any) -> None:

@@ -1,3 +1,6 @@
+import time
+from contextlib import suppress
+
 import pytest
 
 from gpumemnet.directives.parse import parse_comment, parse_script
@@ -41,6 +44,33 @@ def test_no_directive_is_none() -> None:
 @pytest.mark.parametrize("change", [lambda t: "\ufeff" + t, lambda t: t.replace("\n", "\r\n")])
 def test_byte_order_mark_and_dos_line_ends_do_no_harm(change) -> None:
     assert parse_script(change(JOB), "job.sh") == parse_script(JOB, "job.sh")
+
+
+BLANKS = " " * 60_000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"#rad{BLANKS}x",
+        f"# RAD{BLANKS.replace(' ', chr(9))}",
+        f"#{BLANKS}rad",
+        f"# rad model = x{BLANKS}y",
+        f"#RAD model ={BLANKS}x",
+        f"#RAD model = a{BLANKS}b",
+        "#RAD a = b" + " , " * 20_000,
+        "#RAD " + "= " * 30_000,
+        "#rad " * 12_000,
+        "#RAD '" + "x" * 60_000,
+    ],
+    ids=range(10),
+)
+def test_no_line_of_a_users_keeps_radd_from_everybody_else(line: str) -> None:
+    """One such comment kept it busy for 220 s: two runs of blanks in a row, tried in every division."""
+    began_s = time.process_time()
+    with suppress(DirectiveError):
+        parse_script(f"#!/bin/bash\n{line}\n", "job.sh")
+    assert time.process_time() - began_s < 1
 
 
 def test_names_with_spaces_and_quotes() -> None:
