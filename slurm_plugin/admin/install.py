@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -61,8 +61,7 @@ def plan(
         if place.startswith("{units}") and not path.exists() and says(packaged, content):
             path = packaged
         steps.append(_step(path, content, mode, wrote))
-    scripts = sorted(lua_folder().glob("*.lua"), key=lambda path: (path.name in SITE_SCRIPTS, path.name))
-    for script in scripts:  # Slurm's own last: it may load one as soon as it is there
+    for script in sorted(lua_folder().glob("*.lua"), key=_turn):
         folder_of = "{slurm}" if script.name in SITE_SCRIPTS else "{slurm}/rad"
         path = _below(root, f"{folder_of.format(**places)}/{script.name}")
         steps.append(_step(path, script.read_bytes(), READABLE, wrote))
@@ -142,30 +141,36 @@ def apply(steps: Sequence[Step], places: Mapping[str, str], *, root: Path) -> No
         ConfigError: One cannot be written.
     """
     manifest = _manifest(root, places)
-    installed = read_installed(manifest)
-    ours = [step for step in steps if step.action in ("write", "update")]
-    for step in ours:
-        try:
-            step.path.parent.mkdir(parents=True, exist_ok=True)
-            _put(step)
-            if step.mode != SECRET:
-                installed[f"/{step.path.relative_to(root)}"] = digest(step.content)
-        except OSError as exc:
-            raise ConfigError(
-                f"{step.path}: {exc.strerror}; run as root, or name a folder with --root"
-            ) from exc
-    if ours:
-        _have_loaded(steps)
-        write_installed(manifest, installed)
+    before = read_installed(manifest)
+    said = {f"/{step.path.relative_to(root)}": step for step in steps if step.mode != SECRET}
+    done = {name: {digest(step.content)} for name, step in said.items() if step.action in ("write", "update")}
+    kept = {name: {digest(step.content)} for name, step in said.items() if step.action == "keep"}
+    known = {name: found | before.get(name, frozenset()) for name, found in done.items()}
+    after = {**before, **{name: found for name, found in kept.items() if name in before}, **done}
+    try:
+        manifest.parent.mkdir(parents=True, exist_ok=True)
+        if known:  # so that the next install knows the files of one that is cut off from here on
+            write_installed(manifest, {**before, **known})
+        for step in steps:
+            if step.action in ("write", "update"):
+                step.path.parent.mkdir(parents=True, exist_ok=True)
+                _put(step)
+        if after != before:
+            write_installed(manifest, after)
+    except OSError as exc:
+        raise ConfigError(
+            f"{exc.filename}: {exc.strerror}; run as root, or name a folder with --root"
+        ) from exc
+    _have_loaded(steps)
 
 
 def _have_loaded(steps: Sequence[Step]) -> None:
     """Have slurmctld load what was renewed: it loads Lua again when job_submit.lua itself is newer, and only then."""
-    names = {step.path.name for step in steps if step.action in ("write", "update")}
-    script = next(step for step in steps if step.path.name == "job_submit.lua")
-    if names & lua_modules() and script.action not in ("write", "update"):
-        with suppress(OSError):
-            os.utime(script.path)
+    script = next(step.path for step in steps if step.path.name == "job_submit.lua")
+    modules = [step.path for step in steps if step.path.name in lua_modules()]
+    with suppress(OSError):  # one who may not write there has renewed nothing
+        if max(path.stat().st_mtime for path in modules) > script.stat().st_mtime:
+            os.utime(script)
 
 
 def _put(step: Step) -> None:
@@ -177,7 +182,7 @@ def _put(step: Step) -> None:
         replace_file(step.path, step.content, mode=step.mode, owner=owner, synced=True)
 
 
-def _step(path: Path, content: bytes, mode: int, wrote: Mapping[Path, str]) -> Step:
+def _step(path: Path, content: bytes, mode: int, wrote: Mapping[Path, Collection[str]]) -> Step:
     try:
         found = path.read_bytes()
     except FileNotFoundError:
@@ -187,8 +192,13 @@ def _step(path: Path, content: bytes, mode: int, wrote: Mapping[Path, str]) -> S
     if found == content:
         return Step(action="keep", path=path, content=content, mode=mode)
     # Settings are the admin's, even untouched.
-    ours = wrote.get(path) == digest(found) and path.suffix != ".toml"
+    ours = digest(found) in wrote.get(path, ()) and path.suffix != ".toml"
     return Step(action="update" if ours else "differs", path=path, content=content, mode=mode)
+
+
+def _turn(script: Path) -> tuple[bool, bool, str]:
+    """Return when a Lua file is written: after what it loads, because Slurm may load it as soon as it is there."""
+    return (script.name in SITE_SCRIPTS, script.stem in ("rad", "rad_cli"), script.name)
 
 
 def _manifest(root: Path, places: Mapping[str, str]) -> Path:

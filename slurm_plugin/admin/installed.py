@@ -1,12 +1,13 @@
 """What `rad install` wrote on this machine, so that a later one may renew it and `rad uninstall` may take it back.
 
 One line a file in the form of sha256sum(1), so `sha256sum -c /etc/rad/installed.sha256` says what was changed since.
+While an install is under way, and after one that was cut off, a file that it renews has two lines, old and new.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from slurm_plugin.core.errors import ConfigError
@@ -20,8 +21,8 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def read_installed(path: Path) -> dict[str, str]:
-    """Return path -> digest of all that was written; empty if nothing was, or by a release that kept no list.
+def read_installed(path: Path) -> dict[str, frozenset[str]]:
+    """Return path -> digests of all that was written; empty if nothing was, or by a release that kept no list.
 
     Raises:
         ConfigError: The list cannot be read.
@@ -32,18 +33,22 @@ def read_installed(path: Path) -> dict[str, str]:
         return {}
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{path}: {exc}; run as root") from exc
-    return {name: found for found, _, name in (line.partition("  ") for line in lines) if name}
+    installed: dict[str, frozenset[str]] = {}
+    for found, _, name in (line.partition("  ") for line in lines):
+        if name:
+            installed[name] = installed.get(name, frozenset()) | {found}
+    return installed
 
 
-def write_installed(path: Path, installed: Mapping[str, str]) -> None:
+def write_installed(path: Path, installed: Mapping[str, Collection[str]]) -> None:
     """Write the list anew, in one step.
 
     Args:
         path: The list.
-        installed: Path -> digest.
+        installed: Path -> digests.
 
     Raises:
         OSError: It cannot be written.
     """
-    text = "".join(f"{found}  {name}\n" for name, found in sorted(installed.items()))
+    text = "".join(f"{found}  {name}\n" for name in sorted(installed) for found in sorted(installed[name]))
     replace_file(path, text.encode(), synced=True)

@@ -47,7 +47,7 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
     for name, wrote in sorted(installed.items()):
         path = root / name.lstrip("/")
         try:
-            same = digest(path.read_bytes()) == wrote
+            same = digest(path.read_bytes()) in wrote
         except FileNotFoundError:
             continue
         except OSError as exc:

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from small_disks import small_disk
 
+from slurm_plugin.admin import install as installing
 from slurm_plugin.admin import install_values as values_module
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.install import plan
@@ -164,7 +165,7 @@ def written_by_an_older_release(root: Path, name: str) -> Path:
     path = root / name
     path.write_text("-- of before\n")
     listed = read_installed(root / "etc/rad/installed.sha256")
-    write_installed(root / "etc/rad/installed.sha256", {**listed, f"/{name}": digest(b"-- of before\n")})
+    write_installed(root / "etc/rad/installed.sha256", {**listed, f"/{name}": {digest(b"-- of before\n")}})
     return path
 
 
@@ -176,12 +177,76 @@ def seconds_of(path: Path) -> int:
 def test_slurmctld_loads_what_a_release_renews(tmp_path: Path):
     install(tmp_path)
     script = tmp_path / "etc/slurm/job_submit.lua"
-    os.utime(script, (1000, 1000))
+    for path in tmp_path.rglob("*.lua"):
+        os.utime(path, (1000, 1000))
     assert "update" not in install(tmp_path)
     assert seconds_of(script) == 1000
     renewed = written_by_an_older_release(tmp_path, "etc/slurm/rad/rad.lua")
     assert f"update {renewed}\n" in install(tmp_path)
     assert renewed.read_bytes() == (lua_folder() / "rad.lua").read_bytes()
+    assert seconds_of(script) > 1000
+
+
+def cut_off(root: Path, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an install end at the file of that name, as one that is killed or that may not write there."""
+
+    def fails(step: Step) -> None:
+        if step.path.name == at:
+            raise OSError(30, "Read-only file system", str(step.path))
+        put(step)
+
+    put = installing._put
+    with monkeypatch.context() as patched:
+        patched.setattr(installing, "_put", fails)
+        result = CliRunner().invoke(main, ["install", "--root", str(root), "--gpu-memory-mib", "143156"])
+    assert (result.exit_code, f"{at}: Read-only file system" in result.output) == (2, True)
+
+
+WRITTEN = [path.name for path in lua_folder().glob("*.lua")] + ["prolog.sh", "radd.service", "rad"]
+
+
+@pytest.mark.parametrize("at", WRITTEN)
+def test_a_first_install_that_is_cut_off_anywhere_is_taken_back_whole(
+    tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_off(tmp_path, at, monkeypatch)
+    CliRunner().invoke(main, ["uninstall", "--root", str(tmp_path)])
+    assert not files(tmp_path)
+
+
+@pytest.mark.parametrize("at", ["rad.lua", "rad_json.lua", "rad_stamp.lua", "job_submit.lua"])
+def test_an_upgrade_that_is_cut_off_anywhere_is_finished_by_the_next_of_any_release(
+    tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had renewed by then was nobody's: left alone for ever, and its release beside all later ones."""
+    install(tmp_path)
+    script = tmp_path / "etc/slurm/job_submit.lua"
+    everything = list(tmp_path.rglob("*.lua"))
+    for path in everything:
+        written_by_an_older_release(tmp_path, str(path.relative_to(tmp_path)))
+        os.utime(path, (1000, 1000))
+    cut_off(tmp_path, at, monkeypatch)
+    folder = tmp_path / "lua"
+    folder.mkdir()
+    for path in lua_folder().glob("*.lua"):
+        (folder / path.name).write_text(f"-- the release after that\n{path.read_text()}")
+    with monkeypatch.context() as patched:
+        patched.setattr(installing, "lua_folder", lambda: folder)
+        assert "differs" not in install(tmp_path)
+    assert all(
+        (folder / path.name).read_bytes() == path.read_bytes()
+        for path in everything
+        if "settings" not in path.name
+    )
+    assert "differs" not in install(tmp_path)
+    assert max(seconds_of(path) for path in everything) == seconds_of(script)
+
+
+def test_an_upgrade_that_is_cut_off_before_slurmctld_was_told_is_told_of_by_the_next(tmp_path: Path) -> None:
+    install(tmp_path)
+    script = tmp_path / "etc/slurm/job_submit.lua"
+    os.utime(script, (1000, 1000))
+    install(tmp_path)
     assert seconds_of(script) > 1000
 
 
@@ -198,7 +263,7 @@ def test_a_script_of_the_sites_own_loads_what_a_release_renews(tmp_path: Path):
 
 def test_slurms_own_scripts_come_after_what_they_load(tmp_path: Path):
     lines = [line.split("/")[-1] for line in install(tmp_path).splitlines() if line.endswith(".lua")]
-    assert lines[-2:] == ["cli_filter.lua", "job_submit.lua"]
+    assert lines[-4:] == ["rad.lua", "rad_cli.lua", "cli_filter.lua", "job_submit.lua"]
     assert set(lines[:-2]) == lua_modules()
 
 
