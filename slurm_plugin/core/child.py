@@ -105,7 +105,9 @@ class Child:
                 waits.register(handle, select.POLLIN)
             content, gone = b"", False
             while True:
-                left_s = 0.0 if gone else max(0.0, self._end_s - monotonic_s())
+                # Who has begun to answer is heard out: a pipe holds 64 KiB (pipe(7)), and its reader may come late.
+                end_s = self._end_s + (POLITE_S if content else 0.0)
+                left_s = 0.0 if gone else max(0.0, end_s - monotonic_s())
                 ready = [handle for handle, _ in waits.poll(1000 * left_s)]
                 if not ready and not gone:
                     raise ChildError("out of time")

@@ -19,6 +19,9 @@ MOST = 200
 RECENT_S = 15.0
 """A job that runs out of memory says so at once; its Epilog runs within seconds."""
 
+FAULT_S = 60.0
+"""A job whose CUDA calls fail may take so long to end: it writes what it has, and waits for its loaders."""
+
 JOINED_S = 30.0
 """Samples of one thing no further apart are one incident."""
 
@@ -148,7 +151,8 @@ def verdict_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -> 
 
     A job that ran out of memory is a victim only if what it held and asked for fits what it may have, and somebody
     else held what he may not on its GPU just then, of which too little was left. A job that failed otherwise is one
-    only if the MPS server's own log names its process among those that another one's fault ended.
+    only if the MPS server's own log names its process among those that another one's fault ended, or if the server is
+    gone and the log does not name the job itself as the one at fault.
 
     Args:
         ended: The job.
@@ -164,9 +168,13 @@ def verdict_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -> 
                 rerun=one.rerun,
                 detail=one.detail,
             )
+    at_fault = any(
+        one.kind == "fault" and one.culprit == ended.job_id and now_s - one.last_s <= FAULT_S
+        for one in incidents
+    )
     for one in reversed(incidents):
         if one.culprit != ended.job_id and (
-            _took_memory_of(one, ended, now_s) or _ended_with(one, ended, now_s)
+            _took_memory_of(one, ended, now_s) or (not at_fault and _ended_with(one, ended, now_s))
         ):
             return Verdict(
                 kind="victim", culprit=one.culprit, culprit_user_id=one.culprit_user_id, detail=one.detail
@@ -194,5 +202,5 @@ def _ended_with(one: Incident, ended: Ended, now_s: float) -> bool:
         ended.outcome.kind in ("failed", "gpu-oom")
         and one.kind in ("fault", "server")
         and ended.job_id in one.victims
-        and now_s - one.last_s <= 4 * RECENT_S
+        and now_s - one.last_s <= FAULT_S
     )

@@ -167,12 +167,12 @@ class Guard:
     def _mine(self, ledger: Ledger) -> Mine:
         if self._config.telemetry.source == "simulated":
             return self._simulated(ledger)
-        caps = self._mps.caps()
-        lost = self._mps.uncapped()  # who has no cap any more goes past none on purpose
+        lost = self._mps.uncapped()  # who has neither server nor cap any more goes past none on purpose
+        caps = {key: cap for key, cap in self._mps.caps().items() if key[1] not in lost}
         return Mine(
             servers=self._mps.processes(),
             clients=frozenset(caps),
-            capped=frozenset(key for key, cap in caps.items() if cap is not None and key[1] not in lost),
+            capped=frozenset(key for key, cap in caps.items() if cap is not None),
         )
 
     def _simulated(self, ledger: Ledger) -> Mine:

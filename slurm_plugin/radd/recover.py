@@ -166,9 +166,11 @@ class Recoverer:
         return POLL_LENT_S if self._lent() else POLL_OLD_S
 
     def _sweep_once(self) -> None:
-        if not self._swept:
-            try:
-                self.sweep()
-                self._swept = True
-            except SlurmError as exc:
-                log.warning("requeued jobs not looked for yet: %s", exc)
+        if self._swept:
+            return
+        self._swept = True  # also after a bug: it must not keep errands from being done
+        try:
+            self.sweep()
+        except SlurmError as exc:
+            self._swept = False
+            log.warning("requeued jobs not looked for yet: %s", exc)

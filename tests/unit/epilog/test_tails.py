@@ -82,8 +82,9 @@ def test_output_to_a_fifo_with_a_writer_that_never_ends_costs_no_time(tmp_path: 
         os.close(writer)
 
 
+@pytest.mark.parametrize("length", [1, TAIL_BYTES], ids=["short", "more than a pipe holds"])
 def test_a_file_that_hangs_is_given_up_and_the_others_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
     """A file system that does not answer, as NFS without its server."""
     opened = os.open
@@ -94,9 +95,10 @@ def test_a_file_that_hangs_is_given_up_and_the_others_are_read(
         return opened(path, flags)
 
     monkeypatch.setattr(epilog.tails.os, "open", hangs_below_nfs)
-    (tmp_path / "err").write_text("CUDA out of memory")
+    (tmp_path / "err").write_text("x" * length + "CUDA out of memory")
     clock = SystemClock()
     start_s = clock.monotonic_s()
     paths = ["/nfs/out", str(tmp_path / "err")]
-    assert read_tails(paths, owner=ME, deadline=Deadline(clock, 0.3)) == ("CUDA out of memory",)
+    (found,) = read_tails(paths, owner=ME, deadline=Deadline(clock, 0.3))
+    assert found.endswith("xCUDA out of memory") and len(found) == min(TAIL_BYTES, length + 18)
     assert clock.monotonic_s() - start_s < 2

@@ -126,6 +126,19 @@ def test_only_whom_roots_log_names_is_a_victim_of_a_fault(kind: str):
     assert verdict_of(failed, (replace(fault, last_s=NOW_S - 120),), now_s=NOW_S) is None
 
 
+def test_whose_fault_it_was_is_no_victim_of_the_server_that_ended_with_it():
+    """Else a job with a bug would end its neighbours' processes run after run."""
+    fault = replace(THEFT, kind="fault", culprit=2, victims=(3,))
+    server = replace(THEFT, kind="server", culprit=None, culprit_user_id=None, victims=(2, 3))
+    failed = replace(LOST, outcome=Outcome(kind="failed"))
+    for incidents in ((fault, server), (server, fault)):
+        assert verdict_of(failed, incidents, now_s=NOW_S) is None
+        victim = verdict_of(replace(failed, job_id=3), incidents, now_s=NOW_S)
+        assert victim is not None and victim.kind == "victim"
+    long_ago = replace(fault, last_s=NOW_S - 120)
+    assert verdict_of(failed, (long_ago, server), now_s=NOW_S) is not None, "this end has another cause"
+
+
 @pytest.mark.parametrize("rerun", [True, False])
 def test_who_was_stopped_is_told_so_and_is_no_victim(rerun: bool):
     stopped = replace(THEFT, stopped=True, rerun=rerun)

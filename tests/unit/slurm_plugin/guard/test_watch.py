@@ -79,7 +79,14 @@ class Bench:
         return Guard(self.config, clock=self.clock, stopper=self.stops, teller=self.tells)
 
     def look(
-        self, alice_gib: int, bob_gib: int = 1, *, restart: int = 0, cap_gib: int = 4, gpus: int = 1
+        self,
+        alice_gib: int,
+        bob_gib: int = 1,
+        *,
+        restart: int = 0,
+        cap_gib: int = 4,
+        gpus: int = 1,
+        mps: bool | None = None,
     ) -> None:
         rows = ((11, 1, self.users[0], alice_gib), (21, 2, self.users[1], bob_gib))
         reading = GpuReading(
@@ -89,7 +96,7 @@ class Bench:
             memory_total_bytes=40 * GIB,
             memory_used_bytes=(alice_gib + bob_gib) * GIB,
             time_s=self.clock.now_s(),
-            processes=tuple(GpuProcess(pid=pid, memory_bytes=gib * GIB) for pid, _, _, gib in rows),
+            processes=tuple(GpuProcess(pid=pid, memory_bytes=gib * GIB, mps=mps) for pid, _, _, gib in rows),
         )
         ledger = Ledger(
             reservations=tuple(
@@ -214,6 +221,17 @@ def test_only_whom_a_server_of_ours_caps_goes_past_his_cap_on_purpose(
     write_state(bench.run / "mps" / "GPU-a" / str(ALICE), State(daemon=daemon, server=ME, jobs={1: cap}))
     for _ in range(2):
         bench.look(30)
+    assert bool(bench.stops.told) == stopped
+
+
+@pytest.mark.parametrize(("daemon", "stopped"), [(ME, True), (GONE, False)])
+def test_whose_daemon_has_ended_goes_past_mps_in_all_honesty(tmp_path: Path, daemon: Process, stopped: bool):
+    """What such a job starts from then on runs without MPS, and nothing tells it."""
+    plain = PartitionConfig(collocate=True, shards_per_gpu=40, on_outside_mps="end")
+    bench = Bench(tmp_path, source="nvml", partition=plain)
+    write_state(bench.run / "mps" / "GPU-a" / str(ALICE), State(daemon=daemon, server=ME, jobs={1: 4 * GIB}))
+    for _ in range(2):
+        bench.look(2, mps=False)
     assert bool(bench.stops.told) == stopped
 
 

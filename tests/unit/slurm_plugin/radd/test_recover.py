@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from fakes import FakeClock, FakeSlurm
 
 from epilog.wake import wake
+from slurm_plugin.core.background import in_background
+from slurm_plugin.core.clock import Deadline, SystemClock
 from slurm_plugin.core.note import Note, format_note, read_note
 from slurm_plugin.core.waiting import Waiting
+from slurm_plugin.radd import recover
 from slurm_plugin.radd.recover import PATIENCE_S, YOUNG_S, Recoverer
 from slurm_plugin.slurm.control import JobChange, JobView
 
@@ -208,3 +212,38 @@ def test_a_bug_over_one_job_costs_no_other_its_start(monkeypatch: pytest.MonkeyP
         worker.run_errands()
     worker.run_errands()
     assert slurm.told == [(8, JobChange(start_now=True))]
+
+
+def test_a_bug_over_what_an_older_radd_left_keeps_no_errand_from_being_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each round began with it, raised, and came no further."""
+    slurm, clock = FakeSlurm(job("PENDING")), SystemClock()
+
+    def trips(**_: object) -> tuple[JobView, ...]:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(slurm, "jobs", trips)
+    monkeypatch.setattr(recover, "in_background", partial(in_background, pause_s=0.0))
+    worker = Recoverer(slurm, clock)
+    worker.hear(7, RECOVERED)
+    worker.start()
+    deadline = Deadline(clock, 5.0)
+    while not slurm.told and not deadline.passed():
+        clock.sleep(0.01)
+    worker.stop()
+    assert slurm.told == [(7, JobChange(start_now=True))]
+
+
+def test_what_an_older_radd_left_is_looked_for_until_slurm_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recover, "POLL_OLD_S", 0.01)
+    slurm = FakeSlurm(job("PENDING", restarts=1, reason="BeginTime", admin_comment=format_note(RECOVERED)))
+    slurm.failing = 2
+    clock = SystemClock()
+    worker = Recoverer(slurm, clock)
+    worker.start()
+    deadline = Deadline(clock, 10.0)
+    while not slurm.told and not deadline.passed():
+        clock.sleep(0.01)
+    worker.stop()
+    assert slurm.told == [(7, JobChange(start_now=True))]
