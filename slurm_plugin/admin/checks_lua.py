@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from slurm_plugin.admin.edits import Change, command
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, fail, ok, unseen, warn
 from slurm_plugin.admin.seen import beside
-from slurm_plugin.admin.templates import lua_modules
+from slurm_plugin.admin.templates import lua_folder
 
 _LUA_MODULES = {"job_submit": "rad", "cli_filter": "rad_cli"}
+
+_SETTINGS = "rad_settings.lua"
+"""The site's: where radd's socket is, and whose changes count; without it Lua goes by what is usual."""
+
+_REQUIRES = re.compile(r"""(?m)^local .*\brequire\(["'](rad_\w+)["']\)""")
 
 _CALLS = {
     "job_submit": """\
@@ -61,14 +67,45 @@ def check_lua(facts: Facts) -> Iterator[Finding]:
             returns = [n for n, line in enumerate(text.splitlines(), 1) if re.match(r"return\b", line)]
             fix = Change(path=path, first=returns[-1] if returns else 0, new=new)
             yield loss(f"{name}.lua", "a script of the site's own that does not call RAD", fix)
-        elif facts.lua_files is not None and (gone := sorted(lua_modules() - facts.lua_files)):
-            folder = (
-                "/etc/slurm/rad (slurmctld sends no folders)" if facts.configless else f"{path.parent}/rad"
-            )
-            text = f"it calls RAD, but {folder} lacks {', '.join(gone)}: {then}"
-            yield loss(f"{name}.lua", text, command("rad install"))
         else:
-            yield ok(f"{name}.lua", "calls RAD")
+            yield _called(facts, name, path, loss, then)
+    yield from _sockets(facts)
+
+
+def _called(facts: Facts, name: str, path: Path, loss: Callable[..., Finding], then: str) -> Finding:
+    """Say whether what a script calls can be loaded, and whether it is what this release would write."""
+    there, first = facts.lua_files, f"{_LUA_MODULES[name]}.lua"
+    if there is None:
+        return ok(f"{name}.lua", "calls RAD")
+    folder = "/etc/slurm/rad (slurmctld sends no folders)" if facts.configless else f"{path.parent}/rad"
+    if gone := sorted(_loaded(first, there) - there.keys()):
+        text = f"it calls RAD, but {folder} lacks {', '.join(gone)}: {then}"
+        return loss(f"{name}.lua", text, command("rad install"))
+    ours = {each.name: each.read_text(encoding="utf-8") for each in lua_folder().glob("*.lua")}
+    other = sorted(each for each in _loaded(first, ours) if there.get(each, "") not in (None, ours[each]))
+    other += [] if _SETTINGS in there else [_SETTINGS]
+    if other:
+        text = (
+            f"it calls RAD, and what {folder} holds works, but not as this release has it: {', '.join(other)}"
+        )
+        return warn(f"{name}.lua", text, command("rad install"))
+    return ok(f"{name}.lua", "calls RAD")
+
+
+def _loaded(first: str, files: Mapping[str, str | None]) -> frozenset[str]:
+    """Return the files that Lua must find to load one of ours: what that requires, and what those do in turn.
+
+    What stands in a pcall may be missing.
+    """
+    found, new = frozenset[str](), frozenset({first})
+    while new:
+        found |= new
+        texts = (files.get(name) or "" for name in new)
+        new = frozenset(f"{name}.lua" for text in texts for name in _REQUIRES.findall(text)) - found
+    return found
+
+
+def _sockets(facts: Facts) -> Iterator[Finding]:
     if facts.lua_sockets:
         yield ok("Lua sockets", f"for Lua {', '.join(facts.lua_sockets)}")
     else:

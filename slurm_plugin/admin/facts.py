@@ -36,7 +36,7 @@ class Facts:
         hooks: "prolog", "taskprolog", "epilog" -> text of the script that slurm.conf names, or of all of them.
         executable: The same -> whether they may be run; what is not there has no entry.
         lua: "job_submit", "cli_filter" -> text of the script beside slurm.conf.
-        lua_files: Names of the Lua files in `rad` beside slurm.conf.
+        lua_files: Text of each Lua file in `rad` beside slurm.conf, by its name; None where it cannot be read.
         lua_sockets: Lua versions with LuaSocket or lua-posix.
         key_error: Why the cluster's key cannot be used; "" if it can.
         radd: What radd says of itself, or why it does not answer.
@@ -72,7 +72,7 @@ class Facts:
     hooks: Mapping[str, str | None] = field(default_factory=dict)
     executable: Mapping[str, bool] = field(default_factory=dict)
     lua: Mapping[str, str | None] = field(default_factory=dict)
-    lua_files: frozenset[str] | None = None
+    lua_files: Mapping[str, str | None] | None = None
     lua_sockets: tuple[str, ...] = ()
     key_error: str | None = None
     radd: str | None = None

@@ -14,10 +14,10 @@ from slurm_plugin.admin.gather_here import (
     joined,
     key_error,
     lua_sockets,
-    names_in,
     ping,
     program,
     text_of,
+    texts_in,
     units,
 )
 from slurm_plugin.core.clock import Clock
@@ -90,7 +90,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         },
         lua_files=None
         if slurm_conf is None
-        else names_in(slurm_conf.with_name("rad")) or names_in(CONFIGLESS_LUA),
+        else texts_in(slurm_conf.with_name("rad")) or texts_in(CONFIGLESS_LUA),
         lua_sockets=lua_sockets(),
         key_error=key_error(Path(used.paths.key), settings.get("slurmuser", "root") if radd_here else "root"),
         radd=radd,

@@ -46,12 +46,12 @@ def joined(paths: Iterable[str]) -> str | None:
     return "\n".join(texts) if texts else None
 
 
-def names_in(folder: Path) -> frozenset[str]:
-    """Return the names in a folder; none if it cannot be read."""
+def texts_in(folder: Path) -> dict[str, str | None]:
+    """Return the text of each file in a folder by its name, None where it cannot be read; none of no such folder."""
     try:
-        return frozenset(os.listdir(folder))
+        return {name: text_of(str(folder / name)) for name in os.listdir(folder)}
     except OSError:
-        return frozenset()
+        return {}
 
 
 def lua_sockets() -> tuple[str, ...]:

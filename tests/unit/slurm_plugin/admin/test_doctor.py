@@ -22,6 +22,7 @@ from slurm_plugin.admin.doctor import as_json, as_text, failed
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding
 from slurm_plugin.admin.gather import gather
+from slurm_plugin.admin.templates import lua_folder
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import Config, Features, GpuType, PartitionConfig
 from slurm_plugin.core.gpu import GpuReading
@@ -213,7 +214,7 @@ def test_on_a_configless_node_a_fix_is_for_the_controllers_files():
         **slurm(grestypes="gpu"),
         slurm_conf_path=Path("/run/slurm/conf/slurm.conf"),
         lua=lua,
-        lua_files=frozenset(),
+        lua_files={},
         radd_here=True,
     )
     told = {each.subject: each for each in troubles(node)}
@@ -222,8 +223,42 @@ def test_on_a_configless_node_a_fix_is_for_the_controllers_files():
         and "GresTypes=gpu,shard" in told["slurm.conf"].fix
     )
     assert not told["slurm.conf"].deeds
-    assert "/etc/slurm/rad (slurmctld sends no folders) lacks rad.lua" in told["cli_filter.lua"].text
+    assert "/etc/slurm/rad (slurmctld sends no folders) lacks rad_cli.lua" in told["cli_filter.lua"].text
     assert told["job_submit.lua"].level == "unseen"
+
+
+LUA = {"rad_settings.lua": "", **{path.name: path.read_text() for path in lua_folder().glob("rad*.lua")}}
+OLDER = {name: LUA[name] for name in ("rad_cli.lua", "rad_json.lua", "rad_settings.lua")} | {
+    "rad.lua": 'local json = require("rad_json")\nlocal ok, site = pcall(require, "rad_settings")\n'
+}
+
+
+def test_files_of_another_release_work_and_are_to_be_renewed():
+    """After an upgrade, before `rad install`: rad.lua of before needs none of the files that the new one came with."""
+    assert troubles(dataclasses.replace(GOOD, lua_files=LUA)) == []
+    (told,) = troubles(dataclasses.replace(GOOD, lua_files=OLDER))
+    assert (told.level, told.subject, told.fix) == ("warn", "job_submit.lua", "run: rad install")
+    assert "works, but not as this release has it: rad.lua, rad_fallback.lua, rad_job.lua" in told.text
+    newer = {**LUA, "rad.lua": LUA["rad.lua"] + "-- more\n", "rad_stamp.lua": None}
+    (told,) = troubles(dataclasses.replace(GOOD, lua_files=newer))
+    assert told.text.endswith("as this release has it: rad.lua"), "what cannot be read is not judged"
+    without = {name: text for name, text in LUA.items() if name != "rad_settings.lua"}
+    assert [each.level for each in troubles(dataclasses.replace(GOOD, lua_files=without))] == ["warn", "warn"]
+
+
+@pytest.mark.parametrize(
+    ("gone", "told"),
+    [
+        ("rad_stamp.lua", {"job_submit.lua": "fail"}),
+        ("rad_json.lua", {"job_submit.lua": "fail", "cli_filter.lua": "warn"}),
+        ("rad_cli.lua", {"cli_filter.lua": "warn"}),
+    ],
+)
+def test_what_lua_cannot_load_is_a_loss(gone: str, told: dict[str, str]):
+    files = {name: text for name, text in LUA.items() if name != gone}
+    found = troubles(dataclasses.replace(GOOD, lua_files=files))
+    assert {each.subject: each.level for each in found} == told
+    assert all(f"lacks {gone}: " in each.text for each in found)
 
 
 @pytest.mark.parametrize("word", ["lua", "all_partitions, job_submit/lua"])
