@@ -90,6 +90,7 @@ class Monitor:
         found = (read_job(run, job_id) for job_id in recorded_jobs(run))
         self._usages = {usage.job_id: usage for usage in found if usage is not None}
         self._written = set(self._usages)
+        self._bug = ""
 
     def sample(self) -> tuple[GpuReading, ...]:
         """Read once, and bring window and records up to date.
@@ -108,8 +109,9 @@ class Monitor:
         users = None if ledger is None else {held.job_id: held.user_id for held in ledger.reservations}
         traced = self._finder.trace(readings, users=users)
         owners = {pid: one.job_id for pid, one in traced.items() if one.job_id is not None}
+        guarded = self._guarded
         if self._guard is not None and found is not None and not found.lost:
-            self._judge(self._guard, readings, found.ledger, traced)
+            guarded = self._judge(self._guard, readings, found.ledger, traced)
         self._forget(now_s)
         used = add_readings(
             self._usages,
@@ -126,7 +128,7 @@ class Monitor:
                 readings=averaged, usages=dict(self._usages), owners=owners, ledger=ledger or Ledger()
             )
             self._exporter.show(seen)
-        write_window(self._run, averaged, now_s=now_s, guarded=self._guarded)
+        write_window(self._run, averaged, now_s=now_s, guarded=guarded)
         for usage in used.values():
             write_job(self._run, usage)
             self._written.add(usage.job_id)
@@ -143,12 +145,23 @@ class Monitor:
         readings: Sequence[GpuReading],
         ledger: Ledger,
         traced: Mapping[int, Traced],
-    ) -> None:
-        """Have a sample judged before the window tells that it was taken: an Epilog may wait for that."""
+    ) -> tuple[str, ...]:
+        """Have a sample judged before the window tells that it was taken: an Epilog may wait for that.
+
+        Returns:
+            Partitions of whose jobs it stops those that must be; none after a bug, so that nobody relies on it.
+        """
+        bug = ""
         try:
             guard.look(readings, ledger, traced)
         except OSError as exc:
             log.error("what the guard saw is not written down: %s", exc)
+        except Exception as exc:
+            bug = repr(exc)
+            if bug != self._bug:
+                log.exception("a bug in the guard, which judges nobody meanwhile")
+        self._bug = bug
+        return () if bug else self._guarded
 
     def _averaged(self, reading: GpuReading, now_s: float) -> GpuReading:
         ring = self._ring.setdefault(reading.uuid, deque())

@@ -80,6 +80,7 @@ class AccountsReader:
         for first in range(0, len(ids), AT_ONCE):
             some = ids[first : first + AT_ONCE]
             for job_id, comment in self._accounts.comments(some).items():
+                self._seen.add(job_id)  # first: a bug over one must not keep the others from being learned
                 self._remember(ended[job_id], comment, told[job_id], config, key)
         self._seen = {job_id for job_id in ended if job_id in self._seen or job_id in told}
         self._looked_s = now_s

@@ -300,7 +300,7 @@ def test_exporter_gets_every_sample(bench: Bench):
 class Recorder:
     """A guard that keeps what it is shown."""
 
-    def __init__(self, run: Path, *, fails: bool = False) -> None:
+    def __init__(self, run: Path, *, fails: Exception | None = None) -> None:
         self.run, self.fails = run, fails
         self.shown: list[tuple[Ledger, Mapping[int, Traced]]] = []
         self.window_before: bool | None = None
@@ -308,8 +308,8 @@ class Recorder:
     def look(self, readings: Sequence[GpuReading], ledger: Ledger, traced: Mapping[int, Traced]) -> None:
         self.shown.append((ledger, traced))
         self.window_before = window_path(self.run).exists()
-        if self.fails:
-            raise OSError("No space left on device")
+        if self.fails is not None:
+            raise self.fails
 
 
 def guarded(bench: Bench, guard: Recorder, *, ledger: bool) -> None:
@@ -343,8 +343,25 @@ def test_a_ledger_that_is_guessed_judges_nobody(bench: Bench):
 
 
 def test_a_guard_that_cannot_write_stops_no_monitor(bench: Bench):
-    guarded(bench, Recorder(bench.run, fails=True), ledger=True)
+    full = OSError("No space left on device")
+    guarded(bench, Recorder(bench.run, fails=full), ledger=True)
     assert read_window(bench.run, now_s=bench.clock.now_s()) is not None
+    assert guarded_now(bench.run, ("gpu",), now_s=bench.clock.now_s()), "it stops jobs all the same"
+
+
+def test_a_bug_of_the_guard_stops_no_monitor_and_nobody_relies_on_the_guard(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+):
+    """One over a job that stays ended every monitor that systemd started, and with it the readings and the sweeps."""
+    guard = Recorder(bench.run, fails=ZeroDivisionError("a bug"))
+    guarded(bench, guard, ledger=True)
+    bench.sample(gpu(0.5, {11: GIB}))
+    assert read_window(bench.run, now_s=bench.clock.now_s()) is not None
+    assert guarded_now(bench.run, ("gpu",), now_s=bench.clock.now_s()) == frozenset()
+    assert [bool(record.exc_info) for record in caplog.records] == [True], "told once, with its traceback"
+    guard.fails = None
+    bench.sample(gpu(0.5, {11: GIB}))
+    assert guarded_now(bench.run, ("gpu",), now_s=bench.clock.now_s()) == {"gpu"}
 
 
 def test_the_window_says_whose_jobs_the_guard_stops(bench: Bench):

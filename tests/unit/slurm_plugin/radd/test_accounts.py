@@ -12,7 +12,7 @@ from slurm_plugin.core.binding import partition_mark
 from slurm_plugin.core.config import Config, Features, PartitionConfig, Paths
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.note import Event, Note, format_note
-from slurm_plugin.core.peaks import from_line
+from slurm_plugin.core.peaks import Run, from_line
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.radd.accounts import AGAIN_S, EVERY_S, FIRST_S, MOST_S, AccountsReader
@@ -101,6 +101,27 @@ def test_a_peak_in_the_accounts_is_learned_once(config: Config, peaks: Peaks, tm
     assert accounts.comments_asked == [(7,)]
     AccountsReader(accounts, peaks, lambda: config).learn()  # radd starts anew
     assert len((tmp_path / "peaks.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_bug_over_one_job_keeps_no_other_from_being_learned(
+    config: Config, peaks: Peaks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job stays in the accounts, and so did the bug, round after round."""
+    accounts, remembered = FakeAccounts(), peaks.record
+
+    def trips_over_the_first(run: Run) -> None:
+        if run.job_id == 7:
+            raise ZeroDivisionError("a bug")
+        remembered(run)
+
+    monkeypatch.setattr(peaks, "record", trips_over_the_first)
+    reader = AccountsReader(accounts, peaks, lambda: config)
+    accounts.ended(7)
+    accounts.ended(8)
+    with pytest.raises(ZeroDivisionError):
+        reader.learn()
+    reader.learn()
+    assert peak_bytes(peaks) == 10 * GIB
 
 
 def test_a_run_in_the_accounts_tells_all_that_the_site_learns_from(
