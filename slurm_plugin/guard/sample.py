@@ -20,7 +20,7 @@ class Mine:
 
     Attributes:
         servers: Our MPS servers and daemons; they hold a little memory for all.
-        clients: (GPU, job id) of each job that was given a server.
+        clients: (GPU, job id) of each job that was given a server, and whose daemon is there.
         capped: Those of them that were given a memory cap.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -66,6 +67,8 @@ class Service:
         self._site.refresh()
         self._models = Models(models_path(Path(config.paths.state)))
         self._submission = self._prepared(config)
+        self._preparing = threading.Lock()
+        """Held by who reads rad.toml or slurm.conf again: two threads do, and neither must undo the other's."""
         self._undecided = Undecided()
         self._wrote_s = 0.0
         self._refreshed_s = self._clock.monotonic_s()
@@ -91,9 +94,10 @@ class Service:
         found = config_in_force(self._config_path)
         if found.trouble:
             raise ConfigError(found.trouble)
-        self._told = frozenset()
-        self._submission = self._prepared(found.config)
-        self.leave_fallback()
+        with self._preparing:
+            self._told = frozenset()
+            self._submission = self._prepared(found.config)
+            self.leave_fallback()
         log.info("rad.toml read again: mode %s", self.config.mode)
 
     def leave_fallback(self) -> None:
@@ -193,8 +197,9 @@ class Service:
         self._refreshed_s = self._clock.monotonic_s()
         self._peaks.refresh()
         self._site.refresh()
-        if self._select.look(self.config):
-            self._slurm_conf_changed()
+        with self._preparing:
+            if self._select.look(self.config):
+                self._slurm_conf_changed()
         if not 0 <= self._clock.now_s() - self._wrote_s < EVERY_S:
             self.leave_fallback()
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,33 @@ def test_a_broken_file_keeps_the_old_one_in_force(tmp_path: Path) -> None:
     made.reload()
     assert made.handle(SUBMIT)["set"] == {}
     made.stop()
+
+
+def test_a_reload_while_slurm_conf_is_taken_over_is_not_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An admin changes both files; one thread reads slurm.conf and the other hears of the reload."""
+    begun, goes_on, prepares = threading.Event(), threading.Event(), radd_service.prepared
+
+    def slow(*args: Any, **more: Any) -> Any:
+        if threading.current_thread().name == "radd-learn":
+            begun.set()
+            goes_on.wait(30)
+        return prepares(*args, **more)
+
+    monkeypatch.setattr(radd_service, "REFRESH_S", 0.01)
+    monkeypatch.setattr(radd_service, "prepared", slow)
+    made, _ = service(tmp_path)
+    (tmp_path / "slurm.conf").write_text(SLURM_CONF + "# changed\n")
+    assert begun.wait(30)
+    write(tmp_path, 'mode = "observe"\n' + TOML)
+    reloads = threading.Thread(target=made.reload)
+    reloads.start()
+    reloads.join(0.3)  # it waits, or is done too early
+    goes_on.set()
+    reloads.join(30)
+    made.stop()
+    assert made.config.mode == "observe"
 
 
 @pytest.mark.parametrize(
