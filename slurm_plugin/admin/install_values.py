@@ -47,6 +47,7 @@ def install_values(
     shard_mib: int,
     slurm_user: str,
     clock: Clock,
+    known_memory_mib: int | None = None,
 ) -> tuple[dict[str, str], list[dict[str, str]]]:
     """Return the values of all templates, and those of each GPU's lines in gres.conf.
 
@@ -61,6 +62,7 @@ def install_values(
         shard_mib: Size of a shard.
         slurm_user: User that slurmctld runs as.
         clock: Time.
+        known_memory_mib: What stands for `gpu_memory_mib` where there is no GPU to ask; None for nothing.
 
     Raises:
         ConfigError: The GPUs' memory was not given and cannot be asked here.
@@ -68,6 +70,7 @@ def install_values(
     try:
         readings = timely_telemetry(TelemetryConfig(), clock).read()
     except DeviceError as exc:
+        gpu_memory_mib = gpu_memory_mib or known_memory_mib
         if gpu_memory_mib is None:
             raise ConfigError(f"no GPU here to ask ({exc}); {_SAY}") from exc
         readings = ()
@@ -129,8 +132,8 @@ def _type_of(name: str) -> str:
 
 
 def _uid_of(user: str) -> int:
-    """Return a user's id; root's if this machine does not know the user, so that nobody is trusted by mistake."""
+    """Return a user's id, by name or number; root's of one who is not known, so that nobody is trusted by mistake."""
     try:
-        return pwd.getpwnam(user).pw_uid
+        return int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
     except KeyError:
         return 0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "--etc", default="/etc/rad", show_default=True, help="Folder of rad.toml, key and hook scripts."
 )
 @click.option("--slurm", "slurm_etc", default="/etc/slurm", show_default=True, help="Folder of slurm.conf.")
-@click.option("--partition", default="gpu", show_default=True, help="The partition that shares GPUs.")
+@click.option("--partition", help="The partition that shares GPUs; default: as rad.toml says, else gpu.")
 @click.option(
     "--mode",
     type=click.Choice(["observe", "enforce"]),
@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     "--gpus", type=click.IntRange(1, 64), help="GPUs of such a node; counted here if there are any."
 )
 @click.option(
-    "--gpu-memory-mib", type=click.IntRange(1), help="Usable memory of one GPU; asked from the driver."
+    "--gpu-memory-mib",
+    type=click.IntRange(1),
+    help="Usable memory of one GPU; default: asked from the driver, else as rad.toml says.",
 )
 @click.option(
     "--shard-mib",
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Size of a shard.",
 )
-@click.option("--slurm-user", default="slurm", show_default=True, help="User that slurmctld runs as.")
+@click.option("--slurm-user", help="User that slurmctld runs as; default: as slurm.conf says, else slurm.")
 @click.option("--key", "with_key", is_flag=True, help="Make the cluster's key, if there is none.")
 @click.option(
     "--edit-slurm",
@@ -64,13 +66,13 @@ def install(
     prefix: str,
     etc: str,
     slurm_etc: str,
-    partition: str,
+    partition: str | None,
     mode: str,
     node: str | None,
     gpus: int | None,
     gpu_memory_mib: int | None,
     shard_mib: int,
-    slurm_user: str,
+    slurm_user: str | None,
     with_key: bool,
     edit_slurm: bool,
     dry_run: bool,
@@ -83,21 +85,24 @@ def install(
     """
     from slurm_plugin.admin import edited
     from slurm_plugin.admin import install as installing
+    from slurm_plugin.admin.install_defaults import found
     from slurm_plugin.admin.install_steps import as_text
     from slurm_plugin.admin.install_values import install_values
 
     if edit_slurm and root != Path("/"):
         raise click.UsageError("--edit-slurm changes the files of this machine; it takes no --root")
+    there = found(root / etc.lstrip("/") / "rad.toml", root / slurm_etc.lstrip("/") / "slurm.conf", partition)
     values, cards = install_values(
         prefix=prefix,
         etc=etc,
         mode=mode,
-        partition=partition,
+        partition=there.partition,
         node=node,
         gpus=gpus,
         gpu_memory_mib=gpu_memory_mib,
+        known_memory_mib=there.gpu_memory_mib,
         shard_mib=shard_mib,
-        slurm_user=slurm_user,
+        slurm_user=slurm_user or there.slurm_user,
         clock=SystemClock(),
     )
     places = {

@@ -14,6 +14,7 @@ from slurm_plugin.admin import install as installing
 from slurm_plugin.admin import install_values as values_module
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.install import plan
+from slurm_plugin.admin.install_defaults import found
 from slurm_plugin.admin.install_steps import Step, as_text
 from slurm_plugin.admin.install_values import install_values
 from slurm_plugin.admin.installed import digest, read_installed, write_installed
@@ -259,6 +260,35 @@ def test_a_script_of_the_sites_own_loads_what_a_release_renews(tmp_path: Path):
     install(tmp_path)
     assert script.read_text() == "-- of the site\n"
     assert seconds_of(script) > 1000
+
+
+def test_an_upgrade_takes_what_it_is_not_told_from_what_is_there(tmp_path: Path) -> None:
+    """`rad install` alone gave radd to another user, and asked a controller for the memory of its GPUs."""
+    slurm_conf = tmp_path / "etc/slurm/slurm.conf"
+    slurm_conf.parent.mkdir(parents=True)
+    slurm_conf.write_text("SlurmUser=nobody\n")
+    install(tmp_path, "--partition", "shared", "--key")
+    settings = (tmp_path / "etc/slurm/rad/rad_settings.lua").read_text()
+    assert f"[{pwd.getpwnam('nobody').pw_uid}] = true" in settings
+    assert "User=nobody" in (tmp_path / "etc/systemd/system/radd.service").read_text()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    result = CliRunner().invoke(main, ["install", "--root", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert not {"write", "update", "differs"} & {line.split()[0] for line in result.output.splitlines()}
+    assert "PartitionName=shared ... TRESBillingWeights=GRES/gpu=138" in result.output
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("line", "user"),
+    [("", "root"), ("SlurmUser=7", "7"), ("slurmuser = admin # us", "admin"), (None, "slurm")],
+)
+def test_slurmctlds_user_is_slurm_confs(tmp_path: Path, line: str | None, user: str) -> None:
+    if line is not None:
+        (tmp_path / "slurm.conf").write_text(f"ClusterName=a\n{line}\n")
+    (tmp_path / "rad.toml").write_text("nonsense")
+    there = found(tmp_path / "rad.toml", tmp_path / "slurm.conf", None)
+    assert (there.slurm_user, there.partition, there.gpu_memory_mib) == (user, "gpu", None)
 
 
 def test_slurms_own_scripts_come_after_what_they_load(tmp_path: Path):

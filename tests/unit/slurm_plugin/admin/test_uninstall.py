@@ -190,7 +190,7 @@ def test_units_of_a_package_are_not_written_twice(site: Path) -> None:
         path.rename(packaged / path.name)
     assert f"keep {packaged}/radd.socket" in install(site)
     assert list(written.iterdir()) == []
-    install(site, "--slurm-user", "root")
+    install(site, "--slurm-user", "nobody")
     assert sorted(path.name for path in written.iterdir()) == ["radd.service", "radd.socket"], (
         "this site's own"
     )
