@@ -122,7 +122,7 @@ def _goes_on(old: Incident, new: Incident) -> bool:
     same = (old.kind, old.gpu, old.culprit, old.culprit_user_id, old.restart, old.victims) == (
         (new.kind, new.gpu, new.culprit, new.culprit_user_id, new.restart, new.victims)
     )
-    return same and new.last_s - old.last_s <= JOINED_S
+    return same and abs(new.last_s - old.last_s) <= JOINED_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ def verdict_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -> 
                 detail=one.detail,
             )
     at_fault = any(
-        one.kind == "fault" and one.culprit == ended.job_id and now_s - one.last_s <= FAULT_S
+        one.kind == "fault" and one.culprit == ended.job_id and abs(now_s - one.last_s) <= FAULT_S
         for one in incidents
     )
     for one in reversed(incidents):
@@ -191,7 +191,7 @@ def _took_memory_of(one: Incident, ended: Ended, now_s: float) -> bool:
         outcome.kind == "gpu-oom"
         and one.kind in ("memory", "surprise", "foreign-gpu", "unmanaged")
         and one.gpu in ended.gpus
-        and now_s - one.last_s <= RECENT_S
+        and abs(now_s - one.last_s) <= RECENT_S
         and one.least_free_bytes <= asked + OVERHEAD_BYTES + gone * held  # which is free by then
         and held + asked + OVERHEAD_BYTES <= ended.limit_bytes
     )
@@ -202,5 +202,5 @@ def _ended_with(one: Incident, ended: Ended, now_s: float) -> bool:
         ended.outcome.kind in ("failed", "gpu-oom")
         and one.kind in ("fault", "server")
         and ended.job_id in one.victims
-        and now_s - one.last_s <= FAULT_S
+        and abs(now_s - one.last_s) <= FAULT_S
     )

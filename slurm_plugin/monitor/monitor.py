@@ -103,7 +103,7 @@ class Monitor:
         """
         readings = self._telemetry.read()
         now_s = self._clock.now_s()
-        averaged = tuple(self._averaged(reading, now_s) for reading in readings)
+        averaged = tuple(self._averaged(reading) for reading in readings)
         found = self._store.read() if self._store is not None else None
         ledger = None if found is None else found.ledger
         users = None if ledger is None else {held.job_id: held.user_id for held in ledger.reservations}
@@ -163,7 +163,8 @@ class Monitor:
         self._bug = bug
         return () if bug else self._guarded
 
-    def _averaged(self, reading: GpuReading, now_s: float) -> GpuReading:
+    def _averaged(self, reading: GpuReading) -> GpuReading:
+        now_s = self._clock.monotonic_s()
         ring = self._ring.setdefault(reading.uuid, deque())
         if reading.smact is not None:
             ring.append((now_s, reading.smact))

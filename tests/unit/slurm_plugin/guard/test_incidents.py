@@ -150,6 +150,16 @@ def test_who_was_stopped_is_told_so_and_is_no_victim(rerun: bool):
     assert verdict_of(replace(ended, restart=1), (stopped,), now_s=NOW_S) is None
 
 
+@pytest.mark.parametrize("kind", ["memory", "fault"])
+def test_what_was_seen_before_the_clock_was_set_back_hurts_nobody_now(kind: str):
+    old = replace(THEFT, kind=kind, victims=(2,), first_s=NOW_S + 3590, last_s=NOW_S + 3600)
+    assert verdict_of(LOST, (old,), now_s=NOW_S) is None
+    stopped = replace(old, stopped=True)
+    assert with_incidents((stopped,), (), now_s=NOW_S) == (stopped,), "who was just stopped is still told why"
+    anew = replace(old, first_s=NOW_S, last_s=NOW_S)
+    assert len(with_incidents((stopped,), (anew,), now_s=NOW_S)) == 2, "and what begins now is another"
+
+
 def test_samples_of_one_thing_are_one_incident():
     later = replace(THEFT, first_s=NOW_S, last_s=NOW_S, least_free_bytes=GIB)
     (one,) = with_incidents((replace(THEFT, stopped=True),), (later,), now_s=NOW_S)

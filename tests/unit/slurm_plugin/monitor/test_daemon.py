@@ -132,6 +132,22 @@ def test_the_window_averages_what_lies_in_it(bench: Bench):
     assert window[0].smact == pytest.approx(0.5, abs=0.02)
 
 
+@pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0])
+def test_the_window_is_as_long_where_the_clock_was_set(bench: Bench, ahead_s: float):
+    """Set back by an hour, the mean was one of all that came until the clock was where it had been."""
+    for _ in range(90):
+        bench.sample(gpu(1.0))
+    bench.clock.ahead_s = ahead_s
+    for _ in range(45):
+        bench.sample(gpu(0.0))
+    window = read_window(bench.run, now_s=bench.clock.now_s())
+    assert window is not None and window[0].smact == pytest.approx(0.5, abs=0.02)
+    for _ in range(45):
+        bench.sample(gpu(0.0))
+    window = read_window(bench.run, now_s=bench.clock.now_s())
+    assert window is not None and window[0].smact == 0.0
+
+
 def test_the_window_keeps_the_last_memory(bench: Bench):
     bench.sample(gpu(1.0, {11: GIB}))
     bench.sample(gpu(1.0, {11: 3 * GIB}))
