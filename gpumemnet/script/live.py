@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,14 +11,16 @@ from typing import Any, NoReturn
 import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils._pytree import tree_flatten
 
 from gpumemnet.errors import GpuMemNetError, TraceError
 from gpumemnet.script import compiled, detectors, distributed, kernels, mixed, outcome, paged, pretend
 from gpumemnet.script.evaluation import Evaluations
+from gpumemnet.script.failures import OF_RANKS, Failures, why
 from gpumemnet.script.files import FAILED, RESULT
+from gpumemnet.script.loaders import tensors_in
 from gpumemnet.script.rounds import SELDOM, STEPS, alive
 from gpumemnet.script.saves import Saves
+from gpumemnet.script.seen import Seen
 from gpumemnet.script.streams import Streams
 from gpumemnet.trace.recorder import Recorder
 from gpumemnet.trace.tensors import local, on_cuda
@@ -27,11 +28,6 @@ from gpumemnet.trace.workspace import Workspaces
 
 PASSES = 64
 """Backward passes after which a script that has made no optimizer will hardly make one."""
-
-_OF_VALUES = ("AssertionError", "IndexError", "KeyError", "RuntimeError", "ValueError", "ZeroDivisionError")
-_OF_RANKS = ("ChildFailedError", "ProcessExitedException")
-"""What torchrun and torch.multiprocessing.spawn say where a rank has ended."""
-AFTER_READING = "; it had read values from the GPU, which are zeros in a trace"
 
 
 def begin(folder: str) -> None:
@@ -47,26 +43,6 @@ def begin(folder: str) -> None:
     kernels.left_out()
 
 
-def why(kind: str, words: str, *, read: bool = False) -> str:
-    """Return in one line why a script's exception ended its trace.
-
-    Args:
-        kind: Class of the exception.
-        words: What it says.
-        read: Whether the script had read values of the GPU.
-    """
-    if kind in ("DynamicOutputShapeException", "DataDependentOutputException"):
-        return f"what {words.removeprefix('aten.').split('.')[0]} gives depends on values, and a trace computes none"
-    if "CUDA driver version is insufficient" in words or "Found no NVIDIA driver" in words:
-        return "it calls the CUDA driver itself (a CUDA graph, a kernel of its own), and here is none"
-    if "_share_fd_: only available on CPU" in words or "_share_filename_: only available on CPU" in words:
-        return "it shares tensors of the GPU with processes of its own, and a trace runs one: try it with one process"
-    if kind == "TraceError":
-        return words
-    after = AFTER_READING if read and kind in _OF_VALUES else ""
-    return f"{kind}: {' '.join(words.split())[:300]}{after}"
-
-
 class Run:
     """One script's run.
 
@@ -80,9 +56,11 @@ class Run:
         self.stack = ExitStack()
         self._passes = 0
         self._folder, self._process, self._depth = folder, os.getpid(), 0
-        self._seen = outcome.Seen(said=pretend.Said(warn=self.recorder.assumptions.warnings))
-        self._evaluations, self._saves = Evaluations(self.recorder), Saves()
+        self._seen = Seen(said=pretend.Said(warn=self.recorder.assumptions.warnings))
+        self._evaluations, self._saves, self._failures = Evaluations(self.recorder), Saves(), Failures()
         self._done = self._within = False
+        self._first = True
+        self._interrupted = "forward"
 
     def watch(self) -> None:
         """Hear of steps, backward passes, the first inputs, saves and the end."""
@@ -97,53 +75,52 @@ class Run:
         backward = torch.autograd.backward
 
         def watched_backward(*args: Any, **kwargs: Any) -> Any:
-            nn.Module.__call__ = call  # type: ignore[method-assign]
+            self._first = False
+            within, self._within = self._within, True  # what is recomputed is no call of a model
             self.recorder.enter("backward")
             try:
                 return backward(*args, **kwargs)
             finally:
+                self._within = within
                 self.recorder.enter("forward")
                 self._after_backward()
 
         torch.autograd.backward = watched_backward
 
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            return self._evaluations.call(module, *args, **kwargs)
-
-        def first_calls(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            # A module without weights changes pictures or makes a loss; it is no model.
-            models = module.training and torch.is_grad_enabled() and any(True for _ in module.parameters())
-            if self._within or not models:
-                return call(module, *args, **kwargs)
+            if self._within or not _trains(module):
+                return self._evaluations.call(module, *args, **kwargs)
             self._within = True
             try:
                 self._before_call(module, args, kwargs)
-                return call(module, *args, **kwargs)
+                return self._evaluations.call(module, *args, **kwargs)
             finally:
                 self._within = False
 
-        nn.Module.__call__ = first_calls  # type: ignore[method-assign]
+        nn.Module.__call__ = call  # type: ignore[method-assign]
         atexit.register(self._at_exit)
-        previous = sys.excepthook
+        self._failures.watch(self._failed)
 
-        def failed(kind: Any, error: BaseException, trace: Any) -> None:
-            previous(kind, error, trace)
-            if kind.__name__ in _OF_RANKS and (self._folder / FAILED).exists():
-                os._exit(1)  # what a rank said is worth more
-            if kind.__name__ == "ChildFailedError":
-                first = error.get_first_failure()[1]  # type: ignore[attr-defined]
-                self._fail(
-                    f"rank {first.local_rank} ended with status {first.exitcode} before it made two steps"
-                )
-            self._fail(why(kind.__name__, str(error), read=mixed.Read.values))
-
-        sys.excepthook = failed
+    def _failed(self, error: BaseException) -> NoReturn:
+        """Tell why the script ended by an exception; one that comes after its steps is no reason to tell nothing."""
+        kind = type(error).__name__
+        if kind in OF_RANKS and (self._folder / FAILED).exists():
+            os._exit(1)  # what a rank said is worth more
+        if kind == "ChildFailedError":
+            first = error.get_first_failure()[1]  # type: ignore[attr-defined]
+            self._fail(f"rank {first.local_rank} ended with status {first.exitcode} before it made two steps")
+        cause = why(kind, str(error), read=mixed.Read.values)
+        if self._seen.rounds.whole >= STEPS:
+            self._seen.said.warn[f"traced until the script failed after {STEPS} steps: {cause}"] = None
+            self._finish()
+        self._fail(cause)
 
     def _before_call(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """Note what a model is called with; some find out sizes on the CPU before they move."""
-        leaves = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
-        if not self._seen.called(module, args, kwargs):
+        models = self._seen.called(module, args, kwargs, first=self._first)
+        if not models or not self._first:
             return
+        leaves = list(tensors_in((args, kwargs)))
         if not any(on_cuda(local(each)) for each in (*leaves, next(module.parameters()))):
             return
         detectors.pretended()
@@ -153,6 +130,7 @@ class Run:
 
     def _after_backward(self) -> None:
         self._passes += 1
+        self._seen.said.passed()
         self._evaluations.forget()
         if self._passes == PASSES and not alive():
             raise TraceError(
@@ -170,13 +148,14 @@ class Run:
             self._finish()
         self._seen.rounds.begin(optimizer)
         paged.pretended(self._seen.said)
+        self._interrupted = "backward" if self.recorder.phase == "backward" else "forward"
         self.recorder.enter("optimizer")
 
     def _after_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self._depth -= 1
         if self._depth:
             return
-        self.recorder.enter("forward")
+        self.recorder.enter(self._interrupted)
         self._seen.rounds.end(optimizer)
         self._evaluations.forget()
 
@@ -186,7 +165,12 @@ class Run:
         self._saves.into(into)
 
     def _at_exit(self) -> None:
-        if os.getpid() == self._process and not self._done and self._seen.rounds.optimizers:
+        if os.getpid() != self._process or self._done:
+            return
+        error = self._failures.last()
+        if error is not None:
+            self._failed(error)
+        if self._seen.rounds.optimizers:
             if self._seen.rounds.whole >= STEPS:
                 self._finish()
             self._fail(f"its optimizer made {self._seen.rounds.whole} of {STEPS} steps")
@@ -194,8 +178,9 @@ class Run:
     def _finish(self) -> NoReturn:
         """Write the profile and leave, past whatever the script would do at its end."""
         self._done = True
-        if self._seen.rounds.seldom:
-            self._seen.said.warn[SELDOM] = None
+        said = self._seen.said
+        told = [*said.missed, self._seen.changing, SELDOM if self._seen.rounds.seldom else ""]
+        said.warn.update(dict.fromkeys(filter(None, told)))
         try:
             self._write(RESULT, outcome.saved_profile(self._seen, self.recorder).to_text())
         except GpuMemNetError as exc:
@@ -217,3 +202,8 @@ class Run:
         beside = self._folder / f"{name}.{os.getpid()}"
         beside.write_text(text, encoding="utf-8")
         beside.replace(self._folder / name)
+
+
+def _trains(module: nn.Module) -> bool:
+    """Tell whether a call of a module may be a training's; one without weights changes pictures or makes a loss."""
+    return module.training and torch.is_grad_enabled() and any(True for _ in module.parameters())

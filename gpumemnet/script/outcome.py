@@ -6,12 +6,8 @@ import gc
 import os
 import shlex
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Any
 
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
-from torch.utils._pytree import tree_flatten
 
 from gpumemnet.errors import TraceError
 from gpumemnet.names import Precision
@@ -21,54 +17,12 @@ from gpumemnet.saved.record import SavedProfile
 from gpumemnet.script import sharded
 from gpumemnet.script.data_parallel import DataParallel
 from gpumemnet.script.files import COMMAND
-from gpumemnet.script.pretend import Said
-from gpumemnet.script.rounds import Rounds
+from gpumemnet.script.seen import Seen, users
 from gpumemnet.trace import memory_of
-from gpumemnet.trace.inputs import InputSpec
 from gpumemnet.trace.recorder import Recorder
 from gpumemnet.trace.session import Trace, family_of
 from gpumemnet.trace.tensors import local, on_cuda
 from gpumemnet.training import TrainingSetup
-
-
-@dataclass
-class Seen:
-    """What was seen of a script.
-
-    Attributes:
-        said: What it asked of torch.
-        inputs: What its model was called with before the first backward pass, the last time.
-        batch_size: Samples in them.
-        parameters: Of that model, the largest that was called.
-        rounds: Counts its optimizers' steps.
-    """
-
-    said: Said
-    inputs: tuple[InputSpec, ...] = ()
-    batch_size: int = 0
-    parameters: int = 0
-    rounds: Rounds = field(default_factory=Rounds)
-
-    def called(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
-        """Note a call's inputs; tell whether they are the model's.
-
-        Args:
-            module: What is called; a smaller one than another before is a part or a helper of the model.
-            args: Positional arguments.
-            kwargs: Arguments by name.
-        """
-        inputs = _specs(args, kwargs)
-        parameters = sum(0 if is_lazy(p) else p.numel() for p in module.parameters())
-        if not inputs or parameters < self.parameters:
-            return False
-        self.parameters, self.inputs, self.batch_size = parameters, inputs, _samples(args, inputs[0])
-        return True
-
-    def trained(self) -> list[Tensor]:
-        """Return the parameters of all optimizers."""
-        return [
-            p for o in self.rounds.optimizers.values() for group in o.param_groups for p in group["params"]
-        ]
 
 
 def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
@@ -101,20 +55,18 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
     floats = [p for p in parameters if p.is_floating_point()]  # weights of 4 bits are integers
     half = 2 * sum(p.numel() for p in floats if p.element_size() == 2) > sum(p.numel() for p in floats)
     mixed = seen.said.autocast or sharded.computes_in_half()
-    first = seen.inputs[0]
-    tokens = first.shape[1] if len(first.shape) == 2 and first.dtype.startswith("int") else 0
     setup = TrainingSetup(
         optimizer=make.name_of(next(iter(seen.rounds.optimizers.values()))),
         precision=Precision.BF16 if half else Precision.AMP if mixed else Precision.FP32,
         gradient_checkpointing=seen.said.checkpointing,
         gpus=seen.said.gpus,
     )
-    profile = profile_of(memory_of(trace), setup, batch_size=seen.batch_size, seq_len=tokens)
+    profile = profile_of(memory_of(trace), setup, batch_size=seen.batch_size, seq_len=seen.tokens)
     return SavedProfile(
         profiles=(profile,),
         batch_size=seen.batch_size,
         shards=seen.said.gpus if sharded.is_sharded(model) else 1,
-        model=type(_users(model)).__name__,
+        model=type(users(model)).__name__,
         inputs=tuple(map(make.written, seen.inputs)),
         command=tuple(shlex.split(os.environ.get(COMMAND, ""))),
         versions=make.versions(),
@@ -129,7 +81,7 @@ def text(seen: Seen, stack: ExitStack) -> str:
         seen: What was seen of the script.
         stack: Of all that is pretended; left, as another model is run now.
     """
-    model = _users(_model(seen))
+    model = users(_model(seen))
     if not any(True for _ in model.parameters()):
         return ""
     printed = f"{model}\n"
@@ -161,30 +113,3 @@ def _model(seen: Seen) -> nn.Module:
     modules = [found for found in gc.get_objects() if issubclass(type(found), nn.Module)]
     holders = [m for m in modules if not trained or any(id(p) in trained for p in m.parameters())]
     return max(holders or modules, key=lambda m: sum(p.numel() for p in m.parameters()), default=nn.Module())
-
-
-def _users(model: nn.Module) -> nn.Module:
-    """Return what the user wrote, of a model that a library wrapped for several ranks."""
-    wrapped = (
-        isinstance(model, (DataParallel, nn.DataParallel))
-        or type(model).__name__ == "FullyShardedDataParallel"
-    )
-    return model.module if wrapped and isinstance(model.module, nn.Module) else model
-
-
-def _specs(args: Any, kwargs: Any) -> tuple[InputSpec, ...]:
-    found = []
-    for name, value in [*((None, a) for a in args), *kwargs.items()]:
-        for leaf in tree_flatten(value)[0]:
-            if isinstance(leaf, Tensor) and leaf.dim():
-                dtype = str(leaf.dtype).removeprefix("torch.")
-                found.append(InputSpec(name=name, shape=tuple(leaf.shape), dtype=dtype))
-    return tuple(found)
-
-
-def _samples(args: Any, first: InputSpec) -> int:
-    """Return the size of a batch: of a list of images (torchvision's detectors) their number."""
-    listed = args[0] if args and isinstance(args[0], (list, tuple)) else ()
-    if len(first.shape) == 3 and listed and all(isinstance(each, Tensor) for each in listed):
-        return len(listed)
-    return first.shape[0]

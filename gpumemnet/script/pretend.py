@@ -34,6 +34,9 @@ class Said:
         checkpointing: Activations were recomputed.
         gpus: Ranks of the group that it made.
         differ: Its batches differ in size.
+        ratio: How many times the smallest one the largest batch is, of the loader whose batches differ most.
+        missed: Sentences for the user, if the script ends before its largest batches.
+        came: Of those, by sentence, what takes its place once a backward pass follows.
     """
 
     warn: dict[str, None] = field(default_factory=dict)
@@ -41,6 +44,16 @@ class Said:
     checkpointing: bool = False
     gpus: int = 1
     differ: bool = False
+    ratio: float = 1.0
+    missed: dict[str, None] = field(default_factory=dict)
+    came: dict[str, str] = field(default_factory=dict)
+
+    def passed(self) -> None:
+        """Take note of a backward pass: the batches that came are counted."""
+        for missed, counted in self.came.items():
+            self.missed.pop(missed, None)
+            self.warn[counted] = None
+        self.came.clear()
 
 
 _PROPERTIES = SimpleNamespace(

@@ -1,12 +1,14 @@
 """When a script has made the steps that are wanted: two with each of its optimizers.
 
 Those of a GAN or of an agent take turns, and not one after the other: a critic makes five steps for one of its
-generator. What the second one holds is in no trace that ends before its step.
+generator. What the second one holds is in no trace that ends before its step. Where each weight has an optimizer of
+its own, which steps as soon as the weight's gradient is there, hundreds make one step in each backward pass.
 """
 
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterable
 from typing import Any
 from weakref import WeakSet
 
@@ -18,7 +20,7 @@ STEPS = 2
 """Steps of each optimizer that are made whole; what follows is watched until the next would begin: its memory is the
 peak's."""
 PATIENCE = 16
-"""Steps, of all optimizers, after which one that made none or only one is waited for no longer."""
+"""Steps of one optimizer after which another that made none or only one is waited for no longer."""
 SELDOM = (
     "an optimizer made fewer than two steps among the first: what it takes besides is not in the estimate"
 )
@@ -60,32 +62,37 @@ class Rounds:
         self._made[key] = self._made.get(key, 0) + 1
 
     @property
+    def made(self) -> int:
+        """Steps of all optimizers together."""
+        return sum(self._made.values())
+
+    @property
     def whole(self) -> int:
         """Steps of each optimizer in the mean, rounded down."""
-        return sum(self._made.values()) // max(len(self._made), 1)
+        return self.made // max(len(self._made), 1)
 
     @property
     def waiting(self) -> bool:
-        """Whether an optimizer, of those that are there, has made fewer steps than are wanted."""
-        return any(made < self.wanted for made in self._made.values()) or self._awaited()
+        """Whether an optimizer has made fewer steps than are wanted.
+
+        One that was made after the first step is not waited for: it is of another training, once this one is over.
+        """
+        return any(made < self.wanted for made in self._made.values()) or self._unmade(self._expected)
 
     @property
     def seldom(self) -> bool:
-        """Whether what an optimizer takes may be unseen: it made fewer than two steps."""
-        return any(made < STEPS for made in self._made.values()) or self._awaited()
+        """Whether what an optimizer takes may be unseen: it made fewer than two steps, whenever it was made itself."""
+        return any(made < STEPS for made in self._made.values()) or self._unmade(alive())
 
     @property
     def enough(self) -> bool:
         """Whether the next step need not be watched."""
-        return sum(self._made.values()) >= PATIENCE or (bool(self._made) and not self.waiting)
+        return max(self._made.values(), default=0) >= PATIENCE or (bool(self._made) and not self.waiting)
 
-    def _awaited(self) -> bool:
-        """Tell whether an optimizer that made no step holds weights on the GPU that no other holds.
-
-        One that was made after the first step is of another training, once this one is over.
-        """
+    def _unmade(self, optimizers: Iterable[torch.optim.Optimizer]) -> bool:
+        """Tell whether one that made no step holds weights on the GPU that no other holds."""
         held = {p for optimizer in self.optimizers.values() for p in _parameters(optimizer)}
-        rest = (each for each in self._expected if _key(each) not in self._made)
+        rest = (each for each in optimizers if _key(each) not in self._made)
         return any(
             on_cuda(local(p)) and id(p) not in held
             for optimizer in rest

@@ -17,6 +17,7 @@ from gpumemnet.records import frozen
 from gpumemnet.saved.record import SavedProfile
 from gpumemnet.script import processes
 from gpumemnet.script.bounds import bound, cleaned_up
+from gpumemnet.script.failures import ASKED, END_OF_INPUT
 from gpumemnet.script.files import COMMAND, FAILED, FOLDER, RESULT
 from gpumemnet.units import GIB
 
@@ -144,4 +145,6 @@ def _last_line(log: Path, status: int | None) -> str:
         file.seek(max(file.seek(0, os.SEEK_END) - _LOG_TAIL, 0))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
     said = "".join(c if c.isprintable() else " " for c in lines[-1])[:300] if lines else "nothing"
+    if END_OF_INPUT in said:
+        return ASKED
     return f"it ended with status {status} before its optimizer made two steps; its last words: {said}"

@@ -91,8 +91,32 @@ def test_of_those_that_differ_the_smallest_comes_then_an_ordinary_one_then_the_l
     assert found == [4, 6] + [9] * (loaders.MOST - 2) + [4] * 106, "as many as ever"
     assert said.differ
     assert lengths_of(loader)[:3] == [9, 5, 7], "the second time nothing is looked at"
+    assert not said.warn
+    said.passed()
     (told,) = said.warn
     assert "largest of the first 200 is counted, 2.25 times the middle one" in told
+    assert not said.missed and said.ratio == 9 / 4
+
+
+def test_of_a_largest_one_that_never_came_it_is_not_said_that_it_is_counted(said: Said) -> None:
+    loader = of_lengths([5, 7, 5, 6, 9, 5])
+    batches = iter(loader)
+    next(batches), next(batches)
+    (told,) = said.missed
+    assert "1.50 times the middle one, is not counted" in told and not said.warn
+    next(batches)
+    assert said.missed, "it may not have been trained on"
+    said.passed()
+    assert not said.missed and len(said.warn) == 1
+    next(iter(loader))
+    said.passed()
+    assert not said.missed and len(said.warn) == 1
+
+
+def test_an_evaluation_that_does_not_meet_its_largest_is_no_reason_to_warn(said: Said) -> None:
+    with torch.no_grad():
+        next(iter(of_lengths([5, 7, 5, 6, 9, 5])))
+    assert not said.missed and not said.warn
 
 
 def test_the_smaller_last_batch_of_few_is_no_reason_to_warn_and_does_not_come_first(said: Said) -> None:
@@ -122,6 +146,31 @@ def test_an_iterator_is_asked_for_its_length_and_more(said: Said) -> None:
     assert iter(loader)._num_workers == 0
 
 
+def test_what_is_prepared_for_workers_is_there_where_there_are_none(said: Said) -> None:
+    class Stream(torch.utils.data.IterableDataset[Any]):
+        def __iter__(self) -> Any:
+            told = torch.utils.data.get_worker_info()
+            yield from range(told.id, 6, told.num_workers)
+
+    class Files(torch.utils.data.Dataset[Any]):
+        opened: Any = None
+
+        def __len__(self) -> int:
+            return 6
+
+        def __getitem__(self, n: int) -> Any:
+            return self.opened[n]
+
+    def prepare(number: int) -> None:
+        torch.utils.data.get_worker_info().dataset.opened = list(range(6))
+        torch.manual_seed(7)
+
+    assert list(DataLoader(Stream(), batch_size=None, num_workers=2)) == list(range(6))
+    assert list(DataLoader(Files(), batch_size=None, num_workers=2, worker_init_fn=prepare)) == list(range(6))
+    assert torch.utils.data.get_worker_info() is None
+    assert torch.initial_seed() != 7, "the script's own numbers are drawn as ever"
+
+
 # --- how large a batch is
 
 
@@ -130,6 +179,7 @@ def test_tensors_are_found_wherever_they_lie() -> None:
     graph = SimpleNamespace(_store=SimpleNamespace(x=two, name="a graph", edges={"index": three}))
     assert loaders.size_of(graph) == (((2,), (3, 3)), 11)
     assert loaders.size_of([(two, 7), {"a": [three]}, "text", None]) == (((2,), (3, 3)), 11)
+    assert loaders.size_of([torch.nn.Linear(9, 9), two]) == (((2,),), 2), "a module is none of a batch"
     endless: list[Any] = [two]
     endless.append(endless)
     assert loaders.size_of(endless) == (((2,),), 2)
@@ -139,8 +189,11 @@ def test_tensors_are_found_wherever_they_lie() -> None:
 
 
 def test_texts_padded_in_each_batch_are_traced_at_the_longest(tmp_path: Path) -> None:
-    def traced(length: str) -> tuple[SavedProfile, int]:
-        (tmp_path / "train.py").write_text(textwrap.dedent(PADDED.format(length=length)))
+    def traced(length: str, steps: int = 400) -> tuple[SavedProfile, int]:
+        source = PADDED.format(length=length).replace(
+            "for batch in loader:", f"for n, batch in enumerate(loader):\n        if n == {steps}: break"
+        )
+        (tmp_path / "train.py").write_text(textwrap.dedent(source))
         command = [sys.executable, "-c", MAIN, "--save", "m.rad", "--json", "--", sys.executable, "train.py"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path, check=True)
         saved = SavedProfile.from_text((tmp_path / "m.rad").read_text(), path="m.rad")
@@ -148,6 +201,9 @@ def test_texts_padded_in_each_batch_are_traced_at_the_longest(tmp_path: Path) ->
 
     growing, estimate = traced("32 + k")  # the 50th batch is the longest: 431
     alike, longest = traced("431")
-    assert growing.inputs == ("8x39:int64",) and alike.inputs == ("8x431:int64",)
+    assert growing.inputs == alike.inputs == ("8x431:int64",)
+    assert growing.profiles[0].seq_len == 431
     assert longest <= estimate <= 1.1 * longest
     assert "largest of the first 50 is counted" in growing.warnings[0] and not alike.warnings
+    short, less = traced("32 + k", steps=2)
+    assert "is not counted, as the script ended before that step" in short.warnings[0] and less < estimate

@@ -20,7 +20,7 @@ from gpumemnet.gpus import DEFAULT_GPU, gpu_named  # noqa: E402
 from gpumemnet.saved.make import saved_profile  # noqa: E402
 from gpumemnet.saved.record import SavedProfile  # noqa: E402
 from gpumemnet.script import pretend  # noqa: E402
-from gpumemnet.script.live import why  # noqa: E402
+from gpumemnet.script.failures import why  # noqa: E402
 from gpumemnet.script.streams import Streams  # noqa: E402
 from gpumemnet.trace import device  # noqa: E402
 from gpumemnet.trace.recorder import Recorder  # noqa: E402

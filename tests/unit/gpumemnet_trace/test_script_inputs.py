@@ -10,7 +10,7 @@ from traced import estimated, saved
 
 pytest.importorskip("torch")
 
-from gpumemnet.script.live import AFTER_READING
+from gpumemnet.script.failures import AFTER_READING
 
 TRIES = """
     import torch
@@ -100,3 +100,113 @@ GONE = """
 def test_what_is_gone_behind_a_weak_proxy_is_passed_over(tmp_path: Path) -> None:
     _, found = saved(tmp_path, GONE)
     assert found.model == "Linear"
+
+
+LABELS_FIRST = """
+    import torch
+    from torch import nn
+
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.head = nn.Embedding(100, 64), nn.Linear(64, 2)
+
+        def forward(self, input_ids=None, attention_mask=None, labels=None):
+            found = self.head(self.embed(input_ids).mean(1))
+            return nn.functional.cross_entropy(found, labels)
+
+    model = Words().cuda()
+    adam = torch.optim.Adam(model.parameters())
+    for _ in range(4):
+        ones = torch.ones(8, 32).long().cuda()
+        batch = {"labels": ones[:, 0], "attention_mask": ones, "input_ids": ones}
+        adam.zero_grad()
+        CALL
+        loss.backward()
+        adam.step()
+"""
+
+
+BY_NAME = "loss = model(**batch)"
+AS_ONE = """
+        class Whole(nn.Module):
+            words = model
+
+            def forward(self, batch):
+                return self.words(**batch)
+
+        whole = whole if _ else Whole()
+        loss = whole(batch)
+"""
+
+
+@pytest.mark.parametrize("call", [BY_NAME, AS_ONE], ids=["by name", "as one dictionary"])
+def test_tokens_are_counted_where_a_batch_has_its_labels_first(tmp_path: Path, call: str) -> None:
+    _, found = saved(tmp_path, LABELS_FIRST.replace("CALL", call.strip()))
+    assert (found.profiles[0].batch_size, found.profiles[0].seq_len) == (8, 32)
+
+
+GRAPH = """
+    import torch
+
+    class Graph:
+        def __init__(self):
+            self.store = {"x": torch.rand(500, 16).cuda(), "edges": torch.zeros(2, 3000).long().cuda()}
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.nodes = torch.nn.Parameter(torch.rand(500, 16))
+            self.layer = torch.nn.Linear(16, 4)
+
+        def forward(self, *given):
+            return self.layer(given[0].store["x"] if given else self.nodes)
+
+    net, graph = Net().cuda(), Graph()
+    adam = torch.optim.Adam(net.parameters())
+    for _ in range(4):
+        adam.zero_grad()
+        net(GIVEN).sum().backward()
+        adam.step()
+"""
+
+
+@pytest.mark.parametrize(("given", "samples"), [("graph", 500), ("", 1)], ids=["an object", "nothing"])
+def test_a_model_that_is_called_with_no_tensor_is_traced(tmp_path: Path, given: str, samples: int) -> None:
+    _, found = saved(tmp_path, GRAPH.replace("GIVEN", given))
+    assert found.profiles[0].batch_size == samples
+    assert bool(found.inputs) == bool(given)
+
+
+RESIZED = """
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.AdaptiveAvgPool2d(1)).cuda()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = torch.utils.data.DataLoader(torch.rand(64, 3, 64, 64), batch_size=8)
+    for step, images in enumerate(loader):
+        for crop in CROPS:
+            small = torch.nn.functional.interpolate(images, size=crop)
+            sgd.zero_grad()
+            model(small.cuda()).sum().backward()
+        sgd.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("crops", "inputs", "told"),
+    [
+        ("[32 + 16 * (step % 2)]", "8x3x48x48:float32", "2.25 times"),
+        ("[48 - 16 * (step % 2)]", "8x3x48x48:float32", "2.25 times"),
+        ("[48, 32]", "8x3x48x48:float32", ""),
+        ("[48]", "8x3x48x48:float32", ""),
+    ],
+    ids=["grows", "shrinks", "two in each step", "alike"],
+)
+def test_a_loop_that_resizes_its_batches_is_told_of(
+    tmp_path: Path, crops: str, inputs: str, told: str
+) -> None:
+    _, found = saved(tmp_path, RESIZED.replace("CROPS", crops))
+    said = [each for each in found.warnings if "other sizes in other steps" in each]
+    assert len(said) == bool(told) and all(told in each for each in said)
+    assert found.inputs == (inputs,)

@@ -58,3 +58,50 @@ def test_an_optimizer_that_is_made_anew_for_each_part_of_the_data_is_one(tmp_pat
     (profile,) = found.profiles
     assert profile.parameters == 513 * 512
     assert json.loads(done.stdout)["warnings"] == []
+
+
+LATER = """
+    import torch
+
+    model, head = torch.nn.Linear(512, 512).cuda(), torch.nn.Linear(512, 512).cuda()
+    adam, late = torch.optim.Adam(model.parameters()), None
+    for step in range(1000):
+        model(torch.rand(4, 512, device="cuda")).sum().backward()
+        adam.step()
+        late = late or torch.optim.Adam(OF.parameters())
+"""
+
+
+@pytest.mark.parametrize(("of", "told"), [("head", True), ("model", False)])
+def test_an_optimizer_that_is_made_after_the_first_step_and_makes_none_is_told(
+    tmp_path: Path, of: str, told: bool
+) -> None:
+    done, found = saved(tmp_path, LATER.replace("OF", of))
+    assert found.profiles[0].optimizer_bytes == pytest.approx(BYTES * ADAMS_STATES * 513 * 512, rel=0.01)
+    assert any("fewer than two steps" in each for each in json.loads(done.stdout)["warnings"]) == told
+
+
+IN_BACKWARD = """
+    import torch
+
+    model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(20))).cuda()
+    own = {p: torch.optim.Adam([p]) for p in model.parameters()}
+
+    def step(p):
+        own[p].step()
+        own[p].zero_grad()
+
+    for p in model.parameters():
+        p.register_post_accumulate_grad_hook(step)
+    for _ in range(1000):
+        model(torch.rand(4, 256, device="cuda")).sum().backward()
+"""
+
+
+def test_an_optimizer_for_each_weight_that_steps_within_backward_passes_is_waited_for(tmp_path: Path) -> None:
+    done, found = saved(tmp_path, IN_BACKWARD)
+    (profile,) = found.profiles
+    weights = 20 * 257 * 256
+    assert profile.optimizer_bytes == pytest.approx(BYTES * ADAMS_STATES * weights, rel=0.05)
+    assert profile.gradient_bytes < BYTES * weights / 2, "each is gone after its step"
+    assert json.loads(done.stdout)["warnings"] == []

@@ -1,0 +1,60 @@
+"""Scripts that end by an exception, wherever it is caught; and those that ask somebody."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from traced import estimated, saved
+
+pytest.importorskip("torch")
+
+from gpumemnet.script.failures import ASKED
+
+LOOP = """
+    import sys, torch
+
+    model = torch.nn.Linear(8, 8).cuda()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train(steps):
+        for _ in range(steps):
+            model(torch.rand(4, 8, device="cuda")).sum().backward()
+            sgd.step()
+        raise ValueError("no such column")
+
+    ENDS
+"""
+HOOK = """
+    sys.excepthook = lambda *_: print("a box")
+    train(1)
+"""
+CAUGHT = """
+    try:
+        train(1)
+    except Exception as error:
+        print("something went wrong; set SCRIPT_FULL_ERROR=1")
+        sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize("ends", [HOOK, CAUGHT], ids=["a hook of its own", "caught, and left by sys.exit"])
+def test_the_exception_is_told_whoever_takes_it(tmp_path: Path, ends: str) -> None:
+    done = estimated(tmp_path, LOOP.replace("ENDS", ends.strip()))
+    told = json.loads(done.stdout)["warnings"][0]
+    assert told == "the script could not be traced: ValueError: no such column"
+
+
+def test_a_failure_after_the_steps_is_told_beside_the_trace(tmp_path: Path) -> None:
+    done, found = saved(tmp_path, LOOP.replace("ENDS", "train(2)"))
+    assert found.profiles[0].parameters == 72
+    assert json.loads(done.stdout)["warnings"] == [
+        "traced until the script failed after 2 steps: ValueError: no such column"
+    ]
+
+
+@pytest.mark.parametrize("first", ["import os", "import torch"], ids=["before torch", "with torch"])
+def test_a_script_that_waits_for_somebody_is_told_that_nobody_is_there(tmp_path: Path, first: str) -> None:
+    done = estimated(tmp_path, f"{first}\nname = input('which run? ')\nimport torch\n")
+    assert (done.returncode, done.stderr) == (2, f"rad-estimate: the script could not be traced: {ASKED}\n")
