@@ -64,11 +64,8 @@ def page(runs: Sequence[Run]) -> str:
 
 
 def _section(runs: list[Run]) -> list[str]:
-    one = runs[0]
-    which = f" (its first {one.first} jobs)" if one.first else ""
     whole = whole_runs(runs)
-    how = "" if one.exchange == "copies" else f", gradients by {one.exchange}"
-    parts = [f"<h2>{escape(one.trace)}{which}, {one.compress:g} times faster{escape(how)}</h2>"]
+    parts = [f"<h2>{escape(runs[0].title)}</h2>"]
     if any(run.simulated for run in runs):
         parts.append('<p class="note">Simulated cards and trainings: no GPU was there.</p>')
     for run in runs:

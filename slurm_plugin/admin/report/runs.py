@@ -61,6 +61,13 @@ class Run:
         return (self.trace, self.compress, self.first or 0, self.exchange, self.simulated)
 
     @property
+    def title(self) -> str:
+        """Return what such runs are called."""
+        which = f" (its first {self.first} jobs)" if self.first else ""
+        how = "" if self.exchange == "copies" else f", gradients by {self.exchange}"
+        return f"{self.trace}{which}, {self.compress:g} times faster{how}"
+
+    @property
     def file_name(self) -> str:
         """Return how the charts' files of such runs begin."""
         parts = [self.trace, f"c{self.compress:g}", *([f"first{self.first}"] if self.first else [])]

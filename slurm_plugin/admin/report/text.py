@@ -26,10 +26,10 @@ def tables(runs: Sequence[Run]) -> Iterator[str]:
     Args:
         runs: As `read_runs` returns them.
     """
-    for (trace, compress, *_), some in groupby(runs, key=lambda run: run.scene):
+    for _, some in groupby(runs, key=lambda run: run.scene):
         these = list(some)
         whole = whole_runs(these)
-        title = f"{trace}, {compress:g} times faster" + (", simulated" if these[0].simulated else "")
+        title = these[0].title + (", simulated" if these[0].simulated else "")
         rows = [
             (f"{run.label}{' (cut off)' * run.cut}", *(cell(name, run, whole) for name, _ in _COLUMNS))
             for run in these

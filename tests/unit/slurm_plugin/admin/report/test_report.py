@@ -16,6 +16,7 @@ from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.report.charts import charts
 from slurm_plugin.admin.report.runs import read_runs
 from slurm_plugin.admin.report.svg import HEIGHT, LEFT, LETTER, TITLE_LETTER, WIDTH, svg, ticks
+from slurm_plugin.admin.report.text import tables
 from slurm_plugin.core.errors import ConfigError
 
 
@@ -169,6 +170,15 @@ def test_charts_stay_within_their_frame(tmp_path: Path) -> None:
                 assert LEFT <= x <= WIDTH and 0 <= y <= HEIGHT
         for bar in tree.iter("rect"):
             assert float(bar.attrib["height"]) >= 0
+
+
+def test_runs_that_exchange_gradients_are_told_from_those_that_copy_them(tmp_path: Path) -> None:
+    copies, exchanged = write(tmp_path, "magm", 50.0), write(tmp_path, "magm-nccl", 40.0)
+    exchanged.write_text(json.dumps({**json.loads(exchanged.read_text()), "exchange": "nccl", "first": 9}))
+    titles = [table.partition("  ")[0] for table in tables(read_runs([copies, exchanged]))]
+    assert len(set(titles)) == 2
+    assert any(title.endswith("times faster, gradients by nccl") for title in titles), titles
+    assert any("(its first 9 jobs)" in title for title in titles), titles
 
 
 @pytest.mark.parametrize("most", [0.0, 0.003, 0.99, 1.0, 7.2, 83.0, 123456.0])
