@@ -57,6 +57,7 @@ EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
         words.keeps_gpus("#RAD does not say gpus=2, so what each of its processes needs is not known"),
     ),
     (words.keeps_gpus, "It is on several nodes", words.keeps_gpus(words.SEVERAL_NODES)),
+    (words.keeps_gpus, "Without `share_multi_gpu`", words.keeps_gpus(words.SEVERAL_GPUS)),
     (words.keeps_gpus, "It is a component of a heterogeneous job", words.keeps_gpus(words.HETEROGENEOUS)),
     (words.reserves, "`share_multi_gpu`", words.reserves(12 * GIB, _NEED, share=0.99, gpus=2)),
     (words.too_large, "", words.too_large(_LARGE, 39 * GIB)),

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from gpumemnet.directives.meant import NO_SUMMARY
+from gpumemnet.directives.meant import no_summary
 from gpumemnet.directives.parse import MARK, Directives, parse_comment, parse_script
 from gpumemnet.errors import GpuMemNetError, lines_of
 from gpumemnet.names import Policy
@@ -114,9 +114,11 @@ def profile_of(directives: Directives, folders: tuple[Path, ...]) -> tuple[str, 
 
     if directives.model is None:
         return None
+    if directives.model.startswith("hf:"):
+        raise EstimateError(f"{directives.model}: {no_summary(directives.model)}")
     path = _found(directives.model, folders)
-    if path.suffix == ".py":
-        raise EstimateError(f"{path}: {NO_SUMMARY}{path.name}")
+    if other := no_summary(path.name):
+        raise EstimateError(f"{path}: {other}")
     try:
         profile, warnings = profile_with_warnings(str(path), directives.setup)
     except GpuMemNetError as exc:

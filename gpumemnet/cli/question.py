@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gpumemnet.cli.cluster import Job
-from gpumemnet.directives.meant import NO_SUMMARY
+from gpumemnet.directives.meant import no_summary
 from gpumemnet.directives.parse import Directives, parse_comment, parse_script
 from gpumemnet.errors import DirectiveError, SetupError
 from gpumemnet.texts.files import MAX_BYTES, read_text
@@ -52,11 +52,15 @@ def question_of(summary: str | None, given: Mapping[str, object], typed: str) ->
         raise SetupError(f"--options: {str(exc).lower()}; close the quote") from exc
     if summary is None:
         return Question(said=_with(Directives(setup=TrainingSetup()), given))
-    if summary.endswith(".py"):
-        raise SetupError(f"{summary}: {NO_SUMMARY}{summary}")
+    other = no_summary(summary)
+    if other is not None and not summary.endswith(".py"):
+        raise SetupError(f"{summary}: {other}")
     text = _text(summary)
     name = "standard input" if summary == STDIN else summary
-    if not text.lstrip().startswith("#") and "#RAD" not in text and "#SBATCH" not in text:
+    ours = "#RAD" in text or "#SBATCH" in text
+    if other is not None and not ours:  # a job script may well be one in Python
+        raise SetupError(f"{summary}: {other}")
+    if not text.lstrip().startswith("#") and not ours:
         return _of_summary(text if summary == STDIN else summary, given, words)
     job = Job(typed=words, script=text, path=None if summary == STDIN else summary)
     try:

@@ -7,11 +7,11 @@ character, as a regular expression with a run of blanks would.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 _NAME, _BLANK = "rad", " \t"
-NO_SUMMARY = "a script, no summary; one is made by: rad-estimate --save m.rad -- python "
-"""A Python script stands where a summary is named; its name follows."""
+_SAVE = "rad-estimate --save m.rad"
+_WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors", ".bin", ".h5")
 
 
 def as_directive(line: str, keys: Collection[str]) -> str | None:
@@ -46,3 +46,68 @@ def closed_up(words: str) -> str:
     if "'" in words or '"' in words:
         return words.strip()
     return re.sub(r",(?=\s|$)", "", "=".join(part.strip(_BLANK) for part in words.split("="))).strip()
+
+
+def paired(words: Sequence[str], keys: Collection[str]) -> str | None:
+    """Return words that are written as options of a command, or as YAML, as they must stand; None if they are neither.
+
+    Args:
+        words: The words of a line, not all of them with a `=`.
+        keys: What it may say.
+
+    >>> paired(["--model", "a b.txt", "--batch-size", "8"], ["model", "batch_size"])
+    'model="a b.txt" batch_size=8'
+    >>> paired(["model:", "a.txt"], ["model"])
+    'model=a.txt'
+    >>> paired(["model", "is", "a.txt"], ["model"]) is None
+    True
+    """
+    found, left = [], iter(words)
+    for word in left:
+        name, equals, value = word.partition("=")
+        key = name.lstrip("-").rstrip(":").replace("-", "_").lower()
+        value = value if equals else next(left, "")
+        if key not in keys or not value:
+            return None
+        found.append(f'{key}="{value}"' if " " in value else f"{key}={value}")
+    return " ".join(found)
+
+
+def quoted(words: Sequence[str], keys: Collection[str]) -> str | None:
+    """Return words with quotes around a model's name that holds spaces; None if there is no such name.
+
+    Args:
+        words: The words of a line.
+        keys: What it may say.
+
+    >>> quoted(["model=my", "nets/a", "1.txt", "batch_size=8"], ["model", "batch_size"])
+    'model="my nets/a 1.txt" batch_size=8'
+    """
+    start = next((at for at, word in enumerate(words) if word.startswith("model=")), None)
+    if start is None:
+        return None
+    end = start + 1
+    while end < len(words) and words[end].partition("=")[0] not in keys:
+        end += 1
+    if end == start + 1:
+        return None
+    name = " ".join(words[start:end]).partition("=")[2]
+    return " ".join([*words[:start], f'model="{name}"', *words[end:]])
+
+
+def no_summary(name: str) -> str | None:
+    """Return what is said of a name that stands for something else than a model's summary; None if it may be one.
+
+    Args:
+        name: What `model=` names.
+
+    >>> no_summary("runs/train.py")
+    'a script, no summary; one is made by: rad-estimate --save m.rad -- python runs/train.py'
+    """
+    if name.endswith(".py"):
+        return f"a script, no summary; one is made by: {_SAVE} -- python {name}"
+    if name.endswith(_WEIGHTS):
+        return f"weights, no summary; one is made by: {_SAVE} -- python train.py"
+    if name.startswith("hf:"):
+        return f"read beforehand, not by a job: {_SAVE} --module {name} --batch-size N --seq-len N; then model=m.rad"
+    return None

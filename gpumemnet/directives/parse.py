@@ -6,10 +6,11 @@ quoted as in a shell. Standard library only: the submit path imports this.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
-from gpumemnet.directives.meant import as_directive, closed_up
+from gpumemnet.directives.meant import as_directive, closed_up, paired, quoted
 from gpumemnet.directives.values import READERS, Confidence, short
 from gpumemnet.directives.words import Place, split, until_space
 from gpumemnet.errors import DirectiveError
@@ -18,6 +19,8 @@ from gpumemnet.training import TrainingSetup
 
 MARK = "#RAD"
 COMMENT_MARK = "rad:"
+_DOCUMENT = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)\\?([A-Za-z_]\w*)\1")
+"""Where a shell's document begins, and the line that ends it."""
 _SETTINGS = frozenset(("batch_size", "seq_len", "optimizer", "precision", "gradient_checkpointing", "gpus"))
 """What a TrainingSetup holds of it."""
 
@@ -69,7 +72,7 @@ def parse_script(text: str, path: str) -> Directives | None:
     wrong: list[DirectiveError] = []
     meant: list[DirectiveError] = []
     command_line = 0
-    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
+    for number, line in _own_lines(text):
         if line.startswith(MARK) and line[len(MARK) : len(MARK) + 1] in ("", " ", "\t"):
             place = Place(path=path, line=number)
             if command_line:
@@ -95,17 +98,41 @@ def parse_script(text: str, path: str) -> Directives | None:
     return _directives(words, path, wrong) if words or wrong else None
 
 
+def _own_lines(text: str) -> list[tuple[int, str]]:
+    """Return the lines of a script by number; documents in it (`<<EOF`) may be job scripts, and are none of them."""
+    lines: list[tuple[int, str]] = []
+    ends, since = "", 0
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
+        if ends and line.strip() == ends:
+            del lines[since:]
+            ends = ""
+            continue
+        lines.append((number, line))
+        if not ends and not line.startswith("#") and (document := _DOCUMENT.search(line)):
+            ends, since = document[2], len(lines)
+    return lines
+
+
 def _words(text: str, place: Place) -> list[str]:
     """Return the words of one line.
 
     Raises:
-        DirectiveError: A quote is not closed, or it is written with spaces around = or with commas.
+        DirectiveError: A quote is not closed, or it is written otherwise than key=value, and is told how.
     """
     words = list(split(text, " \t", place))
     if any(word.startswith("=") or word.endswith(("=", ",")) for word in words):
         right = closed_up(text)
         if right.split() != words:
             raise place.error("no spaces around =, no commas", f"write #RAD {short(right, 200)}")
+    if words and words[-1] == "\\":
+        raise place.error(
+            "a #RAD line does not go on in the next", "begin that with #RAD, and leave the \\ away"
+        )
+    if not all("=" in word for word in words):
+        if pairs := paired(words, READERS):
+            raise place.error("each key and its value are one word", f"write #RAD {short(pairs, 200)}")
+        if name := quoted(words, READERS):
+            raise place.error("a name with spaces is quoted", f"write #RAD {short(name, 200)}")
     return words
 
 
@@ -189,7 +216,8 @@ def _pair(word: str, place: Place) -> tuple[str, str]:
     if key not in READERS:
         import difflib  # only a mistake needs it
 
-        near = difflib.get_close_matches(key, READERS, n=1)
+        begun = [name for name in READERS if name.startswith(key)]
+        near = difflib.get_close_matches(key, READERS, n=1) or (begun if len(begun) == 1 else [])
         fix = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(READERS)}"
         raise place.error(f"unknown key '{short(key)}'", fix)
     if not equals or not value:

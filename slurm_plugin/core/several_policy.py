@@ -33,7 +33,7 @@ def several(
         return kept
     if estimate.estimate_bytes > partition.capacity_bytes:
         return replace(kept, messages=(words.each_too_large(estimate, partition.capacity_bytes),))
-    if not partition.share_multi_gpu or claims.policy == "exclusive":
+    if claims.policy == "exclusive":
         return kept
     obstacle = _obstacle(gpus, request, claims, estimate, offer)
     if obstacle is not None:
@@ -45,6 +45,8 @@ def _obstacle(
     gpus: int, request: JobRequest, claims: Claims, estimate: MemoryEstimate, offer: Offer
 ) -> str | None:
     """Return why a job cannot share its GPUs; None if it can."""
+    if not offer.partition.share_multi_gpu:
+        return words.SEVERAL_GPUS
     if not offer.guarded:
         return "without MPS, which serves one GPU, only the guard would hold it to what it books, and that is off"
     if request.interactive:

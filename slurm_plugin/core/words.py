@@ -11,6 +11,7 @@ from slurm_plugin.core.units import human
 NO_GPU = "RAD: the job asks for no GPU; add --gpus=1"
 HETEROGENEOUS = "components of a heterogeneous job do not share"
 SEVERAL_NODES = "jobs of several nodes do not share"
+SEVERAL_GPUS = "jobs of several GPUs do not share here"
 NEED_UNKNOWN = "its GPU memory is not known"
 EXCLUSIVE = "policy=exclusive"
 NO_FILE = "RAD: of a script that comes on standard input, or from a program, no model is read; name its file to sbatch"

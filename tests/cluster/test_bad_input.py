@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.jobs import Jobs
+from tests.cluster.test_dry_run import dry_run
 
 pytestmark = pytest.mark.cluster
 
@@ -94,6 +95,61 @@ def test_a_directive_after_the_first_command_is_told(jobs: Jobs) -> None:
     path = script(jobs, f"{SCRIPT}true\n#RAD memory=4G\n")
     _, messages = submit(jobs, path)
     assert "job.sh:4" in messages, messages
+
+
+HEAD = "#!/bin/bash -l\n#SBATCH --gpus=1 --hold\n"
+GOOD = "#RAD model=resnet18.txt batch_size=32\n"
+NOT_READ = "job.sh:{}: #RAD below the first command is not read; move it above line {}"
+ONE_WORD = "job.sh:3: each key and its value are one word; write #RAD model=resnet18.txt batch_size=32"
+
+TYPED: dict[str, tuple[str, str]] = {
+    "conda activate above": (f"{HEAD}conda activate torch\n{GOOD}", NOT_READ.format(4, 3)),
+    "module load below": (f"{HEAD}{GOOD}module load cuda/12.4\npython train.py\n", "RAD: needs about"),
+    "srun inside": (f"{HEAD}{GOOD}srun --gpus=1 python train.py\n", "RAD: needs about"),
+    "an array": (f"{HEAD}#SBATCH --array=0-3\n{GOOD}python train.py\n", "RAD: needs about"),
+    "a heredoc": (f"{HEAD}{GOOD}cat >a.sh <<EOF\n#RAD batch_size=8\nEOF\n", "RAD: needs about"),
+    "a variable": (f"{HEAD}{GOOD.replace('32', '$BATCH')}", "no shell reads this line"),
+    "a path with spaces": (
+        f"{HEAD}#RAD model=my nets/resnet 18.txt batch_size=32\n",
+        'job.sh:3: a name with spaces is quoted; write #RAD model="my nets/resnet 18.txt" batch_size=32',
+    ),
+    "the same, quoted": (
+        f'{HEAD}#RAD model="my nets/resnet 18.txt" batch_size=32\npython train.py\n',
+        "RAD: needs about",
+    ),
+    "as options": (f"{HEAD}#RAD --model resnet18.txt --batch-size 32\n", ONE_WORD),
+    "as YAML": (f"{HEAD}#RAD model: resnet18.txt batch_size: 32\n", ONE_WORD),
+    "two lines": (f"{HEAD}#RAD model=resnet18.txt \\\n#RAD batch_size=32\n", "does not go on in the next"),
+    "weights": (f"{HEAD}#RAD model=best.pt batch_size=32\n", "best.pt: weights, no summary; one is made by:"),
+    "Hugging Face": (
+        f"{HEAD}#RAD model=hf:/data/llama batch_size=4\n",
+        "rad-estimate --save m.rad --module hf:/data/llama",
+    ),
+    "torchrun": (
+        f"{HEAD}#SBATCH --gpus=2\n{GOOD}torchrun --nproc-per-node=2 train.py\n",
+        "; the job keeps its GPUs to itself",
+    ),
+    "gpus-per-task": (
+        f"{HEAD.replace('--gpus=1', '-n2 --gpus-per-task=1')}{GOOD}srun python train.py\n",
+        "; the job keeps its GPUs to itself",
+    ),
+    "Python": (f"#!/usr/bin/env python3\n#SBATCH --gpus=1 --hold\n{GOOD}import torch\n", "RAD: needs about"),
+}
+
+
+@pytest.mark.parametrize("kind", TYPED)
+def test_what_researchers_write_is_taken_and_answered(jobs: Jobs, kind: str) -> None:
+    text, told = TYPED[kind]
+    summary = (jobs.folder / "models" / "resnet18_torchinfo.txt").read_bytes()
+    (jobs.folder / "my nets").mkdir(exist_ok=True)
+    for name in ("resnet18.txt", "my nets/resnet 18.txt"):
+        (jobs.folder / name).write_bytes(summary)
+    (jobs.folder / "best.pt").write_bytes(bytes(5000))
+    _, messages = submit(jobs, script(jobs, text))
+    assert told in messages
+    assert len([line for line in messages.splitlines() if "RAD" in line]) <= 3, "no more than can be read"
+    _, said = dry_run(jobs, "job.sh")
+    assert told in "\n".join(said["sbatch"]["says"])
 
 
 @pytest.mark.parametrize(

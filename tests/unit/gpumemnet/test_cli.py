@@ -32,6 +32,16 @@ def run(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]
     return python("from gpumemnet.cli import main; main()", *args, cwd=cwd)
 
 
+def test_a_job_script_in_python_is_one(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(
+        f"#!/usr/bin/env python3\n#RAD model={RESIDUAL} batch_size=8\nimport torch\n"
+    )
+    assert run("job.py", cwd=tmp_path).returncode == 0
+    (tmp_path / "train.py").write_text("import torch\n")
+    done = run("train.py", cwd=tmp_path)
+    assert (done.returncode, "train.py: a script, no summary" in done.stderr) == (2, True)
+
+
 def test_json_is_the_contract() -> None:
     done = run(RESIDUAL, "--batch-size", "64", "--json")
     assert (done.returncode, done.stderr) == (0, "")

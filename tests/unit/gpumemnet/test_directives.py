@@ -73,6 +73,49 @@ def test_no_line_of_a_users_keeps_radd_from_everybody_else(line: str) -> None:
     assert time.process_time() - began_s < 1
 
 
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (
+            "#RAD model=my models/resnet 50.txt batch_size=64",
+            'job.sh:2: a name with spaces is quoted; write #RAD model="my models/resnet 50.txt" batch_size=64',
+        ),
+        (
+            "#RAD --model resnet50.txt --batch-size=64",
+            "job.sh:2: each key and its value are one word; write #RAD model=resnet50.txt batch_size=64",
+        ),
+        ("#RAD memory 12G", "job.sh:2: each key and its value are one word; write #RAD memory=12G"),
+        ("#RAD model: a.txt", "job.sh:2: each key and its value are one word; write #RAD model=a.txt"),
+        (
+            "#RAD model=a.txt \\\n#RAD batch_size=64",
+            "job.sh:2: a #RAD line does not go on in the next; begin that with #RAD, and leave the \\ away",
+        ),
+        ("#RAD opt=adamw", "job.sh:2: unknown key 'opt'; did you mean optimizer?"),
+        ("#RAD memory", "job.sh:2: memory has no value; write memory=VALUE with no spaces around ="),
+    ],
+)
+def test_what_was_meant_is_told_as_it_must_stand(lines: str, told: str) -> None:
+    with pytest.raises(DirectiveError) as found:
+        parse_script(f"#!/bin/bash\n{lines}\npython x.py\n", "job.sh")
+    assert str(found.value) == told
+    if "; write #RAD " in told:
+        right = told.partition("; write ")[2]
+        assert parse_script(f"#!/bin/bash\n{right}\npython x.py\n", "job.sh") is not None
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends"), [("<<EOF", "EOF"), ("<< 'END'", "END"), ('<<-"E"', "\tE"), (r"<<\STOP", "STOP")]
+)
+def test_a_job_script_that_is_written_by_this_one_is_none_of_its_lines(begins: str, ends: str) -> None:
+    inner = "#!/bin/bash\n#RAD batch_size=32\npython y.py"
+    text = f"#RAD memory=12G\ncat > inner.sh {begins}\n{inner}\n{ends}\n"
+    said = parse_script(text, "job.sh")
+    assert said is not None and said.memory_bytes == 12 * GIB
+    for after in (text + "#RAD retry=no\n", text.replace(f"\n{ends}\n", "\n"), text.replace("<<", "<<<")):
+        with pytest.raises(DirectiveError, match="#RAD below the first command is not read"):
+            parse_script(after, "job.sh")
+
+
 def test_names_with_spaces_and_quotes() -> None:
     said = parse_script("#RAD model=\"my big 'net'.txt\" batch_size=8 # why\n", "job.sh")
     assert said is not None

@@ -96,6 +96,23 @@ def test_a_python_script_is_told_how_it_becomes_a_summary(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.parametrize("name", ["best.pt", "model.safetensors"])
+def test_weights_are_told_from_a_summary(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(bytes(5000))
+    (line,) = sbatch(tmp_path, name)["say"]
+    assert line.endswith(
+        f"{name}: weights, no summary; one is made by: rad-estimate --save m.rad -- python train.py"
+    )
+
+
+def test_a_model_of_hugging_face_is_read_before_the_job(tmp_path: Path) -> None:
+    (line,) = sbatch(tmp_path, "hf:/data/llama")["say"]
+    assert line == (
+        "RAD: hf:/data/llama: read beforehand, not by a job: rad-estimate --save m.rad --module hf:/data/llama "
+        "--batch-size N --seq-len N; then model=m.rad"
+    )
+
+
 def make(path: Path, kind: str) -> None:
     if kind == "empty":
         path.touch()

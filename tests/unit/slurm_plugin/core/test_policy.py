@@ -223,7 +223,13 @@ def test_several_gpus_keep_their_request_and_are_booked_whole() -> None:
             kind="whole", gpus=4, estimate_bytes=GIB, profile_key="ab12", basis="estimate", partitions=HERE
         ),
     )
-    assert rewrite.messages == ()
+    assert rewrite.messages == (
+        "RAD: jobs of several GPUs do not share here; the job keeps its GPUs to itself",
+    )
+    wanted = asked(Claims(gpus=4, policy="exclusive"), need(GIB), tres_per_job="gres:gpu:4")
+    assert wanted.messages == (), "it is what was asked for"
+    silent = asked(Claims(), need(GIB), tres_per_job="gres:gpu:4")
+    assert silent.messages == (), "who said nothing to us hears nothing"
     assert "gpus=2" in asked(Claims(gpus=2), tres_per_job="gres:gpu:4").messages[0]
     assert "run out of memory" in asked(Claims(gpus=4), need(60 * GIB), gres="gres:gpu:4").messages[0]
 
