@@ -1,6 +1,7 @@
 """A job that grows when it is told to: grower.py FOLDER NAME [MIB].
 
-It holds 1 GiB, waits for FOLDER/grow.NAME, and grows to MIB, or to what that file says. A second run stays small.
+It holds 1 GiB, waits for FOLDER/grow.NAME, and grows to MIB, or to what that file says, until there is FOLDER/end. A
+second run stays small.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from fake_train import visible_gpus
 
 from slurm_plugin.core.units import GIB, from_mib
 
-told = Path(sys.argv[1], f"grow.{sys.argv[2]}")
+told, end = Path(sys.argv[1], f"grow.{sys.argv[2]}"), Path(sys.argv[1], "end")
 (gpu,) = visible_gpus(os.environ)
 gpu.grow_to(GIB, smact=0.1)
 if os.environ.get("SLURM_RESTART_COUNT", "0") != "0":
@@ -24,5 +25,6 @@ while not told.exists():
     time.sleep(0.02)
 mib = int(told.read_text() or sys.argv[3])
 gpu.grow_to(from_mib(mib), smact=0.1)
-time.sleep(8)
+while not end.exists():
+    time.sleep(0.02)
 print(f"held {mib} MiB of at most {os.environ['RAD_CAP_MIB']}")

@@ -84,6 +84,10 @@ def test_the_furthest_above_its_estimate_goes_and_its_neighbours_feel_nothing(
         (jobs.folder / f"draft.{name}").replace(jobs.folder / f"grow.{name}")
     cluster.wait("a surprise is stopped", lambda: restarts(jobs, one) + restarts(jobs, two) > 0, 40)
     (jobs.folder / "grow.third").touch()
+    cluster.wait(
+        "the third has what it booked", lambda: grown(cluster, first.gpus[0], from_mib(third_mib)), 40
+    )
+    (jobs.folder / "end").touch()
     done = jobs.wait(third, "COMPLETED", timeout_s=60)
     assert done["Restarts"] == "0" and "OutOfMemory" not in jobs.output(third)
 
@@ -96,6 +100,11 @@ def test_the_furthest_above_its_estimate_goes_and_its_neighbours_feel_nothing(
     assert jobs.wait(other, "COMPLETED", timeout_s=60)["Restarts"] == "0"
     again = jobs.fields(stopped)
     assert "others need theirs" in again["AdminComment"]
+
+
+def grown(cluster: Cluster, gpu: str, size_bytes: int) -> bool:
+    readings = SimulatedGpus(cluster.place.gpus("n0")).read()
+    return any(one.memory_bytes == size_bytes for row in readings if row.uuid == gpu for one in row.processes)
 
 
 def restarts(jobs: Jobs, job: int) -> int:

@@ -112,7 +112,7 @@ def run_one(request: dict[str, Any]) -> None:
             sys.argv = [name, "--config", request["rad_toml"]]
             supervise.LIMITS = UNHURRIED if request["site"] is None else LIMITS
             supervise._UNWIND_S = 0.1
-            timely_file.READ_S = 0.3
+            timely_file.READ_S = 30.0 if request["site"] is None else 0.3
             watch_calls(request["calls"], request["site"])
             status = importlib.import_module(f"{name}.__main__").main()
         finally:

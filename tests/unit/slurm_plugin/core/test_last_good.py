@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.core import last_good
+from slurm_plugin.core import last_good, timely_file
 from slurm_plugin.core.config import DEFAULT_PATH
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.last_good import config_in_force, copied_at_s, copy_of
+
+READ_S = timely_file.READ_S
+"""As shipped; other tests wait longer (conftest.py)."""
 
 GOOD = """mode = "enforce"
 [partition.gpu]
@@ -65,8 +68,11 @@ BREAKS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("how", BREAKS)
-def test_whatever_is_wrong_with_rad_toml_the_last_good_one_stays_in_force(path: Path, how: str) -> None:
+def test_whatever_is_wrong_with_rad_toml_the_last_good_one_stays_in_force(
+    path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = config_in_force(path).config
+    monkeypatch.setattr(timely_file, "READ_S", READ_S)
     BREAKS[how](path)
     start_s = time.monotonic()
     found = config_in_force(path)
@@ -79,7 +85,10 @@ def test_whatever_is_wrong_with_rad_toml_the_last_good_one_stays_in_force(path: 
 @pytest.mark.parametrize(
     "how", sorted(set(BREAKS) - {"empty", "comments alone", *filter(lambda n: "half" in n, BREAKS)})
 )
-def test_where_none_was_ever_good_that_is_said(tmp_path: Path, how: str) -> None:
+def test_where_none_was_ever_good_that_is_said(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timely_file, "READ_S", READ_S)
     path = tmp_path / "rad.toml"
     path.write_text("x")
     BREAKS[how](path)
@@ -97,6 +106,7 @@ def test_a_file_server_that_hangs_costs_a_second(path: Path, monkeypatch: pytest
         return opened(name, *arguments, **more)  # type: ignore[call-overload]
 
     monkeypatch.setattr(builtins, "open", dead)
+    monkeypatch.setattr(timely_file, "READ_S", READ_S)
     start_s = time.monotonic()
     found = config_in_force(path)
     assert time.monotonic() - start_s < 3
