@@ -44,15 +44,19 @@ def gpu_of(own: Cluster, job_id: int) -> str:
     return found()[job_id]
 
 
+def watched(own: Cluster) -> bool:
+    return read_window(own.place.run / "n0", now_s=own.clock.now_s()) is not None
+
+
 def without_monitor(own: Cluster) -> None:
     own.daemons.kill("monitor-n0")
-    window = own.place.run / "n0"
-    own.wait("its last word is old", lambda: read_window(window, now_s=own.clock.now_s()) is None, 30)
+    own.wait("its last word is old", lambda: not watched(own), 30)
 
 
 def test_whom_neither_mps_nor_the_guard_holds_shares_with_nobody_new(jobs: Jobs, own: Cluster) -> None:
     no_mps = own.place.gpus("n0") / "no-mps"
     no_mps.touch()
+    own.wait("rad-monitor's first word", lambda: watched(own), 60)
     first = train(jobs, 90)
     jobs.wait(first, "RUNNING")
     beside = [train(jobs, 90) for _ in range(2)]
