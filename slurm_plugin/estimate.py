@@ -6,7 +6,7 @@ This is where gpumemnet's estimators are met; said.py meets its readers. Nothing
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from importlib.metadata import version
 
@@ -15,6 +15,7 @@ from gpumemnet.estimators import activity, conformal
 from gpumemnet.estimators.registry import ESTIMATORS
 from gpumemnet.estimators.registry import estimate as gpumemnet_estimate
 from gpumemnet.gpus import DEFAULT_GPU, Gpu, gpu_named
+from gpumemnet.names import Family, Optimizer, Precision, Source
 from gpumemnet.profile.record import VERSION as PROFILE_VERSION
 from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.config import Config, GpuType
@@ -88,6 +89,11 @@ class Estimator:
             gpu_named(self.gpu or DEFAULT_GPU)
         except GpuMemNetError as exc:
             raise ConfigError(f"rad.toml: {where}gpu: {exc}") from exc
+
+    def load(self) -> None:
+        """Load code and weights now: from a cold disk they take longer than job_submit.lua waits for an answer."""
+        for source in Source:
+            self.of_profile(_smallest(source).to_text())
 
     def card(self) -> Gpu:
         """Return the type of GPU that estimates here are for, with the base that was measured here.
@@ -240,6 +246,17 @@ def model_in(profile_text: str) -> str:
         return ModelProfile.from_text(profile_text).model
     except GpuMemNetError:
         return ""
+
+
+def _smallest(source: Source) -> ModelProfile:
+    """Return a profile whose sizes are all 1."""
+    names = {
+        "family": Family.OTHER,
+        "source": source,
+        "optimizer": Optimizer.SGD,
+        "precision": Precision.FP32,
+    }
+    return ModelProfile(**{each.name: names.get(each.name, 1) for each in fields(ModelProfile)})  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=4096)

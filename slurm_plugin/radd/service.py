@@ -154,6 +154,7 @@ class Service:
             site=self._site,
             running=self._select.running,
         )
+        submission.estimator.load()
         told, self._told = self._told, frozenset(one.text for one in in_the_way)
         for text in sorted(self._told - told):
             log.error("%s", text)

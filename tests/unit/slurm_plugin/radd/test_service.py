@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -192,6 +194,30 @@ def test_a_broken_file_keeps_the_old_one_in_force(tmp_path: Path) -> None:
     made.reload()
     assert made.handle(SUBMIT)["set"] == {}
     made.stop()
+
+
+@pytest.mark.parametrize("estimator", ["ours", "boosted", "horus"])
+def test_the_first_submission_waits_for_no_code_and_no_weights(tmp_path: Path, estimator: str) -> None:
+    """From a cold disk they take longer than job_submit.lua waits, and the job got a GPU of its own."""
+    profile = profile_summary(str(MODELS / "resnet50_torchinfo.txt"), TrainingSetup(batch_size=8)).to_text()
+    toml = write(tmp_path, f'estimator = "{estimator}"\n' + TOML)
+    program = f"""
+import sys
+from pathlib import Path
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.radd.recover import Recoverer
+from slurm_plugin.radd.service import Service
+from slurm_plugin.slurm.commands import SlurmCommands
+SlurmCommands.version = lambda self: (22, 5, 8)
+service = Service(Path({str(toml)!r}), SlurmCommands(), Recoverer(SlurmCommands(), SystemClock()))
+loaded, opened = set(sys.modules), []
+sys.addaudithook(lambda event, args: opened.append(args[0]) if event == "open" else None)
+reply = service.handle({{**{SUBMIT!r}, "script": "#RAD model=a", "comment": {wire.with_profile("", profile)!r}}})
+print(sorted(set(sys.modules) - loaded), [str(name) for name in opened if "models.jsonl" not in str(name)])
+print("profile=" in reply["log"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines() == ["[] []", "True"], done.stdout + done.stderr
 
 
 def test_a_reload_while_slurm_conf_is_taken_over_is_not_undone(
