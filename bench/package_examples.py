@@ -31,19 +31,26 @@ from gpumemnet.script.start import Limits, Untraced, run
 LINES = Path(__file__).parent / "package_examples.txt"
 """As the projects' READMEs start them, with smaller batches and the paths of bench/example_data.py."""
 
+_VARIABLE = re.compile(r"[A-Za-z_]\w*=")
+
 
 def command(line: str, sources: Path, python: Path) -> list[str]:
     """Return the words that start one of the lines.
 
     Args:
-        line: `SCRIPT ...` or `torchrun SCRIPT ...`, after `cd CLONE && ` where it stands in a clone's folder.
+        line: `SCRIPT ...`, `torchrun SCRIPT ...` or another PROGRAM of the environment, behind `cd CLONE && ` where it
+            stands in a clone's folder; and behind `env NAME=VALUE` where variables tell it its folders.
         sources: Folder of the projects' clones.
         python: Of the environment.
     """
     words = shlex.split(line.rpartition("&& ")[2])
+    first = next(n for n, word in enumerate(words) if word != "env" and not _VARIABLE.match(word))
+    variables, words = words[:first], words[first:]
     if words[0] == "torchrun":
         words[0:1] = ["-m", "torch.distributed.run"]
-    return [str(python), *(str(sources / w) if (sources / w).is_file() else w for w in words)]
+    elif (python.parent / words[0]).is_file():
+        words[0] = str(python.parent / words[0])
+    return [*variables, str(python), *(str(sources / w) if (sources / w).is_file() else w for w in words)]
 
 
 def link(source: str, to: str) -> None:

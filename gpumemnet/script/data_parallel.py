@@ -24,7 +24,7 @@ SENT_BYTES = 250 * MIB
 """Of weights and buffers that the first rank sends to the others, in one flat copy; two are on their way at a time."""
 
 
-class DataParallel(nn.Module):
+class DistributedDataParallel(nn.Module):
     """As `torch.nn.parallel.DistributedDataParallel`, for one rank.
 
     Attributes:

@@ -20,7 +20,7 @@ import torch.nn.parallel.distributed
 from torch import Tensor, nn
 
 from gpumemnet.script import sharded
-from gpumemnet.script.data_parallel import DataParallel
+from gpumemnet.script.data_parallel import DistributedDataParallel
 from gpumemnet.script.pretend import Said
 from gpumemnet.trace.device import replaced
 from gpumemnet.trace.recorder import Recorder
@@ -134,6 +134,6 @@ def pretended(stack: ExitStack, said: Said, recorder: Recorder) -> None:
             if hasattr(module, name):
                 stack.enter_context(replaced(module, name, answer))
     for module in (torch.nn.parallel, torch.nn.parallel.distributed):
-        stack.enter_context(replaced(module, "DistributedDataParallel", DataParallel))
+        stack.enter_context(replaced(module, "DistributedDataParallel", DistributedDataParallel))
     convert = staticmethod(lambda module, *_, **__: module)
     stack.enter_context(replaced(nn.SyncBatchNorm, "convert_sync_batchnorm", convert))

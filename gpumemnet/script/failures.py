@@ -49,6 +49,17 @@ class Failures:
         return None if isinstance(error, (SystemExit, KeyboardInterrupt)) else error
 
 
+def first_of(error: BaseException) -> BaseException:
+    """Return the exception that one was raised from, at the beginning of the chain: libraries say less than it does.
+
+    Args:
+        error: What ended a script.
+    """
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
 def why(kind: str, words: str, *, read: bool = False) -> str:
     """Return in one line why a script's exception ended its trace.
 

@@ -13,13 +13,12 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from gpumemnet.errors import GpuMemNetError, TraceError
-from gpumemnet.script import compiled, detectors, distributed, kernels, mixed, outcome, paged, pretend
+from gpumemnet.script import compiled, detectors, distributed, kernels, mixed, outcome, paged, pretend, saves
 from gpumemnet.script.evaluation import Evaluations
-from gpumemnet.script.failures import OF_RANKS, Failures, why
+from gpumemnet.script.failures import OF_RANKS, Failures, first_of, why
 from gpumemnet.script.files import FAILED, RESULT
 from gpumemnet.script.loaders import tensors_in
 from gpumemnet.script.rounds import SELDOM, STEPS, alive
-from gpumemnet.script.saves import Saves
 from gpumemnet.script.seen import Seen
 from gpumemnet.script.streams import Streams
 from gpumemnet.trace.recorder import Recorder
@@ -57,7 +56,7 @@ class Run:
         self._passes = 0
         self._folder, self._process, self._depth = folder, os.getpid(), 0
         self._seen = Seen(said=pretend.Said(warn=self.recorder.assumptions.warnings))
-        self._evaluations, self._saves, self._failures = Evaluations(self.recorder), Saves(), Failures()
+        self._evaluations, self._saves, self._failures = Evaluations(self.recorder), saves.Saves(), Failures()
         self._done = self._within = False
         self._first = True
         self._interrupted = "forward"
@@ -107,9 +106,12 @@ class Run:
         if kind in OF_RANKS and (self._folder / FAILED).exists():
             os._exit(1)  # what a rank said is worth more
         if kind == "ChildFailedError":
-            first = error.get_first_failure()[1]  # type: ignore[attr-defined]
-            self._fail(f"rank {first.local_rank} ended with status {first.exitcode} before it made two steps")
-        cause = why(kind, str(error), read=mixed.Read.values)
+            rank = error.get_first_failure()[1]  # type: ignore[attr-defined]
+            self._fail(f"rank {rank.local_rank} ended with status {rank.exitcode} before it made two steps")
+        first = first_of(error)
+        cause = why(type(first).__name__, str(first), read=mixed.Read.values)
+        if isinstance(first, (EOFError, FileNotFoundError)) and self._saves.missing:
+            cause = saves.TOO_SOON  # it reads again what was not written
         if self._seen.rounds.whole >= STEPS:
             self._seen.said.warn[f"traced until the script failed after {STEPS} steps: {cause}"] = None
             self._finish()
@@ -159,10 +161,15 @@ class Run:
         self._seen.rounds.end(optimizer)
         self._evaluations.forget()
 
-    def _at_save(self, into: Any) -> None:
-        if self._seen.rounds.whole >= self._seen.rounds.wanted:
+    def _at_save(self, saved: Any, into: Any) -> bool:
+        """Take note of what is saved; tell whether it is to be written."""
+        rounds = self._seen.rounds
+        if rounds.whole >= rounds.wanted:
             self._finish()
+        if not rounds.optimizers and saves.of_data(saved, into):
+            return True
         self._saves.into(into)
+        return False
 
     def _at_exit(self) -> None:
         if os.getpid() != self._process or self._done:

@@ -107,6 +107,8 @@ class ScriptCalls(TorchFunctionMode):
         kwargs = kwargs or {}
         first = args[0] if args else None
         if isinstance(first, Tensor):
+            if func == _IS_META and on_cuda(first):
+                return False  # a fake tensor is one of meta's; libraries take what is there for waiting to be filled
             if func == _SET_DATA and on_cuda(args[1]) and not isinstance(first, FakeTensor):
                 return become.become(first, args[1])
             if func is Tensor.__format__ and on_cuda(first) and not first.dim():
@@ -121,6 +123,7 @@ class ScriptCalls(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+_IS_META = Tensor.is_meta.__get__  # type: ignore[attr-defined]
 _SET_DATA = Tensor.data.__set__  # type: ignore[attr-defined]
 _BACK: dict[Any, Any] = {
     Tensor.numpy: lambda zeros: zeros.numpy(),

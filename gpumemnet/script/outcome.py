@@ -15,7 +15,7 @@ from gpumemnet.saved import make, table
 from gpumemnet.saved.of_trace import profile_of
 from gpumemnet.saved.record import SavedProfile
 from gpumemnet.script import sharded
-from gpumemnet.script.data_parallel import DataParallel
+from gpumemnet.script.data_parallel import DistributedDataParallel
 from gpumemnet.script.files import COMMAND
 from gpumemnet.script.seen import Seen, users
 from gpumemnet.trace import memory_of
@@ -97,7 +97,7 @@ def text(seen: Seen, stack: ExitStack) -> str:
 def _mark(seen: Seen, recorder: Recorder, model: nn.Module) -> None:
     trained = seen.trained()
     recorder.mark((p.grad for p in trained), "gradients")
-    copies = [m for m in gc.get_objects() if issubclass(type(m), DataParallel)]
+    copies = [m for m in gc.get_objects() if issubclass(type(m), DistributedDataParallel)]
     recorder.mark([bucket for copy in copies for bucket in copy.buckets], "gradients")
     states = [state for o in seen.rounds.optimizers.values() for state in o.state.values()]
     recorder.mark([v for state in states for v in state.values() if isinstance(v, Tensor)], "optimizer")

@@ -92,14 +92,16 @@ _CUDA: dict[str, Any] = {
 }
 
 
-def everything(stack: ExitStack, said: Said, streams: Streams, *, on_save: Callable[[Any], None]) -> None:
+def everything(
+    stack: ExitStack, said: Said, streams: Streams, *, on_save: Callable[[Any, Any], bool]
+) -> None:
     """Put all of it in place, for good.
 
     Args:
         stack: Holds it.
         said: Is told what the script does.
         streams: Answer for CUDA's.
-        on_save: Is called with its file, or path, instead of writing a checkpoint.
+        on_save: Is called with what is saved and its file, or path; tells whether it is written.
     """
     for name, answer in {**_CUDA, **streams.of_cuda()}.items():
         if hasattr(torch.cuda, name):
@@ -107,8 +109,11 @@ def everything(stack: ExitStack, said: Said, streams: Streams, *, on_save: Calla
     _accelerator(stack, streams)
     loaders.pretended(said)
 
-    def saved(obj: Any, f: Any, *_: Any, **__: Any) -> None:
-        on_save(f)
+    write = torch.save
+
+    def saved(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+        if on_save(obj, f):
+            write(obj, f, *args, **kwargs)
 
     torch.save = saved
     torch._assert = _assumed

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from gpumemnet.script.data_parallel import DataParallel
+from gpumemnet.script.data_parallel import DistributedDataParallel
 from gpumemnet.script.loaders import TOLD, tensors_in
 from gpumemnet.script.pretend import Said
 from gpumemnet.script.rounds import Rounds
@@ -52,7 +52,7 @@ class Seen:
         size, step = _elements(inputs), self.rounds.made
         self._most[step] = max(size, self._most.get(step, 0))
         if first or size > _elements(self.inputs) or parameters > self.parameters:
-            self.parameters, self.inputs, self.batch_size = parameters, inputs, _samples(args, inputs[0])
+            self.parameters, self.inputs, self.batch_size = parameters, inputs, max(_samples(args, inputs), 1)
         return True
 
     @property
@@ -92,7 +92,7 @@ def users(model: nn.Module) -> nn.Module:
         model: As the script calls it.
     """
     wrapped = (
-        isinstance(model, (DataParallel, nn.DataParallel))
+        isinstance(model, (DistributedDataParallel, nn.DataParallel))
         or type(model).__name__ == "FullyShardedDataParallel"
     )
     return model.module if wrapped and isinstance(model.module, nn.Module) else model
@@ -119,9 +119,14 @@ def _elements(inputs: tuple[InputSpec, ...]) -> int:
     return sum(math.prod(each.shape) for each in inputs)
 
 
-def _samples(args: Any, first: InputSpec) -> int:
-    """Return the size of a batch: of a list of images (torchvision's detectors) their number."""
-    listed = args[0] if args and isinstance(args[0], (list, tuple)) else ()
-    if len(first.shape) == 3 and listed and all(isinstance(each, Tensor) for each in listed):
-        return len(listed)
-    return first.shape[0]
+def _samples(args: Any, inputs: tuple[InputSpec, ...]) -> int:
+    """Return the size of a batch: of a list of images (torchvision's detectors) their number.
+
+    Of a dictionary or an object nobody knows which tensor comes first; its largest one has a row for each sample.
+    """
+    first = inputs[0]
+    if not args or isinstance(args[0], Tensor) or first.name is not None:
+        return first.shape[0]
+    if isinstance(args[0], (list, tuple)) and all(isinstance(each, Tensor) for each in args[0]):
+        return len(args[0]) if len(first.shape) == 3 else first.shape[0]
+    return max(inputs, key=lambda each: math.prod(each.shape)).shape[0]

@@ -90,6 +90,7 @@ def _prepare(folder: Path) -> None:
     """Make the folder that stands first in the script's PYTHONPATH: this package alone, and what starts it."""
     (folder / "gpumemnet").symlink_to(PACKAGE)
     (folder / "sitecustomize.py").write_text(_SITECUSTOMIZE, encoding="utf-8")
+    (folder / "tmp").mkdir()
 
 
 def _run(command: list[str], folder: Path, environment: dict[str, str], limits: Limits) -> str:
@@ -102,6 +103,7 @@ def _run(command: list[str], folder: Path, environment: dict[str, str], limits: 
         "OMP_NUM_THREADS": "1",
         "WANDB_MODE": "disabled",
         COMMAND: shlex.join(command),
+        "TMPDIR": str(folder / "tmp"),  # a script that is ended tidies nothing up
     }
     with (folder / "log").open("wb") as log:
         try:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from gpumemnet.trace.tensors import CUDA, local
+from gpumemnet.trace.tensors import CUDA, local, on_cuda
 
 
 class CudaCalls(TorchFunctionMode):
@@ -73,16 +73,27 @@ def _named(kind: Any = None, *args: Any, **kwargs: Any) -> torch.device:
 def _made(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """Return what makes a tensor of numbers: on the CPU first, since releases before 2.2 ask the driver for a GPU."""
 
-    def call(*args: Any, device: Any = None, requires_grad: bool = False, **kwargs: Any) -> torch.Tensor:
+    def call(
+        data: Any, *args: Any, device: Any = None, requires_grad: bool = False, **kwargs: Any
+    ) -> torch.Tensor:
         where = None if device is None else _named(device)
         if where is not None and where.type != "cuda":
             kwargs["device"] = where
-        made = make(*args, **kwargs)
+        made = make(_read(data) if isinstance(data, (list, tuple)) else data, *args, **kwargs)
         if where is not None and where.type == "cuda":
             made = _moved(made, CUDA, None)
         return made.requires_grad_() if requires_grad else made
 
     return call
+
+
+def _read(data: Any) -> Any:
+    """Return numbers for the tensors of the GPU that a list holds: C++ would ask the driver for each of them."""
+    if isinstance(data, (list, tuple)):
+        return [_read(each) for each in data]
+    if not on_cuda(data):
+        return data
+    return data.tolist() if data.dim() else data.item()
 
 
 def _new(

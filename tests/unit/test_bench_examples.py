@@ -69,6 +69,19 @@ def test_a_line_is_started_with_the_environments_python_and_the_sources_script(t
     assert inside == ["/env/bin/python", "mnist/main.py", "--weights", ""]
 
 
+def test_a_program_of_the_environment_is_started_by_its_python(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    (python.parent / "tune").touch()
+    words = package_examples.command("env A=b C=1 tune run full --config x.yaml", tmp_path, python)
+    assert words == [
+        "env",
+        "A=b",
+        "C=1",
+        *f"{python} {python.parent / 'tune'} run full --config x.yaml".split(),
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "at_least"), [("package_examples.txt", 50), ("repositories.txt", 30), ("hub_examples.txt", 20)]
 )

@@ -17,7 +17,7 @@ from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from gpumemnet.estimators.faketensor import StorageCounter  # noqa: E402
-from gpumemnet.script.data_parallel import DataParallel, assigned  # noqa: E402
+from gpumemnet.script.data_parallel import DistributedDataParallel, assigned  # noqa: E402
 from gpumemnet.trace.device import pretended_cuda  # noqa: E402
 from gpumemnet.trace.recorder import Recorder  # noqa: E402
 from gpumemnet.trace.workspace import Workspaces  # noqa: E402
@@ -102,12 +102,12 @@ def frozen_backbone(device: str) -> None:
 
 
 def data_parallel(device: str) -> None:
-    model = DataParallel(blocks(device))
+    model = DistributedDataParallel(blocks(device))
     train(model, device)
 
 
 def data_parallel_views(device: str) -> None:
-    model = DataParallel(blocks(device), gradient_as_bucket_view=True)
+    model = DistributedDataParallel(blocks(device), gradient_as_bucket_view=True)
     train(model, device)
 
 
@@ -166,7 +166,7 @@ def test_weights_and_buffers_are_sent_in_flat_copies_that_do_not_stay() -> None:
     weights, buffers = WIDTH * WIDTH + 3 * WIDTH, 2 * WIDTH
     recorder = Recorder(Workspaces())
     with pretended_cuda(), recorder:
-        parallel = DataParallel(model.to("cuda"))
+        parallel = DistributedDataParallel(model.to("cuda"))
         parallel(torch.zeros(4, WIDTH, device="cuda"))
     keys = [key for key, n_bytes in recorder.events if n_bytes == 4 * (weights + buffers)]
     sent = [key for key, n_bytes in recorder.events if n_bytes == 4 * buffers]

@@ -93,3 +93,24 @@ def test_a_drawing_of_the_model_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "tensorboardX" / "writer.py").write_text(textwrap.dedent(WRITER))
     _, found = saved(tmp_path, DRAWN)
     assert found.profiles[0].parameters == 65 * 64
+
+
+ASKS = """
+    import torch
+
+    with torch.device("cuda"):
+        model = torch.nn.Linear(8, 8)
+    there = [model.weight, torch.rand(4, 8, device="cuda"), model.weight.detach()]
+    assert not any(tensor.is_meta for tensor in there), "a library would wait for it to be filled"
+    scaled = [frequency / 8 for frequency in torch.rand(4, device="cuda")]
+    assert torch.tensor(scaled, device=scaled[0].device).shape == torch.tensor([scaled, scaled])[0].shape
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        model(there[1]).sum().backward()
+        sgd.step()
+"""
+
+
+def test_what_is_on_the_gpu_is_not_on_meta(tmp_path: Path) -> None:
+    _, found = saved(tmp_path, ASKS)
+    assert found.profiles[0].parameters == 72

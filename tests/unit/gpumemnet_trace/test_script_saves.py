@@ -29,6 +29,16 @@ BY_MEMORY = """buffer = io.BytesIO()
             torch.save(model.state_dict(), buffer)
             with open("best.ckpt", "wb") as file:
                 file.write(buffer.getvalue())"""
+TO_ANOTHER = BY_MEMORY.replace('"best.ckpt"', 'f"{step}.ckpt"')
+RENAMED = """buffer = io.BytesIO()
+            torch.save(model.state_dict(), buffer)
+            with open("new.ckpt", "wb") as file:
+                file.write(buffer.getvalue())
+            os.replace("new.ckpt", "best.ckpt")"""
+READ_AGAIN = """buffer = io.BytesIO()
+            torch.save(model.state_dict(), buffer)
+            buffer.seek(0)
+            torch.load(buffer)"""
 BY_RENAMING = """with open("new.ckpt", "wb") as file:
                 torch.save(model.state_dict(), file)
             os.replace("new.ckpt", "best.ckpt")"""
@@ -41,6 +51,9 @@ TO_A_FILE = """with open(f"{step}.ckpt", "wb") as file:
     [
         (0, BY_MEMORY, False),
         (1, BY_MEMORY, True),
+        (0, TO_ANOTHER, True),
+        (0, RENAMED, False),
+        (0, READ_AGAIN, False),
         (0, BY_RENAMING, False),
         (0, TO_A_FILE, True),
     ],
@@ -56,3 +69,53 @@ def test_a_checkpoint_is_not_overwritten_by_an_empty_one(
     answer = json.loads(done.stdout)
     assert (answer["estimator"] == "trace") == traced
     assert (f"the script could not be traced: {TOO_SOON}" in answer["warnings"]) == (not traced)
+
+
+DATA_SET = """
+    import io, os, torch
+
+    made = {"x": torch.arange(32.0).reshape(4, 8), "about": ["a", "b"]}
+    torch.save(made, "processed.pt")
+    buffer = io.BytesIO()
+    torch.save(made, buffer)
+    with open("again.pt", "wb") as file:
+        file.write(buffer.getvalue())
+    torch.save({"x": torch.zeros(1)}, "there.pt")
+    made = torch.load("again.pt")
+    model = torch.nn.Linear(8, 2).cuda()
+    torch.save(model.state_dict(), "first.pt")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        model(torch.load("processed.pt")["x"].cuda()).sum().backward()
+        optimizer.step()
+        torch.save(made, "last.pt")
+"""
+
+
+def test_what_a_data_set_makes_of_its_files_is_saved_and_read_again(tmp_path: Path) -> None:
+    (tmp_path / "there.pt").write_text("of last week")
+    done = estimated(tmp_path, DATA_SET)
+    assert json.loads(done.stdout)["estimator"] == "trace"
+    assert (tmp_path / "processed.pt").stat().st_size > 200
+    assert (tmp_path / "there.pt").read_text() == "of last week"
+    assert not (tmp_path / "first.pt").exists() and not (tmp_path / "last.pt").exists()
+
+
+TEMPORARY = """
+    import os, tempfile, torch
+
+    with tempfile.TemporaryDirectory() as folder, open("where.txt", "w") as told:
+        with open(os.path.join(folder, "image.png"), "w") as file:
+            print(folder, file=told, flush=True)
+        model = torch.nn.Linear(8, 2).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(4):
+            model(torch.rand(4, 8).cuda()).sum().backward()
+            optimizer.step()
+"""
+
+
+def test_a_scripts_temporary_folders_go_with_the_trace(tmp_path: Path) -> None:
+    done = estimated(tmp_path, TEMPORARY)
+    assert json.loads(done.stdout)["estimator"] == "trace"
+    assert not Path((tmp_path / "where.txt").read_text().strip()).exists()
