@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gpumemnet.graph import branches, functional_ops, inputs
+from gpumemnet.graph import branches, functional_ops, inputs, stems
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.graph.tape import Op
 from gpumemnet.hidden.scale import enclosing_shapes
@@ -37,9 +37,12 @@ def hidden_layers(
     from gpumemnet.hidden import expand  # few texts need it
 
     outs = builder.scaled(stated[0]) if stated else builder.shapes[builder.current]
-    ins = builder.scaled(layer.input_shapes[0]) if layer.input_shapes else outs
-    if not layer.input_shapes and builder.current >= 0:
+    if layer.input_shapes:
+        ins = builder.scaled(layer.input_shapes[0])
+    elif builder.current >= 0:
         ins = builder.shapes[builder.current]
+    else:
+        ins = stems.coloured(builder, outs) or outs
     return expand.expand(
         layer,
         ins,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gpumemnet.graph import branches, conv_inputs, functional_ops, slices
+from gpumemnet.graph import branches, conv_inputs, functional_ops, slices, stems
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.names import Group, Source
 from gpumemnet.texts.kinds import Kind
@@ -32,7 +32,7 @@ def find(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -
         return start
     current = builder.current
     if current < 0:
-        shape = want or _first_input(layer, kind, out)
+        shape = want or _first_input(builder, layer, kind, out)
         return builder.tensor(shape, 8 if kind.group is Group.EMBEDDING else builder.high, constant=True)
     if kind.group is Group.EMBEDDING:
         return builder.tensor(want or out[:-1], 8, constant=True)
@@ -127,13 +127,13 @@ def _wanted(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]
     return (*out[:-1], max(fan_in(layer.params, out[-1]), 1))
 
 
-def _first_input(layer: Layer, kind: Kind, out: tuple[int, ...]) -> tuple[int, ...]:
+def _first_input(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -> tuple[int, ...]:
     if kind.group is Group.EMBEDDING:
         return out[:-1]
     if kind.group is Group.CONV and layer.params and len(out) > 2 and out[1]:
-        # Stems read 1 or 3 channels, at the output's resolution or, with a wide kernel, with a stride.
+        # Stems read 1 or 3 channels.
         dims, each = len(out) - 2, layer.params // out[1]
         side = next((s for s in (7, 3, 5, 11, 4, 16, 14, 32, 1) if each // s**dims in (1, 3)), 3)
-        stride = {7: 2, 11: 4, 4: 4, 16: 16, 14: 14, 32: 32}.get(side, 1)
-        return (out[0], max(each // side**dims, 1), *(dim * stride for dim in out[2:]))
+        channels = max(each // side**dims, 1)
+        return stems.image(builder, channels, out, side) or stems.usual_image(channels, out, side)
     return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gpumemnet.graph import stems
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.graph.tape import Op
 from gpumemnet.names import Group
@@ -61,7 +62,8 @@ def _of_words(builder: TapeBuilder) -> int:
 def _enlarged(builder: TapeBuilder, shape: tuple[int, ...], scores: int) -> tuple[tuple[int, ...], int]:
     """Enlarge scores to the size of the image that the model read; return shape and number of what was made."""
     images = (builder.shapes[number] for number in sorted(builder.tape.constants))
-    image = next((found for found in images if len(found) == _IMAGE and found[0] == shape[0]), shape)
+    image = next((found for found in images if len(found) == _IMAGE and found[0] == shape[0]), None)
+    image = image or stems.coloured(builder, shape) or shape
     if image[2:] == shape[2:]:
         return shape, scores
     shape = (*shape[:2], *image[2:])

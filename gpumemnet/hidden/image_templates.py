@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
+from gpumemnet.hidden import named_layers
 from gpumemnet.hidden.layer_templates import Dims, guessed
 from gpumemnet.texts.records import Layer
 
@@ -31,7 +32,9 @@ class ImageTemplates:
             outs: Shape of the output.
         """
         first, last = ins[1], outs[1]
-        if re.search("squeeze|excit|^se(module|layer)?\\b", name) and ins == outs:
+        if named := named_layers.inside(name.split()[0], count, ins, outs, self.activation):
+            yield from named
+        elif re.search("squeeze|excit|^se(module|layer)?\\b", name) and ins == outs:
             yield from self._gate(outs, count)
         elif re.search("inverted|mbconv|mobile", name):
             yield from self._inverted(count, ins, outs)

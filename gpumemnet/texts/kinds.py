@@ -6,6 +6,7 @@ torch.autograd.graph.saved_tensors_hooks) and the autocast lists (torch.amp, "CU
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -179,6 +180,9 @@ _ENDINGS: tuple[tuple[str, Kind], ...] = (
 )
 """Libraries prefix PyTorch's names with their own: LlamaRMSNorm, BartScaledWordEmbedding, SwinDropPath."""
 
+_OF_LAYERS = (Group.CONV, Group.LINEAR, Group.EMBEDDING, Group.ACTIVATION, Group.LAYERNORM, Group.BATCHNORM)
+_BEFORE = re.compile(r"bn|norm|act|conv|linear|dropout|patch|basic|separable")
+
 _ALWAYS_IN_PLACE = frozenset(
     (
         "Conv2dNormActivation",
@@ -217,6 +221,23 @@ def find(kind: str) -> Kind | None:
     if found is not None:
         return found
     return next((value for ending, value in _ENDINGS if kind.endswith(ending)), None)
+
+
+def may_hold_layers(kind: str) -> bool:
+    """Return whether a class holds other layers, as far as its name tells: it is unknown, or named after several."""
+    return find(kind) is None or holds_layers(kind)
+
+
+@lru_cache(maxsize=4096)
+def holds_layers(kind: str) -> bool:
+    """Return whether a kind that is known by its ending is named after a layer before it, too: "bnactconv2d".
+
+    Such a class holds these layers: BasicConv2d, Conv2dNormActivation, NormLinear, PatchEmbedding.
+    """
+    ending = next((ending for ending, _ in _ENDINGS if kind.endswith(ending)), "")
+    if kind in KINDS or not ending or group_of(kind) not in _OF_LAYERS:
+        return False
+    return _BEFORE.search(kind.removesuffix(ending)) is not None
 
 
 def in_place(kind: Kind, name: str, holder: str, args: Mapping[str, object], *, usual: bool = False) -> Kind:

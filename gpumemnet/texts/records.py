@@ -63,6 +63,8 @@ class ModelSummary:
         trainable_params: Trainable ones among them; None if not stated.
         output_bytes: Outputs of all layers with parameters, those that a depth limit hides among them, in 32 bits and
             for the printed batch size (torchinfo's "Forward/backward pass size", which counts them twice).
+        input_bytes: At most what goes into the model, labels among it, for the printed batch size ("Input size",
+            which is rounded); None if not stated.
         warnings: One sentence for each thing that could not be understood, naming the line.
     """
 
@@ -72,6 +74,7 @@ class ModelSummary:
     total_params: int | None = None
     trainable_params: int | None = None
     output_bytes: int | None = None
+    input_bytes: int | None = None
     warnings: tuple[str, ...] = ()
 
     @property

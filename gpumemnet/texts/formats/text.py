@@ -26,7 +26,9 @@ _LOG = (
     r"|\w*Warning:|Epoch\b|[Ss]tep\b|\s*\d{1,3}%\|)"
 )
 """A line that a logger, a warning or a progress bar printed between two rows; compiled for a text that has one."""
-_PASS_SIZE = re.compile(r"^\s*Forward/backward pass size \(MB\):\s*(\d{1,9}(?:\.\d{1,4})?)\s*$")
+_SIZE = re.compile(r"^\s*(Input size|Forward/backward pass size) \(MB\):\s*(\d{1,9}(?:\.\d{1,4})?)\s*$")
+_HALF_A_DIGIT = 0.005
+"""By how many MB a size that is stated with two digits may be more."""
 
 
 def lines(source: str) -> Iterator[tuple[int, str]]:
@@ -116,7 +118,17 @@ def left_out(numbers: list[int]) -> tuple[str, ...]:
     return (f"left out what is no part of the summary: line{'s' * (len(numbers) > 1)} {shown}",)
 
 
-def parse_pass_size(line: str) -> int | None:
-    """Return the bytes of all outputs if the line states torchinfo's size of a pass, which counts them twice."""
-    match = _PASS_SIZE.match(line)
-    return int(float(match.group(1)) * 500_000) if match else None
+def parse_sizes(line: str, *, unit: int) -> dict[str, int]:
+    """Return what a line below a table states: {"input": at most so many bytes} or {"pass": bytes of all outputs}.
+
+    Args:
+        line: The line.
+        unit: Bytes of what the format calls MB: torchinfo's are decimal, torchsummary's binary.
+    """
+    match = _SIZE.match(line)
+    if not match:
+        return {}
+    stated = float(match.group(2))
+    if match.group(1).startswith("Input"):
+        return {"input": int((stated + _HALF_A_DIGIT) * unit)}
+    return {"pass": int(stated * unit / 2)}  # counted twice, for the gradients

@@ -12,6 +12,7 @@ from gpumemnet.texts import kinds
 from gpumemnet.texts.formats import text
 from gpumemnet.texts.records import RECREATE, Layer, ModelSummary, Shape
 from gpumemnet.texts.widths import of_channels
+from gpumemnet.units import MEGA
 
 Path = tuple[tuple[str, str], ...]
 """Containers around a row, from the outside in, as (class name, name)."""
@@ -69,14 +70,14 @@ def parse(source: str, *, path: str) -> ModelSummary:
     rows: list[_Row] = []
     foreign: list[int] = []
     totals: dict[str, int] = {}
-    output_bytes: int | None = None
+    sizes: dict[str, int] = {}
     for number, line in text.lines(source):
         if line.lstrip().startswith("Layer (type"):
             columns, numbered = _columns(line), "depth-idx" in line
         elif total := text.parse_total(line):
             totals.setdefault(*total)
         elif totals:
-            output_bytes = output_bytes or text.parse_pass_size(line)
+            sizes = text.parse_sizes(line, unit=MEGA) | sizes
         elif columns and line.strip().strip("="):
             if rows and text.is_foreign(line, _TREE.strip()):
                 foreign.append(number)
@@ -98,7 +99,8 @@ def parse(source: str, *, path: str) -> ModelSummary:
         batch_size=_batch_size(rows, path=path),
         total_params=totals["total"],
         trainable_params=totals.get("trainable"),
-        output_bytes=output_bytes,
+        output_bytes=sizes.get("pass"),
+        input_bytes=sizes.get("input"),
         warnings=(
             *(() if {"input", "output"} & set(columns) else (_NO_SHAPES,)),
             *text.left_out(foreign),
@@ -160,7 +162,7 @@ def _layers(rows: list[_Row], *, path: str) -> list[Layer]:
         kind = kinds.canonical(row.cls)
         where = around[-1]
         if not has_children or _is_layer(row):
-            cut_off = not kinds.is_known(kind) and row.depth == deepest and row.cls not in whole
+            cut_off = kinds.may_hold_layers(kind) and row.depth == deepest and row.cls not in whole
             layers.append(_layer(row, kind, where, cut_off=cut_off, path=path))
         elif own := text.parse_count(row.cells.get("params", "--")):
             layers.append(Layer(kind="parameter", name=row.name, path=where, params=own, line=row.line))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from gpumemnet.errors import SummaryError
-from gpumemnet.names import Source
+from gpumemnet.names import Group, Source
 from gpumemnet.texts import kinds
 from gpumemnet.texts.formats import text
 from gpumemnet.texts.records import RECREATE, Layer, ModelSummary
+from gpumemnet.units import MIB
 
 _ROW = re.compile(r"^\s*(\S.*?)-(\d+)\s+(\[.*\])\s+([\d,]+)\s*$")
 
@@ -30,6 +31,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
     totals: dict[str, int] = {}
     foreign: list[int] = []
     in_table = False
+    sizes: dict[str, int] = {}
     for number, line in text.lines(source):
         if in_table and (match := _ROW.match(line)):
             layers.append(_row(match, path=path, line=number))
@@ -38,6 +40,8 @@ def parse(source: str, *, path: str) -> ModelSummary:
         elif total := text.parse_total(line):
             totals.setdefault(*total)
             in_table = False
+        elif totals and not in_table:
+            sizes = text.parse_sizes(line, unit=MIB) | sizes
         elif in_table and layers and text.is_foreign(line, "[]"):
             foreign.append(number)
         elif in_table and line.strip().strip("=-_"):
@@ -56,6 +60,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
         batch_size=first[0] if first else None,
         total_params=totals["total"],
         trainable_params=totals.get("trainable"),
+        input_bytes=sizes.get("input"),
         warnings=text.left_out(foreign),
     )
 
@@ -69,6 +74,12 @@ def _row(match: re.Match[str], *, path: str, line: int) -> Layer:
         name=f"{name}-{number}",
         output_shapes=text.parse_shapes(shapes, path=path, line=line),
         params=params,
-        is_block=not params and not kinds.is_known(kind),
+        is_block=not params and (not kinds.is_known(kind) or _holds_layers(kind)),
         line=line,
     )
+
+
+def _holds_layers(kind: str) -> bool:
+    """Return whether a row without parameters that is called like a layer is the end of a class that holds layers."""
+    weighty = kind not in kinds.KINDS and kinds.group_of(kind) in (Group.CONV, Group.LINEAR)
+    return weighty or kinds.holds_layers(kind)
