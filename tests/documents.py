@@ -261,7 +261,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "2026-03-01T12:00:00.000 job=12",
     ),
     "docs/estimator.md": ("estimate = base", "quantile(p) = base", "layers "),
-    "docs/estimator/booking.md": ("torchinfo: 115 texts",),
+    "docs/estimator/booking.md": ("torchinfo: 112 texts",),
     "docs/estimator/calibration.md": ("train_h200.jsonl.xz",),
     "docs/estimator/traces.md": ("traces: 183 texts",),
 }

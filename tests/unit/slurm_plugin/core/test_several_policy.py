@@ -107,7 +107,7 @@ def test_two_gpus_become_a_task_for_each_and_its_shards(
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"share": False}, ""),
+        ({"share": False}, "jobs of several GPUs do not share here"),
         ({"estimate": None}, ""),
         ({"claims": replace(DDP, policy="exclusive")}, ""),
         ({"guard": False}, "only the guard would hold it"),
