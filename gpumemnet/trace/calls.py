@@ -70,16 +70,20 @@ def _named(kind: Any = None, *args: Any, **kwargs: Any) -> torch.device:
     )
 
 
+_NUMBERS = frozenset(("data", "obj"))
+"""What PyTorch calls the first argument of `tensor` and `as_tensor`, and of `asarray`."""
+
+
 def _made(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """Return what makes a tensor of numbers: on the CPU first, since releases before 2.2 ask the driver for a GPU."""
 
-    def call(
-        data: Any, *args: Any, device: Any = None, requires_grad: bool = False, **kwargs: Any
-    ) -> torch.Tensor:
+    def call(*args: Any, device: Any = None, requires_grad: bool = False, **kwargs: Any) -> torch.Tensor:
         where = None if device is None else _named(device)
         if where is not None and where.type != "cuda":
             kwargs["device"] = where
-        made = make(_read(data) if isinstance(data, (list, tuple)) else data, *args, **kwargs)
+        for name in _NUMBERS & kwargs.keys():
+            kwargs[name] = _read(kwargs[name])
+        made = make(*map(_read, args[:1]), *args[1:], **kwargs)
         if where is not None and where.type == "cuda":
             made = _moved(made, CUDA, None)
         return made.requires_grad_() if requires_grad else made
@@ -89,11 +93,13 @@ def _made(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 
 def _read(data: Any) -> Any:
     """Return numbers for the tensors of the GPU that a list holds: C++ would ask the driver for each of them."""
-    if isinstance(data, (list, tuple)):
-        return [_read(each) for each in data]
-    if not on_cuda(data):
+    if not isinstance(data, (list, tuple)):
         return data
-    return data.tolist() if data.dim() else data.item()
+    return [_number(each) if isinstance(each, torch.Tensor) else _read(each) for each in data]
+
+
+def _number(tensor: torch.Tensor) -> Any:
+    return tensor.tolist() if on_cuda(tensor) else tensor
 
 
 def _new(

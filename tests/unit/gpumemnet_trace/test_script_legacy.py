@@ -104,6 +104,7 @@ ASKS = """
     assert not any(tensor.is_meta for tensor in there), "a library would wait for it to be filled"
     scaled = [frequency / 8 for frequency in torch.rand(4, device="cuda")]
     assert torch.tensor(scaled, device=scaled[0].device).shape == torch.tensor([scaled, scaled])[0].shape
+    assert torch.asarray(obj=scaled, device="cuda").is_cuda and torch.as_tensor(data=(1, 2)).tolist() == [1, 2]
     sgd = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(4):
         model(there[1]).sum().backward()
