@@ -160,8 +160,10 @@ def test_mistakes_are_told_in_the_manuals_words(jobs: Jobs) -> None:
     head = ["#!/bin/bash", "#SBATCH --gpus=1"]
     comment, little = [*head, "", "", "# RAD model=resnet50.txt"], [*head, "", "#RAD memory=12"]
     missing, broken = [*head, "#RAD model=resnet51.txt"], [*head, "#RAD model=models/broken.txt"]
+    spaced = [*head, "", "#RAD model=my models/resnet 50.txt batch_size=64"]
+    options = [*head, "", "#RAD --model resnet50.txt --batch-size 64"]
     text = ""
-    for lines in (wrong, comment, little, missing, broken):
+    for lines in (wrong, comment, spaced, options, little, missing, broken):
         (jobs.folder / "job.sh").write_text("\n".join([*lines, ""]))
         text += typed(jobs.cluster, "rad-estimate job.sh", jobs.folder, root=False, goes_on=False)[1]
     shown = block_of(document("docs/user.md"), "unknown optimizer 'adamm'").splitlines()
