@@ -149,6 +149,20 @@ def cora(root: Path) -> None:
     (root / "cora.cites").write_text(cites, encoding="utf-8")
 
 
+def below(root: Path, folder: str, name: str) -> None:
+    """Show some data in a folder besides, where another script looks for them.
+
+    Args:
+        root: Folder of all data.
+        folder: Where they are to be seen, in it.
+        name: What they are called.
+    """
+    link = root / folder / name
+    link.parent.mkdir(exist_ok=True)
+    if not link.exists():
+        link.symlink_to(f"../{name}")
+
+
 def sentences(count: int) -> Iterator[str]:
     """Yield sentences of 5 to 40 words.
 

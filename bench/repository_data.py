@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from example_data import image, sentences
+from example_data import below, image, sentences
 
 IGNORED_CHECKSUMS = '''"""CIFAR's files are noise here: torchvision's checksums of them hold."""
 
@@ -150,9 +150,7 @@ def make(root: Path) -> None:
     pairs(root)
     boxes(root)
     instructions(root)
-    (root / "mnist").mkdir(exist_ok=True)
-    if not (root / "mnist" / "MNIST").exists():
-        (root / "mnist" / "MNIST").symlink_to("../MNIST")
+    below(root, "mnist", "MNIST")
     site = root / "home" / "python"
     site.mkdir(parents=True, exist_ok=True)
     (site / "sitecustomize.py").write_text(IGNORED_CHECKSUMS, encoding="utf-8")

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from example_data import image, sentences
+from example_data import below, image, sentences
 
 NNUNET = {
     "nnUNet_raw": "nnunet/raw",
@@ -229,9 +229,7 @@ def make(root: Path) -> None:
     masks(root)
     graphs(root)
     captions(root)
-    (root / "cifar10").mkdir(exist_ok=True)
-    if not (root / "cifar10" / "cifar-10-batches-py").exists():
-        (root / "cifar10" / "cifar-10-batches-py").symlink_to("../cifar-10-batches-py")
+    below(root, "cifar10", "cifar-10-batches-py")
     volumes(root)
     llama(root)
     pythia(root)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import takewhile
 
 from gpumemnet.graph.tape import Op, Tape
-from gpumemnet.hidden.scale import Stretch
+from gpumemnet.hidden.scale import FLOAT_BYTES, Stretch
 from gpumemnet.names import Group, Precision
 from gpumemnet.texts import kinds
 from gpumemnet.texts.kinds import Compute, Kind
@@ -74,7 +74,7 @@ class TapeBuilder:
         self.entries: dict[Path, int] = {}
         self.ended_at = -1
         self.head_width = 64
-        self.stated_input = (summary.input_bytes or 0) / 4 / (summary.batch_size or 1)
+        self.stated_input = (summary.input_bytes or 0) / FLOAT_BYTES / (summary.batch_size or 1)
         self.rotates = any("rotary" in layer.kind for layer in summary.layers)
         self._inside: Path = ()
         self._scaled: dict[tuple[int | None, Shape], tuple[int, ...]] = {}

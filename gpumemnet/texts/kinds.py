@@ -225,7 +225,7 @@ def find(kind: str) -> Kind | None:
 
 def may_hold_layers(kind: str) -> bool:
     """Return whether a class holds other layers, as far as its name tells: it is unknown, or named after several."""
-    return find(kind) is None or holds_layers(kind)
+    return not is_known(kind) or holds_layers(kind)
 
 
 @lru_cache(maxsize=4096)

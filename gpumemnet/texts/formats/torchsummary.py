@@ -74,12 +74,11 @@ def _row(match: re.Match[str], *, path: str, line: int) -> Layer:
         name=f"{name}-{number}",
         output_shapes=text.parse_shapes(shapes, path=path, line=line),
         params=params,
-        is_block=not params and (not kinds.is_known(kind) or _holds_layers(kind)),
+        is_block=not params and (kinds.may_hold_layers(kind) or _has_weights(kind)),
         line=line,
     )
 
 
-def _holds_layers(kind: str) -> bool:
-    """Return whether a row without parameters that is called like a layer is the end of a class that holds layers."""
-    weighty = kind not in kinds.KINDS and kinds.group_of(kind) in (Group.CONV, Group.LINEAR)
-    return weighty or kinds.holds_layers(kind)
+def _has_weights(kind: str) -> bool:
+    """Return whether a library's own class is called like a layer with weights; without any it is a container."""
+    return kind not in kinds.KINDS and kinds.group_of(kind) in (Group.CONV, Group.LINEAR)
