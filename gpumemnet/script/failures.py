@@ -55,8 +55,12 @@ def first_of(error: BaseException) -> BaseException:
     Args:
         error: What ended a script.
     """
-    while error.__cause__ is not None:
-        error = error.__cause__
+    met = {id(error)}
+    while (cause := error.__cause__) is not None and id(
+        cause
+    ) not in met:  # `raise error from error` is its own
+        met.add(id(cause))
+        error = cause
     return error
 
 

@@ -10,7 +10,7 @@ from traced import estimated, saved
 
 pytest.importorskip("torch")
 
-from gpumemnet.script.failures import ASKED
+from gpumemnet.script.failures import ASKED, first_of
 
 LOOP = """
     import sys, torch
@@ -58,3 +58,14 @@ def test_a_failure_after_the_steps_is_told_beside_the_trace(tmp_path: Path) -> N
 def test_a_script_that_waits_for_somebody_is_told_that_nobody_is_there(tmp_path: Path, first: str) -> None:
     done = estimated(tmp_path, f"{first}\nname = input('which run? ')\nimport torch\n")
     assert (done.returncode, done.stderr) == (2, f"rad-estimate: the script could not be traced: {ASKED}\n")
+
+
+def test_the_first_of_a_chain_of_exceptions_is_told_and_a_ring_has_an_end() -> None:
+    first, second, third = KeyError("a"), ValueError("b"), RuntimeError("c")
+    second.__cause__, third.__cause__ = first, second
+    assert first_of(third) is first
+    first.__cause__ = third  # a library may raise again what it has caught before
+    assert first_of(third) is first
+    alone = ValueError("d")
+    alone.__cause__ = alone
+    assert first_of(alone) is alone
