@@ -314,6 +314,7 @@ def _of(run: Run) -> tuple[Any, ...]:
     """Return what runs have in common that are compared."""
     return (
         *(run[name] for name in ("trace", "compress", "first", "stand_in")),
+        tuple(card["name"] for card in run["samples"]["cards"]),
         run.get("exchange", ONE_BY_ONE),
         release(run),
     )

@@ -128,7 +128,7 @@ def main() -> int:
         "| trace | jobs | on several GPUs | whole GPUs need at least | jobs under a minute |\n|---|---|---|---|---|"
     )
     for trace in options.traces:
-        found = plan(trace, compress=options.compress)
+        found = plan(trace, compress=options.compress, gpus=options.gpus)
         jobs += found
         least_s = sum(job.alone_s * job.gpus for job in found) / options.gpus
         short = sum(job.alone_s < 60 for job in found)

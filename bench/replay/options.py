@@ -13,6 +13,8 @@ from slurm_plugin.core import toml
 COPIES = "copies"
 EXCHANGES = (COPIES, "buckets", "nccl")
 """How trainings of several GPUs agree on a gradient (exchange.py); by COPIES each is handed over by itself."""
+GPUS = 2
+"""Names of runs on so many GPUs do not say it."""
 
 
 def name_of(options: argparse.Namespace) -> str:
@@ -20,6 +22,7 @@ def name_of(options: argparse.Namespace) -> str:
     policy = POLICIES[options.policy]
     parts = [options.trace.stem, options.policy]
     parts += [options.estimates] if policy.ours else []
+    parts += [f"g{options.gpus}"] if options.gpus != GPUS else []
     parts += [f"c{options.compress:g}", *([f"first{options.first}"] if options.first else [])]
     parts += [f"{key}={value}".replace('"', "") for key, value in options.set]
     parts += [f"pass{options.pass_hours:g}h"] if options.pass_hours else []
@@ -53,7 +56,12 @@ def run_parser() -> argparse.ArgumentParser:
     parser.add_argument("--estimates", choices=ESTIMATES, default="ours")
     parser.add_argument("--compress", type=float, default=120.0)
     parser.add_argument("--first", type=int, help="only the first so many jobs of the trace")
-    parser.add_argument("--gpus", type=int, default=2)
+    parser.add_argument(
+        "--gpus", type=int, default=GPUS, help="of this machine; jobs that want more are left out of the trace"
+    )
+    parser.add_argument(
+        "--gpu-memory-mib", type=int, default=143_000, help="of each GPU; only a run's expected length knows it"
+    )
     parser.add_argument("--repetition", type=int, default=1)
     parser.add_argument("--limit-s", type=float, default=540.0, help="cut the run off after so long")
     parser.add_argument("--set", type=_setting, action="append", default=[], metavar="KEY=VALUE")

@@ -70,15 +70,21 @@ def unmeasured(jobs: Iterable[Planned]) -> tuple[str, ...]:
 
 
 def plan(
-    trace: Path, *, compress: float, first: int | None = None, one_by_one: bool = True
+    trace: Path,
+    *,
+    compress: float,
+    gpus: int,
+    first: int | None = None,
+    one_by_one: bool = True,
 ) -> tuple[Planned, ...]:
-    """Return the jobs of a trace, or the first so many of them.
+    """Return the jobs of a trace that so many GPUs can run, or the first of them.
 
     A loader is as slow, beside the training, as the trace has it: the job waits for data the same share of its time.
 
     Args:
         trace: The file.
         compress: How many times faster than the trace.
+        gpus: GPUs of the machine; jobs that want more are left out.
         first: How many of its jobs; None: all.
         one_by_one: Whether GPUs of one job hand each gradient over by itself.
 
@@ -88,7 +94,8 @@ def plan(
     known = measured()
     original = read_trace(trace)
     jobs = []
-    for before, job in list(zip(original.jobs, compressed(original, compress).jobs, strict=True))[:first]:
+    pairs = zip(original.jobs, compressed(original, compress).jobs, strict=True)
+    for before, job in [pair for pair in pairs if pair[0].gpus <= gpus][:first]:
         load = load_of(before, known)
         workload = known.get(job.workload)
         measured_so = workload is not None and workload.gpus == job.gpus

@@ -17,7 +17,6 @@ from slurm_plugin.admin.simulate.scenario import scenario
 from slurm_plugin.core import toml
 from slurm_plugin.core.config import PartitionConfig, parse_config
 
-GPU_MIB = 143_000
 START_UP_S = 1.0
 """From a job's start to its first step alone on an H200, mean of 180 (docs/results/replay, whole GPUs)."""
 PACE_S = 0.4
@@ -59,7 +58,8 @@ def predict(options: argparse.Namespace) -> Prediction:
     if options.exchange != COPIES:
         for job in found.jobs:
             job.load = replace(job.load, exchanges_per_s=0.0)
-    result = Engine(found.cluster, found.jobs[: options.first]).run()
+    jobs = [job for job in found.jobs if job.trace.gpus <= options.gpus]
+    result = Engine(found.cluster, jobs[: options.first]).run()
     figures = metrics(result)
     ran_s = sum(job.ran_s - PACE_S for job in result.jobs)
     return Prediction(
@@ -77,7 +77,7 @@ def _question(options: argparse.Namespace) -> Question:
         trace=options.trace,
         nodes=1,
         gpus_per_node=options.gpus,
-        gpu_memory_mib=GPU_MIB,
+        gpu_memory_mib=options.gpu_memory_mib,
         settings=_settings(options) if policy.ours else PartitionConfig(),
         baseline=baseline,
         estimates=known.get(options.estimates, "measured"),

@@ -91,6 +91,7 @@ class Replay:
         self.jobs = plan(
             options.trace,
             compress=options.compress,
+            gpus=options.gpus,
             first=options.first,
             one_by_one=options.exchange == COPIES,
         )

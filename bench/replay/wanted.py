@@ -56,7 +56,7 @@ def refuse_unready(runs: Mapping[str, Run], out: Path) -> None:
     for run in runs.values():
         if run.stand_in:
             continue
-        jobs = plan(run.trace, compress=run.compress, first=run.first)
+        jobs = plan(run.trace, compress=run.compress, gpus=run.gpus, first=run.first)
         faults.setdefault("steps were never measured", set()).update(unmeasured(jobs))
         for name in {job.workload for job in jobs}:
             if name not in known:
@@ -71,7 +71,8 @@ def refuse_unready(runs: Mapping[str, Run], out: Path) -> None:
 def argv_of(run: Run) -> list[str]:
     """Return a run's options as a command line."""
     found = ["--trace", str(run.trace), "--policy", run.policy, "--estimates", run.estimates]
-    found += ["--compress", f"{run.compress:g}", "--gpus", str(run.gpus), "--repetition", str(run.repetition)]
+    found += ["--compress", f"{run.compress:g}", "--gpus", str(run.gpus)]
+    found += ["--gpu-memory-mib", str(run.gpu_memory_mib), "--repetition", str(run.repetition)]
     found += ["--pass-hours", f"{run.pass_hours:g}", "--user", run.user, "--root", str(run.root)]
     found += ["--venv", str(run.venv), "--python", run.python]
     found += ["--exchange", run.exchange]

@@ -40,7 +40,7 @@ def trace(tmp_path: Path) -> Path:
 
 
 def test_the_work_is_the_trace_compressed_with_the_same_share_of_waiting(trace: Path) -> None:
-    jobs = plan(trace, compress=60)
+    jobs = plan(trace, compress=60, gpus=2)
     assert [job.submit_s for job in jobs] == [0.0, 2.0, 4.0]
     for job, minutes in zip(jobs, (44.6, 59.04, 9.8), strict=True):
         assert job.alone_s == pytest.approx(minutes, rel=0.05)
@@ -49,17 +49,22 @@ def test_the_work_is_the_trace_compressed_with_the_same_share_of_waiting(trace: 
     # 20 epochs of 1,563 steps in 9.8 minutes are a step each 18.8 ms, of which 8.6 are trained.
     assert small.period_s == pytest.approx(9.8 * 60 / (20 * 1563), rel=0.01)
     assert [job.limit_min for job in jobs] == [2, 3, 1]
-    assert len(plan(trace, compress=60, first=2)) == 2
+    assert len(plan(trace, compress=60, gpus=2, first=2)) == 2
     assert unmeasured(jobs) == ()
+
+
+def test_a_machine_of_one_gpu_replays_the_jobs_of_one(trace: Path) -> None:
+    assert [job.gpus for job in plan(trace, compress=60, gpus=2)] == [1, 2, 1]
+    assert [job.gpus for job in plan(trace, compress=60, gpus=1, first=2)] == [1, 1]
 
 
 def test_steps_count_as_measured_only_on_as_many_gpus(trace: Path) -> None:
     trace.write_text(TRACE.replace("vgg3,1", "vgg3,2"))
-    assert unmeasured(plan(trace, compress=60)) == ("vgg3 on 2 GPU(s)",)
+    assert unmeasured(plan(trace, compress=60, gpus=2)) == ("vgg3 on 2 GPU(s)",)
 
 
 def test_each_policy_asks_in_its_own_way(trace: Path, tmp_path: Path) -> None:
-    vgg, xlnet, _ = plan(trace, compress=60)
+    vgg, xlnet, _ = plan(trace, compress=60, gpus=2)
     (tmp_path / "vgg3.txt").write_text("a summary")
 
     def lines(job: Any, policy: str, estimates: str = "ours") -> list[str]:
@@ -90,7 +95,7 @@ def test_a_trace_is_checked_without_a_gpu(tmp_path: Path, trace: Path) -> None:
         "vgg3": {"trains": "vgg3", "setup": "batch_size=64 optimizer=adam", "text": "torchinfo"},
         "a new one": {"trains": "UNet_8", "setup": "batch_size=8", "text": None},
     }
-    vgg, xlnet, resnet = plan(trace, compress=60)
+    vgg, xlnet, resnet = plan(trace, compress=60, gpus=2)
     new = replace(xlnet, workload="a new one", measured=False)
     rows = [check(job, 1, known, tmp_path, 142_000) for job in (vgg, new, resnet)]
     assert (rows[0].faults, rows[0].trains, rows[0].trace_mib) == ((), "vgg3", 21864)

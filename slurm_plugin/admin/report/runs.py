@@ -12,6 +12,8 @@ from typing import Any
 from slurm_plugin.core.errors import ConfigError
 
 VERSION = 1
+FIRST_GPUS = 2
+"""Files of charts of runs on so many GPUs do not say it: the first replays had them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,21 +58,27 @@ class Run:
         return self.way if self.repetition == 1 else f"{self.way} run {self.repetition}"
 
     @property
-    def scene(self) -> tuple[str, float, int, str, bool]:
+    def scene(self) -> tuple[str, float, int, str, bool, str]:
         """Return what two runs must have in common to be compared."""
-        return (self.trace, self.compress, self.first or 0, self.exchange, self.simulated)
+        return (self.trace, self.compress, self.first or 0, self.exchange, self.simulated, self.gpus)
+
+    @property
+    def gpus(self) -> str:
+        """Return what it ran on, in words."""
+        return counted([card["name"] for card in self.cards])
 
     @property
     def title(self) -> str:
         """Return what such runs are called."""
         which = f" (its first {self.first} jobs)" if self.first else ""
         how = "" if self.exchange == "copies" else f", gradients by {self.exchange}"
-        return f"{self.trace}{which}, {self.compress:g} times faster{how}"
+        return f"{self.trace}{which}, {self.gpus}, {self.compress:g} times faster{how}"
 
     @property
     def file_name(self) -> str:
         """Return how the charts' files of such runs begin."""
-        parts = [self.trace, f"c{self.compress:g}", *([f"first{self.first}"] if self.first else [])]
+        parts = [self.trace, *([f"g{len(self.cards)}"] if len(self.cards) != FIRST_GPUS else [])]
+        parts += [f"c{self.compress:g}", *([f"first{self.first}"] if self.first else [])]
         parts += [self.exchange] if self.exchange != "copies" else []
         return "-".join([*parts, *(["stand-in"] if self.simulated else [])])
 
@@ -83,6 +91,15 @@ class Run:
             if last.get("outcome") == "ok":
                 found.append((last["end_s"] - last["trains_s"]) / max(job["alone_s"], 1e-9))
         return sorted(found)
+
+
+def counted(names: Sequence[str]) -> str:
+    """Return names with how often each is there, in their order.
+
+    >>> counted(["NVIDIA H200", "NVIDIA H200"])
+    '2 NVIDIA H200'
+    """
+    return " and ".join(f"{count} {name}" for name, count in Counter(names).items())
 
 
 def read_runs(paths: Sequence[Path]) -> tuple[Run, ...]:
