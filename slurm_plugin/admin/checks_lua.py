@@ -9,6 +9,7 @@ from pathlib import Path
 from slurm_plugin.admin.edits import Change, command
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, fail, ok, unseen, warn
+from slurm_plugin.admin.install_steps import left_alone
 from slurm_plugin.admin.seen import beside
 from slurm_plugin.admin.templates import lua_folder
 
@@ -74,22 +75,30 @@ def check_lua(facts: Facts) -> Iterator[Finding]:
 
 def _called(facts: Facts, name: str, path: Path, loss: Callable[..., Finding], then: str) -> Finding:
     """Say whether what a script calls can be loaded, and whether it is what this release would write."""
+    ours = {each.name: each.read_text(encoding="utf-8") for each in lua_folder().glob("*.lua")}
+    own = None if facts.lua.get(name) == ours[f"{name}.lua"] else facts.lua_left.get(f"{name}.lua")
+    calls = "calls RAD" if own is None else f"calls RAD; {left_alone(own)}"
     there, first = facts.lua_files, f"{_LUA_MODULES[name]}.lua"
     if there is None:
-        return ok(f"{name}.lua", "calls RAD")
+        return ok(f"{name}.lua", calls)
     folder = "/etc/slurm/rad (slurmctld sends no folders)" if facts.configless else f"{path.parent}/rad"
     if gone := sorted(_loaded(first, there) - there.keys()):
         text = f"it calls RAD, but {folder} lacks {', '.join(gone)}: {then}"
         return loss(f"{name}.lua", text, command("rad install"))
-    ours = {each.name: each.read_text(encoding="utf-8") for each in lua_folder().glob("*.lua")}
     other = sorted(each for each in _loaded(first, ours) if there.get(each, "") not in (None, ours[each]))
     other += [] if _SETTINGS in there else [_SETTINGS]
     if other:
+        left = {each: why for each in other if (why := facts.lua_left.get(each)) is not None}
+        named = (f"{each} ({left_alone(left[each])})" if each in left else each for each in other)
         text = (
-            f"it calls RAD, and what {folder} holds works, but not as this release has it: {', '.join(other)}"
+            f"it calls RAD, and what {folder} holds works, but not as this release has it: {', '.join(named)}"
         )
-        return warn(f"{name}.lua", text, command("rad install"))
-    return ok(f"{name}.lua", "calls RAD")
+        if not left:
+            return warn(f"{name}.lua", text, command("rad install"))
+        return warn(
+            f"{name}.lua", text, f"unless you want it so, move {', '.join(left)} away, then run: rad install"
+        )
+    return ok(f"{name}.lua", calls)
 
 
 def _loaded(first: str, files: Mapping[str, str | None]) -> frozenset[str]:

@@ -37,6 +37,8 @@ class Facts:
         executable: The same -> whether they may be run; what is not there has no entry.
         lua: "job_submit", "cli_filter" -> text of the script beside slurm.conf.
         lua_files: Text of each Lua file in `rad` beside slurm.conf, by its name; None where it cannot be read.
+        lua_left: The same names, and those of Slurm's two scripts -> why `rad install` would not renew the file; those
+            that it would are left out.
         lua_sockets: Lua versions with LuaSocket or lua-posix.
         key_error: Why the cluster's key cannot be used; "" if it can.
         radd: What radd says of itself, or why it does not answer.
@@ -73,6 +75,7 @@ class Facts:
     executable: Mapping[str, bool] = field(default_factory=dict)
     lua: Mapping[str, str | None] = field(default_factory=dict)
     lua_files: Mapping[str, str | None] | None = None
+    lua_left: Mapping[str, str] = field(default_factory=dict)
     lua_sockets: tuple[str, ...] = ()
     key_error: str | None = None
     radd: str | None = None

@@ -13,6 +13,7 @@ from slurm_plugin.admin.gather_here import (
     COMMAND_S,
     joined,
     key_error,
+    left_in,
     lua_sockets,
     ping,
     program,
@@ -20,6 +21,8 @@ from slurm_plugin.admin.gather_here import (
     texts_in,
     units,
 )
+from slurm_plugin.admin.install_steps import SITE_SCRIPTS
+from slurm_plugin.admin.installed import NAME as INSTALLED
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import CommandError, ConfigError, DeviceError, SlurmError
@@ -62,6 +65,9 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
     readings, readings_error = _readings(used, clock)
     gpu_node = used.telemetry.source == "simulated" or Path("/dev/nvidiactl").exists()
     radd_here = Path(used.paths.socket).exists() or _is_controller(settings)
+    beside = slurm_conf or CONFIGLESS_LUA
+    lua = next((each for each in (beside.with_name("rad"), CONFIGLESS_LUA) if texts_in(each)), CONFIGLESS_LUA)
+    scripts_here = (beside.with_name(name) for name in SITE_SCRIPTS)
     radd, undecided = ping(used.paths.socket) if radd_here else (None, 0)
     return Facts(
         config_path=config_path,
@@ -88,9 +94,8 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
             name: None if slurm_conf is None else text_of(str(slurm_conf.with_name(f"{name}.lua")))
             for name in ("job_submit", "cli_filter")
         },
-        lua_files=None
-        if slurm_conf is None
-        else texts_in(slurm_conf.with_name("rad")) or texts_in(CONFIGLESS_LUA),
+        lua_files=None if slurm_conf is None else texts_in(lua),
+        lua_left=left_in((*scripts_here, *lua.glob("*.lua")), config_path.with_name(INSTALLED)),
         lua_sockets=lua_sockets(),
         key_error=key_error(Path(used.paths.key), settings.get("slurmuser", "root") if radd_here else "root"),
         radd=radd,

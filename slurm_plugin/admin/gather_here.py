@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from slurm_plugin.admin.ask_radd import ask_radd
+from slurm_plugin.admin.installed import read_installed, why_left_alone
 from slurm_plugin.core.errors import CommandError, ConfigError
 from slurm_plugin.core.shell import find_program, run
 from slurm_plugin.core.wire import read_key
@@ -52,6 +53,22 @@ def texts_in(folder: Path) -> dict[str, str | None]:
         return {name: text_of(str(folder / name)) for name in os.listdir(folder)}
     except OSError:
         return {}
+
+
+def left_in(paths: Iterable[Path], manifest: Path) -> dict[str, str]:
+    """Return why `rad install` would not renew a file, for each that it would leave alone, by its name.
+
+    Args:
+        paths: The files; one that is not there is left out.
+        manifest: What was written (installed.py); where it cannot be read, nothing is said.
+    """
+    try:
+        known = read_installed(manifest)
+        found = {path: path.read_bytes() for path in paths if path.is_file()}
+    except (OSError, ConfigError):
+        return {}
+    told = {path.name: why_left_alone(content, known.get(str(path))) for path, content in found.items()}
+    return {name: why for name, why in told.items() if why is not None}
 
 
 def lua_sockets() -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from slurm_plugin.admin.install_steps import (
     Step,
     says,
 )
-from slurm_plugin.admin.installed import NAME, digest, read_installed, write_installed
+from slurm_plugin.admin.installed import NAME, digest, read_installed, why_left_alone, write_installed
 from slurm_plugin.admin.site_files import NodeGpus
 from slurm_plugin.admin.templates import lua_folder, lua_modules, render, templates_folder
 from slurm_plugin.core.errors import ConfigError
@@ -191,9 +191,10 @@ def _step(path: Path, content: bytes, mode: int, wrote: Mapping[Path, Collection
         raise ConfigError(f"{path}: {exc.strerror}") from exc
     if found == content:
         return Step(action="keep", path=path, content=content, mode=mode)
-    # Settings are the admin's, even untouched.
-    ours = digest(found) in wrote.get(path, ()) and path.suffix != ".toml"
-    return Step(action="update" if ours else "differs", path=path, content=content, mode=mode)
+    why = "settings are yours" if path.suffix == ".toml" else why_left_alone(found, wrote.get(path))
+    if why is None:
+        return Step(action="update", path=path, content=content, mode=mode)
+    return Step(action="differs", path=path, content=content, mode=mode, why=why)
 
 
 def _turn(script: Path) -> tuple[bool, bool, str]:

@@ -50,6 +50,7 @@ class Step:
         content: What it should hold.
         mode: Its mode.
         owner: Who must own it; None for whoever writes it.
+        why: Of one that differs, why it is left alone.
     """
 
     action: Literal["write", "update", "keep", "differs", "show", "change", "types", "count"]
@@ -57,6 +58,7 @@ class Step:
     content: bytes
     mode: int = READABLE
     owner: int | None = None
+    why: str = ""
 
 
 def as_text(steps: Sequence[Step], *, verbose: bool, edited: bool = False) -> str:
@@ -83,13 +85,23 @@ def as_text(steps: Sequence[Step], *, verbose: bool, edited: bool = False) -> st
             text = f"where slurmdbd keeps accounts, so that limits on GPUs hold for shared jobs too, in {step.path}:"
             lines += [text, _indented(step.content)]
         elif step.action == "differs":
-            lines += [f"differs {step.path}: left alone; this is what it would say:", _indented(step.content)]
+            text = f"differs {step.path}: {left_alone(step.why)}; this is what it would say:"
+            lines += [text, _indented(step.content)]
         else:
             lines.append(f"{step.action} {step.path}")
             ours = step.path.parent.name == "rad" and step.path.suffix == ".lua"
             if verbose and step.action == "write" and step.mode != SECRET and not ours:
                 lines.append(_indented(step.content))
     return "\n".join(lines)
+
+
+def left_alone(why: str) -> str:
+    """Return what `rad install`, and `rad doctor` after it, say of a file that differs.
+
+    Args:
+        why: As `installed.why_left_alone` tells it.
+    """
+    return f"left alone, because {why}"
 
 
 def says(path: Path, content: bytes) -> bool:

@@ -40,6 +40,18 @@ def read_installed(path: Path) -> dict[str, frozenset[str]]:
     return installed
 
 
+def why_left_alone(content: bytes, known: Collection[str] | None) -> str | None:
+    """Return why `rad install` does not renew a file that is not as it would write it; None where it does.
+
+    Args:
+        content: What the file holds.
+        known: The digests of what was written there, as in the list; None where nothing was.
+    """
+    if known is None:
+        return "rad install did not write it"
+    return None if digest(content) in known else "it was changed since rad install wrote it"
+
+
 def write_installed(path: Path, installed: Mapping[str, Collection[str]]) -> None:
     """Write the list anew, in one step.
 

@@ -12,7 +12,10 @@ from small_disks import small_disk
 
 from slurm_plugin.admin import install as installing
 from slurm_plugin.admin import install_values as values_module
+from slurm_plugin.admin.checks_lua import check_lua
 from slurm_plugin.admin.cli import main
+from slurm_plugin.admin.finding import Finding
+from slurm_plugin.admin.gather import gather
 from slurm_plugin.admin.install import plan
 from slurm_plugin.admin.install_defaults import found
 from slurm_plugin.admin.install_steps import Step, as_text
@@ -312,9 +315,60 @@ def test_no_half_of_a_file_stays_where_the_disk_is_full(tmp_path: Path):
 
 
 def test_a_script_that_is_changed_by_the_same_command_is_not_called_left_alone(tmp_path: Path) -> None:
-    step = Step(action="differs", path=tmp_path / "job_submit.lua", content=b"ours()\n")
-    assert "left alone; this is what it would say" in as_text([step], verbose=False)
+    step = Step(action="differs", path=tmp_path / "job_submit.lua", content=b"ours()\n", why="so it is")
+    assert "left alone, because so it is; this is what it would say" in as_text([step], verbose=False)
     assert as_text([step], verbose=True, edited=True) == f"keep {tmp_path}/job_submit.lua: your own"
+
+
+@pytest.mark.parametrize("how", ["changed", "unknown", "older"])
+def test_doctor_says_of_a_lua_file_what_install_would_do(tmp_path: Path, how: str) -> None:
+    """Doctor's fix was "run: rad install", which leaves alone what was changed by hand."""
+    values, gpus = install_values(
+        prefix="/opt/rad/venv",
+        etc=str(tmp_path),
+        mode="observe",
+        partition="gpu",
+        node="n0",
+        gpus=1,
+        gpu_memory_mib=143156,
+        shard_mib=1024,
+        slurm_user="root",
+        clock=SystemClock(),
+    )
+    places = {
+        "etc": str(tmp_path),
+        "slurm": str(tmp_path),
+        "units": f"{tmp_path}/u",
+        "logrotate": f"{tmp_path}/l",
+    }
+    root = Path("/")
+    (tmp_path / "slurm.conf").write_text("JobSubmitPlugins=lua\n")
+    installing.apply(plan(values, places, root=root, gpus=gpus, with_key=False), places, root=root)
+    path, manifest = tmp_path / "rad" / "rad_job.lua", tmp_path / "installed.sha256"
+    path.write_text(path.read_text() + "-- another line\n")
+    listed = read_installed(manifest)
+    edited = digest(path.read_bytes())
+    known = {"changed": listed[str(path)], "unknown": frozenset[str](), "older": {edited}}
+    write_installed(manifest, {**listed, str(path): known[how]})
+
+    def told() -> Finding:
+        facts = gather(tmp_path / "rad.toml", {"SLURM_CONF": f"{tmp_path}/slurm.conf"}, SystemClock())
+        return next(each for each in check_lua(facts) if each.subject == "job_submit.lua")
+
+    steps = {step.path: step for step in plan(values, places, root=root, gpus=gpus, with_key=False)}
+    found = told()
+    assert found.level == "warn" and "rad_job.lua" in found.text
+    if how == "older":
+        assert (steps[path].action, found.fix) == ("update", "run: rad install")
+        return
+    whys = {"changed": "it was changed since rad install wrote it", "unknown": "rad install did not write it"}
+    assert f"differs {path}: left alone, because {whys[how]}; this" in as_text([steps[path]], verbose=False)
+    assert f"rad_job.lua (left alone, because {whys[how]})" in found.text
+    assert found.fix == "unless you want it so, move rad_job.lua away, then run: rad install"
+    path.write_bytes(steps[path].content)
+    script = tmp_path / "job_submit.lua"
+    script.write_text(script.read_text() + "-- another line\n")
+    assert (told().level, told().text) == ("ok", f"calls RAD; left alone, because {whys['changed']}")
 
 
 def test_without_gpus_and_without_their_memory_it_asks(tmp_path: Path):
