@@ -51,15 +51,24 @@ def test_doctor_says_that_radd_is_gone(cluster: Cluster):
 
 
 def test_status_shows_who_is_where(cluster: Cluster, jobs: Jobs):
+    script = jobs.folder / "share_resnet18.sh"
+    script.write_text(
+        script.read_text().replace("--seconds 8", "--seconds 600")
+    )  # until it is cancelled below
     job_id = jobs.submit("share_resnet18.sh").job_id
+    looks: list[list[dict[str, object]]] = []
 
     def shown() -> list[dict[str, object]]:
         gpus = rad(cluster, "status")["gpus"]
         on_them = [job for gpu in gpus for job in gpu["jobs"]]  # type: ignore[union-attr, attr-defined]
-        return [job for job in on_them if job["job_id"] == job_id and job["peak_bytes"]]
+        looks.append([job for job in on_them if job["job_id"] == job_id])
+        return looks[-1]
 
-    wait_until("the job on a GPU, with a peak", lambda: bool(shown()), timeout_s=30, clock=cluster.clock)
-    (job,) = shown()
+    def measured() -> bool:
+        return any(job["peak_bytes"] and job["used_bytes"] for job in shown())
+
+    wait_until("the job on a GPU, with a peak", measured, timeout_s=60, clock=cluster.clock)
+    (job,) = looks[-1]
     assert job["kind"] == "shared"
     assert 0 < int(str(job["used_bytes"])) <= int(str(job["booked_bytes"]))
     waits = jobs.submit("--hold", "share_resnet18.sh").job_id
@@ -68,5 +77,6 @@ def test_status_shows_who_is_where(cluster: Cluster, jobs: Jobs):
     assert (job_id, job["booked_bytes"]) in [(one["job_id"], one["booked_bytes"]) for one in told]
     assert [one["reason"] for one in top["waiting"] if one["job_id"] == waits] == ["JobHeldUser"]
     assert top["queue_trouble"] == ""
+    cluster.slurm("scancel", str(job_id))
     jobs.wait(job_id or 0)
-    wait_until("the GPUs are free", lambda: not shown(), timeout_s=30, clock=cluster.clock)
+    wait_until("the GPUs are free", lambda: not shown(), timeout_s=60, clock=cluster.clock)
