@@ -7,6 +7,7 @@ import shutil
 import zipfile
 from collections.abc import Mapping
 from configparser import ConfigParser
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab.daemons import LabError
@@ -43,17 +44,53 @@ def packages(
         CommandError: A build failed.
         LabError: As for `stage_tree`.
     """
-    wheel = build_node(checkout, work, dist, python=python, environment=environment)
-    version = wheel.name.split("-")[1]
-    git = ["git", "-C", str(work / "source"), "log", "-1", "--format=%ct"]
-    made_s = int(run(git, timeout_s=_STEP_S, env=environment))
-    tree = stage_tree(work / "source", wheel, work / "tree", python=python, environment=environment)
-    built = [wheel, build_deb(checkout, tree, work, dist, version=version, made_s=made_s)]
+    staged = _staged(checkout, work, dist, python=python, environment=environment)
+    built = [staged.wheel, build_deb(staged, work, dist)]
     if not _has_rpmbuild():
         install_packages(["rpm"], environment)
     if _has_rpmbuild():
-        built.append(build_rpm(checkout, tree, work, dist, version=version, made_s=made_s))
+        built.append(build_rpm(staged, work, dist))
     return built
+
+
+def deb(checkout: Path, work: Path, dist: Path, *, python: Path, environment: Mapping[str, str]) -> Path:
+    """Build the .deb alone; arguments and errors as for `packages`."""
+    staged = _staged(checkout, work, dist, python=python, environment=environment)
+    return build_deb(staged, work, dist)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """What a package is made of.
+
+    Attributes:
+        source: A clone of the last commit, for the description and the scripts.
+        wheel: rad-slurm's.
+        tree: As `stage_tree` leaves it.
+        version: In the spelling of dpkg and rpm.
+        made_s: The commit's time, and that of every file in the package, in seconds since the epoch.
+    """
+
+    source: Path
+    wheel: Path
+    tree: Path
+    version: str
+    made_s: int
+
+
+def _staged(
+    checkout: Path, work: Path, dist: Path, *, python: Path, environment: Mapping[str, str]
+) -> Staged:
+    wheel = build_node(checkout, work, dist, python=python, environment=environment)
+    source = work / "source"
+    git = ["git", "-C", str(source), "log", "-1", "--format=%ct"]
+    return Staged(
+        source=source,
+        wheel=wheel,
+        tree=stage_tree(source, wheel, work / "tree", python=python, environment=environment),
+        version=package_version(wheel.name.split("-")[1]),
+        made_s=int(run(git, timeout_s=_STEP_S, env=environment)),
+    )
 
 
 def _has_rpmbuild() -> bool:
@@ -137,28 +174,25 @@ def package_version(version: str) -> str:
     return re.sub(r"\.?(dev|a|b|rc)(?=\d)", r"~\1", version, count=1)
 
 
-def build_deb(checkout: Path, tree: Path, work: Path, dist: Path, *, version: str, made_s: int) -> Path:
+def build_deb(staged: Staged, work: Path, dist: Path) -> Path:
     """Build the .deb.
 
     Args:
-        checkout: For the description.
-        tree: As `stage_tree` leaves it.
+        staged: What it is made of.
         work: A folder for what is needed meanwhile.
         dist: Where the package goes.
-        version: In Python's spelling.
-        made_s: The date of every file in it, in seconds since the epoch.
     """
-    version = package_version(version)
+    tree = staged.tree
     root = work / "deb"
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(tree, root, symlinks=True)
-    scripts = _scripts(checkout)
+    scripts = _scripts(staged.source)
     size_kib = sum(path.lstat().st_size for path in tree.rglob("*")) // 1024
-    control = (checkout / FOLDER / "control").read_text()
-    purge = (checkout / FOLDER / "after_purge.sh").read_text()
+    control = (staged.source / FOLDER / "control").read_text()
+    purge = (staged.source / FOLDER / "after_purge.sh").read_text()
     removed = f"case $1 in\nremove)\n{scripts['after_removal']};;\npurge)\n{purge};;\nesac\n"
-    debian = Path("/DEBIAN")
-    _write(root, debian / "control", _filled(control, {"version": version, "installed_kib": str(size_kib)}))
+    debian, values = Path("/DEBIAN"), {"version": staged.version, "installed_kib": str(size_kib)}
+    _write(root, debian / "control", _filled(control, values))
     _write(root, debian / "conffiles", "/etc/logrotate.d/rad\n")
     for name, text in {
         "postinst": f'[ "$1" = configure ] || exit 0\n{scripts["after_install"]}',
@@ -166,22 +200,22 @@ def build_deb(checkout: Path, tree: Path, work: Path, dist: Path, *, version: st
         "postrm": removed,
     }.items():
         _write(root, debian / name, f"#!/bin/sh\nset -e\n{text}", mode=0o755)
-    out = dist / f"rad-slurm_{version}_all.deb"
-    env = {"SOURCE_DATE_EPOCH": str(made_s), "PATH": "/usr/bin:/bin"}
+    out = dist / f"rad-slurm_{staged.version}_all.deb"
+    env = {"SOURCE_DATE_EPOCH": str(staged.made_s), "PATH": "/usr/bin:/bin"}
     run(["dpkg-deb", "--root-owner-group", "--build", str(root), str(out)], timeout_s=_STEP_S, env=env)
     return out
 
 
-def build_rpm(checkout: Path, tree: Path, work: Path, dist: Path, *, version: str, made_s: int) -> Path:
+def build_rpm(staged: Staged, work: Path, dist: Path) -> Path:
     """Build the .rpm; arguments as for `build_deb`. Needs rpmbuild, which Debian has too."""
     top = work / "rpm"
     shutil.rmtree(top, ignore_errors=True)
-    values = {"version": package_version(version), "tree": str(tree), **_scripts(checkout)}
-    spec = _filled((checkout / FOLDER / "rad-slurm.spec").read_text(), values)
+    values = {"version": staged.version, "tree": str(staged.tree), **_scripts(staged.source)}
+    spec = _filled((staged.source / FOLDER / "rad-slurm.spec").read_text(), values)
     _write(top, Path("/rad-slurm.spec"), spec)
     defines = {"_topdir": str(top), "use_source_date_epoch_as_buildtime": "1", "_buildhost": "localhost"}
     options = [word for name, value in defines.items() for word in ("--define", f"{name} {value}")]
-    env = {"SOURCE_DATE_EPOCH": str(made_s), "PATH": "/usr/bin:/bin", "HOME": str(top)}
+    env = {"SOURCE_DATE_EPOCH": str(staged.made_s), "PATH": "/usr/bin:/bin", "HOME": str(top)}
     run(["rpmbuild", "-bb", *options, str(top / "rad-slurm.spec")], timeout_s=_STEP_S, env=env)
     (built,) = top.glob("RPMS/noarch/*.rpm")
     return Path(shutil.copy(built, dist / built.name))

@@ -8,24 +8,28 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from faults.site import CHECKOUT
+from faults.site import CHECKOUT, remove, trial_place
 from faults.trial import Trials, nothing
 
 from lab.cluster import Cluster
 from lab.config import STAND_IN_LUA
 from lab.install import install_package
+from lab.jobs import Jobs
 from lab.load import equal_nodes
-from lab.packages import PREFIX
-from lab.place import home_of
+from lab.packages import PREFIX, deb
+from lab.place import ClusterSpec, home_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = pytest.mark.cluster
 
-PREVIOUS = os.environ.get("RAD_PREVIOUS", "c438e73")
+PREVIOUS = os.environ.get("RAD_PREVIOUS", "e92c289")
 HOME = home_of(CHECKOUT)[0]
 BETWEEN_S = 5.0
+ENDS_WHEN_TOLD = "while [ ! -e end ]; do sleep 0.2; done"
 PACKAGES = os.environ.get("RAD_PACKAGES", "")
 
 
@@ -43,6 +47,7 @@ def previous() -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_upgrade_and_rollback_while_jobs_run(trials: Trials, previous: Path) -> None:
     venv = HOME / "venv-upgrade"
     install_package(previous, venv, environment=os.environ)
@@ -56,6 +61,7 @@ def test_upgrade_and_rollback_while_jobs_run(trials: Trials, previous: Path) -> 
     trials.check("package upgraded, then rolled back, under load", upgraded_and_back, venv=venv)
 
 
+@pytest.mark.slow
 def test_hooks_of_the_version_before_beside_a_new_radd(trials: Trials, previous: Path) -> None:
     old = HOME / "venv-previous"
     install_package(previous, old, environment=os.environ)
@@ -68,35 +74,106 @@ def test_hooks_of_the_version_before_beside_a_new_radd(trials: Trials, previous:
     trials.check("hooks of the version before, radd and shims of this one", nothing, before=hooks_of_before)
 
 
-@pytest.mark.skipif(
-    not PACKAGES, reason="RAD_PACKAGES names no folder with two .debs to install on this machine"
-)
-def test_a_package_is_upgraded_and_downgraded_while_jobs_run(trials: Trials) -> None:
-    """Run it where packages may be installed: dpkg replaces each file below the running hooks and daemons."""
-    older, newer = sorted(Path(PACKAGES).glob("*.deb"), key=version_of)
-    dpkg("--install", str(older))
+@pytest.fixture(scope="module")
+def packages() -> Path:
+    """The folder of two .debs, `before` and `now`, each made of its commit by its own scripts."""
+    folder, python = HOME / "debs", HOME / "venv" / "bin" / "python"
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, commit in (("before", PREVIOUS), ("now", "HEAD")):
+        source = folder / "sources" / name
+        git("clone", "-q", str(CHECKOUT), str(source))
+        if git("-C", str(source), "checkout", "-q", commit, check=False):
+            pytest.skip(f"{commit} is not in this checkout's history")
+        deb(source, folder / "work", folder / name, python=python, environment=os.environ)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["swapped", "purged"])
+def test_packages_under_jobs(packages: Path, name: str) -> None:
+    """Run the tests below where dpkg may install what it likes: on a copy of this machine."""
+    test = f"{Path(__file__).relative_to(CHECKOUT)}::test_the_package_is_{name}_while_jobs_run"
+    argv = [
+        str(CHECKOUT / "lab" / "overlay.sh"),
+        sys.executable,
+        "-Im",
+        "pytest",
+        "-m",
+        "cluster",
+        "-rs",
+        test,
+    ]
+    env = {**os.environ, "RAD_PACKAGES": str(packages)}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=540)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+below = pytest.mark.skipif(not PACKAGES, reason="dpkg installs for a whole machine: see the test above")
+
+
+@below
+def test_the_package_is_swapped_while_jobs_run(trials: Trials) -> None:
+    """It is upgraded and rolled back: dpkg replaces each file below the running hooks and daemons."""
+    dpkg("--install", package("before"))
 
     def upgraded_and_back(cluster: Cluster) -> None:
-        for package in (newer, older):
-            dpkg("--force-downgrade", "--install", str(package))
+        for name in ("now", "before"):
+            dpkg("--force-downgrade", "--install", package(name))
             restart_all(cluster)
             cluster.clock.sleep(BETWEEN_S)
 
+    trials.check("a .deb upgraded, then rolled back, under load", upgraded_and_back, venv=PREFIX)
+
+
+@below
+def test_the_package_is_purged_while_jobs_run() -> None:
+    """Its hooks and Lua stay where slurm.conf names them: who runs ends well, who comes later runs as without RAD."""
+    dpkg("--install", package("now"))
+    place = replace(trial_place("purged"), venv=PREFIX)
+    cluster = Cluster(place)
     try:
-        trials.check("a .deb upgraded, then downgraded, under load", upgraded_and_back, venv=PREFIX)
-    finally:
+        cluster.up(ClusterSpec(nodes=equal_nodes(1)))
+        folder = place.root / "work"
+        folder.mkdir()
+        folder.chmod(0o1777)
+        jobs = Jobs(cluster, folder)
+        held = [
+            jobs.submit("--gpus=1", "--comment=rad:memory=4G", "--wrap", ENDS_WHEN_TOLD) for _ in range(2)
+        ]
+        for job in held:
+            assert "reserves 4.0 GiB" in job.messages, job
+            jobs.wait(job.job_id or 0, "RUNNING")
+        for daemon in ("radd", "monitor-n0"):  # as its script does by systemd
+            cluster.daemons.stop(daemon)
         dpkg("--purge", "rad-slurm")
+        assert not PREFIX.exists()
+        (folder / "end").touch()
+        later = jobs.submit("--gpus=1", "--comment=rad:memory=4G", "--wrap", "test $CUDA_VISIBLE_DEVICES")
+        for job in (*held, later):
+            assert job.job_id is not None, job
+            jobs.wait(job.job_id, "COMPLETED", timeout_s=60)
+        cluster.wait("the node is idle", lambda: "idle" in cluster.slurm("sinfo", "-h", "-o", "%T"), 30)
+    finally:
+        cluster.down()
+        remove(place.root)
+
+
+def git(*argv: str, check: bool = True) -> int:
+    env = {
+        **os.environ,
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "safe.directory",
+        "GIT_CONFIG_VALUE_0": "*",
+    }
+    return subprocess.run(["git", *argv], env=env, capture_output=True, check=check).returncode
+
+
+def package(name: str) -> str:
+    (path,) = Path(PACKAGES, name).glob("*.deb")
+    return str(path)
 
 
 def dpkg(*argv: str) -> None:
     subprocess.run(["dpkg", *argv], check=True, capture_output=True, timeout=300)
-
-
-def version_of(package: Path) -> list[int]:
-    """Return what orders the trial's packages: the one that was built has a version below 999."""
-    argv = ["dpkg-deb", "--field", str(package), "Version"]
-    text = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout
-    return [int(text.strip() == "999")]
 
 
 def restart_all(cluster: Cluster) -> None:
