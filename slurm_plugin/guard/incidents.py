@@ -22,6 +22,10 @@ RECENT_S = 15.0
 FAULT_S = 60.0
 """A job whose CUDA calls fail may take so long to end: it writes what it has, and waits for its loaders."""
 
+MOST_UNEXPLAINED = 5
+"""Restarts of a job after which a server that ended, nobody knows why, no longer explains its end. The job itself may
+be what ends it, again in each run."""
+
 JOINED_S = 30.0
 """Samples of one thing no further apart are one incident."""
 
@@ -152,7 +156,7 @@ def verdict_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -> 
     A job that ran out of memory is a victim only if what it held and asked for fits what it may have, and somebody
     else held what he may not on its GPU just then, of which too little was left. A job that failed otherwise is one
     only if the MPS server's own log names its process among those that another one's fault ended, or if the server is
-    gone and the log does not name the job itself as the one at fault.
+    gone, the log does not name the job itself as the one at fault, and the job has not been run again often.
 
     Args:
         ended: The job.
@@ -200,7 +204,7 @@ def _took_memory_of(one: Incident, ended: Ended, now_s: float) -> bool:
 def _ended_with(one: Incident, ended: Ended, now_s: float) -> bool:
     return (
         ended.outcome.kind in ("failed", "gpu-oom")
-        and one.kind in ("fault", "server")
+        and (one.kind == "fault" or (one.kind == "server" and ended.restart < MOST_UNEXPLAINED))
         and ended.job_id in one.victims
         and abs(now_s - one.last_s) <= FAULT_S
     )

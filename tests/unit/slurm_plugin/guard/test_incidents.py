@@ -16,6 +16,7 @@ from slurm_plugin.guard.incidents import (
     JOINED_S,
     KEPT_S,
     MOST,
+    MOST_UNEXPLAINED,
     OVERHEAD_BYTES,
     Ended,
     Incident,
@@ -137,6 +138,22 @@ def test_whose_fault_it_was_is_no_victim_of_the_server_that_ended_with_it():
         assert victim is not None and victim.kind == "victim"
     long_ago = replace(fault, last_s=NOW_S - 120)
     assert verdict_of(failed, (long_ago, server), now_s=NOW_S) is not None, "this end has another cause"
+
+
+def test_who_ends_his_server_in_each_run_is_its_victim_a_few_times_only():
+    """Nobody knows why it ended: a job that does it was run again twenty times, each time to its end."""
+    server = replace(THEFT, kind="server", culprit=None, culprit_user_id=None, victims=(2,))
+    failed = replace(LOST, outcome=Outcome(kind="failed"))
+    victims = [
+        restart
+        for restart in range(20)
+        if verdict_of(replace(failed, restart=restart), (server,), now_s=NOW_S)
+    ]
+    assert victims == list(range(MOST_UNEXPLAINED))
+    named = replace(server, kind="fault", culprit=1)
+    assert verdict_of(replace(failed, restart=19), (named,), now_s=NOW_S) is not None, (
+        "the log says whose fault it was"
+    )
 
 
 @pytest.mark.parametrize("rerun", [True, False])
