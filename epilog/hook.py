@@ -57,6 +57,8 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
     file = node.job_file(job.job_id)
     refused = file.refusal() is not None or file.unplaced()
     held = _release(job, node, log, LOCK_S)
+    if _runs_anew(job, node, log):
+        return Exit.OK
     if not job.seats or not node.manages(job.partition):
         if held is not None and held.managed:  # its partition was changed while it ran
             _stop_mps(node.run, job, node.clock, log)
@@ -103,6 +105,8 @@ def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
     node = Node.here(_settings(rad_toml).config, os.environ, for_release=True)
     log = node.log("epilog", job, started_s=started_s)
     _release(job, node, log, RESCUE_LOCK_S)
+    if _runs_anew(job, node, log):
+        return Exit.OK
     forget_job(node.run, job.job_id)
     forget_outputs(node.run, job.job_id)
     log.say(EventKind.OUT_OF_TIME, why)
@@ -132,6 +136,18 @@ def _release(job: HookJob, node: Node, log: HookLog, lock_s: float) -> Reservati
     except RadError as exc:
         log.say(EventKind.NOT_RELEASED, str(exc))
         return None
+
+
+def _runs_anew(job: HookJob, node: Node, log: HookLog) -> bool:
+    """Return whether a later run of the job has begun here: MPS, the monitor's record and its output are that run's.
+
+    A node that Slurm took for lost runs the job again, and slurmd still ends the run before.
+    """
+    held = node.store.read().ledger.of_job(job.job_id)
+    if held is None or held.restart <= job.restart:
+        return False
+    log.say(EventKind.NOT_REPORTED, f"run {job.restart} ends late: the job runs anew here")
+    return True
 
 
 def _stop_mps(run: Path, job: HookJob, clock: Clock, log: HookLog) -> None:

@@ -24,7 +24,8 @@ from slurm_plugin.core.records import AskedTasks, Booking
 from slurm_plugin.core.shell import run
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.simulated import SimulatedGpus
-from slurm_plugin.monitor.window import JobUsage, write_job, write_window
+from slurm_plugin.monitor.window import JobUsage, read_job, write_job, write_window
+from slurm_plugin.mps.state import State, read_state, write_state
 
 SHARED = Booking(
     kind="shared",
@@ -115,6 +116,27 @@ def test_an_ordinary_job_from_prolog_to_epilog(hooks: Hooks) -> None:
     assert list((hooks.folder / "run" / "placed").iterdir()) == []
     rows = [json.loads(line) for line in (hooks.folder / "state" / "peaks.jsonl").read_text().splitlines()]
     assert [(row["job"], row["outcome"]) for row in rows] == [(7, "ok"), (7, "ok")]
+
+
+def test_a_late_epilog_leaves_the_run_alone_that_began_since(hooks: Hooks) -> None:
+    """A node that was lost for Slurm comes back: its job runs there again, and slurmd still ends the run before."""
+    run_folder, now_s = hooks.folder / "run", SystemClock().now_s()
+    hooks.run("prolog")
+    hooks.run("prolog", SLURM_JOB_RESTART_COUNT="1")
+    usage = JobUsage(job_id=7, first_s=now_s, last_s=now_s, peak_bytes=GIB, mean_smact=0.5)
+    write_job(run_folder, usage)
+    place = run_folder / "mps" / "GPU-0" / "0"
+    place.mkdir(parents=True)
+    served = State(jobs={7: 4 * GIB})
+    write_state(place, served)
+    hooks.run("epilog", SLURM_JOB_EXIT_CODE="256", SLURM_JOB_RESTART_COUNT="0")
+    assert hooks.reserved == [7]
+    assert JobFile(run_folder, 7).variables()["CUDA_VISIBLE_DEVICES"] == "GPU-0"
+    assert read_job(run_folder, 7) == usage
+    assert read_state(place) == served, "its clients would end with their server"
+    assert "runs anew" in hooks.log("epilog")
+    hooks.run("epilog", SLURM_JOB_RESTART_COUNT="1")
+    assert hooks.reserved == [] and read_job(run_folder, 7) is None and read_state(place).jobs == {}
 
 
 def test_a_job_keeps_nothing_of_the_job_that_submitted_it(hooks: Hooks) -> None:
