@@ -16,6 +16,7 @@ from slurm_plugin.admin.checks_limits import check_limits
 from slurm_plugin.admin.checks_lua import check_lua
 from slurm_plugin.admin.checks_partitions import check_names, check_nodes, check_partitions
 from slurm_plugin.admin.checks_slurm import check_hooks, check_slurm_conf
+from slurm_plugin.admin.checks_standby import check_standby
 from slurm_plugin.admin.edits import Change, command
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding, Fix, fail, ok, unseen, warn
@@ -162,6 +163,7 @@ _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_hooks,
     check_lua,
     check_controller,
+    check_standby,
     check_learn,
     check_limits,
     check_partitions,

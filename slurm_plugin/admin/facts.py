@@ -29,6 +29,7 @@ class Facts:
         slurm: Its content.
         gres: gres.conf beside it.
         cgroup: cgroup.conf beside it.
+        controllers: The machines that slurmctld may run on, the first in charge as long as it runs.
         live: What slurmctld itself says.
         limits: What slurmdbd lets users, accounts and QOS have.
         version: Of the installed Slurm.
@@ -67,6 +68,7 @@ class Facts:
     slurm: ConfFile | None = None
     gres: ConfFile | None = None
     cgroup: ConfFile | None = None
+    controllers: tuple[str, ...] = ()
     live: Live | None = None
     limits: tuple[Limit, ...] | None = None
     version: tuple[int, int, int] | None = None

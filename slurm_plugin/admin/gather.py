@@ -33,7 +33,7 @@ from slurm_plugin.core.shell import run
 from slurm_plugin.monitor.source import timely_telemetry
 from slurm_plugin.monitor.window import read_window
 from slurm_plugin.mps.node import CONTROL
-from slurm_plugin.slurm.conf_files import find_slurm_conf, keeps_accounts
+from slurm_plugin.slurm.conf_files import controllers_of, find_slurm_conf, keeps_accounts
 from slurm_plugin.slurm.conf_lines import ConfFile, read_conf
 from slurm_plugin.slurm.detected import detect
 from slurm_plugin.slurm.environment import slurm_environment
@@ -64,7 +64,10 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
     scripts = hook_scripts(slurm, slurm_conf, version)
     readings, readings_error = _readings(used, clock)
     gpu_node = used.telemetry.source == "simulated" or Path("/dev/nvidiactl").exists()
-    radd_here = Path(used.paths.socket).exists() or _is_controller(settings)
+    controllers = () if slurm_conf is None else controllers_of(slurm_conf)
+    node = socket.gethostname().partition(".")[0]
+    named = {name.partition(".")[0] for name in controllers}
+    radd_here = Path(used.paths.socket).exists() or node in named
     beside = slurm_conf or CONFIGLESS_LUA
     lua = next((each for each in (beside.with_name("rad"), CONFIGLESS_LUA) if texts_in(each)), CONFIGLESS_LUA)
     scripts_here = (beside.with_name(name) for name in SITE_SCRIPTS)
@@ -80,6 +83,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         slurm=slurm,
         gres=None if slurm_conf is None else read_conf(slurm_conf.with_name("gres.conf")),
         cgroup=None if slurm_conf is None else read_conf(slurm_conf.with_name("cgroup.conf")),
+        controllers=controllers,
         live=live,
         limits=limits,
         version=version,
@@ -103,7 +107,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         radd_here=radd_here,
         units=units(),
         learned_age_s=_age_s(learned_path(Path(used.paths.state)), clock),
-        node=socket.gethostname().partition(".")[0],
+        node=node,
         detected=detect(slurm_conf) if gpu_node and slurm_conf is not None else None,
         gpu_node=gpu_node,
         readings=readings if gpu_node else None,
@@ -184,11 +188,6 @@ def _compute_modes() -> dict[int, str]:
         return {}
     rows = (line.partition(",") for line in text.splitlines())
     return {int(index): mode.strip() for index, _, mode in rows if index.strip().isdigit()}
-
-
-def _is_controller(settings: Mapping[str, str]) -> bool:
-    named = settings.get("slurmctldhost", settings.get("controlmachine", "")).partition("(")[0]
-    return bool(named) and named.partition(".")[0] == socket.gethostname().partition(".")[0]
 
 
 def _config(path: Path) -> tuple[Config | None, Config, str]:

@@ -119,7 +119,7 @@ def gpu_obstacle(request: JobRequest, partition: PartitionConfig) -> str | None:
     if request.gpu_only_option is not None:
         return f"{request.gpu_only_option} works only with a GPU of one's own"
     if request.before_shards:
-        return "slurmctld has just started and knows of no shards yet"
+        return "slurmctld has just started or taken over, and knows of no shards yet"
     if request.whole_nodes:
         return "a job that takes whole nodes shares no GPU"
     if request.gres_per_socket:

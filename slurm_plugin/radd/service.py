@@ -28,6 +28,7 @@ from slurm_plugin.radd.models import Models
 from slurm_plugin.radd.prepare import prepared
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.reply import VERSION, checked_version
+from slurm_plugin.radd.standby import Standby
 from slurm_plugin.radd.submit import Submission
 from slurm_plugin.radd.undecided import Undecided
 from slurm_plugin.slurm.control import SlurmControl
@@ -61,6 +62,7 @@ class Service:
         config = found.config
         if found.trouble:
             log.error("%s", found.trouble)
+        self._standby = Standby(slurm, self._version, config, self._clock)
         self._peaks = Peaks(peaks_path(Path(config.paths.state)), config.gpu)
         self._peaks.refresh()
         self._site = SiteQuantiles(Path(config.paths.state))
@@ -104,7 +106,7 @@ class Service:
         """Tell the shim what to do should radd not answer."""
         made, now_s = self._submission, self._clock.now_s()
         # Slurm could split all shards of a GPU over two.
-        leave_jobs = bool(made.leave_jobs) or made.spread > 0
+        leave_jobs = bool(made.leave_jobs) or made.spread > 0 or self._standby.without_shards
         fallback = fallback_of(made.config, made.whole_as_gpu, leave_jobs=leave_jobs, now_s=now_s)
         write_fallback(Path(made.config.paths.socket), fallback)
         self._wrote_s = now_s
@@ -129,7 +131,7 @@ class Service:
         checked_version(message)
         if operation == "submit":
             self._note_undecided(message.get("undecided"))
-            reply = self._submission.answer(message)
+            reply = self._submission.answer(self._standby.noted(message))
             log.info("submit %s", reply.get("log", ""), extra=_asked(EventKind.SUBMITTED, message))
             if self.config.features.history and wire.profile_in(str(message.get("comment") or "")):
                 self._changes.put(message)
@@ -201,7 +203,7 @@ class Service:
         with self._preparing:
             if self._select.look(self.config):
                 self._slurm_conf_changed()
-        if not 0 <= self._clock.now_s() - self._wrote_s < EVERY_S:
+        if self._standby.look(self.config) or not 0 <= self._clock.now_s() - self._wrote_s < EVERY_S:
             self.leave_fallback()
 
     def _slurm_conf_changed(self) -> None:
@@ -224,9 +226,8 @@ class Service:
             return
         what = about(EventKind.HEARD, job_id=job_id, user_id=user_id)
         log.info("job %d: %s", job_id, format_note(note), extra=what)
-        booking = wire.read_stamp(
-            str(message.get("comment") or ""), user_id=user_id, key=self._submission.key
-        )
+        comment = str(message.get("comment") or "")
+        booking = wire.read_stamp(comment, user_id=user_id, key=self._submission.key)
         if self.config.features.recovery:
             profile_key = None if booking is None else booking.profile_key
             self._recoverer.hear(job_id, note, profile_key=profile_key)

@@ -28,6 +28,20 @@ def find_slurm_conf(configured: str, env: Mapping[str, str]) -> Path | None:
     return None
 
 
+def controllers_of(slurm_conf: Path) -> tuple[str, ...]:
+    """Return the machines that slurmctld may run on, the first in charge as long as it runs; () if they are not known.
+
+    Args:
+        slurm_conf: The file: a line SlurmctldHost= for each, or ControlMachine= and BackupController= of old.
+    """
+    named: list[str] = []
+    for line in read_lines(slurm_conf) or []:
+        key, _, value = line.partition("=")
+        if key.strip().lower() in ("slurmctldhost", "controlmachine", "backupcontroller"):
+            named.append(value.strip().strip('"').partition("(")[0])
+    return tuple(dict.fromkeys(filter(None, named)))
+
+
 def devices_confined(slurm_conf: Path | None) -> bool:
     """Return whether a job can reach only the GPUs that Slurm chose for it.
 

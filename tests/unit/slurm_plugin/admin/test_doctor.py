@@ -261,6 +261,52 @@ def test_what_lua_cannot_load_is_a_loss(gone: str, told: dict[str, str]):
     assert all(f"lacks {gone}: " in each.text for each in found)
 
 
+@pytest.mark.parametrize(
+    ("version", "gres", "levels"),
+    [
+        ((22, 5, 8), "gpu:4,shard:0", ["unseen", "warn"]),
+        ((22, 5, 8), "gpu:4,shard:552", ["unseen"]),
+        ((24, 11, 5), "gpu:4,shard:0", ["unseen"]),
+    ],
+)
+def test_a_standby_needs_all_of_ours_and_one_without_shards_is_told(
+    version: tuple[int, int, int], gres: str, levels: list[str]
+):
+    live = Live(settings=SLURM, partitions={}, nodes={"n1": {"gres": gres}})
+    pair = dataclasses.replace(GOOD, controllers=("a", "b"), live=live, version=version)
+    told = [each for each in examine(pair) if each.subject == "standby"]
+    assert [each.level for each in told] == levels
+    assert told[0].text.startswith("b: radd, the key and the Lua files belong there as on a")
+    assert all("start slurmctld on a again" in each.fix for each in told[1:])
+    assert not [each for each in examine(GOOD) if each.subject == "standby"]
+
+
+@pytest.mark.parametrize(
+    ("gres", "fix"),
+    [
+        ("gpu:h200:4,shard:552", "Gres=gpu:h200:4,shard:h200:552"),
+        ("shard:552,gpu:h200:4", "Gres=shard:h200:552,gpu:h200:4"),
+        ("gpu:h200:4,shard:h200:552", None),
+        ("gpu:4,shard:552", None),
+        ("gpu:h200:4", None),
+        ("gpu:a100:2,gpu:h200:2,shard:352", None),
+    ],
+)
+def test_with_a_standby_shards_have_their_type_in_slurm_conf(gres: str, fix: str | None):
+    """Without it a takeover cost 22.05 its shards and 24.11 its nodes."""
+    row = {"nodename": "n[1-2]", "cpus": "8", "gres": gres}
+    told = [
+        each
+        for each in examine(dataclasses.replace(GOOD, controllers=("a", "b"), **nodes(row)))
+        if (each.subject, each.level) == ("standby", "fail")
+    ]
+    assert bool(told) == (fix is not None)
+    if fix is not None:
+        assert fix in told[0].fix and "n[1-2]" in told[0].text
+    alone = examine(dataclasses.replace(GOOD, controllers=("a",), **nodes(row)))
+    assert not [each for each in alone if each.subject == "standby"]
+
+
 @pytest.mark.parametrize("word", ["lua", "all_partitions, job_submit/lua"])
 def test_plugins_may_be_named_in_either_way(word: str):
     assert troubles(dataclasses.replace(GOOD, **slurm(jobsubmitplugins=word))) == []
@@ -603,6 +649,16 @@ class TestGather:
         assert facts.slurm.settings["grestypes"] == "gpu,shard"
         assert facts.hooks["prolog"] == "python -m prolog\n"
         assert (facts.hooks["epilog"], facts.key_error, facts.radd_here) == (None, "", False)
+
+    @pytest.mark.parametrize("order", [0, 1])
+    def test_radd_belongs_on_each_controller(self, tmp_path: Path, order: int):
+        """Of two lines for controllers the last one counted, so nobody missed radd on the first."""
+        config = self.files(tmp_path)
+        named = [socket.gethostname(), "another"]
+        lines = [f"SlurmctldHost={name}(127.0.0.1)\n" for name in (named[order], named[1 - order])]
+        (tmp_path / "slurm.conf").write_text("".join(lines))
+        facts = gather(config, {}, SystemClock())
+        assert facts.radd_here and facts.controllers == (named[order], named[1 - order])
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
     @pytest.mark.parametrize(("owner", "told"), [("nobody", ""), ("root", "chown nobody")])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import FakeClock
+from fakes import FakeClock, FakeSlurm
 from paths import CHECKOUT
 
 from gpumemnet.profile.build import profile_summary
@@ -26,6 +27,7 @@ from slurm_plugin.radd import service as radd_service
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.service import Service
 from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.control import NodeView
 
 KEY = bytes(32)
 MODELS = CHECKOUT / "examples" / "models"
@@ -64,6 +66,15 @@ class Heard(Recoverer):
 
     def hear(self, job_id: int, note: Note, *, profile_key: str | None = None) -> None:
         self.notes.append((job_id, note))
+
+
+class Shardless(FakeSlurm):
+    """Slurm with one node, whose Gres changes."""
+
+    gres = "gpu:4,shard:156"
+
+    def nodes(self) -> tuple[NodeView, ...]:
+        return (NodeView(name="n0", gres=self.gres),)
 
 
 SLURM_CONF = "GresTypes=gpu,shard\nJobSubmitPlugins=lua\n"
@@ -184,6 +195,28 @@ def test_other_versions_and_operations_are_refused(tmp_path: Path, message: dict
     made.stop()
 
 
+def test_whom_a_standby_may_refuse_keeps_his_gpu_and_the_shim_hears_of_it(tmp_path: Path) -> None:
+    """Slurm 22.05's standby takes over and knows of no shards; what radd hears first may come from one."""
+    (tmp_path / "slurm.conf").write_text(f"{SLURM_CONF}SlurmctldHost=a\nSlurmctldHost=b\n")
+    slurm, clock = Shardless(), FakeClock()
+    text = TOML.replace("[paths]", f'[paths]\nsocket = "{tmp_path}/radd.sock"')
+    made = Service(write(tmp_path, text), slurm, Heard(), clock)
+    try:
+        assert "gres" not in made.handle(SUBMIT)["set"], "the first"
+        clock.sleep(60)
+        assert made.handle(SUBMIT)["set"]["gres"] == "shard:39"
+        slurm.gres = "gpu:4,shard:0"
+        made._refresh()
+        assert "gres" not in made.handle(SUBMIT)["set"]
+        assert json.loads((tmp_path / "radd" / "fallback.json").read_text())["partitions"] == {}
+        slurm.gres = "gpu:4,shard:156"
+        made._refresh()
+        assert made.handle(SUBMIT)["set"]["gres"] == "shard:39"
+        assert json.loads((tmp_path / "radd" / "fallback.json").read_text())["partitions"] != {}
+    finally:
+        made.stop()
+
+
 def test_a_broken_file_keeps_the_old_one_in_force(tmp_path: Path) -> None:
     made, _ = service(tmp_path)
     write(tmp_path, 'mode = "observed"')
@@ -208,6 +241,7 @@ from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.service import Service
 from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.control import NodeView
 SlurmCommands.version = lambda self: (22, 5, 8)
 service = Service(Path({str(toml)!r}), SlurmCommands(), Recoverer(SlurmCommands(), SystemClock()))
 loaded, opened = set(sys.modules), []

@@ -1,0 +1,94 @@
+"""A standby slurmctld that took over, on a Slurm that then knows of no shards.
+
+Slurm before 23.11 starts with its nodes' saved state and learns of their shards when they register. A slurmctld that
+was started asks them to, within seconds; the shim tells it by its age. A standby is no new process when it takes over,
+and asks nobody. Where only gres.conf names the shards' type, nodes of 22.05.8 then showed `shard:0` for as long as it
+was in charge (docs/reliability.md); it refuses who asks for shards, while it gives whole GPUs. So radd looks now and
+then; and what it hears first may come from a slurmctld that has just taken over, because radd hears nothing before.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.config import Config
+from slurm_plugin.core.errors import SlurmError, WireError
+from slurm_plugin.core.gres import count_of, parse_gres
+from slurm_plugin.slurm.conf_files import controllers_of, find_slurm_conf
+from slurm_plugin.slurm.control import SlurmControl
+from slurm_plugin.slurm.versions import Version, traits
+
+log = logging.getLogger("radd")
+
+_GONE = "slurmctld, a standby that took over, knows of no shards: jobs keep their GPU to themselves"
+_BACK = "slurmctld knows of shards again"
+
+UNSURE_S = 10.0
+"""From the first submission on: by then radd has looked twice (service.py, REFRESH_S)."""
+
+
+class Standby:
+    """Whether the slurmctld that asks may know of no shards."""
+
+    def __init__(self, slurm: SlurmControl, version: Version, config: Config, clock: Clock) -> None:
+        """Read slurm.conf; Slurm is asked by `look`, and never while a submission is answered."""
+        self._slurm, self._version, self._clock = slurm, version, clock
+        self._first_s: float | None = None
+        self.without_shards = False
+        """Whether no node had a shard when radd last looked."""
+        self._watched = self._is_watched(config)
+
+    def look(self, config: Config) -> bool:
+        """Look at slurm.conf and, where it names a standby, at the nodes; tell of any change.
+
+        Args:
+            config: rad.toml.
+        """
+        before = self.without_shards
+        self._watched = self._is_watched(config)
+        try:
+            self.without_shards = self._watched and no_shards(node.gres for node in self._slurm.nodes())
+        except SlurmError:
+            return False  # nobody is in charge
+        if before != self.without_shards:
+            log.warning(_GONE if self.without_shards else _BACK)
+        return before != self.without_shards
+
+    def noted(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a submission as the shim would have sent it, had it known what is known here."""
+        return {**message, "new_controller": True} if self.may_lack_shards() else message
+
+    def may_lack_shards(self) -> bool:
+        """Return whether a submission that is heard now may meet a slurmctld that would refuse shards."""
+        now_s = self._clock.monotonic_s()
+        if self._first_s is None:
+            self._first_s = now_s
+        return self._watched and (self.without_shards or now_s - self._first_s < UNSURE_S)
+
+    def _is_watched(self, config: Config) -> bool:
+        path = find_slurm_conf(config.paths.slurm_conf, os.environ)
+        return traits(self._version).forgets_shards and path is not None and len(controllers_of(path)) > 1
+
+
+def no_shards(each_gres: Iterable[str]) -> bool:
+    """Return whether nodes have shards by name, and not one of them any to give.
+
+    Args:
+        each_gres: Gres of each node, as Slurm shows it.
+
+    >>> no_shards(["gpu:a100:4,shard:a100:0", ""]), no_shards(["shard:0", "gpu:4,shard:160"]), no_shards(["gpu:4"])
+    (True, False, False)
+    """
+    counts = [_shards(text) for text in each_gres if "shard:" in text]
+    return bool(counts) and not any(counts)
+
+
+def _shards(gres: str) -> int:
+    try:
+        return count_of(parse_gres(gres), "shard")
+    except WireError:
+        return 1  # longer than any request: it is not judged

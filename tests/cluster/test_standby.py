@@ -1,0 +1,164 @@
+"""A standby slurmctld takes over: nothing is lost, submissions go on, and `rad doctor` says how it stands."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.cluster import Cluster
+from lab.config import NEW_CLUSTER
+from lab.files import is_user
+from lab.jobs import Jobs, Submitted
+from lab.place import ClusterSpec, NodeSpec, Place
+from slurm_plugin.core.errors import CommandError
+from slurm_plugin.radd.standby import UNSURE_S
+from slurm_plugin.slurm.installed import installed_version
+from slurm_plugin.slurm.versions import traits
+from tests.cluster.conftest import jobs_on, started
+
+pytestmark = pytest.mark.cluster
+
+STANDBY = "standby"
+LINES = (
+    f"SlurmctldHost={STANDBY}(127.0.0.2)",
+    "CommunicationParameters=NoCtldInAddrAny",
+    "SlurmctldTimeout=5",
+)
+SAID = "--comment=rad:memory=4G"
+SAVED_S = 40.0
+"""Slurm writes down what changed seconds later."""
+
+
+@pytest.fixture(scope="module", params=["shard:h200:N", "shard:N"])
+def pair(place: Place, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Two controllers of one machine: the second runs where the machine has another name and another radd."""
+    named = request.param == "shard:h200:N"
+    if not named and not forgets_shards():
+        pytest.skip("Slurm sets the nodes to INVAL: nobody can help them but who names the type")
+    spec = ClusterSpec(nodes=(NodeSpec(name="n0", gpu_type="h200" if named else ""),), slurm_conf=LINES)
+    root = place.root.with_name(f"{place.root.name}-pair-{named:d}")
+    for cluster in started(replace(place, root=root), spec):
+        settings = cluster.place.etc / "rad" / "rad_settings.lua"
+        settings.write_text(settings.read_text().replace(NEW_CLUSTER, ""))
+        start_standby(cluster)
+        yield cluster
+
+
+def start_standby(cluster: Cluster) -> None:
+    """Start a slurmctld that sees another host name and files of its own, and the radd of that host."""
+    place, conf = cluster.place, cluster.place.slurm_conf
+    own, etc = place.root / "standby", place.etc
+    shutil.copytree(etc / "rad", own / "lua")
+    changed = ((place.run / "radd.sock", own / "radd.sock"), (place.root / "state", own / "state"))
+    for path, copy in (
+        (etc / "rad.toml", own / "rad.toml"),
+        (etc / "rad" / "rad_settings.lua", own / "lua" / "rad_settings.lua"),
+        (conf, own / "slurm.conf"),
+    ):
+        text = (
+            path.read_text()
+            .replace("slurmctld.own.pid", "standby.own.pid")
+            .replace("slurmctld.log", "standby.log")
+        )
+        for old, new in changed:
+            text = text.replace(str(old), str(new))
+        copy.write_text(text)
+    (own / "hosts").write_text(f"{Path('/etc/hosts').read_text()}\n127.0.0.2 {STANDBY}\n")
+    user = "slurm" if is_user("slurm") else "root"
+    shutil.chown(own, user)
+    radd = [f"{place.venv}/bin/radd", "--config", str(own / "rad.toml")]
+    cluster.daemons.start("radd-standby", radd, env=cluster.env(), user=user)
+    cluster.wait("its radd listens", (own / "radd.sock").is_socket, 20)
+    seen = {"hosts": "/etc/hosts", "slurm.conf": conf, "lua": etc / "rad"}
+    mounts = (f"mount --bind {own / name} {path}" for name, path in seen.items())
+    alone = "{ mount --make-rprivate / 2>/dev/null || true; }"  # in a chroot, whose root is no mount, nothing is shared
+    steps = (f"hostname {STANDBY}", alone, *mounts, f"exec slurmctld -D -f {conf}")
+    argv = ["unshare", "--uts", "--mount", "--propagation", "unchanged", "sh", "-c", " && ".join(steps)]
+    cluster.daemons.start("slurmctld-standby", argv, env=cluster.env())
+
+
+@pytest.fixture
+def jobs(pair: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    yield from jobs_on(pair, request)
+
+
+def test_a_standby_that_takes_over_refuses_nobody(jobs: Jobs, pair: Cluster) -> None:
+    """Where only gres.conf names the shards' type 22.05 has none under a standby: jobs have a GPU each."""
+    gres = pair.slurm("sinfo", "-h", "-p", "gpu", "-o", "%G")
+    lost = "shard:h200:" not in gres
+    first = share(jobs, "true")
+    pair.clock.sleep(UNSURE_S)
+    runs = share(jobs, f"while [ ! -e {jobs.folder}/end ]; do sleep 0.2; done")
+    assert "reserves 4.0 GiB" in runs.messages, (first, runs)
+    jobs.wait(runs.job_id or 0, "RUNNING")
+    pair.clock.sleep(2)  # a change within the second of a save is saved with the next change
+    began_s, state = pair.clock.now_s(), pair.place.root / "spool" / "slurmctld" / "job_state"
+    jobs.wait(share(jobs, "true").job_id or 0, "COMPLETED")
+    pair.wait("its state is saved", lambda: state.exists() and state.stat().st_mtime > began_s, SAVED_S)
+    pair.daemons.kill("slurmctld")
+
+    tried: list[Submitted] = []
+
+    def taken() -> bool:
+        tried.append(share(jobs, "echo on $CUDA_VISIBLE_DEVICES"))
+        return "Unable to contact" not in tried[-1].messages
+
+    pair.wait("somebody is in charge", taken, 60)
+    early = tried[-1]
+    pair.clock.sleep(UNSURE_S + 2)  # the first ten seconds are over, and radd has looked
+    late = share(jobs, "echo on $CUDA_VISIBLE_DEVICES")
+    for job, keeps in ((early, forgets_shards()), (late, lost)):
+        assert job.job_id is not None, job.messages
+        assert ("knows of no shards yet" in job.messages) == keeps, job.messages
+    jobs.wait(late.job_id or 0, "COMPLETED")
+    assert jobs.output(late.job_id or 0).startswith("on GPU-")
+    (jobs.folder / "end").touch()
+    jobs.wait(runs.job_id or 0, "COMPLETED")
+    told = doctor(pair)["standby"]
+    assert [level for level, _ in told] == (["unseen", "fail", "warn"] if lost else ["unseen"]), told
+
+    pair.start_slurmctld()  # and is in charge again
+    pair.clock.sleep(UNSURE_S + 2)
+
+    def shares() -> bool:
+        tried.append(share(jobs, "true"))
+        return "reserves 4.0 GiB" in tried[-1].messages
+
+    pair.wait("jobs share under the first again", shares, 120)
+    for job in (early, tried[-1]):  # the first one may have been put back: Slurm gave it no GPU
+        jobs.wait(job.job_id or 0, "COMPLETED", timeout_s=60)
+    assert jobs.output(early.job_id or 0).startswith("on GPU-")
+
+
+def forgets_shards() -> bool:
+    version = installed_version()
+    assert version is not None
+    return traits(version).forgets_shards
+
+
+def share(jobs: Jobs, script: str) -> Submitted:
+    return jobs.submit("--gpus=1", SAID, "--wrap", script)
+
+
+def doctor(cluster: Cluster) -> dict[str, list[tuple[str, str]]]:
+    argv = (
+        f"{cluster.place.venv}/bin/rad",
+        "doctor",
+        "--json",
+        "--config",
+        str(cluster.place.etc / "rad.n0.toml"),
+    )
+    try:
+        text = cluster.slurm(*argv)
+    except CommandError as exc:
+        text = exc.output
+    told: dict[str, list[tuple[str, str]]] = {}
+    for each in json.loads(text)["findings"]:
+        if each["level"] != "ok":
+            told.setdefault(each["subject"], []).append((each["level"], each["text"]))
+    return told
