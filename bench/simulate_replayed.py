@@ -36,8 +36,9 @@ from slurm_plugin.admin.simulate.result import Result
 from slurm_plugin.admin.simulate.trace_job import TraceJob
 from slurm_plugin.admin.simulate.workloads import measured
 from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.policy_size import compute_shards
 from slurm_plugin.core.records import Booking
-from slurm_plugin.core.units import from_mib
+from slurm_plugin.core.units import from_mib, shards_for
 from slurm_plugin.slurm.versions import Version, requeue_delay_s
 
 MAKESPAN, COMPLETION, CRASHES = 0.10, 0.15, 1
@@ -53,6 +54,7 @@ FAILED_S = 2.1
 """What a job takes that fails as it starts: until the next one starts, mean of six in three runs, less Slurm's pace."""
 APART = (23, 11, 5)
 """From this Slurm on shards and whole GPUs are kept apart."""
+ENDED_BADLY = ("oom", "killed")
 ESTIMATE = re.compile(r"\bestimate_mib=(\d+)")
 RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 ONE_BY_ONE = "copies"
@@ -116,7 +118,8 @@ def simulated(run: Run, whole: Run, draw: int = 0) -> Result:
         collocate=True, gpu_memory_mib=usable_mib, shards_per_gpu=shards_of(usable_mib)
     )
     if managed:
-        settings = replace(settings, policy=run["policy"])
+        recovery = run["settings"].get("recovery", '"exclusive"').strip('"')
+        settings = replace(settings, policy=run["policy"], recovery=recovery)
     cluster = Cluster(
         nodes=1,
         per_node=len(cards),
@@ -189,7 +192,9 @@ def _job(
         limit_s=60.0 * row["limit_min"],
         memory_bytes=peak_bytes,
     )
-    booked_bytes = from_mib(row["booked_mib"])
+    booked_bytes, told_bytes = from_mib(row["booked_mib"]), _told_too_little(row, settings)
+    if told_bytes:
+        booked_bytes = max(told_bytes, compute_shards(1, None, settings) * settings.shard_bytes)
     shared = 0 < booked_bytes < settings.shards * settings.shard_bytes
     told = ESTIMATE.search(row["admin_comment"])
     estimate_bytes = from_mib(int(told.group(1))) if told else peak_bytes
@@ -201,12 +206,20 @@ def _job(
         gpus=row["gpus"],
         start_up_s=pace + took.start_up_s,
         slotted=False,
-        booking=_booking(booked_bytes, estimate_bytes, row["gpus"]) if shared else None,
+        booking=_booking(told_bytes or booked_bytes, estimate_bytes, row["gpus"]) if shared else None,
         shards=booked_bytes // settings.shard_bytes if shared else settings.shards,
         eligible_s=trace.submit_s,
         queued_s=trace.submit_s,
         left_s=trace.duration_s,
     )
+
+
+def _told_too_little(row: Mapping[str, Any], settings: PartitionConfig) -> int:
+    """Return what a job booked that then ran out of memory, by what its user said; 0 of one that did not."""
+    told = ESTIMATE.search(row["admin_comment"])
+    if told is None or all(one["outcome"] not in ENDED_BADLY for one in row["runs"][:-1]):
+        return 0
+    return shards_for(from_mib(int(told.group(1))), settings.shard_bytes) * settings.shard_bytes
 
 
 def _load(row: Mapping[str, Any], work_s: float) -> Load:
@@ -254,9 +267,12 @@ def report(runs: Sequence[Run]) -> int:
             print(f"{_name(run)}: there is no run with whole GPUs beside it", file=sys.stderr)
             off = True
             continue
-        real = run["figures"]
+        real = dict(run["figures"])
         draws = [metrics(simulated(run, whole, draw)) for draw in range(DRAWS)]
         found = {name: statistics.median(each[name] for each in draws) for name in (*FIGURES, "crashes")}
+        real["crashes"] = max(
+            real["crashes"], real["recoveries"]
+        )  # some end by a signal, and run again all the same
         near = (
             abs(found["makespan_s"] / real["makespan_s"] - 1) <= MAKESPAN
             and abs(found["mean_completion_s"] / real["mean_completion_s"] - 1) <= COMPLETION

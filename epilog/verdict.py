@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slurm_plugin.core.clock import Clock, Deadline
+from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.node_records import Outcome, Reservation, Verdict
 from slurm_plugin.guard.incident_file import read_incidents
 from slurm_plugin.guard.incidents import Ended, verdict_of
-from slurm_plugin.monitor.window import read_window
-
-NEXT_SAMPLE_S = 1.4
-"""The monitor samples once a second; what ended the job may not be in its last sample."""
-
-_POLL_S = 0.05
+from slurm_plugin.monitor.next_sample import await_sample
 
 
 def verdict_on(
@@ -31,7 +26,7 @@ def verdict_on(
     """
     run = Path(config.paths.run)
     if outcome.kind in ("gpu-oom", "failed"):
-        await_sample(run, clock)
+        await_sample(run, clock)  # what ended the job may not be in its last one
     ended = Ended(
         job_id=held.job_id,
         restart=held.restart,
@@ -47,18 +42,3 @@ def verdict_on(
 
         incidents += tuple(ended_servers(Mps(run, clock=clock), now_s=clock.now_s()))
     return verdict_of(ended, incidents, now_s=clock.now_s())
-
-
-def await_sample(run: Path, clock: Clock) -> None:
-    """Return once the monitor took a sample that began after now; at once if there is no monitor.
-
-    Args:
-        run: Folder of the node's state (`paths.run`).
-        clock: Time.
-    """
-    start_s, deadline = clock.now_s(), Deadline(clock, NEXT_SAMPLE_S)
-    while not deadline.passed():
-        readings = read_window(run, now_s=clock.now_s())
-        if readings is None or all(reading.time_s > start_s for reading in readings):
-            return
-        clock.sleep(_POLL_S)

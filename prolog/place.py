@@ -22,6 +22,7 @@ from slurm_plugin.core.reconcile import Evidence, doubtful
 from slurm_plugin.core.room import memory_use
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.monitor.attribution import JobFinder
+from slurm_plugin.monitor.next_sample import await_sample
 from slurm_plugin.node.facts import facts_of, pin_of, read_facts
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import sweep, sweep_if_due
@@ -51,8 +52,9 @@ def place(
 ) -> Placed:
     """Choose and reserve the GPUs of a job.
 
-    Before a job is put back, it is looked whether the holders of what it lacks are really there. A driver that does not
-    answer leaves the ledger to decide: it keeps jobs apart, and only unmanaged processes go unseen.
+    Before a job is put back, it is looked whether the holders of what it lacks are really there: a job that has just
+    ended is in the monitor's last sample for up to a second, and in the ledger if its Epilog was lost. A driver that
+    does not answer leaves the ledger to decide: it keeps jobs apart, and only unmanaged processes go unseen.
 
     Args:
         node: This node.
@@ -78,6 +80,11 @@ def place(
     if node.config.mode != "observe" and not blind:
         sweep_if_due(node, readings)
     placed = _place_once(node, job, demand, settings, readings, pin=pin, guard=guard, apart=apart)
+    if placed.placement.lingers and node.config.mode != "observe" and not blind:
+        newer = await_sample(node.run, node.clock)
+        if newer is not None:
+            readings = newer
+            placed = _place_once(node, job, demand, settings, readings, pin=pin, guard=guard, apart=apart)
     if placed.placement.put_back and not blind and _any_old(node) and sweep(node, readings):
         placed = _place_once(node, job, demand, settings, readings, pin=pin, guard=guard, apart=apart)
     return placed

@@ -79,16 +79,21 @@ class Estimator:
             where: The table of rad.toml that names the GPU, with a dot behind it.
 
         Raises:
-            ConfigError: rad.toml names an estimator or a GPU that gpumemnet does not have.
+            ConfigError: rad.toml names an estimator or a GPU that gpumemnet does not have, or whose weights are not
+                installed here: every need would be unknown, and every job alone on its GPU.
         """
         if self.name not in ESTIMATORS:
             raise ConfigError(
                 f"rad.toml: estimator is {self.name!r}; it must be one of {', '.join(ESTIMATORS)}"
             )
         try:
-            gpu_named(self.gpu or DEFAULT_GPU)
+            card = gpu_named(self.gpu or DEFAULT_GPU)
         except GpuMemNetError as exc:
             raise ConfigError(f"rad.toml: {where}gpu: {exc}") from exc
+        try:
+            gpumemnet_estimate(_smallest(Source.TORCHINFO), gpu=card, estimator=self.name)
+        except GpuMemNetError as exc:
+            raise ConfigError(f"rad.toml: estimator: {exc}") from exc
 
     def load(self) -> None:
         """Load code and weights now: from a cold disk they take longer than job_submit.lua waits for an answer."""

@@ -57,10 +57,16 @@ def run_parser() -> argparse.ArgumentParser:
     parser.add_argument("--compress", type=float, default=120.0)
     parser.add_argument("--first", type=int, help="only the first so many jobs of the trace")
     parser.add_argument(
-        "--gpus", type=int, default=GPUS, help="of this machine; jobs that want more are left out of the trace"
+        "--gpus",
+        type=int,
+        default=GPUS,
+        help="of this machine; jobs that want more are left out of the trace",
     )
     parser.add_argument(
-        "--gpu-memory-mib", type=int, default=143_000, help="of each GPU; only a run's expected length knows it"
+        "--gpu-memory-mib",
+        type=int,
+        default=143_000,
+        help="of each GPU; only a run's expected length knows it",
     )
     parser.add_argument("--repetition", type=int, default=1)
     parser.add_argument("--limit-s", type=float, default=540.0, help="cut the run off after so long")

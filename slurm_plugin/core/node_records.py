@@ -116,6 +116,7 @@ class Placement:
         cap_bytes: What a shared job may hold at most there; None if no more than it booked.
         owed: UUIDs of as many GPUs as a job that is put back lacks, on which others hold more than they booked.
         unheld: True if it is put back only because nothing would hold it, or a neighbour, to what was booked.
+        lingers: True if it is put back and yet would fit by what is booked: who holds the rest may be ending.
     """
 
     gpus: tuple[str, ...]
@@ -124,6 +125,7 @@ class Placement:
     cap_bytes: int | None = None
     owed: tuple[str, ...] = ()
     unheld: bool = False
+    lingers: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

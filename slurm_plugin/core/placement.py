@@ -125,6 +125,8 @@ def _too_full(
         reason=f"{few} the memory, {human(max(0, most))} at most",
         put_back=True,
         owed=tuple(room.uuid for room in owing[: demand.gpus - len(fitting)]),
+        lingers=sum(room in fitting or _unbooked(room, demand, settings) for room in open_rooms)
+        >= demand.gpus,
     )
 
 
@@ -191,6 +193,12 @@ def _owes(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
     """Return whether a job would fit if nobody in the room held more than he booked."""
     booked_bytes = sum(held.booked_bytes for held in room.jobs)
     return room.overrun_bytes > 0 and booked_bytes + _need_bytes(demand, settings) <= room.room_bytes
+
+
+def _unbooked(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
+    """Return whether a job would fit if nobody held anything that is not booked."""
+    booked_bytes = sum(held.booked_bytes for held in room.jobs)
+    return booked_bytes + _need_bytes(demand, settings) <= room.room_bytes + room.unmanaged_bytes
 
 
 def _need_bytes(demand: Demand, settings: PartitionConfig) -> int:

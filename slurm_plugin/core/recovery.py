@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -195,7 +196,8 @@ def _came_near_our_guess(booking: Booking, outcome: Outcome) -> bool:
 def _escalated(booking: Booking, outcome: Outcome, partition: PartitionConfig) -> int | None:
     """Return the memory of a rerun that still shares, in whole shards; None if it gets a GPU of its own.
 
-    A job that was stopped on its way to its cap was never told what it could not have: it books the cap.
+    A job that was stopped on its way to its cap was never told what it could not have: it books the cap. Where CUDA
+    itself and no framework refused memory, nobody tells how much it was: a job that was near its limit gets the margin.
     """
     shared = booking.kind == "shared"
     first_try = partition.recovery == "escalate" and shared and booking.recoveries == 0
@@ -203,9 +205,11 @@ def _escalated(booking: Booking, outcome: Outcome, partition: PartitionConfig) -
     if not first_try or seen_bytes is None:
         return None
     cap_bytes = booking.cap_bytes or 0
-    if outcome.attempted_bytes is not None:
+    limit_bytes = max(booking.memory_bytes or 0, cap_bytes)
+    near_bytes = CORROBORATING_SHARE * limit_bytes if outcome.kind == "gpu-oom" else math.inf
+    if outcome.attempted_bytes is not None or (outcome.peak_bytes or 0) >= near_bytes:
         seen_bytes = max(seen_bytes, booking.memory_bytes or 0)
-        need_bytes = seen_bytes + outcome.attempted_bytes + ESCALATION_MARGIN_BYTES
+        need_bytes = seen_bytes + (outcome.attempted_bytes or 0) + ESCALATION_MARGIN_BYTES
     elif outcome.kind == "overrun" and seen_bytes <= cap_bytes:
         need_bytes = cap_bytes
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -198,6 +199,63 @@ def test_before_a_job_is_put_back_slurm_says_whether_the_holder_is_gone(bench: B
     bench.slurm.answers = True
     bench.slurm_has(2)
     assert bench.place(3, kind="whole").placement.gpus == ("GPU-0",)
+
+
+class NextSample(FakeClock):
+    """Time in which rad-monitor takes a sample every second."""
+
+    def __init__(self, bench: Bench, used: Sequence[int]) -> None:
+        super().__init__(now_s=bench.clock.time_s)
+        self.bench, self.used = bench, list(used)
+        bench.clock, self.next_s = self, self.time_s + 1.0
+
+    def take(self) -> None:
+        """Write down what is used of both GPUs in GiB, the first number of `used` now and each other a second later."""
+        used_bytes = self.used.pop(0) * GIB
+        readings = [replace(reading, memory_used_bytes=used_bytes) for reading in self.bench.readings]
+        write_window(self.bench.folder / "run", readings, now_s=self.now_s())
+
+    def sleep(self, duration_s: float) -> None:
+        super().sleep(duration_s)
+        if self.time_s >= self.next_s and self.used:
+            self.next_s += 1.0
+            self.take()
+
+
+def test_memory_of_a_job_that_has_just_ended_puts_nobody_back(bench: Bench) -> None:
+    """In replays on an H100 four jobs lost their turn to what was gone when they were put back."""
+    clock, bench.watched = NextSample(bench, used=[8, 0]), False
+    clock.take()
+    clock.sleep(0.4)
+    placed = bench.place(1, 6)
+    assert placed.placement.gpus and not placed.placement.put_back
+    assert 0.5 < sum(clock.slept) < 1.2
+
+
+def test_memory_that_nobody_booked_and_somebody_keeps_is_waited_for_once(bench: Bench) -> None:
+    clock, bench.watched = NextSample(bench, used=[8, 8, 8, 0]), False
+    clock.take()
+    placed = bench.place(1, 6)
+    assert placed.placement.put_back and "no GPU has the memory, 2.0 GiB" in placed.placement.reason
+    assert sum(clock.slept) < 1.5
+
+
+def test_nobody_waits_for_memory_that_is_booked(bench: Bench) -> None:
+    for job_id in (1, 2):
+        assert bench.place(job_id, 8, seat=job_id - 1).placement.gpus
+    clock, bench.watched = NextSample(bench, used=[0, 0]), False
+    clock.take()
+    assert bench.place(3, 6).placement.put_back
+    assert not clock.slept
+
+
+def test_observing_delays_nobody(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.config = replace(bench.config, mode="observe")
+    clock, bench.watched = NextSample(bench, used=[8, 0]), False
+    clock.take()
+    assert bench.place(1, 6).placement.put_back
+    assert not clock.slept
 
 
 def test_a_holder_with_a_step_or_a_young_one_is_not_doubted(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fakes import FakeClock
 
-from epilog.verdict import NEXT_SAMPLE_S, verdict_on
+from epilog.verdict import verdict_on
 from slurm_plugin.core.config import Config, Paths
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.node_records import Outcome, Reservation
@@ -17,6 +17,7 @@ from slurm_plugin.core.process import Process
 from slurm_plugin.core.units import GIB
 from slurm_plugin.guard.incident_file import write_incidents
 from slurm_plugin.guard.incidents import Incident
+from slurm_plugin.monitor.next_sample import NEXT_SAMPLE_S
 from slurm_plugin.monitor.window import write_window
 from slurm_plugin.mps.state import State, write_state
 

@@ -7,6 +7,7 @@ import pytest
 from paths import MODELS
 
 from gpumemnet.directives.values import DEFAULT_CONFIDENCE, LEAST_CONFIDENCE, MOST_CONFIDENCE
+from gpumemnet.estimators import tree_model
 from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.errors import ConfigError, EstimateError
 from slurm_plugin.core.partition_settings import PartitionConfig
@@ -111,6 +112,19 @@ def test_a_site_learns_at_start_that_a_name_is_wrong() -> None:
         Estimator(name="theirs").check()
     with pytest.raises(ConfigError, match="abacus"):
         Estimator(gpu="abacus").check()
+
+
+@pytest.mark.parametrize("name", ["boosted", "mlp_ensemble"])
+def test_a_site_learns_at_start_that_an_estimator_has_no_weights_here(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node's package ships those of two; on a GPU every job of a replay had its GPU alone, and nobody was told."""
+    monkeypatch.setattr("gpumemnet.estimators.tree_model.WEIGHTS", tmp_path)
+    tree_model.load.cache_clear()
+    with pytest.raises(ConfigError, match=r"rad\.toml: estimator: .*pip install rad-slurm-train"):
+        Estimator(name=name).check()
+    Estimator(name="ours").check()
+    Estimator(name="horus").check()
 
 
 def test_observed_peaks_come_back_with_a_margin() -> None:

@@ -241,7 +241,14 @@ def test_escalation_shares_once_more_and_then_takes_the_gpu() -> None:
 
 @pytest.mark.parametrize(
     "outcome",
-    [replace(OOM, attempted_bytes=size) for size in (None, 25 * GIB, 30 * GIB)],  # 10 + 25 + 5 are all shards
+    [
+        replace(
+            OOM, attempted_bytes=None, peak_bytes=6 * GIB
+        ),  # refused what nobody knows, far below its limit
+        replace(OOM, attempted_bytes=None, peak_bytes=None),
+        replace(OOM, attempted_bytes=25 * GIB),  # 10 + 25 + 5 are all shards
+        replace(OOM, attempted_bytes=30 * GIB),
+    ],
 )
 def test_escalation_needs_a_size_that_leaves_room_for_others(outcome: Outcome) -> None:
     recovery = next_attempt(BOOKING, outcome, replace(PARTITION, recovery="escalate"))
@@ -269,11 +276,21 @@ def test_a_rerun_asks_for_what_was_seen_and_what_was_refused() -> None:
     unseen = next_attempt(booking, replace(OOM, peak_bytes=None), replace(PARTITION, recovery="escalate"))
     assert BOOKING.memory_bytes is not None and unseen is not None
     assert unseen.booking.memory_bytes == BOOKING.memory_bytes + 7 * GIB, "without a monitor: what it booked"
-    untold = replace(OOM, attempted_bytes=None, peak_bytes=12 * GIB)
+    untold = replace(OOM, attempted_bytes=None, peak_bytes=10 * GIB)
     whole = next_attempt(booking, untold, replace(PARTITION, recovery="escalate"))
     assert whole is not None and whole.booking.kind == "whole", (
         "it was refused what nobody knows, below its cap"
     )
+
+
+def test_what_cuda_itself_refused_near_the_limit_is_taken_to_be_small() -> None:
+    """On an H100 two Inceptions that had 3.8 and 4.0 of 4 GiB got whole GPUs for 20 s each; they take 5.1."""
+    untold = replace(OOM, pattern="cuda", attempted_bytes=None, peak_bytes=9 * GIB)
+    recovery = next_attempt(BOOKING, untold, replace(PARTITION, recovery="escalate"))
+    assert recovery is not None
+    assert (recovery.booking.kind, recovery.booking.memory_bytes) == ("shared", 15 * GIB)
+    again = next_attempt(recovery.booking, untold, replace(PARTITION, recovery="escalate"))
+    assert again is not None and again.booking.kind == "whole"
 
 
 @pytest.mark.parametrize("recovers", ["exclusive", "escalate"])
