@@ -52,8 +52,10 @@ def train(job: dict[str, Any], *, called_s: float) -> int:
     record = Record(job, called_s=called_s)
     try:
         _train(job, record)
-    except torch.OutOfMemoryError as exc:
-        print(f"torch.OutOfMemoryError: {exc}", flush=True)
+    except RuntimeError as exc:  # PyTorch's OutOfMemoryError is one, and so is what CUDA itself refuses
+        if "out of memory" not in str(exc):
+            raise
+        print(f"torch.{type(exc).__name__}: {exc}", flush=True)
         record.close("oom", **_memory())
         return 1
     record.close("ok", **_memory())

@@ -24,6 +24,7 @@ PY
     local source; source=$(mktemp -d)
     cp -a setup.cfg pyproject.toml README.md LICENSE slurm_plugin gpumemnet prolog epilog gres_conf "$source"
     "$venv/bin/python" -m pip install -q --no-index --no-deps --no-build-isolation "$source"
+    cp -n gpumemnet/weights/*.z "$site/gpumemnet/weights/" # of baselines, which a node's package goes without
 }
 
 prepare() { # Slurm, our package, and the driver's tools where hooks find them

@@ -132,7 +132,7 @@ def _read(path: Path) -> Run:
                 f"{path}: version {row['version']}, {VERSION} is known; use the rad that wrote it"
             )
         words = [row["policy"], *([row["estimates"]] if row["estimates"] else [])]
-        words += [f"{name}={value}" for name, value in row["settings"].items()]
+        words += [f"{name}={value}".replace('"', "") for name, value in row["settings"].items()]
         if passed_s := row.get("min_age_reserve_s", 0):
             words.append(f"bf_min_age_reserve={passed_s * row['compress'] / 3600:g}h")
         return Run(

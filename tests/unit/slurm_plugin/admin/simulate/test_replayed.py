@@ -60,9 +60,9 @@ def run(
         "cut": False,
         "began_s": 0.0,
         "machine": {"slurm": slurm},
-        "samples": {"cards": [{"usable_mib": 40_000}], "times_s": [11.0]},
+        "samples": {"cards": [{"name": "A100", "usable_mib": 40_000}], "times_s": [11.0]},
         "jobs": list(jobs),
-        "figures": dict.fromkeys(simulate_replayed.FIGURES, 1.0) | {"crashes": 0} | figures,
+        "figures": dict.fromkeys(simulate_replayed.FIGURES, 1.0) | {"crashes": 0, "recoveries": 0} | figures,
     }
 
 
@@ -147,3 +147,25 @@ def test_what_handing_gradients_over_costs_is_read_from_steps() -> None:
     (found,) = replayed_groups.handovers(run("magm", wide, full))
     assert found.served == 0.0, "nobody is on its first GPU"
     assert found.model < 2.5
+
+
+@pytest.mark.parametrize("recovery", ["exclusive", "escalate"])
+def test_who_told_too_little_is_simulated_from_what_he_told(recovery: str) -> None:
+    small = job("a", 0.0, 0.5, booked_mib=9 * 1024) | {
+        "peak_mib": 4000,
+        "admin_comment": "rad: recovered estimate_mib=2700 restart=1 - out of GPU memory",
+    }
+    small["runs"] = [{**small["runs"][0], "outcome": "oom"}, *small["runs"]]
+    short = run("magm", small, job("b", 0.0, 12.0, booked_mib=5 * 1024))
+    short["settings"] = {"recovery": f'"{recovery}"'}
+    found = {one.trace.number: one for one in simulate_replayed.simulated(short, WHOLE).jobs}
+    assert (found[0].restart, found[1].restart) == (1, 0)
+    booking = found[0].booking
+    assert booking is not None
+    assert booking.kind == ("whole" if recovery == "exclusive" else "shared")
+
+
+def test_runs_on_other_gpus_are_not_compared() -> None:
+    here = run("magm", job("a", 0.0, 0.5, booked_mib=5 * 1024))
+    here["samples"] = {"cards": [{"name": "H100", "usable_mib": 80_000}], "times_s": [11.0]}
+    assert simulate_replayed.report([WHOLE, here]) == 1
