@@ -31,6 +31,9 @@ from slurm_plugin.slurm.hook_env import HookJob
 LOCK_S = 3.0
 """Of the hook's five seconds; a decision takes milliseconds, so only a stuck hook holds the lock this long."""
 
+SOON_S = 1.5
+"""Who took longer to his first decision has no time left to wait for another sample and for the lock."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
@@ -66,7 +69,7 @@ def place(
     Raises:
         RadError: GPUs or ledger cannot be read or written; nothing is reserved.
     """
-    blind = False
+    blind, soon = False, Deadline(node.clock, SOON_S)
     try:
         readings = read_gpus(node.config, node.clock)
     except DeviceError:
@@ -80,7 +83,7 @@ def place(
     if node.config.mode != "observe" and not blind:
         sweep_if_due(node, readings)
     placed = _place_once(node, job, demand, settings, readings, pin=pin, guard=guard, apart=apart)
-    if placed.placement.lingers and node.config.mode != "observe" and not blind:
+    if placed.placement.lingers and node.config.mode != "observe" and not blind and not soon.passed():
         newer = await_sample(node.run, node.clock)
         if newer is not None:
             readings = newer

@@ -240,6 +240,18 @@ def test_memory_that_nobody_booked_and_somebody_keeps_is_waited_for_once(bench: 
     assert sum(clock.slept) < 1.5
 
 
+def test_who_waited_long_for_his_turn_does_not_wait_for_a_sample_too(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it must end before the hook's five seconds are over."""
+    clock, bench.watched = NextSample(bench, used=[8, 8, 8, 0]), False
+    clock.take()
+    monkeypatch.setattr("prolog.place.facts_of", lambda *_: clock.sleep(2.0))
+    monkeypatch.setattr("prolog.place.pin_of", lambda *_: "free")
+    assert bench.place(1, 6).placement.put_back
+    assert clock.slept == [2.0]
+
+
 def test_nobody_waits_for_memory_that_is_booked(bench: Bench) -> None:
     for job_id in (1, 2):
         assert bench.place(job_id, 8, seat=job_id - 1).placement.gpus
