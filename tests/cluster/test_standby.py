@@ -88,7 +88,7 @@ def jobs(pair: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
 
 
 def test_a_standby_that_takes_over_refuses_nobody(jobs: Jobs, pair: Cluster) -> None:
-    """Where only gres.conf names the shards' type 22.05 has none under a standby: jobs have a GPU each."""
+    """Where GPUs have a type in slurm.conf and shards do not, 22.05 has none under a standby: jobs have a GPU each."""
     gres = pair.slurm("sinfo", "-h", "-p", "gpu", "-o", "%G")
     lost = "shard:h200:" not in gres
     first = share(jobs, "true")
