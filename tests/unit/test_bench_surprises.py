@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from paths import CHECKOUT
 
 sys.path.insert(0, str(CHECKOUT / "bench"))
+from replayed_estimates import rows
 from replayed_surprises import COLUMNS, row
 
 REPLAYS = CHECKOUT / "docs" / "results" / "replay"
@@ -63,3 +65,22 @@ def test_the_page_says_what_the_recorded_runs_come_to(begins: str) -> None:
     means, most = (part.split(" and ") for part in crowd.split(", "))
     assert {run["at once"] for run in found} == set(means)
     assert {run["at most"] for run in found} == set(most)
+
+
+def test_each_workload_is_compared_once_with_the_estimate_before_its_first_run() -> None:
+    told = {"workload": "vgg", "admin_comment": "rad: booked estimate_mib=900", "peak_mib": 1000}
+    learned = told | {"admin_comment": "rad: booked estimate_mib=1010", "peak_mib": 1010}
+    silent = told | {"workload": "dlrm", "admin_comment": ""}
+    assert list(rows({"jobs": [told, learned, silent]})) == [("vgg", 900, 1010)]
+
+
+def test_the_page_says_how_near_estimates_came_on_the_h100() -> None:
+    name = "heavy60-magm-ours-g1-c200-first24-pass4h-r1.json"
+    run = json.loads((REPLAYS / name).read_text())
+    errors = sorted(abs(estimate / peak - 1) for _, estimate, peak in rows(run))
+    page = (CHECKOUT / "docs" / "results.md").read_text()
+    (line,) = [one for one in page.splitlines() if "bench/replayed_estimates.py" in one]
+    assert f"{len(errors)} workloads" in line
+    assert f"{statistics.median(errors):.1%}".replace("%", " %") in line
+    assert f"{errors[-1]:.1%}".replace("%", " %") in line
+    assert all(job["peak_mib"] <= job["booked_mib"] for job in run["jobs"])
