@@ -2,8 +2,8 @@
 
     PYTHONPATH=. python bench/replayed_estimates.py RUN.json
 
-A row for each workload of a run with RAD's own estimates, the furthest off first; below, the median and the largest error
-of all, each workload counted once. Peaks are what NVML shows of the job's process, context and all.
+A row for each workload of a run with RAD's own estimates, the furthest off first; below, the median and the largest
+error of all, each workload counted once. Peaks are what NVML shows of the job's process, context and all.
 """
 
 from __future__ import annotations
