@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from gpumemnet.graph import branches, functional_ops, inputs, stems
 from gpumemnet.graph.builder import TapeBuilder
@@ -34,9 +35,17 @@ def hidden_layers(
     stated = layer.output_shapes or enclosing_shapes(summary.layers, layer)
     if summary.format == Source.TORCHSUMMARY or (builder.current < 0 and not stated):
         return None
-    from gpumemnet.hidden import expand  # few texts need it
+    from gpumemnet.hidden import expand, stacks  # few texts need them
 
     outs = builder.scaled(stated[0]) if stated else builder.shapes[builder.current]
+    entry = builder.entries.get(layer.path)
+    made = builder.current >= 0 and builder.shapes[builder.current] == outs
+    if (
+        entry is not None
+        and made
+        and (layers := stacks.shortcut(layer.params or 0, builder.shapes[entry], outs))
+    ):
+        return tuple(replace(inner, path=layer.path) for inner in layers)
     if layer.input_shapes:
         ins = builder.scaled(layer.input_shapes[0])
     elif builder.current >= 0:
@@ -47,11 +56,16 @@ def hidden_layers(
         layer,
         ins,
         outs,
-        expand.activation_of(summary.layers, tokens=len(outs) == 3),
+        expand.activation_of(
+            summary.layers,
+            tokens=len(outs) == 3,
+            classes=(_class_of(layer), *(cls for cls, _ in reversed(layer.path))),
+        ),
         dropout=any(
             kinds.group_of(other.kind) is Group.DROPOUT and not is_idle(other) for other in summary.layers
         ),
         layernorm=expand.has_layernorm(summary.layers),
+        norm=expand.norm_of(summary.layers),
         times=times,
     )
 

@@ -1,7 +1,8 @@
 """The likely inside of a container that a depth limit cut off, from its name, its shapes and its parameter count.
 
 torchinfo stops at depth 3 unless told otherwise, which hides the inside of most residual and attention blocks. Each
-template (`token_templates`, `image_templates`) solves for the inner width that explains the parameters.
+template (`token_templates`, `image_templates`) solves for the inner width that explains the parameters. Where a usual
+block has exactly a row's parameters it is that block (`inverted`, `bottlenecks`, `stacks`, `decoders`, `named_layers`).
 """
 
 from __future__ import annotations
@@ -14,26 +15,36 @@ from collections import Counter
 from gpumemnet.hidden.image_templates import ImageTemplates
 from gpumemnet.hidden.layer_templates import Dims
 from gpumemnet.hidden.scale import ATTENTION
-from gpumemnet.hidden.token_templates import TokenTemplates
+from gpumemnet.hidden.token_templates import TokenTemplates, exact_stack
 from gpumemnet.names import Group
 from gpumemnet.texts import kinds
-from gpumemnet.texts.model_names import writes_scores
+from gpumemnet.texts.model_names import usual_activation, writes_scores
 from gpumemnet.texts.records import Layer
 
+_ELSEWHERE = ("sigmoid", "tanh")
+"""Activations of gates and of poolers, which say nothing of what blocks hold."""
+_HOLDERS = re.compile(r"(layers?|blocks?|stack|encoder|decoder|model|for[a-z]+)$")
+"""Ends of the names of classes that hold attention."""
 
-def activation_of(layers: tuple[Layer, ...], *, tokens: bool) -> str:
+
+def activation_of(layers: tuple[Layer, ...], *, tokens: bool, classes: tuple[str, ...] = ()) -> str:
     """Return the activation that the text shows most, or the usual one of such networks.
 
     Args:
         layers: The rows that the text shows.
         tokens: Whether the block works on sequences.
+        classes: Class names of the block and of what is around it.
     """
     seen = Counter(
         layer.kind
         for layer in layers
-        if kinds.group_of(layer.kind) is Group.ACTIVATION and layer.kind != "sigmoid"
+        if kinds.group_of(layer.kind) is Group.ACTIVATION
+        and layer.kind not in _ELSEWHERE
+        and not layer.is_block
     )
-    return seen.most_common(1)[0][0] if seen else "gelu" if tokens else "relu"
+    if seen:
+        return seen.most_common(1)[0][0]
+    return usual_activation(classes) or ("gelu" if tokens or has_layernorm(layers) else "relu")
 
 
 def has_layernorm(layers: tuple[Layer, ...]) -> bool:
@@ -42,9 +53,32 @@ def has_layernorm(layers: tuple[Layer, ...]) -> bool:
     return groups[Group.LAYERNORM] > groups[Group.BATCHNORM]
 
 
+def norm_of(layers: tuple[Layer, ...]) -> str:
+    """Return the kind of norm that the text shows last, or the usual one.
+
+    A library's own (LlamaRMSNorm) is known by its name alone.
+
+    Args:
+        layers: The rows that the text shows.
+    """
+    shown = (
+        layer.kind
+        for layer in reversed(layers)
+        if layer.params and (kinds.group_of(layer.kind) is Group.LAYERNORM or layer.kind.endswith("rmsnorm"))
+    )
+    return next(shown, "layernorm")
+
+
 def _attention_of(layer: Layer) -> str:
-    """Return what the attention inside a block is called: its class names begin alike where scores are written out."""
-    return f"{layer.kind}{ATTENTION}" if writes_scores(layer.kind) else ATTENTION
+    """Return what the attention inside a block is called, by the names of the block and of what holds it.
+
+    The classes of one model begin alike: T5Block holds T5Attention, LayoutLMEncoder LayoutLMSelfAttention.
+    """
+    for name in (layer.kind, *(cls.lower() for cls, _ in reversed(layer.path))):
+        attention = _HOLDERS.sub("", name) + ATTENTION
+        if writes_scores(attention):
+            return attention
+    return ATTENTION
 
 
 def expand(
@@ -55,6 +89,7 @@ def expand(
     *,
     dropout: bool,
     layernorm: bool = False,
+    norm: str = "layernorm",
     times: int = 1,
 ) -> tuple[Layer, ...]:
     """Return what the block probably runs.
@@ -66,6 +101,7 @@ def expand(
         activation: Kind of activation inside.
         dropout: Whether the text shows dropout elsewhere.
         layernorm: Whether it shows layer norms rather than batch norms.
+        norm: Kind of the norm of tokens.
         times: How many convolution blocks the row stands for, as far as the text's totals tell.
 
     Returns:
@@ -73,7 +109,7 @@ def expand(
     """
     count = layer.params or 0
     name = " ".join((layer.kind, *(cls.lower() for cls, _ in layer.path[-1:])))
-    tokens = TokenTemplates(activation, dropout=dropout, container=_attention_of(layer))
+    tokens = TokenTemplates(activation, dropout=dropout, container=_attention_of(layer), norm=norm)
     images = ImageTemplates(activation, layernorm=layernorm)
     if not count or not outs or min(*ins, *outs, 1) < 1:
         return ()
@@ -82,6 +118,8 @@ def expand(
             (outs[0], outs[1] * outs[2], outs[3]),
             (ins[0], math.prod(ins[1:-1]), ins[-1]),
         )  # channels last
+    elif len(outs) == 4 and ins == outs and outs[2] != outs[3] and exact_stack(count, outs[3]):
+        outs = ins = (outs[0] * outs[1], *outs[2:])  # layers on windows
     if len(outs) == 3 or (len(outs) == 2 and re.search("mlp|feed|ff", name)):
         made = tokens.block(name, count, ins, outs)
     elif len(outs) >= 4 and len(ins) == len(outs):

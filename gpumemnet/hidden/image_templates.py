@@ -6,10 +6,12 @@ import math
 import re
 from collections.abc import Iterator
 
-from gpumemnet.hidden import named_layers
-from gpumemnet.hidden.layer_templates import Dims, guessed
+from gpumemnet.hidden import bottlenecks, inverted, named_layers, stacks
+from gpumemnet.hidden.layer_templates import Dims, guessed, norm_act
 from gpumemnet.texts.records import Layer
 
+_INVERTED = "inverted|mbconv|mobile|depthwise|edgeresidual"
+"""In the class names of blocks that widen inside (or might)."""
 _MAX_INNER = 64
 """At most this many inner convolutions of one block; more parameters than that explains go to the first."""
 
@@ -36,10 +38,16 @@ class ImageTemplates:
             yield from named
         elif re.search("squeeze|excit|^se(module|layer)?\\b", name) and ins == outs:
             yield from self._gate(outs, count)
+        elif re.search(_INVERTED, name) and (inside := inverted.solve(count, first, last)):
+            yield from inverted.layers(inside, ins, outs, self.activation)
         elif re.search("inverted|mbconv|mobile", name):
             yield from self._inverted(count, ins, outs)
+        elif self.layernorm and ins == outs and (blocks := stacks.convnext_blocks(count, last))[0]:
+            yield from stacks.convnext(blocks[0], outs, self.activation, scaled=blocks[1])
         elif re.search("convnext|cnblock", name):
             yield from self._mixing(count, ins, outs)
+        elif re.search("dense", name) and (layers := stacks.dense_layer(count, outs, self.activation)):
+            yield from layers
         elif re.search("dense", name) and last > first:
             grown = last - first
             inner = (*outs[:1], 4 * grown, *outs[2:])
@@ -56,15 +64,22 @@ class ImageTemplates:
             yield from self._residual(name, count, ins, outs)
 
     def _mixing(self, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
-        """Mix pixels by a depthwise convolution (or attention), then channels, as ConvNeXt and its kin do."""
+        """Mix pixels by a depthwise convolution (or attention), then channels, as ConvNeXt and its kin do.
+
+        A row that reads what it makes may stand for a stage of such blocks.
+        """
         last = outs[1]
-        yield guessed("conv2d", ins, outs, 49 * last + last)
-        yield guessed("layernorm", outs, outs, 2 * last)
-        yield from self._pointwise(outs, min(max((count - 52 * last) // (2 * last + 1), last), 4 * last))
+        one = 8 * last * last + 57 * last
+        times = min(max(round(count / one), 1), _MAX_INNER) if ins == outs else 1
+        for _ in range(times):
+            yield guessed("conv2d", ins, outs, 49 * last + last)
+            yield guessed("layernorm", outs, outs, 2 * last)
+            yield from self._pointwise(
+                outs, min(max((count // times - 52 * last) // (2 * last + 1), last), 4 * last)
+            )
 
     def _norm_act(self, shape: Dims) -> Iterator[Layer]:
-        yield guessed("batchnorm2d", shape, shape, 2 * shape[1])
-        yield guessed(self.activation, shape, shape, 0)
+        return norm_act(shape, self.activation)
 
     def _gate(self, shape: Dims, count: int) -> Iterator[Layer]:
         point = (*shape[:2], *(1 for _ in shape[2:]))
@@ -103,12 +118,17 @@ class ImageTemplates:
 
     def _residual(self, name: str, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
         first, last = ins[1], outs[1]
+        if inside := bottlenecks.solve(count, first, last):
+            yield from bottlenecks.layers(inside, ins, outs, self.activation)
+            return
         shortcut = first * last + 2 * last if ins != outs and "sequential" not in name.split()[0] else 0
         rest = count - shortcut
         alone, basic, narrow = _best_areas(rest, first, last)
         if alone[0] <= min(basic[0], narrow[0]) or rest < first * last:
             yield guessed("conv2d", ins, outs, max(rest - 2 * last, 1))
-            yield from self._norm_act(outs)
+            yield guessed("batchnorm2d", outs, outs, 2 * last)
+            if not re.search("shortcut|down", name.split()[0]):  # the sum is what is activated
+                yield guessed(self.activation, outs, outs, 0)
             return
         if "bottleneck" in name or narrow[0] < basic[0]:
             area = narrow[1]

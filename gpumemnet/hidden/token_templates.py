@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
+from gpumemnet.hidden import decoders
 from gpumemnet.hidden.layer_templates import Dims, guessed
 from gpumemnet.hidden.scale import ATTENTION
 from gpumemnet.texts.records import Layer
@@ -17,11 +18,14 @@ _MOST_LAYERS = 200
 class TokenTemplates:
     """The likely layers of one hidden block, in running order."""
 
-    def __init__(self, activation: str, *, dropout: bool, container: str = ATTENTION) -> None:
-        """Take what the text shows elsewhere: the activation's kind, whether there is dropout, attention's class."""
+    def __init__(
+        self, activation: str, *, dropout: bool, container: str = ATTENTION, norm: str = "layernorm"
+    ) -> None:
+        """Take what the text shows elsewhere: activation and norm, whether there is dropout, attention's class."""
         self.activation = activation
         self.dropout = dropout
         self.container = container
+        self.norm = norm
         self.attentions = 0
 
     def block(self, name: str, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
@@ -35,11 +39,24 @@ class TokenTemplates:
         """
         width = outs[-1]
         square = width * width
-        if re.search("att|mha", name.split()[0]):
+        linear = ins[-1] * width
+        if count in (
+            linear + 3 * width,
+            linear + 2 * width,
+        ):  # BERT's last transformation: linear, activation, norm
+            yield guessed("linear", ins, outs, count - 2 * width)
+            yield guessed(self.activation, outs, outs, 0)
+            yield guessed("layernorm", outs, outs, 2 * width)
+        elif re.search("att|mha", name.split()[0]):
             yield from self._attention(outs, min(count, 4 * square + 4 * width))
         elif re.search("mlp|feed|ff|intermediate", name) or count < 3 * square:
             hidden = max((count - width) // (ins[-1] + width + 1), 1)
             yield from self._feed_forward(ins, (*outs[:-1], hidden), outs)
+        elif not exact_stack(count, width, cross="decoder" in name) and (
+            form := decoders.solve(count, width, self._norm_params(width))
+        ):
+            for _ in range(form.times):
+                yield from self._decoder(outs, form)
         else:
             cross = "decoder" in name
             times, hidden = _stack(count, width, cross=cross)
@@ -55,17 +72,42 @@ class TokenTemplates:
         yield guessed("layernorm", shape, shape, 2 * width)
         yield from self._feed_forward(shape, (*shape[:-1], hidden), shape)
 
+    def _decoder(self, shape: Dims, form: decoders.Form) -> Iterator[Layer]:
+        """Return one layer; where both parts read the same norm it stands before the first."""
+        width, (biases, bias) = shape[-1], form.biases
+        narrow, wide = (*shape[:-1], form.keys), (*shape[:-1], form.hidden)
+        inner, outer = biases != "none", biases == "all"
+        yield guessed(self.norm, shape, shape, self._norm_params(width))
+        yield from self._projections(
+            shape, narrow, (width + inner) * width, (width + inner) * form.keys, (width + outer) * width
+        )
+        yield from self._dropped(shape)
+        if form.norms > 1:
+            yield guessed(self.norm, shape, shape, self._norm_params(width))
+        yield guessed("linear", shape, wide, (width + bias) * form.hidden)
+        yield guessed(self.activation, wide, wide, 0)
+        if form.gated:
+            yield guessed("linear", shape, wide, (width + bias) * form.hidden)
+        yield guessed("linear", wide, shape, (form.hidden + bias) * width)
+        yield from self._dropped(shape)
+
+    def _norm_params(self, width: int) -> int:
+        return width if "rms" in self.norm else 2 * width
+
+    def _projections(self, shape: Dims, narrow: Dims, queries: int, others: int, out: int) -> Iterator[Layer]:
+        self.attentions += 1
+        where = ((self.container, f"{self.container}-{self.attentions}"),)
+        yield guessed("linear", shape, shape, queries, where, "(query)")
+        yield guessed("linear", shape, narrow, others, where, "(key)")
+        yield guessed("linear", shape, narrow, others, where, "(value)")
+        yield guessed("linear", shape, shape, out, where, "(out)")
+
     def _attention(self, shape: Dims, count: int) -> Iterator[Layer]:
         width = shape[-1]
         own = width * (width + 1)
         others = max((count - 2 * own) // 2, width)
         narrow = (*shape[:-1], max(min(others // (width + 1), width), 1))
-        self.attentions += 1
-        where = ((self.container, f"{self.container}-{self.attentions}"),)
-        yield guessed("linear", shape, shape, own, where, "(query)")
-        yield guessed("linear", shape, narrow, others, where, "(key)")
-        yield guessed("linear", shape, narrow, others, where, "(value)")
-        yield guessed("linear", shape, shape, own, where, "(out)")
+        yield from self._projections(shape, narrow, own, others, own)
 
     def _feed_forward(self, ins: Dims, hidden: Dims, outs: Dims) -> Iterator[Layer]:
         yield guessed("linear", ins, hidden, hidden[-1] * (ins[-1] + 1))
@@ -87,6 +129,22 @@ class TokenTemplates:
         """
         hidden = (*outs[:-1], max(count // max(ins[-1] + outs[-1], 1), 1))
         yield from self._feed_forward(ins, hidden, outs)
+
+
+def exact_stack(count: int, width: int, *, cross: bool = False) -> bool:
+    """Tell whether transformer layers of a usual inner width have exactly so many parameters.
+
+    Args:
+        count: Parameters.
+        width: Of the tokens.
+        cross: Whether each layer reads another sequence, too.
+    """
+    if count < 3 * width * width:
+        return False
+    times, hidden = _stack(count, width, cross=cross)
+    attentions = 2 if cross else 1
+    each = attentions * (4 * width * (width + 1) + 2 * width) + 3 * width + (2 * width + 1) * hidden
+    return hidden % width == 0 and count in (times * each, times * each + 2 * width)
 
 
 def _stack(count: int, width: int, *, cross: bool) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """What the class names of published models tell that no row shows, as tables.
 
 Taken from transformers 5.23. To make them again: the first lists model classes with `_supports_sdpa = False` (or that
-had it before, as T5's and LayoutLM's relatives), the second configurations with `tie_word_embeddings` on by default.
+had it before, as T5's and LayoutLM's relatives), the second configurations with `tie_word_embeddings` on by default;
+the activations are those of configurations made without arguments.
 """
 
 from __future__ import annotations
@@ -181,6 +182,49 @@ _GELU_SPELT_OUT = ("Esm",)
 def spells_gelu_out(model_class: str) -> bool:
     """Tell whether a model of this class writes its GELU with an error function, x/2 (1 + erf(x / sqrt 2))."""
     return model_class.startswith(_GELU_SPELT_OUT) and not model_class.startswith("Esmc")
+
+
+_NEW_GELU = (
+    "Albert",
+    "BigBird",
+    "CodeGen",
+    "FNet",
+    "Funnel",
+    "GPT2",
+    "GPTJ",
+    "GPTNeo",
+    "MT5",
+    "Nystromformer",
+    "Phi",
+    "UMT5",
+)
+_RELU = (
+    *("FSMT", "LongT5", "M2M100", "MobileBert", "NllbMoe", "OPT", "Pop2Piano", "Reformer", "Speech2Text"),
+    *("T5", "Udop", "Vits"),
+)
+_OTHER_GELU = ("GPTNeoX", "Phi3", "Phi4", "Phimoe", "T5Gemma", "T5Layer", "FNetBasic")
+"""Starts of other models' names, or of parts', among them."""
+
+
+def usual_activation(classes: Iterable[str]) -> str | None:
+    """Return the activation that transformers' configurations of a model have unless told otherwise.
+
+    Only those that are kept otherwise than a GELU: spelt out (`NewGELUActivation`) or a ReLU.
+
+    Args:
+        classes: Class names of a block and of what is around it.
+
+    Returns:
+        A kind of layer; None if the names say nothing.
+    """
+    for name in classes:
+        if name.startswith(_OTHER_GELU):
+            continue
+        if name.startswith(_NEW_GELU):
+            return "newgeluactivation"
+        if name.startswith(_RELU):
+            return "relu"
+    return None
 
 
 def ties_words(model_class: str) -> bool:

@@ -1,0 +1,108 @@
+"""Inverted residual blocks: a convolution that widens, one for each channel, a gate, one that narrows.
+
+Which of the four a block has, how wide it is and how narrow its gate follow from its parameters: few of the usual
+widths add up to their exact number. Howard et al., Searching for MobileNetV3, 2019; Tan and Le, EfficientNet, 2019, and
+EfficientNetV2, 2021 (which widens by a convolution of 3x3 and has none for each channel).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from gpumemnet.hidden.layer_templates import Dims, gate, guessed, norm_act
+from gpumemnet.texts.records import Layer
+
+_AREAS = (9, 25, 49)
+"""Of the kernels of depthwise convolutions."""
+_MOST = 8
+"""Times the input's channels that a block is wide at most."""
+_MULTIPLE = 8
+"""Widths are rounded to multiples of it."""
+_GATE = 4
+"""A gate is narrower than the block, or than the block's input, by about this factor ..."""
+_ABOUT = 1.5
+"""... give or take this one."""
+
+
+class Inside(NamedTuple):
+    """What a block holds.
+
+    Attributes:
+        wide: Channels inside; 0 if there is nothing but a first convolution.
+        first: Area of the first kernel; 0 without a first convolution.
+        depth: Area of the depthwise kernel; 0 without one.
+        gate: Channels of the gate; 0 without one.
+    """
+
+    wide: int
+    first: int
+    depth: int
+    gate: int
+
+
+@lru_cache(maxsize=4096)
+def solve(count: int, first: int, last: int) -> Inside | None:
+    """Return what a block of so many parameters holds; None if nothing usual adds up to it.
+
+    Args:
+        count: Parameters.
+        first: Channels of the input.
+        last: Channels of the output.
+    """
+    for area in (1, *_AREAS):
+        if count == (area * first + 2) * last:
+            return Inside(0, area, 0, 0)
+    widths = {times * first for times in range(1, _MOST + 1)}
+    widths |= set(range(_MULTIPLE, _MOST * first + 1, _MULTIPLE))
+    found: list[tuple[float, Inside]] = []
+    for wide in widths:
+        forms = [(1, area) for area in _AREAS] + [(9, 0)]
+        if wide == first:
+            forms += [(0, area) for area in _AREAS]
+        for widens, depth in forms:
+            norms = 2 * (wide * ((widens > 0) + (depth > 0)) + last)
+            rest = count - norms - wide * (widens * first + depth + last)
+            narrow, remainder = divmod(rest - wide, 2 * wide + 1)  # two convolutions, each with a bias
+            if rest and (narrow < 1 or remainder):
+                continue
+            off = _off(narrow, first, wide) if rest else 0.0
+            if off < math.log(_ABOUT):
+                off += 0.0 if wide % first == 0 else 0.1
+                found.append((off, Inside(wide, widens, depth, narrow if rest else 0)))
+    return min(found)[1] if found else None
+
+
+def layers(inside: Inside, ins: Dims, outs: Dims, activation: str) -> Iterator[Layer]:
+    """Return the layers of such a block, with shapes.
+
+    Args:
+        inside: What it holds.
+        ins: Shape of the input: batch, channels, sides.
+        outs: Shape of the output.
+        activation: Kind of activation inside.
+    """
+    wide = inside.wide
+    if not wide:
+        yield guessed("conv2d", ins, outs, inside.first * ins[1] * outs[1])
+        yield from norm_act(outs, activation)
+        return
+    sides = ins[2:] if inside.depth else outs[2:]
+    before, after = (ins[0], wide, *sides), (outs[0], wide, *outs[2:])
+    if inside.first:
+        yield guessed("conv2d", ins, before, inside.first * ins[1] * wide)
+        yield from norm_act(before, activation)
+    if inside.depth:
+        yield guessed("conv2d", before, after, inside.depth * wide)
+        yield from norm_act(after, activation)
+    if inside.gate:
+        yield from gate(after, inside.gate, activation)
+    yield guessed("conv2d", after, outs, wide * outs[1])
+    yield guessed("batchnorm2d", outs, outs, 2 * outs[1])
+
+
+def _off(narrow: int, first: int, wide: int) -> float:
+    """Return how far a gate's channels are from the usual ones, as a logarithm."""
+    return min(abs(math.log(max(narrow, 1) * _GATE / channels)) for channels in (first, wide))
