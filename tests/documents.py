@@ -194,6 +194,7 @@ TRIALS: dict[str, dict[str, Trial]] = {
     },
     "docs/estimator/calibration.md": {
         "python -m gpumemnet.train --no-networks": MEASURES,
+        "python bench/hidden_widths.py": MEASURES,
     },
     "docs/estimator/others.md": {
         "python -m gpumemnet.evaluate peers --data FOLDER": DATA,

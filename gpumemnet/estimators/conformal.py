@@ -3,6 +3,7 @@
 Split conformal prediction, Mondrian by kind of job (Vovk, Gammerman, Shafer, Algorithmic Learning in a Random World,
 2005). The logarithm of actual over estimated memory of jobs that the correction had not seen is ranked, for each kind
 of text apart, since some tell more. What 99 % of them stay below is what 99 % of new jobs of that kind stay below.
+Where a text tells how much of a model it hides, errors are ranked as multiples of what that lets expect (`scale`).
 
 An ensemble that learned a width for each job (conformalised quantile regression) was kept until it was seen that its
 width hardly follows the error, and that one number for each kind gives narrower bounds (docs/estimator/calibration.md).
@@ -56,6 +57,23 @@ def kind(profile: ModelProfile) -> str:
     return profile.source + apart
 
 
+_LEAST_SCALE, _MUCH_HIDDEN = 0.5, 0.2
+"""Texts whose hidden layers hold a fifth of the memory or more err alike; below, errors shrink with the share, down to
+half of theirs (docs/estimator/calibration.md)."""
+
+
+def scale(profile: ModelProfile) -> float:
+    """Return how wide the quantiles of a profile's kind are for it; 1 as they are.
+
+    What a text hides is guessed: one that hides a hundredth of a model is not as far off as one that hides it all. A
+    layer of an unknown kind may hold anything.
+    """
+    if kind(profile) != f"{Source.TORCHINFO}_hidden" or profile.unknown:
+        return 1.0
+    share = profile.hidden_bytes / max(profile.reserved_bytes, 1)
+    return min(_LEAST_SCALE + (1 - _LEAST_SCALE) * share / _MUCH_HIDDEN, 1.0)
+
+
 def widths(table: Mapping[str, Sequence[float]], profile: ModelProfile) -> Sequence[float]:
     """Return the logarithms by which jobs exceed their estimate, one for each of LEVELS.
 
@@ -63,7 +81,11 @@ def widths(table: Mapping[str, Sequence[float]], profile: ModelProfile) -> Seque
         table: Quantiles by kind, and those of ANY.
         profile: The job.
     """
-    return table.get(kind(profile)) or table[ANY]
+    own = table.get(kind(profile))
+    if not own:
+        return table[ANY]
+    narrowed = scale(profile)
+    return own if narrowed == 1.0 else [narrowed * width for width in own]
 
 
 def quantiles(errors: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:

@@ -62,7 +62,7 @@ def main(
     """Train on measured rows; seeds are fixed, so the same rows give the same weights."""
     digest = file_hash(data)
     texts.parent.mkdir(parents=True, exist_ok=True)
-    rows = load_rows(data, texts, stored_only=stored or calibrate)
+    rows = load_rows(data, texts, stored_only=stored or calibrate, default_depth=True)
     click.echo(f"{data.name}: sha256 {digest}, {len({row.run for row in rows})} runs, {len(rows)} texts")
     families = traced_rows(traced, first_run=max((row.run for row in rows), default=-1) + 1)
     click.echo(f"{traced.name}: sha256 {file_hash(traced)}, {len(families)} texts")

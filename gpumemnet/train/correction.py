@@ -62,6 +62,7 @@ class Samples:
         group: Family and style of each row, or the lineage of a real model: relatives are in one fold.
         source: Format of each row's summary.
         kind: As `conformal.kind` names it.
+        scale: How wide the quantiles of its kind are for each row (`conformal.scale`).
         real: The model is a published one, not a generated one.
         shrink: Share of the learned correction that is applied to each row.
         telling: Whether the row can teach anything: where the input size is assumed, the error is any number, and
@@ -78,6 +79,7 @@ class Samples:
     group: list[str]
     source: list[str]
     kind: list[str]
+    scale: Floats
     real: Mask
     shrink: Floats
     telling: Mask
@@ -134,6 +136,7 @@ def samples(rows: list[Row], features: Floats, gpu: Gpu) -> Samples:
         group=[lineage(row.group) for row in rows],
         source=[row.profile.source for row in rows],
         kind=[conformal.kind(row.profile) for row in rows],
+        scale=np.array([conformal.scale(row.profile) for row in rows]),
         real=real,
         shrink=np.array([SHARES[ours.share_of_correction(row.profile)] for row in rows]),
         telling=np.array([row.measured and not row.profile.assumed for row in rows]),
@@ -161,6 +164,7 @@ def learn(data: Samples) -> Correction:
         widths[mask] = [
             found.get(kind, found[conformal.ANY]) for kind, held in zip(data.kind, mask, strict=True) if held
         ]
+    widths *= data.scale[:, None]
     return Correction(
         correction=_fit(data, everything),
         quantiles=calibrated(data, error, everything),
@@ -188,7 +192,7 @@ def calibrated(data: Samples, error: Floats, chosen: Mask) -> dict[str, list[flo
 
     def found_in(rows: Mask) -> list[float]:
         _, lineage, runs = np.unique(group[rows], return_inverse=True, return_counts=True)
-        return conformal.quantiles(error[rows].tolist(), (1.0 / runs[lineage]).tolist())
+        return conformal.quantiles((error[rows] / data.scale[rows]).tolist(), (1.0 / runs[lineage]).tolist())
 
     everyone = conformal.quantiles(error[chosen].tolist())
     found = {conformal.ANY: everyone}

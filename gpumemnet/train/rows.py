@@ -24,6 +24,7 @@ from gpumemnet.names import Precision
 from gpumemnet.profile.build import profile_summary
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.train.arrays import Floats
+from gpumemnet.train.default_depth import cut
 from gpumemnet.train.texts_of_rows import setup_of, texts_of
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB
@@ -33,6 +34,8 @@ WORKERS = 2
 CHUNK = 16
 INPUT_GIVEN = ", input given"
 """After the format of texts that show no sizes, where the user said what goes into the model."""
+CUT = ", default depth"
+"""After torchinfo's format, where the text of all levels was cut at the depth that most users leave it at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,7 @@ class Row:
         run: Number that the texts of one run share.
         name: Of the run, for people.
         group: Architecture family and style; folds keep a group together.
-        text_format: "torchinfo", "torchsummary" or "module_repr", which may have INPUT_GIVEN after it.
+        text_format: "torchinfo", "torchsummary" or "module_repr"; CUT or INPUT_GIVEN may stand after it.
         profile: From the text.
         peak_mib: Measured peak of the process, as nvidia-smi shows it.
         base_mib: Of it, what lies outside PyTorch's allocator.
@@ -69,7 +72,9 @@ def file_hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def load_rows(path: Path, texts: Path | None = None, *, stored_only: bool = False) -> list[Row]:
+def load_rows(
+    path: Path, texts: Path | None = None, *, stored_only: bool = False, default_depth: bool = False
+) -> list[Row]:
     """Read measured runs and profile their texts, in parallel.
 
     Args:
@@ -77,6 +82,7 @@ def load_rows(path: Path, texts: Path | None = None, *, stored_only: bool = Fals
             out; an out-of-memory run has no peak.
         texts: Where texts made from configurations are kept; making them takes a quarter of a second each.
         stored_only: Leave out the runs whose texts are not there.
+        default_depth: Cut torchinfo's texts of real models of all levels there, too: a row of its own.
 
     Returns:
         One row per run and usable text.
@@ -86,6 +92,9 @@ def load_rows(path: Path, texts: Path | None = None, *, stored_only: bool = Fals
         stored = {_text_key(each["config"]) for each in read_records(texts)}
         records = [record for record in records if "texts" in record or _text_key(record) in stored]
     _add_texts(records, texts)
+    for record in records:
+        if default_depth and record["family"] == "real":  # what users run, and so what calibrates
+            record["texts"] = _with_cut(record["texts"])
     with ProcessPoolExecutor(WORKERS) as pool:
         found = list(pool.map(profiles_of, records, chunksize=CHUNK))
     return [
@@ -113,13 +122,15 @@ def traced_rows(path: Path, *, first_run: int) -> list[Row]:
         first_run: Number of the first one.
 
     Returns:
-        One row for each text that can be profiled, trained with Adam.
+        One row for each text that can be profiled, as it is and cut at the default depth, trained with Adam.
     """
-    records = list(read_records(path))
+    told = [(run, record) for run, record in enumerate(read_records(path), start=first_run)]
+    told += [(run, {**record, "text": less}) for run, record in told if (less := cut(record["text"]))]
+    records = [record for _, record in told]
     with ProcessPoolExecutor(WORKERS) as pool:
         found = list(pool.map(_traced_profile, records, chunksize=CHUNK))
     rows = []
-    for run, (record, profile) in enumerate(zip(records, found, strict=True), start=first_run):
+    for (run, record), profile in zip(told, found, strict=True):
         if profile is None or conformal.kind(profile).endswith("_untold"):
             continue  # what a text does not tell calibrates no other
         base = analytic.breakdown(profile, GPU)["base"]
@@ -150,6 +161,12 @@ def _traced_profile(record: dict[str, Any]) -> ModelProfile | None:
         return profile_summary(record["text"], setup)
     except GpuMemNetError:
         return None
+
+
+def _with_cut(texts: dict[str, str]) -> dict[str, str]:
+    """Return the texts of a run with that of torchinfo's default depth, if one shows more."""
+    less = cut(texts["torchinfo"]) if "torchinfo" in texts else None
+    return texts if less is None else {**texts, f"torchinfo{CUT}": less}
 
 
 def _add_texts(records: list[dict[str, Any]], store: Path | None) -> None:

@@ -101,3 +101,20 @@ def test_checkpointing_helps_a_torchsummary_text_too() -> None:
         profile_summary(text, TrainingSetup(batch_size=64, gradient_checkpointing=on)) for on in (False, True)
     )
     assert again.forward_end_bytes < 0.75 * plain.forward_end_bytes
+
+
+def test_a_text_that_hides_little_books_less_than_one_that_hides_much() -> None:
+    table = {"torchinfo_hidden": [0.4], conformal.ANY: [9.0]}
+
+    def width(share: float, unknown: int = 0) -> float:
+        hides = replace(
+            SHOWN, source="torchinfo", reserved_bytes=1000, hidden_bytes=int(1000 * share), unknown=unknown
+        )
+        return conformal.widths(table, hides)[0]
+
+    assert 0.2 < width(0.01) < width(0.1) < width(0.2) == width(0.9) == 0.4
+    assert width(0.01, unknown=1) == 0.4  # what a layer of an unknown kind holds is not in the share
+    assert conformal.scale(SHOWN) == 1.0
+    assert conformal.widths({conformal.ANY: [9.0]}, replace(SHOWN, source="torchinfo", hidden_bytes=1)) == [
+        9.0
+    ]

@@ -24,7 +24,7 @@ def rows(kinds: list[str], real: list[bool]) -> Samples:
     return Samples(
         features=np.zeros((count, 1)), account_mib=some, base_mib=some, peak_mib=some, weight=some,
         usual=some > 0, group=[f"real/{at}" for at in range(count)], source=["torchinfo"] * count, kind=kinds,
-        real=np.array(real), shrink=some, telling=some > 0, measured=some > 0,
+        scale=some, real=np.array(real), shrink=some, telling=some > 0, measured=some > 0,
     )  # fmt: skip
 
 
@@ -78,3 +78,16 @@ def test_relatives_are_left_out_together() -> None:
     assert lineage("real/timm:fastvit_t12") == lineage("real/timm:fastvit_sa12") == "real/fastvit"
     assert lineage("real/timm:swiftformer_s") == lineage("real/transformers:swiftformer")
     assert lineage("transformer/decoder") == "transformer/decoder"
+
+
+def test_errors_are_ranked_as_multiples_of_what_each_text_lets_expect() -> None:
+    count = correction.ENOUGH_REAL
+    data = rows(["full"] * 2 * count, [True] * 2 * count)
+    half = np.arange(2 * count) < count
+    error = np.where(half, 0.1, 0.2)
+    everything = np.ones(2 * count, bool)
+    known = replace(data, scale=np.where(half, 0.5, 1.0))
+    assert correction.calibrated(known, error, everything)["full"][0] == pytest.approx(0.2)
+    assert correction.calibrated(data, error, everything)["full"][0] == pytest.approx(0.2)
+    assert correction.calibrated(data, error, half)["full"][BOUND] == pytest.approx(0.1)
+    assert correction.calibrated(known, error, half)["full"][BOUND] == pytest.approx(0.2)
