@@ -59,6 +59,7 @@ def solve(count: int, width: int, norm: int) -> Form | None:
     found: list[tuple[float, Form]] = []
     keys_of = dict.fromkeys([*(width // each for each in _SHARED if not width % each), *_HEADS])
     gated = norm == width
+    stacks = [times for times in range(1, _MOST_LAYERS + 1) if not count % times]
     forms = _WITHOUT_BIAS if gated else _WITH_BIAS
     for keys, (norms, biases, bias) in itertools.product(keys_of, forms):
         attention = 2 * width * width + 2 * width * keys
@@ -66,9 +67,9 @@ def solve(count: int, width: int, norm: int) -> Form | None:
         fixed = attention + norms * norm + bias * width
         matrices = 3 if gated else 2
         each = matrices * width + bias * (matrices - 1)  # for each channel of the inner width
-        for times in range(1, min(count // fixed, _MOST_LAYERS) + 1):
+        for times in stacks:
             hidden, rest = divmod(count // times - fixed, each)
-            if count % times or rest or hidden % _MULTIPLE or not width <= hidden <= _WIDEST * width:
+            if rest or hidden % _MULTIPLE or not width <= hidden <= _WIDEST * width:
                 continue
             if gated or hidden == _UNGATED * width:  # else too many forms add up
                 form = Form(times, hidden, keys, gated, norms, (biases, bias))

@@ -19,6 +19,8 @@ _AREAS = (9, 25, 49)
 """Of the kernels of depthwise convolutions."""
 _MOST = 8
 """Times the input's channels that a block is wide at most."""
+_WIDEST_INPUT = 2048
+"""Channels; a larger number comes from a broken text, and trying its widths would take long."""
 _MULTIPLE = 8
 """Widths are rounded to multiples of it."""
 _GATE = 4
@@ -55,6 +57,8 @@ def solve(count: int, first: int, last: int) -> Inside | None:
     for area in (1, *_AREAS):
         if count == (area * first + 2) * last:
             return Inside(0, area, 0, 0)
+    if first > _WIDEST_INPUT:
+        return None
     widths = {times * first for times in range(1, _MOST + 1)}
     widths |= set(range(_MULTIPLE, _MOST * first + 1, _MULTIPLE))
     found: list[tuple[float, Inside]] = []

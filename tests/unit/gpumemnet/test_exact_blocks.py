@@ -39,6 +39,13 @@ def test_an_inverted_block_is_known_by_its_parameters(
         assert parameters(made) == count
 
 
+def test_broken_numbers_are_not_tried_for_long() -> None:
+    assert inverted.solve(10**15 + 1, 10**9, 10**9) is None
+    assert bottlenecks.solve(10**15 + 1, 10**9, 10**9) is None
+    assert decoders.solve(10**15 + 1, 10**9, 10**9) is None
+    assert stacks.convnext_blocks(10**15 + 1, 10**6) == (0, False)
+
+
 @pytest.mark.parametrize(
     ("count", "first", "last", "inside"),
     [
