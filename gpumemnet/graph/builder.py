@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from gpumemnet.graph.tape import Op, Tape
 from gpumemnet.hidden.scale import FLOAT_BYTES, Stretch
@@ -15,6 +16,9 @@ from gpumemnet.texts.kinds import Compute, Kind
 from gpumemnet.texts.records import Layer, ModelSummary, Shape
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import KIB
+
+if TYPE_CHECKING:
+    from gpumemnet.hidden.expand import Shown
 
 Path = tuple[tuple[str, str], ...]
 """Containers around a layer, from the outside in, as (class name, local name)."""
@@ -43,6 +47,7 @@ class TapeBuilder:
         high: Bytes per element of everything else.
         amp: Whether autocast is on.
         block: Number of the repeated block that is being built (gradient checkpointing); 0 outside.
+        shown: What the text shows of what it hides; None until it is asked.
         guess: How to scale tensors of layers that the text hides, while those are built; None outside.
         current: The tensor that the last layer made; -1 before the first.
         entries: What the first layer of each container read, by the container's path.
@@ -69,6 +74,7 @@ class TapeBuilder:
         self.high = 2 if setup.precision is Precision.BF16 else 4
         self.amp = setup.precision is Precision.AMP
         self.block = 0
+        self.shown: Shown | None = None
         self.guess: Stretch | None = None
         self.current = -1
         self.entries: dict[Path, int] = {}

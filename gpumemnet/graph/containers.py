@@ -12,7 +12,6 @@ from gpumemnet.hidden.scale import enclosing_shapes
 from gpumemnet.names import Group, Source
 from gpumemnet.texts import kinds
 from gpumemnet.texts.records import Layer, ModelSummary
-from gpumemnet.texts.settle import is_idle
 
 _MOST_SCALES = 3
 """XCiT scales three branches of a block, CaiT and BEiT two."""
@@ -37,6 +36,7 @@ def hidden_layers(
         return None
     from gpumemnet.hidden import expand, stacks  # few texts need them
 
+    builder.shown = builder.shown or expand.shown(summary.layers)
     outs = builder.scaled(stated[0]) if stated else builder.shapes[builder.current]
     entry = builder.entries.get(layer.path)
     made = builder.current >= 0 and builder.shapes[builder.current] == outs
@@ -56,16 +56,8 @@ def hidden_layers(
         layer,
         ins,
         outs,
-        expand.activation_of(
-            summary.layers,
-            tokens=len(outs) == 3,
-            classes=(_class_of(layer), *(cls for cls, _ in reversed(layer.path))),
-        ),
-        dropout=any(
-            kinds.group_of(other.kind) is Group.DROPOUT and not is_idle(other) for other in summary.layers
-        ),
-        layernorm=expand.has_layernorm(summary.layers),
-        norm=expand.norm_of(summary.layers),
+        builder.shown,
+        classes=(_class_of(layer), *(cls for cls, _ in reversed(layer.path))),
         times=times,
     )
 

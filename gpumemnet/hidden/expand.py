@@ -11,6 +11,7 @@ import itertools
 import math
 import re
 from collections import Counter
+from typing import NamedTuple
 
 from gpumemnet.hidden.image_templates import ImageTemplates
 from gpumemnet.hidden.layer_templates import Dims
@@ -20,6 +21,7 @@ from gpumemnet.names import Group
 from gpumemnet.texts import kinds
 from gpumemnet.texts.model_names import usual_activation, writes_scores
 from gpumemnet.texts.records import Layer
+from gpumemnet.texts.settle import is_idle
 
 _ELSEWHERE = ("sigmoid", "tanh")
 """Activations of gates and of poolers, which say nothing of what blocks hold."""
@@ -27,46 +29,66 @@ _HOLDERS = re.compile(r"(layers?|blocks?|stack|encoder|decoder|model|for[a-z]+)$
 """Ends of the names of classes that hold attention."""
 
 
-def activation_of(layers: tuple[Layer, ...], *, tokens: bool, classes: tuple[str, ...] = ()) -> str:
-    """Return the activation that the text shows most, or the usual one of such networks.
+class Shown(NamedTuple):
+    """What the rows of a text tell of the rows that it hides.
+
+    Attributes:
+        activation: The kind of activation that it shows most; "" if it shows none.
+        layernorm: Whether it shows more layer norms than batch norms.
+        norm: The kind of the norm of tokens that it shows last, or the usual one.
+        dropout: Whether it shows dropout that does something.
+    """
+
+    activation: str
+    layernorm: bool
+    norm: str
+    dropout: bool
+
+
+def shown(layers: tuple[Layer, ...]) -> Shown:
+    """Return what rows tell; asked once for a text, whatever it hides.
 
     Args:
         layers: The rows that the text shows.
-        tokens: Whether the block works on sequences.
-        classes: Class names of the block and of what is around it.
     """
-    seen = Counter(
+    groups = Counter(kinds.group_of(layer.kind) for layer in layers)
+    activations = Counter(
         layer.kind
         for layer in layers
         if kinds.group_of(layer.kind) is Group.ACTIVATION
         and layer.kind not in _ELSEWHERE
         and not layer.is_block
     )
-    if seen:
-        return seen.most_common(1)[0][0]
-    return usual_activation(classes) or ("gelu" if tokens or has_layernorm(layers) else "relu")
+    return Shown(
+        activation=activations.most_common(1)[0][0] if activations else "",
+        layernorm=groups[Group.LAYERNORM] > groups[Group.BATCHNORM],
+        norm=_norm_of(layers),
+        dropout=any(kinds.group_of(layer.kind) is Group.DROPOUT and not is_idle(layer) for layer in layers),
+    )
 
 
-def has_layernorm(layers: tuple[Layer, ...]) -> bool:
-    """Tell whether the text shows more layer norms than batch norms."""
-    groups = Counter(kinds.group_of(layer.kind) for layer in layers)
-    return groups[Group.LAYERNORM] > groups[Group.BATCHNORM]
+def activation_of(shown: Shown, *, tokens: bool, classes: tuple[str, ...] = ()) -> str:
+    """Return the activation that the text shows most, or the usual one of such networks.
+
+    Args:
+        shown: What the text shows.
+        tokens: Whether the block works on sequences.
+        classes: Class names of the block and of what is around it.
+    """
+    return shown.activation or usual_activation(classes) or ("gelu" if tokens or shown.layernorm else "relu")
 
 
-def norm_of(layers: tuple[Layer, ...]) -> str:
+def _norm_of(layers: tuple[Layer, ...]) -> str:
     """Return the kind of norm that the text shows last, or the usual one.
 
     A library's own (LlamaRMSNorm) is known by its name alone.
-
-    Args:
-        layers: The rows that the text shows.
     """
-    shown = (
+    found = (
         layer.kind
         for layer in reversed(layers)
         if layer.params and (kinds.group_of(layer.kind) is Group.LAYERNORM or layer.kind.endswith("rmsnorm"))
     )
-    return next(shown, "layernorm")
+    return next(found, "layernorm")
 
 
 def _attention_of(layer: Layer) -> str:
@@ -85,11 +107,9 @@ def expand(
     layer: Layer,
     ins: Dims,
     outs: Dims,
-    activation: str,
+    shown: Shown,
     *,
-    dropout: bool,
-    layernorm: bool = False,
-    norm: str = "layernorm",
+    classes: tuple[str, ...] = (),
     times: int = 1,
 ) -> tuple[Layer, ...]:
     """Return what the block probably runs.
@@ -98,10 +118,8 @@ def expand(
         layer: The block's row.
         ins: Shape of its input, batch size applied.
         outs: Shape of its output.
-        activation: Kind of activation inside.
-        dropout: Whether the text shows dropout elsewhere.
-        layernorm: Whether it shows layer norms rather than batch norms.
-        norm: Kind of the norm of tokens.
+        shown: What the text shows elsewhere.
+        classes: Class names of the block and of what is around it.
         times: How many convolution blocks the row stands for, as far as the text's totals tell.
 
     Returns:
@@ -109,8 +127,11 @@ def expand(
     """
     count = layer.params or 0
     name = " ".join((layer.kind, *(cls.lower() for cls, _ in layer.path[-1:])))
-    tokens = TokenTemplates(activation, dropout=dropout, container=_attention_of(layer), norm=norm)
-    images = ImageTemplates(activation, layernorm=layernorm)
+    activation = activation_of(shown, tokens=len(outs) == 3, classes=classes)
+    tokens = TokenTemplates(
+        activation, dropout=shown.dropout, container=_attention_of(layer), norm=shown.norm
+    )
+    images = ImageTemplates(activation, layernorm=shown.layernorm)
     if not count or not outs or min(*ins, *outs, 1) < 1:
         return ()
     if len(outs) == 4 == len(ins) and outs[1] == outs[2] != outs[3] and not re.search("conv|res", name):

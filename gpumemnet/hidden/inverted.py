@@ -8,6 +8,7 @@ EfficientNetV2, 2021 (which widens by a convolution of 3x3 and has none for each
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
@@ -59,16 +60,15 @@ def solve(count: int, first: int, last: int) -> Inside | None:
             return Inside(0, area, 0, 0)
     if first > _WIDEST_INPUT:
         return None
-    widths = {times * first for times in range(1, _MOST + 1)}
-    widths |= set(range(_MULTIPLE, _MOST * first + 1, _MULTIPLE))
+    widths = _widths(first)
     found: list[tuple[float, Inside]] = []
-    for wide in widths:
-        forms = [(1, area) for area in _AREAS] + [(9, 0)]
-        if wide == first:
-            forms += [(0, area) for area in _AREAS]
-        for widens, depth in forms:
-            norms = 2 * (wide * ((widens > 0) + (depth > 0)) + last)
-            rest = count - norms - wide * (widens * first + depth + last)
+    for widens, depth in (*((1, area) for area in _AREAS), (9, 0), *((0, area) for area in _AREAS)):
+        each = (
+            2 * ((widens > 0) + (depth > 0)) + widens * first + depth + last
+        )  # parameters of a channel inside
+        total = count - 2 * last
+        for wide in _near(widths, total, each, first) if widens else (first,):
+            rest = total - each * wide
             narrow, remainder = divmod(rest - wide, 2 * wide + 1)  # two convolutions, each with a bias
             if rest and (narrow < 1 or remainder):
                 continue
@@ -77,6 +77,32 @@ def solve(count: int, first: int, last: int) -> Inside | None:
                 off += 0.0 if wide % first == 0 else 0.1
                 found.append((off, Inside(wide, widens, depth, narrow if rest else 0)))
     return min(found)[1] if found else None
+
+
+@lru_cache(maxsize=256)
+def _widths(first: int) -> list[int]:
+    """Return how wide a block may usually be, ascending."""
+    widths = {times * first for times in range(1, _MOST + 1)}
+    return sorted(widths | set(range(_MULTIPLE, _MOST * first + 1, _MULTIPLE)))
+
+
+def _near(widths: list[int], total: int, each: int, first: int) -> list[int]:
+    """Return the widths at which no gate, or one of a usual size, is what is left of all parameters.
+
+    Args:
+        widths: Those that there are, ascending.
+        total: Parameters of the block.
+        each: Those of a channel inside, without a gate.
+        first: Channels of the input.
+    """
+    low, end = 0, bisect_right(widths, total // each)
+    high = end
+    while low < high:  # the wider a block, the less is left, and the larger its gate may be
+        middle = (low + high) // 2
+        wide = widths[middle]
+        most = wide + (2 * wide + 1) * _ABOUT / _GATE * max(first, wide)
+        low, high = (low, middle) if total - each * wide <= most else (middle + 1, high)
+    return widths[low:end]
 
 
 def layers(inside: Inside, ins: Dims, outs: Dims, activation: str) -> Iterator[Layer]:

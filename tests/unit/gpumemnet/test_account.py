@@ -99,7 +99,8 @@ def test_bert_from_print_and_from_torchinfo_agree() -> None:
 
 def test_a_hidden_list_of_layers_is_guessed_back() -> None:
     bert_base = Layer(kind="modulelist", name="ModuleList: 3-6", params=85_054_464, is_block=True)
-    inside = expand.expand(bert_base, (8, 512, 768), (8, 512, 768), "gelu", dropout=True)
+    elsewhere = expand.Shown(activation="gelu", layernorm=False, norm="layernorm", dropout=True)
+    inside = expand.expand(bert_base, (8, 512, 768), (8, 512, 768), elsewhere)
     linear = [layer.output_shapes[0][-1] for layer in inside if layer.kind == "linear"]
     assert linear == 12 * [768, 768, 768, 768, 3072, 768]
 
@@ -176,7 +177,8 @@ def test_a_fourier_transform_spreads_the_weight_over_the_image() -> None:
 
 def test_a_cut_off_block_spends_all_its_parameters() -> None:
     block = Layer(kind="basicblock", name="BasicBlock: 3-1", params=230_144, is_block=True)
-    inside = expand.expand(block, (8, 64, 128, 128), (8, 128, 64, 64), "relu", dropout=False)
+    elsewhere = expand.Shown(activation="relu", layernorm=False, norm="layernorm", dropout=False)
+    inside = expand.expand(block, (8, 64, 128, 128), (8, 128, 64, 64), elsewhere)
     assert sum(layer.params or 0 for layer in inside) == 230_144
     assert [layer.kind for layer in inside].count("conv2d") == 3
 

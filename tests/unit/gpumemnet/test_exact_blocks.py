@@ -7,12 +7,16 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import SUMMARIES
 
 from gpumemnet.hidden import bottlenecks, decoders, inverted, stacks
-from gpumemnet.hidden.expand import activation_of, expand, norm_of
+from gpumemnet.hidden.expand import Shown, activation_of, expand, shown
 from gpumemnet.hidden.token_templates import TokenTemplates, exact_stack
+from gpumemnet.profile.build import build_profile
+from gpumemnet.texts.formats.detect import parse_text
 from gpumemnet.texts.model_names import usual_activation
 from gpumemnet.texts.records import Layer
+from gpumemnet.training import TrainingSetup
 
 
 def parameters(layers: Iterable[Layer]) -> int:
@@ -112,7 +116,8 @@ def hidden(
 ) -> list[str]:
     """Return the kinds of layers that a row is taken to hold."""
     row = Layer(kind=kind, name=kind, path=path, output_shapes=(shape,), params=count, is_block=True)
-    return [layer.kind for layer in expand(row, shape, shape, "gelu", dropout=False, layernorm=True)]
+    elsewhere = Shown(activation="gelu", layernorm=True, norm="layernorm", dropout=False)
+    return [layer.kind for layer in expand(row, shape, shape, elsewhere)]
 
 
 def test_layers_on_windows_are_those_of_a_transformer() -> None:
@@ -127,14 +132,14 @@ def test_the_last_transformation_of_bert_is_one_linear_layer() -> None:
 
 
 def test_what_poolers_and_gates_activate_says_nothing_of_blocks() -> None:
-    def shown(*found: str) -> tuple[Layer, ...]:
-        return tuple(Layer(kind=kind, name=kind, output_shapes=((8, 64),)) for kind in found)
+    def text(*found: str) -> Shown:
+        return shown(tuple(Layer(kind=kind, name=kind, output_shapes=((8, 64),)) for kind in found))
 
-    assert activation_of(shown("tanh", "sigmoid"), tokens=True) == "gelu"
-    assert activation_of(shown("tanh", "relu"), tokens=True) == "relu"
-    assert activation_of(shown("layernorm"), tokens=False) == "gelu"
+    assert activation_of(text("tanh", "sigmoid"), tokens=True) == "gelu"
+    assert activation_of(text("tanh", "relu"), tokens=True) == "relu"
+    assert activation_of(text("layernorm"), tokens=False) == "gelu"
     row = Layer(kind="conv2dnormactivation", name="Conv2dNormActivation: 3-1", is_block=True)
-    assert activation_of((row,), tokens=False) == "relu"
+    assert activation_of(shown((row,)), tokens=False) == "relu"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +154,8 @@ def test_hidden_attention_is_called_as_the_classes_around_it_are(
     kind: str, around: str, attention: str
 ) -> None:
     row = Layer(kind=kind, name=kind, path=((around, f"{around}: 2-1"),), params=7_087_872, is_block=True)
-    made = expand(row, (8, 128, 768), (8, 128, 768), "gelu", dropout=True)
+    elsewhere = Shown(activation="gelu", layernorm=False, norm="layernorm", dropout=True)
+    made = expand(row, (8, 128, 768), (8, 128, 768), elsewhere)
     assert {layer.path[-1][0] for layer in made if layer.path} == {attention}
 
 
@@ -202,10 +208,30 @@ def test_published_models_have_the_activation_of_their_configuration(
     classes: tuple[str, ...], activation: str | None
 ) -> None:
     assert usual_activation(classes) == activation
-    assert activation_of((), tokens=True, classes=classes) == (activation or "gelu")
+    assert activation_of(shown(()), tokens=True, classes=classes) == (activation or "gelu")
 
 
 def test_the_norm_inside_is_the_one_that_the_text_shows_last() -> None:
     first, last = (Layer(kind=kind, name=kind, params=64) for kind in ("layernorm", "llamarmsnorm"))
-    assert norm_of((first, last)) == "llamarmsnorm"
-    assert norm_of((Layer(kind="batchnorm2d", name="BatchNorm2d", params=64),)) == "layernorm"
+    assert shown((first, last)).norm == "llamarmsnorm"
+    assert shown((Layer(kind="batchnorm2d", name="BatchNorm2d", params=64),)).norm == "layernorm"
+
+
+def test_few_widths_are_tried_for_a_block_of_thousands_of_channels() -> None:
+    """A text of 4,000 such rows took half a minute."""
+    first = last = 2048
+    each = 4 + first + 9 + last
+    widths = inverted._widths(first)
+    wide = widths[len(widths) // 2]
+    near = inverted._near(widths, each * wide, each, first)
+    assert wide in near
+    assert len(near) < len(widths) / 2
+    assert inverted.solve(each * wide + 2 * last, first, last) == inverted.Inside(wide, 1, 9, 0)
+
+
+def test_what_a_text_shows_is_looked_up_once_whatever_it_hides(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr("gpumemnet.hidden.expand.shown", lambda layers: asked.append(layers) or shown(layers))
+    text = (SUMMARIES / "bert_default.torchinfo.txt").read_text(encoding="utf-8")
+    build_profile(parse_text(text, path="x"), TrainingSetup(batch_size=8), path="x")
+    assert len(asked) == 1
