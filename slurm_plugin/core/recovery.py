@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -206,8 +205,8 @@ def _escalated(booking: Booking, outcome: Outcome, partition: PartitionConfig) -
         return None
     cap_bytes = booking.cap_bytes or 0
     limit_bytes = max(booking.memory_bytes or 0, cap_bytes)
-    near_bytes = CORROBORATING_SHARE * limit_bytes if outcome.kind == "gpu-oom" else math.inf
-    if outcome.attempted_bytes is not None or (outcome.peak_bytes or 0) >= near_bytes:
+    near = 0 < CORROBORATING_SHARE * limit_bytes <= (outcome.peak_bytes or 0)
+    if outcome.attempted_bytes is not None or (outcome.kind == "gpu-oom" and near):
         seen_bytes = max(seen_bytes, booking.memory_bytes or 0)
         need_bytes = seen_bytes + (outcome.attempted_bytes or 0) + ESCALATION_MARGIN_BYTES
     elif outcome.kind == "overrun" and seen_bytes <= cap_bytes:

@@ -291,6 +291,10 @@ def test_what_cuda_itself_refused_near_the_limit_is_taken_to_be_small() -> None:
     assert (recovery.booking.kind, recovery.booking.memory_bytes) == ("shared", 15 * GIB)
     again = next_attempt(recovery.booking, untold, replace(PARTITION, recovery="escalate"))
     assert again is not None and again.booking.kind == "whole"
+    unlimited = next_attempt(
+        replace(BOOKING, memory_bytes=None), untold, replace(PARTITION, recovery="escalate")
+    )
+    assert unlimited is not None and unlimited.booking.kind == "whole", "nobody knows how near it was to what"
 
 
 @pytest.mark.parametrize("recovers", ["exclusive", "escalate"])
