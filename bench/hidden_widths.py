@@ -45,7 +45,7 @@ def report(rows: list[Row]) -> None:
     alike = correction.learn(replace(samples, scale=np.ones(len(rows))))
     best = correction.estimates(samples, learned.held_out)
     error = np.abs(best / samples.peak_mib - 1)
-    share = np.array([row.profile.hidden_bytes / max(row.profile.reserved_bytes, 1) for row in rows])
+    share = np.array([conformal.hidden_share(row.profile) for row in rows])
     known = np.array([not row.profile.unknown for row in rows])
     chosen = samples.real & known & np.array([kind == KIND for kind in samples.kind])
     print("hidden, texts, lineages, median error; above 95 %, 99 % (booked/actual): one width, then by share")

@@ -70,8 +70,12 @@ def scale(profile: ModelProfile) -> float:
     """
     if kind(profile) != f"{Source.TORCHINFO}_hidden" or profile.unknown:
         return 1.0
-    share = profile.hidden_bytes / max(profile.reserved_bytes, 1)
-    return min(_LEAST_SCALE + (1 - _LEAST_SCALE) * share / _MUCH_HIDDEN, 1.0)
+    return min(_LEAST_SCALE + (1 - _LEAST_SCALE) * hidden_share(profile) / _MUCH_HIDDEN, 1.0)
+
+
+def hidden_share(profile: ModelProfile) -> float:
+    """Return what layers that the text hides make, over what the allocator reserves: a guess, and above 1 at times."""
+    return profile.hidden_bytes / max(profile.reserved_bytes, 1)
 
 
 def widths(table: Mapping[str, Sequence[float]], profile: ModelProfile) -> Sequence[float]:

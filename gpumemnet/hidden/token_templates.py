@@ -40,10 +40,7 @@ class TokenTemplates:
         width = outs[-1]
         square = width * width
         linear = ins[-1] * width
-        if count in (
-            linear + 3 * width,
-            linear + 2 * width,
-        ):  # BERT's last transformation: linear, activation, norm
+        if count in (linear + 3 * width, linear + 2 * width):  # BERT's last transformation, with its norm
             yield guessed("linear", ins, outs, count - 2 * width)
             yield guessed(self.activation, outs, outs, 0)
             yield guessed("layernorm", outs, outs, 2 * width)

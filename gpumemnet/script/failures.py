@@ -55,10 +55,8 @@ def first_of(error: BaseException) -> BaseException:
     Args:
         error: What ended a script.
     """
-    met = {id(error)}
-    while (cause := error.__cause__) is not None and id(
-        cause
-    ) not in met:  # `raise error from error` is its own
+    met = {id(error)}  # `raise error from error` is its own cause
+    while (cause := error.__cause__) is not None and id(cause) not in met:
         met.add(id(cause))
         error = cause
     return error

@@ -191,14 +191,17 @@ def _fits(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
 
 def _owes(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
     """Return whether a job would fit if nobody in the room held more than he booked."""
-    booked_bytes = sum(held.booked_bytes for held in room.jobs)
-    return room.overrun_bytes > 0 and booked_bytes + _need_bytes(demand, settings) <= room.room_bytes
+    return room.overrun_bytes > 0 and _booked_with(room, demand, settings) <= room.room_bytes
 
 
 def _unbooked(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
     """Return whether a job would fit if nobody held anything that is not booked."""
-    booked_bytes = sum(held.booked_bytes for held in room.jobs)
-    return booked_bytes + _need_bytes(demand, settings) <= room.room_bytes + room.unmanaged_bytes
+    return _booked_with(room, demand, settings) <= room.room_bytes + room.unmanaged_bytes
+
+
+def _booked_with(room: Room, demand: Demand, settings: PartitionConfig) -> int:
+    """Return what is booked of a room, with what a job needs."""
+    return sum(held.booked_bytes for held in room.jobs) + _need_bytes(demand, settings)
 
 
 def _need_bytes(demand: Demand, settings: PartitionConfig) -> int:
