@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeGuard
 
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import Event, EventKind
-from slurm_plugin.core.note import Note, format_note
+from slurm_plugin.core.note import Note, format_note, read_note
 from slurm_plugin.core.waiting import Waiting, end_waiting
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl, put_off
 
@@ -47,8 +48,9 @@ def wake(waiting: Sequence[Waiting], run: Path, control: SlurmControl, clock: Cl
             problems.append(f"job {each.job_id} waits no more")
             continue
         left_s = max(0, math.ceil(each.earliest_s - clock.now_s()))
-        note = format_note(Note(event="woken", start_in_s=left_s, detail="a GPU is free again"))
-        change = JobChange(start_in_s=left_s or None, start_now=not left_s, admin_comment=note)
+        change = JobChange(
+            start_in_s=left_s or None, start_now=not left_s, admin_comment=_told(view, each, left_s=left_s)
+        )
         try:
             control.update(each.job_id, change)
         except SlurmError as exc:
@@ -58,7 +60,22 @@ def wake(waiting: Sequence[Waiting], run: Path, control: SlurmControl, clock: Cl
     return Event(kind=EventKind.NOT_WOKEN, detail="; ".join(problems))
 
 
-def _can_start(view: JobView | None, waiting: Waiting, *, now_s: float) -> bool:
+def _told(view: JobView, waiting: Waiting, *, left_s: int) -> str:
+    """Return the note of a job that is woken: it takes the place of the put-back's, so it keeps where the job stood."""
+    before = read_note(view.admin_comment)
+    turn = before.turn if before is not None and before.restart == waiting.restart else None
+    return format_note(
+        Note(
+            event="woken",
+            start_in_s=left_s,
+            restart=waiting.restart,
+            turn=turn,
+            detail="a GPU is free again",
+        )
+    )
+
+
+def _can_start(view: JobView | None, waiting: Waiting, *, now_s: float) -> TypeGuard[JobView]:
     """Return whether a job waits for what this node put it back for, and nobody holds it or has put off its start.
 
     One that ran on another node since, and was preempted or requeued there, waits for that node: before that could run

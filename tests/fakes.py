@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.slurm.control import JobChange, JobView, NodeView
+from slurm_plugin.slurm.control import JobChange, JobView, NodeView, Standing
 
 
 class FakeClock:
@@ -44,6 +44,7 @@ class FakeSlurm:
         asked: How many questions it was asked.
         answers: Whether it answers at all.
         failing: How many further questions fail.
+        places: Where jobs stand in the queue, by id.
     """
 
     def __init__(self, *jobs: JobView, version: tuple[int, int, int] = (22, 5, 8), **config: str) -> None:
@@ -53,6 +54,7 @@ class FakeSlurm:
         self.answers = True
         self.failing = 0
         self._version, self._config = version, config
+        self.places: dict[int, Standing] = {}
         self.nodes_by_name: dict[str, NodeView] = {}
 
     def version(self) -> tuple[int, int, int]:
@@ -62,7 +64,15 @@ class FakeSlurm:
         return dict(self._config)
 
     def nodes(self) -> tuple[NodeView, ...]:
-        return ()
+        return tuple(self.nodes_by_name.values())
+
+    def standing(self, job_id: int) -> Standing | None:
+        self._answer()
+        return self.places.get(job_id)
+
+    def standings(self) -> tuple[Standing, ...]:
+        self._answer()
+        return tuple(each for each in self.places.values() if each.state == "PENDING")
 
     def node(self, name: str) -> NodeView | None:
         self._answer()

@@ -1,7 +1,7 @@
 """What our hooks write into a job's AdminComment: for people to read, and how radd hears of the nodes.
 
     rad: recovered peak_mib=13210 start_in_s=0 restart=1 - torch.OutOfMemoryError: CUDA out of memory
-    rad: put-back start_in_s=15 restart=1 - no idle GPU for a whole-GPU job
+    rad: put-back start_in_s=15 restart=1 submitted=1795463013 accrued=1795463013 priority=1 - no idle GPU
     rad: ended estimate_mib=10432 peak_mib=9876 smact_pct=41 ran_s=3600
 
 Only root and SlurmUser may write an AdminComment, so a note needs no signature. It stays there when Slurm or somebody
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from slurm_plugin.core.text import one_line
+from slurm_plugin.core.turn import Turn, turn_in, turn_values
 from slurm_plugin.core.units import from_mib, to_mib_up
 
 Event = Literal["booked", "recovered", "put-back", "woken", "ended", "failed", "warned"]
@@ -44,6 +45,7 @@ class Note:
         ran_s: For how long it was seen on a GPU; None where that was not seen, or does not matter.
         fault: Whose fault a recovered job's end was, if not its owner's: our "estimate", or it was a "victim"; then
             radd may lend it priority. None if it asks for none.
+        turn: Where a job that was put back stood in the queue; None if nobody knows, or it does not matter.
         detail: A sentence for people.
     """
 
@@ -55,6 +57,7 @@ class Note:
     smact: float | None = None
     ran_s: int | None = None
     fault: Fault | None = None
+    turn: Turn | None = None
     detail: str = ""
 
 
@@ -72,6 +75,7 @@ def format_note(note: Note) -> str:
         "start_in_s": note.start_in_s,
         "restart": note.restart,
         "fault": None if note.fault is None else _FAULTS.index(note.fault) + 1,
+        **turn_values(note.turn),
     }
     words = [
         f"rad: {note.event}",
@@ -99,5 +103,6 @@ def read_note(text: str) -> Note | None:
         smact=None if smact_pct is None else smact_pct / PERCENT,
         ran_s=values.get("ran_s"),
         fault=dict(enumerate(_FAULTS, start=1)).get(values.get("fault", 0)),
+        turn=turn_in(values),
         detail=match[3] or "",
     )

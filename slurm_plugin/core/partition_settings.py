@@ -72,6 +72,8 @@ class PartitionConfig:
         time_limit_factor: A job that shared its GPU with another user's may run longer than its --time: by as long as
             it shared, up to this many times its --time, never past the partition's MaxTime or into a reservation of
             its node. 1 gives no time.
+        keep_turn: Whether a job that its Prolog put back stands in the queue where it stood: Slurm takes it for one
+            that was submitted just then. What it lost is lent to it until it starts (radd/turns.py).
         recovery: After running out of memory: "exclusive" takes a whole GPU at once; "escalate" first tries the
             observed peak plus the failed allocation plus 5 GiB (thesis section 7.2); "off" leaves the job failed.
         max_recoveries: Reruns of one job at most.
@@ -112,6 +114,7 @@ class PartitionConfig:
     mig: Literal["pass", "map"] = "pass"
     mig_profiles: str = ""
     time_limit_factor: float = 2.0
+    keep_turn: bool = True
     recovery: Literal["exclusive", "escalate", "off"] = "exclusive"
     max_recoveries: int = 2
     recovery_boost: int = 1000

@@ -19,6 +19,7 @@ from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.program_end import plain_end
 from slurm_plugin.core.systemd import inherited_listener, notify
 from slurm_plugin.radd.accounts import AccountsReader
+from slurm_plugin.radd.keeping import Keeper
 from slurm_plugin.radd.learned import Learner
 from slurm_plugin.radd.lending import Lender
 from slurm_plugin.radd.recover import Recoverer
@@ -65,7 +66,8 @@ def run(config_path: Path, slurm_user: str) -> None:
     log_events(Path(config.paths.log), "radd")
     slurm = open_control(config, clock)
     lender = Lender(Path(config.paths.state, "loans.json"), slurm, clock, lambda: service.config)
-    recoverer = Recoverer(slurm, clock, lender)
+    keeper = Keeper(slurm, clock, lender, lambda: service.config)
+    recoverer = Recoverer(slurm, clock, lender, keeper)
     service = Service(config_path, slurm, recoverer)
     slurm_uids = _uid_of(slurm_user)
     socket_path = Path(service.config.paths.socket)

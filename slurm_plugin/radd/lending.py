@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -22,13 +22,16 @@ from slurm_plugin.core.daemon_log import about
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.whole_file import replace_file
-from slurm_plugin.radd.loans import DAY_S, Claim, Loan, held, is_due, loan_for
-from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl
+from slurm_plugin.radd.loans import DAY_S, Claim, Loan, held, is_due, loan_for, raised
+from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl, Standing
 
 log = logging.getLogger("radd")
 
 _USER_TOP = "enable_user_top"
 """A word of SchedulerParameters (slurm.conf(5)): `scontrol top` swaps the nice values of a user's jobs."""
+
+
+_LIFT = ("lift", "nice_was")
 
 
 class Lender:
@@ -67,7 +70,7 @@ class Lender:
         settings = config.partition(job.partition)
         if settings is None or config.mode != "enforce" or held(job):
             return None
-        if _USER_TOP in self._slurm.config().get("SchedulerParameters", "").split(","):
+        if users_move_priority(self._slurm.config()):
             log.info(
                 "job %d: no priority is lent, as SchedulerParameters=%s lets users move it",
                 job.job_id,
@@ -98,6 +101,31 @@ class Lender:
                 )
             )
 
+    def lifts(self) -> dict[int, int]:
+        """Return by how much jobs are raised to their own places now, by job id."""
+        with self._lock:
+            return {loan.job_id: loan.lift for loan in self._loans if not loan.returned}
+
+    def raise_by(self, job: Standing, points: int) -> None:
+        """Raise a waiting job to its own place, until it starts.
+
+        Args:
+            job: The job, as Slurm shows it now.
+            points: By how much, in all.
+
+        Raises:
+            SlurmError: Slurm does not answer.
+        """
+        with self._lock:
+            of_job = [loan for loan in self._loans if loan.job_id == job.job_id and not loan.returned]
+            old = of_job[0] if of_job else None
+            new = raised(old, job, points, now_s=self._clock.now_s())
+            if new is None or not self._write((*(loan for loan in self._loans if loan is not old), new)):
+                return
+        self._slurm.update(job.job_id, JobChange(nice=new.nice_lent))
+        what = about(EventKind.PRIORITY_LENT, job_id=job.job_id, user_id=job.user_id, by=points)
+        log.info("job %d: it stands where it stood, by %d points", job.job_id, points, extra=what)
+
     def collect(self) -> None:
         """Take back every loan whose rerun has started; what Slurm does not answer is tried again next time."""
         with self._lock:
@@ -107,7 +135,7 @@ class Lender:
                 job = self._slurm.job(loan.job_id)
                 if job is not None and not is_due(loan, job):
                     continue
-                if job is not None and job.nice == loan.nice_lent:
+                if job is not None and job.nice in loan.ours:
                     self._slurm.update(loan.job_id, JobChange(nice=loan.nice_before))
             except SlurmError as exc:
                 what = about(EventKind.TROUBLE, job_id=loan.job_id)
@@ -131,15 +159,27 @@ class Lender:
     def _write(self, loans: tuple[Loan, ...]) -> bool:
         """Keep loans, without those that are both old and returned; call it under the lock."""
         now_s = self._clock.now_s()
-        kept = tuple(loan for loan in loans if not loan.returned or now_s - loan.time_s < DAY_S)
+        kept = tuple(
+            loan for loan in loans if not loan.returned or (loan.boost > 0 and now_s - loan.time_s < DAY_S)
+        )
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(self._path, json.dumps([asdict(loan) for loan in kept]).encode(), mode=0o600)
+            replace_file(self._path, json.dumps([_as_row(loan) for loan in kept]).encode(), mode=0o600)
         except OSError as exc:
             log.warning("%s: %s; no priority is lent", self._path, exc.strerror)
             return False
         self._loans = kept
         return True
+
+
+def users_move_priority(config: Mapping[str, str]) -> bool:
+    """Return whether users may move priority between their jobs, by what `scontrol show config` says."""
+    return _USER_TOP in config.get("SchedulerParameters", "").split(",")
+
+
+def _as_row(loan: Loan) -> dict[str, object]:
+    """Return a loan as it is kept: a release that knows of no lifts reads what has none."""
+    return {name: value for name, value in asdict(loan).items() if name not in _LIFT or value}
 
 
 def _read(path: Path) -> tuple[Loan, ...]:

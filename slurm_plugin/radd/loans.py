@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.note import Fault
-from slurm_plugin.slurm.control import JobView
+from slurm_plugin.slurm.control import JobView, Standing
 
 DAY_S = 86_400.0
+
+IN_PROLOG = "Prolog"
+"""Slurm's reason of a job that runs and whose Prolog has not ended (22.05.8, 24.11.5)."""
 
 CHANGEABLE = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED")
 
@@ -39,6 +42,8 @@ class Loan:
         nice_lent: The job's nice value with it.
         profile_key: The model whose estimate failed; None for a victim.
         returned: Whether it was taken back.
+        lift: How much of it gives a job that was put back the place where it stood (turns.py).
+        nice_was: The nice value before nice_lent was set: Slurm may not have heard of that. None if it was nice_before.
     """
 
     job_id: int
@@ -49,6 +54,18 @@ class Loan:
     nice_lent: int
     profile_key: str | None = None
     returned: bool = False
+    lift: int = 0
+    nice_was: int | None = None
+
+    @property
+    def boost(self) -> int:
+        """Return what is lent beyond the job's own place."""
+        return self.nice_before - self.nice_lent - self.lift
+
+    @property
+    def ours(self) -> tuple[int | None, ...]:
+        """Return the nice values that are of our making; any other is somebody else's word, and stays."""
+        return (self.nice_lent, self.nice_was)
 
 
 def loan_for(
@@ -65,7 +82,11 @@ def loan_for(
         loans: Every loan that is remembered.
         now_s: Seconds since the epoch.
     """
-    lately = [loan for loan in loans if loan.user_id == job.user_id and now_s - loan.time_s < DAY_S]
+    lately = [
+        loan
+        for loan in loans
+        if loan.user_id == job.user_id and loan.boost > 0 and now_s - loan.time_s < DAY_S
+    ]
     known = claim.profile_key is not None and claim.profile_key in {loan.profile_key for loan in lately}
     has_one = any(loan.job_id == job.job_id and not loan.returned for loan in loans)
     boost = min(settings.recovery_boost, settings.recovery_priority - job.priority)
@@ -82,8 +103,39 @@ def loan_for(
     )
 
 
+def raised(loan: Loan | None, job: Standing, points: int, *, now_s: float) -> Loan | None:
+    """Return the loan of a job that is raised to its own place; None if nothing changes.
+
+    Args:
+        loan: What it has been lent and has not given back; None for nothing.
+        job: The job, as Slurm shows it now.
+        points: By how much it is raised in all, beside what it is lent for another reason.
+        now_s: Seconds since the epoch.
+    """
+    if loan is None:
+        return (
+            Loan(
+                job_id=job.job_id,
+                user_id=job.user_id,
+                time_s=now_s,
+                restarts=job.restarts,
+                nice_before=job.nice,
+                nice_lent=job.nice - points,
+                lift=points,
+            )
+            if points
+            else None
+        )
+    nice = loan.nice_lent + loan.lift - points
+    if nice == job.nice or job.nice not in (*loan.ours, loan.nice_before):
+        return None
+    return replace(loan, nice_lent=nice, nice_was=job.nice, lift=points)
+
+
 def is_due(loan: Loan, job: JobView) -> bool:
     """Return whether a loan can be taken back: its rerun has started, or was requeued by somebody else.
+
+    One whose Prolog works may be put back yet.
 
     Slurm changes no job that has ended. One that ended too soon is looked at until Slurm forgets it, as its owner may
     requeue it. A held one is left alone until somebody releases it: a change of its nice value would (seen on 22.05.8).
@@ -94,7 +146,7 @@ def is_due(loan: Loan, job: JobView) -> bool:
     """
     if job.state not in CHANGEABLE or held(job):
         return False
-    return job.state == "RUNNING" or job.restarts > loan.restarts
+    return (job.state == "RUNNING" and job.reason != IN_PROLOG) or job.restarts > loan.restarts
 
 
 def held(job: JobView) -> bool:

@@ -16,6 +16,7 @@ from slurm_plugin.core.daemon_log import about
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.note import Note, read_note
+from slurm_plugin.radd.keeping import Keeper
 from slurm_plugin.radd.lending import Lender
 from slurm_plugin.radd.loans import Claim
 from slurm_plugin.slurm.control import JobChange, SlurmControl, put_off
@@ -44,9 +45,15 @@ class _Errand:
 class Recoverer:
     """A thread of its own, because a request must never wait for Slurm."""
 
-    def __init__(self, slurm: SlurmControl, clock: Clock, lender: Lender | None = None) -> None:
+    def __init__(
+        self,
+        slurm: SlurmControl,
+        clock: Clock,
+        lender: Lender | None = None,
+        keeper: Keeper | None = None,
+    ) -> None:
         self._slurm = slurm
-        self._lender = lender
+        self._lender, self._keeper = lender, keeper
         self._clock = clock
         self._errands: dict[int, _Errand] = {}
         self._changed = threading.Condition()
@@ -64,8 +71,9 @@ class Recoverer:
         """
         if note.start_in_s is None or note.event == "ended":
             return
-        if note.event == "put-back" and self._lender is not None:
+        if self._lender is not None and note.event == "put-back":
             self._lender.put_back(job_id)
+        self._take_turn(job_id, note)
         claim = None if note.fault is None else Claim(fault=note.fault, profile_key=profile_key)
         with self._changed:
             self._errands[job_id] = _Errand(
@@ -95,11 +103,14 @@ class Recoverer:
         """
         now_s = self._clock.now_s()
         for job in self._slurm.jobs(states=("PENDING",)):
-            if not job.restarts or job.reason != "BeginTime" or put_off(job, now_s=now_s):
+            if not job.restarts or put_off(job, now_s=now_s):
                 continue
             seen = self._slurm.job(job.job_id)  # lists of jobs carry no AdminComment
             note = read_note(seen.admin_comment) if seen else None
-            if note is not None and note.event == "recovered":
+            if note is None or note.restart not in (None, job.restarts):
+                continue
+            self._take_turn(job.job_id, note)
+            if note.event == "recovered" and job.reason == "BeginTime":
                 self.hear(job.job_id, note)
 
     def run_errands(self) -> None:
@@ -146,9 +157,11 @@ class Recoverer:
 
     def _work(self) -> bool:
         self._sweep_once()
-        self.run_errands()
         if self._lender is not None:
             self._lender.collect()
+        self.run_errands()
+        if self._keeper is not None:
+            self._keeper.keep()
         with self._changed:
             if self._swept and not self._errands and not self._lent():
                 self._changed.wait_for(lambda: self._stopping or self._errands)
@@ -156,8 +169,13 @@ class Recoverer:
                 self._changed.wait_for(lambda: self._stopping, timeout=self._pause_s())
         return not self._stopping
 
+    def _take_turn(self, job_id: int, note: Note) -> None:
+        if self._keeper is not None and note.turn is not None:
+            self._keeper.take(job_id, note.turn, restart=note.restart)
+
     def _lent(self) -> bool:
-        return self._lender is not None and self._lender.outstanding
+        keeps = self._keeper is not None and self._keeper.busy
+        return keeps or (self._lender is not None and self._lender.outstanding)
 
     def _pause_s(self) -> float:
         young = any(not errand.young.passed() for errand in self._errands.values())

@@ -12,7 +12,7 @@ from contextlib import suppress
 from slurm_plugin.core.errors import CommandError, SlurmError
 from slurm_plugin.core.shell import run
 from slurm_plugin.slurm.columns import cut
-from slurm_plugin.slurm.control import JobChange, JobView, NodeView
+from slurm_plugin.slurm.control import JobChange, JobView, NodeView, Standing
 from slurm_plugin.slurm.environment import slurm_environment
 from slurm_plugin.slurm.printed import (
     JOB_COLUMNS,
@@ -31,6 +31,7 @@ from slurm_plugin.slurm.printed import (
     requeued_name,
     shown_name,
 )
+from slurm_plugin.slurm.standings import ADMIN_COMMENT, STANDING_COLUMNS, parse_standings
 from slurm_plugin.slurm.versions import requeue_delay_s, traits
 
 UNKNOWN_JOB = "Invalid job id"
@@ -79,6 +80,22 @@ class SlurmCommands:
         """
         chosen = ["-t", ",".join(states) if states else "all", *(["-w", node] if node else [])]
         return parse_jobs(self.ask("squeue", "-h", "-a", *chosen, "-O", format_of(JOB_COLUMNS)), JOB_COLUMNS)
+
+    def standing(self, job_id: int) -> Standing | None:
+        """Return where a job stands in the queue, or None if Slurm no longer knows it."""
+        columns = (*STANDING_COLUMNS, ADMIN_COMMENT)
+        try:
+            text = self.ask("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", format_of(columns))
+        except SlurmError as exc:
+            if UNKNOWN_JOB in str(exc):
+                return None
+            raise
+        return next((each for each in parse_standings(text, columns) if each.job_id == job_id), None)
+
+    def standings(self) -> tuple[Standing, ...]:
+        """Return where all jobs stand that wait."""
+        text = self.ask("squeue", "-h", "-a", "-t", "PENDING", "-O", format_of(STANDING_COLUMNS))
+        return parse_standings(text, STANDING_COLUMNS)
 
     def given(self, job_id: int) -> str:
         """Return the GRES that a job really has on each of its nodes."""

@@ -49,6 +49,37 @@ class JobView:
     start_time_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where one job stands in the queue.
+
+    Attributes:
+        job_id: Slurm's job id.
+        user_id: The owner.
+        state: "PENDING", "RUNNING", ...
+        reason: Why it pends, or "".
+        partition: Partition name, or several with commas between.
+        priority: Current priority; 0 for a held job.
+        nice: What its owner or an operator takes off the priority.
+        restarts: How often it was requeued.
+        submitted_s: When it was submitted or requeued, seconds since the epoch.
+        accrues_s: From when its age counts, which may be in the future; None if it has none.
+        admin_comment: The job's AdminComment; "" in lists of jobs.
+    """
+
+    job_id: int
+    user_id: int
+    state: str
+    reason: str = ""
+    partition: str = ""
+    priority: int
+    nice: int = 0
+    restarts: int = 0
+    submitted_s: int
+    accrues_s: int | None = None
+    admin_comment: str = ""
+
+
 LONGEST_DELAY_S = 200.0
 """No delay after a requeue is as long: ours are 160 s at most, and Slurm's is cred_expire, 120 s as it comes."""
 
@@ -125,6 +156,14 @@ class SlurmControl(Protocol):
             node: Only jobs on this node; None takes all.
             states: Only jobs in these states, in Slurm's words; none takes all.
         """
+        ...
+
+    def standing(self, job_id: int) -> Standing | None:
+        """Return where a job stands in the queue, or None if Slurm no longer knows it."""
+        ...
+
+    def standings(self) -> tuple[Standing, ...]:
+        """Return where all jobs stand that wait."""
         ...
 
     def given(self, job_id: int) -> str:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.slurm.commands import SlurmCommands
-from slurm_plugin.slurm.control import JobChange, JobView, NodeView
+from slurm_plugin.slurm.control import JobChange, JobView, NodeView, Standing
 
 T = TypeVar("T")
 
@@ -82,6 +82,14 @@ class PyslurmControl:
             jobs = [job for job in jobs if node in self._hosts(job)]
         views = (_job_view(job) for job in jobs)
         return tuple(view for view in views if not states or view.state in states)
+
+    def standing(self, job_id: int) -> Standing | None:
+        """Return where a job stands in the queue; by Slurm's command: pyslurm does not tell of ages."""
+        return self._commands.standing(job_id)
+
+    def standings(self) -> tuple[Standing, ...]:
+        """Return where all jobs stand that wait, by the same."""
+        return self._commands.standings()
 
     def given(self, job_id: int) -> str:
         """Return the GRES that a job really has; by Slurm's command, because pyslurm's call ends the process."""

@@ -9,6 +9,8 @@ from fakes import FakeClock, FakeSlurm
 from epilog.wake import MOST_ASKED, wake
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import EventKind
+from slurm_plugin.core.note import Note, format_note, read_note
+from slurm_plugin.core.turn import Turn
 from slurm_plugin.core.waiting import (
     OWED_S,
     Lack,
@@ -43,6 +45,18 @@ def test_the_note_of_an_older_release_is_read(tmp_path: Path) -> None:
         Waiting(job_id=7, earliest_s=200.0),
         Waiting(job_id=8, earliest_s=300.0, restart=2),
     )
+
+
+def test_who_is_woken_keeps_the_turn_that_its_note_told(tmp_path: Path) -> None:
+    turn = Turn(submitted_s=5, accrues_s=6, priority=7)
+    for restart, kept in ((1, turn), (2, None)):
+        told = format_note(Note(event="put-back", start_in_s=9, restart=1, turn=turn))
+        slurm = FakeSlurm(replace(PENDING, admin_comment=told))
+        wake([Waiting(job_id=7, earliest_s=0.0, restart=restart)], tmp_path, slurm, FakeClock(1.0))
+        _, change = slurm.told[-1]
+        assert isinstance(change, JobChange)
+        note = read_note(change.admin_comment or "")
+        assert note is not None and (note.event, note.restart, note.turn) == ("woken", restart, kept)
 
 
 def test_what_a_job_lacks_is_kept_for_a_moment(tmp_path: Path) -> None:

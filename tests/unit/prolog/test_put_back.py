@@ -13,10 +13,11 @@ from prolog.put_back import FIRST_DELAY_S, LONGEST_DELAY_S, MOST_FOR_FAULTS, may
 from slurm_plugin.core.config import load_config
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.note import Note, format_note
+from slurm_plugin.core.note import Note, format_note, read_note
+from slurm_plugin.core.turn import Turn
 from slurm_plugin.core.waiting import Waiting, waiting_jobs
 from slurm_plugin.node.node import Node
-from slurm_plugin.slurm.control import JobChange, JobView
+from slurm_plugin.slurm.control import JobChange, JobView, Standing
 from slurm_plugin.slurm.hook_env import HookJob
 
 WHY = "no idle GPU for a whole-GPU job"
@@ -85,6 +86,56 @@ def test_a_job_must_not_start_while_it_is_on_its_way_back(tmp_path: Path) -> Non
     node = node_of(tmp_path, running())
     assert put_back(node, job(), WHY, refuse=True).kind == EventKind.PUT_BACK
     assert node.job_file(7).refusal() == WHY
+
+
+HERE = Standing(
+    job_id=7,
+    user_id=1000,
+    state="COMPLETING",
+    priority=900,
+    nice=100,
+    restarts=1,
+    submitted_s=5000,
+    accrues_s=6000,
+)
+TURN = Turn(submitted_s=5000, accrues_s=6000, priority=1000)
+FIRST = Note(event="put-back", restart=1, turn=TURN)
+
+
+@pytest.mark.parametrize(
+    ("seen", "restart", "turn"),
+    [
+        (None, 0, None),
+        (HERE, 0, TURN),
+        (replace(HERE, state="PENDING"), 0, None),
+        (replace(HERE, admin_comment="rad: booked"), 0, TURN),
+        (replace(HERE, submitted_s=9000, admin_comment=format_note(FIRST)), 1, TURN),
+        (
+            replace(HERE, submitted_s=9000, admin_comment=format_note(FIRST)),
+            2,
+            replace(TURN, submitted_s=9000),
+        ),
+    ],
+    ids=[
+        "Slurm forgot it",
+        "as it stood",
+        "it has new times by now",
+        "its first run",
+        "again",
+        "it ran since",
+    ],
+)
+def test_the_note_tells_where_it_stood(
+    tmp_path: Path, seen: Standing | None, restart: int, turn: Turn | None
+) -> None:
+    slurm = running()
+    if seen is not None:
+        slurm.places[7] = seen
+    put_back(node_of(tmp_path, slurm), job(restart), WHY, refuse=False)
+    change = slurm.told[-1][1]
+    assert isinstance(change, JobChange)
+    note = read_note(change.admin_comment or "")
+    assert note is not None and note.turn == turn
 
 
 def test_a_delay_that_slurm_refuses_is_slurms_own(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.core.note import Note, format_note, read_note
+from slurm_plugin.core.turn import Turn
 from slurm_plugin.core.units import MIB
 
 SIZES = st.none() | st.integers(0, 10**6).map(lambda mib: mib * MIB)
@@ -19,6 +20,13 @@ SIZES = st.none() | st.integers(0, 10**6).map(lambda mib: mib * MIB)
         estimate_bytes=SIZES,
         peak_bytes=SIZES,
         ran_s=st.none() | st.integers(0, 10**8),
+        turn=st.none()
+        | st.builds(
+            Turn,
+            submitted_s=st.integers(0, 10**11),
+            accrues_s=st.none() | st.integers(0, 10**11),
+            priority=st.integers(0, 2**32),
+        ),
         detail=st.text(alphabet="ab -=%", max_size=40).map(lambda text: " ".join(text.split())),
     )
 )

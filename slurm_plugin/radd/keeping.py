@@ -1,0 +1,110 @@
+"""Jobs that a Prolog put back keep their turn: turns.py says by how much each is raised, and the Lender raises it.
+
+Where each stood comes with the note about its put-back, so that a radd that was restarted finds it with the job.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from slurm_plugin.core.clock import Clock, Deadline
+from slurm_plugin.core.config import Config
+from slurm_plugin.core.daemon_log import about
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.events import EventKind
+from slurm_plugin.core.turn import Turn
+from slurm_plugin.radd.lending import Lender, users_move_priority
+from slurm_plugin.radd.turns import Ageing, lifts
+from slurm_plugin.slurm.control import SlurmControl, Standing
+
+log = logging.getLogger("radd")
+
+EVERY_S = 10.0
+"""How often it is looked where jobs stand: Slurm computes priorities anew every five minutes as it comes, and who came
+earlier starts at any time."""
+
+
+class Keeper:
+    """The turns of all jobs that were put back and wait. Safe to use from several threads."""
+
+    def __init__(
+        self, slurm: SlurmControl, clock: Clock, lender: Lender, config: Callable[[], Config]
+    ) -> None:
+        """Keep nothing yet.
+
+        Args:
+            slurm: Slurm.
+            clock: Time.
+            lender: What raises jobs, and takes it back when they start.
+            config: Tells rad.toml as it is in force.
+        """
+        self._slurm, self._clock, self._lender, self._config = slurm, clock, lender, config
+        self._lock = threading.Lock()
+        self._turns: dict[int, tuple[Turn, int | None]] = {}
+        self._pause = Deadline(clock, 0.0)
+
+    @property
+    def busy(self) -> bool:
+        """Return whether anybody's turn is kept."""
+        with self._lock:
+            return bool(self._turns)
+
+    def take(self, job_id: int, turn: Turn, *, restart: int | None) -> None:
+        """Keep a job's turn from now on, until it starts.
+
+        Args:
+            job_id: The job.
+            turn: Where it stood.
+            restart: Restart count of the rerun that waits; None if nobody told.
+        """
+        with self._lock:
+            self._turns[job_id] = (turn, restart)
+            self._pause = Deadline(self._clock, 0.0)
+
+    def keep(self) -> None:
+        """Raise every such job that waits to where it stood, and forget those that wait no more."""
+        with self._lock:
+            turns = dict(self._turns)
+            if not turns or not self._pause.passed():
+                return
+            self._pause = Deadline(self._clock, EVERY_S)
+        try:
+            self._raise(turns)
+        except SlurmError as exc:
+            log.warning("turns not kept yet: %s", exc, extra=about(EventKind.TROUBLE))
+
+    def _raise(self, turns: dict[int, tuple[Turn, int | None]]) -> None:
+        waiting = {job.job_id: job for job in self._slurm.standings()}
+        for job_id, (turn, restart) in turns.items():
+            if self._over(job_id, waiting.get(job_id), restart):
+                with self._lock:
+                    if self._turns.get(job_id) == (turn, restart):
+                        del self._turns[job_id]
+        here = {job_id: turns[job_id][0] for job_id in turns.keys() & waiting.keys()}
+        config = self._slurm.config()
+        mine = {job_id: turn for job_id, turn in here.items() if self._is_kept(waiting[job_id])}
+        if not mine or users_move_priority(config):
+            return
+        points = lifts(
+            mine,
+            tuple(waiting.values()),
+            self._lender.lifts(),
+            Ageing.from_config(config),
+            [node.partitions for node in self._slurm.nodes()],
+            now_s=self._clock.now_s(),
+        )
+        for job_id, by in points.items():
+            self._lender.raise_by(waiting[job_id], by)
+
+    def _over(self, job_id: int, job: Standing | None, restart: int | None) -> bool:
+        job = job or self._slurm.standing(job_id)
+        if job is None or (restart is not None and job.restarts > restart):
+            return True
+        return job.state not in ("PENDING", "COMPLETING")  # a moment after a put-back it still completes
+
+    def _is_kept(self, job: Standing) -> bool:
+        config = self._config()
+        settings = [config.partition(name) for name in job.partition.split(",")]
+        return config.mode == "enforce" and any(each is not None and each.keep_turn for each in settings)

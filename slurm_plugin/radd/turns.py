@@ -1,0 +1,149 @@
+"""By how much jobs that were put back are raised, so that each stands where it stood. Pure.
+
+What Slurm took is given back by the job's nice value, as a loan until it starts. With ages that is the difference of
+two ages, from first submission and from the put-back, as far as Slurm shows it by now; under priority/basic, where
+every job has a priority of its own, it is the way back to the former one. Equals start by their times of submission,
+which nobody can set: a job passes those that came after it by one point, unless that would bring it before somebody
+who came earlier and waits still. Nobody is ever raised above where he stood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from slurm_plugin.core.turn import Turn
+from slurm_plugin.slurm.control import Standing
+from slurm_plugin.slurm.time_limits import parse_limit_s
+
+_CANNOT_START = ("BeginTime", "Dependency")
+"""Who waits for one of these is in nobody's way now (held jobs have no priority)."""
+
+SLACK_S = 10.0
+"""What Slurm may take to compute all priorities."""
+
+LEAST = 1
+"""Slurm shows no waiting job less, unless somebody holds it: where all weights are 0 the first point lent does not show
+(22.05.8, 24.11.5 and 26.05.5), and it takes another to pass an equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ageing:
+    """How this Slurm makes priorities of ages.
+
+    Attributes:
+        basic: Whether there are none: priority/basic numbers its jobs.
+        weight: What the longest wait earns.
+        longest_s: After so long no more is earned.
+        every_s: How often priorities are computed anew.
+        from_submission: Whether waits count that could not have ended (PriorityFlags=ACCRUE_ALWAYS).
+    """
+
+    basic: bool
+    weight: int
+    longest_s: float
+    every_s: float = 0.0
+    from_submission: bool = False
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, str]) -> Ageing:
+        """Return what `scontrol show config` says of it."""
+        weight = config.get("PriorityWeightAge", "0")
+        return cls(
+            basic=config.get("PriorityType", "") == "priority/basic",
+            weight=int(weight) if weight.isdigit() else 0,
+            longest_s=parse_limit_s(config.get("PriorityMaxAge", "")) or 0.0,
+            every_s=parse_limit_s(config.get("PriorityCalcPeriod", "")) or 0.0,
+            from_submission="ACCRUE_ALWAYS" in config.get("PriorityFlags", ""),
+        )
+
+    def points(self, *, submitted_s: int, accrues_s: int | None, now_s: float) -> float:
+        """Return what a wait has earned at a time.
+
+        Args:
+            submitted_s: When the job was submitted, seconds since the epoch.
+            accrues_s: From when its age counts; None if it has none.
+            now_s: The time.
+        """
+        since_s = submitted_s if self.from_submission else accrues_s
+        if since_s is None or self.longest_s <= 0:
+            return 0.0
+        return self.weight * min(1.0, max(0.0, now_s - since_s) / self.longest_s)
+
+
+def owed(turn: Turn, job: Standing, ageing: Ageing, *, now_s: float) -> int:
+    """Return the points that a put-back took from a job, as priorities show by now, and never more.
+
+    Slurm computes them anew once in ageing.every_s; a change of a job's nice value computes that job's alone (24.11.5).
+    So others may be shown as they were so long ago, this one as it is now, or, soon after the put-back, as it was
+    before. What is not certain is not lent: of its age a job loses ageing.every_s at most.
+
+    Args:
+        turn: Where it stood.
+        job: Where it stands.
+        ageing: How ages count.
+        now_s: Seconds since the epoch.
+    """
+    gone = turn.priority - (job.priority + job.nice)
+    if not ageing.basic:
+        had = ageing.points(
+            submitted_s=turn.submitted_s, accrues_s=turn.accrues_s, now_s=now_s - ageing.every_s
+        )
+        has = ageing.points(submitted_s=job.submitted_s, accrues_s=job.accrues_s, now_s=now_s)
+        computed = now_s - job.submitted_s > ageing.every_s + SLACK_S
+        gone = int(had - has) if computed else min(gone, int(had - has))
+    return max(0, gone)
+
+
+def lifts(
+    turns: Mapping[int, Turn],
+    waiting: Collection[Standing],
+    lent: Mapping[int, int],
+    ageing: Ageing,
+    meeting: Iterable[Collection[str]],
+    *,
+    now_s: float,
+) -> dict[int, int]:
+    """Return by how many points each job that was put back is raised; held ones are left out.
+
+    Args:
+        turns: Where each stood, by job id.
+        waiting: All jobs that wait.
+        lent: By how many points each is raised already.
+        ageing: How ages count.
+        meeting: The partitions of each node: only jobs that may meet on a node have an order.
+        now_s: Seconds since the epoch.
+    """
+    kept = {job.job_id: job for job in waiting if job.job_id in turns and job.priority}
+    bare = {job_id: job.priority - lent.get(job_id, 0) for job_id, job in kept.items()}
+    owes = {job_id: owed(turns[job_id], job, ageing, now_s=now_s) for job_id, job in kept.items()}
+    whole = {job_id: max(LEAST, bare[job_id] + owes[job_id]) for job_id in kept}
+    others = [
+        job for job in waiting if job.job_id not in kept and job.priority and job.reason not in _CANNOT_START
+    ]
+    nodes = [frozenset(partitions) for partitions in meeting]
+    behind: dict[int, tuple[Standing, int]] = {}
+    for job_id in sorted(kept, key=lambda each: (whole[each], -turns[each].submitted_s, -each)):
+        job, least, most = kept[job_id], whole[job_id], None
+        for other, priority in [*((each, each.priority) for each in others), *behind.values()]:
+            if not _meet(job, other, nodes):
+                continue
+            first = (other.submitted_s, other.job_id) < (job.submitted_s, job.job_id)  # were they equals
+            stood = (-priority, other.submitted_s) < (-whole[job_id], turns[job_id].submitted_s)
+            if stood and other.job_id not in behind:
+                limit = priority if first else priority - 1
+                most = limit if most is None else min(most, limit)
+            else:
+                least = max(least, priority + first)
+        points = least if most is None else min(least, most)
+        behind[job_id] = (job, max(points, LEAST, bare[job_id]))
+    most_ties = len(waiting) + LEAST
+    return {
+        job_id: min(points - bare[job_id], owes[job_id] + most_ties) if points > LEAST else 0
+        for job_id, (_, points) in behind.items()
+    }
+
+
+def _meet(one: Standing, other: Standing, nodes: Iterable[frozenset[str]]) -> bool:
+    mine, others = set(one.partition.split(",")), set(other.partition.split(","))
+    return bool(mine & others) or any(mine & node and others & node for node in nodes)

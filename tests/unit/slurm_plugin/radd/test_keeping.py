@@ -1,0 +1,177 @@
+"""radd raises who was put back to where he stood, and takes it back when he starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes import FakeClock, FakeSlurm
+
+from slurm_plugin.core.config import Config, parse_config
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.note import Note, format_note
+from slurm_plugin.core.turn import Turn
+from slurm_plugin.radd.keeping import EVERY_S, Keeper
+from slurm_plugin.radd.lending import Lender
+from slurm_plugin.radd.loans import Claim
+from slurm_plugin.radd.recover import Recoverer
+from slurm_plugin.slurm.control import JobChange, JobView, Standing
+
+WAITS = Standing(
+    job_id=7,
+    user_id=1000,
+    state="PENDING",
+    partition="gpu",
+    priority=90,
+    nice=5,
+    restarts=1,
+    submitted_s=9000,
+)
+VIEW = JobView(
+    job_id=7,
+    user_id=1000,
+    state="PENDING",
+    partition="gpu",
+    priority=90,
+    nice=5,
+    restarts=1,
+    reason="Priority",
+)
+TURN = Turn(submitted_s=8000, accrues_s=None, priority=103)
+NOTE = Note(event="put-back", start_in_s=10, restart=1, turn=TURN)
+BASIC = {"PriorityType": "priority/basic"}
+
+
+class Deaf(FakeSlurm):
+    """Answers, and may take no changes."""
+
+    deaf = False
+
+    def update(self, job_id: int, change: JobChange) -> None:
+        if self.deaf:
+            raise SlurmError("Unable to contact slurm controller")
+        super().update(job_id, change)
+
+
+class Site:
+    """A Slurm with one job that was put back, and radd's two threads' worth of work on it."""
+
+    def __init__(self, folder: Path, *, keep_turn: bool = True, **config: str) -> None:
+        self.clock = FakeClock()
+        self.slurm = Deaf(VIEW, **(BASIC | config))
+        self.slurm.places[7] = WAITS
+        self.folder, self.keep_turn = folder, keep_turn
+        self.start_radd()
+
+    def start_radd(self) -> None:
+        self.lender = Lender(self.folder / "loans.json", self.slurm, self.clock, self.config)
+        self.keeper = Keeper(self.slurm, self.clock, self.lender, self.config)
+        self.recoverer = Recoverer(self.slurm, self.clock, self.lender, self.keeper)
+
+    def config(self) -> Config:
+        partition = {"collocate": True, "shards_per_gpu": 40, "keep_turn": self.keep_turn}
+        return parse_config({"partition": {"gpu": partition}}, origin="rad.toml")
+
+    def nice(self, value: int, **more: object) -> None:
+        """Let Slurm show what it was told."""
+        before = self.slurm.places[7]
+        priority = before.priority + before.nice - value
+        self.slurm.places[7] = replace(before, nice=value, priority=priority, **more)  # type: ignore[arg-type]
+        self.slurm.views[7] = replace(self.slurm.views[7], nice=value, **more)  # type: ignore[arg-type]
+
+    def look(self) -> list[int]:
+        """Return the nice values that Slurm is told in one round."""
+        begin = len(self.slurm.told)
+        self.lender.collect()
+        self.keeper.keep()
+        self.clock.time_s += EVERY_S
+        changes = [change for _, change in self.slurm.told[begin:] if isinstance(change, JobChange)]
+        return [change.nice for change in changes if change.nice is not None]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_who_is_put_back_is_raised_until_he_starts(site: Site) -> None:
+    site.recoverer.hear(7, NOTE)
+    assert site.look() == [-3], "priority 98 without its nice value of 5, as it had"
+    site.nice(-3)
+    assert site.look() == []
+    site.nice(-3, state="RUNNING", reason="Prolog")
+    assert site.look() == [], "its Prolog may put it back again"
+    site.nice(-3, state="RUNNING", reason="None")
+    assert site.look() == [5]
+    assert not site.keeper.busy and not site.lender.outstanding
+
+
+def test_a_radd_that_was_restarted_goes_on(site: Site) -> None:
+    site.recoverer.hear(7, NOTE)
+    site.look()
+    site.nice(-3)
+    site.slurm.views[7] = replace(site.slurm.views[7], admin_comment=format_note(NOTE))
+    site.start_radd()
+    site.recoverer.sweep()
+    assert site.keeper.busy
+    assert site.look() == []
+    site.nice(-3, state="RUNNING")
+    assert site.look() == [5]
+
+
+def test_a_change_that_slurm_did_not_hear_is_made_again(site: Site) -> None:
+    site.recoverer.hear(7, NOTE)
+    site.slurm.deaf = True
+    assert site.look() == []
+    assert site.lender.outstanding, "it is written down first"
+    site.slurm.deaf = False
+    assert site.look() == [-3]
+
+
+def test_what_somebody_else_sets_stays(site: Site) -> None:
+    site.recoverer.hear(7, NOTE)
+    site.look()
+    site.nice(50)
+    assert site.look() == []
+    site.nice(50, state="RUNNING")
+    assert site.look() == []
+    assert not site.lender.outstanding
+
+
+def test_a_loan_for_another_reason_is_kept_apart(site: Site) -> None:
+    """It is lent, put back, raised, and started: what it had at first comes back."""
+    assert site.lender.lend(VIEW, Claim(fault="victim")) == -995
+    site.nice(-995)
+    site.slurm.places[7] = replace(site.slurm.places[7], restarts=2)
+    site.slurm.views[7] = replace(site.slurm.views[7], restarts=2)
+    site.recoverer.hear(7, replace(NOTE, restart=2))
+    assert site.look() == [-1003]
+    site.nice(-1003, state="RUNNING")
+    assert site.look() == [5]
+
+
+@pytest.mark.parametrize(
+    ("keep_turn", "config"), [(False, {}), (True, {"SchedulerParameters": "enable_user_top"})]
+)
+def test_nobody_is_raised_where_that_is_off(tmp_path: Path, keep_turn: bool, config: dict[str, str]) -> None:
+    site = Site(tmp_path, keep_turn=keep_turn, **config)
+    site.recoverer.hear(7, NOTE)
+    assert site.look() == []
+
+
+def test_who_is_held_waits_and_who_ran_since_is_forgotten(site: Site) -> None:
+    site.recoverer.hear(7, NOTE)
+    site.slurm.places[7] = replace(WAITS, priority=0)
+    assert site.look() == [] and site.keeper.busy
+    site.slurm.places[7] = replace(WAITS, restarts=2)
+    site.look()
+    assert not site.keeper.busy
+
+
+def test_slurm_may_be_away(site: Site) -> None:
+    site.recoverer.hear(7, NOTE)
+    site.slurm.answers = False
+    assert site.look() == [] and site.keeper.busy
+    site.slurm.answers = True
+    assert site.look() == [-3]
