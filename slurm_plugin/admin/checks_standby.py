@@ -25,7 +25,7 @@ def check_standby(facts: Facts) -> Iterator[Finding]:
     yield unseen(
         _SUBJECT, f"{names}: radd, the key and the Lua files belong there as on {first}; look there too"
     )
-    yield from _types(facts)
+    yield from check_shard_types(facts)
     live = () if facts.live is None else facts.live.nodes.values()
     forgets = facts.version is not None and traits(facts.version).forgets_shards
     if forgets and no_shards(row.get("gres", "") for row in live):
@@ -33,13 +33,13 @@ def check_standby(facts: Facts) -> Iterator[Finding]:
         yield warn(_SUBJECT, text, f"start slurmctld on {first} again, which then takes over")
 
 
-def _types(facts: Facts) -> Iterator[Finding]:
-    """Shards have the type of their GPUs in NodeName, too.
+def check_shard_types(facts: Facts) -> Iterator[Finding]:
+    """With a standby shards have the type of their GPUs in NodeName, too.
 
     Slurm gives them the type that gres.conf has, and a standby takes its nodes' state over with it; without the type in
     slurm.conf 22.05.8 then counts no shard of the node, and 24.11.5 sets it to INVAL (tests/cluster/test_standby.py).
     """
-    if facts.slurm is None:
+    if facts.slurm is None or len(facts.controllers) < 2:
         return
     deeds: list[Deed] = []
     names: list[str] = []

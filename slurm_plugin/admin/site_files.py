@@ -16,6 +16,7 @@ from slurm_plugin.admin.checks_gres import check_gres
 from slurm_plugin.admin.checks_lua import check_lua
 from slurm_plugin.admin.checks_partitions import check_names, check_nodes, check_partitions
 from slurm_plugin.admin.checks_slurm import check_hooks, check_slurm_conf
+from slurm_plugin.admin.checks_standby import check_shard_types
 from slurm_plugin.admin.edits import Change, record
 from slurm_plugin.admin.facts import Facts
 from slurm_plugin.admin.finding import Finding
@@ -23,6 +24,7 @@ from slurm_plugin.admin.gather import hook_scripts
 from slurm_plugin.core import toml
 from slurm_plugin.core.config import parse_config
 from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.slurm.conf_files import controllers_of
 from slurm_plugin.slurm.conf_lines import expand, read_conf, text_of
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
@@ -33,6 +35,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_nodes,
     check_gres,
     check_partitions,
+    check_shard_types,
 )
 _ALSO = ("CliFilterPlugins=", "PrologFlags=", "SelectTypeParameters=", "NodeName=")
 """Lines that are wanted although Slurm could share without them, or on other nodes."""
@@ -154,6 +157,7 @@ def _facts(
         config_text=config_text,
         slurm_conf_path=slurm_conf,
         slurm=slurm,
+        controllers=controllers_of(slurm_conf),
         gres=read_conf(slurm_conf.with_name("gres.conf"), read),
         version=version,
         plugins=plugins,

@@ -113,6 +113,35 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
+@pytest.mark.parametrize("version", [OLD, NEW])
+@pytest.mark.parametrize(
+    ("standby", "gpus", "gres"),
+    [
+        ("SlurmctldHost=ctl2\n", "gpu:a100:4", "gpu:a100:4,shard:a100:152"),
+        ("BackupController=ctl2\n", "gpu:a100:4", "gpu:a100:4,shard:a100:152"),
+        ("", "gpu:a100:4", "gpu:a100:4,shard:152"),
+        ("SlurmctldHost=ctl2\n", "gpu:4", "gpu:4,shard:152"),
+        ("SlurmctldHost=ctl2\n", "gpu:a100:4,shard:152", "gpu:a100:4,shard:a100:152"),
+    ],
+    ids=["a standby", "as of old", "none", "GPUs of no type", "shards by hand before"],
+)
+def test_with_a_standby_shards_are_written_with_their_type(
+    site: Site, version: tuple[int, int, int], standby: str, gpus: str, gres: str
+) -> None:
+    """Else a takeover costs 22.05 its shards and 24.11 its nodes, long after anybody thinks of these lines."""
+    if "Backup" in standby:
+        standby = f"ControlMachine=ctl\n{standby}"
+        site.change("SlurmctldHost=ctl\n", "")
+    site.change("ClusterName=lab\n", f"ClusterName=lab\n{standby}")
+    site.change("Gres=gpu:a100:4", f"Gres={gpus}")
+    if "a100" not in gpus:
+        site.change("Type=a100 ", "", "gres.conf")
+    site.install(version)
+    assert gres_of_nodes(site.slurm / "slurm.conf") == (gres,)
+    again = site.plan(version)
+    assert not again.after, "nothing is left to do"
+
+
 def test_a_plain_site_gets_what_sharing_needs(site: Site) -> None:
     plan = site.install()
     before = {"clustername": "lab", "slurmctldhost": "ctl", "defmempercpu": "4000"}
