@@ -50,6 +50,9 @@ AUTH_INFO = "cred_expire=15"
 """Of the replay's Slurm (lab/config.py)."""
 LONGEST_PACE = 4.0
 """What took so many times the median between two jobs of a GPU was not Slurm's pace: of 179, 11 took 1.5 to 18 s."""
+LOOKS_BACK_S = 0.5
+"""A sample tells of the time before it (bench/replay/watch.py)."""
+LEAST_SAMPLES = 3
 FAILED_S = 2.1
 """What a job takes that fails as it starts: until the next one starts, mean of six in three runs, less Slurm's pace."""
 APART = (23, 11, 5)
@@ -67,18 +70,45 @@ Run = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """What a job took with GPUs of its own: to its first step, and from there to its end; seconds."""
+    """What a job took with GPUs of its own.
+
+    Attributes:
+        start_up_s: To its first step.
+        work_s: From there to its end.
+        smact: Mean SM activity meanwhile, of the run's only GPU; None where it had several, or the time was too short.
+    """
 
     start_up_s: float
     work_s: float
+    smact: float | None = None
 
 
-def alone(job: Mapping[str, Any]) -> Alone | None:
-    """Return what a job's last run took; None if it failed as it started."""
+def alone(job: Mapping[str, Any], samples: Mapping[str, Any]) -> Alone | None:
+    """Return what a job's last run took; None if it failed as it started.
+
+    Args:
+        job: Of a run with whole GPUs.
+        samples: Of the same run.
+    """
     last = job["runs"][-1] if job["runs"] else {}
     if "trains_s" not in last:
         return None
-    return Alone(last["trains_s"] - last["called_s"], last["end_s"] - last["trains_s"])
+    return Alone(
+        last["trains_s"] - last["called_s"],
+        last["end_s"] - last["trains_s"],
+        _smact(samples, last["trains_s"], last["end_s"]) if len(samples["cards"]) == 1 else None,
+    )
+
+
+def _smact(samples: Mapping[str, Any], since_s: float, until_s: float) -> float | None:
+    """Return the only GPU's mean SM activity within a time; None of too few samples, which look back each."""
+    times_s, card = samples["times_s"], samples["cards"][0]
+    seen = [
+        smact
+        for time_s, smact in zip(times_s, card["smact"], strict=True)
+        if since_s + LOOKS_BACK_S < time_s < until_s and smact is not None
+    ]
+    return statistics.fmean(seen) if len(seen) >= LEAST_SAMPLES else None
 
 
 def paces_s(run: Run) -> list[float]:
@@ -133,7 +163,7 @@ def simulated(run: Run, whole: Run, draw: int = 0) -> Result:
         began_s=run["began_s"],
         min_age_reserve_s=run.get("min_age_reserve_s", 0),
     )
-    took = {job["name"]: alone(job) for job in whole["jobs"]}
+    took = {job["name"]: alone(job, whole["samples"]) for job in whole["jobs"]}
     paces, drawn = paces_s(whole), random.Random(draw)
     jobs = [
         _job(n, row, took.get(row["name"]), drawn.choice(paces), settings)
@@ -200,7 +230,7 @@ def _job(
     estimate_bytes = from_mib(int(told.group(1))) if told else peak_bytes
     return Job(
         trace=trace,
-        load=_load(row, took.work_s),
+        load=_load(row, took),
         peak_bytes=peak_bytes,
         limit_s=60.0 * row["limit_min"],
         gpus=row["gpus"],
@@ -222,16 +252,24 @@ def _told_too_little(row: Mapping[str, Any], settings: PartitionConfig) -> int:
     return shards_for(from_mib(int(told.group(1))), settings.shard_bytes) * settings.shard_bytes
 
 
-def _load(row: Mapping[str, Any], work_s: float) -> Load:
-    """Return what a job did to its GPUs; of several by today's table, for the first replays were planned without it."""
+def _load(row: Mapping[str, Any], took: Alone) -> Load:
+    """Return what a job did to its GPUs; of several by today's table, for the first replays were planned without it.
+
+    The table is an H200's. Where the run with whole GPUs tells how active the job kept its GPU, its kernels take as
+    much of the time as makes that; their intensity is the table's.
+    """
     table = measured().get(row["workload"])
     if table is None:
-        return Load(
-            smact=row["smact"], busy=row["busy"], duty=min(1.0, row["steps"] * row["step_s"] / work_s)
-        )
+        duty = min(1.0, row["steps"] * row["step_s"] / took.work_s)
+        return _as_active(Load(smact=row["smact"], busy=row["busy"], duty=duty), took)
     if table.gpus != row["gpus"]:
         table = replace(table, smact=row["smact"], busy=row["busy"], step_s=row["step_s"])
-    return table.alone(gpus=row["gpus"], duty=min(1.0, row["steps"] * table.step_s / work_s))
+    duty = min(1.0, row["steps"] * table.step_s / took.work_s)
+    return _as_active(table.alone(gpus=row["gpus"], duty=duty), took)
+
+
+def _as_active(load: Load, took: Alone) -> Load:
+    return load if took.smact is None else replace(load, duty=min(1.0, took.smact / load.smact))
 
 
 def _booking(booked_bytes: int, estimate_bytes: int, gpus: int) -> Booking:

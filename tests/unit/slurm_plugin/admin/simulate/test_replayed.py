@@ -60,7 +60,7 @@ def run(
         "cut": False,
         "began_s": 0.0,
         "machine": {"slurm": slurm},
-        "samples": {"cards": [{"name": "A100", "usable_mib": 40_000}], "times_s": [11.0]},
+        "samples": {"cards": [{"name": "A100", "usable_mib": 40_000, "smact": [None]}], "times_s": [11.0]},
         "jobs": list(jobs),
         "figures": dict.fromkeys(simulate_replayed.FIGURES, 1.0) | {"crashes": 0, "recoveries": 0} | figures,
     }
@@ -71,8 +71,25 @@ WHOLE = run("whole", job("a", 0.0, 0.5), job("b", 0.0, 12.0), makespan_s=23.0, m
 
 def test_pace_and_start_up_are_read_from_the_run_with_whole_gpus() -> None:
     assert simulate_replayed.paces_s(WHOLE) == pytest.approx([0.5])
-    assert simulate_replayed.alone(WHOLE["jobs"][0]) == simulate_replayed.Alone(1.0, 10.0)
+    assert simulate_replayed.alone(WHOLE["jobs"][0], WHOLE["samples"]) == simulate_replayed.Alone(1.0, 10.0)
     assert metrics(simulate_replayed.simulated(WHOLE, WHOLE))["makespan_s"] == pytest.approx(23.0)
+
+
+def test_a_job_is_as_active_as_it_was_with_the_gpu_to_itself() -> None:
+    """The table's activity is another card's: here the job trained from 1.5 to 11.5 s at 0.3."""
+    card = {"name": "H100", "usable_mib": 80_000, "smact": [0.0, 0.9, 0.2, 0.3, 0.4, 0.9]}
+    samples = {"cards": [card], "times_s": [1.0, 1.9, 2.1, 6.0, 11.0, 12.0]}
+    seen = simulate_replayed.alone(WHOLE["jobs"][0], samples)
+    assert seen is not None and seen.smact == pytest.approx(0.3), "whole samples alone count"
+    load = simulate_replayed._load(WHOLE["jobs"][0], seen)
+    assert load.mean_smact == pytest.approx(0.3)
+    assert (
+        load.intensity == simulate_replayed._load(WHOLE["jobs"][0], simulate_replayed.Alone(1, 10)).intensity
+    )
+    two = samples | {"cards": [card, card]}
+    assert simulate_replayed.alone(WHOLE["jobs"][0], two) == simulate_replayed.Alone(1.0, 10.0), (
+        "whose is it?"
+    )
 
 
 def test_a_run_is_compared_with_whole_gpus_of_its_own_hour(capsys: pytest.CaptureFixture[str]) -> None:
