@@ -18,6 +18,7 @@ from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.last_good import InForce, config_in_force
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.node_records import Outcome, Recovery, Reservation
+from slurm_plugin.core.note import server_ends_in
 from slurm_plugin.core.peaks import Run
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.recovery import as_held, next_attempt, unsigned
@@ -170,6 +171,7 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
         held=held,
         usage=usage,
         names=lambda: _names(node, job),
+        server_ends=lambda: _server_ends(node, job),
         deadline=Deadline(clock, TAILS_S),
         log=log,
         clock=clock,
@@ -252,3 +254,12 @@ def _names(node: Node, job: HookJob) -> dict[str, str]:
         return node.slurm().names(job.job_id)
     except SlurmError:
         return {}
+
+
+def _server_ends(node: Node, job: HookJob) -> int:
+    """Return how often the job ran again because an MPS server ended; 0 if Slurm does not answer."""
+    try:
+        view = node.slurm().job(job.job_id)
+    except SlurmError:
+        return 0
+    return (server_ends_in(view.admin_comment) if view is not None else None) or 0

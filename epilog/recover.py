@@ -14,7 +14,7 @@ from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import Event, EventKind
 from slurm_plugin.core.gres import parse_gres
 from slurm_plugin.core.node_records import Outcome, Recovery
-from slurm_plugin.core.note import Fault, Note, format_note
+from slurm_plugin.core.note import Fault, Note, format_note, server_ends_in
 from slurm_plugin.core.offer import Offer
 from slurm_plugin.core.units import shards_for
 from slurm_plugin.core.wire import stamp, with_stamp
@@ -106,6 +106,7 @@ def _change(
         estimate_bytes=recovery.booking.estimate_bytes,
         peak_bytes=outcome.peak_bytes,
         fault=fault if recovery.lend_priority else None,
+        server_ends=outcome.server_ends or server_ends_in(view.admin_comment),
         detail=f"{recovery.reason}: {outcome.evidence}",
     )
     start_in_s = max(START_IN_S, delay_s)

@@ -36,6 +36,7 @@ def outcome_of(
     held: Reservation | None,
     usage: JobUsage | None,
     names: Callable[[], Mapping[str, str]],
+    server_ends: Callable[[], int],
     deadline: Deadline,
     log: HookLog,
     clock: Clock,
@@ -48,6 +49,7 @@ def outcome_of(
         held: What it held here; None if that is not known.
         usage: What the monitor saw of it; None if nothing.
         names: Asks Slurm what %x, %A and %a stand for; what fails is left out.
+        server_ends: Asks Slurm how often it ran again because an MPS server ended; 0 where that fails.
         deadline: For reading its output.
         log: Takes what is wrong with a site's own patterns.
         clock: Time.
@@ -85,11 +87,12 @@ def outcome_of(
         return outcome
     from epilog.verdict import verdict_on
 
-    verdict = verdict_on(held, outcome, config, clock, left_s=usage.last_s if usage else None)
+    left_s = usage.last_s if usage else None
+    verdict = verdict_on(held, outcome, config, clock, left_s=left_s, server_ends=server_ends)
     if verdict is None:
         return outcome
     told = classify(replace(ending, verdict=verdict, user_id=job.user_id), (), ())
-    return replace(told, attempted_bytes=outcome.attempted_bytes)
+    return replace(told, attempted_bytes=outcome.attempted_bytes, server_ends=verdict.server_ends)
 
 
 def would_mislead(held: Reservation | None, usage: JobUsage | None) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from slurm_plugin.core.clock import Clock
@@ -13,7 +15,13 @@ from slurm_plugin.monitor.next_sample import await_sample
 
 
 def verdict_on(
-    held: Reservation, outcome: Outcome, config: Config, clock: Clock, *, left_s: float | None = None
+    held: Reservation,
+    outcome: Outcome,
+    config: Config,
+    clock: Clock,
+    *,
+    left_s: float | None = None,
+    server_ends: Callable[[], int],
 ) -> Verdict | None:
     """Return what the monitor's record says of a job; None if the end was its own, or nobody watched.
 
@@ -23,6 +31,8 @@ def verdict_on(
         config: rad.toml.
         clock: Time.
         left_s: When the monitor last saw it on a GPU, seconds since the epoch; None if never.
+        server_ends: Tells how often it ran again because an MPS server ended, nobody knows why; asked where that may
+            have happened again.
     """
     run = Path(config.paths.run)
     if outcome.kind in ("gpu-oom", "failed"):
@@ -41,4 +51,8 @@ def verdict_on(
         from slurm_plugin.mps import Mps
 
         incidents += tuple(ended_servers(Mps(run, clock=clock), now_s=clock.now_s()))
-    return verdict_of(ended, incidents, now_s=clock.now_s())
+    verdict = verdict_of(ended, incidents, now_s=clock.now_s())
+    if verdict is not None and verdict.server_ends:
+        ended = replace(ended, server_ends=server_ends())
+        verdict = verdict_of(ended, incidents, now_s=clock.now_s())
+    return verdict

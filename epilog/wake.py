@@ -70,6 +70,7 @@ def _told(view: JobView, waiting: Waiting, *, left_s: int) -> str:
             start_in_s=left_s,
             restart=waiting.restart,
             turn=turn,
+            server_ends=before.server_ends if before is not None else None,
             detail="a GPU is free again",
         )
     )

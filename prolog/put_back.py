@@ -10,12 +10,12 @@ from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import Event, EventKind
 from slurm_plugin.core.node_records import Demand, Placement
-from slurm_plugin.core.note import Note, format_note, read_note
+from slurm_plugin.core.note import Note, format_note, read_note, server_ends_in
 from slurm_plugin.core.turn import Turn
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.core.waiting import Lack, Waiting, begin_waiting
 from slurm_plugin.node.node import Node
-from slurm_plugin.slurm.control import JobChange, SlurmControl
+from slurm_plugin.slurm.control import JobChange, SlurmControl, Standing
 from slurm_plugin.slurm.hook_env import HookJob
 from slurm_plugin.slurm.versions import requeue_delay_s
 
@@ -68,8 +68,15 @@ def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack 
     try:
         least_s = requeue_delay_s(slurm.version(), slurm.config().get("AuthInfo", ""))
         delay_s = max(least_s, min(LONGEST_DELAY_S, FIRST_DELAY_S << min(job.restart, 10)))
-        turn = turn_of(slurm, job)
-        note = Note(event="put-back", start_in_s=delay_s, restart=job.restart + 1, turn=turn, detail=reason)
+        seen = _seen(slurm, job.job_id)
+        note = Note(
+            event="put-back",
+            start_in_s=delay_s,
+            restart=job.restart + 1,
+            turn=None if seen is None else turn_of(seen, restart=job.restart),
+            server_ends=None if seen is None else server_ends_in(seen.admin_comment),
+            detail=reason,
+        )
         slurm.update(job.job_id, JobChange(start_in_s=delay_s, admin_comment=format_note(note)))
         earliest_s = node.clock.now_s() + least_s
         restart = job.restart + 1
@@ -79,23 +86,26 @@ def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack 
     return Event(kind=EventKind.PUT_BACK, detail=reason, facts={"start_in_s": delay_s})
 
 
-def turn_of(slurm: SlurmControl, job: HookJob) -> Turn | None:
-    """Return where a job that is being put back stood in the queue; None if Slurm does not tell.
-
-    One that was put back before has the turn that it had then. Asked while Slurm still takes the job for completing:
-    it does until the Epilog has run, and only then gives it new times.
-
-    Args:
-        slurm: Slurm.
-        job: The job.
-    """
+def _seen(slurm: SlurmControl, job_id: int) -> Standing | None:
     try:
-        seen = slurm.standing(job.job_id)
+        return slurm.standing(job_id)
     except SlurmError:
         return None
-    if seen is None or seen.state == "PENDING" or seen.priority + seen.nice < 0:
+
+
+def turn_of(seen: Standing, *, restart: int) -> Turn | None:
+    """Return where a job that is being put back stood in the queue; None if Slurm does not tell.
+
+    One that was put back before has the turn that it had then.
+
+    Args:
+        seen: The job while Slurm still takes it for completing: it does until the Epilog has run, and only then gives
+            it new times.
+        restart: Restart count of the run that is put back.
+    """
+    if seen.state == "PENDING" or seen.priority + seen.nice < 0:
         return None
     before = read_note(seen.admin_comment)
-    if before is not None and before.turn is not None and before.restart == job.restart:
+    if before is not None and before.turn is not None and before.restart == restart:
         return before.turn
     return Turn(submitted_s=seen.submitted_s, accrues_s=seen.accrues_s, priority=seen.priority + seen.nice)

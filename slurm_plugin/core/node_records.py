@@ -137,6 +137,7 @@ class Verdict:
         culprit: Job id of whoever was at fault; None if that is no job.
         culprit_user_id: The culprit's owner; None if unknown.
         rerun: Whether a job that held more than it booked is to run again (`on_overrun = "requeue"`).
+        server_ends: Which end of an MPS server it is that nobody can explain, of this job's; 0 if it is none.
         detail: One sentence for the job's AdminComment and the log.
     """
 
@@ -144,6 +145,7 @@ class Verdict:
     culprit: int | None = None
     culprit_user_id: int | None = None
     rerun: bool = False
+    server_ends: int = 0
     detail: str = ""
 
 
@@ -161,6 +163,7 @@ class Outcome:
         corroborated: Whether the monitor's record agrees with what the job's output or the verdict says.
         culprit: Job id of whoever was at fault for a victim; None if that is no job.
         rerun: Whether an overrun is followed by another run.
+        server_ends: As a verdict's.
     """
 
     kind: Literal["ok", "failed", "gpu-oom", "host-oom", "cancelled", "victim", "overrun"]
@@ -171,6 +174,7 @@ class Outcome:
     corroborated: bool = False
     culprit: int | None = None
     rerun: bool = False
+    server_ends: int = 0
 
     @property
     def least_bytes(self) -> int:

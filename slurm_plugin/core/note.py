@@ -46,6 +46,8 @@ class Note:
         fault: Whose fault a recovered job's end was, if not its owner's: our "estimate", or it was a "victim"; then
             radd may lend it priority. None if it asks for none.
         turn: Where a job that was put back stood in the queue; None if nobody knows, or it does not matter.
+        server_ends: How often the job ran again by now because an MPS server ended and nobody knows why; None for
+            never. Notes of later reruns carry it on.
         detail: A sentence for people.
     """
 
@@ -58,6 +60,7 @@ class Note:
     ran_s: int | None = None
     fault: Fault | None = None
     turn: Turn | None = None
+    server_ends: int | None = None
     detail: str = ""
 
 
@@ -76,6 +79,7 @@ def format_note(note: Note) -> str:
         "restart": note.restart,
         "fault": None if note.fault is None else _FAULTS.index(note.fault) + 1,
         **turn_values(note.turn),
+        "server_ends": note.server_ends,
     }
     words = [
         f"rad: {note.event}",
@@ -104,5 +108,12 @@ def read_note(text: str) -> Note | None:
         ran_s=values.get("ran_s"),
         fault=dict(enumerate(_FAULTS, start=1)).get(values.get("fault", 0)),
         turn=turn_in(values),
+        server_ends=values.get("server_ends"),
         detail=match[3] or "",
     )
+
+
+def server_ends_in(text: str) -> int | None:
+    """Return how often a job ran again because an MPS server ended, as its AdminComment says; None for never."""
+    note = read_note(text)
+    return None if note is None else note.server_ends

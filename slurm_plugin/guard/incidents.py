@@ -23,8 +23,8 @@ FAULT_S = 60.0
 """A job whose CUDA calls fail may take so long to end: it writes what it has, and waits for its loaders."""
 
 MOST_UNEXPLAINED = 5
-"""Restarts of a job after which a server that ended, nobody knows why, no longer explains its end. The job itself may
-be what ends it, again in each run."""
+"""Reruns of a job for a server that ended, nobody knows why, after which that no longer explains its end. The job
+itself may be what ends it, again in each run. Put-backs and preemptions do not count."""
 
 JOINED_S = 30.0
 """Samples of one thing no further apart are one incident."""
@@ -140,6 +140,7 @@ class Ended:
         limit_bytes: What was its own for sure on each: who goes above his booking is nobody's victim.
         outcome: Why it ended, by its own output.
         left_s: When the monitor last saw it on a GPU, seconds since the epoch; None if never.
+        server_ends: How often it ran again already because an MPS server ended, nobody knows why.
     """
 
     job_id: int
@@ -148,6 +149,7 @@ class Ended:
     limit_bytes: int
     outcome: Outcome
     left_s: float | None = None
+    server_ends: int = 0
 
 
 def verdict_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -> Verdict | None:
@@ -181,7 +183,11 @@ def verdict_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -> 
             _took_memory_of(one, ended, now_s) or (not at_fault and _ended_with(one, ended, now_s))
         ):
             return Verdict(
-                kind="victim", culprit=one.culprit, culprit_user_id=one.culprit_user_id, detail=one.detail
+                kind="victim",
+                culprit=one.culprit,
+                culprit_user_id=one.culprit_user_id,
+                server_ends=ended.server_ends + 1 if one.kind == "server" else 0,
+                detail=one.detail,
             )
     return None
 
@@ -204,7 +210,7 @@ def _took_memory_of(one: Incident, ended: Ended, now_s: float) -> bool:
 def _ended_with(one: Incident, ended: Ended, now_s: float) -> bool:
     return (
         ended.outcome.kind in ("failed", "gpu-oom")
-        and (one.kind == "fault" or (one.kind == "server" and ended.restart < MOST_UNEXPLAINED))
+        and (one.kind == "fault" or (one.kind == "server" and ended.server_ends < MOST_UNEXPLAINED))
         and ended.job_id in one.victims
         and abs(now_s - one.last_s) <= FAULT_S
     )

@@ -156,6 +156,29 @@ def test_a_victim_runs_again_as_it_was() -> None:
     assert note is not None and (note.event, note.fault) == ("recovered", "victim")
 
 
+@pytest.mark.parametrize(
+    ("before", "outcome", "told"),
+    [
+        ("", Outcome(kind="victim", server_ends=1), 1),
+        ("rad: put-back restart=4 server_ends=1", Outcome(kind="victim", server_ends=2), 2),
+        ("rad: recovered server_ends=2", Outcome(kind="victim", culprit=8), 2),
+        ("rad: woken", Outcome(kind="victim", culprit=8), None),
+    ],
+    ids=["the first", "another", "for a neighbour in between", "none yet"],
+)
+def test_reruns_for_an_mps_server_are_counted_across_all_others(
+    before: str, outcome: Outcome, told: int | None
+) -> None:
+    slurm = completing()
+    slurm.views[7] = replace(slurm.views[7], admin_comment=before)
+    recovery = Recovery(booking=Booking(kind="whole"), lend_priority=False, reason="lost")
+    recover(JOB, recovery, outcome, PARTITION, slurm, restart=0, key=KEY)
+    _, change = slurm.told[1]
+    assert isinstance(change, JobChange)
+    note = read_note(change.admin_comment or "")
+    assert note is not None and note.server_ends == told
+
+
 MIXED = PartitionConfig(
     collocate=True, gpus={"a100": GpuType(shards_per_gpu=39), "h200": GpuType(shards_per_gpu=138)}
 )

@@ -27,6 +27,7 @@ SIZES = st.none() | st.integers(0, 10**6).map(lambda mib: mib * MIB)
             accrues_s=st.none() | st.integers(0, 10**11),
             priority=st.integers(0, 2**32),
         ),
+        server_ends=st.none() | st.integers(0, 20),
         detail=st.text(alphabet="ab -=%", max_size=40).map(lambda text: " ".join(text.split())),
     )
 )
