@@ -179,7 +179,7 @@ def _placed(
     A job that Slurm does not take back, or that has waited for long, shares as it was booked: our monitor is no reason
     to fail it.
     """
-    placed = place(node, job, demand, settings)
+    placed = place(node, job, demand, settings, age_s=log.age_s())
     if node.config.mode == "observe" or not placed.placement.unheld:
         return placed
     from prolog.put_back import may_put_back, put_back
@@ -189,7 +189,7 @@ def _placed(
         log.tell(event)
         if event.kind == EventKind.PUT_BACK:
             return None
-    return place(node, job, demand, settings, apart=False)
+    return place(node, job, demand, settings, apart=False, age_s=log.age_s())
 
 
 def _give_up(node: Node, job: HookJob, log: HookLog, why: str) -> None:

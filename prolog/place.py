@@ -32,7 +32,7 @@ LOCK_S = 3.0
 """Of the hook's five seconds; a decision takes milliseconds, so only a stuck hook holds the lock this long."""
 
 SOON_S = 1.5
-"""Who took longer to his first decision has no time left to wait for another sample and for the lock."""
+"""A hook that took longer to a decision has no time left to wait for another sample, for the lock and for Slurm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,13 @@ class Placed:
 
 
 def place(
-    node: Node, job: HookJob, demand: Demand, settings: PartitionConfig, *, apart: bool = True
+    node: Node,
+    job: HookJob,
+    demand: Demand,
+    settings: PartitionConfig,
+    *,
+    apart: bool = True,
+    age_s: float = 0.0,
 ) -> Placed:
     """Choose and reserve the GPUs of a job.
 
@@ -64,12 +70,13 @@ def place(
         job: The job, as slurmd tells its hooks.
         demand: What the job may use.
         settings: The partition's settings.
+        age_s: For how long the hook has been at work: it waits for a sample once, and not if Slurm kept it waiting.
         apart: Whether jobs that nothing holds to what they booked are kept apart from all others (prolog/guarded.py).
 
     Raises:
         RadError: GPUs or ledger cannot be read or written; nothing is reserved.
     """
-    blind, soon = False, Deadline(node.clock, SOON_S)
+    blind, soon = False, Deadline(node.clock, SOON_S - age_s)
     try:
         readings = read_gpus(node.config, node.clock)
     except DeviceError:

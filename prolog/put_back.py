@@ -108,4 +108,9 @@ def turn_of(seen: Standing, *, restart: int) -> Turn | None:
     before = read_note(seen.admin_comment)
     if before is not None and before.turn is not None and before.restart == restart:
         return before.turn
-    return Turn(submitted_s=seen.submitted_s, accrues_s=seen.accrues_s, priority=seen.priority + seen.nice)
+    return Turn(
+        submitted_s=seen.submitted_s,
+        accrues_s=seen.accrues_s,
+        priority=seen.priority + seen.nice,
+        nice=seen.nice,
+    )

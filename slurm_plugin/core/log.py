@@ -40,6 +40,10 @@ class HookLog:
         self._clock = clock
         self._start_s = clock.monotonic_s() if start_s is None else start_s
 
+    def age_s(self) -> float:
+        """Return for how long the hook has been at work."""
+        return self._clock.monotonic_s() - self._start_s
+
     def say(self, kind: EventKind, detail: str = "", **facts: Fact) -> None:
         """Write down what happened: a sentence for people, facts for programs.
 

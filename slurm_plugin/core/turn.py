@@ -18,29 +18,36 @@ class Turn:
         submitted_s: When it was submitted, seconds since the epoch: equals start in this order.
         accrues_s: From when its age counted, seconds since the epoch; None if it had none.
         priority: Its priority without what its nice value takes off.
+        nice: That nice value: whoever finds a lower one, and lent nothing himself, sees another's loan.
     """
 
     submitted_s: int
     accrues_s: int | None
     priority: int
-
-
-_NAMES = ("submitted", "accrued", "priority")
+    nice: int = 0
 
 
 def turn_values(turn: Turn | None) -> dict[str, int | None]:
-    """Return what a note says of a turn, by name; None for what it leaves out."""
-    values = (None,) * len(_NAMES) if turn is None else (turn.submitted_s, turn.accrues_s, turn.priority)
-    return dict(zip(_NAMES, values, strict=True))
+    """Return what a note says of a turn, by name, nothing below 0; None for what it leaves out."""
+    if turn is None:
+        return {}
+    return {
+        "submitted": turn.submitted_s,
+        "accrued": turn.accrues_s,
+        "priority": turn.priority,
+        "nice": turn.nice if turn.nice > 0 else None,
+        "raised": -turn.nice if turn.nice < 0 else None,
+    }
 
 
 def turn_in(values: dict[str, int]) -> Turn | None:
     """Return the turn that a note tells; None if it tells none.
 
-    >>> turn_in({"submitted": 1, "priority": 3})
-    Turn(submitted_s=1, accrues_s=None, priority=3)
+    >>> turn_in({"submitted": 1, "priority": 3, "raised": 5})
+    Turn(submitted_s=1, accrues_s=None, priority=3, nice=-5)
     """
-    submitted, accrued, priority = map(values.get, _NAMES)
+    submitted, priority = values.get("submitted"), values.get("priority")
     if submitted is None or priority is None:
         return None
-    return Turn(submitted_s=submitted, accrues_s=accrued, priority=priority)
+    nice = values.get("nice", 0) - values.get("raised", 0)
+    return Turn(submitted_s=submitted, accrues_s=values.get("accrued"), priority=priority, nice=nice)

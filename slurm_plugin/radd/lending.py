@@ -48,12 +48,13 @@ class Lender:
         """
         self._path, self._slurm, self._clock, self._config = path, slurm, clock, config
         self._lock = threading.Lock()
-        self._loans = _read(path)
+        self._loans, self._seen = _read(path) or (), _stamp(path)
 
     @property
     def outstanding(self) -> bool:
         """Return whether anything is to be taken back."""
         with self._lock:
+            self._look()
             return any(not loan.returned for loan in self._loans)
 
     def lend(self, job: JobView, claim: Claim) -> int | None:
@@ -78,6 +79,7 @@ class Lender:
             )
             return None
         with self._lock:
+            self._look()
             for loan in self._loans:  # Slurm did not answer when it was told
                 if not loan.returned and (loan.job_id, loan.restarts) == (job.job_id, job.restarts):
                     return loan.nice_lent if job.nice == loan.nice_before else None
@@ -92,6 +94,7 @@ class Lender:
     def put_back(self, job_id: int) -> None:
         """Let a loan stand for one more start: the Prolog put the rerun back, so that it did not run."""
         with self._lock:
+            self._look()
             self._write(
                 tuple(
                     replace(loan, restarts=loan.restarts + 1)
@@ -104,6 +107,7 @@ class Lender:
     def lifts(self) -> dict[int, int]:
         """Return by how much jobs are raised to their own places now, by job id."""
         with self._lock:
+            self._look()
             return {loan.job_id: loan.lift for loan in self._loans if not loan.returned}
 
     def raise_by(self, job: Standing, points: int) -> None:
@@ -117,6 +121,7 @@ class Lender:
             SlurmError: Slurm does not answer.
         """
         with self._lock:
+            self._look()
             of_job = [loan for loan in self._loans if loan.job_id == job.job_id and not loan.returned]
             old = of_job[0] if of_job else None
             new = raised(old, job, points, now_s=self._clock.now_s())
@@ -129,6 +134,7 @@ class Lender:
     def collect(self) -> None:
         """Take back every loan whose rerun has started; what Slurm does not answer is tried again next time."""
         with self._lock:
+            self._look()
             open_loans = [loan for loan in self._loans if not loan.returned]
         for loan in open_loans:
             try:
@@ -145,8 +151,16 @@ class Lender:
             log.info("job %d: priority put back", loan.job_id, extra=what)
             self._forget(loan)
 
+    def _look(self) -> None:
+        """Take over what another radd wrote: a standby's, where both mount one folder; call it under the lock."""
+        now = _stamp(self._path)
+        if now is not None and now != self._seen:
+            found = _read(self._path)
+            self._loans, self._seen = self._loans if found is None else found, now
+
     def _forget(self, ended: Loan) -> None:
         with self._lock:
+            self._look()
             self._write(
                 tuple(
                     replace(loan, returned=True)
@@ -168,7 +182,7 @@ class Lender:
         except OSError as exc:
             log.warning("%s: %s; no priority is lent", self._path, exc.strerror)
             return False
-        self._loans = kept
+        self._loans, self._seen = kept, _stamp(self._path)
         return True
 
 
@@ -182,11 +196,21 @@ def _as_row(loan: Loan) -> dict[str, object]:
     return {name: value for name, value in asdict(loan).items() if name not in _LIFT or value}
 
 
-def _read(path: Path) -> tuple[Loan, ...]:
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Return what changes with each version of a file; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _read(path: Path) -> tuple[Loan, ...] | None:
+    """Return the loans in a file; None if it cannot be read."""
     try:
         return tuple(Loan(**row) for row in json.loads(path.read_bytes()))
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, TypeError) as exc:
         log.warning("%s: %s; what was lent before is not known", path, exc)
-        return ()
+        return None

@@ -27,8 +27,12 @@ PATIENCE_S = 600.0
 """A job may be completing for as long as its epilogs and file systems take; after this it keeps Slurm's delay."""
 YOUNG_S = 30.0
 """Most requeues are through by then: until then we look often, and a job that still runs may yet be requeued."""
+MOST_SWEPT = 200
+"""Jobs that Slurm is asked about when radd starts; where many are preempted, thousands have been restarted."""
 POLL_YOUNG_S = 0.5
 POLL_OLD_S = 5.0
+POLL_IDLE_S = 30.0
+"""Another radd may have lent something and be gone: a standby's looks into the folder that both mount."""
 POLL_LENT_S = 2.0
 """What was lent is put back so soon after the rerun starts."""
 
@@ -102,8 +106,10 @@ class Recoverer:
             SlurmError: Slurm does not answer.
         """
         now_s = self._clock.now_s()
-        for job in self._slurm.jobs(states=("PENDING",)):
-            if not job.restarts or put_off(job, now_s=now_s):
+        again = [job for job in self._slurm.jobs(states=("PENDING",)) if job.restarts]
+        again.sort(key=lambda job: job.reason != "BeginTime")  # those that wait for their delay come first
+        for job in again[:MOST_SWEPT]:
+            if put_off(job, now_s=now_s):
                 continue
             seen = self._slurm.job(job.job_id)  # lists of jobs carry no AdminComment
             note = read_note(seen.admin_comment) if seen else None
@@ -164,7 +170,7 @@ class Recoverer:
             self._keeper.keep()
         with self._changed:
             if self._swept and not self._errands and not self._lent():
-                self._changed.wait_for(lambda: self._stopping or self._errands)
+                self._changed.wait_for(lambda: self._stopping or self._errands, timeout=POLL_IDLE_S)
             else:
                 self._changed.wait_for(lambda: self._stopping, timeout=self._pause_s())
         return not self._stopping

@@ -109,14 +109,20 @@ def lifts(
     Args:
         turns: Where each stood, by job id.
         waiting: All jobs that wait.
-        lent: By how many points each is raised already.
+        lent: By how many points each is raised already. What somebody else raised it by since is not owed any more.
         ageing: How ages count.
         meeting: The partitions of each node: only jobs that may meet on a node have an order.
         now_s: Seconds since the epoch.
     """
     kept = {job.job_id: job for job in waiting if job.job_id in turns and job.priority}
+    raised = {
+        job_id: max(0, turns[job_id].nice - job.nice - lent.get(job_id, 0)) for job_id, job in kept.items()
+    }
     bare = {job_id: job.priority - lent.get(job_id, 0) for job_id, job in kept.items()}
-    owes = {job_id: owed(turns[job_id], job, ageing, now_s=now_s) for job_id, job in kept.items()}
+    owes = {
+        job_id: max(0, owed(turns[job_id], job, ageing, now_s=now_s) - raised[job_id])
+        for job_id, job in kept.items()
+    }
     whole = {job_id: max(LEAST, bare[job_id] + owes[job_id]) for job_id in kept}
     others = [
         job for job in waiting if job.job_id not in kept and job.priority and job.reason not in _CANNOT_START

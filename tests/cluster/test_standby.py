@@ -15,11 +15,15 @@ from lab.config import NEW_CLUSTER
 from lab.files import is_user
 from lab.jobs import Jobs, Submitted
 from lab.place import ClusterSpec, NodeSpec, Place
-from slurm_plugin.core.errors import CommandError
+from slurm_plugin.core.errors import CommandError, SlurmError
+from slurm_plugin.radd.recover import POLL_IDLE_S
 from slurm_plugin.radd.standby import UNSURE_S
+from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.control import JobView
 from slurm_plugin.slurm.installed import installed_version
 from slurm_plugin.slurm.versions import traits
 from tests.cluster.conftest import jobs_on, started
+from tests.cluster.test_lending import GROWS, MODEL
 
 pytestmark = pytest.mark.cluster
 
@@ -54,7 +58,7 @@ def start_standby(cluster: Cluster) -> None:
     place, conf = cluster.place, cluster.place.slurm_conf
     own, etc = place.root / "standby", place.etc
     shutil.copytree(etc / "rad", own / "lua")
-    changed = ((place.run / "radd.sock", own / "radd.sock"), (place.root / "state", own / "state"))
+    changed = ((place.run / "radd.sock", own / "radd.sock"),)  # paths.state is one folder, which both mount
     for path, copy in (
         (etc / "rad.toml", own / "rad.toml"),
         (etc / "rad" / "rad_settings.lua", own / "lua" / "rad_settings.lua"),
@@ -133,6 +137,46 @@ def test_a_standby_that_takes_over_refuses_nobody(jobs: Jobs, pair: Cluster) -> 
     for job in (early, tried[-1]):  # the first one may have been put back: Slurm gave it no GPU
         jobs.wait(job.job_id or 0, "COMPLETED", timeout_s=60)
     assert jobs.output(early.job_id or 0).startswith("on GPU-")
+
+
+def test_what_the_first_lent_is_taken_back_by_the_standby(jobs: Jobs, pair: Cluster) -> None:
+    """Its machine is gone, radd with it; the rerun waits for a GPU meanwhile."""
+    waits = f"while [ ! -e {jobs.folder}/end ]; do sleep 0.2; done"
+    control = SlurmCommands(slurm_conf=str(pair.place.slurm_conf), timeout_s=10)
+
+    def view(job_id: int) -> JobView:
+        found = control.job(job_id)
+        assert found is not None
+        return found
+
+    def in_charge() -> bool:
+        try:
+            return control.job(rerun) is not None
+        except SlurmError:
+            return False
+
+    for _ in range(4):  # beside each of which the training fits, and its rerun does not
+        filler = jobs.submit("--gpus=1", "--comment=rad:memory=30G", "--wrap", waits)
+        jobs.wait(filler.job_id or 0, "RUNNING")
+    train = f"--comment=rad:{MODEL}", "--wrap", f"python3 fake_train.py --memory {GROWS} --seconds 10"
+    rerun = jobs.submit("--gpus=1", *train).job_id or 0
+    pair.wait("priority is lent", lambda: view(rerun).nice < 0 and view(rerun).state == "PENDING", 60)
+    pair.clock.sleep(2)
+    began_s, state = pair.clock.now_s(), pair.place.root / "spool" / "slurmctld" / "job_state"
+    jobs.wait(jobs.submit("--wrap", "true").job_id or 0, "COMPLETED")
+    pair.wait("its state is saved", lambda: state.exists() and state.stat().st_mtime > began_s, SAVED_S)
+    pair.daemons.kill("slurmctld")
+    pair.daemons.kill("radd")
+    try:
+        pair.wait("the standby is in charge", in_charge, 60)
+        assert view(rerun).nice < 0
+        (jobs.folder / "end").touch()
+        jobs.wait(rerun, "RUNNING", timeout_s=60)
+        pair.wait("it is taken back", lambda: view(rerun).nice == 0, POLL_IDLE_S + 15)
+    finally:
+        (jobs.folder / "end").touch()
+        pair.start_slurmctld()
+        pair.restart_radd()
 
 
 def forgets_shards() -> bool:

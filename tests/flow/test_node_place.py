@@ -121,6 +121,7 @@ class Bench:
         restart: int = 0,
         uncapped: bool = False,
         apart: bool = True,
+        age_s: float = 0.0,
     ) -> Placed:
         if self.watched:
             write_window(self.folder / "run", self.readings, now_s=self.clock.now_s(), guarded=self.guarded)
@@ -143,6 +144,7 @@ class Bench:
             demand,
             self.config.partitions["gpu"],
             apart=apart,
+            age_s=age_s,
         )
 
     def step(self, job_id: int, **task: str) -> None:
@@ -250,6 +252,17 @@ def test_who_waited_long_for_his_turn_does_not_wait_for_a_sample_too(
     monkeypatch.setattr("prolog.place.pin_of", lambda *_: "free")
     assert bench.place(1, 6).placement.put_back
     assert clock.slept == [2.0]
+
+
+@pytest.mark.parametrize(("age_s", "waits"), [(0.2, True), (1.5, False), (4.0, False)])
+def test_a_hook_that_slurm_kept_waiting_does_not_wait_for_a_sample_too(
+    bench: Bench, age_s: float, waits: bool
+) -> None:
+    """Nor does one that is placed a second time, since MPS did not start: each began its time anew."""
+    clock, bench.watched = NextSample(bench, used=[8, 8, 8, 0]), False
+    clock.take()
+    assert bench.place(1, 6, age_s=age_s).placement.put_back
+    assert bool(clock.slept) == waits
 
 
 def test_nobody_waits_for_memory_that_is_booked(bench: Bench) -> None:

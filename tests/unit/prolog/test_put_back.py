@@ -98,7 +98,7 @@ HERE = Standing(
     submitted_s=5000,
     accrues_s=6000,
 )
-TURN = Turn(submitted_s=5000, accrues_s=6000, priority=1000)
+TURN = Turn(submitted_s=5000, accrues_s=6000, priority=1000, nice=100)
 FIRST = Note(event="put-back", restart=1, turn=TURN)
 
 

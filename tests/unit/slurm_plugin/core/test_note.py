@@ -26,6 +26,7 @@ SIZES = st.none() | st.integers(0, 10**6).map(lambda mib: mib * MIB)
             submitted_s=st.integers(0, 10**11),
             accrues_s=st.none() | st.integers(0, 10**11),
             priority=st.integers(0, 2**32),
+            nice=st.integers(-(2**31), 2**31),
         ),
         server_ends=st.none() | st.integers(0, 20),
         detail=st.text(alphabet="ab -=%", max_size=40).map(lambda text: " ".join(text.split())),

@@ -38,7 +38,7 @@ VIEW = JobView(
     restarts=1,
     reason="Priority",
 )
-TURN = Turn(submitted_s=8000, accrues_s=None, priority=103)
+TURN = Turn(submitted_s=8000, accrues_s=None, priority=103, nice=5)
 NOTE = Note(event="put-back", start_in_s=10, restart=1, turn=TURN)
 BASIC = {"PriorityType": "priority/basic"}
 
@@ -145,10 +145,21 @@ def test_a_loan_for_another_reason_is_kept_apart(site: Site) -> None:
     site.nice(-995)
     site.slurm.places[7] = replace(site.slurm.places[7], restarts=2)
     site.slurm.views[7] = replace(site.slurm.views[7], restarts=2)
-    site.recoverer.hear(7, replace(NOTE, restart=2))
+    site.recoverer.hear(7, replace(NOTE, restart=2, turn=replace(TURN, nice=-995)))
     assert site.look() == [-1003]
     site.nice(-1003, state="RUNNING")
     assert site.look() == [5]
+
+
+def test_what_another_radd_lent_is_not_lent_again(site: Site) -> None:
+    """A standby's, or one that lost its files."""
+    site.recoverer.hear(7, NOTE)
+    assert site.look() == [-3]
+    site.nice(-3)
+    (site.folder / "loans.json").unlink()
+    site.start_radd()
+    site.recoverer.hear(7, NOTE)
+    assert site.look() == []
 
 
 @pytest.mark.parametrize(

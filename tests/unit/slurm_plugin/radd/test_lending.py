@@ -116,6 +116,20 @@ def test_priority_is_put_back_by_whichever_radd_is_there(tmp_path: Path) -> None
     assert second.lend(replace(WAITING, job_id=8), OURS) is None, "the same model on the same day"
 
 
+def test_a_standbys_radd_takes_back_what_the_first_one_lent(tmp_path: Path) -> None:
+    """Both mount one folder, and both have been there from the beginning."""
+    slurm = FakeSlurm(WAITING)
+    first, standby = lender(tmp_path, slurm), lender(tmp_path, slurm)
+    assert first.lend(WAITING, OURS) == -900
+    slurm.views[7] = replace(WAITING, nice=-900, state="RUNNING")
+    assert standby.outstanding
+    assert standby.lend(replace(WAITING, job_id=8), OURS) is None, "the same model on the same day"
+    standby.collect()
+    assert slurm.told == [(7, JobChange(nice=100))]
+    first.collect()
+    assert len(slurm.told) == 1 and not first.outstanding
+
+
 def test_a_user_who_requeues_the_rerun_keeps_nothing(tmp_path: Path) -> None:
     slurm = FakeSlurm(WAITING)
     made = lender(tmp_path, slurm)

@@ -13,7 +13,7 @@ from slurm_plugin.core.clock import Deadline, SystemClock
 from slurm_plugin.core.note import Note, format_note, read_note
 from slurm_plugin.core.waiting import Waiting
 from slurm_plugin.radd import recover
-from slurm_plugin.radd.recover import PATIENCE_S, YOUNG_S, Recoverer
+from slurm_plugin.radd.recover import MOST_SWEPT, PATIENCE_S, YOUNG_S, Recoverer
 from slurm_plugin.slurm.control import JobChange, JobView
 
 RECOVERED = Note(event="recovered", start_in_s=0)
@@ -35,6 +35,19 @@ def test_the_delay_is_cleared_once_the_job_is_pending() -> None:
     assert slurm.told == []
     slurm.views[7] = job("PENDING")
     worker.run_errands()
+    worker.run_errands()
+    assert slurm.told == [(7, JobChange(start_now=True))]
+
+
+def test_a_site_that_preempts_thousands_is_not_asked_about_each() -> None:
+    preempted = [job("PENDING", number, restarts=1, reason="Priority") for number in range(1000, 3000)]
+    waits = job(
+        "PENDING", 7, restarts=1, reason="BeginTime", start_time_s=0.0, admin_comment=format_note(RECOVERED)
+    )
+    slurm = FakeSlurm(*preempted, waits)
+    worker = recoverer(slurm)
+    worker.sweep()
+    assert slurm.asked <= MOST_SWEPT + 1
     worker.run_errands()
     assert slurm.told == [(7, JobChange(start_now=True))]
 

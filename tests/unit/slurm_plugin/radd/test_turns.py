@@ -76,6 +76,13 @@ def test_equals_start_in_the_order_of_their_first_submission(
     assert lift(*others) == points
 
 
+def test_what_somebody_raised_a_job_by_is_not_owed_any_more() -> None:
+    mine, turn = replace(MINE, priority=90), replace(TURN, priority=98)
+    assert lift(mine=mine, turn=turn, ageing=BASIC) == 8
+    assert lift(mine=replace(mine, priority=95, nice=-5), turn=turn, ageing=BASIC) == 3
+    assert lift(mine=replace(mine, priority=80, nice=10), turn=turn, ageing=BASIC) == 8
+
+
 def test_a_held_job_is_left_alone() -> None:
     assert lift(other(8500), mine=replace(MINE, priority=0)) is None
 
