@@ -8,7 +8,7 @@ from gpumemnet.graph import inputs
 from gpumemnet.graph.attention_forms import Form, attend
 from gpumemnet.graph.builder import TapeBuilder
 from gpumemnet.graph.site import Site
-from gpumemnet.names import Group
+from gpumemnet.names import Group, Source
 from gpumemnet.texts import kinds
 from gpumemnet.texts.kinds import KINDS
 from gpumemnet.texts.model_names import drops_by_function, mixes_positions, rotates
@@ -44,7 +44,7 @@ def at_site(
     form = Form(
         eager=site.eager,
         dropout=drops if spelt_out else dropped,
-        scores=None if shown is None else builder.scaled(shown.output_shapes[0]),
+        scores=None if shown is None else _scores(builder, shown, projected[0]),
         width=site.width,
         heads=site.heads,
         mixed=mixes_positions(site.container),
@@ -61,6 +61,13 @@ def at_site(
         copies = builder.tensor((*shape[:-1], site.windows * shape[-1]), builder.low)
         op.saved, op.extra = (*op.saved, copies), (*op.extra, copies)
     return made
+
+
+def _scores(builder: TapeBuilder, shown: Layer, queries: int) -> tuple[int, ...]:
+    """Return the shape of scores that a row shows; torchsummary hides windows that are folded into the batch."""
+    shape, folded = builder.scaled(shown.output_shapes[0]), builder.shapes[queries][0]
+    hides = builder.format == Source.TORCHSUMMARY and len(shape) == _IMAGE and folded % shape[0] == 0
+    return (folded, *shape[1:]) if hides else shape
 
 
 def _repeats_keys(builder: TapeBuilder, site: Site, projected: list[int], layers: tuple[Layer, ...]) -> bool:

@@ -135,5 +135,6 @@ def _entry(builder: TapeBuilder, path: Path) -> int | None:
     """Return what the block around a layer read; None where the layer is the first of its block."""
     for depth in (len(path), len(path) - 1):
         if depth > 0 and path[:depth] in builder.entries:
-            return None if path[depth - 1][0] in _LISTS else builder.entries[path[:depth]]
+            holds_blocks = path[depth - 1][0] in (*_LISTS, "")  # torchsummary has no row of a list, nor of the model
+            return None if holds_blocks else builder.entries[path[:depth]]
     return None

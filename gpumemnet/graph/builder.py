@@ -53,6 +53,8 @@ class TapeBuilder:
         entries: What the first layer of each container read, by the container's path.
         ended_at: How many operations there were when the last container ended.
         head_width: Width of one attention head where nothing shows it.
+        patches: Of an image that was cut before its first convolution: how many, and tokens of each; torchsummary
+            does not show the first.
         stated_input: 32-bit elements that the text says go into the model for one sample; 0 if it does not say.
         rotates: A row makes the turns of rotary positions.
     """
@@ -80,6 +82,7 @@ class TapeBuilder:
         self.entries: dict[Path, int] = {}
         self.ended_at = -1
         self.head_width = 64
+        self.patches: tuple[int, int] | None = None
         self.stated_input = (summary.input_bytes or 0) / FLOAT_BYTES / (summary.batch_size or 1)
         self.rotates = any("rotary" in layer.kind for layer in summary.layers)
         self._inside: Path = ()

@@ -108,4 +108,4 @@ def _scaled(builder: TapeBuilder, current: int, scales: int) -> int:
 
 def _class_of(layer: Layer) -> str:
     """Return the class of a container's row, as it stands in the paths of the layers inside."""
-    return layer.name.split(":")[0].split(" ")[0]
+    return layer.name.split(":")[0].split(" ")[0].split("-")[0]

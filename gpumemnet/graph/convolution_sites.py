@@ -13,6 +13,8 @@ from gpumemnet.texts.widths import fan_in
 
 _IMAGE = 4
 """Dimensions of a batch of images."""
+_NEAR = 12
+"""How many rows before a convolution what it reads is looked for, where no row shows it."""
 
 
 def find(layers: tuple[Layer, ...]) -> dict[int, Site]:
@@ -34,23 +36,38 @@ def find(layers: tuple[Layer, ...]) -> dict[int, Site]:
         path = layer.path[: depth + 1]
         if depth >= 0 and group is Group.LINEAR:
             others.add(path)
-        elif depth >= 0 and _one_by_one(layer):
+        elif depth >= 0 and _one_by_one(layers, index):
             groups.setdefault(path, []).append(index)
     sites = [_site(layers, path, found) for path, found in groups.items() if path not in others]
     return {site.projections[-1]: site for site in sites if site is not None}
 
 
-def _one_by_one(layer: Layer) -> bool:
+def _one_by_one(layers: tuple[Layer, ...], index: int) -> bool:
     """Tell whether a convolution mixes the channels of each pixel of an image alone."""
-    ins, outs = _first(layer.input_shapes), _first(layer.output_shapes)
+    layer = layers[index]
+    ins, outs = _reads(layers, index), _first(layer.output_shapes)
     if len(ins) != _IMAGE or len(outs) != _IMAGE or ins[2:] != outs[2:] or math.prod(outs[2:]) <= 1:
         return False
     return fan_in(layer.params, outs[1]) == ins[1]
 
 
+def _reads(layers: tuple[Layer, ...], index: int) -> tuple[int, ...]:
+    """Return the shape that a convolution reads: shown, or that of an image before it with as many channels and pixels.
+
+    Only a 1x1 kernel reads as many features as there are channels.
+    """
+    layer = layers[index]
+    made = _first(layer.output_shapes)
+    if layer.input_shapes or len(made) != _IMAGE:
+        return _first(layer.input_shapes)
+    like = (made[0], fan_in(layer.params, made[1]), *made[2:])
+    before = (_first(row.output_shapes) for row in reversed(layers[max(index - _NEAR, 0) : index]))
+    return next((shape for shape in before if shape == like), ())
+
+
 def _site(layers: tuple[Layer, ...], path: Path, found: list[int]) -> Site | None:
     """Return the attention of a module from its 1x1 convolutions; None if they are not those of attention."""
-    reads = [_first(layers[index].input_shapes)[1] for index in found]
+    reads = [_reads(layers, index)[1] for index in found]
     makes = [_first(layers[index].output_shapes)[1] for index in found]
     if makes[0] == 3 * reads[0]:
         projections: tuple[int, ...] = (found[0],)

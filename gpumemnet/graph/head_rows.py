@@ -17,6 +17,8 @@ from gpumemnet.texts.records import Layer, Shape
 
 Path = tuple[tuple[str, str], ...]
 _MOST_HEADS = 128
+_TOKENS = 3
+"""Dimensions of a batch of tokens."""
 
 
 class Heads(NamedTuple):
@@ -40,13 +42,15 @@ def find(layers: tuple[Layer, ...], path: Path, projections: tuple[int, ...]) ->
         projections: Indices of its layers for queries, keys and values.
     """
     shapes = layers[projections[0]].output_shapes
-    if not shapes or len(shapes[0]) != 3:
+    if not shapes or len(shapes[0]) != _TOKENS:
         return None
     for index in range(projections[0] + 1, len(layers)):
         layer = layers[index]
         if layer.path[: len(path)] != path:
             return None
         for shape in layer.output_shapes[:1]:
+            if len(shape) == _TOKENS and kinds.group_of(layer.kind) is Group.LINEAR:
+                continue  # on all heads
             if (heads := _heads(shape, shapes[0], joint=len(projections) == 1)) is not None:
                 return heads
     return None
@@ -102,7 +106,11 @@ def _heads(shape: Shape, made: Shape, *, joint: bool) -> Heads | None:
     width = features // 3 if joint else features
     if len(dims) == 4 and (dims[0], dims[2], dims[1] * dims[3]) == (batch, tokens, width) and dims[1] < width:
         return Heads(dims[1])
-    count = dims[0] // batch
+    # torchsummary shows no batch, nor the heads that are folded into it.
+    count = width // max(dims[-1], 1) if shape[0] is None else dims[0] // batch
+    if len(dims) == 3 and shape[0] is None:
+        fits = dims[1] == tokens and width == count * dims[2] and 1 < count <= _MOST_HEADS
+        return Heads(count, folded=True) if fits else None
     if len(dims) == 3 and (dims[0], dims[1], count * dims[2]) == (count * batch, tokens, width) and count > 1:
         return Heads(count, folded=True)
     return None

@@ -11,6 +11,9 @@ from gpumemnet.texts.kinds import Kind
 from gpumemnet.texts.records import Layer
 from gpumemnet.texts.widths import fan_in
 
+_IMAGE = 4
+"""Dimensions of a batch of images."""
+_COLOURS = (3, 1)
 _SAME_SHAPE = (Group.BATCHNORM, Group.LAYERNORM, Group.ACTIVATION, Group.DROPOUT)
 
 
@@ -37,7 +40,7 @@ def find(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -
     if kind.group is Group.EMBEDDING:
         return builder.tensor(want or out[:-1], 8, constant=True)
     if want is None:
-        return conv_inputs.find(builder, layer, out) if kind.group is Group.CONV else current
+        return _unshown(builder, layer, out) if kind.group is Group.CONV else current
     if kind.group is Group.ACTIVATION and builder.shapes[current] == (*out[:-1], 2 * out[-1]):
         return current  # half of a gated feed-forward part's first layer; the other half is the gate
     if builder.elements[current] == math.prod(want):
@@ -52,6 +55,12 @@ def find(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -
     if gated is not None:
         return gated
     return _branch(builder, layer, want)
+
+
+def _unshown(builder: TapeBuilder, layer: Layer, out: tuple[int, ...]) -> int:
+    """Return what a convolution reads whose row shows only what it makes."""
+    found = conv_inputs.find(builder, layer, out)
+    return branches.product(builder, layer, builder.shapes[found]) if found == builder.current else found
 
 
 def _branch(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:
@@ -94,16 +103,41 @@ def unfolded(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...
         kind: Its behaviour.
         out: Shape of its output as printed, batch size applied.
     """
-    if builder.format != Source.TORCHSUMMARY or len(out) != 3 or builder.current < 0:
+    if builder.format != Source.TORCHSUMMARY or builder.current < 0:
         return out
     last = builder.shapes[builder.current]
-    if len(last) < 3:
+    if kind.group is Group.BATCHNORM and len(out) == 2 < len(last) and out[-1] == last[-1]:
+        return (math.prod(last[:-1]), out[-1])
+    if kind.group is Group.CONV and len(out) == _IMAGE and len(last) == 3 and len(builder.tape.ops) == 1:
+        patches = _patches(layer, last, out)
+        builder.patches = (patches, math.prod(out[2:])) if patches > 1 else builder.patches
+        return (out[0] * patches, *out[1:])
+    if len(out) != 3 or len(last) < 3:
         return out
+    if layer.kind == "unfold" and len(last) == _IMAGE and not out[1] % last[1]:
+        builder.patches = (out[2], out[1] // last[1])
+    if builder.patches and out[1] == builder.patches[1]:
+        return (out[0] * builder.patches[0], *out[1:])
     reads = fan_in(layer.params, out[-1]) if kind.group is Group.LINEAR else out[-1]
-    if reads not in (last[-1], last[1] if len(last) == 4 else 0):
+    if reads not in (last[-1], last[1] if len(last) == _IMAGE else 0):
         return out
     factor, rest = divmod(builder.elements[builder.current] // max(reads, 1), max(out[0] * out[1], 1))
     return out if rest or factor < 2 else (out[0] * factor, *out[1:])
+
+
+def _patches(layer: Layer, cut: tuple[int, ...], out: tuple[int, ...]) -> int:
+    """Return how many square patches an image was cut into (nn.Unfold), which a convolution reads one by one; else 1.
+
+    Args:
+        layer: The convolution.
+        cut: What it reads: batch, pixels and channels of a patch, patches.
+        out: What it makes of one.
+    """
+    for channels in _COLOURS:
+        side = math.isqrt(cut[1] // channels)
+        if channels * side * side == cut[1] and side >= out[-1] and not side % out[-1]:
+            return cut[2] if conv_inputs.can_read(layer, (out[0], channels, side, side), out) else 1
+    return 1
 
 
 def _wanted(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -> tuple[int, ...] | None:

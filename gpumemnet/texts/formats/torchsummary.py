@@ -8,6 +8,8 @@ from gpumemnet.errors import SummaryError
 from gpumemnet.names import Group, Source
 from gpumemnet.texts import kinds
 from gpumemnet.texts.formats import text
+from gpumemnet.texts.formats.nesting import nested
+from gpumemnet.texts.formats.unlisted import added
 from gpumemnet.texts.records import RECREATE, Layer, ModelSummary
 from gpumemnet.units import MIB
 
@@ -56,7 +58,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
     first = next((shape for layer in layers for shape in layer.output_shapes), ())
     return ModelSummary(
         format=Source.TORCHSUMMARY,
-        layers=tuple(layers),
+        layers=added(nested(layers)),
         batch_size=first[0] if first else None,
         total_params=totals["total"],
         trainable_params=totals.get("trainable"),
