@@ -22,6 +22,7 @@ import signal
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ from gpumemnet.dataset import real_names
 from gpumemnet.dataset.config import Configuration
 from gpumemnet.dataset.real_workload import real_workload
 from gpumemnet.dataset.store import write_records
-from gpumemnet.dataset.summaries import SMALL_BATCH, torchinfo_text
+from gpumemnet.dataset.summaries import SMALL_BATCH, torchinfo_text, torchsummary_text
 from gpumemnet.dataset.workload import make_inputs
 from gpumemnet.errors import GpuMemNetError
 from gpumemnet.estimators import analytic
@@ -191,7 +192,7 @@ def made(job: tuple[Family, Precision]) -> dict[str, Any]:
     signal.alarm(SECONDS)
     try:
         config = configuration(family, precision)
-        found = {"batch": family.batch, "seq_len": family.seq_len, "text": text_of(config)}
+        found = {"batch": family.batch, "seq_len": family.seq_len, **texts_of(config)}
         return found | numbers(trace_configuration(config))
     except Exception as exc:  # noqa: BLE001 - any model may fail in any way; the table goes on
         return {"error": f"{type(exc).__name__}: {' '.join(str(exc).split())[:160]}"}
@@ -199,8 +200,11 @@ def made(job: tuple[Family, Precision]) -> dict[str, Any]:
         signal.alarm(0)
 
 
-def text_of(config: Configuration) -> str:
-    """Return torchinfo's text of all levels, made without values where the model allows."""
+def texts_of(config: Configuration) -> dict[str, str]:
+    """Return torchinfo's text of all levels and, where that can print the model, torchsummary's.
+
+    They are made without values where the model allows.
+    """
     work, error = real_workload(config), RuntimeError("no text")
     for name in ("meta", "cpu"):
         device = torch.device(name)
@@ -210,7 +214,11 @@ def text_of(config: Configuration) -> str:
                 if sum(each.numel() for each in model.parameters()) > MOST_PARAMETERS:
                     raise ValueError("too large to be traced here")
                 args, kwargs = make_inputs(work, SMALL_BATCH, device, torch.float32)
-                return torchinfo_text(model, args, kwargs, device, **ALL)
+                texts = {"text": torchinfo_text(model, args, kwargs, device, **ALL)}
+                if not kwargs and all(each.is_floating_point() for each in args):
+                    with suppress(AttributeError, TypeError):  # of what a module hands on
+                        texts["torchsummary"] = torchsummary_text(model, args)
+                return texts
         except (RuntimeError, NotImplementedError) as exc:
             error = exc
     raise error
@@ -269,7 +277,7 @@ def packed(store: Path) -> Iterator[dict[str, Any]]:
                 "batch_size": found["batch"],
                 "seq_len": found["seq_len"],
                 "peak_bytes": found["peak_bytes"],
-                "text": found["text"],
+                **{name: found[name] for name in ("text", "torchsummary") if name in found},
             }
 
 

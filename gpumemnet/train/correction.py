@@ -178,7 +178,8 @@ def calibrated(data: Samples, error: Floats, chosen: Mask) -> dict[str, list[flo
 
     Real models calibrate a kind where there are enough of them, for they are what users run; the generated ones are
     made to be unlike each other, and some do what nobody publishes (scores written out in a class that hides them).
-    Each lineage counts as much as any other, however many runs it has: what comes next is another model.
+    Each lineage counts as much as any other, however many runs it has: what comes next is another model. Nor must runs
+    be above a quantile more often than its share: some lineages err only in a few of theirs.
     Where traces calibrate a kind, too, measured runs alone must not be above its quantiles more often: a GPU does what
     no trace shows.
 
@@ -192,7 +193,9 @@ def calibrated(data: Samples, error: Floats, chosen: Mask) -> dict[str, list[flo
 
     def found_in(rows: Mask) -> list[float]:
         _, lineage, runs = np.unique(group[rows], return_inverse=True, return_counts=True)
-        return conformal.quantiles((error[rows] / data.scale[rows]).tolist(), (1.0 / runs[lineage]).tolist())
+        errors = (error[rows] / data.scale[rows]).tolist()
+        by_lineage = conformal.quantiles(errors, (1.0 / runs[lineage]).tolist())
+        return [max(pair) for pair in zip(by_lineage, conformal.quantiles(errors), strict=True)]
 
     everyone = conformal.quantiles(error[chosen].tolist())
     found = {conformal.ANY: everyone}

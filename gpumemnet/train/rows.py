@@ -122,10 +122,17 @@ def traced_rows(path: Path, *, first_run: int) -> list[Row]:
         first_run: Number of the first one.
 
     Returns:
-        One row for each text that can be profiled, as it is and cut at the default depth, trained with Adam.
+        One row for each text that can be profiled, trained with Adam: torchinfo's as it is and cut at the default
+        depth, and torchsummary's where that can print the model.
     """
-    told = [(run, record) for run, record in enumerate(read_records(path), start=first_run)]
+    traced = [(run, record) for run, record in enumerate(read_records(path), start=first_run)]
+    told = [(run, {**record, "format": "torchinfo"}) for run, record in traced]
     told += [(run, {**record, "text": less}) for run, record in told if (less := cut(record["text"]))]
+    told += [
+        (run, {**record, "format": "torchsummary", "text": record["torchsummary"]})
+        for run, record in traced
+        if "torchsummary" in record
+    ]
     records = [record for _, record in told]
     with ProcessPoolExecutor(WORKERS) as pool:
         found = list(pool.map(_traced_profile, records, chunksize=CHUNK))
@@ -139,7 +146,7 @@ def traced_rows(path: Path, *, first_run: int) -> list[Row]:
                 run=run,
                 name=record["name"],
                 group=f"real/{record['source']}:{record['name']}",
-                text_format="torchinfo, traced",
+                text_format=f"{record['format']}, traced",
                 profile=profile,
                 peak_mib=(base + record["peak_bytes"]) / MIB,
                 base_mib=base / MIB,

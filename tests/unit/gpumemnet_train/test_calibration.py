@@ -91,3 +91,14 @@ def test_errors_are_ranked_as_multiples_of_what_each_text_lets_expect() -> None:
     assert correction.calibrated(data, error, everything)["full"][0] == pytest.approx(0.2)
     assert correction.calibrated(data, error, half)["full"][BOUND] == pytest.approx(0.1)
     assert correction.calibrated(known, error, half)["full"][BOUND] == pytest.approx(0.2)
+
+
+def test_neither_lineages_nor_runs_are_above_a_quantile_more_often_than_its_share() -> None:
+    """One lineage of many runs, a tenth of which err: lineages alone would book nothing for them."""
+    count = correction.ENOUGH_REAL
+    data = replace(rows(["full"] * 2 * count, [True] * 2 * count), group=["real/many"] * count + [
+        f"real/{at}" for at in range(count)
+    ])  # fmt: skip
+    error = np.where(np.arange(2 * count) < count // 5, 0.5, 0.1)
+    table = correction.calibrated(data, error, np.ones(2 * count, bool))["full"]
+    assert table[conformal.LEVELS.index(0.95)] == pytest.approx(0.5)
