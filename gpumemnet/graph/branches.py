@@ -135,6 +135,7 @@ def _entry(builder: TapeBuilder, path: Path) -> int | None:
     """Return what the block around a layer read; None where the layer is the first of its block."""
     for depth in (len(path), len(path) - 1):
         if depth > 0 and path[:depth] in builder.entries:
-            holds_blocks = path[depth - 1][0] in (*_LISTS, "")  # torchsummary has no row of a list, nor of the model
+            # torchsummary has no row of a list, nor of the model: what stands there may be in one.
+            holds_blocks = path[depth - 1][0] in (*_LISTS, "")
             return None if holds_blocks else builder.entries[path[:depth]]
     return None
