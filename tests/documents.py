@@ -183,6 +183,7 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "python bench/fuzz.py summaries --inputs 1000000 --seed 5 --workers 2": MEASURES,
     },
     "docs/estimator/accounts.md": {
+        "python bench/account_by_name.py --texts .rad/texts.jsonl --kind torchsummary": MEASURES,
         "python bench/families.py": MEASURES,
     },
     "docs/estimator/booking.md": {
