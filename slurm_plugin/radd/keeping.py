@@ -16,7 +16,7 @@ from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.turn import Turn
 from slurm_plugin.radd.lending import Lender, users_move_priority
-from slurm_plugin.radd.turns import Ageing, lifts
+from slurm_plugin.radd.turns import LEAST, Ageing, lifts
 from slurm_plugin.slurm.control import SlurmControl, Standing
 
 log = logging.getLogger("radd")
@@ -43,6 +43,7 @@ class Keeper:
         self._slurm, self._clock, self._lender, self._config = slurm, clock, lender, config
         self._lock = threading.Lock()
         self._turns: dict[int, tuple[Turn, int | None]] = {}
+        self._asked: dict[int, Standing] = {}  # jobs that were raised in the last round, as they stood before
         self._pause = Deadline(clock, 0.0)
 
     @property
@@ -78,7 +79,11 @@ class Keeper:
     def _raise(self, turns: dict[int, tuple[Turn, int | None]]) -> None:
         waiting = {job.job_id: job for job in self._slurm.standings()}
         for job_id, (turn, restart) in turns.items():
-            if self._over(job_id, waiting.get(job_id), restart):
+            job = waiting.get(job_id)
+            by_hand = job is not None and heeds_no_nice(self._asked.pop(job_id, None), job)
+            if job is not None and by_hand:
+                self._lender.raise_by(waiting.pop(job_id), 0)
+            if by_hand or self._over(job_id, job, restart):
                 with self._lock:
                     if self._turns.get(job_id) == (turn, restart):
                         del self._turns[job_id]
@@ -97,6 +102,7 @@ class Keeper:
         )
         for job_id, by in points.items():
             self._lender.raise_by(waiting[job_id], by)
+            self._asked[job_id] = waiting[job_id]
 
     def _over(self, job_id: int, job: Standing | None, restart: int | None) -> bool:
         job = job or self._slurm.standing(job_id)
@@ -108,3 +114,17 @@ class Keeper:
         config = self._config()
         settings = [config.partition(name) for name in job.partition.split(",")]
         return config.mode == "enforce" and any(each is not None and each.keep_turn for each in settings)
+
+
+def heeds_no_nice(asked: Standing | None, now: Standing) -> bool:
+    """Return whether Slurm took a job's new nice value and left its priority as it was: somebody set that by hand.
+
+    `scontrol update priority=` is the last word (22.05.8, priority/basic). A single point may not show (turns.LEAST).
+
+    Args:
+        asked: The job before its nice value was changed last; None if it was not.
+        now: The job as it stands.
+    """
+    if asked is None:
+        return False
+    return abs(asked.nice - now.nice) > LEAST and now.priority == asked.priority

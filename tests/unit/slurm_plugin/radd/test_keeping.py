@@ -107,6 +107,18 @@ def test_who_is_put_back_is_raised_until_he_starts(site: Site) -> None:
     assert not site.keeper.busy and not site.lender.outstanding
 
 
+def test_a_priority_that_somebody_set_by_hand_stays(site: Site) -> None:
+    """Slurm takes a nice value then and heeds it not; raised again and again, it would never end."""
+    site.recoverer.hear(7, NOTE)
+    assert site.look() == [-3]
+    site.slurm.places[7] = replace(site.slurm.places[7], nice=-3)
+    site.slurm.views[7] = replace(site.slurm.views[7], nice=-3)
+    assert site.look() == [5], "as it was"
+    site.nice(5)
+    assert site.look() == []
+    assert not site.keeper.busy
+
+
 def test_a_radd_that_was_restarted_goes_on(site: Site) -> None:
     site.recoverer.hear(7, NOTE)
     site.look()
