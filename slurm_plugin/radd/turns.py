@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 
 from slurm_plugin.core.turn import Turn
 from slurm_plugin.slurm.control import Standing
@@ -127,12 +128,13 @@ def lifts(
     others = [
         job for job in waiting if job.job_id not in kept and job.priority and job.reason not in _CANNOT_START
     ]
-    nodes = [frozenset(partitions) for partitions in meeting]
+    nodes = {frozenset(partitions) for partitions in meeting}
+    meet = cache(partial(_meet, nodes))
     behind: dict[int, tuple[Standing, int]] = {}
     for job_id in sorted(kept, key=lambda each: (whole[each], -turns[each].submitted_s, -each)):
         job, least, most = kept[job_id], whole[job_id], None
         for other, priority in [*((each, each.priority) for each in others), *behind.values()]:
-            if not _meet(job, other, nodes):
+            if not meet(job.partition, other.partition):
                 continue
             first = (other.submitted_s, other.job_id) < (job.submitted_s, job.job_id)  # were they equals
             stood = (-priority, other.submitted_s) < (-whole[job_id], turns[job_id].submitted_s)
@@ -150,6 +152,7 @@ def lifts(
     }
 
 
-def _meet(one: Standing, other: Standing, nodes: Iterable[frozenset[str]]) -> bool:
-    mine, others = set(one.partition.split(",")), set(other.partition.split(","))
+def _meet(nodes: Iterable[frozenset[str]], one: str, other: str) -> bool:
+    """Return whether jobs of two lists of partitions may meet on a node, by the partitions of each."""
+    mine, others = set(one.split(",")), set(other.split(","))
     return bool(mine & others) or any(mine & node and others & node for node in nodes)
