@@ -70,8 +70,8 @@ def place(
         job: The job, as slurmd tells its hooks.
         demand: What the job may use.
         settings: The partition's settings.
-        age_s: For how long the hook has been at work: it waits for a sample once, and not if Slurm kept it waiting.
         apart: Whether jobs that nothing holds to what they booked are kept apart from all others (prolog/guarded.py).
+        age_s: For how long the hook has been at work: it waits for a sample once, and not if Slurm kept it waiting.
 
     Raises:
         RadError: GPUs or ledger cannot be read or written; nothing is reserved.

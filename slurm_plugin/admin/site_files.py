@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from slurm_plugin.admin.checks_apart import check_apart
 from slurm_plugin.admin.checks_gres import check_gres
 from slurm_plugin.admin.checks_lua import check_lua
 from slurm_plugin.admin.checks_partitions import check_names, check_nodes, check_partitions
@@ -52,11 +53,13 @@ class Plan:
         before: Text of each file that changes; None for one that is not there yet.
         after: What each would say.
         left: What `rad doctor` would still say of these files.
+        told: What it would say besides: whole-GPU jobs may meet shared ones. How GPUs are told apart is the site's.
     """
 
     before: Mapping[Path, str | None] = field(default_factory=dict)
     after: Mapping[Path, str] = field(default_factory=dict)
     left: tuple[Finding, ...] = ()
+    told: tuple[Finding, ...] = ()
 
     @property
     def runs(self) -> tuple[Path, ...]:
@@ -129,7 +132,8 @@ def plan(
         facts, found = look()
     changed = {path: text for path, text in texts.items() if written.get(path) != text}
     before = {path: written.get(path) or (text_of(path) if path.exists() else None) for path in changed}
-    return Plan(before=before, after=changed, left=tuple(found))
+    told = tuple(finding for finding in check_apart(facts) if finding.level != "ok")
+    return Plan(before=before, after=changed, left=tuple(found), told=told)
 
 
 def _facts(
@@ -159,6 +163,7 @@ def _facts(
         slurm=slurm,
         controllers=controllers_of(slurm_conf),
         gres=read_conf(slurm_conf.with_name("gres.conf"), read),
+        cgroup=read_conf(slurm_conf.with_name("cgroup.conf"), read),
         version=version,
         plugins=plugins,
         hooks=hooks,

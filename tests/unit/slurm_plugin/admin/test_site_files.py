@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from slurm_plugin.admin import edited, site_files
 from slurm_plugin.admin import uninstall as uninstalling
 from slurm_plugin.admin.edited import undo
+from slurm_plugin.admin.site_files_text import as_text
 from slurm_plugin.admin.templates import lua_folder
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.slurm.conf_files import gres_of_nodes, settings_of
@@ -430,3 +431,20 @@ def test_undo_gives_back_what_was_there(before: str, after: str, tail: str) -> N
     assert undo(before, after, after) == before
     without = undo(before, after, after + tail)
     assert without is None or sorted(without) == sorted(before + tail)
+
+
+def test_gpus_without_a_type_are_told_of_where_slurm_mixes_them_up(site: Site) -> None:
+    """`rad doctor` warns of them right after; how a site names its GPUs is its own, and no reason to refuse."""
+    assert not site.plan(OLD).told
+    site.change("gpu:a100:4", "gpu:4")
+    site.change(" Type=a100", "", "gres.conf")
+    assert not site.plan(NEW).told
+    plan = site.plan(OLD)
+    (finding,) = plan.told
+    assert "whole-GPU job" in finding.text and not plan.refused
+    said = as_text(plan, {"etc": "/etc/rad", "slurm": "/etc/slurm"}, dry_run=False)
+    assert "left to you: gres.conf: this Slurm gives" in said and "Type=" in said
+    site.write("cgroup.conf", "ConstrainDevices=yes\n")
+    site.write("slurm.conf", (site.slurm / "slurm.conf").read_text() + "TaskPlugin=task/cgroup\n")
+    (finding,) = site.plan(OLD).told
+    assert finding.subject == "cgroup.conf" and finding.level == "fail"
