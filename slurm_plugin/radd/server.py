@@ -13,6 +13,7 @@ import select
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ THREADS = 8
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Takes a message and returns the reply. It may raise RadError."""
 
+After = Callable[[Mapping[str, Any], Mapping[str, Any]], None]
+"""Takes a message and its reply once that is sent: what slurmctld need not wait for."""
+
 
 class Server:
     """The listening socket and its threads."""
@@ -42,6 +46,7 @@ class Server:
         clock: Clock,
         owner_uid: int | None = None,
         listener: socket.socket | None = None,
+        after: After = lambda _message, _reply: None,
     ) -> None:
         """Prepare a socket.
 
@@ -53,10 +58,11 @@ class Server:
             owner_uid: The user that slurmctld runs as, where radd is root; None leaves the socket to radd's own.
             listener: A socket that listens at `path` already. It belongs to who opened it (a socket unit): its mode
                 and owner stay, and it outlives this server, so that a client waits through a restart.
+            after: Hears of each reply after it was sent, or could not be: the log is on a disk, which may be slow.
         """
         self.path = path
         self._owner_uid = owner_uid
-        self._handler = handler
+        self._handler, self._after = handler, after
         self._trusted_uids = trusted_uids
         self._clock = clock
         self._threads: list[threading.Thread] = []
@@ -175,16 +181,24 @@ class Server:
     def _exchange(self, connection: socket.socket) -> None:
         """Read a line and answer it; what one request is at fault for must not look like a radd that is away."""
         deadline = Deadline(self._clock, DEADLINE_S)
+        line, tell = self._answered(connection, deadline)
         try:
-            reply = encode(self._handler(message_of(read_line(connection, deadline))))
+            connection.settimeout(max(deadline.remaining_s(), 0.001))
+            connection.sendall(line)
+        finally:
+            tell()
+
+    def _answered(self, connection: socket.socket, deadline: Deadline) -> tuple[bytes, Callable[[], None]]:
+        """Return the answer's line, and what the log is told once it is sent."""
+        try:
+            message = message_of(read_line(connection, deadline))
+            reply = self._handler(message)
+            return encode(reply), partial(self._after, message, reply)
         except RadError as exc:
             why = one_line(str(exc), LONGEST_REFUSAL)  # it may quote what the peer sent
-            log.warning("request refused: %s", why)
-            reply = encode({"error": why})
+            return encode({"error": why}), partial(log.warning, "request refused: %s", why)
         except OSError:
             raise
         except Exception:
             log.exception("a bug while answering; the job goes on as it was submitted")
-            reply = encode({"error": "a bug; radd's log tells more"})
-        connection.settimeout(max(deadline.remaining_s(), 0.001))
-        connection.sendall(reply)
+            return encode({"error": "a bug; radd's log tells more"}), lambda: None

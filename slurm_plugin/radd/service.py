@@ -132,14 +132,11 @@ class Service:
         if operation == "submit":
             self._note_undecided(message.get("undecided"))
             reply = self._submission.answer(self._standby.noted(message))
-            log.info("submit %s", reply.get("log", ""), extra=_asked(EventKind.SUBMITTED, message))
             if self.config.features.history and wire.profile_in(str(message.get("comment") or "")):
                 self._changes.put(message)
             return reply
         if operation == "change":
-            reply = self._submission.answer_change(message)
-            log.info("change %s", reply.get("log", ""), extra=_asked(EventKind.CHANGED, message))
-            return reply
+            return self._submission.answer_change(message)
         if operation == "modify":
             self._changes.put(message)
             return {"v": VERSION}
@@ -245,9 +242,3 @@ def _version_of(slurm: SlurmControl) -> Version:
     except SlurmError as exc:
         log.warning("Slurm's version is not known, so the oldest is assumed: %s", exc)
         return OLDEST
-
-
-def _asked(kind: EventKind, message: Mapping[str, Any]) -> dict[str, object]:
-    """Return what a line about a request tells programs."""
-    user_id = message.get("user_id")
-    return about(kind, user_id=user_id if isinstance(user_id, int) else None)

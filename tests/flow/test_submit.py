@@ -18,7 +18,7 @@ from lua.lua_programs import VERSIONS, LuaProgram
 
 from slurm_plugin.admin.gather_here import ping
 from slurm_plugin.core import wire
-from slurm_plugin.core.events import EventKind, from_line
+from slurm_plugin.core.events import Entry, EventKind, from_line
 from slurm_plugin.core.log import EVENTS
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
@@ -118,6 +118,11 @@ def hooks(lua: str, tmp_path: Path) -> Iterator[LuaProgram]:
     program.close()
 
 
+def asked_of(events: Path) -> list[Entry]:
+    told = [from_line(line) for line in events.read_bytes().splitlines()]
+    return [one for one in told if one is not None and one.event.kind == EventKind.SUBMITTED]
+
+
 def submit(hooks: LuaProgram, **job: Any) -> dict[str, Any]:
     batch = {"user_id": 1000, "gres": "gres:gpu:1", "script": "#!/bin/sh\n"}
     answer = hooks.call({"op": "submit", "uid": 1000, "job": {**batch, **job}})
@@ -145,10 +150,12 @@ def test_from_a_summary_to_a_signed_booking(lua: str, hooks: LuaProgram, tmp_pat
     job = answer["job"]
     booking = wire.read_stamp(job["comment"], user_id=1000, key=KEY)
     assert booking is not None and booking.kind == "shared"
-    told = [from_line(line) for line in (tmp_path / "logs" / EVENTS).read_bytes().splitlines()]
-    asked = [one for one in told if one is not None and one.event.kind == EventKind.SUBMITTED]
+    wait_until(lambda: asked_of(tmp_path / "logs" / EVENTS))  # the log is written after the answer
+    asked = asked_of(tmp_path / "logs" / EVENTS)
     assert [(one.hook, one.event.facts["user_id"]) for one in asked] == [("radd", 1000)]
-    assert asked[0].event.detail in (tmp_path / "log").read_text(), "the text log is a view of the events"
+    wait_until(
+        lambda: asked[0].event.detail in (tmp_path / "log").read_text()
+    )  # the text log is a view of the events
     assert job["gres"].startswith("shard:") and job["tres_per_job"] == ""
     assert job["environment"] == {"SLURM_GPUS": ""}
     assert job["comment"].startswith("mine rad2:")

@@ -40,6 +40,30 @@ def server(path: Path) -> Iterator[Server]:
     server.stop()
 
 
+def test_a_slow_log_delays_no_answer(path: Path) -> None:
+    """slurmctld holds its locks for the answer; the shim waits for 0.1 s."""
+    heard: list[object] = []
+    disk = threading.Event()
+
+    def after(message: Mapping[str, Any], reply: Mapping[str, Any]) -> None:
+        disk.wait(PATIENCE_S)
+        heard.append((message, reply))
+
+    server = Server(path, handler, trusted_uids=ME, clock=SystemClock(), after=after)
+    server.start()
+    try:
+        with connect(path) as connection:
+            connection.sendall(b'{"op":"x"}\n')
+            assert json.loads(connection.recv(65536)) == {"echo": {"op": "x"}}
+            assert not heard, "the disk is still at it"
+            disk.set()
+            assert not connection.recv(1), "closed once all is told"
+        assert heard == [({"op": "x"}, {"echo": {"op": "x"}})]
+        assert b"error" in ask(path, b'{"op":"refuse"}\n') and len(heard) == 1
+    finally:
+        server.stop()
+
+
 def connect(path: Path) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(PATIENCE_S)
