@@ -93,6 +93,9 @@ def _shared(
 ) -> Placement:
     """Take a part of each of so many GPUs: filter by neighbours and memory, then let the policy choose each."""
     open_rooms = [room for room in rooms if all(_may_join(held, demand, settings) for held in room.jobs)]
+    if not open_rooms:
+        reason = f"of the {len(rooms)} GPUs that it may have none is shared or idle"
+        return Placement(gpus=(), reason=reason, put_back=True)
     held_rooms = [room for room in open_rooms if _all_held(room, demand, unheld)]
     fitting = [room for room in held_rooms if _fits(room, demand, settings)]
     if len(fitting) < demand.gpus and len(held_rooms) < len(open_rooms):

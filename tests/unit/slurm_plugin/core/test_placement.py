@@ -237,7 +237,8 @@ def test_strangers_memory_is_respected() -> None:
 @pytest.mark.parametrize("kind", ["shared", "whole"])
 def test_mig_parents_sick_cards_and_whole_holders_are_never_candidates(kind: BookingKind) -> None:
     readings = [gpu(0, mig=True), gpu(1, healthy=False), gpu(2)]
-    assert choose(readings, held(1, 2, 40, kind="whole"), kind=kind).put_back
+    full = choose(readings, held(1, 2, 40, kind="whole"), kind=kind)
+    assert full.put_back and "idle" in full.reason and "MiB" not in full.reason, "memory is not what it lacks"
     assert choose(readings, kind=kind).gpus == ("GPU-2",)
 
 
