@@ -18,12 +18,12 @@ from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.program_end import plain_end
 from slurm_plugin.core.systemd import inherited_listener, notify
-from slurm_plugin.radd import decisions
 from slurm_plugin.radd.accounts import AccountsReader
 from slurm_plugin.radd.keeping import Keeper
 from slurm_plugin.radd.learned import Learner
 from slurm_plugin.radd.lending import Lender
 from slurm_plugin.radd.recover import Recoverer
+from slurm_plugin.radd.reply import tell
 from slurm_plugin.radd.server import Server
 from slurm_plugin.radd.service import Service
 from slurm_plugin.slurm.accounting import Accounts
@@ -79,7 +79,7 @@ def run(config_path: Path, slurm_user: str) -> None:
         clock=clock,
         owner_uid=next(iter(slurm_uids), None),
         listener=inherited_listener(socket_path, os.environ),
-        after=decisions.tell,
+        after=tell,
     )
     server.claim()
     service.leave_fallback()  # before the first answer: who was answered once finds it, should radd die at once

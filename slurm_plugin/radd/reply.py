@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from slurm_plugin.core import wire
+from slurm_plugin.core.daemon_log import about
 from slurm_plugin.core.errors import WireError
+from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.records import Booking, JobRequest, MemoryEstimate, Rewrite
 from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import to_mib_up
+
+log = logging.getLogger("radd")
 
 Reply = dict[str, Any]
 
@@ -111,3 +116,17 @@ def checked_version(message: Mapping[str, Any]) -> None:
         raise WireError(
             f"the shim speaks version {message.get('v')!r} and radd {VERSION}; install both again"
         )
+
+
+def tell(message: Mapping[str, Any], reply: Mapping[str, Any]) -> None:
+    """Log a decision, once slurmctld has it: a slow disk delays no submission.
+
+    Args:
+        message: What was asked.
+        reply: What was answered.
+    """
+    kind = {"submit": EventKind.SUBMITTED, "change": EventKind.CHANGED}.get(str(message.get("op")))
+    if kind is not None:
+        user_id = message.get("user_id")
+        facts = about(kind, user_id=user_id if isinstance(user_id, int) else None)
+        log.info("%s %s", message["op"], reply.get("log", ""), extra=facts)
