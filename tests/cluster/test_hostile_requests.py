@@ -23,7 +23,8 @@ from slurm_plugin.slurm.versions import traits
 
 pytestmark = pytest.mark.cluster
 
-WHOLE = shards_of(40960)
+CARD_MIB = 40960
+WHOLE = shards_of(CARD_MIB)
 WAITS = "while [ ! -e go ]; do sleep 0.1; done"
 EXCLUSIVE = ("--gpus=1", "--comment=rad:policy=exclusive")
 SHARED = ("--gpus=1", "--comment=rad:memory=12G")
@@ -97,7 +98,10 @@ def assert_holds_what_it_was_given(jobs: Jobs, job: int, given: str) -> None:
     jobs.cluster.wait(f"the Prolog has reserved {given}", held_rows, 20)
     held = held_rows()
     if shards and shards < WHOLE:
-        assert (held[0]["kind"], held[0]["booked_bytes"]) == ("shared", shards * from_mib(SHARD_MIB)), given
+        # its part of the card, where radd answered too late on a busy machine and nothing is stamped
+        most_bytes = shards * from_mib(CARD_MIB) // WHOLE
+        assert held[0]["kind"] == "shared", given
+        assert shards * from_mib(SHARD_MIB) <= held[0]["booked_bytes"] <= most_bytes, given
     else:
         assert held[0]["kind"] == "whole" and len(held[0]["gpus"]) == max(1, count_of(items, "gpu")), given
 

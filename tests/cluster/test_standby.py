@@ -173,7 +173,7 @@ def test_what_the_first_lent_is_taken_back_by_the_standby(jobs: Jobs, pair: Clus
     for _ in range(4):  # beside each of which the training fits, and its rerun does not
         filler = jobs.submit("--gpus=1", "--comment=rad:memory=30G", "--wrap", waits)
         jobs.wait(filler.job_id or 0, "RUNNING")
-    train = f"python3 fake_train.py --memory {GROWS} --seconds 10 && {waits.replace('/end', '/seen')}"  # runs until then
+    train = f"python3 fake_train.py --memory {GROWS} --seconds 10 && {waits.replace('/end', '/seen')}"
     rerun = jobs.submit("--gpus=1", f"--comment=rad:{MODEL}", "--wrap", train).job_id or 0
     pair.wait("priority is lent", lambda: view(rerun).nice < 0 and view(rerun).state == "PENDING", 60)
     pair.clock.sleep(2)
