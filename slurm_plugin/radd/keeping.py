@@ -79,8 +79,8 @@ class Keeper:
     def _raise(self, turns: dict[int, tuple[Turn, int | None]]) -> None:
         waiting = {job.job_id: job for job in self._slurm.standings()}
         for job_id, (turn, restart) in turns.items():
-            job = waiting.get(job_id)
-            by_hand = job is not None and heeds_no_nice(self._asked.pop(job_id, None), job)
+            job, asked = waiting.get(job_id), self._asked.pop(job_id, None)
+            by_hand = job is not None and heeds_no_nice(asked, job)
             if job is not None and by_hand:
                 self._lender.raise_by(waiting.pop(job_id), 0)
             if by_hand or self._over(job_id, job, restart):

@@ -119,6 +119,22 @@ def test_a_priority_that_somebody_set_by_hand_stays(site: Site) -> None:
     assert not site.keeper.busy
 
 
+def test_who_started_between_two_looks_is_not_taken_for_one_of_an_admins(site: Site) -> None:
+    """Slurm shows who is put back a second time with the nice value that he was lent, and a priority anew."""
+    site.recoverer.hear(7, NOTE)
+    assert site.look() == [-3]
+    site.nice(-3, state="RUNNING", reason="Prolog")
+    assert site.look() == []
+    site.recoverer.hear(7, replace(NOTE, restart=2))
+    again = replace(WAITS, nice=-3, restarts=2, state="COMPLETING")
+    site.slurm.places[7] = again
+    site.slurm.views[7] = replace(VIEW, nice=-3, restarts=2)
+    assert site.look() == []
+    site.slurm.places[7] = replace(again, state="PENDING")
+    assert min(site.look()) < -3, "priority 87 without its nice value of 5 and what it is lent"
+    assert site.keeper.busy
+
+
 def test_a_radd_that_was_restarted_goes_on(site: Site) -> None:
     site.recoverer.hear(7, NOTE)
     site.look()
