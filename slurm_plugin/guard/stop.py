@@ -54,10 +54,12 @@ def end_job(
         clock: Time.
         processes: Finds them.
     """
+    gone = False
     for _ in range(ROUNDS):
         left = processes(job_id, user_id)
-        if not left:
+        if gone and not left:
             return True
+        gone = not left  # one that starts another program shows no environment at that moment: look twice
         for process in left:
             process.kill()
         clock.sleep(PAUSE_S)

@@ -91,3 +91,17 @@ def test_a_job_that_does_not_end_is_given_up_in_time() -> None:
     clock = FakeClock()
     assert not end_job(1, USER, clock, processes=lambda *_: (Process(pid=2**22 - 1, started_ticks=1),))
     assert len(clock.slept) == ROUNDS
+
+
+def test_one_that_shows_no_environment_at_one_look_is_ended_at_the_next(
+    jobs: list[subprocess.Popen[bytes]],
+) -> None:
+    """A shell that goes on as another program has none for a moment (execve)."""
+    looks = [0]
+
+    def processes(job_id: int, user_id: int) -> tuple[Process, ...]:
+        looks[0] += 1
+        return () if looks[0] == 1 else processes_of(job_id, user_id)
+
+    assert end_job(987001, USER, SystemClock(), processes=processes)
+    assert jobs[0].wait(5) == -9
