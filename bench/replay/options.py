@@ -47,10 +47,15 @@ def _setting(text: str) -> tuple[str, str]:
     return key, value
 
 
+def _absolute(text: str) -> Path:
+    """Return a path that is the same for jobs, which run in a folder of their own."""
+    return Path(text).resolve()
+
+
 def run_parser() -> argparse.ArgumentParser:
     """Return what reads the command line of one run."""
     parser = argparse.ArgumentParser(prog="replay.run")
-    parser.add_argument("out", type=Path, help="folder of results")
+    parser.add_argument("out", type=_absolute, help="folder of results")
     parser.add_argument("--trace", type=Path, required=True)
     parser.add_argument("--policy", choices=POLICIES, default="magm")
     parser.add_argument("--estimates", choices=ESTIMATES, default="ours")
@@ -83,7 +88,7 @@ def run_parser() -> argparse.ArgumentParser:
     parser.add_argument("--stand-in", action="store_true", help="simulated cards and trainings that sleep")
     parser.add_argument("--on-cpu", action="store_true", help="simulated cards and real trainings on the CPU")
     parser.add_argument("--user", default="nobody")
-    parser.add_argument("--root", type=Path, default=Path("/var/tmp/rad-replay"))
+    parser.add_argument("--root", type=_absolute, default=Path("/var/tmp/rad-replay"))
     parser.add_argument("--venv", type=Path, default=Path(sys.prefix), help="where our package is installed")
     parser.add_argument(
         "--python", default=os.environ.get("RAD_TORCH_PYTHON", "python3"), help="a Python that has torch"

@@ -48,6 +48,11 @@ def rad_toml(policy: Policy, estimates: str) -> tuple[str, ...]:
     return (*lines, 'default = "collocate"') if estimates == "none" else tuple(lines)
 
 
+def alone(job: Planned) -> list[str]:
+    """Return the lines that a user writes who was told that his job needs more than one GPU has."""
+    return [f"#SBATCH --gpus={job.gpus}", "#RAD policy=exclusive"]
+
+
 def directives(
     job: Planned, policy: Policy, estimates: str, texts: Path, known: Mapping[str, Any]
 ) -> list[str]:

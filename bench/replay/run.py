@@ -17,14 +17,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from lab.jobs import ENDED, Jobs
 from replay.figures import figures
 from replay.options import COPIES, min_age_reserve_s, name_of, run_parser
 from replay.plan import Planned, plan, unmeasured
-from replay.policies import POLICIES, directives
+from replay.policies import POLICIES, alone, directives
 from replay.stage import CHECKOUT, NODE, Stage
 from replay.stuck import Patience
 from replay.watch import Watch
@@ -102,6 +103,7 @@ class Replay:
         self.stage = Stage(options)
         self.stuck = ""
         self.submitted: dict[str, tuple[int, float]] = {}
+        self.refused: dict[str, str] = {}
         self.seen: dict[int, dict[str, str]] = {}
         self.failed_s: dict[int, float] = {}
         self.began_s = time.time()
@@ -180,6 +182,7 @@ class Replay:
         return True
 
     def _submit(self, slurm: Jobs, job: Planned) -> None:
+        """Submit a job; one that is refused is submitted again as its user is told to, with a GPU of its own."""
         extra = self.known.get(job.workload, {})
         file = self.stage.folder / f"{job.name}.json"
         record = job.to_json() | {
@@ -188,27 +191,33 @@ class Replay:
             "exchange": self.options.exchange,
         }
         file.write_text(json.dumps(record))
-        lines = directives(job, self.policy, self.options.estimates, self.stage.texts, extra)
-        shares = self.policy.mps and job.gpus == 1 and not self.stage.simulated
         script = self.stage.folder / f"{job.name}.sh"
-        script.write_text(
-            SCRIPT.format(
-                name=job.name,
-                out=self.stage.folder,
-                limit_min=job.limit_min,
-                lines="\n".join(lines),
-                server=self.stage.server,
-                mps=HAND_MPS.format(folder=self.stage.mps) if shares else "",
-                python=sys.executable,
-                client=self.stage.source / "bench" / "replay" / "client.py",
-                job=file,
-            )
-        )
+        wishes = [directives(job, self.policy, self.options.estimates, self.stage.texts, extra)]
+        if self.policy.ours:
+            wishes.append(alone(job))
         at_s = time.time()
-        answer = slurm.submit(script.name, user=self.options.user)
-        if answer.job_id is None:
-            raise SystemExit(f"{job.name}: not taken: {answer.messages}")
-        self.submitted[job.name] = (answer.job_id, at_s)
+        for lines in wishes:
+            script.write_text(self._script(job, lines, file))
+            answer = slurm.submit(script.name, user=self.options.user)
+            if answer.job_id is not None:
+                self.submitted[job.name] = (answer.job_id, at_s)
+                return
+            self.refused.setdefault(job.name, answer.messages)
+        raise SystemExit(f"{job.name}: not taken: {answer.messages}")
+
+    def _script(self, job: Planned, lines: Sequence[str], file: Path) -> str:
+        shares = self.policy.mps and job.gpus == 1 and not self.stage.simulated
+        return SCRIPT.format(
+            name=job.name,
+            out=self.stage.folder,
+            limit_min=job.limit_min,
+            lines="\n".join(lines),
+            server=self.stage.server,
+            mps=HAND_MPS.format(folder=self.stage.mps) if shares else "",
+            python=sys.executable,
+            client=self.stage.source / "bench" / "replay" / "client.py",
+            job=file,
+        )
 
     # --- collecting -----------------------------------------------------------------------------------------------
 
@@ -227,6 +236,7 @@ class Replay:
             "planned_submit_s": job.submit_s,
             "trains": self.known.get(job.workload, {}).get("trains", job.workload),
             "slurm_id": number,
+            "refused": self.refused.get(job.name, ""),
             "state": fields.get("JobState", ""),
             "restarts": int(fields.get("Restarts", "0")),
             "admin_comment": fields.get("AdminComment", ""),

@@ -19,6 +19,7 @@ from slurm_plugin.core.ledger import Ledger
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.process import PROC, Process
 from slurm_plugin.core.waiting import owed_bytes, waiting_jobs
+from slurm_plugin.guard.faults import Seen, fault_incidents
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.findings import findings
 from slurm_plugin.guard.incident_file import read_incidents, write_incidents
@@ -86,7 +87,7 @@ class Guard:
         self._incidents = self._written = read_incidents(self._run)
         self._lost: dict[int, float] = {}
         self._leaving = Leaving(self._incidents)
-        self._jobs_of: dict[int, tuple[float, int, int | None]] = {}
+        self._seen: dict[int, Seen] = {}
 
     def look(self, readings: Sequence[GpuReading], ledger: Ledger, traced: Mapping[int, Traced]) -> None:
         """Judge one sample.
@@ -121,7 +122,7 @@ class Guard:
         self._strikes, sure = confirmed(found, self._strikes, now_s=monotonic_s)
         new = [incident_of(one, now_s=now_s) for one in found]
         new += [incident_of(one, now_s=now_s, stopped=one.response != "warn") for one in sure]
-        new += self._mps_incidents(now_s)
+        new += self._mps_incidents(now_s, monotonic_s)
         self._incidents = with_incidents(self._incidents, new, now_s=now_s)
         try:
             if self._incidents != self._written:
@@ -186,41 +187,32 @@ class Guard:
         return Mine(clients=keys, capped=keys)
 
     def _remember(self, traced: Mapping[int, Traced], monotonic_s: float) -> None:
-        self._jobs_of = {
-            pid: row for pid, row in self._jobs_of.items() if monotonic_s - row[0] <= PIDS_KEPT_S
+        self._seen = {
+            pid: one for pid, one in self._seen.items() if monotonic_s - one.last_s <= PIDS_KEPT_S
         } | {
-            pid: (monotonic_s, one.job_id, one.user_id)
+            pid: Seen(monotonic_s, one.job_id, one.user_id)
             for pid, one in traced.items()
             if one.job_id is not None
         }
 
-    def _mps_incidents(self, now_s: float) -> list[Incident]:
-        """Return the faults that MPS servers told of, and the servers that are gone while jobs were on them.
-
-        A server serves one user. Should its log name others, somebody put the words there, and they count for nothing.
-        """
+    def _mps_incidents(self, now_s: float, sampled_s: float) -> list[Incident]:
+        """Return the faults that MPS servers told of, and the servers that are gone while jobs were on them."""
         if self._config.telemetry.source == "simulated":
             return []
-        found = []
-        for (gpu, user_id), faults in self._log.faults().items():
-            jobs_of = {pid: job for pid, (_, job, user) in self._jobs_of.items() if user == user_id}
-            for fault in faults:
-                culprit = jobs_of.get(fault.culprit)
-                ended = {jobs_of[pid] for pid in fault.ended if pid in jobs_of}
-                who = "a process of no job" if culprit is None else f"job {culprit}"
-                found.append(
-                    Incident(
-                        kind="fault",
-                        gpu=gpu,
-                        first_s=now_s,
-                        last_s=now_s,
-                        culprit=culprit,
-                        culprit_user_id=user_id,
-                        victims=tuple(sorted(ended - {culprit})),
-                        detail=f"{who} (pid {fault.culprit}) wrote where it must not, which ended all clients of its "
-                        f"MPS server on {gpu}",
-                    )
-                )
+        found = [
+            incident
+            for (gpu, user_id), faults in self._log.faults().items()
+            for fault in faults
+            for incident in fault_incidents(
+                fault,
+                gpu=gpu,
+                user_id=user_id,
+                seen=self._seen,
+                on_server=self._mps.jobs_on(gpu, user_id),
+                now_s=now_s,
+                sampled_s=sampled_s,
+            )
+        ]
         found += ended_servers(self._mps, now_s=now_s, proc=self._proc)
         return found
 

@@ -124,6 +124,15 @@ class Mps:
             found.setdefault(place.parent.name, set()).update(read_state(place).jobs)
         return found
 
+    def jobs_on(self, gpu: str, user_id: int) -> frozenset[int]:
+        """Return the jobs that are counted in with a user's server.
+
+        Args:
+            gpu: UUID of its GPU.
+            user_id: Whom it serves.
+        """
+        return frozenset(read_state(self._folder / gpu / str(user_id)).jobs)
+
     def caps(self) -> dict[tuple[str, int], int | None]:
         """Return the cap of each job that was given a server, by GPU and job; None for a job without a cap."""
         return {

@@ -16,8 +16,9 @@ from paths import CHECKOUT
 from replay.as_measured import rewritten
 from replay.check import check
 from replay.figures import figures
+from replay.options import run_parser
 from replay.plan import plan, unmeasured
-from replay.policies import ESTIMATES, POLICIES, directives, rad_toml
+from replay.policies import ESTIMATES, POLICIES, alone, directives, rad_toml
 from replay.record import Loader
 from replay.run import shards_of
 
@@ -184,3 +185,15 @@ def test_a_loader_makes_up_for_a_slow_step_only_as_far_as_its_backlog(
 )
 def test_what_a_job_booked_is_read_in_every_spelling(asked: dict[str, str], shards: int) -> None:
     assert shards_of(asked) == shards
+
+
+def test_folders_are_absolute_because_jobs_name_texts_from_folders_of_their_own():
+    """Texts under a relative folder were found by no job, and each got a whole GPU without a word."""
+    options = run_parser().parse_args(["runs", "--trace", "t.csv", "--root", "root"])
+    assert options.out == Path("runs").resolve() and options.root == Path("root").resolve()
+    assert options.out.is_absolute()
+
+
+def test_who_is_told_that_a_job_is_too_large_asks_for_a_gpu_of_its_own(trace: Path):
+    job = plan(trace, compress=60, gpus=2)[0]
+    assert alone(job) == ["#SBATCH --gpus=1", "#RAD policy=exclusive"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,6 +88,7 @@ class Bench:
         cap_gib: int = 4,
         gpus: int = 1,
         mps: bool | None = None,
+        also: Mapping[int, Traced] | None = None,
     ) -> None:
         rows = ((11, 1, self.users[0], alice_gib), (21, 2, self.users[1], bob_gib))
         reading = GpuReading(
@@ -119,7 +121,7 @@ class Bench:
         traced = {
             pid: Traced(process=replace(ME, pid=pid), job_id=job_id, user_id=user)
             for pid, job_id, user, _ in rows
-        }
+        } | dict(also or {})
         self.guard.look((reading,), ledger, traced)
         self.clock.sleep(1.0)
 
@@ -312,9 +314,11 @@ def test_who_was_told_to_go_leaves_for_a_quarter_of_a_minute_and_no_process_of_n
     assert set(leaving.runs(100.0 + LEAVING_S + 0.1)) == set()
 
 
-def tell_fault(bench: Bench, culprit: int, *ended: int, user: int = ALICE) -> None:
+def tell_fault(
+    bench: Bench, culprit: int, *ended: int, user: int = ALICE, jobs: tuple[int, ...] = (1,)
+) -> None:
     place = bench.run / "mps" / "GPU-a" / str(user)
-    write_state(place, State(daemon=ME, server=ME, jobs={1: 4 * GIB}))
+    write_state(place, State(daemon=ME, server=ME, jobs=dict.fromkeys(jobs, 4 * GIB)))
     lines = [
         f"Client {{PID: {culprit}, Context: 1}} encountered a fatal GPU error.",
         "The following client process have a sticky error set:",
@@ -338,6 +342,41 @@ def test_a_fault_that_an_mps_server_told_of(tmp_path: Path):
         (2,),
     )
     assert one.detail.startswith("job 1 (pid 11)")
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_jobs_that_ended_with_a_fault_before_anybody_saw_them(tmp_path: Path, again: bool):
+    """Found on an H100 whose memory was gone: five jobs failed within a second of their start, and all as at fault.
+
+    Whoever of them was: each may run again. A job whose process runs on did not end with them.
+    """
+    bench = Bench(tmp_path, source="nvml", users=(ALICE, ALICE))
+    bench.look(1)
+    if again:  # it was seen in an earlier run, under another pid
+        bench.look(1, also={99: Traced(process=Process(pid=99, started_ticks=1), job_id=8, user_id=ALICE)})
+    tell_fault(bench, 71, 71, 81, jobs=(1, 7, 8))
+    bench.look(1)
+    sure, unsure = read_incidents(bench.run)
+    assert (sure.kind, sure.culprit, sure.victims) == ("fault", None, ())
+    assert (unsure.kind, unsure.culprit, unsure.victims) == ("server", None, (7, 8))
+
+
+def test_who_is_the_only_one_that_nobody_saw_is_at_fault_himself(tmp_path: Path):
+    bench = Bench(tmp_path, source="nvml", users=(ALICE, ALICE))
+    bench.look(1)
+    tell_fault(bench, 71, 71, 11, jobs=(1, 2, 7))
+    bench.look(1)
+    (one,) = read_incidents(bench.run)
+    assert (one.kind, one.culprit, one.victims) == ("fault", None, (1,))
+
+
+def test_who_ended_unseen_with_anothers_fault_is_its_victim(tmp_path: Path):
+    bench = Bench(tmp_path, source="nvml", users=(ALICE, ALICE))
+    bench.look(1)
+    tell_fault(bench, 11, 11, 71, jobs=(1, 2, 7))
+    bench.look(1)
+    (one,) = read_incidents(bench.run)
+    assert (one.kind, one.culprit, one.victims) == ("fault", 1, (7,))
 
 
 def test_a_log_that_names_another_users_processes_blames_nobody_of_them(tmp_path: Path):
