@@ -7,7 +7,7 @@
 - out: times that a job ran out of GPU memory;
 - hurt: of these, and of jobs lost through another's fault, those that held no more than they booked;
 - lost: jobs that ran out of memory or were stopped, and did not end well;
-- at once: trainings on a GPU in use, mean over time, and at most.
+- at once: trainings on a GPU in use, as NVML showed them twice a second: mean, and at most.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +41,8 @@ def row(name: str, run: Mapping[str, Any]) -> Iterator[str]:
     ends = [(int(job), kind) for job, kind in _ENDED.findall(run["logs"].get("epilog.log", ""))]
     kept = [job for job, kind in ends if kind != "overrun" and job in jobs and not above(jobs[job])]
     lost = {job for job, _ in ends if job in jobs and jobs[job]["state"] != "COMPLETED"}
-    crowd = list(_crowd(run))
-    in_use_s = sum(seconds for seconds, _ in crowd)
+    # Not from the trainings' own records: by hand under MPS each of them calls its GPU 0.
+    crowd = [there for card in run["samples"]["cards"] for there in card["jobs"] if there]
     yield name
     yield str(len(jobs))
     yield str(sum(map(above, jobs.values())))
@@ -52,26 +51,13 @@ def row(name: str, run: Mapping[str, Any]) -> Iterator[str]:
     yield str(len(kept))
     yield str(len(lost))
     yield str(run["figures"]["put_backs"])
-    yield f"{sum(seconds * there for seconds, there in crowd) / max(in_use_s, 1e-9):.1f}"
-    yield str(max((there for _, there in crowd), default=0))
+    yield f"{sum(crowd) / max(len(crowd), 1):.1f}"
+    yield str(max(crowd, default=0))
 
 
 def above(job: Mapping[str, Any]) -> bool:
     """Return whether a job held more than it booked; one whose peak nobody saw did not."""
     return bool(job["booked_mib"]) and (job["peak_mib"] or 0) > job["booked_mib"]
-
-
-def _crowd(run: Mapping[str, Any]) -> Iterator[tuple[float, int]]:
-    """Yield for how long so many trainings were on one GPU, for each GPU in use."""
-    spans: dict[str, list[tuple[float, float]]] = {}
-    for one in (one for job in run["jobs"] for one in job["runs"] if one.get("end_s")):
-        for gpu in filter(None, one["gpus"].split(",")):
-            spans.setdefault(gpu, []).append((one["called_s"], one["end_s"]))
-    for there in spans.values():
-        for begin_s, end_s in pairwise(sorted({at_s for span in there for at_s in span})):
-            on = sum(first <= begin_s and end_s <= last for first, last in there)
-            if on:
-                yield end_s - begin_s, on
 
 
 if __name__ == "__main__":

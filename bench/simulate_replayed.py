@@ -62,7 +62,9 @@ ESTIMATE = re.compile(r"\bestimate_mib=(\d+)")
 RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 ONE_BY_ONE = "copies"
 """How GPUs of a job handed their gradients over in runs that do not say it (bench/replay/options.py)."""
-WITHOUT_RAD = ("whole", "hand", "hand-mps")
+WITHOUT_MPS = "hand"
+"""Shards by hand: whoever shares a GPU takes turns."""
+WITHOUT_RAD = ("whole", WITHOUT_MPS, "hand-mps")
 FIGURES = ("makespan_s", "mean_completion_s", "median_slowdown", "p95_slowdown", "energy_j")
 
 Run = Mapping[str, Any]
@@ -75,7 +77,7 @@ class Alone:
     Attributes:
         start_up_s: To its first step.
         work_s: From there to its end.
-        smact: Mean SM activity meanwhile, of the run's only GPU; None where it had several, or the time was too short.
+        smact: Mean SM activity of these GPUs meanwhile; None where the time was too short.
     """
 
     start_up_s: float
@@ -96,19 +98,27 @@ def alone(job: Mapping[str, Any], samples: Mapping[str, Any]) -> Alone | None:
     return Alone(
         last["trains_s"] - last["called_s"],
         last["end_s"] - last["trains_s"],
-        _smact(samples, last["trains_s"], last["end_s"]) if len(samples["cards"]) == 1 else None,
+        _smact(samples, last["gpus"].split(","), last["trains_s"], last["end_s"]),
     )
 
 
-def _smact(samples: Mapping[str, Any], since_s: float, until_s: float) -> float | None:
-    """Return the only GPU's mean SM activity within a time; None of too few samples, which look back each."""
-    times_s, card = samples["times_s"], samples["cards"][0]
+def _smact(samples: Mapping[str, Any], gpus: Sequence[str], since_s: float, until_s: float) -> float | None:
+    """Return the mean SM activity of GPUs within a time; None of too few samples, which look back each.
+
+    Args:
+        samples: Of a run without RAD, whose jobs see their GPUs by index.
+        gpus: Their indices.
+        since_s: The time's beginning.
+        until_s: Its end.
+    """
     seen = [
         smact
-        for time_s, smact in zip(times_s, card["smact"], strict=True)
+        for card in samples["cards"]
+        if str(card["index"]) in gpus
+        for time_s, smact in zip(samples["times_s"], card["smact"], strict=True)
         if since_s + LOOKS_BACK_S < time_s < until_s and smact is not None
     ]
-    return statistics.fmean(seen) if len(seen) >= LEAST_SAMPLES else None
+    return statistics.fmean(seen) if len(seen) >= LEAST_SAMPLES * len(gpus) else None
 
 
 def paces_s(run: Run) -> list[float]:
@@ -169,9 +179,11 @@ def simulated(run: Run, whole: Run, draw: int = 0) -> Result:
         _job(n, row, took.get(row["name"]), drawn.choice(paces), settings)
         for n, row in enumerate(run["jobs"])
     ]
-    if run.get("exchange", ONE_BY_ONE) != ONE_BY_ONE:
-        for job in jobs:
+    for job in jobs:
+        if run.get("exchange", ONE_BY_ONE) != ONE_BY_ONE:
             job.load = replace(job.load, exchanges_per_s=0.0)
+        if run["policy"] == WITHOUT_MPS:
+            job.load = replace(job.load, turns=True)
     return Engine(cluster, sorted(jobs, key=lambda job: job.trace.submit_s)).run()
 
 

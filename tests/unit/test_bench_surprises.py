@@ -22,6 +22,8 @@ PAGE = {
     "philly_t1, shards by hand, MPS": ("philly_t1-hand-mps-c160-r1",),
     "philly_t1, RAD": (f"philly_t1-{SHARED.format(160, 1)}", f"philly_t1-{SHARED.format(160, 2)}"),
     "heavy60, RAD": (f"heavy60-{SHARED.format(180, 1)}",),
+    "mix90, shards by hand, MPS": ("mix90-hand-mps-c180-first70-pass4h-nccl-r1",),
+    "mix90, RAD": ("mix90-magm-ours-c180-first70-share_multi_gpu=true-pass4h-nccl-r1",),
 }
 """How a row of the page begins -> the recorded runs that it tells of."""
 
@@ -30,18 +32,14 @@ def counted(path: Path) -> dict[str, str]:
     return dict(zip(COLUMNS, row(path.stem, json.loads(path.read_text())), strict=True))
 
 
-def job(slurm_id: int, peak_mib: int, state: str = "COMPLETED", spans: Any = ()) -> dict[str, Any]:
-    runs = [{"gpus": "GPU-1", "called_s": begin, "end_s": end} for begin, end in spans]
-    return {"slurm_id": slurm_id, "booked_mib": 4096, "peak_mib": peak_mib, "state": state, "runs": runs}
+def job(slurm_id: int, peak_mib: int, state: str = "COMPLETED") -> dict[str, Any]:
+    return {"slurm_id": slurm_id, "booked_mib": 4096, "peak_mib": peak_mib, "state": state}
 
 
 def test_who_went_above_who_was_hurt_and_how_many_were_there_at_once() -> None:
     run = {
-        "jobs": [
-            job(1, 5000, spans=[(0.0, 2.0)]),
-            job(2, 4000, "OUT_OF_MEMORY", spans=[(1.0, 2.0)]),
-            job(3, 4096, spans=[(2.0, 3.0)]),
-        ],
+        "jobs": [job(1, 5000), job(2, 4000, "OUT_OF_MEMORY"), job(3, 4096)],
+        "samples": {"cards": [{"jobs": [0, 1, 2]}, {"jobs": [1, 1, 0]}]},
         "logs": {
             "epilog.log": "at job=1 by overrun: above\nat job=2 by gpu-oom: full\nat job=9 by victim: x\n"
         },
@@ -49,7 +47,7 @@ def test_who_went_above_who_was_hurt_and_how_many_were_there_at_once() -> None:
     }
     found = dict(zip(COLUMNS, row("made up", run), strict=True))
     wanted = {"above": "1", "stopped": "1", "out": "1", "hurt": "1", "lost": "1", "put back": "4"}
-    assert found == {"run": "made up", "jobs": "3", **wanted, "at once": "1.3", "at most": "2"}
+    assert found == {"run": "made up", "jobs": "3", **wanted, "at once": "1.2", "at most": "2"}
 
 
 @pytest.mark.parametrize("begins", PAGE)
@@ -82,16 +80,62 @@ H100 = {
 """Trace -> what its runs on one H100 are called, and which of RAD's the page tells of."""
 
 
-@pytest.mark.parametrize("trace", H100)
-def test_the_page_says_how_near_estimates_came_on_the_h100(trace: str) -> None:
-    runs, repetition = H100[trace]
-    run = json.loads((REPLAYS / f"{trace}-magm-ours-{runs}-pass4h-r{repetition}.json").read_text())
+TWO_H100S = "mix90-{}-c180-first70-{}nccl-r1"
+SHARES = "share_multi_gpu=true-pass4h-"
+COLUMNS_OF_TWO = {
+    "whole GPUs": TWO_H100S.format("whole", ""),
+    "by hand, no MPS": TWO_H100S.format("hand", "pass4h-"),
+    "by hand, MPS": TWO_H100S.format("hand-mps", "pass4h-"),
+    "RAD": TWO_H100S.format("magm-ours", SHARES),
+    "RAD, `lug`": TWO_H100S.format("lug-ours", SHARES),
+    "RAD, `round_robin`": TWO_H100S.format("round_robin-ours", SHARES),
+    "RAD with Horus' estimates": TWO_H100S.format("magm-horus", SHARES),
+}
+"""A column of results.md's table of mix90 on two H100s -> its run."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [f"{trace}-magm-ours-{runs}-pass4h-r{repetition}" for trace, (runs, repetition) in H100.items()]
+    + [COLUMNS_OF_TWO["RAD"]],
+)
+def test_the_page_says_how_near_estimates_came_on_the_h100(name: str) -> None:
+    run = json.loads((REPLAYS / f"{name}.json").read_text())
     errors = [abs(estimate / peak - 1) for _, estimate, peak in rows(run)]
     page = (CHECKOUT / "docs" / "results.md").read_text()
-    (line,) = [one for one in page.splitlines() if "bench/replayed_estimates.py" in one]
+    lines = [one for one in page.splitlines() if "bench/replayed_estimates.py" in one]
     median = f"{statistics.median(errors):.1%}".replace("%", " %")
-    assert f"{len(errors)} workloads of {trace} a median error of {median}" in line
+    told = f"{len(errors)} workloads of {run['trace']} a median error of {median}"
+    assert any(told in line for line in lines), told
     assert all(job["peak_mib"] <= job["booked_mib"] for job in run["jobs"]), "nobody above his booking"
+
+
+def test_the_table_of_mix90_on_two_gpus_is_that_of_its_runs() -> None:
+    found = {
+        column: json.loads((REPLAYS / f"{name}.json").read_text())["figures"]
+        for column, name in COLUMNS_OF_TWO.items()
+    }
+    whole = found["whole GPUs"]
+    page = (CHECKOUT / "docs" / "results.md").read_text()
+    section = page.split("### mix90 on two H100s", 1)[1].split("\n### ", 1)[0]
+    lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    table = {name.strip(): [cell.strip(" *") for cell in cells] for name, *cells in lines}
+    assert table[""][: len(found)] == list(found)
+    for label, key, unit in (
+        ("makespan (s)", "makespan_s", 1),
+        ("mean completion (s)", "mean_completion_s", 1),
+        ("energy (kJ)", "energy_j", 1000),
+    ):
+        shown = [f"{run[key] / unit:.0f} ({run[key] / whole[key]:.2f})" for run in found.values()]
+        assert table[label][: len(found)] == [shown[0].split()[0], *shown[1:]]
+    slowdowns = [
+        ", ".join(f"{run[key]:.1f}" for key in ("median_slowdown", "p95_slowdown", "max_slowdown"))
+        for run in found.values()
+    ]
+    assert table["slowdown: median, P95, largest"][: len(found)] == slowdowns
+    assert {
+        run["crashes"] + run["put_backs"] + run["jobs"] - run["ended_well"] for run in found.values()
+    } == {0}
 
 
 @pytest.mark.parametrize("trace", H100)

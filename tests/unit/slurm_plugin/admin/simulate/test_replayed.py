@@ -12,6 +12,7 @@ sys.path.insert(0, str(CHECKOUT / "bench"))
 import replayed_groups
 import simulate_replayed
 
+from slurm_plugin.admin.simulate.interference import TURNS
 from slurm_plugin.admin.simulate.metrics import metrics
 
 
@@ -60,7 +61,10 @@ def run(
         "cut": False,
         "began_s": 0.0,
         "machine": {"slurm": slurm},
-        "samples": {"cards": [{"name": "A100", "usable_mib": 40_000, "smact": [None]}], "times_s": [11.0]},
+        "samples": {
+            "cards": [{"index": 0, "name": "A100", "usable_mib": 40_000, "smact": [None]}],
+            "times_s": [11.0],
+        },
         "jobs": list(jobs),
         "figures": dict.fromkeys(simulate_replayed.FIGURES, 1.0) | {"crashes": 0, "recoveries": 0} | figures,
     }
@@ -77,7 +81,7 @@ def test_pace_and_start_up_are_read_from_the_run_with_whole_gpus() -> None:
 
 def test_a_job_is_as_active_as_it_was_with_the_gpu_to_itself() -> None:
     """The table's activity is another card's: here the job trained from 1.5 to 11.5 s at 0.3."""
-    card = {"name": "H100", "usable_mib": 80_000, "smact": [0.0, 0.9, 0.2, 0.3, 0.4, 0.9]}
+    card = {"index": 0, "name": "H100", "usable_mib": 80_000, "smact": [0.0, 0.9, 0.2, 0.3, 0.4, 0.9]}
     samples = {"cards": [card], "times_s": [1.0, 1.9, 2.1, 6.0, 11.0, 12.0]}
     seen = simulate_replayed.alone(WHOLE["jobs"][0], samples)
     assert seen is not None and seen.smact == pytest.approx(0.3), "whole samples alone count"
@@ -86,10 +90,25 @@ def test_a_job_is_as_active_as_it_was_with_the_gpu_to_itself() -> None:
     assert (
         load.intensity == simulate_replayed._load(WHOLE["jobs"][0], simulate_replayed.Alone(1, 10)).intensity
     )
-    two = samples | {"cards": [card, card]}
-    assert simulate_replayed.alone(WHOLE["jobs"][0], two) == simulate_replayed.Alone(1.0, 10.0), (
-        "whose is it?"
-    )
+    busier = card | {"index": 1, "smact": [0.0, 0.9, 0.6, 0.7, 0.8, 0.9]}
+    two = samples | {"cards": [card, busier]}
+    for gpu, active in (("0", 0.3), ("1", 0.7), ("0,1", 0.5)):
+        found = simulate_replayed.alone(job("a", 0.0, 0.5, gpu=gpu), two)
+        assert found is not None and found.smact == pytest.approx(active), "of the GPUs that it had"
+
+
+def test_by_hand_without_mps_jobs_take_turns() -> None:
+    never_waits = {"steps": 10**6}
+    shared = [job(name, 0.0, 0.5, booked_mib=8192) | never_waits for name in ("a", "b")]
+    slowed = {
+        policy: metrics(simulate_replayed.simulated(run(policy, *shared), WHOLE))["median_slowdown"]
+        for policy in ("hand", "hand-mps")
+    }
+    busy = simulate_replayed._load(shared[0], simulate_replayed.Alone(1, 10)).busy
+    start_s, work_s = 1.5, 10.0
+    took_s = start_s + work_s * busy * (1 + TURNS * busy)
+    assert slowed["hand"] == pytest.approx(took_s / (start_s + work_s), rel=0.01)
+    assert slowed["hand-mps"] < slowed["hand"]
 
 
 def test_a_run_is_compared_with_whole_gpus_of_its_own_hour(capsys: pytest.CaptureFixture[str]) -> None:
