@@ -12,10 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from slurm_plugin.admin.simulate.command import simulate
+from slurm_plugin.admin.simulate.command import settings_of, simulate
 from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import PartitionConfig
 
 
 def write_trace(path: Path, jobs: int, rate: float) -> None:
@@ -50,7 +49,7 @@ def main() -> None:
                 nodes=args.nodes,
                 gpus_per_node=8,
                 gpu_memory_mib=80_000,
-                settings=PartitionConfig(),
+                settings=settings_of(None, None),
                 baseline="whole" if name == "whole" else "rad",
             )
             began_s = time.process_time()

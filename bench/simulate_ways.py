@@ -67,7 +67,6 @@ class Way:
         first: Who starts first: the largest.
         gpu: Which GPU a shared job gets: the least.
         counts: What is counted of a job's activity, from what it does and what is told of it.
-        does: What a job does, from what it is measured to do.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
@@ -75,7 +74,6 @@ class Way:
     first: Callable[[Job], float] | None = None
     gpu: Callable[[Job, Gpu], float] | None = None
     counts: Callable[[Load, float], float] | None = None
-    does: Callable[[Load], Load] | None = None
 
 
 BEST = {"settings": SHARE, "asked": FOUR_HOURS}
@@ -87,7 +85,7 @@ WAYS = {
     "two-GPU jobs share, 4 h (S)": Way(**BEST),
     "S, overcommit 1.75": Way(settings={**SHARE, "compute_overcommit": 1.75}, asked=FOUR_HOURS),
     "S, overcommit 1.5": Way(settings={**SHARE, "compute_overcommit": 1.5}, asked=FOUR_HOURS),
-    "S, gradients in buckets": Way(**BEST, does=lambda load: replace(load, exchanges_per_s=0.0)),
+    "S, gradients one by one": Way(settings=SHARE, asked={**FOUR_HOURS, "gradients": "one by one"}),
     "S, two-GPU jobs first": Way(**BEST, first=lambda job: job.gpus),
     "S, short first, by --time": Way(**BEST, first=lambda job: -job.limit_s),
     "S, `busy` counts, not SMACT": Way(**BEST, counts=lambda load, told: load.busy),
@@ -105,12 +103,10 @@ def figures(question: Question, way: Way) -> dict[str, Any]:
     asked = replace(question, settings=replace(PartitionConfig(), **way.settings), **way.asked)
     with ExitStack() as changed:
         if way.counts is not None:
-            changed.enter_context(patch.object(scenarios, "_known_smact", _counting(way.counts)))
+            changed.enter_context(patch.object(scenarios, "_known", _counting(way.counts)))
         found = scenarios.scenario(asked, history(asked))
         for job in found.jobs if way.first is not None else ():
             job.priority = round(way.first(job))
-        for job in found.jobs if way.does is not None else ():
-            job.load = way.does(job.load)
         engine = Engine(found.cluster, found.jobs)
         if way.gpu is not None:
             changed.enter_context(patch.object(controller, "find", _choosing(engine.hardware.gpus, way.gpu)))
@@ -118,11 +114,11 @@ def figures(question: Question, way: Way) -> dict[str, Any]:
 
 
 def _counting(counts: Callable[[Load, float], float]) -> Callable[..., Any]:
-    known_smact = scenarios._known_smact
+    told = scenarios._known
 
     def counted(question: Question, load: Load, seen: float | None) -> Any:
-        known = known_smact(question, load, seen)
-        return known if known.value is None else known._replace(value=counts(load, known.value))
+        known = told(question, load, seen)
+        return known if known.smact is None else known._replace(smact=counts(load, known.smact))
 
     return counted
 
@@ -171,7 +167,7 @@ def main() -> None:
 
 def _by_trace(traces: Sequence[Path], questions: Sequence[Question], whole: Sequence[dict[str, Any]]) -> None:
     print("| trace | way | makespan | completion | energy | slowdown | P95 |\n|---|---|---|---|---|---|---|")
-    for name in ("the default", "the default, 4 h", "two-GPU jobs share, 4 h (S)", "S, gradients in buckets"):
+    for name in ("the default", "the default, 4 h", "two-GPU jobs share, 4 h (S)", "S, gradients one by one"):
         for trace, question, base in zip(traces, questions, whole, strict=True):
             print(f"| {trace.stem} | {name} | {_cells(_row(figures(question, WAYS[name]), base))} |")
 

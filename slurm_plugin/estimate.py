@@ -141,6 +141,7 @@ class Estimator:
             confidence=None,  # it is booked because the user says so
             source="stated",
             smact=None if known is None else known.smact,
+            busy=None if known is None else known.busy,
             profile_key=None if known is None else known.profile_key,
         )
 
@@ -270,7 +271,7 @@ def _estimate(profile_text: str, estimator: Estimator) -> MemoryEstimate | None:
     try:
         profile = ModelProfile.from_text(profile_text)
         result = gpumemnet_estimate(profile, gpu=estimator.card(), estimator=estimator.name)
-        busy = activity.estimate(profile)
+        alone = activity.estimate(profile)
     except GpuMemNetError:
         return None
     return MemoryEstimate(
@@ -279,7 +280,8 @@ def _estimate(profile_text: str, estimator: Estimator) -> MemoryEstimate | None:
         confidence=result.confidence,
         quantiles=tuple((share, result.quantile(share)) for share in SHARES),
         source=result.estimator,
-        smact=None if busy is None else round(busy.smact.value, 3),
+        smact=None if alone is None else round(alone.smact.value, 3),
+        busy=None if alone is None else round(alone.busy.value, 3),
         profile_key=profile.key,
         kind=conformal.kind(profile),
         warnings=result.warnings,

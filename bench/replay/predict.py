@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from replay.options import COPIES, min_age_reserve_s
@@ -55,9 +55,6 @@ def predict(options: argparse.Namespace) -> Prediction:
         ConfigError: The trace cannot be read, or a setting is wrong.
     """
     found = scenario(_question(options))
-    if options.exchange != COPIES:
-        for job in found.jobs:
-            job.load = replace(job.load, exchanges_per_s=0.0)
     jobs = [job for job in found.jobs if job.trace.gpus <= options.gpus]
     result = Engine(found.cluster, jobs[: options.first]).run()
     figures = metrics(result)
@@ -81,6 +78,7 @@ def _question(options: argparse.Namespace) -> Question:
         settings=_settings(options) if policy.ours else PartitionConfig(),
         baseline=baseline,
         estimates=known.get(options.estimates, "measured"),
+        gradients="one by one" if options.exchange == COPIES else "buckets",
         pin="bound",
         compress=options.compress,
         start_up_s=START_UP_S + PACE_S,

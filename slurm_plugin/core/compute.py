@@ -15,6 +15,10 @@ TRAINS = 0.6
 """Share of its time in which a training that no run has shown yet is taken to train; a profile tells of one that never
 waits for data. Counted by their SM activity, those of three traces train for 0.52, 0.45 and 0.51 of their time
 (docs/results.md); simulated, the tenth more costs no makespan and keeps small jobs from starving."""
+TURNS = 1.37
+"""What a neighbour's kernels cost who takes turns with them, outside of MPS: such trainings are slowed
+b * (1 + 1.37 * the sum of their neighbours' b) times, where b is the share of the time in which kernels run (168 that
+were measured, 6 % off at the median; docs/activity.md)."""
 LEAST_SLOWDOWN, MOST_SLOWDOWN = SLOWED[0][0], SLOWED[-1][0]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from slurm_plugin.core import words
 from slurm_plugin.core.bookings import by_hand
-from slurm_plugin.core.compute import TRAINS
+from slurm_plugin.core.compute import TRAINS, TURNS
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.records import (
     Booking,
@@ -68,7 +68,8 @@ def part_for(
     booked_bytes = shards * partition.shard_bytes
     cap_bytes = min(processes * size.cap_bytes, partition.capacity_bytes)
     surprise = cap_bytes if cap_bytes > booked_bytes else None
-    asked = max(shards, compute_shards(processes, estimate, partition))
+    turns = gpus > 1 or partition.sharing == "streams"
+    asked = max(shards, compute_shards(processes, estimate, partition, turns=turns))
     return Part(
         need_bytes=need_bytes,
         fits=shards < partition.shards and need_bytes <= partition.capacity_bytes,
@@ -89,7 +90,9 @@ def part_for(
     )
 
 
-def compute_shards(processes: int, estimate: MemoryEstimate | None, partition: PartitionConfig) -> int:
+def compute_shards(
+    processes: int, estimate: MemoryEstimate | None, partition: PartitionConfig, *, turns: bool = False
+) -> int:
     """Return how many shards stand for the compute that a job is expected to take; 0 where only memory counts.
 
     A job of unknown activity counts as the placement counts it: else to tell nothing would be the way to the front.
@@ -100,14 +103,20 @@ def compute_shards(processes: int, estimate: MemoryEstimate | None, partition: P
         processes: That share the GPU.
         estimate: The need of one process; None if it is unknown.
         partition: Settings of its partition.
+        turns: Whether it takes turns with its neighbours: it runs outside of their MPS servers. While its kernels run
+            nobody else's do, so the time that they take counts, and not the SMs that they keep busy meanwhile.
     """
     if not partition.packed_activity:
         return 0
-    known = None if estimate is None else estimate.smact
-    smact = partition.smact_max / 2 if known is None else known
-    if not partition.max_slowdown and not (estimate is not None and estimate.smact_seen):
-        smact *= TRAINS
-    share = processes * smact / partition.packed_activity
+    known = None if estimate is None else estimate.busy if turns else estimate.smact
+    if turns:
+        part = 1.0 if known is None else min(1.0, TURNS * known)
+    else:
+        part = partition.smact_max / 2 if known is None else known
+    seen = known is not None and estimate is not None and estimate.smact_seen
+    if not seen and not partition.max_slowdown:
+        part *= TRAINS
+    share = processes * part / partition.packed_activity
     return min(math.ceil(share * partition.shards), partition.shards - 1)
 
 

@@ -126,6 +126,7 @@ class MemoryEstimate:
             if none are known.
         smact: Expected share of SMs kept busy when it has a GPU to itself (0 to 1); None if nothing tells.
         smact_seen: Whether that was seen of earlier runs, with their waits for data; else it never waits.
+        busy: Expected share of that time in which any of its kernels runs (0 to 1); None if nothing tells.
         source: Where it comes from: an estimator's name, "history", "stated".
         profile_key: Short hash of model and training setup; None if the need was stated outright.
         kind: Which estimates are right or wrong alike: what it was made from; "" where nothing is learned of it.
@@ -140,6 +141,7 @@ class MemoryEstimate:
     quantiles: tuple[tuple[float, int], ...] = ()
     smact: float | None = None
     smact_seen: bool = False
+    busy: float | None = None
     profile_key: str | None = None
     kind: str = ""
     learned: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -45,13 +46,15 @@ def add_readings(
         users: Owner of each job, where known; a job of unknown owner counts as another user's.
     """
     parts: dict[int, list[_Part]] = {}
+    readings = tuple(readings)
+    several = _on_several(readings, owners)
     for reading in readings:
         on_it: dict[int, list[int | None]] = {}
         for process in reading.processes:
             if process.pid in owners:
                 on_it.setdefault(owners[process.pid], []).append(process.memory_bytes)
         weights = {job_id: max(0.01, expected.get(job_id, UNTOLD)) for job_id in on_it}
-        tells = _tells_of_one(reading, owners)
+        tells = _tells_of_one(reading, owners, several)
         for job_id, memory in on_it.items():
             share = weights[job_id] / sum(weights.values())
             parts.setdefault(job_id, []).append(
@@ -86,12 +89,25 @@ class _Part:
     shares: bool
 
 
-def _tells_of_one(reading: GpuReading, owners: Mapping[int, int]) -> bool:
-    """Return whether a GPU's activity tells what its jobs would do alone: by itself, or with room to spare."""
+def _on_several(readings: Sequence[GpuReading], owners: Mapping[int, int]) -> frozenset[int]:
+    """Return the jobs that are on several GPUs: they run outside of MPS, and take turns with their neighbours."""
+    found = Counter(
+        job_id
+        for reading in readings
+        for job_id in {owners[process.pid] for process in reading.processes if process.pid in owners}
+    )
+    return frozenset(job_id for job_id, gpus in found.items() if gpus > 1)
+
+
+def _tells_of_one(reading: GpuReading, owners: Mapping[int, int], several: frozenset[int]) -> bool:
+    """Return whether a GPU's activity tells what its jobs would do alone: by itself, or with room to spare.
+
+    Who takes turns leaves SMs idle that nobody else may use meanwhile: beside him a calm GPU does not mean room.
+    """
     if reading.smact is None or reading.smact_source == MISLEADS:
         return False
     jobs = {owners.get(process.pid) for process in reading.processes}
-    return None not in jobs and (len(jobs) == 1 or reading.smact < SPARE)
+    return None not in jobs and (len(jobs) == 1 or (reading.smact < SPARE and not jobs & several))
 
 
 def _with(usage: JobUsage, parts: Sequence[_Part], *, now_s: float) -> JobUsage:

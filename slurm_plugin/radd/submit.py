@@ -178,5 +178,17 @@ class Submission:
             return estimate
         need = estimate if estimate.source == "stated" else seen
         if seen.smact is None:
-            return replace(need, smact=estimate.smact)
-        return replace(need, smact=seen.smact, smact_seen=True)
+            return replace(need, smact=estimate.smact, busy=estimate.busy)
+        return replace(need, smact=seen.smact, smact_seen=True, busy=_busy(estimate, seen.smact))
+
+
+def _busy(told: MemoryEstimate, seen_smact: float) -> float | None:
+    """Return the share of the time in which a job's kernels run, its waits for data among it; None if nothing tells.
+
+    Args:
+        told: What its profile tells, of a training that never waits.
+        seen_smact: What SM activity earlier runs had.
+    """
+    if told.busy is None or not told.smact:
+        return None
+    return told.busy * min(1.0, seen_smact / told.smact)

@@ -32,7 +32,9 @@ _cluster_options = all_of(
 )
 _settings_options = all_of(
     click.option(
-        "--config", type=click.Path(path_type=Path), help="A rad.toml whose settings are to be tried."
+        "--config",
+        type=click.Path(path_type=Path),
+        help="A rad.toml whose settings are to be tried; default: what `rad install` writes.",
     ),
     click.option(
         "--partition",
@@ -118,7 +120,7 @@ def simulate(
     from slurm_plugin.admin.simulate import command
     from slurm_plugin.admin.simulate.question import Question
 
-    settings = command.settings_of(config, partition)
+    settings = command.settings_of(config, partition, old_shards=old_shards)
     if policy is not None:
         settings = replace(settings, policy=policy)
     if on_saturated is not None:
@@ -177,7 +179,7 @@ def advise(
         gpu_memory_mib=gpu_memory_mib,
         old_shards=old_shards,
         min_age_reserve_s=bf_min_age_reserve,
-        settings=command.settings_of(config, partition),
+        settings=command.settings_of(config, partition, old_shards=old_shards),
         partition=partition,
         assumed_mib=assume_mib,
     )

@@ -56,18 +56,19 @@ def history(question: Question) -> Mapping[str, float]:
     return seen_activity(Engine(before.cluster, before.jobs, learns=True).run().jobs)
 
 
-def settings_of(config: Path | None, partition: str | None) -> PartitionConfig:
-    """Return the settings to try: those of a partition of rad.toml, or the defaults without a file.
+def settings_of(config: Path | None, partition: str | None, *, old_shards: bool = False) -> PartitionConfig:
+    """Return the settings to try: those of a partition of rad.toml, or without a file what `rad install` writes.
 
     Args:
-        config: Path of rad.toml; None takes the defaults.
+        config: Path of rad.toml; None takes what `rad install` writes.
         partition: Its name; None takes the only one.
+        old_shards: Whether Slurm is too old to give a job shards of several GPUs; `rad install` looks at its version.
 
     Raises:
         ConfigError: The file cannot be read, or does not say which partition is meant.
     """
     if config is None:
-        return PartitionConfig()
+        return PartitionConfig(share_multi_gpu=not old_shards)
     found = load_config(config).partitions
     name = partition or (next(iter(found)) if len(found) == 1 else None)
     if name not in found:

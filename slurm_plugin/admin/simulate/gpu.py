@@ -67,7 +67,7 @@ class Gpu:
 
     def _tell(self, passed_s: float) -> None:
         """Split the activity over the jobs by what is expected of each, as rad-monitor does (monitor/usage.py)."""
-        if len(self.runs) != 1 and self.smact >= SPARE:
+        if len(self.runs) != 1 and (self.smact >= SPARE or any(run.job.load.turns for run in self.runs)):
             return
         weights = [max(0.01, _expected(run.job)) for run in self.runs]
         for run, weight in zip(self.runs, weights, strict=True):

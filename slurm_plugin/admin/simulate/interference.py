@@ -35,12 +35,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from slurm_plugin.core.compute import TURNS
+
 CROWDING, SHORTNESS = 6.09, 0.81
 """q, and by how much short kernels wait longer."""
 TYPICAL_KERNEL_S = 26e-6
 """Median of 490 trainings: kernels run for so long, over the number of them that the profile tells."""
-TURNS = 1.37
-"""What a neighbour's kernels cost who takes turns with them: of 168 trainings without MPS, 6 % off at the median."""
 BY_SERVER_S, BY_TURNS_S = 2.6e-3, 0.9e-3
 """What a gradient waits that is handed over beside an MPS server with work, and beside one other who takes turns.
 

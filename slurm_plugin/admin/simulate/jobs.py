@@ -6,7 +6,7 @@ import math
 import statistics
 import zlib
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from slurm_plugin.admin.simulate.cluster import PARTITION
 from slurm_plugin.admin.simulate.interference import Load
@@ -29,6 +29,23 @@ LEAST_SEEN_S = 60.0
 """A shorter run tells nothing of its activity (epilog/report.py)."""
 
 
+class Known(NamedTuple):
+    """What RAD knows of what a job does to a GPU.
+
+    Attributes:
+        smact: SM activity; None if nothing is known.
+        busy: Share of the time in which any of its kernels runs; None likewise.
+        seen: Whether earlier runs showed it, with their waits for data.
+    """
+
+    smact: float | None = None
+    busy: float | None = None
+    seen: bool = False
+
+
+NOTHING = Known()
+
+
 class Refused(Exception):
     """The submission is refused; the text is what the user reads."""
 
@@ -43,8 +60,7 @@ def make_job(
     usable_bytes: int,
     start_up_s: float = 0.0,
     compress: float = 1.0,
-    smact: float | None = None,
-    smact_seen: bool = False,
+    known: Known = NOTHING,
     slot_s: float | None = None,
     draw: int = 0,
 ) -> Job:
@@ -59,8 +75,7 @@ def make_job(
         usable_bytes: Usable memory of one GPU.
         start_up_s: What each of its starts takes before the first step; limits allow for it.
         compress: How many times faster than its users knew it the trace is.
-        smact: What RAD knows of its SM activity; None if nothing.
-        smact_seen: Whether it knows that from earlier runs.
+        known: What RAD knows of what it does.
         slot_s: Jobs that ask for longer run in slots of so long; None: they run at once.
         draw: Which of many draws of the errors is taken.
 
@@ -72,7 +87,7 @@ def make_job(
     peak_bytes = min(trace.memory_bytes or usable_bytes, usable_bytes)
     limit_s = trace.limit_s or max(LEAST_LIMIT_S / compress, LIMIT_FACTOR * trace.duration_s)
     if baseline == "rad":
-        estimate = _estimate(trace, smact, errors, draw, smact_seen=smact_seen)
+        estimate = _estimate(trace, known, errors, draw)
         booking, shards = _by_rad(trace.gpus, estimate, config, partition)
     elif baseline == "hand" and trace.gpus == 1 and trace.memory_bytes:
         booking, shards = _by_hand(peak_bytes, partition)
@@ -142,9 +157,7 @@ def booked_shards(booking: Booking | None, partition: PartitionConfig) -> int:
     return shards_for(booking.memory_bytes, partition.shard_bytes)
 
 
-def _estimate(
-    trace: TraceJob, smact: float | None, errors: Sequence[Told], draw: int, *, smact_seen: bool
-) -> MemoryEstimate | None:
+def _estimate(trace: TraceJob, known: Known, errors: Sequence[Told], draw: int) -> MemoryEstimate | None:
     """Return what the estimator would say; the same program gets the same error each time."""
     if trace.memory_bytes is None or not errors:
         return None
@@ -158,8 +171,9 @@ def _estimate(
             (share, int(trace.memory_bytes * ratio))
             for share, ratio in zip(SHARES, told.quantiles, strict=True)
         ),
-        smact=smact,
-        smact_seen=smact_seen,
+        smact=known.smact,
+        smact_seen=known.seen,
+        busy=known.busy,
         source="simulated",
         profile_key=f"{program:08x}",
     )

@@ -12,6 +12,7 @@ from slurm_plugin.core.placement import Pin
 
 Estimates = Literal["measured", "oracle", "none"]
 Activity = Literal["told", "seen", "history", "none"]
+Gradients = Literal["buckets", "one by one"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,8 @@ class Question:
         activity: What RAD knows of a job's SM activity: as told before its first run, as of a training that never waits
             for data; as it really is ("seen"); as the monitor saw the same workload in an earlier run of the trace,
             where it was told ("history"); or nothing.
+        gradients: How the GPUs of one job agree on them: in buckets, as DistributedDataParallel sends them, or each
+            tensor by itself, which then waits by itself.
         never_wait: Whether trainings never wait for data, whatever the trace has.
         old_shards: Whether Slurm is older than 23.11.5, and counts shards and whole GPUs without each other.
         drain: Whether shared jobs go where they keep the GPU busy for the shortest time longer, by `--time`.
@@ -60,6 +63,7 @@ class Question:
     min_age_reserve_s: float = 0.0
     kept: int = 0
     activity: Activity = "told"
+    gradients: Gradients = "buckets"
     never_wait: bool = False
     old_shards: bool = False
     drain: bool = False

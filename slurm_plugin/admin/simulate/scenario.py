@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from slurm_plugin.admin.simulate.cluster import PARTITION, Cluster
 from slurm_plugin.admin.simulate.interference import Load
-from slurm_plugin.admin.simulate.jobs import Refused, make_job
+from slurm_plugin.admin.simulate.jobs import NOTHING, Known, Refused, make_job
 from slurm_plugin.admin.simulate.progress import Job
 from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.admin.simulate.trace import read_trace
@@ -37,13 +36,6 @@ class Scenario:
     left_out: Mapping[str, int]
 
 
-class _Known(NamedTuple):
-    """What is known of a job's SM activity, and whether earlier runs showed it."""
-
-    value: float | None
-    seen: bool = False
-
-
 def scenario(question: Question, seen: Mapping[str, float] | None = None) -> Scenario:
     """Read the trace, book its jobs and set the cluster up.
 
@@ -68,9 +60,11 @@ def scenario(question: Question, seen: Mapping[str, float] | None = None) -> Sce
         load = load_of(original, known)
         if question.never_wait:
             load = replace(load, duty=1.0)
-        known_smact = _known_smact(question, load, (seen or {}).get(row.workload))
+        if question.gradients == "buckets":
+            load = replace(load, exchanges_per_s=0.0)
+        of_it = _known(question, load, (seen or {}).get(row.workload))
         try:
-            jobs.append(_job(question, cluster, row, load, errors, known_smact))
+            jobs.append(_job(question, cluster, row, load, errors, of_it))
         except Refused:
             left_out["larger than a GPU"] += 1
     if not jobs:
@@ -103,7 +97,7 @@ def _job(
     row: TraceJob,
     load: Load,
     errors: Sequence[Told],
-    known_smact: _Known,
+    known: Known,
 ) -> Job:
     if question.assumed_mib is not None and row.gpus == 1 and row.memory_bytes is None:
         row = replace(row, memory_bytes=from_mib(question.assumed_mib))
@@ -117,16 +111,17 @@ def _job(
         start_up_s=question.start_up_s,
         compress=question.compress,
         slot_s=None if question.slot_min is None else 60.0 * question.slot_min / question.compress,
-        smact=known_smact.value,
-        smact_seen=known_smact.seen,
+        known=known,
         draw=question.draw,
     )
 
 
-def _known_smact(question: Question, load: Load, seen: float | None) -> _Known:
-    """Return what RAD knows of a job's SM activity when it is submitted."""
+def _known(question: Question, load: Load, seen: float | None) -> Known:
+    """Return what RAD knows of what a job does when it is submitted."""
     if question.activity == "none":
-        return _Known(None)
+        return NOTHING
     if question.activity == "seen":
-        return _Known(round(load.mean_smact, 3), seen=True)
-    return _Known(load.smact) if seen is None else _Known(round(seen, 3), seen=True)
+        seen = load.mean_smact
+    if seen is None:
+        return Known(load.smact, load.busy)
+    return Known(round(seen, 3), load.busy * min(1.0, seen / load.smact), seen=True)

@@ -39,7 +39,7 @@ class Seats:
         self.free = [shards] * (nodes * per_node)
         self.whole = [False] * (nodes * per_node)
         self.shared = [False] * (nodes * per_node)
-        self._most = MaxTree([shards] * nodes)
+        self._most: dict[int, MaxTree] = {}
         self._idle = MaxTree([per_node] * nodes)
 
     def gpus_of(self, node: int) -> range:
@@ -83,9 +83,21 @@ class Seats:
             else:
                 self.whole[gpu] = taken
         node = gpus[0] // self.per_node
-        free = [0 if self.whole[gpu] else self.free[gpu] for gpu in self.gpus_of(node)]
-        self._most.put(node, max(free[: self.per_node - self.kept]))
+        for among, tree in self._most.items():
+            tree.put(node, self._free_on(node, among))
         self._idle.put(node, sum(self._idles(gpu) for gpu in self.gpus_of(node)))
+
+    def _free_on(self, node: int, gpus: int) -> int:
+        """Return how many shards are free on each of so many GPUs of a node."""
+        free = [0 if self.whole[gpu] else self.free[gpu] for gpu in self.gpus_of(node)]
+        shared = sorted(free[: self.per_node - self.kept], reverse=True)
+        return shared[gpus - 1] if gpus <= len(shared) else 0
+
+    def _most_on(self, gpus: int) -> MaxTree:
+        """Return the shards that are free on each of so many GPUs, by node."""
+        if gpus not in self._most:
+            self._most[gpus] = MaxTree([self._free_on(node, gpus) for node in range(self.nodes)])
+        return self._most[gpus]
 
     def _idles(self, gpu: int) -> bool:
         """Return whether Slurm would give a GPU away as a whole."""
@@ -126,7 +138,9 @@ class Seats:
             gpus: How many GPUs a job needs.
             shards: Shards of each.
         """
-        return self._idle.largest >= gpus if self._as_gpus(gpus, shards) else self._most.largest >= shards
+        if self._as_gpus(gpus, shards):
+            return self._idle.largest >= gpus
+        return self._most_on(gpus).largest >= shards
 
     def nodes_with_room(self, gpus: int, shards: int, start: int = 0) -> int | None:
         """Return the first node from `start` on with room; None if there is none.
@@ -138,7 +152,7 @@ class Seats:
         """
         if self._as_gpus(gpus, shards):
             return self._idle.first(gpus, start)
-        return self._most.first(shards, start)
+        return self._most_on(gpus).first(shards, start)
 
     def candidates(self, node: int, gpus: int, shards: int) -> list[int]:
         """Return the GPUs of a node that could serve, the one to be taken first (LL_SHARED_GRES: the least loaded).

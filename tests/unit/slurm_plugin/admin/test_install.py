@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from slurm_plugin.admin.install_defaults import found
 from slurm_plugin.admin.install_steps import Step, as_text
 from slurm_plugin.admin.install_values import install_values
 from slurm_plugin.admin.installed import digest, read_installed, write_installed
+from slurm_plugin.admin.simulate.command import settings_of
 from slurm_plugin.admin.templates import lua_folder, lua_modules
 from slurm_plugin.core import toml
 from slurm_plugin.core.clock import SystemClock
@@ -126,6 +128,10 @@ def test_a_slurm_that_can_share_jobs_of_several_gpus_is_told_to(
     words = line.partition("SelectTypeParameters=")[2]
     assert shards_spread(version or (0, 0, 0), words, ["gpu:4,shard:552"]) == spread
     assert settings.share_multi_gpu is bool(spread)
+    simulated = settings_of(None, None, old_shards=not spread)
+    assert replace(settings, collocate=False, gpu_memory_mib=0, shards_per_gpu=0) == simulated, (
+        "`rad simulate` tries what was installed"
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")

@@ -12,6 +12,7 @@ from slurm_plugin.core.binding import MOST_PARTITIONS, partition_mark
 from slurm_plugin.core.config import Config, Features, parse_config
 from slurm_plugin.core.gres import count_of, parse_gres
 from slurm_plugin.core.policy import decide
+from slurm_plugin.core.policy_size import part_for
 from slurm_plugin.core.records import Booking, Claims, MemoryEstimate, Rewrite
 from slurm_plugin.core.request import request_from
 from slurm_plugin.core.units import GIB, MIB
@@ -499,6 +500,29 @@ def test_compute_counts_in_shards_and_not_in_memory(
     assert count_of(parse_gres(rewrite.fields["gres"]), "shard") == shards
     assert rewrite.booking is not None
     assert (rewrite.booking.memory_bytes, rewrite.booking.shards) == (4 * GIB, shards)
+
+
+@pytest.mark.parametrize(
+    ("busy", "seen", "shards"),
+    [
+        (0.5, False, 9),  # 0.6 of 1.37 * 0.5, over 2, of 39 shards: its neighbours wait while its kernels run
+        (0.5, True, 14),
+        (0.9, True, 20),  # no more than all of the time
+        (None, False, 12),  # nothing tells: all of it
+        (None, True, 12),  # earlier runs showed the SMs, not the time
+    ],
+)
+def test_who_takes_turns_counts_by_the_time_and_not_by_the_sms(
+    busy: float | None, seen: bool, shards: int
+) -> None:
+    estimate = replace(need(3 * GIB, 4 * GIB), smact=0.1, smact_seen=seen, busy=busy)
+    streams = asked(
+        estimate=estimate, config=config(compute_overcommit=2.0, sharing="streams"), gres="gres:gpu:1"
+    )
+    assert count_of(parse_gres(streams.fields["gres"]), "shard") == shards
+    partition = config(compute_overcommit=2.0).partitions["gpu"]
+    assert part_for(Claims(), estimate, partition, gpus=2).asked == shards, "of each of its GPUs"
+    assert part_for(Claims(), estimate, partition).asked == 4, "under MPS its memory is the larger share"
 
 
 def test_compute_counts_unless_the_site_says_otherwise() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -63,6 +64,16 @@ def test_a_shared_gpu_with_room_is_split_by_what_is_expected() -> None:
 def test_what_tells_nothing_of_one_job_is_not_taken(one: GpuReading) -> None:
     usage = after(reading(0.5, 11), one)[1]
     assert (usage.own_smact, usage.own_samples, usage.samples) == (pytest.approx(0.5), 1, 2)
+
+
+def test_beside_a_job_of_several_gpus_a_calm_gpu_tells_nothing() -> None:
+    """It takes turns with its neighbours: all of them are slow, and the SMs idle all the same."""
+    here, there = reading(0.3, 11, 21), replace(reading(0.3, 12), uuid="GPU-b", index=1)
+    owners = {11: 1, 12: 1, 21: 2}
+    shared = add_readings({}, [here, there], owners, energy_j={}, now_s=0.0)
+    assert (shared[1].own_samples, shared[2].own_samples) == (0, 0)
+    alone = add_readings({}, [reading(0.3, 11), there], owners, energy_j={}, now_s=0.0)
+    assert (alone[1].own_samples, alone[1].own_smact) == (1, pytest.approx(0.3))
 
 
 def test_wrong_expectations_mend_themselves_over_runs() -> None:

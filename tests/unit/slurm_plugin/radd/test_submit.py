@@ -12,12 +12,12 @@ from slurm_plugin.core.config import Features, parse_config
 from slurm_plugin.core.errors import WireError
 from slurm_plugin.core.note import Note
 from slurm_plugin.core.peaks import Run
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.records import Booking, MemoryEstimate
 from slurm_plugin.core.units import GIB
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.history import Peaks, run_told
 from slurm_plugin.radd.prepare import prepared
-from slurm_plugin.radd.submit import Submission
+from slurm_plugin.radd.submit import Submission, _busy
 
 KEY = bytes(32)
 SUMMARY = """\
@@ -176,6 +176,16 @@ def test_what_was_seen_of_the_activity_counts_in_full(tmp_path: Any) -> None:
         peaks.record(Run(user_id=1000, profile_key=MODEL.key, peak_bytes=GIB, smact=smact))
         peaks.refresh()
         assert answer(made, comment=f"rad.profile:{PROFILE}")["set"]["gres"] == gres
+
+
+def test_waits_that_were_seen_are_waits_of_its_kernels_too() -> None:
+    told = MemoryEstimate(
+        estimate_bytes=GIB, upper_bytes=GIB, confidence=None, source="ours", smact=0.4, busy=0.8
+    )
+    assert _busy(told, 0.1) == pytest.approx(0.2)
+    assert _busy(told, 0.9) == 0.8, "it was never busier than a training that never waits"
+    assert _busy(replace(told, busy=None), 0.1) is None
+    assert _busy(replace(told, smact=None), 0.1) is None
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,18 @@ def test_sharing_beats_a_gpu_each(tmp_path: Path) -> None:
     assert hand["mean_waiting_s"] < whole["mean_waiting_s"]
 
 
+def test_jobs_of_several_gpus_share_where_slurm_can_do_it(tmp_path: Path) -> None:
+    """`rad install` has them share from Slurm 23.11 on, so that is what is simulated without a rad.toml."""
+    apart = tmp_path / "rad.toml"
+    apart.write_text(
+        'default_partition = "gpu"\n[partition.gpu]\ngpu_memory_mib = 80000\nshards_per_gpu = 78\n'
+    )
+    ours, kept = figures(tmp_path), figures(tmp_path, "--config", str(apart))
+    assert ours["makespan_s"] < kept["makespan_s"]
+    old = figures(tmp_path, "--old-shards")
+    assert old["mean_waiting_multi_gpu_s"] > ours["mean_waiting_multi_gpu_s"]
+
+
 def test_the_policy_that_shares_nothing_is_the_baseline(tmp_path: Path) -> None:
     """With RAD's `exclusive` and nothing known, each job has a GPU: the same as Slurm alone."""
     ours = figures(tmp_path, "--policy", "exclusive", "--estimates", "none")

@@ -31,6 +31,8 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "exclusive": ({"policy": "exclusive"}, {}),
     "escalate": ({"confidence": 0.5, "recovery": "escalate"}, {}),
     "max_slowdown, history": ({"max_slowdown": 3.5}, {"activity": "history"}),
+    "as installed": ({"share_multi_gpu": True}, {}),
+    "as installed, gradients one by one": ({"share_multi_gpu": True}, {"gradients": "one by one"}),
     "wait": ({"on_saturated": "wait"}, {}),
     "kept": ({}, {"kept": 1}),
     "drain": ({}, {"drain": True}),

@@ -12,8 +12,8 @@ sys.path.insert(0, str(CHECKOUT / "bench"))
 import replayed_groups
 import simulate_replayed
 
-from slurm_plugin.admin.simulate.interference import TURNS
 from slurm_plugin.admin.simulate.metrics import metrics
+from slurm_plugin.core.compute import TURNS
 
 
 def job(
