@@ -28,6 +28,30 @@ def test_the_first_place_that_is_large_enough(
     assert tree.largest == max(values)
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(1, 7)), max_size=12),
+    st.integers(1, 4),
+    st.integers(1, 7),
+)
+def test_a_job_of_several_gpus_finds_the_first_node_where_each_of_so_many_has_room(
+    taken: list[tuple[int, int, int]], gpus: int, shards: int
+) -> None:
+    seats = Seats(nodes=3, per_node=4, shards=8)
+    held = []
+    for node, many, each in taken:
+        if chosen := seats.candidates(node, many, each)[:many]:
+            seats.take(tuple(chosen), each)
+            held.append((tuple(chosen), each))
+        seats.may_fit(gpus, shards)  # as asked while jobs come
+    for chosen, each in held[::2]:
+        seats.give_back(chosen, each)
+    roomy = [len(seats.candidates(node, gpus, shards)) >= gpus for node in range(3)]
+    assert seats.may_fit(gpus, shards) is any(roomy)
+    for start in range(4):
+        first = next((node for node in range(start, 3) if roomy[node]), None)
+        assert seats.nodes_with_room(gpus, shards, start) == first
+
+
 def test_whole_gpus_and_shards_are_kept_apart() -> None:
     seats = Seats(nodes=2, per_node=2, shards=8)
     seats.take((0,), 3)
