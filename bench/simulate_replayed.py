@@ -256,6 +256,20 @@ def _job(
     )
 
 
+def by_time(run: Run) -> Run:
+    """Return a run whose jobs of several GPUs book what today they would, as nothing told for how long kernels run."""
+    usable_mib = min(card["usable_mib"] for card in run["samples"]["cards"])
+    settings = PartitionConfig(gpu_memory_mib=usable_mib, shards_per_gpu=shards_of(usable_mib))
+    least_mib = compute_shards(1, None, settings, turns=True) * settings.shard_mib
+    jobs = [
+        job | {"booked_mib": max(job["booked_mib"], least_mib)}
+        if job["gpus"] > 1 and 0 < job["booked_mib"] < usable_mib - settings.shard_mib
+        else job
+        for job in run["jobs"]
+    ]
+    return {**run, "jobs": jobs}
+
+
 def _told_too_little(row: Mapping[str, Any], settings: PartitionConfig) -> int:
     """Return what a job booked that then ran out of memory, by what its user said; 0 of one that did not."""
     told = ESTIMATE.search(row["admin_comment"])
@@ -301,7 +315,15 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("runs", type=Path, nargs="+")
-    runs = [json.loads(path.read_text()) for path in parser.parse_args().runs]
+    parser.add_argument(
+        "--by-time",
+        action="store_true",
+        help="jobs of several GPUs that shared them book what they would today: by time",
+    )
+    options = parser.parse_args()
+    runs = [json.loads(path.read_text()) for path in options.runs]
+    if options.by_time:
+        runs = [by_time(run) for run in runs]
     off = report([run for run in runs if not run["cut"]])
     return off | report_cut([run for run in runs if run["cut"]], runs)
 

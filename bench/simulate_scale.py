@@ -10,6 +10,7 @@ import csv
 import random
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from slurm_plugin.admin.simulate.command import settings_of, simulate
@@ -32,6 +33,21 @@ def write_trace(path: Path, jobs: int, rate: float) -> None:
             rows.writerow([f"{now_s:.1f}", name, gpus, f"{minutes:.2f}", f"{memory:.0f}"])
 
 
+def crowd(folder: Path, jobs: int, nodes: int) -> Question:
+    """Return so many random jobs on nodes of eight GPUs of 80 GB, as `rad install` sets RAD up.
+
+    Args:
+        folder: Where their trace is written.
+        jobs: So many, back to back on that many nodes.
+        nodes: Number of nodes.
+    """
+    trace = folder / "trace.csv"
+    write_trace(trace, jobs, rate=nodes * 0.0016)
+    return Question(
+        trace=trace, nodes=nodes, gpus_per_node=8, gpu_memory_mib=80_000, settings=settings_of(None, None)
+    )
+
+
 def main() -> None:
     """Print a row for each way to run the trace."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -41,19 +57,10 @@ def main() -> None:
     print("| | simulated in | processor time | makespan | mean waiting | median slowdown |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder) / "trace.csv"
-        write_trace(trace, args.jobs, rate=args.nodes * 0.0016)
+        question = crowd(Path(folder), args.jobs, args.nodes)
         for name in ("whole", "rad"):
-            question = Question(
-                trace=trace,
-                nodes=args.nodes,
-                gpus_per_node=8,
-                gpu_memory_mib=80_000,
-                settings=settings_of(None, None),
-                baseline="whole" if name == "whole" else "rad",
-            )
             began_s = time.process_time()
-            found = simulate(question, SystemClock())
+            found = simulate(replace(question, baseline="whole" if name == "whole" else "rad"), SystemClock())
             used_s = time.process_time() - began_s
             print(
                 f"| {name} | {found['simulated_in_s']:.0f} s | {used_s:.0f} s | {found['makespan_s'] / 3600:.1f} h "

@@ -28,10 +28,12 @@ from slurm_plugin.admin.simulate.command import history
 from slurm_plugin.admin.simulate.engine import Engine
 from slurm_plugin.admin.simulate.gpu import Gpu
 from slurm_plugin.admin.simulate.interference import Load, slowdowns
+from slurm_plugin.admin.simulate.jobs import Known
 from slurm_plugin.admin.simulate.metrics import metrics
 from slurm_plugin.admin.simulate.progress import Job
 from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.admin.simulate.slurm import controller
+from slurm_plugin.core.compute import TURNS
 from slurm_plugin.core.config import PartitionConfig
 
 MADE = (1, 2, 3, 4)
@@ -57,6 +59,16 @@ def _harm(job: Job, gpu: Gpu) -> float:
     return sum(slowdowns([*before, job.load])) - sum(slowdowns(before))
 
 
+def by_sms(load: Load, known: Known) -> Known:
+    """Count who takes turns by the SMs that he keeps busy, too."""
+    return known if known.smact is None else known._replace(busy=known.smact / TURNS)
+
+
+def _short_twice(load: Load, known: Known) -> Known:
+    """Count a training of short kernels for two."""
+    return known._replace(smact=min(1.0, 2 * load.smact)) if load.kernel_s < 20e-6 else known
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     """One way to run a trace.
@@ -66,14 +78,14 @@ class Way:
         asked: Of the question.
         first: Who starts first: the largest.
         gpu: Which GPU a shared job gets: the least.
-        counts: What is counted of a job's activity, from what it does and what is told of it.
+        knows: What is known of a job, from what it does and what would be known.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
     asked: dict[str, Any] = field(default_factory=dict)
     first: Callable[[Job], float] | None = None
     gpu: Callable[[Job, Gpu], float] | None = None
-    counts: Callable[[Load, float], float] | None = None
+    knows: Callable[[Load, Known], Known] | None = None
 
 
 BEST = {"settings": SHARE, "asked": FOUR_HOURS}
@@ -88,10 +100,9 @@ WAYS = {
     "S, gradients one by one": Way(settings=SHARE, asked={**FOUR_HOURS, "gradients": "one by one"}),
     "S, two-GPU jobs first": Way(**BEST, first=lambda job: job.gpus),
     "S, short first, by --time": Way(**BEST, first=lambda job: -job.limit_s),
-    "S, `busy` counts, not SMACT": Way(**BEST, counts=lambda load, told: load.busy),
-    "S, short kernels count twice": Way(
-        **BEST, counts=lambda load, told: min(1.0, 2 * told) if load.kernel_s < 20e-6 else told
-    ),
+    "S, `busy` counts, not SMACT": Way(**BEST, knows=lambda load, known: known._replace(smact=load.busy)),
+    "S, SMACT counts of who takes turns, too": Way(**BEST, knows=by_sms),
+    "S, short kernels count twice": Way(**BEST, knows=_short_twice),
     "S, the GPU with the least SM activity": Way(**BEST, gpu=_activity),
     "S, the GPU with kernels alike": Way(**BEST, gpu=_alike),
     "S, the GPU where all are slowed least": Way(**BEST, gpu=_harm),
@@ -102,8 +113,8 @@ def figures(question: Question, way: Way) -> dict[str, Any]:
     """Return the figures of a way."""
     asked = replace(question, settings=replace(PartitionConfig(), **way.settings), **way.asked)
     with ExitStack() as changed:
-        if way.counts is not None:
-            changed.enter_context(patch.object(scenarios, "_known", _counting(way.counts)))
+        if way.knows is not None:
+            changed.enter_context(patch.object(scenarios, "_known", _knowing(way.knows)))
         found = scenarios.scenario(asked, history(asked))
         for job in found.jobs if way.first is not None else ():
             job.priority = round(way.first(job))
@@ -113,14 +124,13 @@ def figures(question: Question, way: Way) -> dict[str, Any]:
         return metrics(engine.run())
 
 
-def _counting(counts: Callable[[Load, float], float]) -> Callable[..., Any]:
+def _knowing(knows: Callable[[Load, Known], Known]) -> Callable[..., Known]:
     told = scenarios._known
 
-    def counted(question: Question, load: Load, seen: float | None) -> Any:
-        known = told(question, load, seen)
-        return known if known.smact is None else known._replace(smact=counts(load, known.smact))
+    def known(question: Question, load: Load, seen: float | None) -> Known:
+        return knows(load, told(question, load, seen))
 
-    return counted
+    return known
 
 
 def _choosing(gpus: Sequence[Gpu], key: Callable[[Job, Gpu], float]) -> Callable[..., Any]:

@@ -36,3 +36,19 @@ def overcommit_for(max_slowdown: float) -> float:
             part = (max_slowdown - factor) / (next_factor - factor)
             return activity + part * (next_activity - activity)
     return SLOWED[-1][1]
+
+
+def with_waits(busy: float | None, told_smact: float | None, seen_smact: float) -> float | None:
+    """Return the share of the time in which a job's kernels run, its waits for data among it; None if nothing tells.
+
+    Args:
+        busy: The same of a training that never waits, as its profile tells it.
+        told_smact: Its SM activity, likewise.
+        seen_smact: What SM activity earlier runs had.
+
+    >>> with_waits(0.8, 0.4, 0.1), with_waits(0.8, 0.4, 0.9), with_waits(None, 0.4, 0.1), with_waits(0.8, None, 0.1)
+    (0.2, 0.8, None, None)
+    """
+    if busy is None or not told_smact:
+        return None
+    return busy * min(1.0, seen_smact / told_smact)

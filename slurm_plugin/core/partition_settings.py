@@ -36,7 +36,8 @@ class PartitionConfig:
             not booked, up to the bound, a job may still have while nobody needs it.
         compute_overcommit: Slurm gives a GPU jobs of at most this much expected SM activity in all: a job asks for the
             larger of the shards of its memory and this part of a GPU's shards; what it may hold stays its memory. 2.0
-            lets two jobs share that would each fill the GPU. 0 counts memory alone.
+            lets two jobs share that would each fill the GPU. Jobs of several GPUs, and all under `sharing = "streams"`,
+            take turns: of them the time counts in which their kernels run (core/compute.py). 0 counts memory alone.
         max_slowdown: The same as a promise, in its place: Slurm packs a GPU so that 9 of 10 jobs run at most this many
             times slower than alone, as measured (core/compute.py). 0 promises nothing.
         share_multi_gpu: Whether a job of several GPUs of one node shares them, too, where the need of each of its

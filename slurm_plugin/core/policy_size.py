@@ -108,7 +108,7 @@ def compute_shards(
     """
     if not partition.packed_activity:
         return 0
-    known = None if estimate is None else estimate.busy if turns else estimate.smact
+    known = None if estimate is None else (estimate.busy if turns else estimate.smact)
     if turns:
         part = 1.0 if known is None else min(1.0, TURNS * known)
     else:

@@ -46,13 +46,11 @@ def add_readings(
         users: Owner of each job, where known; a job of unknown owner counts as another user's.
     """
     parts: dict[int, list[_Part]] = {}
-    readings = tuple(readings)
-    several = _on_several(readings, owners)
-    for reading in readings:
-        on_it: dict[int, list[int | None]] = {}
-        for process in reading.processes:
-            if process.pid in owners:
-                on_it.setdefault(owners[process.pid], []).append(process.memory_bytes)
+    held = [(reading, _held(reading, owners)) for reading in readings]
+    on_gpus = Counter(job_id for _, on_it in held for job_id in on_it)
+    # They run outside of MPS, and take turns with their neighbours.
+    several = frozenset(job_id for job_id, gpus in on_gpus.items() if gpus > 1)
+    for reading, on_it in held:
         weights = {job_id: max(0.01, expected.get(job_id, UNTOLD)) for job_id in on_it}
         tells = _tells_of_one(reading, owners, several)
         for job_id, memory in on_it.items():
@@ -89,14 +87,13 @@ class _Part:
     shares: bool
 
 
-def _on_several(readings: Sequence[GpuReading], owners: Mapping[int, int]) -> frozenset[int]:
-    """Return the jobs that are on several GPUs: they run outside of MPS, and take turns with their neighbours."""
-    found = Counter(
-        job_id
-        for reading in readings
-        for job_id in {owners[process.pid] for process in reading.processes if process.pid in owners}
-    )
-    return frozenset(job_id for job_id, gpus in found.items() if gpus > 1)
+def _held(reading: GpuReading, owners: Mapping[int, int]) -> dict[int, list[int | None]]:
+    """Return what each job's processes hold of a GPU, in bytes; None of a process of which it cannot be read."""
+    found: dict[int, list[int | None]] = {}
+    for process in reading.processes:
+        if process.pid in owners:
+            found.setdefault(owners[process.pid], []).append(process.memory_bytes)
+    return found
 
 
 def _tells_of_one(reading: GpuReading, owners: Mapping[int, int], several: frozenset[int]) -> bool:

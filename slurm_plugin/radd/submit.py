@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from slurm_plugin.core import wire, words
 from slurm_plugin.core.bookings import gpus_of, processes_of
+from slurm_plugin.core.compute import with_waits
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import EstimateError
 from slurm_plugin.core.learned import gpu_of
@@ -179,16 +180,5 @@ class Submission:
         need = estimate if estimate.source == "stated" else seen
         if seen.smact is None:
             return replace(need, smact=estimate.smact, busy=estimate.busy)
-        return replace(need, smact=seen.smact, smact_seen=True, busy=_busy(estimate, seen.smact))
-
-
-def _busy(told: MemoryEstimate, seen_smact: float) -> float | None:
-    """Return the share of the time in which a job's kernels run, its waits for data among it; None if nothing tells.
-
-    Args:
-        told: What its profile tells, of a training that never waits.
-        seen_smact: What SM activity earlier runs had.
-    """
-    if told.busy is None or not told.smact:
-        return None
-    return told.busy * min(1.0, seen_smact / told.smact)
+        busy = with_waits(estimate.busy, estimate.smact, seen.smact)
+        return replace(need, smact=seen.smact, smact_seen=True, busy=busy)

@@ -14,6 +14,7 @@ from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.admin.simulate.trace import read_trace
 from slurm_plugin.admin.simulate.trace_job import TraceJob, compressed, told
 from slurm_plugin.admin.simulate.workloads import EXACT, Told, estimate_errors, load_of, measured
+from slurm_plugin.core.compute import with_waits
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.units import from_mib
@@ -124,4 +125,4 @@ def _known(question: Question, load: Load, seen: float | None) -> Known:
         seen = load.mean_smact
     if seen is None:
         return Known(load.smact, load.busy)
-    return Known(round(seen, 3), load.busy * min(1.0, seen / load.smact), seen=True)
+    return Known(round(seen, 3), with_waits(load.busy, load.smact, seen), seen=True)

@@ -39,7 +39,9 @@ class Seats:
         self.free = [shards] * (nodes * per_node)
         self.whole = [False] * (nodes * per_node)
         self.shared = [False] * (nodes * per_node)
-        self._most: dict[int, MaxTree] = {}
+        self._most: dict[
+            int, MaxTree
+        ] = {}  # by how many GPUs a job needs; made when the first such job comes
         self._idle = MaxTree([per_node] * nodes)
 
     def gpus_of(self, node: int) -> range:
@@ -83,20 +85,20 @@ class Seats:
             else:
                 self.whole[gpu] = taken
         node = gpus[0] // self.per_node
+        free = self._free_on(node)
         for among, tree in self._most.items():
-            tree.put(node, self._free_on(node, among))
+            tree.put(node, free[among - 1])
         self._idle.put(node, sum(self._idles(gpu) for gpu in self.gpus_of(node)))
 
-    def _free_on(self, node: int, gpus: int) -> int:
-        """Return how many shards are free on each of so many GPUs of a node."""
+    def _free_on(self, node: int) -> list[int]:
+        """Return how many shards are free on each of one GPU of a node, of two, and so on."""
         free = [0 if self.whole[gpu] else self.free[gpu] for gpu in self.gpus_of(node)]
-        shared = sorted(free[: self.per_node - self.kept], reverse=True)
-        return shared[gpus - 1] if gpus <= len(shared) else 0
+        return sorted(free[: self.per_node - self.kept], reverse=True) + [0] * self.kept
 
     def _most_on(self, gpus: int) -> MaxTree:
         """Return the shards that are free on each of so many GPUs, by node."""
         if gpus not in self._most:
-            self._most[gpus] = MaxTree([self._free_on(node, gpus) for node in range(self.nodes)])
+            self._most[gpus] = MaxTree([self._free_on(node)[gpus - 1] for node in range(self.nodes)])
         return self._most[gpus]
 
     def _idles(self, gpu: int) -> bool:

@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 from paths import CHECKOUT
 
-from slurm_plugin.core.compute import LEAST_SLOWDOWN, MOST_SLOWDOWN, SLOWED, overcommit_for
+from slurm_plugin.core.compute import LEAST_SLOWDOWN, MOST_SLOWDOWN, SLOWED, overcommit_for, with_waits
 from slurm_plugin.core.config import parse_config
 from slurm_plugin.core.errors import ConfigError
 
@@ -60,3 +60,10 @@ def test_a_promise_that_cannot_be_kept_is_refused(settings: dict[str, float], wo
     tree = {"partition": {"gpu": {"collocate": True, "gpu_memory_mib": 40000, **settings}}}
     with pytest.raises(ConfigError, match=words):
         parse_config(tree, origin="rad.toml")
+
+
+def test_waits_that_were_seen_are_waits_of_its_kernels_too() -> None:
+    assert with_waits(0.8, 0.4, 0.1) == pytest.approx(0.2)
+    assert with_waits(0.8, 0.4, 0.9) == 0.8, "it was never busier than a training that never waits"
+    assert with_waits(None, 0.4, 0.1) is None
+    assert with_waits(0.8, None, 0.1) is None

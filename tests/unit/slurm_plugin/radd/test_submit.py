@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +13,12 @@ from slurm_plugin.core.config import Features, parse_config
 from slurm_plugin.core.errors import WireError
 from slurm_plugin.core.note import Note
 from slurm_plugin.core.peaks import Run
-from slurm_plugin.core.records import Booking, MemoryEstimate
+from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.history import Peaks, run_told
 from slurm_plugin.radd.prepare import prepared
-from slurm_plugin.radd.submit import Submission, _busy
+from slurm_plugin.radd.submit import Submission
 
 KEY = bytes(32)
 SUMMARY = """\
@@ -38,14 +39,24 @@ PROFILE = MODEL.to_text()
 
 
 def submission(
-    *, mode: str = "enforce", submit: bool = True, peaks: Any = None, compute_overcommit: float = 0.0
+    *,
+    mode: str = "enforce",
+    submit: bool = True,
+    peaks: Any = None,
+    compute_overcommit: float = 0.0,
+    sharing: str = "mps",
 ) -> Submission:
     tree = {
         "mode": mode,
         "features": {"submit": submit},
         "default_partition": "gpu",
         "partition": {
-            "gpu": {"collocate": True, "gpu_memory_mib": 40000, "compute_overcommit": compute_overcommit},
+            "gpu": {
+                "collocate": True,
+                "gpu_memory_mib": 40000,
+                "compute_overcommit": compute_overcommit,
+                "sharing": sharing,
+            },
             "plain": {},
         },
     }
@@ -178,14 +189,18 @@ def test_what_was_seen_of_the_activity_counts_in_full(tmp_path: Any) -> None:
         assert answer(made, comment=f"rad.profile:{PROFILE}")["set"]["gres"] == gres
 
 
-def test_waits_that_were_seen_are_waits_of_its_kernels_too() -> None:
-    told = MemoryEstimate(
-        estimate_bytes=GIB, upper_bytes=GIB, confidence=None, source="ours", smact=0.4, busy=0.8
-    )
-    assert _busy(told, 0.1) == pytest.approx(0.2)
-    assert _busy(told, 0.9) == 0.8, "it was never busier than a training that never waits"
-    assert _busy(replace(told, busy=None), 0.1) is None
-    assert _busy(replace(told, smact=None), 0.1) is None
+def test_of_a_job_that_takes_turns_the_time_counts_with_its_waits(tmp_path: Any) -> None:
+    told = Estimator().of_profile(PROFILE)
+    assert told is not None and told.smact is not None and told.busy is not None
+    peaks = Peaks(tmp_path / "peaks.jsonl", "")
+    made = submission(peaks=peaks, compute_overcommit=0.2, sharing="streams")
+    for seen, busy in ((None, 0.6 * told.busy), (told.smact / 3, told.busy / 3)):
+        if seen is not None:
+            peaks.record(Run(user_id=1000, profile_key=MODEL.key, peak_bytes=GIB, smact=seen))
+            peaks.refresh()
+        shards = math.ceil(1.37 * busy / 0.2 * 39)
+        assert 7 < shards < 38, "its memory is seven"
+        assert answer(made, comment=f"rad.profile:{PROFILE}")["set"]["gres"] == f"shard:{shards}"
 
 
 @pytest.mark.parametrize(
