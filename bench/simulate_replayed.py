@@ -253,6 +253,7 @@ def _job(
         eligible_s=trace.submit_s,
         queued_s=trace.submit_s,
         left_s=trace.duration_s,
+        priority=row.get("priority", 0),
     )
 
 

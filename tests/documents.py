@@ -80,7 +80,8 @@ TRIALS: dict[str, dict[str, Trial]] = {
     "README.md": {
         "make demo": RunBy(".ci/run", "make demo"),
         "make test": RunBy(".ci/run", "make test COVERAGE=1"),
-        ".rad/venv/bin/rad report docs/results/replay/*-c1[68]0*-r?.json --out .rad/runs.html": RunBy(
+        ".rad/venv/bin/rad report docs/results/replay/*-c1[68]0*-r?.json"
+        " docs/results/replay/*c200-*nccl-r?.json --out .rad/runs.html": RunBy(
             "tests/unit/slurm_plugin/admin/report/test_report.py", "docs/results/replay"
         ),
         "rad-estimate --save m.rad -- python train.py": RunBy(

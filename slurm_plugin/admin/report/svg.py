@@ -16,6 +16,8 @@ LETTER, TITLE_LETTER = 6.2, 7.6
 """How wide a letter of the page's style is at most, on average."""
 MARK = 26
 """What a label of the legend takes beside its letters."""
+APART = 24
+"""Between the titles of two charts side by side."""
 
 
 def svg(chart: Chart) -> str:
@@ -24,8 +26,8 @@ def svg(chart: Chart) -> str:
     rows = -(-len(chart.labels) // columns(chart.labels))
     height = HEIGHT + 18 * rows
     narrow = ""
-    if len(chart.title) * TITLE_LETTER > WIDTH:
-        narrow = f' textLength="{WIDTH - 4}" lengthAdjust="spacingAndGlyphs"'
+    if len(chart.title) * TITLE_LETTER > WIDTH - APART:
+        narrow = f' textLength="{WIDTH - APART}" lengthAdjust="spacingAndGlyphs"'
     title = (
         f'<text x="{WIDTH / 2}" y="16" text-anchor="middle" class="t"{narrow}>{escape(chart.title)}</text>'
     )
