@@ -102,6 +102,10 @@ def parse_config(tree: dict[str, Any], *, origin: str, strict: bool = True) -> C
                 f"it must be 1 (a shared job gets no more time) or more"
             )
         _check_mig(name, partition, origin)
+    if not config.features.mps:  # whoever shares takes turns then, and counts so
+        partitions = {
+            name: dataclasses.replace(settings, sharing="streams") for name, settings in partitions.items()
+        }
     return dataclasses.replace(config, partitions=partitions)
 
 

@@ -36,7 +36,7 @@ class Features:
     Attributes:
         submit: radd changes submissions.
         placement: The Prolog chooses the GPU and keeps the ledger.
-        mps: Shared jobs run under MPS.
+        mps: Shared jobs run under MPS; without it every partition is read as `sharing = "streams"`.
         recovery: A job that ran out of memory runs again.
         history: What earlier runs needed is what later ones book.
         accounting: The estimate is written into a job's AdminComment and, where there is slurmdbd, the observed peak.
@@ -130,6 +130,11 @@ class Config:
         """Return the partitions of whose jobs rad-monitor ends those that keep from others what they booked."""
         warned = {name for name, settings in self.partitions.items() if settings.on_overrun == "warn"}
         return tuple(name for name in self.partitions if name not in warned) if self.guards else ()
+
+    @property
+    def sliced(self) -> tuple[str, ...]:
+        """Return the partitions whose jobs share GPUs in time slices, outside of MPS."""
+        return tuple(name for name, settings in self.partitions.items() if settings.sharing == "streams")
 
     def caps(self, partition: str) -> bool:
         """Return whether jobs that share one GPU of a partition are to be capped by MPS."""

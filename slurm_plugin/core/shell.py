@@ -15,8 +15,9 @@ from slurm_plugin.core.units import MIB
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """Slurm starts its hooks without PATH, so programs are looked up here."""
 
-OUTPUT_LIMIT = 4 * MIB
-"""Most characters kept of what a program prints."""
+TOLD_LIMIT = 4 * MIB
+"""Most characters kept of what a program that failed has printed. What one printed that did not fail is kept whole: a
+list of 8,000 waiting jobs is as long, and half a list is a wrong one."""
 
 
 def find_program(name: str, *, folders: Sequence[str] = SYSTEM_PATH) -> str:
@@ -105,8 +106,8 @@ def run(
         os.killpg(process.pid, signal.SIGKILL)
         raise
     if process.returncode != 0:
-        raise CommandError(command, process.returncode, (stderr or stdout)[-OUTPUT_LIMIT:])
-    return stdout[:OUTPUT_LIMIT]
+        raise CommandError(command, process.returncode, (stderr or stdout)[-TOLD_LIMIT:])
+    return stdout
 
 
 def spawn_daemon(argv: Sequence[str], *, env: Mapping[str, str], log_path: Path, uid: int, gid: int) -> int:

@@ -69,6 +69,7 @@ def _run(options: argparse.Namespace) -> None:
         exporter=_exporter(options, config),
         guard=None if options.once else _guard(config, clock),
         guarded=config.guarded,
+        sliced=config.sliced,
     )
     if options.once:
         for reading in monitor.sample():

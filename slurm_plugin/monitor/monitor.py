@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -62,6 +62,7 @@ class Monitor:
         exporter: Exporter | None = None,
         guard: Watcher | None = None,
         guarded: Sequence[str] = (),
+        sliced: Collection[str] = (),
     ) -> None:
         """Take up the records that an earlier monitor left.
 
@@ -75,6 +76,7 @@ class Monitor:
             exporter: Shows metrics, if anybody wants them.
             guard: Judges who takes what he did not book; it needs the ledger.
             guarded: Partitions whose jobs it stops.
+            sliced: Partitions whose jobs share GPUs in time slices.
         """
         self._telemetry = telemetry
         self._run = run
@@ -85,6 +87,7 @@ class Monitor:
         self._exporter = exporter
         self._guard = guard
         self._guarded = () if guard is None else tuple(guarded)
+        self._sliced = frozenset(sliced)
         self._ring: dict[str, deque[tuple[float, float]]] = {}
         self._energy_j: dict[str, float] = {}
         found = (read_job(run, job_id) for job_id in recorded_jobs(run))
@@ -121,6 +124,7 @@ class Monitor:
             now_s=now_s,
             expected=_expected(ledger),
             users=users or {},
+            turns=self._taking_turns(ledger),
         )
         self._usages |= used
         if self._exporter is not None:
@@ -178,6 +182,13 @@ class Monitor:
         counted = {r.uuid: r.counters.energy_j for r in readings if r.counters.energy_j is not None}
         before, self._energy_j = self._energy_j, counted
         return {uuid: max(0.0, now - before[uuid]) for uuid, now in counted.items() if uuid in before}
+
+    def _taking_turns(self, ledger: Ledger | None) -> frozenset[int]:
+        """Return the jobs of the node that run outside of MPS, as far as the ledger tells."""
+        reservations = () if ledger is None else ledger.reservations
+        return frozenset(
+            held.job_id for held in reservations if held.uncapped or held.partition in self._sliced
+        )
 
     def _forget(self, now_s: float) -> None:
         """Drop the records that an epilog took away, and those that no epilog ever will."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from slurm_plugin.core.gpu import GpuReading
@@ -33,6 +33,7 @@ def add_readings(
     now_s: float,
     expected: Mapping[int, float] = MappingProxyType({}),
     users: Mapping[int, int] = MappingProxyType({}),
+    turns: Collection[int] = (),
 ) -> dict[int, JobUsage]:
     """Return the records of all jobs that are on a GPU now, with these readings counted in.
 
@@ -44,15 +45,15 @@ def add_readings(
         now_s: Seconds since the epoch.
         expected: SM activity that each job is expected to have alone, by its id.
         users: Owner of each job, where known; a job of unknown owner counts as another user's.
+        turns: Jobs that are known to run outside of MPS, and so take turns with their neighbours.
     """
     parts: dict[int, list[_Part]] = {}
     held = [(reading, _held(reading, owners)) for reading in readings]
     on_gpus = Counter(job_id for _, on_it in held for job_id in on_it)
-    # They run outside of MPS, and take turns with their neighbours.
-    several = frozenset(job_id for job_id, gpus in on_gpus.items() if gpus > 1)
+    turns = {*turns, *(job_id for job_id, gpus in on_gpus.items() if gpus > 1)}  # such run outside of MPS
     for reading, on_it in held:
         weights = {job_id: max(0.01, expected.get(job_id, UNTOLD)) for job_id in on_it}
-        tells = _tells_of_one(reading, owners, several)
+        tells = _tells_of_one(reading, owners, turns)
         for job_id, memory in on_it.items():
             share = weights[job_id] / sum(weights.values())
             parts.setdefault(job_id, []).append(
@@ -96,7 +97,7 @@ def _held(reading: GpuReading, owners: Mapping[int, int]) -> dict[int, list[int 
     return found
 
 
-def _tells_of_one(reading: GpuReading, owners: Mapping[int, int], several: frozenset[int]) -> bool:
+def _tells_of_one(reading: GpuReading, owners: Mapping[int, int], turns: Collection[int]) -> bool:
     """Return whether a GPU's activity tells what its jobs would do alone: by itself, or with room to spare.
 
     Who takes turns leaves SMs idle that nobody else may use meanwhile: beside him a calm GPU does not mean room.
@@ -104,7 +105,7 @@ def _tells_of_one(reading: GpuReading, owners: Mapping[int, int], several: froze
     if reading.smact is None or reading.smact_source == MISLEADS:
         return False
     jobs = {owners.get(process.pid) for process in reading.processes}
-    return None not in jobs and (len(jobs) == 1 or (reading.smact < SPARE and not jobs & several))
+    return None not in jobs and (len(jobs) == 1 or (reading.smact < SPARE and jobs.isdisjoint(turns)))
 
 
 def _with(usage: JobUsage, parts: Sequence[_Part], *, now_s: float) -> JobUsage:

@@ -37,14 +37,14 @@ def cut(text: str, columns: Columns, *, gap: int = 0) -> list[dict[str, str]]:
     """
     content = text.encode()
     width = sum(size + gap for _, size in columns)
-    rows = []
-    while content.strip():
-        if len(content) < width:
-            raise SlurmError(f"a record of {len(content)} bytes where {width} were asked for")
-        row, at = {}, 0
+    rows, at, end = [], 0, len(content.rstrip())
+    while at < end:
+        if len(content) - at < width:
+            raise SlurmError(f"a record of {len(content) - at} bytes where {width} were asked for")
+        row = {}
         for name, size in columns:
             row[name] = content[at : at + size].decode(errors="replace").rstrip()
             at += size + gap
         rows.append(row)
-        content = content[width:].removeprefix(b"\n")
+        at += content.startswith(b"\n", at)
     return rows

@@ -26,6 +26,14 @@ def test_a_partition_inherits_the_defaults_and_overrides_them() -> None:
     assert (config.partitions["a"].shards, config.partitions["a"].shard_bytes) == (80, GIB)
 
 
+def test_without_mps_every_partition_shares_in_time_slices() -> None:
+    tables = {"gpu": {"sharing": "mps"}, "calm": {}, "slow": {"sharing": "streams"}}
+    shipped = parse_config({"partition": tables}, origin="rad.toml")
+    off = parse_config({"partition": tables, "features": {"mps": False}}, origin="rad.toml")
+    assert (shipped.sliced, off.sliced) == (("slow",), ("gpu", "calm", "slow"))
+    assert [off.caps(name) for name in tables] == [False] * 3
+
+
 def test_several_partitions_are_ours_only_if_all_are_alike() -> None:
     same = {"collocate": True, "gpu_memory_mib": 40000}
     config = parse_config({"partition": {"a": same, "b": same, "c": {}}}, origin="rad.toml")

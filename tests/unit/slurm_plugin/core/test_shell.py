@@ -1,13 +1,15 @@
-"""How programs are found."""
+"""How programs are found, and what is kept of what they print."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from slurm_plugin.core.shell import find_program
+from slurm_plugin.core.errors import CommandError
+from slurm_plugin.core.shell import TOLD_LIMIT, find_program, run
 
 NOBODY = 65534
 
@@ -28,3 +30,17 @@ def test_a_folder_of_path_that_may_not_be_looked_into_is_passed_over(tmp_path: P
     finally:
         os.seteuid(0)
     assert found == str(open_ / "sbatch")
+
+
+LONG = f"print('x' * {2 * TOLD_LIMIT})"
+
+
+def test_a_long_answer_is_kept_whole() -> None:
+    """The list of 8,000 waiting jobs was cut at 4 MiB, and no turn was kept any more."""
+    assert len(run([sys.executable, "-c", LONG], timeout_s=60)) == 2 * TOLD_LIMIT + 1
+
+
+def test_of_what_failed_the_end_is_kept() -> None:
+    with pytest.raises(CommandError) as told:
+        run([sys.executable, "-c", f"{LONG}; print('why'); raise SystemExit(3)"], timeout_s=60)
+    assert len(told.value.output) <= TOLD_LIMIT and told.value.output.endswith("why\n")

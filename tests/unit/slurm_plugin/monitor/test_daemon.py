@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import FakeClock
@@ -181,10 +182,10 @@ def test_a_jobs_processes_count_together(bench: Bench):
     assert not job_path(bench.run, 99).exists()
 
 
-def test_a_gpus_activity_is_split_by_what_the_ledger_expects(bench: Bench):
+def two_that_share(bench: Bench, *, sliced: Sequence[str] = (), **first: Any) -> None:
     store = LedgerStore(bench.run, clock=bench.clock, boot_id="b")
     ledger = Ledger()
-    for job_id, smact in ((1, 0.6), (2, 0.2)):
+    for job_id, smact, more in ((1, 0.6, first), (2, 0.2, {})):
         held = Reservation(
             job_id=job_id,
             user_id=1000,
@@ -194,11 +195,34 @@ def test_a_gpus_activity_is_split_by_what_the_ledger_expects(bench: Bench):
             booked_bytes=4 * GIB,
             created_s=0.0,
             smact=smact,
+            partition="gpu",
         )
-        ledger = ledger.reserve(held, {"GPU-a": 140 * GIB})
+        ledger = ledger.reserve(dataclasses.replace(held, **more), {"GPU-a": 140 * GIB})
     with store.locked(Deadline(bench.clock, 1.0)):
         store.write(ledger)
-    bench.monitor = Monitor(bench.script, bench.run, clock=bench.clock, finder=bench.finder, store=store)
+    bench.monitor = Monitor(
+        bench.script, bench.run, clock=bench.clock, finder=bench.finder, store=store, sliced=sliced
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "samples"),
+    [
+        ({}, 1),
+        ({"sliced": ("other",)}, 1),
+        ({"sliced": ("gpu",)}, 0),
+        ({"uncapped": True}, 0),
+    ],
+    ids=["under MPS", "another partition's", "in time slices", "MPS did not start"],
+)
+def test_who_shares_without_mps_shows_nothing_of_himself(bench: Bench, how: dict[str, Any], samples: int):
+    two_that_share(bench, **how)
+    bench.sample(gpu(0.4, {11: GIB, 21: GIB}))
+    assert [bench.usage(job).own_samples for job in (1, 2)] == [samples, samples]
+
+
+def test_a_gpus_activity_is_split_by_what_the_ledger_expects(bench: Bench):
+    two_that_share(bench)
     bench.sample(gpu(0.4, {11: GIB, 21: GIB}))
     assert bench.usage(1).mean_smact == pytest.approx(0.3) == bench.usage(1).own_smact
     assert bench.usage(2).mean_smact == pytest.approx(0.1) == bench.usage(2).own_smact

@@ -76,6 +76,17 @@ def test_beside_a_job_of_several_gpus_a_calm_gpu_tells_nothing() -> None:
     assert (alone[1].own_samples, alone[1].own_smact) == (1, pytest.approx(0.3))
 
 
+def test_beside_a_job_without_mps_a_calm_gpu_tells_nothing() -> None:
+    both, users = reading(0.3, 11, 21), {1: 1000, 2: 1001}
+    told = {
+        turns: add_readings({}, [both], OWNERS, energy_j={}, now_s=0.0, users=users, turns=turns)
+        for turns in ((), (2,), (3,))
+    }
+    assert [[told[turns][job].own_samples for job in (1, 2)] for turns in told] == [[1, 1], [0, 0], [1, 1]]
+    alone = add_readings({}, [reading(0.9, 21)], OWNERS, energy_j={}, now_s=0.0, turns=(2,))
+    assert alone[2].own_smact == pytest.approx(0.9), "by itself it has nobody to wait for"
+
+
 def test_wrong_expectations_mend_themselves_over_runs() -> None:
     """Jobs meet in pairs; two are told 0.6, and the first really waits for data. History tells more each time."""
     real, known = {1: 0.05, 2: 0.25, 3: 0.1}, {1: 0.6, 2: 0.6, 3: 0.4}

@@ -48,6 +48,19 @@ def test_jobs_of_several_gpus_share_where_slurm_can_do_it(tmp_path: Path) -> Non
     assert old["mean_waiting_multi_gpu_s"] > ours["mean_waiting_multi_gpu_s"]
 
 
+@pytest.mark.parametrize("without", ['sharing = "streams"', "[features]\nmps = false"])
+def test_without_mps_jobs_take_turns_and_that_is_told(tmp_path: Path, without: str) -> None:
+    """By memory alone, so that as many share as under MPS."""
+    rows = ["collocate = true", "gpu_memory_mib = 80000", "shards_per_gpu = 78", "compute_overcommit = 0.0"]
+    found = []
+    for more in ("", without):
+        config = tmp_path / "rad.toml"
+        config.write_text("\n".join(['default_partition = "gpu"', "[partition.gpu]", *rows, more]))
+        found.append(figures(tmp_path, "--config", str(config)))
+    under_mps, sliced = found
+    assert sliced["median_slowdown"] > 1.1 * under_mps["median_slowdown"]
+
+
 def test_the_policy_that_shares_nothing_is_the_baseline(tmp_path: Path) -> None:
     """With RAD's `exclusive` and nothing known, each job has a GPU: the same as Slurm alone."""
     ours = figures(tmp_path, "--policy", "exclusive", "--estimates", "none")
