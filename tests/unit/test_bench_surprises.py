@@ -21,9 +21,14 @@ PAGE = {
     "philly_t1, whole GPUs": ("philly_t1-whole-c160-r1", "philly_t1-whole-c160-r2"),
     "philly_t1, shards by hand, MPS": ("philly_t1-hand-mps-c160-r1",),
     "philly_t1, RAD": (f"philly_t1-{SHARED.format(160, 1)}", f"philly_t1-{SHARED.format(160, 2)}"),
-    "heavy60, RAD": (f"heavy60-{SHARED.format(180, 1)}",),
+    "heavy60, RAD": (
+        f"heavy60-{SHARED.format(180, 1)}",
+        f"heavy60-{SHARED.format(200, 1).replace('-r', '-nccl-r')}",
+    ),
     "mix90, shards by hand, MPS": ("mix90-hand-mps-c180-first70-pass4h-nccl-r1",),
-    "mix90, RAD": ("mix90-magm-ours-c180-first70-share_multi_gpu=true-pass4h-nccl-r1",),
+    "mix90, RAD": tuple(
+        f"mix90-magm-ours-c180-first70-share_multi_gpu=true-pass4h-nccl-r{n}" for n in (1, 2)
+    ),
 }
 """How a row of the page begins -> the recorded runs that it tells of."""
 
@@ -80,24 +85,38 @@ H100 = {
 """Trace -> what its runs on one H100 are called, and which of RAD's the page tells of."""
 
 
-TWO_H100S = "mix90-{}-c180-first70-{}nccl-r1"
-SHARES = "share_multi_gpu=true-pass4h-"
-COLUMNS_OF_TWO = {
-    "whole GPUs": TWO_H100S.format("whole", ""),
-    "by hand, no MPS": TWO_H100S.format("hand", "pass4h-"),
-    "by hand, MPS": TWO_H100S.format("hand-mps", "pass4h-"),
-    "RAD": TWO_H100S.format("magm-ours", SHARES),
-    "RAD, `lug`": TWO_H100S.format("lug-ours", SHARES),
-    "RAD, `round_robin`": TWO_H100S.format("round_robin-ours", SHARES),
-    "RAD with Horus' estimates": TWO_H100S.format("magm-horus", SHARES),
+MIX90, AGAIN, HEAVY60 = (
+    "mix90-{}-c180-first70-{}nccl-r1",
+    "mix90-{}-c180-first70-{}nccl-r2",
+    "heavy60-{}-c200-{}nccl-r1",
+)
+SHARES, CALMER = "share_multi_gpu=true-pass4h-", "share_multi_gpu=true-compute_overcommit=1.75-pass4h-"
+TWO_H100S = {
+    "mix90 on two H100s": (
+        ("whole GPUs", MIX90.format("whole", "")),
+        ("by hand, no MPS", MIX90.format("hand", "pass4h-")),
+        ("by hand, MPS", MIX90.format("hand-mps", "pass4h-")),
+        ("RAD", MIX90.format("magm-ours", SHARES)),
+        ("RAD, `lug`", MIX90.format("lug-ours", SHARES)),
+        ("RAD, `round_robin`", MIX90.format("round_robin-ours", SHARES)),
+        ("RAD with Horus' estimates", MIX90.format("magm-horus", SHARES)),
+    ),
+    "The pair again on two H100s": (
+        ("mix90, whole GPUs", AGAIN.format("whole", "")),
+        ("RAD", AGAIN.format("magm-ours", SHARES)),
+        ("RAD, `compute_overcommit = 1.75`", AGAIN.format("magm-ours", CALMER)),
+        ("heavy60, whole GPUs", HEAVY60.format("whole", "")),
+        ("RAD", HEAVY60.format("magm-ours", SHARES)),
+        ("RAD, `compute_overcommit = 1.75`", HEAVY60.format("magm-ours", CALMER)),
+    ),
 }
-"""A column of results.md's table of mix90 on two H100s -> its run."""
+"""A section of results.md -> its table's columns, and the run of each."""
 
 
 @pytest.mark.parametrize(
     "name",
     [f"{trace}-magm-ours-{runs}-pass4h-r{repetition}" for trace, (runs, repetition) in H100.items()]
-    + [COLUMNS_OF_TWO["RAD"]],
+    + [MIX90.format("magm-ours", SHARES), HEAVY60.format("magm-ours", SHARES)],
 )
 def test_the_page_says_how_near_estimates_came_on_the_h100(name: str) -> None:
     run = json.loads((REPLAYS / f"{name}.json").read_text())
@@ -110,32 +129,31 @@ def test_the_page_says_how_near_estimates_came_on_the_h100(name: str) -> None:
     assert all(job["peak_mib"] <= job["booked_mib"] for job in run["jobs"]), "nobody above his booking"
 
 
-def test_the_table_of_mix90_on_two_gpus_is_that_of_its_runs() -> None:
-    found = {
-        column: json.loads((REPLAYS / f"{name}.json").read_text())["figures"]
-        for column, name in COLUMNS_OF_TWO.items()
-    }
-    whole = found["whole GPUs"]
+@pytest.mark.parametrize("begins", TWO_H100S)
+def test_a_table_of_two_h100s_is_that_of_its_runs(begins: str) -> None:
+    found = [json.loads((REPLAYS / f"{name}.json").read_text())["figures"] for _, name in TWO_H100S[begins]]
     page = (CHECKOUT / "docs" / "results.md").read_text()
-    section = page.split("### mix90 on two H100s", 1)[1].split("\n### ", 1)[0]
+    section = page.split(f"### {begins}", 1)[1].split("\n### ", 1)[0]
     lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
     table = {name.strip(): [cell.strip(" *") for cell in cells] for name, *cells in lines}
-    assert table[""][: len(found)] == list(found)
+    assert table[""][: len(found)] == [column for column, _ in TWO_H100S[begins]]
     for label, key, unit in (
         ("makespan (s)", "makespan_s", 1),
         ("mean completion (s)", "mean_completion_s", 1),
         ("energy (kJ)", "energy_j", 1000),
     ):
-        shown = [f"{run[key] / unit:.0f} ({run[key] / whole[key]:.2f})" for run in found.values()]
-        assert table[label][: len(found)] == [shown[0].split()[0], *shown[1:]]
+        shown, whole = [], 0.0
+        for run, (column, _) in zip(found, TWO_H100S[begins], strict=True):
+            alone = column.endswith("whole GPUs")
+            whole = run[key] if alone else whole
+            shown.append(f"{run[key] / unit:.0f}" + ("" if alone else f" ({run[key] / whole:.2f})"))
+        assert table[label][: len(found)] == shown
     slowdowns = [
         ", ".join(f"{run[key]:.1f}" for key in ("median_slowdown", "p95_slowdown", "max_slowdown"))
-        for run in found.values()
+        for run in found
     ]
     assert table["slowdown: median, P95, largest"][: len(found)] == slowdowns
-    assert {
-        run["crashes"] + run["put_backs"] + run["jobs"] - run["ended_well"] for run in found.values()
-    } == {0}
+    assert {run["crashes"] + run["put_backs"] + run["jobs"] - run["ended_well"] for run in found} == {0}
 
 
 @pytest.mark.parametrize("trace", H100)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from paths import CHECKOUT
 
 sys.path.insert(0, str(CHECKOUT / "bench"))
 import replayed_groups
+import replayed_ways
 import simulate_replayed
 
 from slurm_plugin.admin.simulate.metrics import metrics
@@ -205,3 +209,27 @@ def test_runs_on_other_gpus_are_not_compared() -> None:
     here = run("magm", job("a", 0.0, 0.5, booked_mib=5 * 1024))
     here["samples"] = {"cards": [{"name": "H100", "usable_mib": 80_000}], "times_s": [11.0]}
     assert simulate_replayed.report([WHOLE, here]) == 1
+
+
+def test_another_way_changes_what_it_says_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run("whole", *(job(f"00{n}", float(n), 12.0 * n) for n in range(4)))
+    rad = run("magm", *(job(f"00{n}", float(n), 12.0 * n, booked_mib=4000 + 1000 * n) for n in range(4)))
+    rad["min_age_reserve_s"], rad["jobs"][2]["gpus"] = 60, 2
+    for each in (whole, rad):
+        (card,) = each["samples"]["cards"]
+        each["samples"]["cards"] = [card, card | {"index": 1}]
+    before = copy.deepcopy(rad)
+    found = {name: way(rad) for name, way in replayed_ways.WAYS.items()}
+    assert rad == before == found["as it was"]
+    assert found["twice the `bf_min_age_reserve`"]["min_age_reserve_s"] == 120
+    assert [job["priority"] for job in found["two-GPU jobs first"]["jobs"]] == [0, 0, replayed_ways.FIRST, 0]
+    less = [job["booked_mib"] for job in found["0.8 of what was booked"]["jobs"]]
+    assert less == [4000, 4000, 4800, 5600], "nobody books less than he uses"
+    monkeypatch.setattr(replayed_ways, "DRAWS", 1)
+    for name, content in (("rad", rad), ("whole", whole)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    monkeypatch.setattr(sys, "argv", ["", str(tmp_path / "rad.json"), str(tmp_path / "whole.json")])
+    replayed_ways.main()
+    assert capsys.readouterr().out.count("| simulated: ") == len(replayed_ways.WAYS)
