@@ -25,6 +25,10 @@ ROWS: tuple[tuple[str, str, float, str], ...] = (
     ("out of memory, run again", "recoveries", 1, ""),
 )
 """What is shown: name, figure, divisor, unit."""
+PASSED_S = 14_400
+"""The bf_min_age_reserve that is tried where none was named: four hours, as in the replays (docs/results.md)."""
+WORTH_TELLING = 0.95
+"""It is told of where it brings mean completion to so much or less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,8 @@ class Advice:
         known: Those whose peak of GPU memory the trace tells; the others would keep their GPU.
         whole: Figures with a GPU for each job.
         shared: Figures with RAD.
+        passed: The same where Slurm's backfill lets jobs be passed that have waited for less than PASSED_S; None if
+            what the site has was named.
         assumed_mib: What jobs of unknown peak are taken to need; None if they keep their GPU.
     """
 
@@ -43,6 +49,7 @@ class Advice:
     known: int
     whole: dict[str, Any]
     shared: dict[str, Any]
+    passed: dict[str, Any] | None = None
     assumed_mib: int | None = None
 
     @property
@@ -63,7 +70,7 @@ class Advice:
 
 
 def advise(question: Question, clock: Clock, *, show_progress: bool = False) -> Advice:
-    """Run a trace both ways.
+    """Run a trace both ways, and shared once more where Slurm's backfill is as it comes.
 
     Args:
         question: The cluster, the settings, and sacct's file as its trace.
@@ -74,11 +81,16 @@ def advise(question: Question, clock: Clock, *, show_progress: bool = False) -> 
         ConfigError: The trace cannot be read, or no job of it fits the cluster.
     """
     jobs = read_trace(question.trace, question.partition).jobs
+    shared = replace(question, baseline="rad")
+    passed = None
+    if not question.min_age_reserve_s:
+        passed = simulate(replace(shared, min_age_reserve_s=PASSED_S), clock, show_progress=show_progress)
     return Advice(
         jobs=len(jobs),
         known=sum(job.memory_bytes is not None for job in jobs),
         whole=simulate(replace(question, baseline="whole"), clock, show_progress=show_progress),
-        shared=simulate(replace(question, baseline="rad"), clock, show_progress=show_progress),
+        shared=simulate(shared, clock, show_progress=show_progress),
+        passed=passed,
         assumed_mib=question.assumed_mib,
     )
 
@@ -96,6 +108,7 @@ def as_text(advice: Advice) -> str:
         "",
         f"Sharing would have saved {_number(saved['gpu_hours'])} hours of held GPUs and "
         f"{_number(saved['waiting_hours'])} hours of waiting, over {advice.jobs_done} jobs.",
+        *_passing(advice),
         f"{advice.known} of {advice.jobs} jobs have a known peak of GPU memory.",
     ]
     if advice.known < advice.jobs and advice.assumed_mib is not None:
@@ -117,6 +130,22 @@ def as_text(advice: Advice) -> str:
     return "\n".join(lines)
 
 
+def _passing(advice: Advice) -> list[str]:
+    """Return what Slurm's backfill would bring, did it let young jobs be passed; nothing where that is little."""
+    passed, shared = advice.passed, advice.shared
+    if passed is None or passed["mean_completion_s"] > WORTH_TELLING * shared["mean_completion_s"]:
+        return []
+    completion, waiting = (
+        f"{_number(passed[figure] / HOUR_S)} h and not {_number(shared[figure] / HOUR_S)} h"
+        for figure in ("mean_completion_s", "mean_waiting_multi_gpu_s")
+    )
+    return [
+        f"With SchedulerParameters=bf_min_age_reserve={PASSED_S} in slurm.conf (in all partitions: who has waited for "
+        f"less than {PASSED_S / HOUR_S:g} hours may be passed) mean completion would be {completion}, and jobs of "
+        f"several GPUs would wait for {waiting}."
+    ]
+
+
 def _number(value: float) -> str:
     """Return a number for people.
 
@@ -135,5 +164,6 @@ def as_json(advice: Advice) -> str:
             "saved": advice.saved,
             "whole": advice.whole,
             "shared": advice.shared,
+            "passed": advice.passed,
         }
     )

@@ -140,3 +140,27 @@ def test_advice_takes_a_guess_and_says_what_it_left_out(tmp_path: Path) -> None:
 def test_an_old_slurm_puts_jobs_back_that_a_new_one_keeps_waiting(tmp_path: Path) -> None:
     new, old = figures(tmp_path), figures(tmp_path, "--old-shards")
     assert new["put_backs"] == 0 < old["put_backs"]
+
+
+def test_advice_tells_what_slurms_backfill_costs(tmp_path: Path) -> None:
+    """Jobs of two GPUs hold the node up for those behind them, unless they may be passed for a while."""
+    rows = (f"{60 * n},vgg{n % 3},{1 + (n % 5 == 0)},{50 if n % 7 == 1 else 10},2000\n" for n in range(40))
+    (tmp_path / "jobs.csv").write_text(TRACE.partition("\n")[0] + "\n" + "".join(rows))
+    argv = ["advise", str(tmp_path / "jobs.csv"), "--gpus-per-node", "2", "--gpu-memory-mib", "80000"]
+    found = json.loads(CliRunner().invoke(main, [*argv, "--json"]).output)
+    hours = [found[way]["mean_completion_s"] / 3600 for way in ("passed", "shared")]
+    assert hours[0] < 0.95 * hours[1]
+    told = f"mean completion would be {hours[0]:.3g} h and not {hours[1]:.3g} h"
+    shown = CliRunner().invoke(main, argv).output
+    assert "bf_min_age_reserve=14400" in shown and told in shown
+    has_it = [*argv, "--bf-min-age-reserve", "14400"]
+    assert "bf_min_age_reserve" not in CliRunner().invoke(main, has_it).output
+    same = json.loads(CliRunner().invoke(main, [*has_it, "--json"]).output)
+    assert same["passed"] is None
+    assert same["shared"]["mean_completion_s"] == found["passed"]["mean_completion_s"]
+
+
+def test_where_backfill_holds_nobody_up_nothing_is_told_of_it(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(TRACE.replace(",2,", ",1,"))
+    argv = ["advise", str(tmp_path / "jobs.csv"), "--gpus-per-node", "2", "--gpu-memory-mib", "80000"]
+    assert "bf_min_age_reserve" not in CliRunner().invoke(main, argv).output
