@@ -72,7 +72,19 @@ class FakeSlurm:
 
     def standings(self) -> tuple[Standing, ...]:
         self._answer()
-        return tuple(each for each in self.places.values() if each.state == "PENDING")
+        views = {
+            view.job_id: Standing(
+                job_id=view.job_id,
+                user_id=view.user_id,
+                state=view.state,
+                reason=view.reason,
+                priority=view.priority,
+                restarts=view.restarts,
+                submitted_s=0,
+            )
+            for view in self.views.values()
+        }
+        return tuple(each for each in (views | self.places).values() if each.state == "PENDING")
 
     def node(self, name: str) -> NodeView | None:
         self._answer()

@@ -106,13 +106,13 @@ class Recoverer:
             SlurmError: Slurm does not answer.
         """
         now_s = self._clock.now_s()
-        again = [job for job in self._slurm.jobs(states=("PENDING",)) if job.restarts]
+        again = [job for job in self._slurm.standings() if job.restarts]
         again.sort(key=lambda job: job.reason != "BeginTime")  # those that wait for their delay come first
         for job in again[:MOST_SWEPT]:
-            if put_off(job, now_s=now_s):
-                continue
             seen = self._slurm.job(job.job_id)  # lists of jobs carry no AdminComment
-            note = read_note(seen.admin_comment) if seen else None
+            if seen is None or put_off(seen, now_s=now_s):
+                continue
+            note = read_note(seen.admin_comment)
             if note is None or note.restart not in (None, job.restarts):
                 continue
             self._take_turn(job.job_id, note)
