@@ -82,15 +82,16 @@ def advise(question: Question, clock: Clock, *, show_progress: bool = False) -> 
     """
     jobs = read_trace(question.trace, question.partition).jobs
     shared = replace(question, baseline="rad")
-    passed = None
+    ways = [replace(question, baseline="whole"), shared]
     if not question.min_age_reserve_s:
-        passed = simulate(replace(shared, min_age_reserve_s=PASSED_S), clock, show_progress=show_progress)
+        ways.append(replace(shared, min_age_reserve_s=PASSED_S))
+    found = [simulate(way, clock, show_progress=show_progress) for way in ways]
     return Advice(
         jobs=len(jobs),
         known=sum(job.memory_bytes is not None for job in jobs),
-        whole=simulate(replace(question, baseline="whole"), clock, show_progress=show_progress),
-        shared=simulate(shared, clock, show_progress=show_progress),
-        passed=passed,
+        whole=found[0],
+        shared=found[1],
+        passed=found[2] if len(found) > 2 else None,
         assumed_mib=question.assumed_mib,
     )
 
