@@ -1,6 +1,8 @@
 """How long `rad simulate` takes: 1,000 nodes, 8,000 GPUs, 100,000 jobs.
 
-python bench/simulate_scale.py [--jobs 100000] [--nodes 1000]
+python bench/simulate_scale.py [--jobs 100000] [--nodes 1000] [--advise]
+
+--advise tells how long `rad advise` takes over the same jobs, instead.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from slurm_plugin.admin.simulate.advice import advise
 from slurm_plugin.admin.simulate.command import settings_of, simulate
 from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.core.clock import SystemClock
@@ -53,7 +56,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--advise", action="store_true")
     args = parser.parse_args()
+    if args.advise:
+        with tempfile.TemporaryDirectory() as folder:
+            began_s = time.process_time()
+            advise(crowd(Path(folder), args.jobs, args.nodes), SystemClock())
+            print(f"rad advise: {time.process_time() - began_s:.0f} s")
+        return
     print("| | simulated in | processor time | makespan | mean waiting | median slowdown |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
