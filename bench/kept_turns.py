@@ -14,10 +14,11 @@ import re
 import statistics
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+
+from submit_rate import submit
 
 from lab.cluster import Cluster
 from lab.place import ClusterSpec, Place, home_of
@@ -26,6 +27,7 @@ from slurm_plugin.radd.turns import Ageing, lifts
 from slurm_plugin.slurm.commands import SlurmCommands
 
 ROOT = Path(__file__).resolve().parents[1]
+JOB = "--exclusive --gpus=4 -t 9 -o /dev/null --wrap 'sleep 900'"
 LOOPS = 4
 TIMES = 5
 KEPT = (1, 10, 100)
@@ -44,21 +46,10 @@ def main() -> None:
     spec = ClusterSpec(ours=False, slurm_conf=(f"MaxJobCount={2 * options.jobs}",))
     try:
         cluster.up(spec)
-        _submit(cluster, options.jobs)
+        submit(cluster, JOB, options.jobs // LOOPS, LOOPS)
         _measure(cluster)
     finally:
         cluster.down()
-
-
-def _submit(cluster: Cluster, jobs: int) -> None:
-    sbatch = "sbatch -Q --exclusive --gpus=4 -t 9 -o /dev/null --wrap 'sleep 900'"
-    loop = f"for n in $(seq {jobs // LOOPS}); do {sbatch}; done"
-    with ThreadPoolExecutor(LOOPS) as pool:
-        for future in [
-            pool.submit(cluster.slurm, "sh", "-c", f"cd / && {loop}", user="nobody", timeout_s=3600)
-            for _ in range(LOOPS)
-        ]:
-            future.result()
 
 
 def _measure(cluster: Cluster) -> None:

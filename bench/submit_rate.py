@@ -70,15 +70,28 @@ def _prepare(cluster: Cluster, way: str) -> None:
     cluster.cancel_jobs()
 
 
-def _rate(cluster: Cluster, each: int, at_once: int) -> float:
-    loop = f"for n in $(seq {each}); do sbatch -Q -H --gpus=1 --comment=rad:memory=4G -o /dev/null --wrap true; done"
-    start_s = time.monotonic()
+def submit(cluster: Cluster, job: str, each: int, at_once: int) -> list[str]:
+    """Submit a job again and again as nobody, and return what each loop printed.
+
+    Args:
+        cluster: Where to.
+        job: sbatch's words.
+        each: Submissions of each loop.
+        at_once: Loops side by side.
+    """
+    loop = f"cd / && for n in $(seq {each}); do sbatch -Q {job}; done"
     with ThreadPoolExecutor(at_once) as pool:
         futures = [
-            pool.submit(cluster.slurm, "sh", "-c", f"cd / && {loop}", user="nobody", timeout_s=300)
+            pool.submit(cluster.slurm, "sh", "-c", loop, user="nobody", timeout_s=3600)
             for _ in range(at_once)
         ]
-        texts = [future.result() for future in futures]
+        return [future.result() for future in futures]
+
+
+def _rate(cluster: Cluster, each: int, at_once: int) -> float:
+    start_s = time.monotonic()
+    job = "-H --gpus=1 --comment=rad:memory=4G -o /dev/null --wrap true"
+    texts = submit(cluster, job, each, at_once)
     took_s = time.monotonic() - start_s
     submitted = sum(text.count("Submitted batch job") for text in texts)
     assert submitted == each * at_once or "Submitted" not in "".join(texts), "a submission was lost"

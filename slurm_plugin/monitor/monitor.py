@@ -109,7 +109,8 @@ class Monitor:
         averaged = tuple(self._averaged(reading) for reading in readings)
         found = self._store.read() if self._store is not None else None
         ledger = None if found is None else found.ledger
-        users = None if ledger is None else {held.job_id: held.user_id for held in ledger.reservations}
+        reservations = () if ledger is None else ledger.reservations
+        users = None if ledger is None else {held.job_id: held.user_id for held in reservations}
         traced = self._finder.trace(readings, users=users)
         owners = {pid: one.job_id for pid, one in traced.items() if one.job_id is not None}
         guarded = self._guarded
@@ -122,9 +123,9 @@ class Monitor:
             owners,
             energy_j=self._energy_since(readings),
             now_s=now_s,
-            expected=_expected(ledger),
+            expected={held.job_id: held.smact for held in reservations if held.smact is not None},
             users=users or {},
-            turns=self._taking_turns(ledger),
+            turns={one.job_id for one in reservations if one.uncapped or one.partition in self._sliced},
         )
         self._usages |= used
         if self._exporter is not None:
@@ -183,13 +184,6 @@ class Monitor:
         before, self._energy_j = self._energy_j, counted
         return {uuid: max(0.0, now - before[uuid]) for uuid, now in counted.items() if uuid in before}
 
-    def _taking_turns(self, ledger: Ledger | None) -> frozenset[int]:
-        """Return the jobs of the node that run outside of MPS, as far as the ledger tells."""
-        reservations = () if ledger is None else ledger.reservations
-        return frozenset(
-            held.job_id for held in reservations if held.uncapped or held.partition in self._sliced
-        )
-
     def _forget(self, now_s: float) -> None:
         """Drop the records that an epilog took away, and those that no epilog ever will."""
         left = recorded_jobs(self._run)
@@ -200,9 +194,3 @@ class Monitor:
             del self._usages[job_id]
             self._written.discard(job_id)
             job_path(self._run, job_id).unlink(missing_ok=True)
-
-
-def _expected(ledger: Ledger | None) -> dict[int, float]:
-    """Return what SM activity is expected of each job of the node."""
-    reservations = () if ledger is None else ledger.reservations
-    return {held.job_id: held.smact for held in reservations if held.smact is not None}
