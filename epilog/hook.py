@@ -33,7 +33,6 @@ from slurm_plugin.slurm.output_before import forget as forget_outputs
 
 LOCK_S = 2.0
 RESCUE_LOCK_S = 0.5
-TAILS_S = 1.5
 """Parts of the hook's five seconds; each normally takes milliseconds."""
 
 
@@ -172,7 +171,6 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
         usage=usage,
         names=lambda: _names(node, job),
         server_ends=lambda: _server_ends(node, job),
-        deadline=Deadline(clock, TAILS_S),
         log=log,
         clock=clock,
     )

@@ -20,7 +20,7 @@ from slurm_plugin.core.units import shards_for
 from slurm_plugin.core.wire import stamp, with_stamp
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl
 from slurm_plugin.slurm.hook_env import HookJob
-from slurm_plugin.slurm.versions import requeue_delay_s, whole_as_gpu
+from slurm_plugin.slurm.versions import whole_as_gpu
 
 START_IN_S = 5
 """Longer than an Epilog takes, so that it is still ahead when the job has completed."""
@@ -72,7 +72,7 @@ def recover(
     elif view.restarts != restart + 1 or view.state not in _WAITING:
         detail = f"it is {view.state} after {view.restarts} restarts by now"
         return Event(kind=EventKind.NOT_RUN_AGAIN, detail=detail)
-    delay_s = requeue_delay_s(version, control.config().get("AuthInfo", ""))
+    delay_s = control.requeue_delay_s()
     change = _change(view, recovery, outcome, offer, delay_s, key, restart=restart + 1)
     try:
         control.update(job.job_id, change)

@@ -27,6 +27,8 @@ LEAST_SAMPLES = 60
 """A minute of training: what a shorter run shows of its activity is mostly its first steps."""
 OWN_PATTERNS_S = 0.5
 """For all of a site's own regular expressions, which may backtrack without end."""
+TAILS_S = 1.5
+"""For the ends of all its output files; a file server may hang."""
 
 
 def outcome_of(
@@ -37,7 +39,6 @@ def outcome_of(
     usage: JobUsage | None,
     names: Callable[[], Mapping[str, str]],
     server_ends: Callable[[], int],
-    deadline: Deadline,
     log: HookLog,
     clock: Clock,
 ) -> Outcome:
@@ -50,7 +51,6 @@ def outcome_of(
         usage: What the monitor saw of it; None if nothing.
         names: Asks Slurm what %x, %A and %a stand for; what fails is left out.
         server_ends: Asks Slurm how often it ran again because an MPS server ended; 0 where that fails.
-        deadline: For reading its output.
         log: Takes what is wrong with a site's own patterns.
         clock: Time.
     """
@@ -76,7 +76,7 @@ def outcome_of(
             expected_outputs(job, known),
             owner=Identity(user_id=job.user_id, group_id=job.group_id, user_name=job.user_name),
             befores=recall(Path(config.paths.run), job.job_id),
-            deadline=deadline,
+            deadline=Deadline(clock, TAILS_S),
         )
 
     tails = () if failed else tails_of({})  # Slurm is asked for names only where nothing is found without

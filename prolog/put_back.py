@@ -17,7 +17,6 @@ from slurm_plugin.core.waiting import Lack, Waiting, begin_waiting
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.control import JobChange, SlurmControl, Standing
 from slurm_plugin.slurm.hook_env import HookJob
-from slurm_plugin.slurm.versions import requeue_delay_s
 
 FIRST_DELAY_S = 10
 LONGEST_DELAY_S = 160
@@ -61,14 +60,14 @@ def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack 
     if refuse:
         node.job_file(job.job_id).refuse(reason, boot_id=node.store.boot_id, now_s=node.clock.monotonic_s())
     slurm = node.slurm()
+    seen = _seen(slurm, job.job_id)
     try:
         slurm.requeue(job.job_id)
     except SlurmError as exc:
         return Event(kind=EventKind.NOT_PUT_BACK, detail=f"{reason}; {exc}")
     try:
-        least_s = requeue_delay_s(slurm.version(), slurm.config().get("AuthInfo", ""))
+        least_s = slurm.requeue_delay_s()
         delay_s = max(least_s, min(LONGEST_DELAY_S, FIRST_DELAY_S << min(job.restart, 10)))
-        seen = _seen(slurm, job.job_id)
         note = Note(
             event="put-back",
             start_in_s=delay_s,

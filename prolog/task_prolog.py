@@ -21,7 +21,7 @@ from slurm_plugin.core.hook_args import config_path
 from slurm_plugin.core.job_file import JobFile
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.steps import script_variables
-from slurm_plugin.core.supervise import hook_started_s, supervised
+from slurm_plugin.core.supervise import LIMITS, hook_started_s, supervised
 
 
 def main() -> int:
@@ -32,7 +32,12 @@ def main() -> int:
         job_id = own_job_id(os.environ, title)
         if job_id is None:
             return Exit.OK
-        return supervised(lambda: _work(job_id, title, undone), lambda _: undone, started_s=hook_started_s())
+        return supervised(
+            lambda: _work(job_id, title, undone),
+            lambda _: undone,
+            started_s=hook_started_s(),
+            limits=LIMITS["task_prolog"],
+        )
     except Exception:  # noqa: BLE001 - the task must start whatever happens here
         return undone
 

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.slurm.control import JobChange, JobView, NodeView, Standing
+from slurm_plugin.slurm.versions import requeue_delay_s
 
 
 class FakeClock:
@@ -108,6 +109,9 @@ class FakeSlurm:
         if view is None:
             raise SlurmError("Invalid job id specified")
         return view.gres
+
+    def requeue_delay_s(self) -> int:
+        return requeue_delay_s(self._version, self._config.get("AuthInfo", ""))
 
     def requeue(self, job_id: int) -> None:
         self._answer()

@@ -26,9 +26,13 @@ def check_standby(facts: Facts) -> Iterator[Finding]:
         _SUBJECT, f"{names}: radd, the key and the Lua files belong there as on {first}; look there too"
     )
     yield from check_shard_types(facts)
-    live = () if facts.live is None else facts.live.nodes.values()
+    if facts.live is None:
+        return
+    for name in facts.live.silent:
+        text = f"slurmctld on {name} does not answer: it would take over from nobody"
+        yield warn(_SUBJECT, text, f"start slurmctld on {name}; its log says why it ended")
     forgets = facts.version is not None and traits(facts.version).forgets_shards
-    if forgets and no_shards(row.get("gres", "") for row in live):
+    if forgets and no_shards(row.get("gres", "") for row in facts.live.nodes.values()):
         text = "the standby that took over knows of no shards: new jobs keep their GPU, pending ones that share wait"
         yield warn(_SUBJECT, text, f"start slurmctld on {first} again, which then takes over")
 

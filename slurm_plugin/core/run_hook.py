@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from slurm_plugin.core.hook_args import config_path
-from slurm_plugin.core.supervise import hook_started_s, supervised
+from slurm_plugin.core.supervise import LIMITS, hook_started_s, supervised
 from slurm_plugin.core.timely_file import TimelyFile
 
 
@@ -15,7 +15,7 @@ def run_hook(name: str, load: Callable[[], ModuleType]) -> int:
     """Run a hook and return its exit status: always 0, because any other drains the node.
 
     Args:
-        name: "prolog" or "epilog", for slurmd's log.
+        name: "prolog" or "epilog".
         load: Returns the module with the hook's `work` and `rescue`; only a child calls it.
     """
     started_s = hook_started_s()
@@ -29,7 +29,7 @@ def run_hook(name: str, load: Callable[[], ModuleType]) -> int:
         return int(load().rescue(rad_toml, why, started_s=started_s))
 
     try:
-        supervised(work, rescue, started_s=started_s)
+        supervised(work, rescue, started_s=started_s, limits=LIMITS[name])
     except Exception as exc:  # noqa: BLE001 - whatever it is, the node must not be drained for it
         print(f"rad {name}: {exc}", file=sys.stderr)
     return 0

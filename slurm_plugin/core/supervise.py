@@ -42,12 +42,20 @@ class Limits:
 
     __slots__ = ("end_s", "least_s", "work_s")
 
-    def __init__(self, *, work_s: float = 5.0, end_s: float = 8.0, least_s: float = 1.5) -> None:
+    def __init__(self, *, work_s: float, end_s: float, least_s: float = 1.5) -> None:
         self.work_s, self.end_s, self.least_s = work_s, end_s, least_s
 
 
-LIMITS = Limits()
-"""slurmctld calls a Prolog hung near MessageTimeout, 10 s by default."""
+LIMITS = {
+    "prolog": Limits(work_s=6.5, end_s=8.0),
+    "task_prolog": Limits(work_s=6.5, end_s=8.0),
+    "epilog": Limits(work_s=15.0, end_s=18.0),
+}
+"""Of each hook. slurmctld calls a Prolog hung near MessageTimeout, 10 s by default; for an Epilog it waits.
+
+Where the first of two slurmctld is a machine without power, a question takes two seconds more. A put-back has three of
+them, and a rerun four.
+"""
 
 
 class _Ended:
@@ -90,7 +98,7 @@ def supervised(
     rescue: Callable[[str], int] | None,
     *,
     started_s: float,
-    limits: Limits | None = None,
+    limits: Limits,
 ) -> int:
     """Run a hook's work under its limit of time and return the hook's exit status.
 
@@ -100,9 +108,8 @@ def supervised(
         work: The hook; returns its exit status.
         rescue: What must be done if the work did not end by itself; it is told why and returns the exit status.
         started_s: When the hook was started, as `hook_started_s` tells.
-        limits: The limits; None means LIMITS.
+        limits: The limits.
     """
-    limits = limits or LIMITS
     ended = _attempt(work, max(started_s + limits.work_s - monotonic_s(), limits.least_s))
     if ended.status is None and rescue is not None:
         why = ended.why

@@ -7,11 +7,14 @@ text comes last there, or not at all where several jobs are listed.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from contextlib import suppress
 
 from slurm_plugin.core.errors import CommandError, SlurmError
 from slurm_plugin.core.shell import run
 from slurm_plugin.slurm.columns import cut
+from slurm_plugin.slurm.conf_files import away_s, find_slurm_conf, settings_of
 from slurm_plugin.slurm.control import JobChange, JobView, NodeView, Standing
 from slurm_plugin.slurm.environment import slurm_environment
 from slurm_plugin.slurm.printed import (
@@ -44,11 +47,13 @@ class SlurmCommands:
 
     Args:
         slurm_conf: Path for SLURM_CONF; "" lets the commands find it.
-        timeout_s: After this long a command is stopped.
+        timeout_s: After this long a command is stopped that waits for no machine without power.
     """
 
     def __init__(self, *, slurm_conf: str = "", timeout_s: float = 3.0) -> None:
         self._env = slurm_environment(slurm_conf)
+        self._slurm_conf = find_slurm_conf(slurm_conf, os.environ)
+        self._away_s = away_s(self._slurm_conf)
         self._timeout_s = timeout_s
         self._version: tuple[int, int, int] | None = None
         self._named: tuple[int, dict[str, str]] = (0, {})
@@ -61,13 +66,14 @@ class SlurmCommands:
 
     def job(self, job_id: int) -> JobView | None:
         """Return a job with its comments, or None if Slurm no longer knows it."""
-        columns = (*JOB_COLUMNS, *MORE_COLUMNS)
+        columns = (*JOB_COLUMNS, *TASK_COLUMNS[1:], *MORE_COLUMNS)
         try:
             text = self.ask("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", format_of(columns))
         except SlurmError as exc:
             if UNKNOWN_JOB in str(exc):
                 return None
             raise
+        self._keep_names(job_id, cut(text, columns))
         found = [view for view in parse_jobs(text, columns) if view.job_id == job_id]
         return found[0] if found else None
 
@@ -83,13 +89,14 @@ class SlurmCommands:
 
     def standing(self, job_id: int) -> Standing | None:
         """Return where a job stands in the queue, or None if Slurm no longer knows it."""
-        columns = (*STANDING_COLUMNS, ADMIN_COMMENT)
+        columns = (*STANDING_COLUMNS, *TASK_COLUMNS[1:], ADMIN_COMMENT)
         try:
             text = self.ask("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", format_of(columns))
         except SlurmError as exc:
             if UNKNOWN_JOB in str(exc):
                 return None
             raise
+        self._keep_names(job_id, cut(text, columns))
         return next((each for each in parse_standings(text, columns) if each.job_id == job_id), None)
 
     def standings(self) -> tuple[Standing, ...]:
@@ -117,7 +124,12 @@ class SlurmCommands:
 
     def config(self) -> dict[str, str]:
         """Return the running configuration."""
-        return parse_config(self.ask("scontrol", "show", "config"))
+        return parse_config(self.ask("scontrol", "show", "config", pings=True))
+
+    def requeue_delay_s(self) -> int:
+        """Return how long a requeued job must wait at least, by the slurm.conf of this machine."""
+        settings = {} if self._slurm_conf is None else settings_of(self._slurm_conf)
+        return requeue_delay_s(self.version(), settings.get("authinfo", ""))
 
     def requeue(self, job_id: int) -> None:
         """Put a batch job back into the queue; already pending is success."""
@@ -137,8 +149,7 @@ class SlurmCommands:
         """
         self.requeue(job_id)
         with suppress(SlurmError):
-            delay_s = requeue_delay_s(self.version(), self.config().get("AuthInfo", ""))
-            self.update(job_id, JobChange(start_in_s=delay_s))
+            self.update(job_id, JobChange(start_in_s=self.requeue_delay_s()))
 
     def update(self, job_id: int, change: JobChange) -> None:
         """Change a job in one request.
@@ -168,17 +179,28 @@ class SlurmCommands:
         if known == job_id:
             return row
         text = self.ask("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", format_of(TASK_COLUMNS))
-        rows = [row for row in cut(text, TASK_COLUMNS) if row["JobID"] == str(job_id)]
-        if not rows:
+        found = self._keep_names(job_id, cut(text, TASK_COLUMNS))
+        if found is None:
             raise SlurmError(f"job {job_id}: {UNKNOWN_JOB}")
-        if "[" not in exact_name(rows[0]):  # tasks that wait leave their record one by one
-            self._named = (job_id, rows[0])
-        return rows[0]
+        return found
 
-    def ask(self, *argv: str) -> str:
-        """Run one of Slurm's commands and return what it printed."""
+    def _keep_names(self, job_id: int, rows: Iterable[dict[str, str]]) -> dict[str, str] | None:
+        """Keep a job's row for later questions and return it; None if Slurm knows no such job."""
+        row = next((row for row in rows if row["JobID"] == str(job_id)), None)
+        if row is not None and "[" not in exact_name(row):  # tasks that wait leave their record one by one
+            self._named = (job_id, row)
+        return row
+
+    def ask(self, *argv: str, pings: bool = False) -> str:
+        """Run one of Slurm's commands and return what it printed.
+
+        Args:
+            argv: The command.
+            pings: Whether it asks every slurmctld besides, as what shows the configuration does.
+        """
+        timeout_s = self._timeout_s + self._away_s * (2 if pings else 1)
         try:
-            return run(argv, timeout_s=self._timeout_s, env=self._env)
+            return run(argv, timeout_s=timeout_s, env=self._env)
         except CommandError as exc:
             raise SlurmError(str(exc)) from exc
 

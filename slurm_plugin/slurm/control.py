@@ -182,6 +182,10 @@ class SlurmControl(Protocol):
         """Return the running configuration: names and values as `scontrol show config` prints them."""
         ...
 
+    def requeue_delay_s(self) -> int:
+        """Return how long a requeued job must wait at least before it may start again (versions.py)."""
+        ...
+
     def requeue(self, job_id: int) -> None:
         """Put a running, completing or finished batch job back into the queue; already pending is success."""
         ...

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.shell import has_program, run
+from slurm_plugin.slurm.conf_files import away_s
 from slurm_plugin.slurm.conf_lines import pairs_of
-from slurm_plugin.slurm.printed import parse_config
+from slurm_plugin.slurm.printed import parse_config, silent_controllers
 
 _TIMEOUT_S = 5.0
 
@@ -21,11 +23,13 @@ class Live:
         settings: `scontrol show config`, names in lower case.
         partitions: Name -> its properties, names in lower case.
         nodes: Name -> its properties, names in lower case.
+        silent: Machines of slurm.conf whose slurmctld does not answer, while another one does.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
     partitions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     nodes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    silent: tuple[str, ...] = ()
 
 
 def slurm_is_here() -> bool:
@@ -39,16 +43,21 @@ def ask_slurm(env: Mapping[str, str]) -> Live | None:
     Args:
         env: Environment for scontrol.
     """
+    conf = env.get("SLURM_CONF")
+    timeout_s = _TIMEOUT_S + 2 * away_s(
+        Path(conf) if conf else None
+    )  # what shows the configuration pings besides
 
     def ask(*what: str) -> str:
-        return run(["scontrol", "-o", "show", *what], timeout_s=_TIMEOUT_S, env=dict(env))
+        return run(["scontrol", "-o", "show", *what], timeout_s=timeout_s, env=dict(env))
 
     try:
-        settings = {name.lower(): value for name, value in parse_config(ask("config")).items()}
+        config = ask("config")
         return Live(
-            settings=settings,
+            settings={name.lower(): value for name, value in parse_config(config).items()},
             partitions=_records(ask("partition"), "partitionname"),
             nodes=_records(ask("node"), "nodename"),
+            silent=silent_controllers(config),
         )
     except CommandError:
         return None

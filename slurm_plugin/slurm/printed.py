@@ -47,6 +47,7 @@ TASK_COLUMNS = (
     ("HetJobOffset", 20),
 )
 NAME_COLUMNS = (*TASK_COLUMNS, ("Name", 1100))
+_SILENT = re.compile(r"(?m)^Slurmctld\(\w+\) at (\S+) is DOWN$")
 _LAYOUT = re.compile(r"(?m)^ +Nodes=\S+ CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
 
 
@@ -166,6 +167,15 @@ def parse_config(text: str) -> dict[str, str]:
     """Return what `scontrol show config` prints, names as Slurm spells them."""
     pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
     return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def silent_controllers(text: str) -> tuple[str, ...]:
+    r"""Return the machines whose slurmctld does not answer, by the last lines of `scontrol show config`.
+
+    >>> silent_controllers("\nSlurmctld(primary) at a is UP\nSlurmctld(backup) at b is DOWN\n")
+    ('b',)
+    """
+    return tuple(_SILENT.findall(text))
 
 
 def format_of(columns: Sequence[tuple[str, int]]) -> str:

@@ -113,6 +113,10 @@ class PyslurmControl:
         """Return the running configuration; by Slurm's command: pyslurm has names and lists of its own for it."""
         return self._commands.config()
 
+    def requeue_delay_s(self) -> int:
+        """Return how long a requeued job must wait at least, by the slurm.conf of this machine."""
+        return self._commands.requeue_delay_s()
+
     def requeue(self, job_id: int) -> None:
         """Put a job back into the queue; already pending is success."""
         if self._is_task(job_id):

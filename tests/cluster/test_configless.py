@@ -108,7 +108,7 @@ def test_users_are_told_where_the_model_is_not_read_and_share_where_it_is(jobs: 
 
 def test_the_epilog_reaches_slurm(jobs: Jobs) -> None:
     job = submit(jobs, "--gpus=1", "--comment=rad:memory=4G", "--wrap", GROWS)
-    jobs.cluster.wait("it is requeued", lambda: jobs.fields(job).get("Restarts") == "1", 30)
+    jobs.cluster.wait("it is requeued", lambda: jobs.restarts(job) == 1, 30)
 
 
 def test_doctor_reads_what_was_sent_and_says_what_was_not(configless: Cluster) -> None:

@@ -192,7 +192,7 @@ def test_where_slurms_gpu_is_full_the_job_waits_for_it(confined_jobs: Jobs) -> N
     try:
         cluster.wait("the monitor sees it", lambda: seen_full(cluster, int(seat)), 20)
         job = look(confined_jobs, *SHARED)
-        cluster.wait("it is put back", lambda: confined_jobs.fields(job).get("Restarts") == "1", 30)
+        cluster.wait("it is put back", lambda: confined_jobs.restarts(job) == 1, 30)
         assert confined_jobs.output(job) == ""
     finally:
         with_stranger.release()

@@ -40,7 +40,7 @@ def test_a_thief_is_stopped_and_its_victim_runs_again(jobs: Jobs, cluster: Clust
     stolen_s = cluster.clock.monotonic_s()
     cluster.wait(
         "the thief is stopped",
-        lambda: jobs.state(thief) != "RUNNING" or int(jobs.fields(thief)["Restarts"]) > 0,
+        lambda: jobs.state(thief) != "RUNNING" or jobs.restarts(thief) > 0,
         30,
     )
     assert cluster.clock.monotonic_s() - stolen_s < STOPPED_S

@@ -33,7 +33,7 @@ def test_its_job_goes_back_and_one_that_cannot_runs_as_slurm_started_it(jobs: Jo
     job = submit(jobs, *SHARED, "--requeue", "--wrap", "touch started")
     stays = submit(jobs, *SHARED, "--no-requeue", "--wrap", "echo GPU $CUDA_VISIBLE_DEVICES")
     cpu = submit(jobs, "--requeue", "--wrap", "true")
-    cluster.wait("it is put back", lambda: jobs.fields(job).get("Restarts") == "1", 20)
+    cluster.wait("it is put back", lambda: jobs.restarts(job) == 1, 20)
     assert not (jobs.folder / "started").exists()
     assert jobs.wait(stays)["JobState"] == "COMPLETED"
     assert "GPU GPU-" not in jobs.output(stays), "nobody placed it"

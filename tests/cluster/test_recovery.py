@@ -55,7 +55,7 @@ def test_a_job_that_no_gpu_can_hold_stops_after_the_last_recovery(jobs: Jobs) ->
     job = booked(jobs, wrap=BEYOND_ANY_GPU)
     jobs.cluster.wait(
         "the job fails for good",
-        lambda: jobs.state(job) == "FAILED" and int(jobs.fields(job)["Restarts"]) >= 1,
+        lambda: jobs.state(job) == "FAILED" and jobs.restarts(job) >= 1,
         120,
     )
     settled = jobs.fields(job)

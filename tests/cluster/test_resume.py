@@ -9,7 +9,6 @@ import pytest
 from lab.cluster import Cluster
 from lab.jobs import Jobs
 from slurm_plugin.slurm.commands import SlurmCommands
-from slurm_plugin.slurm.versions import requeue_delay_s
 
 pytestmark = pytest.mark.cluster
 
@@ -38,7 +37,7 @@ def runs_of(text: str) -> list[list[int]]:
 
 def test_work_that_was_saved_is_not_done_again(jobs: Jobs, cluster: Cluster) -> None:
     control = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10)
-    delay_s = requeue_delay_s(control.version(), control.config().get("AuthInfo", ""))
+    delay_s = control.requeue_delay_s()
     by_slot, by_admin = started(jobs, "slot"), started(jobs, "preempted")
     by_memory = started(jobs, "memory", str(GROWS))
     for job in (by_slot, by_admin):

@@ -74,7 +74,7 @@ def test_jobs_of_two_gpus_share_both_with_each_other_and_with_smaller_jobs(jobs:
         assert {len(run.gpus) for run in watcher.of(job) if run.gpus} == {gpus}, (
             "distinct, and never one more"
         )
-        assert job == late or jobs.fields(job).get("Restarts") == "0", "nobody is put back"
+        assert job == late or jobs.restarts(job) == 0, "nobody is put back"
     assert watcher.fullest_share <= 1.0
     assert jobs.cluster.reservations("n0") == []
 
@@ -108,24 +108,27 @@ def test_the_dry_run_knows_that_slurm_here_spreads_shards(jobs: Jobs) -> None:
 
 def test_a_job_of_two_gpus_that_ran_out_of_memory_gets_both_to_itself(jobs: Jobs) -> None:
     """One of its GPUs is full when it grows; rad-monitor is not quicker, and without MPS nothing else holds it back."""
-    full = submit(jobs, "--gpus=1", "--comment=rad:memory=30G", "--wrap", train("29G", 6))
+    full = submit(jobs, "--gpus=1", "--comment=rad:memory=30G", "--wrap", train("29G", 600))
     jobs.wait(full, "RUNNING")
     job = submit(jobs, "--gpus=2", "--comment=rad:memory=6G", "--wrap", train("5G,20G", 0.5))
+    jobs.cluster.wait("it ran out of memory", lambda: jobs.restarts(job) > 0, 60)
+    jobs.cluster.slurm("scancel", str(full))
     done = jobs.wait(job, "COMPLETED", timeout_s=60)
     assert (done["Restarts"], done["TresPerTask"].rpartition("gres/")[2]) == ("1", "shard:39")
 
 
 def test_while_the_guard_is_away_nobody_joins_what_no_cap_holds(jobs: Jobs, own: Cluster) -> None:
     """Who comes meanwhile waits a moment, starts all the same where he cannot wait, and shares when it is back."""
-    pair = submit(jobs, "--gpus=2", "--comment=rad:memory=12G", "--wrap", train("11G", 90))
+    pair = submit(jobs, "--gpus=2", "--comment=rad:memory=12G", "--wrap", train("11G", 600))
     jobs.wait(pair, "RUNNING")
     own.daemons.kill("monitor-n0")
     own.wait("the monitor's last word is old", lambda: not watched(own), 30)
     late = submit(jobs, "--gpus=2", "--comment=rad:memory=12G", "--wrap", train("11G", 1))
-    own.wait(f"job {late} went back", lambda: jobs.fields(late)["Restarts"] != "0", 30)
+    own.wait(f"job {late} went back", lambda: jobs.restarts(late) > 0, 30)
     firm = submit(jobs, "--gpus=1", "--no-requeue", "--comment=rad:memory=12G", "--wrap", train("11G", 1))
     assert jobs.wait(firm, "COMPLETED", timeout_s=30)["Restarts"] == "0", "it is not failed for our fault"
-    assert jobs.state(late) == "PENDING" and jobs.state(pair) == "RUNNING"
+    own.wait(f"the end of {firm} woke {late}, and it went back again", lambda: jobs.restarts(late) > 1, 30)
+    assert jobs.output(late) == "" and jobs.state(pair) == "RUNNING"
     own.start_monitor(NODE)
     jobs.wait(late, "COMPLETED", timeout_s=60)
     assert jobs.state(pair) == "RUNNING", "beside it"
@@ -140,7 +143,7 @@ def test_who_books_little_and_takes_much_makes_way_for_those_whom_slurm_lets_in(
     honest = submit(jobs, "--gpus=1", "--comment=rad:memory=20G", "--wrap", train("19G", 1))
     # Slurm may start the thief's rerun first, which has both GPUs to itself for as long as it trains.
     jobs.wait(honest, "COMPLETED", timeout_s=150)
-    assert int(jobs.fields(thief)["Restarts"]) > 0
+    assert jobs.restarts(thief) > 0
 
 
 def watched(cluster: Cluster) -> bool:

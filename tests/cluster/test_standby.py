@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,12 @@ from lab.config import NEW_CLUSTER
 from lab.files import is_user
 from lab.jobs import Jobs, Submitted
 from lab.place import ClusterSpec, NodeSpec, Place
+from lab.power import without_power
 from slurm_plugin.core.errors import CommandError, SlurmError
 from slurm_plugin.radd.recover import POLL_IDLE_S
 from slurm_plugin.radd.standby import UNSURE_S
 from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.conf_files import settings_of
 from slurm_plugin.slurm.control import JobView
 from slurm_plugin.slurm.installed import installed_version
 from slurm_plugin.slurm.versions import traits
@@ -28,11 +31,15 @@ from tests.cluster.test_lending import GROWS, MODEL
 pytestmark = pytest.mark.cluster
 
 STANDBY = "standby"
+SECOND = "slurmctld-standby"
 LINES = (
     f"SlurmctldHost={STANDBY}(127.0.0.2)",
     "CommunicationParameters=NoCtldInAddrAny",
     "SlurmctldTimeout=5",
 )
+OUTGROWS = "python3 fake_train.py --memory 3.8G,8G --seconds 1"
+ENDS_ITSELF = "fatal: Two slurmctld daemons are running as primary."
+"""24.11.5: the first starts to save its state while the standby, which hands back for 29 s, saves it once more."""
 SAID = "--comment=rad:memory=4G"
 SAVED_S = 40.0
 """Slurm writes down what changed seconds later."""
@@ -54,9 +61,9 @@ def pair(place: Place, request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def start_standby(cluster: Cluster) -> None:
-    """Start a slurmctld that sees another host name and files of its own, and the radd of that host."""
+    """Start a slurmctld and a radd with files of their own, as on another host."""
     place, conf = cluster.place, cluster.place.slurm_conf
-    own, etc = place.root / "standby", place.etc
+    own, etc = folder_of(cluster), place.etc
     shutil.copytree(etc / "rad", own / "lua")
     changed = ((place.run / "radd.sock", own / "radd.sock"),)  # paths.state is one folder, which both mount
     for path, copy in (
@@ -78,12 +85,41 @@ def start_standby(cluster: Cluster) -> None:
     radd = [f"{place.venv}/bin/radd", "--config", str(own / "rad.toml")]
     cluster.daemons.start("radd-standby", radd, env=cluster.env(), user=user)
     cluster.wait("its radd listens", (own / "radd.sock").is_socket, 20)
+    start_second(cluster)
+
+
+def folder_of(cluster: Cluster) -> Path:
+    """Return what the standby has of its own."""
+    return cluster.place.root / "standby"
+
+
+def start_second(cluster: Cluster) -> None:
+    """Start a slurmctld that sees the host name and the files of the standby."""
+    own, etc, conf = folder_of(cluster), cluster.place.etc, cluster.place.slurm_conf
     seen = {"hosts": "/etc/hosts", "slurm.conf": conf, "lua": etc / "rad"}
     mounts = (f"mount --bind {own / name} {path}" for name, path in seen.items())
     alone = "{ mount --make-rprivate / 2>/dev/null || true; }"  # in a chroot, whose root is no mount, nothing is shared
     steps = (f"hostname {STANDBY}", alone, *mounts, f"exec slurmctld -D -f {conf}")
     argv = ["unshare", "--uts", "--mount", "--propagation", "unchanged", "sh", "-c", " && ".join(steps)]
-    cluster.daemons.start("slurmctld-standby", argv, env=cluster.env())
+    cluster.daemons.start(SECOND, argv, env=cluster.env())
+
+
+def port_of(cluster: Cluster) -> int:
+    return int(settings_of(cluster.place.slurm_conf)["slurmctldport"])
+
+
+def second_stands_by(cluster: Cluster) -> None:
+    """Start a standby that ended itself when it handed back, as its admin does, and wait until it answers."""
+    if cluster.daemons.pid(SECOND) is None:
+        assert ENDS_ITSELF in (cluster.place.log / "standby.log").read_text()
+        start_second(cluster)
+    cluster.wait("the standby answers", lambda: "at standby is UP" in cluster.slurm("scontrol", "ping"), 30)
+
+
+def let_look(jobs: Jobs) -> None:
+    """Make 22.05's standby look at its queue: it does when something happens there, not when a begin time passes."""
+    jobs.cluster.clock.sleep(1)
+    jobs.submit("-H", "--wrap", "true")
 
 
 @pytest.fixture
@@ -112,20 +148,34 @@ def test_a_standby_that_takes_over_refuses_nobody(jobs: Jobs, pair: Cluster) -> 
         tried.append(share(jobs, "echo on $CUDA_VISIBLE_DEVICES"))
         return "Unable to contact" not in tried[-1].messages
 
-    pair.wait("somebody is in charge", taken, 60)
-    early = tried[-1]
-    pair.clock.sleep(UNSURE_S + 2)  # the first ten seconds are over, and radd has looked
-    late = share(jobs, "echo on $CUDA_VISIBLE_DEVICES")
-    for job, keeps in ((early, forgets_shards()), (late, lost)):
-        assert job.job_id is not None, job.messages
-        assert ("knows of no shards yet" in job.messages) == keeps, job.messages
-    printed = Path(jobs.fields(early.job_id or 0)["StdOut"])
-    jobs.wait(late.job_id or 0, "COMPLETED")
-    assert jobs.output(late.job_id or 0).startswith("on GPU-")
-    (jobs.folder / "end").touch()
-    jobs.wait(runs.job_id or 0, "COMPLETED")
-    told = doctor(pair)["standby"]
-    assert [level for level, _ in told] == (["unseen", "fail", "warn"] if lost else ["unseen"]), told
+    with without_power(port_of(pair)):
+        pair.wait("somebody is in charge", taken, 60)
+        early = tried[-1]
+        pair.clock.sleep(UNSURE_S + 2)  # the first ten seconds are over, and radd has looked
+        late = share(jobs, "echo on $CUDA_VISIBLE_DEVICES")
+        for job, keeps in ((early, forgets_shards()), (late, lost)):
+            assert job.job_id is not None, job.messages
+            assert ("knows of no shards yet" in job.messages) == keeps, job.messages
+        printed = Path(jobs.fields(early.job_id or 0)["StdOut"])
+        jobs.wait(late.job_id or 0, "COMPLETED")
+        assert jobs.output(late.job_id or 0).startswith("on GPU-")
+        (jobs.folder / "end").touch()
+        jobs.wait(runs.job_id or 0, "COMPLETED")
+        if not lost:
+            grows = jobs.submit("--gpus=1", SAID, "--wrap", OUTGROWS).job_id or 0
+
+            def alone() -> bool:
+                let_look(jobs)
+                return jobs.state(grows) == "COMPLETED"
+
+            pair.wait("it runs again, with a GPU of its own", alone, 90)
+            assert jobs.restarts(grows) == 1 and "phase 2 of 2 done" in jobs.output(grows)
+        told = doctor(pair)["standby"]
+        levels = ["unseen", "fail", "warn", "warn"] if lost else ["unseen", "warn"]
+        assert [level for level, _ in told] == levels, told
+        assert told[levels.index("warn")][1].startswith(
+            f"slurmctld on {socket.gethostname()} does not answer"
+        ), told
 
     pair.start_slurmctld()  # and is in charge again
     pair.clock.sleep(UNSURE_S + 2)
@@ -142,6 +192,21 @@ def test_a_standby_that_takes_over_refuses_nobody(jobs: Jobs, pair: Cluster) -> 
         return printed.exists() and printed.read_text().startswith("on GPU-")
 
     pair.wait("who came first has run", ran, 60)
+
+
+def test_doctor_names_the_slurmctld_that_does_not_answer(pair: Cluster) -> None:
+    def said() -> bool:
+        return any(
+            text.startswith("slurmctld on standby does not answer") for _, text in doctor(pair)["standby"]
+        )
+
+    second_stands_by(pair)
+    assert not said()
+    pair.daemons.kill(SECOND)
+    assert said()
+    start_second(pair)
+    second_stands_by(pair)
+    assert not said()
 
 
 def test_what_the_first_lent_is_taken_back_by_the_standby(jobs: Jobs, pair: Cluster) -> None:
@@ -163,11 +228,10 @@ def test_what_the_first_lent_is_taken_back_by_the_standby(jobs: Jobs, pair: Clus
             return False
 
     def runs() -> bool:
-        """22.05's standby looks at its queue when something happens there, and a begin time that passes is nothing."""
-        pair.clock.sleep(1)
-        jobs.submit("-H", "--wrap", "true")
+        let_look(jobs)
         return view(rerun).state == "RUNNING"
 
+    second_stands_by(pair)
     share(jobs, "true")
     pair.clock.sleep(UNSURE_S + 2)  # from then on jobs share
     for _ in range(4):  # beside each of which the training fits, and its rerun does not
@@ -183,11 +247,12 @@ def test_what_the_first_lent_is_taken_back_by_the_standby(jobs: Jobs, pair: Clus
     pair.daemons.kill("slurmctld")
     pair.daemons.kill("radd")
     try:
-        pair.wait("the standby is in charge", in_charge, 60)
-        assert view(rerun).nice < 0
-        (jobs.folder / "end").touch()
-        pair.wait("it runs again", runs, 60)
-        pair.wait("it is taken back", lambda: view(rerun).nice == 0, POLL_IDLE_S + 15)
+        with without_power(port_of(pair)):
+            pair.wait("the standby is in charge", in_charge, 60)
+            assert view(rerun).nice < 0
+            (jobs.folder / "end").touch()
+            pair.wait("it runs again", runs, 60)
+            pair.wait("it is taken back", lambda: view(rerun).nice == 0, POLL_IDLE_S + 15)
     finally:
         for name in ("end", "seen"):
             (jobs.folder / name).touch()

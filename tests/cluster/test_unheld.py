@@ -57,25 +57,28 @@ def test_whom_neither_mps_nor_the_guard_holds_shares_with_nobody_new(jobs: Jobs,
     no_mps = own.place.gpus("n0") / "no-mps"
     no_mps.touch()
     own.wait("rad-monitor's first word", lambda: watched(own), 60)
-    first = train(jobs, 90)
+    first = train(jobs, 600)
     jobs.wait(first, "RUNNING")
-    beside = [train(jobs, 90) for _ in range(2)]
+    beside = [train(jobs, 600) for _ in range(2)]
     for job in beside:
         jobs.wait(job, "RUNNING")  # three on two GPUs: the guard holds them all
-        assert jobs.fields(job)["Restarts"] == "0"
+        assert jobs.restarts(job) == 0
     own.slurm("scancel", *map(str, beside))
     own.wait("they are gone", lambda: len(own.reservations("n0")) == 1, 30)
     without_monitor(own)
     try:
-        other = train(jobs, 90)
+        other = train(jobs, 600)
         jobs.wait(other, "RUNNING")
         assert gpu_of(own, first) != gpu_of(own, other), "it begins on an idle GPU"
         no_mps.unlink()
         late = train(jobs, 1)
-        own.wait(f"job {late} went back", lambda: jobs.fields(late)["Restarts"] != "0", 30)
+        own.wait(f"job {late} went back", lambda: jobs.restarts(late) > 0, 30)
         firm = train(jobs, 1, "--no-requeue")
         assert jobs.wait(firm, "COMPLETED", timeout_s=30)["Restarts"] == "0", "it is not failed for our fault"
-        assert jobs.state(late) == "PENDING"
+        own.wait(
+            f"the end of {firm} woke {late}, and it went back again", lambda: jobs.restarts(late) > 1, 30
+        )
+        assert jobs.output(late) == "", "it has not begun"
     finally:
         no_mps.unlink(missing_ok=True)
         own.start_monitor(NODE)
@@ -87,7 +90,7 @@ def test_whom_neither_mps_nor_the_guard_holds_shares_with_nobody_new(jobs: Jobs,
 def test_whom_mps_caps_shares_while_the_monitor_is_away(jobs: Jobs, own: Cluster) -> None:
     without_monitor(own)
     try:
-        for job in [train(jobs, 60) for _ in range(3)]:
+        for job in [train(jobs, 600) for _ in range(3)]:
             assert jobs.wait(job, "RUNNING")["Restarts"] == "0", "three on two GPUs"
     finally:
         own.start_monitor(NODE)

@@ -14,7 +14,6 @@ from lab.load import equal_nodes
 from lab.place import ClusterSpec, Place
 from prolog.put_back import LONGEST_DELAY_S
 from slurm_plugin.slurm.commands import SlurmCommands
-from slurm_plugin.slurm.versions import requeue_delay_s
 from tests.cluster.conftest import jobs_on, started
 
 pytestmark = pytest.mark.cluster
@@ -76,7 +75,7 @@ def test_the_epilog_of_whoever_held_the_gpu_wakes_who_waits(untyped_jobs: Jobs, 
         "scontrol", "update", f"JobId={wide}", f"StartTime=now+{LONGEST_DELAY_S}"
     )  # as after many tries
     (jobs.folder / "go0").touch()
-    least_s = requeue_delay_s(version, control.config().get("AuthInfo", ""))
+    least_s = control.requeue_delay_s()
     done = jobs.wait(wide, "COMPLETED", timeout_s=least_s + 40)
     assert int(done["Restarts"]) >= 1
     assert not waiting.exists()

@@ -27,7 +27,6 @@ from lab.place import ClusterSpec
 from slurm_plugin.core.gres import count_of, parse_gres
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.slurm.commands import SlurmCommands
-from slurm_plugin.slurm.versions import requeue_delay_s
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -319,7 +318,7 @@ def test_a_running_job_is_requeued_with_another_request(jobs: Jobs, change: str)
     as_user("scontrol", "update", f"JobId={job}", *change.split(), cluster=jobs.cluster)
     as_user("scontrol", "release", str(job), cluster=jobs.cluster)
     slurm = SlurmCommands(slurm_conf=str(jobs.cluster.place.slurm_conf), timeout_s=10)
-    delay_s = requeue_delay_s(slurm.version(), slurm.config().get("AuthInfo", ""))
+    delay_s = slurm.requeue_delay_s()
     jobs.cluster.slurm("scontrol", "update", f"JobId={job}", f"StartTime=now+{delay_s}")
     if runs(jobs, job, within_s=delay_s + 15):
         holds_no_more_than_given(jobs, job)

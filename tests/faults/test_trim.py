@@ -140,7 +140,7 @@ def test_what_a_settled_job_lent_is_lent_once_whatever_restarts(cluster: Cluster
     room_bytes = card.usable_bytes - sum(one.booked_bytes for one in held.values())
     assert before.booked_bytes + 20 * GIB > card.usable_bytes, "without what was given back it does not fit"
     third = submit(jobs, "third", f"memory={to_mib_down(room_bytes) + 1024}M")
-    cluster.wait("the third is put back", lambda: jobs.fields(third).get("Restarts", "0") != "0", 40)
+    cluster.wait("the third is put back", lambda: jobs.restarts(third) > 0, 40)
 
     for restart in (radd, slurmctld, slurmd, monitor, everything):
         restart(cluster)
@@ -153,7 +153,7 @@ def test_what_a_settled_job_lent_is_lent_once_whatever_restarts(cluster: Cluster
             assert (fields["JobState"], fields["Restarts"]) == ("RUNNING", "0"), restart.__name__
 
     tell(jobs, "lender", to_mib_down(before.booked_bytes) - 256)
-    cluster.wait("who takes back what it lent is stopped", lambda: jobs.fields(lender)["Restarts"] != "0", 60)
+    cluster.wait("who takes back what it lent is stopped", lambda: jobs.restarts(lender) > 0, 60)
     tell(jobs, "borrower", 20 * 1024 - 512)
     cluster.clock.sleep(AWAY_S)
     tell(jobs, "borrower", "end")

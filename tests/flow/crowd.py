@@ -37,7 +37,7 @@ EARLY_CALLS = 100
 def main() -> None:
     name, jobs, *options = sys.argv[1:]
     sys.argv = [name, *options[options.index("--") + 1 :]]
-    supervise.LIMITS = UNHURRIED
+    supervise.LIMITS.update(dict.fromkeys(supervise.LIMITS, UNHURRIED))
     hook, _ = importlib.import_module(f"{name}.__main__"), importlib.import_module(f"{name}.hook")
     run_hook.hook_started_s = monotonic_s  # type: ignore[attr-defined]
     gc.freeze()

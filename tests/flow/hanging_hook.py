@@ -110,7 +110,8 @@ def run_one(request: dict[str, Any]) -> None:
             os.environ.update(request["env"])
             name = request["hook"]
             sys.argv = [name, "--config", request["rad_toml"]]
-            supervise.LIMITS = UNHURRIED if request["site"] is None else LIMITS
+            limits = UNHURRIED if request["site"] is None else LIMITS
+            supervise.LIMITS.update(dict.fromkeys(supervise.LIMITS, limits))
             supervise._UNWIND_S = 0.1
             timely_file.READ_S = 30.0 if request["site"] is None else 0.3
             watch_calls(request["calls"], request["site"])

@@ -281,6 +281,14 @@ def test_a_standby_needs_all_of_ours_and_one_without_shards_is_told(
     assert not [each for each in examine(GOOD) if each.subject == "standby"]
 
 
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_slurmctld_that_does_not_answer_is_told(name: str):
+    live = Live(settings=SLURM, silent=(name,))
+    findings = examine(dataclasses.replace(GOOD, controllers=("a", "b"), live=live))
+    told = [each for each in findings if (each.subject, each.level) == ("standby", "warn")]
+    assert [each.text.partition(":")[0] for each in told] == [f"slurmctld on {name} does not answer"]
+
+
 @pytest.mark.parametrize(
     ("gres", "fix"),
     [

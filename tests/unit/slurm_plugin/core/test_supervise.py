@@ -24,7 +24,7 @@ def test_what_ends_in_time_needs_no_rescue(capfd: pytest.CaptureFixture[str]) ->
         print("a complaint", file=sys.stderr)
         return 1
 
-    assert supervised(work, lambda why: pytest.fail(why), started_s=now_s()) == 1
+    assert supervised(work, lambda why: pytest.fail(why), started_s=now_s(), limits=QUICK) == 1
     assert capfd.readouterr() == ("export A=1\n", "a complaint\n")
 
 

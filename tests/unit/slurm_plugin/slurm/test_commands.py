@@ -98,3 +98,49 @@ def test_a_slurm_that_does_not_answer_is_an_error_of_slurm(tmp_path: Path) -> No
         control.job(1)
     with pytest.raises(SlurmError):
         control.requeue(1)
+
+
+class Answering(SlurmCommands):
+    """Slurm's commands, each noted and answered with one job; squeue's columns are as wide as they were asked for."""
+
+    def __init__(self, conf: Path, **job: str) -> None:
+        super().__init__(slurm_conf=str(conf), timeout_s=2.0)
+        self.asked: list[tuple[str, ...]] = []
+        self._job = job
+
+    def ask(self, *argv: str, pings: bool = False) -> str:
+        self.asked.append(argv)
+        if argv[0] != "squeue":
+            return ""
+        columns = (column.rpartition(":") for column in argv[-1].split(","))
+        return "".join(self._job.get(name, "N/A").ljust(int(width)) for name, _, width in columns) + "\n"
+
+
+def test_a_hook_has_one_question_about_its_job_and_none_about_slurm_s_configuration(tmp_path: Path) -> None:
+    """Each takes two seconds where the first of two slurmctld is a machine without power."""
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("ClusterName=x\nSlurmctldHost=a\nSlurmctldHost=b\nAuthInfo=cred_expire=15\n")
+    numbers = dict.fromkeys(("UserID", "PriorityLong", "RestartCnt", "Nice", "Requeue", "BatchFlag"), "1")
+    row = {"JobID": "12", "ArrayJobID": "7", "ArrayTaskID": "3", "State": "RUNNING", **numbers}
+    for look in (SlurmCommands.standing, SlurmCommands.job):
+        slurm = Answering(conf, **row)
+        assert look(slurm, 12) is not None
+        slurm.requeue(12)
+        slurm.update(12, JobChange(start_in_s=5))
+        assert [argv[:3] for argv in slurm.asked] == [
+            ("squeue", "-h", "-a"),
+            ("scontrol", "requeue", "7_3"),
+            ("scontrol", "update", "JobId=7_3"),
+        ]
+
+
+def test_a_requeued_job_waits_as_this_machine_s_slurm_conf_has_it(tmp_path: Path) -> None:
+    class Old(SlurmCommands):
+        def version(self) -> tuple[int, int, int]:
+            return (22, 5, 8)
+
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("ClusterName=x\nAuthInfo=socket=/s,cred_expire=15\n")
+    assert Old(slurm_conf=str(conf)).requeue_delay_s() == 18
+    conf.write_text("ClusterName=x\n")
+    assert Old(slurm_conf=str(conf)).requeue_delay_s() == 123

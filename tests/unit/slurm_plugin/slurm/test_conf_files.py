@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.slurm.conf_files import (
+    away_s,
     devices_confined,
     find_slurm_conf,
     gres_of_nodes,
@@ -93,3 +94,21 @@ def test_shards_are_offered_where_a_node_has_some(
 def test_nothing_is_claimed_of_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     none = tmp_path / "none.conf"
     assert why_no_shards(settings_of(none), gres_of_nodes(none)) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "seconds"),
+    [
+        ("SlurmctldHost=a", 0.0),
+        ("SlurmctldHost=a(10.0.0.1)\nSlurmctldHost=b", 2.0),
+        ("SlurmctldHost=a\nSlurmctldHost=b\nSlurmctldHost=c\nTCPTimeout=5", 10.0),
+        ("ControlMachine=a\nBackupController=b\ntcptimeout = 3", 3.0),
+    ],
+)
+def test_each_further_slurmctld_may_take_a_command_tcp_timeout(
+    tmp_path: Path, lines: str, seconds: float
+) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(f"ClusterName=x\n{lines}\n")
+    assert away_s(conf) == seconds
+    assert away_s(None) == 0.0
