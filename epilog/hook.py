@@ -33,7 +33,7 @@ from slurm_plugin.slurm.output_before import forget as forget_outputs
 
 LOCK_S = 2.0
 RESCUE_LOCK_S = 0.5
-"""Parts of the hook's five seconds; each normally takes milliseconds."""
+"""Parts of the hook's time; each normally takes milliseconds."""
 
 
 def work(rad_toml: TimelyFile, *, started_s: float) -> int:

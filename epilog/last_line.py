@@ -21,7 +21,7 @@ from slurm_plugin.slurm.output_files import expected_outputs, names_matter
 from slurm_plugin.slurm.owner import Identity, become
 
 WRITE_S = 1.0
-"""Of a hook's five seconds; a file system that does not answer by then gets no line."""
+"""Of a hook's time; a file system that does not answer by then gets no line."""
 
 _LONGEST = 300
 _COMMON = os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

@@ -29,7 +29,7 @@ from slurm_plugin.node.sweep import sweep, sweep_if_due
 from slurm_plugin.slurm.hook_env import HookJob
 
 LOCK_S = 3.0
-"""Of the hook's five seconds; a decision takes milliseconds, so only a stuck hook holds the lock this long."""
+"""Of the hook's time; a decision takes milliseconds, so only a stuck hook holds the lock this long."""
 
 SOON_S = 1.5
 """A hook that took longer to a decision has no time left to wait for another sample, for the lock and for Slurm."""

@@ -98,8 +98,7 @@ def turn_of(seen: Standing, *, restart: int) -> Turn | None:
     One that was put back before has the turn that it had then.
 
     Args:
-        seen: The job while Slurm still takes it for completing: it does until the Epilog has run, and only then gives
-            it new times.
+        seen: The job as it runs: once it has gone back and its Epilog is over, Slurm gives it new times.
         restart: Restart count of the run that is put back.
     """
     if seen.state == "PENDING" or seen.priority + seen.nice < 0:

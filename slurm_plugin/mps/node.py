@@ -17,7 +17,7 @@ from slurm_plugin.mps.state import State, locked, read_state, write_state
 CONTROL = "nvidia-cuda-mps-control"
 
 START_BUDGET_S = 3.0
-"""Of the hook's five seconds: a daemon that has not answered by then is given up and the job runs without MPS."""
+"""Of the hook's time: a daemon that has not answered by then is given up and the job runs without MPS."""
 
 STOP_BUDGET_S = 2.0
 """How long a daemon may take to quit; its clients are gone when the last job's epilog runs."""

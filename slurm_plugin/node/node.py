@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from slurm_plugin.slurm.commands import SlurmCommands
 
 SLURM_ANSWER_S = 2.0
-"""Of a hook's five seconds, for one question to a controller that should answer in milliseconds."""
+"""Of a hook's time, for one question to a controller that should answer in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.processes import living_jobs, slurmd_since_s
 
 LOCK_S = 3.0
-"""Of a hook's five seconds."""
+"""Of a hook's time."""
 
 UNSWEPT_S = 90.0
 """rad-monitor sweeps four times a minute; after so long there is none, and a hook does it."""

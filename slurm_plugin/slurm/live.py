@@ -44,9 +44,8 @@ def ask_slurm(env: Mapping[str, str]) -> Live | None:
         env: Environment for scontrol.
     """
     conf = env.get("SLURM_CONF")
-    timeout_s = _TIMEOUT_S + 2 * away_s(
-        Path(conf) if conf else None
-    )  # what shows the configuration pings besides
+    # What shows the configuration pings each slurmctld besides.
+    timeout_s = _TIMEOUT_S + 2 * away_s(Path(conf) if conf else None)
 
     def ask(*what: str) -> str:
         return run(["scontrol", "-o", "show", *what], timeout_s=timeout_s, env=dict(env))

@@ -30,7 +30,7 @@ MOST_FILES = 8
 """A job of many tasks may write many files; the words of an OOM stand in most of them."""
 
 LOOK_S = 1.0
-"""Of a hook's five seconds; a file system that does not answer by then tells nothing."""
+"""Of a hook's time; a file system that does not answer by then tells nothing."""
 
 OPENED = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """For files whose paths a user chose: no links, and no waiting for a FIFO."""
