@@ -79,8 +79,8 @@ class Jobs:
         return self.fields(job_id).get("JobState", "")
 
     def restarts(self, job_id: int | str) -> int:
-        """Return how often a job went back into the queue; 0 if it is unknown."""
-        return int(self.fields(job_id).get("Restarts", "0"))
+        """Return how often a job went back into the queue; -1 if it is unknown, which is neither never nor once."""
+        return int(self.fields(job_id).get("Restarts", "-1"))
 
     def wait(self, job_id: int | str, *states: str, timeout_s: float = 30.0) -> dict[str, str]:
         """Return a job's properties as soon as it is in one of the states; without any, as soon as it has ended.

@@ -113,7 +113,9 @@ def second_stands_by(cluster: Cluster) -> None:
     if cluster.daemons.pid(SECOND) is None:
         assert ENDS_ITSELF in (cluster.place.log / "standby.log").read_text()
         start_second(cluster)
-    cluster.wait("the standby answers", lambda: "at standby is UP" in cluster.slurm("scontrol", "ping"), 30)
+    cluster.wait(
+        "the standby answers", lambda: f"at {STANDBY} is UP" in cluster.slurm("scontrol", "ping"), 30
+    )
 
 
 def let_look(jobs: Jobs) -> None:
