@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import random
 from collections import defaultdict
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -137,6 +138,32 @@ def say_work(groups: Groups, fitted: Floats) -> None:
     print(f"\nabove 1: off by {crowded[0]:.1%} at the median, {crowded[1]:.0%} at P90")
 
 
+def in_turns(room: float, groups: Groups) -> Floats:
+    """Return slowdowns where contexts take turns: each has a fair share of this part of the time."""
+    levels = [
+        interference.fair_level(list(busy[there]), room)
+        for busy, there in zip(groups.busy, groups.present, strict=True)
+    ]
+    return np.maximum(1, groups.busy / np.array(levels)[:, None])
+
+
+def say_turns(groups: Groups) -> None:
+    """Print how near a fair share of the time comes without MPS, and a straight line in the neighbours' time."""
+    used, others = groups.present, groups.busy.sum(1, keepdims=True) - groups.busy
+
+    def off(predicted: Floats) -> Floats:
+        return (np.log(predicted) - np.log(groups.slowdown))[used]
+
+    def fitted(predicted: Callable[[float], Floats], start: float) -> tuple[float, Floats]:
+        found = least_squares(lambda c: off(predicted(c[0])), [start], loss="soft_l1", f_scale=0.2).x[0]
+        return found, predicted(found)[used]
+
+    room, fair = fitted(lambda room: in_turns(room, groups), 1.0)
+    say(f"without MPS: a fair share of {room:.2f} of the time", fair, groups.slowdown[used])
+    cost, line = fitted(lambda cost: np.maximum(1, groups.busy * (1 + cost * others)), 1.0)
+    say(f"without MPS: b * (1 + {cost:.2f} * sum of b)", line, groups.slowdown[used])
+
+
 def eased(groups: int = 20_000) -> float:
     """Return how far a newcomer speeds the luckiest one of a random group up, in the worst group of a hundred."""
     draw = random.Random(1)
@@ -181,20 +208,7 @@ def main() -> None:
         groups.slowdown[groups.present],
     )
     say("all, nobody slowed", np.ones(int(groups.present.sum())), groups.slowdown[groups.present])
-    sliced = read("time-sliced")
-    others = sliced.busy.sum(1, keepdims=True) - sliced.busy
-    used = sliced.present
-    cost = least_squares(
-        lambda c: (np.log(np.maximum(1, sliced.busy * (1 + c[0] * others))) - np.log(sliced.slowdown))[used],
-        [1.0],
-        loss="soft_l1",
-        f_scale=0.2,
-    ).x[0]
-    say(
-        f"without MPS: b * (1 + {cost:.2f} * sum of b)",
-        np.maximum(1, sliced.busy * (1 + cost * others))[used],
-        sliced.slowdown[used],
-    )
+    say_turns(read("time-sliced"))
     say_work(groups, predict(np.array([crowding, shortness]), groups))
     print(f"a newcomer speeds somebody up by {eased():.0%} or more in one random group of a hundred")
 

@@ -13,15 +13,22 @@ are, and only for what no longer fits into its own pauses (its data loader, its 
     slowdown_i = max(1, b_i * f_i)
     f_i = 1 + delay * (TYPICAL_KERNEL_S / a_i) ** SHORTNESS * sum over neighbours j of b_j * I_j
 
-**Who takes turns.** A job outside the MPS server (one of several GPUs, whose processes have no server in common) takes
-turns with every other such job, and with the MPS server, whose clients count as one: u is the chance that not all of
-them pause. Where its replicas hand over their gradients one by one, each of these e a second waits on the GPU that
-gathers them:
+**Who takes turns.** Outside of MPS, contexts have a GPU one after the other, and whoever has nothing to do gives his
+turn up. So those who ask for little get all of it, and the others share the rest alike, of the SLICED part of the time
+that changing between them leaves:
+
+    slowdown_i = max(1, b_i / level),  with  sum over all j of min(b_j, level) = SLICED
+
+The MPS server is one of them, asking for the share u of the time in which not all of its clients pause.
+
+A job of several GPUs (one process on each, with no MPS server in common) waits for its slowest half, and so for more of
+its neighbours' time. Where its replicas hand over their gradients one by one, each of these e a second waits on the GPU
+that gathers them:
 
     slowdown_i = max(1, b_i * (1 + max(TURNS, BY_TURNS_S * e) * sum over others j who take turns of b_j
                                  + max(TURNS, BY_SERVER_S * e) * u))
 
-What these jobs take of a GPU is not there for the server's clients, who do their work in the time that is left.
+It holds its turn while it waits, 1 / slowdown_i of the time, and the server's clients do their work in what is left.
 
 b is the share of the time in which kernels run, I the share of the SMs that they keep busy meanwhile (intensity), a
 how long one of them takes; the delay is what it must be for the work to come to `together`. Fitted on groups of two to
@@ -46,6 +53,8 @@ BY_SERVER_S, BY_TURNS_S = 2.6e-3, 0.9e-3
 
 By the server: 2.4 ms for each of 411 a step (tests/gpu/results/h200x2/two_gpu_jobs_copies.json); 2.5, 2.8 and 2.8 in
 steps of three replayed models. By turns: the middle of such steps without a server (bench/replayed_groups.py)."""
+SLICED = 0.91
+"""Share of its time that a GPU works while contexts take turns on it (bench/interference_fit.py)."""
 LONGEST_SLOWDOWN = 20.0
 """Nobody starves for good: 17 was the largest slowdown that was measured."""
 MOST_WAIT = 1000.0
@@ -67,8 +76,8 @@ class Load:
         busy: Share of that time in which any of its kernels runs.
         duty: Share of its time in which it trains; the rest it waits for data.
         kernel_s: How long one of its kernels takes, on average.
-        turns: Whether it is outside MPS and takes turns with its neighbours. Of several GPUs one is always busy for it,
-            since its halves wait for each other: they take turns for all of its time.
+        turns: Whether it is outside MPS and takes turns with its neighbours.
+        halves: Whether it has several GPUs, whose halves wait for each other.
         exchanges_per_s: Gradients that this GPU gathers from its others and hands back, one by one, in a second alone.
         elsewhere: How many times slower it is on the slowest of its other GPUs.
     """
@@ -78,6 +87,7 @@ class Load:
     duty: float = 1.0
     kernel_s: float = TYPICAL_KERNEL_S
     turns: bool = False
+    halves: bool = False
     exchanges_per_s: float = 0.0
     elsewhere: float = 1.0
 
@@ -107,21 +117,27 @@ def _with_turns(loads: Sequence[Load]) -> list[float]:
     """Return the same where some jobs take turns: those under MPS have the time that these leave."""
     busy = [load.busy * load.duty for load in loads]
     rest = [k for k, load in enumerate(loads) if not load.turns]
+    wide = [k for k, load in enumerate(loads) if load.turns and load.halves]
+    alike = [k for k, load in enumerate(loads) if load.turns and not load.halves]
     served = 1.0 - math.prod(1.0 - busy[k] for k in rest)
-    turning = sum(busy) - sum(busy[k] for k in rest)
-    taken, found = 0.0, [1.0] * len(loads)
-    for k, load in enumerate(loads):
-        if load.turns:
-            found[k] = _turning(load, turning - busy[k], served)
-            taken += TURNS * busy[k] / max(found[k], load.elsewhere)
-    left = max(1.0 - taken, 1.0 / LONGEST_SLOWDOWN)
-    for k, factor in zip(rest, _under_mps([loads[k] for k in rest], left), strict=True):
-        found[k] = factor
+    found = [1.0] * len(loads)
+    for k in wide:
+        found[k] = _of_halves(loads[k], sum(busy[j] for j in (*wide, *alike) if j != k), served)
+    held = [loads[k].duty / max(found[k], loads[k].elsewhere) for k in wide]
+    if len(loads) > 1:
+        level = fair_level([*(busy[k] for k in alike), served, *held], SLICED)
+        for k in alike:
+            found[k] = max(1.0, busy[k] / level)
+    if rest:
+        left = 1.0 - sum(held) - sum(busy[k] / found[k] for k in alike)
+        left = max(left, 1.0 / LONGEST_SLOWDOWN)
+        for k, factor in zip(rest, _under_mps([loads[k] for k in rest], left), strict=True):
+            found[k] = factor
     return found
 
 
-def _turning(load: Load, others: float, served: float) -> float:
-    """Return how many times slower a job is that takes turns.
+def _of_halves(load: Load, others: float, served: float) -> float:
+    """Return how many times slower a job of several GPUs is.
 
     Args:
         load: What it does alone.
@@ -131,6 +147,25 @@ def _turning(load: Load, others: float, served: float) -> float:
     by_turns = max(TURNS, BY_TURNS_S * load.exchanges_per_s)
     by_server = max(TURNS, BY_SERVER_S * load.exchanges_per_s)
     return max(1.0, load.duty * (1.0 + by_turns * others + by_server * served))
+
+
+def fair_level(asked: Sequence[float], room: float) -> float:
+    """Return what each may have at most so that all have `room` together; 1 if there is enough (max-min fairness).
+
+    Args:
+        asked: What each asks for, 0 to 1.
+        room: What there is.
+
+    >>> fair_level([0.2, 1.0, 1.0], 0.9), fair_level([0.2, 0.3], 0.9)
+    (0.35, 1.0)
+    """
+    left = room
+    for k, one in enumerate(sorted(asked)):
+        level = left / (len(asked) - k)
+        if one >= level:
+            return level
+        left -= one
+    return 1.0
 
 
 def _under_mps(loads: Sequence[Load], left: float = 1.0) -> list[float]:
