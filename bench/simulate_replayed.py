@@ -39,7 +39,7 @@ from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.policy_size import compute_shards
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import from_mib, shards_for
-from slurm_plugin.slurm.versions import Version, requeue_delay_s
+from slurm_plugin.slurm.versions import NEWEST, Version, requeue_delay_s
 
 MAKESPAN, COMPLETION, CRASHES = 0.10, 0.15, 1
 """How far a simulation may be from the replay: shares of it, and a count."""
@@ -55,8 +55,6 @@ LOOKS_BACK_S = 0.5
 LEAST_SAMPLES = 3
 FAILED_S = 2.1
 """What a job takes that fails as it starts: until the next one starts, mean of six in three runs, less Slurm's pace."""
-APART = (23, 11, 5)
-"""From this Slurm on shards and whole GPUs are kept apart."""
 ENDED_BADLY = ("oom", "killed")
 ESTIMATE = re.compile(r"\bestimate_mib=(\d+)")
 RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
@@ -140,7 +138,7 @@ def paces_s(run: Run) -> list[float]:
 def release(run: Run) -> Version:
     """Return the release of the Slurm that a run was made with."""
     found = RELEASE.search(run["machine"]["slurm"])
-    return (int(found[1]), int(found[2]), int(found[3])) if found else APART
+    return (int(found[1]), int(found[2]), int(found[3])) if found else NEWEST
 
 
 def simulated(run: Run, whole: Run, draw: int = 0) -> Result:
@@ -168,7 +166,7 @@ def simulated(run: Run, whole: Run, draw: int = 0) -> Result:
         pin="bound",
         managed=managed,
         backfill_s=BACKFILL_S,
-        old_shards=release(run) < APART,
+        slurm=release(run),
         requeue_s=requeue_delay_s(release(run), AUTH_INFO),
         began_s=run["began_s"],
         min_age_reserve_s=run.get("min_age_reserve_s", 0),

@@ -9,6 +9,7 @@ What the code decides by:
 | Slurm itself keeps gpu and shard apart on a GPU without type or cores | no | no | yes | yes | yes |
 | `SelectTypeParameters=LL_SHARED_GRES` | no | no | yes | yes | yes |
 | several lines of `Prolog=` and `Epilog=` (on 24.11; between it and 22.05 not tried) | last | last | last | all | all |
+| starts planned for whole GPUs count shards in use, and vice versa | yes | not tried | no (24.11) | not tried | yes |
 | `MULTIPLE_SHARING_GRES_PJ`: shards of one job on several GPUs, one task's on one | no | no | yes | yes | yes |
 | shards start in a reservation of GPUs (whole nodes: all) | has none | not tried | yes (24.11) | not tried | no |
 | a requeued job gets a Prolog of its own only after | cred_expire | at once | at once | at once | at once |
@@ -27,7 +28,7 @@ What it is made not to depend on:
 | MaxBatchRequeue holds a job that Slurm requeued so often (`scontrol` does not count) | no | 5 | 5 | 5 | 5 |
 
 Each row is asked of a running Slurm by tests/cluster/test_version_table.py, the third by test_confined.py, that of
-a restarted slurmctld by test_controller_restarts.py. Source:
+a restarted slurmctld by test_controller_restarts.py, that of backfill's plans by test_plans.py. Source:
 release notes and source at the release tags; 22.05.8, 24.11.5 and 26.05.5 were tried. "not tried" counts as the older
 behaviour.
 """
@@ -56,6 +57,8 @@ class Traits:
         gpu_after_requeue: A requeued shard job really gets the gpu:1 that it was changed to.
         keeps_gpu_and_shard_apart: Slurm never gives a GPU with shards in use away as a whole. Where it is False, GPUs
             with a type in gres.conf and slurm.conf are kept apart until a job that shares them ends.
+        plans_by_kind: A job that waits for GPUs of its own has its start planned as if no shards were in use, one that
+            waits for shards as if nobody had GPUs of his own: for now, and until then nobody else starts on that node.
         spreads_shards: LL_SHARED_GRES exists.
         reserves_shards: In a reservation of GPUs or shards a job that asks for shards starts.
         forgets_shards: A slurmctld that was started again refuses requests for shards until its first node has come.
@@ -65,6 +68,7 @@ class Traits:
     gres_prefix: str
     gpu_after_requeue: bool
     keeps_gpu_and_shard_apart: bool
+    plans_by_kind: bool
     spreads_shards: bool
     reserves_shards: bool
     forgets_shards: bool
@@ -79,6 +83,7 @@ def traits(version: Version) -> Traits:
         gres_prefix="gres/" if since_23_11 else "gres:",
         gpu_after_requeue=fixed_23_11,
         keeps_gpu_and_shard_apart=fixed_23_11,
+        plans_by_kind=fixed_23_11 and version < (26, 5, 0),
         spreads_shards=since_23_11,
         reserves_shards=version < (26, 5, 0),
         forgets_shards=not since_23_11,
@@ -132,6 +137,24 @@ def written(version: Version) -> str:
     '22.05.8'
     """
     return f"{release_of(version)}.{version[2]}"
+
+
+def release(text: str) -> Version:
+    """Return the version that a user names; of a release alone its last one.
+
+    Raises:
+        ValueError: It is none that the table covers.
+
+    >>> release("22.05.8"), release("24.11")
+    ((22, 5, 8), (24, 11, 99))
+    """
+    match = re.fullmatch(r"(\d\d)\.(\d\d)(?:\.(\d+))?", text)
+    version = (int(match[1]), int(match[2]), int(match[3] or 99)) if match else (0, 0, 0)
+    if not known(version):
+        raise ValueError(
+            f"{text!r} is no Slurm from {release_of(OLDEST)} to {release_of(NEWEST)}, such as 24.11"
+        )
+    return version
 
 
 def known(version: Version) -> bool:

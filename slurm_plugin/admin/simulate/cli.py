@@ -12,6 +12,15 @@ import click
 from slurm_plugin.admin.options import Command, all_of, json_option
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.records import PolicyName
+from slurm_plugin.slurm.versions import NEWEST, Version, release, release_of
+
+
+def _release(text: str) -> Version:
+    try:
+        return release(text)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from None
+
 
 _cluster_options = all_of(
     click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Nodes."),
@@ -20,7 +29,11 @@ _cluster_options = all_of(
     ),
     click.option("--gpu-memory-mib", type=click.IntRange(1), required=True, help="Usable memory of one GPU."),
     click.option(
-        "--old-shards", is_flag=True, help="Slurm before 23.11.5, which gives shared GPUs away as a whole."
+        "--slurm",
+        callback=lambda _context, _option, text: _release(text),
+        default=release_of(NEWEST),
+        show_default=True,
+        help="Its release, which decides how it counts and plans shared GPUs.",
     ),
     click.option(
         "--bf-min-age-reserve",
@@ -98,7 +111,7 @@ def simulate(
     nodes: int,
     gpus_per_node: int,
     gpu_memory_mib: int,
-    old_shards: bool,
+    slurm: Version,
     bf_min_age_reserve: float,
     policy: PolicyName | None,
     baseline: Literal["whole", "hand"] | None,
@@ -120,7 +133,7 @@ def simulate(
     from slurm_plugin.admin.simulate import command
     from slurm_plugin.admin.simulate.question import Question
 
-    settings = command.settings_of(config, partition, old_shards=old_shards)
+    settings = command.settings_of(config, partition, slurm)
     if policy is not None:
         settings = replace(settings, policy=policy)
     if on_saturated is not None:
@@ -130,7 +143,7 @@ def simulate(
         nodes=nodes,
         gpus_per_node=gpus_per_node,
         gpu_memory_mib=gpu_memory_mib,
-        old_shards=old_shards,
+        slurm=slurm,
         min_age_reserve_s=bf_min_age_reserve,
         settings=settings,
         baseline=baseline or "rad",
@@ -161,7 +174,7 @@ def advise(
     nodes: int,
     gpus_per_node: int,
     gpu_memory_mib: int,
-    old_shards: bool,
+    slurm: Version,
     bf_min_age_reserve: float,
     assume_mib: int | None,
     config: Path | None,
@@ -177,9 +190,9 @@ def advise(
         nodes=nodes,
         gpus_per_node=gpus_per_node,
         gpu_memory_mib=gpu_memory_mib,
-        old_shards=old_shards,
+        slurm=slurm,
         min_age_reserve_s=bf_min_age_reserve,
-        settings=command.settings_of(config, partition, old_shards=old_shards),
+        settings=command.settings_of(config, partition, slurm),
         partition=partition,
         assumed_mib=assume_mib,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from slurm_plugin.admin.simulate.interference import Slowdowns, slowdowns
 from slurm_plugin.core.config import Config, PartitionConfig
 from slurm_plugin.core.placement import Pin
+from slurm_plugin.slurm.versions import NEWEST, Version
 
 PARTITION = "gpu"
 """The one partition, in rad.toml and in the queue."""
@@ -27,7 +28,7 @@ class Cluster:
         min_age_reserve_s: SchedulerParameters bf_min_age_reserve: who has waited for less may be passed.
         began_s: When the trace begins, in seconds since the epoch: backfill plans starts by whole minutes of the clock.
         kept: GPUs of each node that have no shards, for jobs with GPUs of their own.
-        old_shards: Whether Slurm is older than 23.11.5, and counts shards and whole GPUs without each other.
+        slurm: Slurm's version: how it counts and plans shards beside whole GPUs.
         requeue_s: Slurm cannot start a job that was put back any sooner on its node.
         drain: Whether shared jobs go where they keep the GPU busy for the shortest time longer.
         server_bytes: What an MPS server takes of a GPU in use.
@@ -44,7 +45,7 @@ class Cluster:
     min_age_reserve_s: float = 0.0
     began_s: float = 0.0
     kept: int = 0
-    old_shards: bool = False
+    slurm: Version = NEWEST
     requeue_s: float = 3.0
     drain: bool = False
     server_bytes: int = 0

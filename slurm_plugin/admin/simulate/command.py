@@ -18,6 +18,7 @@ from slurm_plugin.admin.simulate.trace_job import told
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config import PartitionConfig, load_config
 from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.slurm.versions import NEWEST, Version, traits
 
 
 def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -> dict[str, Any]:
@@ -56,19 +57,19 @@ def history(question: Question) -> Mapping[str, float]:
     return seen_activity(Engine(before.cluster, before.jobs, learns=True).run().jobs)
 
 
-def settings_of(config: Path | None, partition: str | None, *, old_shards: bool = False) -> PartitionConfig:
+def settings_of(config: Path | None, partition: str | None, slurm: Version = NEWEST) -> PartitionConfig:
     """Return the settings to try: those of a partition of rad.toml, or without a file what `rad install` writes.
 
     Args:
         config: Path of rad.toml; None takes what `rad install` writes.
         partition: Its name; None takes the only one.
-        old_shards: Whether Slurm is too old to give a job shards of several GPUs; `rad install` looks at its version.
+        slurm: Its version decides whether jobs of several GPUs share them, as `rad install` has it.
 
     Raises:
         ConfigError: The file cannot be read, or does not say which partition is meant.
     """
     if config is None:
-        return PartitionConfig(share_multi_gpu=not old_shards)
+        return PartitionConfig(share_multi_gpu=traits(slurm).spreads_shards)
     found = load_config(config).partitions
     name = partition or (next(iter(found)) if len(found) == 1 else None)
     if name not in found:

@@ -9,6 +9,7 @@ from typing import Literal
 from slurm_plugin.admin.simulate.jobs import Baseline
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.placement import Pin
+from slurm_plugin.slurm.versions import NEWEST, Version
 
 Estimates = Literal["measured", "oracle", "none"]
 Activity = Literal["told", "seen", "history", "none"]
@@ -40,7 +41,7 @@ class Question:
         gradients: How the GPUs of one job agree on them: in buckets, as DistributedDataParallel sends them, or each
             tensor by itself, which then waits by itself.
         never_wait: Whether trainings never wait for data, whatever the trace has.
-        old_shards: Whether Slurm is older than 23.11.5, and counts shards and whole GPUs without each other.
+        slurm: Slurm's version: how it counts and plans shards beside whole GPUs.
         drain: Whether shared jobs go where they keep the GPU busy for the shortest time longer, by `--time`.
         server_mib: What an MPS server and its contexts take of a GPU in use, which no shard counts.
         slot_min: Jobs that ask for longer run in slots of so many minutes; None: they run at once.
@@ -65,7 +66,7 @@ class Question:
     activity: Activity = "told"
     gradients: Gradients = "buckets"
     never_wait: bool = False
-    old_shards: bool = False
+    slurm: Version = NEWEST
     drain: bool = False
     server_mib: int = 0
     slot_min: float | None = None

@@ -88,7 +88,7 @@ def _cluster(question: Question) -> Cluster:
         backfill_s=question.backfill_s,
         min_age_reserve_s=question.min_age_reserve_s,
         kept=question.kept,
-        old_shards=question.old_shards,
+        slurm=question.slurm,
         drain=question.drain,
         server_bytes=from_mib(question.server_mib),
     )

@@ -70,7 +70,9 @@ def find(
     return None
 
 
-def promise(job: Job, seats: Seats, running: Running, now_s: float, began_s: float) -> Promise | None:
+def promise(
+    job: Job, seats: Seats, running: Running, now_s: float, began_s: float, promises: Sequence[Promise] = ()
+) -> Promise | None:
     """Return where and when a job can start at the latest, by the limits of those who run; None if it never can.
 
     Args:
@@ -79,14 +81,18 @@ def promise(job: Job, seats: Seats, running: Running, now_s: float, began_s: flo
         running: Who holds seats until when at the latest.
         now_s: Seconds since the trace began.
         began_s: When that was, in seconds since the epoch.
+        promises: Starts that others were promised; of nodes alike the one without is taken.
     """
+    promised = {one.node for one in promises}
     found: Promise | None = None
     least = job.shards
     for node in range(0, seats.nodes, max(1, seats.nodes // SEARCHED_NODES)):
         ready = []
         for gpu in seats.gpus_for(node, least):
-            free, at_s = seats.room(gpu, job.gpus, least), now_s
-            for end_s, _, shards in running.by_gpu[gpu]:
+            seen = [(end_s, shards) for end_s, _, shards in running.by_gpu[gpu] if seats.sees(shards, least)]
+            unseen = sum(shards for _, _, shards in running.by_gpu[gpu]) - sum(shards for _, shards in seen)
+            free, at_s = seats.room(gpu, job.gpus, least) + unseen, now_s
+            for end_s, shards in seen:
                 if free >= least:
                     break
                 free, at_s = free + seats.gained(shards, job.gpus, least), max(now_s, end_s)
@@ -96,6 +102,6 @@ def promise(job: Job, seats: Seats, running: Running, now_s: float, began_s: flo
             continue
         start_s = sorted(ready)[job.gpus - 1]
         planned_s = start_s - (start_s + began_s) % RESOLUTION_S
-        if found is None or planned_s < found.start_s:
+        if found is None or (planned_s, node in promised) < (found.start_s, found.node in promised):
             found = Promise(node=node, start_s=planned_s)
     return found

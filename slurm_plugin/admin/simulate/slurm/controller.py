@@ -11,6 +11,7 @@ from slurm_plugin.admin.simulate.slurm.backfill import Promise, find, promise
 from slurm_plugin.admin.simulate.slurm.queue import Queue
 from slurm_plugin.admin.simulate.slurm.running import Running
 from slurm_plugin.admin.simulate.slurm.seats import Seats
+from slurm_plugin.slurm.versions import traits
 
 PROMISES = 5
 """Blocked jobs that get a planned start."""
@@ -27,13 +28,15 @@ class Controller:
 
     def __init__(self, cluster: Cluster) -> None:
         """Start with an empty cluster."""
+        slurm = traits(cluster.slurm)
         self.queue = Queue()
         self._seats = Seats(
             cluster.nodes,
             cluster.per_node,
             cluster.settings.shards,
             cluster.kept,
-            apart=not cluster.old_shards,
+            apart=slurm.keeps_gpu_and_shard_apart,
+            by_kind=slurm.plans_by_kind,
             managed=cluster.managed,
         )
         self._running = Running(cluster.nodes * cluster.per_node)
@@ -73,7 +76,7 @@ class Controller:
             else:
                 blocked = not self._seats.may_fit(*place.size)
                 if len(promises) < PROMISES and self._reserves(job, now_s):
-                    planned = promise(job, self._seats, self._running, now_s, self._began_s)
+                    planned = promise(job, self._seats, self._running, now_s, self._began_s, promises)
                     promises += [] if planned is None else [planned]
                 if blocked or place.behind >= BEHIND_PROMISE:
                     continue

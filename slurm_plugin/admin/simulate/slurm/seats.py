@@ -20,6 +20,7 @@ class Seats:
         apart: Whether Slurm keeps shards and whole GPUs apart, and spreads shards over the GPUs. Before 23.11.5 it
             gives a GPU with shards in use away to jobs of several GPUs, but no shards of a GPU that is given away, and
             fills one GPU with shards before it takes the next.
+        by_kind: Whether it plans shards and whole GPUs apart as well.
         managed: Whether jobs of one whole GPU ask for all shards of it, as RAD has them do there.
     """
 
@@ -31,11 +32,12 @@ class Seats:
         kept: int = 0,
         *,
         apart: bool = True,
+        by_kind: bool = False,
         managed: bool = True,
     ) -> None:
         """Start with all free."""
         self.nodes, self.per_node, self.shards, self.kept = nodes, per_node, shards, kept
-        self.apart, self.managed = apart, managed
+        self.apart, self.by_kind, self.managed = apart, by_kind, managed
         self.free = [shards] * (nodes * per_node)
         self.whole = [False] * (nodes * per_node)
         self.shared = [False] * (nodes * per_node)
@@ -132,6 +134,15 @@ class Seats:
             shards: Shards of each.
         """
         return held if self.apart or not self._as_gpus(gpus, shards) else self.shards
+
+    def sees(self, held: int, shards: int) -> bool:
+        """Return whether Slurm's plan for a job counts who holds shards of a GPU.
+
+        Args:
+            held: Shards that are held.
+            shards: Shards of each GPU that the job needs.
+        """
+        return not self.by_kind or (held == self.shards) == (shards == self.shards)
 
     def may_fit(self, gpus: int, shards: int) -> bool:
         """Return whether any node has room now.

@@ -128,7 +128,7 @@ def test_a_slurm_that_can_share_jobs_of_several_gpus_is_told_to(
     words = line.partition("SelectTypeParameters=")[2]
     assert shards_spread(version or (0, 0, 0), words, ["gpu:4,shard:552"]) == spread
     assert settings.share_multi_gpu is bool(spread)
-    simulated = settings_of(None, None, old_shards=not spread)
+    simulated = settings_of(None, None, version or (22, 5, 0))
     assert replace(settings, collocate=False, gpu_memory_mib=0, shards_per_gpu=0) == simulated, (
         "`rad simulate` tries what was installed"
     )

@@ -4,7 +4,7 @@ import pytest
 
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.offer import Offer
-from slurm_plugin.slurm.versions import known, traits, whole_as_gpu
+from slurm_plugin.slurm.versions import known, release, traits, whole_as_gpu
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,13 @@ def test_rows_of_the_table() -> None:
     assert (old.gres_prefix, middle.gres_prefix, new.gres_prefix) == ("gres:", "gres/", "gres/")
     assert [t.keeps_gpu_and_shard_apart for t in (old, middle, new)] == [False, True, True]
     assert [t.spreads_shards for t in (old, middle, new)] == [False, True, True]
+    assert [t.plans_by_kind for t in (old, middle, new)] == [False, True, False]
+
+
+@pytest.mark.parametrize("text", ["21.08", "27.05", "24.11.5.1", "slurm", "", "2405"])
+def test_a_release_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no Slurm from 22.05 to 26.05, such as 24.11"):
+        release(text)
 
 
 def test_versions_outside_the_table_are_told() -> None:

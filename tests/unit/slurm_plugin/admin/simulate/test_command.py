@@ -44,7 +44,7 @@ def test_jobs_of_several_gpus_share_where_slurm_can_do_it(tmp_path: Path) -> Non
     )
     ours, kept = figures(tmp_path), figures(tmp_path, "--config", str(apart))
     assert ours["makespan_s"] < kept["makespan_s"]
-    old = figures(tmp_path, "--old-shards")
+    old = figures(tmp_path, "--slurm", "22.05")
     assert old["mean_waiting_multi_gpu_s"] > ours["mean_waiting_multi_gpu_s"]
 
 
@@ -96,6 +96,14 @@ def test_bad_input_is_one_line(tmp_path: Path, text: str, words: str) -> None:
     assert len(result.output.strip().splitlines()) == 1
 
 
+def test_a_release_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text(TRACE)
+    argv = ["simulate", str(tmp_path / "trace.csv"), "--gpu-memory-mib", "80000", "--slurm", "21.08"]
+    result = CliRunner().invoke(main, argv)
+    assert result.exit_code == 2
+    assert "'21.08' is no Slurm from 22.05 to 26.05, such as 24.11" in result.output
+
+
 def test_advice_from_accounting(tmp_path: Path) -> None:
     """Eight jobs of an hour on one GPU: with their peaks known they share it; without they take turns as before."""
     head = "JobID|JobName|User|Submit|Start|End|NNodes|AllocTRES|TRESUsageInMax\n"
@@ -138,13 +146,13 @@ def test_advice_takes_a_guess_and_says_what_it_left_out(tmp_path: Path) -> None:
 
 
 def test_an_old_slurm_puts_jobs_back_that_a_new_one_keeps_waiting(tmp_path: Path) -> None:
-    new, old = figures(tmp_path), figures(tmp_path, "--old-shards")
+    new, old = figures(tmp_path), figures(tmp_path, "--slurm", "22.05")
     assert new["put_backs"] == 0 < old["put_backs"]
 
 
 def test_advice_tells_what_slurms_backfill_costs(tmp_path: Path) -> None:
     """Jobs of two GPUs hold the node up for those behind them, unless they may be passed for a while."""
-    rows = (f"{60 * n},vgg{n % 3},{1 + (n % 5 == 0)},{50 if n % 7 == 1 else 10},2000\n" for n in range(40))
+    rows = (f"{45 * n},vgg{n % 3},{1 + (n % 5 == 0)},{50 if n % 7 == 1 else 10},2000\n" for n in range(40))
     (tmp_path / "jobs.csv").write_text(TRACE.partition("\n")[0] + "\n" + "".join(rows))
     argv = ["advise", str(tmp_path / "jobs.csv"), "--gpus-per-node", "2", "--gpu-memory-mib", "80000"]
     found = json.loads(CliRunner().invoke(main, [*argv, "--json"]).output)

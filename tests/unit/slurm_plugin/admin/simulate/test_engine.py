@@ -25,6 +25,7 @@ from slurm_plugin.core.placement import Pin
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.risk import SHARES
 from slurm_plugin.core.units import GIB
+from slurm_plugin.slurm.versions import NEWEST, Version
 
 MEMORY = 40 * GIB
 CALM = Load(smact=0.02, busy=0.04, duty=0.2)
@@ -48,7 +49,7 @@ def run(
     slot_s: float | None = None,
     min_age_reserve_s: float = 0.0,
     began_s: float = 0.0,
-    old_shards: bool = False,
+    slurm: Version = NEWEST,
     requeue_s: float = 3.0,
 ) -> Result:
     config = Config(partitions={PARTITION: partition}, default_partition=PARTITION)
@@ -75,7 +76,7 @@ def run(
         managed=managed,
         min_age_reserve_s=min_age_reserve_s,
         began_s=began_s,
-        old_shards=old_shards,
+        slurm=slurm,
         requeue_s=requeue_s,
     )
     return Engine(cluster, jobs).run()
@@ -166,7 +167,7 @@ def test_jobs_of_two_gpus_share_where_the_site_lets_them() -> None:
 
 
 def test_who_is_slow_on_its_first_gpu_leaves_its_second_one_to_others() -> None:
-    wide = Load(smact=0.5, busy=0.6, turns=True, exchanges_per_s=1500.0)
+    wide = Load(smact=0.5, busy=0.6, turns=True, halves=True, exchanges_per_s=1500.0)
     full = Load(smact=0.8, busy=0.98)
     config = Config(partitions={PARTITION: SETTINGS}, default_partition=PARTITION)
     hardware = Hardware(Cluster(nodes=1, per_node=2, memory_bytes=MEMORY, config=config))
@@ -252,17 +253,35 @@ def test_backfill_plans_by_nodes(min_age_reserve_s: float, starts_s: list[float]
     assert [one.first_start_s for one in result.jobs] == starts_s
 
 
-@pytest.mark.parametrize(("began_s", "start_s"), [(0.0, 60.0), (20.0, 110.0)])
+@pytest.mark.parametrize(("began_s", "start_s"), [(0.0, 60.0), (20.0, 100.0)])
 def test_a_planned_start_counts_from_the_minute_before_it(began_s: float, start_s: float) -> None:
     """Seen on Slurm 24.11: whether a job passes one that is planned after its end depends on the clock."""
     result = run(
         replace(job(0, duration_s=100.0, gib=20), limit_s=120.0),
         replace(
-            job(1, 1.0, duration_s=10.0, gib=40), limit_s=60.0
+            job(1, 1.0, duration_s=10.0, gib=30), limit_s=60.0
         ),  # planned at 120 s, or at 100 s by the minute
         replace(job(2, 50.0, duration_s=10.0, gib=4), limit_s=60.0),
         per_node=1,
         began_s=began_s,
+    )
+    assert result.jobs[2].first_start_s == start_s
+
+
+@pytest.mark.parametrize(
+    ("gib", "slurm", "start_s"),
+    [(40, (24, 11, 5), 110.0), (40, (22, 5, 8), 30.0), (40, (26, 5, 5), 30.0), (30, (24, 11, 5), 30.0)],
+)
+def test_slurm_24_11_plans_whole_gpus_as_if_no_shards_were_in_use(
+    gib: int, slurm: Version, start_s: float
+) -> None:
+    """Seen there (tests/cluster/test_plans.py): a start that is planned for now lets nobody pass who would share."""
+    result = run(
+        replace(job(0, duration_s=100.0, gib=20), limit_s=600.0),
+        replace(job(1, 1.0, duration_s=10.0, gib=gib), limit_s=60.0),
+        replace(job(2, 10.0, duration_s=10.0, gib=4), limit_s=60.0),
+        per_node=1,
+        slurm=slurm,
     )
     assert result.jobs[2].first_start_s == start_s
 
@@ -351,7 +370,7 @@ def test_a_job_that_was_put_back_is_woken_by_the_next_end() -> None:
     """Slurm 22.05 gives GPUs with shards in use away: the job is put back for 18 s, then 20, 40, ... unless woken."""
     wide = job(2, 1.0, gpus=2, duration_s=50.0)
     small = job(0, duration_s=2.0), job(1, duration_s=100.0)
-    result = run(*small, wide, pin="bound", old_shards=True, requeue_s=18.0)
+    result = run(*small, wide, pin="bound", slurm=(22, 5, 8), requeue_s=18.0)
     # Put back at 2 (until 20), 20 (until 40), 40 (until 80), 80 (until 160): the end at 100 wakes it.
     assert result.put_backs == 4
     assert result.jobs[2].first_start_s == pytest.approx(100.0)
@@ -360,5 +379,5 @@ def test_a_job_that_was_put_back_is_woken_by_the_next_end() -> None:
 def test_who_is_woken_too_early_starts_as_soon_as_slurm_can() -> None:
     wide = job(2, 1.0, gpus=2, duration_s=50.0)
     small = job(0, duration_s=2.0), job(1, duration_s=10.0)
-    result = run(*small, wide, pin="bound", old_shards=True, requeue_s=18.0)
+    result = run(*small, wide, pin="bound", slurm=(22, 5, 8), requeue_s=18.0)
     assert (result.put_backs, result.jobs[2].first_start_s) == (1, pytest.approx(20.0))

@@ -16,8 +16,9 @@ import replayed_groups
 import replayed_ways
 import simulate_replayed
 
+from slurm_plugin.admin.simulate.interference import SLICED
 from slurm_plugin.admin.simulate.metrics import metrics
-from slurm_plugin.core.compute import TURNS
+from slurm_plugin.slurm.versions import NEWEST
 
 
 def job(
@@ -110,7 +111,7 @@ def test_by_hand_without_mps_jobs_take_turns() -> None:
     }
     busy = simulate_replayed._load(shared[0], simulate_replayed.Alone(1, 10)).busy
     start_s, work_s = 1.5, 10.0
-    took_s = start_s + work_s * busy * (1 + TURNS * busy)
+    took_s = start_s + work_s * busy / (SLICED / 2)
     assert slowed["hand"] == pytest.approx(took_s / (start_s + work_s), rel=0.01)
     assert slowed["hand-mps"] < slowed["hand"]
 
@@ -147,8 +148,8 @@ def test_a_run_that_was_cut_off_is_compared_at_its_cut(capsys: pytest.CaptureFix
 
 
 def test_the_release_of_slurm_is_read() -> None:
-    assert simulate_replayed.release(run("whole", slurm="slurm-wlm 22.05.8")) < simulate_replayed.APART
-    assert simulate_replayed.release(WHOLE) >= simulate_replayed.APART
+    assert simulate_replayed.release(run("whole", slurm="slurm-wlm 22.05.8")) == (22, 5, 8)
+    assert simulate_replayed.release(run("whole", slurm="unknown")) == NEWEST
 
 
 def test_a_group_is_who_trains_while_nobody_comes_or_goes() -> None:

@@ -1,0 +1,96 @@
+"""For when Slurm's backfill plans a job that has to wait, beside shards and whole GPUs in use; without us.
+
+Nobody starts on a node who would still run at a start that is planned there. A start planned for now, however long it
+cannot be, so keeps everybody off the node, those with room among them: `rad simulate` counts on what is seen here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+from cluster_jobs import submit
+
+from lab.cluster import Cluster
+from lab.jobs import Jobs
+from lab.place import ClusterSpec, NodeSpec, Place
+from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.versions import Traits, traits
+from tests.cluster.conftest import jobs_on, started
+
+pytestmark = pytest.mark.cluster
+
+NODE = NodeSpec(name="n0", gpu_mib=(40960, 40960))
+"""39 shards a GPU."""
+FEW, MANY, WHOLE, BOTH = "--gres=shard:5", "--gres=shard:30", "--gpus-per-node=1", "--gpus-per-node=2"
+PLANNED_S = 60.0
+"""Some rounds of backfill."""
+
+
+@pytest.fixture(scope="module")
+def own(place: Place, cluster: Cluster) -> Iterator[Cluster]:
+    root = place.root.with_name(f"{place.root.name}-plans")
+    yield from started(replace(place, root=root), ClusterSpec(nodes=(NODE,), ours=False))
+
+
+@pytest.fixture
+def jobs(own: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    yield from jobs_on(own, request)
+
+
+@pytest.fixture
+def here(own: Cluster) -> Traits:
+    return traits(SlurmCommands(slurm_conf=str(own.place.slurm_conf), timeout_s=10).version())
+
+
+def begin(jobs: Jobs, *asked: tuple[str, int]) -> list[datetime]:
+    """Start jobs that ask for these GRES and minutes; return when each ends at the latest."""
+    ids = [submit(jobs, gres, f"--time={minutes}", "--wrap", "sleep 1000") for gres, minutes in asked]
+    return [datetime.fromisoformat(jobs.wait(job, "RUNNING")["EndTime"]) for job in ids]
+
+
+def planned(jobs: Jobs, job: int) -> datetime:
+    """Return for when the start of a job that waits is planned."""
+    seen: list[str] = []
+
+    def told() -> bool:
+        fields = jobs.fields(job)
+        assert fields["JobState"] == "PENDING"
+        seen.append(fields["StartTime"])
+        return seen[-1] != "Unknown"
+
+    jobs.cluster.wait("its start is planned", told, PLANNED_S)
+    return datetime.fromisoformat(seen[-1])
+
+
+def test_a_plan_for_whole_gpus_beside_shards_in_use(jobs: Jobs, here: Traits) -> None:
+    first, last = begin(jobs, (FEW, 1), (FEW, 20))
+    start = planned(jobs, submit(jobs, BOTH, "--time=2", "--wrap", "true"))
+    behind = submit(jobs, FEW, "--time=1", "--wrap", "sleep 1000")
+    if here.plans_by_kind:
+        assert start < first, "now, as if both GPUs were idle"
+        assert planned(jobs, behind) > start, "and whoever would share them waits"
+    elif here.keeps_gpu_and_shard_apart:
+        assert start == last
+        jobs.wait(behind, "RUNNING")
+    else:
+        assert start == first, "that Slurm takes a GPU for idle as soon as one of its jobs has gone"
+
+
+def test_a_plan_for_shards_beside_whole_gpus(jobs: Jobs, here: Traits) -> None:
+    first, _ = begin(jobs, (WHOLE, 10), (WHOLE, 20))
+    start = planned(jobs, submit(jobs, MANY, "--time=2", "--wrap", "true"))
+    assert start < first if here.plans_by_kind else start == first
+
+
+def test_a_plan_for_whole_gpus_beside_whole_gpus(jobs: Jobs) -> None:
+    _, last = begin(jobs, (WHOLE, 10), (WHOLE, 20))
+    assert planned(jobs, submit(jobs, BOTH, "--time=2", "--wrap", "true")) == last
+
+
+def test_a_plan_for_shards_beside_shards_in_use_lets_others_pass(jobs: Jobs) -> None:
+    first, _ = begin(jobs, (MANY, 10), (MANY, 20))
+    assert planned(jobs, submit(jobs, MANY, "--time=2", "--wrap", "true")) == first
+    jobs.wait(submit(jobs, FEW, "--time=1", "--wrap", "sleep 1000"), "RUNNING")
