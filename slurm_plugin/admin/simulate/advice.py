@@ -11,6 +11,7 @@ from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.admin.simulate.trace import read_trace
 from slurm_plugin.admin.simulate.trace_job import told
 from slurm_plugin.core.clock import Clock
+from slurm_plugin.slurm.versions import Version, release_of
 
 HOUR_S, JOULES_PER_KWH = 3600.0, 3.6e6
 ROWS: tuple[tuple[str, str, float, str], ...] = (
@@ -37,6 +38,7 @@ class Advice:
 
     Attributes:
         jobs: Jobs of the trace.
+        slurm: Which Slurm was simulated.
         known: Those whose peak of GPU memory the trace tells; the others would keep their GPU.
         whole: Figures with a GPU for each job.
         shared: Figures with RAD.
@@ -46,6 +48,7 @@ class Advice:
     """
 
     jobs: int
+    slurm: Version
     known: int
     whole: dict[str, Any]
     shared: dict[str, Any]
@@ -88,6 +91,7 @@ def advise(question: Question, clock: Clock, *, show_progress: bool = False) -> 
     found = [simulate(way, clock, show_progress=show_progress) for way in ways]
     return Advice(
         jobs=len(jobs),
+        slurm=question.slurm,
         known=sum(job.memory_bytes is not None for job in jobs),
         whole=found[0],
         shared=found[1],
@@ -110,6 +114,7 @@ def as_text(advice: Advice) -> str:
         f"Sharing would have saved {_number(saved['gpu_hours'])} hours of held GPUs and "
         f"{_number(saved['waiting_hours'])} hours of waiting, over {advice.jobs_done} jobs.",
         *_passing(advice),
+        f"Simulated as Slurm {release_of(advice.slurm)} counts and plans shared GPUs; --slurm names another.",
         f"{advice.known} of {advice.jobs} jobs have a known peak of GPU memory.",
     ]
     if advice.known < advice.jobs and advice.assumed_mib is not None:

@@ -161,6 +161,8 @@ def test_advice_tells_what_slurms_backfill_costs(tmp_path: Path) -> None:
     told = f"mean completion would be {hours[0]:.3g} h and not {hours[1]:.3g} h"
     shown = CliRunner().invoke(main, argv).output
     assert "bf_min_age_reserve=14400" in shown and told in shown
+    assert "as Slurm 26.05 counts" in shown
+    assert "as Slurm 24.11 counts" in CliRunner().invoke(main, [*argv, "--slurm", "24.11.5"]).output
     has_it = [*argv, "--bf-min-age-reserve", "14400"]
     assert "bf_min_age_reserve" not in CliRunner().invoke(main, has_it).output
     same = json.loads(CliRunner().invoke(main, [*has_it, "--json"]).output)
