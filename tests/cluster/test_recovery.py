@@ -91,7 +91,7 @@ def test_other_ends_are_left_as_they_are(jobs: Jobs, wrap: str) -> None:
 
 def test_a_job_that_its_owner_ends_or_holds_is_left_to_him(jobs: Jobs, cluster: Cluster) -> None:
     """It ran out of memory, went on, and its trap gives it an exit status of its own: nobody else puts it back."""
-    words = "echo CUDA out of memory.; trap 'exit 1' TERM; while :; do sleep 0.1; done"
+    words = "trap 'exit 1' TERM; echo CUDA out of memory.; while :; do sleep 0.1; done"
     ended, held, gone = (booked(jobs, wrap=words) for _ in range(3))
     for job in (ended, held, gone):
         jobs.wait(job, "RUNNING")
