@@ -18,7 +18,7 @@ waits for data. Counted by their SM activity, those of three traces train for 0.
 TURNS = 1.37
 """What a neighbour's kernels cost who takes turns with them, outside of MPS: such trainings are slowed
 b * (1 + 1.37 * the sum of their neighbours' b) times, where b is the share of the time in which kernels run (168 that
-were measured, 6 % off at the median; docs/activity.md)."""
+were measured, 6 % off at the median; docs/activity.md). A fair share of the time is nearer (2 %), but shards add up."""
 LEAST_SLOWDOWN, MOST_SLOWDOWN = SLOWED[0][0], SLOWED[-1][0]
 
 
