@@ -45,10 +45,17 @@ def here(own: Cluster) -> Traits:
     return traits(SlurmCommands(slurm_conf=str(own.place.slurm_conf), timeout_s=10).version())
 
 
-def begin(jobs: Jobs, *asked: tuple[str, int]) -> list[datetime]:
-    """Start jobs that ask for these GRES and minutes; return when each ends at the latest."""
+def begin(jobs: Jobs, *asked: tuple[str, int]) -> list[int]:
+    """Start jobs that ask for these GRES and minutes, and return their ids."""
     ids = [submit(jobs, gres, f"--time={minutes}", "--wrap", "sleep 1000") for gres, minutes in asked]
-    return [datetime.fromisoformat(jobs.wait(job, "RUNNING")["EndTime"]) for job in ids]
+    for job in ids:
+        jobs.wait(job, "RUNNING")
+    return ids
+
+
+def end(jobs: Jobs, job: int) -> datetime:
+    """Return when a job ends at the latest."""
+    return datetime.fromisoformat(jobs.fields(job)["EndTime"])
 
 
 def planned(jobs: Jobs, job: int) -> datetime:
@@ -66,31 +73,33 @@ def planned(jobs: Jobs, job: int) -> datetime:
 
 
 def test_a_plan_for_whole_gpus_beside_shards_in_use(jobs: Jobs, here: Traits) -> None:
-    first, last = begin(jobs, (FEW, 1), (FEW, 20))
+    first, last = begin(jobs, (FEW, 5), (FEW, 20))
     start = planned(jobs, submit(jobs, BOTH, "--time=2", "--wrap", "true"))
     behind = submit(jobs, FEW, "--time=1", "--wrap", "sleep 1000")
     if here.plans_by_kind:
-        assert start < first, "now, as if both GPUs were idle"
+        assert start < end(jobs, first), "now, as if both GPUs were idle"
         assert planned(jobs, behind) > start, "and whoever would share them waits"
     elif here.keeps_gpu_and_shard_apart:
-        assert start == last
+        assert start == end(jobs, last)
         jobs.wait(behind, "RUNNING")
     else:
-        assert start == first, "that Slurm takes a GPU for idle as soon as one of its jobs has gone"
+        assert start == end(jobs, first), (
+            "that Slurm takes a GPU for idle as soon as one of its jobs has gone"
+        )
 
 
 def test_a_plan_for_shards_beside_whole_gpus(jobs: Jobs, here: Traits) -> None:
     first, _ = begin(jobs, (WHOLE, 10), (WHOLE, 20))
     start = planned(jobs, submit(jobs, MANY, "--time=2", "--wrap", "true"))
-    assert start < first if here.plans_by_kind else start == first
+    assert start < end(jobs, first) if here.plans_by_kind else start == end(jobs, first)
 
 
 def test_a_plan_for_whole_gpus_beside_whole_gpus(jobs: Jobs) -> None:
     _, last = begin(jobs, (WHOLE, 10), (WHOLE, 20))
-    assert planned(jobs, submit(jobs, BOTH, "--time=2", "--wrap", "true")) == last
+    assert planned(jobs, submit(jobs, BOTH, "--time=2", "--wrap", "true")) == end(jobs, last)
 
 
 def test_a_plan_for_shards_beside_shards_in_use_lets_others_pass(jobs: Jobs) -> None:
     first, _ = begin(jobs, (MANY, 10), (MANY, 20))
-    assert planned(jobs, submit(jobs, MANY, "--time=2", "--wrap", "true")) == first
+    assert planned(jobs, submit(jobs, MANY, "--time=2", "--wrap", "true")) == end(jobs, first)
     jobs.wait(submit(jobs, FEW, "--time=1", "--wrap", "sleep 1000"), "RUNNING")
