@@ -114,7 +114,7 @@ def _alone(job: Mapping[str, Any]) -> Load:
     table = measured().get(job["workload"])
     duty = min(1.0, job["step_s"] / job["period_s"])
     if table is None or table.gpus != job["gpus"]:
-        return Load(smact=job["smact"], busy=job["busy"], duty=duty, turns=job["gpus"] > 1)
+        return Load(smact=job["smact"], busy=job["busy"], duty=duty, halves=job["gpus"] > 1)
     return table.alone(gpus=job["gpus"], duty=duty)
 
 

@@ -36,9 +36,11 @@ from slurm_plugin.admin.simulate.result import Result
 from slurm_plugin.admin.simulate.trace_job import TraceJob
 from slurm_plugin.admin.simulate.workloads import measured
 from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.policy_size import compute_shards
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import from_mib, shards_for
+from slurm_plugin.slurm.printed import parse_version
 from slurm_plugin.slurm.versions import NEWEST, Version, requeue_delay_s
 
 MAKESPAN, COMPLETION, CRASHES = 0.10, 0.15, 1
@@ -57,7 +59,6 @@ FAILED_S = 2.1
 """What a job takes that fails as it starts: until the next one starts, mean of six in three runs, less Slurm's pace."""
 ENDED_BADLY = ("oom", "killed")
 ESTIMATE = re.compile(r"\bestimate_mib=(\d+)")
-RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 ONE_BY_ONE = "copies"
 """How GPUs of a job handed their gradients over in runs that do not say it (bench/replay/options.py)."""
 WITHOUT_MPS = "hand"
@@ -137,8 +138,10 @@ def paces_s(run: Run) -> list[float]:
 
 def release(run: Run) -> Version:
     """Return the release of the Slurm that a run was made with."""
-    found = RELEASE.search(run["machine"]["slurm"])
-    return (int(found[1]), int(found[2]), int(found[3])) if found else NEWEST
+    try:
+        return parse_version(run["machine"]["slurm"])
+    except SlurmError:
+        return NEWEST
 
 
 def simulated(run: Run, whole: Run, draw: int = 0) -> Result:
@@ -181,7 +184,7 @@ def simulated(run: Run, whole: Run, draw: int = 0) -> Result:
         if run.get("exchange", ONE_BY_ONE) != ONE_BY_ONE:
             job.load = replace(job.load, exchanges_per_s=0.0)
         if run["policy"] == WITHOUT_MPS:
-            job.load = replace(job.load, turns=True)
+            job.load = replace(job.load, sliced=True)
     return Engine(cluster, sorted(jobs, key=lambda job: job.trace.submit_s)).run()
 
 

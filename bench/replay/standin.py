@@ -33,7 +33,7 @@ def train(job: dict[str, Any], *, called_s: float) -> int:
         busy=job["busy"],
         duty=duty,
         kernel_s=job["kernel_s"],
-        turns=job["gpus"] > 1,
+        halves=job["gpus"] > 1,
         exchanges_per_s=job["exchanges_per_s"],
     )
     loads = Path(job["records"], "loads")

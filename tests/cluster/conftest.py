@@ -17,6 +17,8 @@ from lab.cluster import Cluster
 from lab.install import why_no_slurm
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place, home_of
+from slurm_plugin.slurm.printed import parse_version
+from slurm_plugin.slurm.versions import Traits, Version, known, traits
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 LOG_LINES = 40
@@ -45,6 +47,20 @@ def place(pytestconfig: pytest.Config) -> Iterator[Place]:
 def cluster(place: Place) -> Iterator[Cluster]:
     """One node with four equal GPUs."""
     yield from started(place, ClusterSpec(nodes=(NodeSpec(name="n0"),)))
+
+
+@pytest.fixture
+def version(cluster: Cluster) -> Version:
+    """The version of the Slurm that runs here."""
+    found = parse_version(cluster.slurm("scontrol", "--version"))
+    assert known(found)
+    return found
+
+
+@pytest.fixture
+def here(version: Version) -> Traits:
+    """How it behaves."""
+    return traits(version)
 
 
 @pytest.fixture(scope="module")

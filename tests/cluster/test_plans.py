@@ -16,8 +16,7 @@ from cluster_jobs import submit
 from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
-from slurm_plugin.slurm.commands import SlurmCommands
-from slurm_plugin.slurm.versions import Traits, traits
+from slurm_plugin.slurm.versions import Traits
 from tests.cluster.conftest import jobs_on, started
 
 pytestmark = pytest.mark.cluster
@@ -38,11 +37,6 @@ def own(place: Place, cluster: Cluster) -> Iterator[Cluster]:
 @pytest.fixture
 def jobs(own: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
     yield from jobs_on(own, request)
-
-
-@pytest.fixture
-def here(own: Cluster) -> Traits:
-    return traits(SlurmCommands(slurm_conf=str(own.place.slurm_conf), timeout_s=10).version())
 
 
 def begin(jobs: Jobs, *asked: tuple[str, int]) -> list[int]:

@@ -16,14 +16,11 @@ from lab.jobs import Jobs
 from lab.place import NodeSpec
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import CommandError
-from slurm_plugin.slurm.printed import parse_version
 from slurm_plugin.slurm.versions import (
     AFTER_REVOCATION_S,
     Traits,
     Version,
-    known,
     requeue_delay_s,
-    traits,
     whole_as_gpu,
 )
 
@@ -45,18 +42,6 @@ BROKEN_LUA = (
     "function slurm_job_submit(j, p, u) local nothing = nil; return nothing.at_all end\n"
     "function slurm_job_modify(j, r, p, u) return slurm.SUCCESS end\n"
 )
-
-
-@pytest.fixture
-def version(cluster: Cluster) -> Version:
-    found = parse_version(cluster.slurm("scontrol", "--version"))
-    assert known(found)
-    return found
-
-
-@pytest.fixture
-def here(version: Version) -> Traits:
-    return traits(version)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from slurm_plugin.core.records import PolicyName
 from slurm_plugin.slurm.versions import NEWEST, Version, release, release_of
 
 
-def _release(text: str) -> Version:
+def _release(_context: click.Context, _option: click.Parameter, text: str) -> Version:
     try:
         return release(text)
     except ValueError as exc:
@@ -30,7 +30,7 @@ _cluster_options = all_of(
     click.option("--gpu-memory-mib", type=click.IntRange(1), required=True, help="Usable memory of one GPU."),
     click.option(
         "--slurm",
-        callback=lambda _context, _option, text: _release(text),
+        callback=_release,
         default=release_of(NEWEST),
         show_default=True,
         help="Its release, which decides how it counts and plans shared GPUs.",

@@ -76,8 +76,8 @@ class Load:
         busy: Share of that time in which any of its kernels runs.
         duty: Share of its time in which it trains; the rest it waits for data.
         kernel_s: How long one of its kernels takes, on average.
-        turns: Whether it is outside MPS and takes turns with its neighbours.
-        halves: Whether it has several GPUs, whose halves wait for each other.
+        sliced: Whether it runs outside of MPS though it has one GPU.
+        halves: Whether it has several GPUs, whose halves wait for each other; it has no MPS server in common.
         exchanges_per_s: Gradients that this GPU gathers from its others and hands back, one by one, in a second alone.
         elsewhere: How many times slower it is on the slowest of its other GPUs.
     """
@@ -86,10 +86,15 @@ class Load:
     busy: float
     duty: float = 1.0
     kernel_s: float = TYPICAL_KERNEL_S
-    turns: bool = False
+    sliced: bool = False
     halves: bool = False
     exchanges_per_s: float = 0.0
     elsewhere: float = 1.0
+
+    @property
+    def turns(self) -> bool:
+        """Return whether it takes turns with its neighbours."""
+        return self.sliced or self.halves
 
     @property
     def mean_smact(self) -> float:
@@ -117,14 +122,14 @@ def _with_turns(loads: Sequence[Load]) -> list[float]:
     """Return the same where some jobs take turns: those under MPS have the time that these leave."""
     busy = [load.busy * load.duty for load in loads]
     rest = [k for k, load in enumerate(loads) if not load.turns]
-    wide = [k for k, load in enumerate(loads) if load.turns and load.halves]
+    wide = [k for k, load in enumerate(loads) if load.halves]
     alike = [k for k, load in enumerate(loads) if load.turns and not load.halves]
     served = 1.0 - math.prod(1.0 - busy[k] for k in rest)
     found = [1.0] * len(loads)
     for k in wide:
         found[k] = _of_halves(loads[k], sum(busy[j] for j in (*wide, *alike) if j != k), served)
     held = [loads[k].duty / max(found[k], loads[k].elsewhere) for k in wide]
-    if len(loads) > 1:
+    if alike and len(loads) > 1:
         level = fair_level([*(busy[k] for k in alike), served, *held], SLICED)
         for k in alike:
             found[k] = max(1.0, busy[k] / level)

@@ -64,7 +64,7 @@ def scenario(question: Question, seen: Mapping[str, float] | None = None) -> Sce
         if question.gradients == "buckets":
             load = replace(load, exchanges_per_s=0.0)
         if question.baseline == "rad" and question.settings.sharing == "streams":
-            load = replace(load, turns=True)
+            load = replace(load, sliced=True)
         of_it = _known(question, load, (seen or {}).get(row.workload))
         try:
             jobs.append(_job(question, cluster, row, load, errors, of_it))

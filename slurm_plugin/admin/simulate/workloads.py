@@ -61,7 +61,6 @@ class Workload:
             busy=self.busy,
             duty=duty,
             kernel_s=self.kernel_s,
-            turns=gpus > 1,
             halves=gpus > 1,
             exchanges_per_s=self.exchanges / self.step_s if gpus > 1 else 0.0,
         )
@@ -75,9 +74,7 @@ def load_of(job: TraceJob, known: Mapping[str, Workload]) -> Load:
         known: Measured workloads by name; of others the middle is assumed.
     """
     workload = known.get(job.workload)
-    return (
-        replace(UNKNOWN, turns=job.gpus > 1, halves=job.gpus > 1) if workload is None else workload.load(job)
-    )
+    return replace(UNKNOWN, halves=job.gpus > 1) if workload is None else workload.load(job)
 
 
 def measured() -> Mapping[str, Workload]:

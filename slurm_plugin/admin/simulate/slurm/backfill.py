@@ -89,13 +89,14 @@ def promise(
     for node in range(0, seats.nodes, max(1, seats.nodes // SEARCHED_NODES)):
         ready = []
         for gpu in seats.gpus_for(node, least):
-            seen = [(end_s, shards) for end_s, _, shards in running.by_gpu[gpu] if seats.sees(shards, least)]
-            unseen = sum(shards for _, _, shards in running.by_gpu[gpu]) - sum(shards for _, shards in seen)
+            held = running.by_gpu[gpu]
+            unseen = sum(shards for _, _, shards in held if not seats.sees(shards, least))
             free, at_s = seats.room(gpu, job.gpus, least) + unseen, now_s
-            for end_s, shards in seen:
+            for end_s, _, shards in held:
                 if free >= least:
                     break
-                free, at_s = free + seats.gained(shards, job.gpus, least), max(now_s, end_s)
+                if seats.sees(shards, least):
+                    free, at_s = free + seats.gained(shards, job.gpus, least), max(now_s, end_s)
             if free >= least:
                 ready.append(at_s)
         if len(ready) < job.gpus:

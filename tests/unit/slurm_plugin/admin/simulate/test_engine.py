@@ -167,7 +167,7 @@ def test_jobs_of_two_gpus_share_where_the_site_lets_them() -> None:
 
 
 def test_who_is_slow_on_its_first_gpu_leaves_its_second_one_to_others() -> None:
-    wide = Load(smact=0.5, busy=0.6, turns=True, halves=True, exchanges_per_s=1500.0)
+    wide = Load(smact=0.5, busy=0.6, halves=True, exchanges_per_s=1500.0)
     full = Load(smact=0.8, busy=0.98)
     config = Config(partitions={PARTITION: SETTINGS}, default_partition=PARTITION)
     hardware = Hardware(Cluster(nodes=1, per_node=2, memory_bytes=MEMORY, config=config))

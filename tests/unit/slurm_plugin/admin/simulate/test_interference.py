@@ -162,7 +162,7 @@ def test_clients_of_a_full_server_have_what_a_job_of_two_gpus_leaves() -> None:
 
 
 def turning(busy: float, duty: float = 1.0) -> Load:
-    return Load(smact=0.8 * busy, busy=busy, duty=duty, turns=True)
+    return Load(smact=0.8 * busy, busy=busy, duty=duty, sliced=True)
 
 
 def test_outside_of_mps_who_asks_for_little_waits_for_nobody_and_the_others_alike() -> None:
@@ -175,6 +175,7 @@ def test_outside_of_mps_who_asks_for_little_waits_for_nobody_and_the_others_alik
     assert slowdowns([turning(1.0), turning(1.0)]) == [pytest.approx(2.2, rel=0.05)] * 2
     assert slowdowns([turning(0.4), turning(0.4)]) == [1.0, 1.0]
     assert slowdowns([turning(1.0)]) == [1.0], "nobody to change places with"
+    assert turning(1.0).turns and WIDE.turns and not FULL.turns
     paced = [turning(1.0, duty=0.34)] * 9
     assert slowdowns(paced) == [pytest.approx(9 * 0.34 / SLICED)] * 9
 
@@ -208,7 +209,7 @@ def test_a_fair_level_gives_away_what_there_is_and_no_more(asked: list[float], r
     assert level == 1.0 or given_away == pytest.approx(room)
 
 
-@given(st.lists(LOADS.map(lambda load: replace(load, turns=True)), min_size=1, max_size=8))
+@given(st.lists(LOADS.map(lambda load: replace(load, sliced=True)), min_size=1, max_size=8))
 def test_turns_never_make_anybody_faster_and_never_give_away_more_than_the_gpu(loads: list[Load]) -> None:
     found = slowdowns(loads)
     assert min(found) >= 1.0
