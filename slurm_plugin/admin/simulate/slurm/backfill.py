@@ -90,7 +90,9 @@ def promise(
         ready = []
         for gpu in seats.gpus_for(node, least):
             held = running.by_gpu[gpu]
-            unseen = sum(shards for _, _, shards in held if not seats.sees(shards, least))
+            unseen = 0
+            if seats.by_kind:
+                unseen = sum(shards for _, _, shards in held if not seats.sees(shards, least))
             free, at_s = seats.room(gpu, job.gpus, least) + unseen, now_s
             for end_s, _, shards in held:
                 if free >= least:
