@@ -79,12 +79,12 @@ local function asked_by(option, tasks)
 end
 
 -- Start srun anew with other options in the place of those that count by GPU, as a cli_filter cannot take any back.
--- Returns only where lua-posix is missing, or if that was done before.
+-- Returns only where lua-posix is missing.
 local function start_anew(options, instead)
   local found, unistd = pcall(require, "posix.unistd")
   local has_env, stdlib = pcall(require, "posix.stdlib")
   local file = io.open("/proc/self/cmdline", "rb")
-  if not (found and has_env and file) or os.getenv("RAD_STEP_ANEW") then
+  if not (found and has_env and file) then
     return
   end
   local typed = {}
@@ -116,22 +116,36 @@ local function start_anew(options, instead)
   unistd.exec("/proc/self/exe", words)
 end
 
+-- Whether this srun was started anew; the sruns of its step are not.
+local function is_anew()
+  local anew = os.getenv("RAD_STEP_ANEW")
+  local found, stdlib = pcall(require, "posix.stdlib")
+  if anew and found then
+    stdlib.setenv("RAD_STEP_ANEW", nil)
+  end
+  return anew
+end
+
 -- Turn options that count by GPU into what they come to.
-local function convert(options, option, tasks, gpus)
+local function convert(options, option, tasks, gpus, anew)
   local cpus, tasks_of_gpu = tonumber(option("cpus-per-gpu")), tonumber(option("ntasks-per-gpu"))
   local memory, unit = (option("mem-per-gpu") or ""):match("^(%d+)(%a?)")
   local instead = {}
   if tasks_of_gpu then
     tasks = tasks_of_gpu * gpus
+  end
+  if cpus or tasks_of_gpu then
     instead.ntasks = string.format("%d", tasks)
   end
-  if cpus and not option("cpus-per-task") then
+  if cpus then
     instead["cpus-per-task"] = string.format("%d", math.max(1, math.ceil(cpus * gpus / tasks)))
   end
   if memory then
     instead.mem = string.format("%d%s", tonumber(memory) * gpus, unit)
   end
-  start_anew(options, instead)
+  if not anew then
+    start_anew(options, instead)
+  end
   instead.mem = nil -- Slurm takes one way of asking for memory: the step then has its job's
   if (cpus or tasks_of_gpu) and not first_line("srun --version 2>/dev/null"):find(" 22.", 1, true) then
     return
@@ -149,6 +163,7 @@ end
 -- Ask the job's shards for what an srun asks of its GPUs.
 -- options: as cli_filter has them. option: a function that returns one as text, nil if it was not given.
 function step.rewrite(options, option)
+  local anew = is_anew()
   local tasks = tonumber(option("ntasks")) or 1
   local gpus, each = asked_by(option, tasks)
   local counts = option("cpus-per-gpu") or option("ntasks-per-gpu") or option("mem-per-gpu")
@@ -164,7 +179,7 @@ function step.rewrite(options, option)
     if not gpus and option("ntasks-per-gpu") and tasks > 1 then
       gpus = math.ceil(tasks / tonumber(option("ntasks-per-gpu")))
     end
-    convert(options, option, tasks, gpus or held.gpus)
+    convert(options, option, tasks, gpus or held.gpus, anew)
   end
   if not gpus then
     return
