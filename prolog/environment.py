@@ -16,6 +16,11 @@ from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.hook_env import HookJob
 
 
+_OF_CONTAINERS = ("APPTAINERENV_CUDA_VISIBLE_DEVICES", "SINGULARITYENV_CUDA_VISIBLE_DEVICES")
+"""A container sees the MPS pipe only if somebody mounts it, and without it 0 is the node's first GPU. So it gets the UUID,
+which the daemon takes, too (Apptainer's user guide, "Environment and Metadata")."""
+
+
 def environment_of(
     node: Node, job: HookJob, placed: Placed, settings: PartitionConfig, *, mps: Mapping[str, str]
 ) -> dict[str, str]:
@@ -55,6 +60,8 @@ def environment_of(
     )
     if named is not None:
         variables["CUDA_VISIBLE_DEVICES"] = named
+    if named != variables["RAD_GPUS"] and "CUDA_MPS_PIPE_DIRECTORY" in mps:
+        variables |= dict.fromkeys(_OF_CONTAINERS, variables["RAD_GPUS"])
     if held.estimate_bytes is not None:
         variables["RAD_ESTIMATE_MIB"] = str(to_mib_up(held.estimate_bytes))
     return {**variables, **mps}
