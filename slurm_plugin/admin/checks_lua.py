@@ -1,4 +1,4 @@
-"""Checks of the Lua files that slurmctld and the login nodes load."""
+"""Checks of the Lua files that slurmctld, login nodes and GPU nodes load."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def check_lua(facts: Facts) -> Iterator[Finding]:
         if text is None and name == "job_submit" and facts.radd_here and not facts.configless:
             yield fail(f"{name}.lua", f"{path} is missing, and slurmctld will not start", "run: rad install")
         elif text is None:
-            where = "the controller" if name == "job_submit" else "login nodes"
+            where = "the controller" if name == "job_submit" else "login nodes and GPU nodes"
             yield unseen(f"{name}.lua", f"not beside slurm.conf here; it belongs on {where}")
         elif not re.search(rf"""(?m)^[^-\n]*require\W+{_LUA_MODULES[name]}\b""", text):
             new = _CALLS[name].format(folder=path.parent)
