@@ -61,6 +61,7 @@ def found(
     ages_s: float = 10.0,
     leaving: frozenset[tuple[int, int]] = frozenset(),
     owed: dict[str, int] | None = None,
+    unsure: tuple[int, ...] = (),
 ) -> list[Finding]:
     pids = {row.pid for one in readings for row in one.processes}
     users = {one.job_id: one.user_id for one in ledger}
@@ -69,6 +70,7 @@ def found(
             process=Process(pid=pid, started_ticks=1),
             job_id=jobs.get(pid),
             user_id=users.get(jobs.get(pid, 0), 77),
+            certain=pid not in unsure,
         )
         for pid in pids
     }
@@ -143,7 +145,7 @@ def test_servers_of_ours_and_processes_that_have_gone_hide_nobody():
     rows = reading((OURS.pid, 1), (10, 1), (11, 30))
     traced = {
         OURS.pid: Traced(process=OURS, job_id=None, user_id=0),
-        11: Traced(process=Process(pid=11, started_ticks=1), job_id=1, user_id=ALICE),
+        11: Traced(process=Process(pid=11, started_ticks=1), job_id=1, user_id=ALICE, certain=True),
     }
     mine = Mine(servers={OURS}, capped={("GPU-a", 1)})
     ages_s = dict.fromkeys((one.process for one in traced.values()), 1.0)
