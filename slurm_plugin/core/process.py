@@ -117,7 +117,7 @@ class Entry:
         """Return the user that it belongs to: its real user id, or whoever made the user namespace that it is in.
 
         A user may have ids of more than his own in a namespace of his (newuidmap(1)); what runs there is his. The
-        owner of the folder says less: root owns that of whatever process wants to be left alone (PR_SET_DUMPABLE).
+        owner of the folder is the effective user id: root, for a setuid-root program of a user's.
         """
         ids = self.user_ids
         maker = self._namespace_maker() if ids else None
