@@ -224,7 +224,7 @@ def test_a_program_of_his_own_with_slurmstepds_name_and_title(attack: Attack) ->
     script.write_text(
         f"cp /bin/sh slurmstepd; bash -c 'exec -a \"slurmstepd: [{victim}.batch]\" ./slurmstepd -c \"{' '.join(argv)}; :\"'\n"
     )
-    thief = attack.job(["sh", str(script)], rad="memory=30G")
+    thief = attack.job(["sh", str(script)], rad="memory=22G")
     pid = attack.holds(ready)
     attack.sampled()
     assert owners_of([pid]) == {pid: Belonging(job_id=thief, certain=True)}
@@ -409,6 +409,7 @@ def test_a_pid_that_is_anothers_by_the_next_look() -> None:
         "        if second.pid == first.pid: break\n"
         "        second.kill(); second.wait()\n"
         "    assert second.pid == first.pid\n"
+        "    while not Path(f'/proc/{second.pid}/cmdline').read_bytes(): pass\n"  # it has just become a program
         "    assert Path(f'/proc/{second.pid}/cmdline').read_bytes().startswith(b'second')\n"
         "    assert (entry.read('cmdline'), entry.user_ids, entry.executable()) == (b'', (), None)\n"
         "    second.kill()\n"
