@@ -441,3 +441,13 @@ def test_a_booking_below_the_estimate_is_what_a_job_is_measured_by():
 def test_jobs_that_are_not_ours_and_whole_gpus_are_not_measured():
     assert found(reading((11, 40)), ledger=(held(1, managed=False),), jobs={11: 1}) == []
     assert found(reading((11, 40)), ledger=(held(1, 38, kind="whole"),), jobs={11: 1}) == []
+
+
+def test_what_is_not_certain_is_no_reason_to_stop_anybody():
+    """A process that only says whose it is counts against no job, on its GPU or on another's."""
+    ledger = (held(1), held(2))
+    rows = reading((10, 1), (11, 30))
+    assert [one.job_id for one in found(rows, ledger=ledger, jobs={10: 1, 11: 1})] == [1]
+    assert found(rows, ledger=ledger, jobs={10: 1, 11: 1}, unsure=(11,)) == []
+    elsewhere = (held(1), held(2, gpu="GPU-b"))
+    assert found(rows, ledger=elsewhere, jobs={10: 1, 11: 2}, unsure=(11,)) == []
