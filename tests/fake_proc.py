@@ -45,7 +45,9 @@ def process(
     (folder / "stat").write_text(f"{pid} (py) thon) " + " ".join(map(str, fields)))
     (folder / "cmdline").write_text(title)
     (folder / "cgroup").write_text(cgroup)
-    (folder / "environ").write_text("\0".join(f"{name}={value}" for name, value in (environment or {}).items()))
+    (folder / "environ").write_text(
+        "\0".join(f"{name}={value}" for name, value in (environment or {}).items())
+    )
     (folder / "exe").unlink(missing_ok=True)
     (folder / "exe").symlink_to(installed(proc, program))
     return folder

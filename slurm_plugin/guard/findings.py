@@ -1,8 +1,9 @@
 """What is wrong on the GPUs of a node in one sample: a pure function of what was seen and of the configuration.
 
 Only jobs of partitions that rad.toml names are judged, by the processes that are theirs for certain, and a process that
-belongs to no job is only named. What an honest job cannot help never counts: a process older than its job's reservation, memory that the driver does not tell,
-an MPS server of ours, a difference below TOLERANCE_BYTES. An H200 (driver 580.159) showed 1,940 MiB for a client that a
+belongs to no job is only named. What an honest job cannot help never counts: a process older than its job's
+reservation, memory that the driver does not tell, an MPS server of ours, a difference below TOLERANCE_BYTES.
+An H200 (driver 580.159) showed 1,940 MiB for a client that a
 cap of 2,048 MiB had stopped, showed an allocation 0.6 ms after it, and counts memory opened by IPC with its exporter
 alone, so a client that its cap stopped never looks like one that went past it.
 """

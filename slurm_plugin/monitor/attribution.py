@@ -2,7 +2,8 @@
 
 By its parents, its session or its cgroup, which the kernel shows; else by its environment (slurm/processes.py tells
 how). Where the owners of jobs are known, a process of another user is of no job, whatever shows it, and a word of its
-environment counts for a known job alone. Such a word is never certain: it counts to what a job uses, and judges nothing.
+environment counts for a known job alone. Such a word is never certain: it counts to what a job uses, and is no reason
+to judge it.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Traced:
 class JobFinder:
     """Finds the jobs of processes, and remembers what is certain: /proc is slow to read, and parents may end.
 
-    What is not certain is looked at each time: a program that just starts shows nothing for a moment, and a login may be
-    taken into a job's cgroup later.
+    What is not certain is looked at each time: a program that just starts shows nothing for a moment, and a login may
+    be taken into a job's cgroup later.
     """
 
     def __init__(self, proc: Path = PROC) -> None:
@@ -78,12 +79,10 @@ class JobFinder:
         user_id = owner_of(process.pid, self._proc)
         if belonging is None or (users is not None and not _may_be(belonging, user_id, users)):
             return Traced(process=process, user_id=user_id, job_id=None)
-        return Traced(
-            process=process, user_id=user_id, job_id=belonging.job_id, certain=belonging.certain
-        )
+        return Traced(process=process, user_id=user_id, job_id=belonging.job_id, certain=belonging.certain)
 
 
 def _may_be(belonging: Belonging, user_id: int | None, users: Mapping[int, int]) -> bool:
-    """Return whether a user's process may be a job's: the owner's is, and of a job without a known one what is certain."""
+    """Return whether a user's process may be a job's: the owner's may, and what is certain where he is not known."""
     owner = users.get(belonging.job_id)  # 0 also where a ledger was rebuilt without Slurm
     return owner == user_id if owner else belonging.certain

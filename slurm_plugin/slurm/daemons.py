@@ -64,7 +64,7 @@ def is_slurmd(entry: Entry) -> bool:
 
 
 def _is_named(program: tuple[os.stat_result, str], name: str) -> bool:
-    """Return whether a program has this name, or this one with a distribution's ending, and no user becomes root by it."""
+    """Return whether a program has this name, or this with a distribution's ending, and makes nobody root."""
     found, path = program
     setuid = found.st_mode & (stat.S_ISUID | stat.S_ISGID)
     return not setuid and re.fullmatch(rf"{name}(-\S+)?", Path(path.removesuffix(_DELETED)).name) is not None

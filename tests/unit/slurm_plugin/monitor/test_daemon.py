@@ -437,12 +437,18 @@ class TestJobFinder:
     def reading(self, *pids: int) -> list[GpuReading]:
         return [gpu(processes=dict.fromkeys(pids, GIB))]
 
-    def process(self, proc: Path, pid: int, *, cgroup: str = "0::/\n", ticks: int = 5, **environment: str) -> None:
+    def process(
+        self, proc: Path, pid: int, *, cgroup: str = "0::/\n", ticks: int = 5, **environment: str
+    ) -> None:
         process(proc, pid, users=[os.geteuid()] * 4, cgroup=cgroup, ticks=ticks, environment=environment)
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="Slurm's cgroups are root's")
     def test_by_cgroup_of_both_versions(self, tmp_path: Path):
-        proc, one, two = tmp_path / "proc", "/slurm/uid_1000/job_123", "/system.slice/slurmstepd.scope/job_124"
+        proc, one, two = (
+            tmp_path / "proc",
+            "/slurm/uid_1000/job_123",
+            "/system.slice/slurmstepd.scope/job_124",
+        )
         cgroups(proc, tmp_path / "v1", one, version=1)
         cgroups(proc, tmp_path / "v2", two)
         self.process(proc, 5, cgroup=f"3:memory:{one}/step_0/task_0\n0::/\n", SLURM_JOB_ID="9")

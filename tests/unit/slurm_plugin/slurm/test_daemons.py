@@ -102,9 +102,8 @@ def test_one_whose_program_an_upgrade_replaced_is_still_one(tmp_path: Path) -> N
 @pytest.mark.skipif(os.geteuid() != 0, reason="starts what runs as root")
 def test_a_process_that_ended_shows_nothing_any_more(tmp_path: Path) -> None:
     """Whoever has its pid by then is not read through the folder that was opened."""
-    with subprocess.Popen(["/bin/sleep", "60"]) as running:
-        with opened(running.pid) as entry:
-            assert entry is not None and entry.user_ids == (0, 0, 0, 0)
-            running.kill()
-            running.wait()
-            assert (entry.user_ids, entry.owner, entry.parent, entry.executable()) == ((), None, 0, None)
+    with subprocess.Popen(["/bin/sleep", "60"]) as running, opened(running.pid) as entry:
+        assert entry is not None and entry.user_ids == (0, 0, 0, 0)
+        running.kill()
+        running.wait()
+        assert not entry.user_ids and entry.owner is None and not entry.parent and entry.executable() is None

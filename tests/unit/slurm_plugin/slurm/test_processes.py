@@ -91,7 +91,9 @@ def test_parents_in_a_circle_end(tmp_path: Path) -> None:
 def test_the_age_of_this_nodes_slurmd_is_that_of_the_daemon(tmp_path: Path) -> None:
     """Other nodes' daemons on one host, another cluster's, a fork of the daemon's own and a user's do not count."""
 
-    def slurmd(pid: int, *words: str, ticks: int, conf: str = "", program: str = "slurmd-wlm", **more: object) -> None:
+    def slurmd(
+        pid: int, *words: str, ticks: int, conf: str = "", program: str = "slurmd-wlm", **more: object
+    ) -> None:
         title = "\0".join(("slurmd", *words, ""))
         environment = {"SLURM_CONF": conf} if conf else {}
         process(tmp_path, pid, title=title, program=program, ticks=ticks, environment=environment, **more)  # type: ignore[arg-type]
