@@ -61,6 +61,7 @@ def programs() -> Iterator[contextlib.ExitStack]:
 
 @pytest.fixture
 def attack(jobs: Jobs, programs: contextlib.ExitStack) -> Attack:  # noqa: F811
+    jobs.cluster.wait("earlier jobs hold nothing", lambda: not jobs.cluster.reservations("n0"), 90)
     return Attack(jobs, programs)
 
 
@@ -112,9 +113,12 @@ class Attack:
 
     def sampled(self, samples: int = SAMPLES) -> None:
         """Wait until the monitor has looked so often."""
-        window = self.cluster.place.run / "n0" / "monitor" / "window.json"
         until_s = self.cluster.clock.now_s() + samples
-        self.cluster.wait("samples", lambda: float(json.loads(window.read_text())["time_s"]) > until_s, 30)
+        self.cluster.wait("samples", lambda: self._last_sample_s() > until_s, 30)
+
+    def _last_sample_s(self) -> float:
+        window = self.cluster.place.run / "n0" / "monitor" / "window.json"
+        return float(json.loads(window.read_text())["time_s"]) if window.exists() else 0.0
 
     def untouched(self, job: int) -> None:
         """See that a job runs on, and that nothing was said against it."""
