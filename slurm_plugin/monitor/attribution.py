@@ -14,7 +14,8 @@ from pathlib import Path
 
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.process import PROC, Process, owner_of
-from slurm_plugin.slurm.processes import Belonging, owners_of
+from slurm_plugin.slurm.daemons import Belonging
+from slurm_plugin.slurm.processes import owners_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
