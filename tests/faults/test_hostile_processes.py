@@ -108,7 +108,8 @@ class Attack:
 
     def job(self, argv: list[str], *, rad: str = "memory=4G", env: str = "", before: str = "") -> int:
         """Run a command in a job of the attacker's, and return its id."""
-        wrap = f"{before} {env} {' '.join(argv)}; sleep 60"
+        once = '[ "${SLURM_RESTART_COUNT:-0}" = 0 ] || exit 0'  # an orphan of a rerun would outlive the test
+        wrap = f"{once}; {before} {env} {' '.join(argv)}; sleep 60"
         return submit(self.jobs, "--open-mode=append", rad=rad, wrap=wrap)
 
     def sampled(self, samples: int = SAMPLES) -> None:
