@@ -1,8 +1,9 @@
 """What is wrong on the GPUs of a node in one sample: a pure function of what was seen and of the configuration.
 
-Only jobs of partitions that rad.toml names are judged, and a process that belongs to no job is only named. What an
-honest job cannot help never counts: a process older than its job's reservation, memory that the driver does not tell,
-an MPS server of ours, a difference below TOLERANCE_BYTES. An H200 (driver 580.159) showed 1,940 MiB for a client that a
+Only jobs of partitions that rad.toml names are judged, by the processes that are theirs for certain, and a process that
+belongs to no job is only named. What an honest job cannot help never counts: a process older than its job's
+reservation, memory that the driver does not tell, an MPS server of ours, a difference below TOLERANCE_BYTES.
+An H200 (driver 580.159) showed 1,940 MiB for a client that a
 cap of 2,048 MiB had stopped, showed an allocation 0.6 ms after it, and counts memory opened by IPC with its exporter
 alone, so a client that its cap stopped never looks like one that went past it.
 """
@@ -54,9 +55,9 @@ def _whose(
         if one is None or one.process in sample.mine.servers:
             continue
         held = None if one.job_id is None else sample.ledger.of_job(one.job_id)
-        if held is None:
+        if held is None or not (one.certain or reading.uuid in held.gpus):
             unmanaged.append((row, one))
-        elif sample.ages_s.get(one.process, 0.0) <= sample.now_s - held.created_s + _SLACK_S:
+        elif one.certain and sample.ages_s.get(one.process, 0.0) <= sample.now_s - held.created_s + _SLACK_S:
             rows.setdefault(held.job_id, []).append((row, one.process))
     shares = []
     for held in sample.ledger.reservations:

@@ -192,7 +192,7 @@ class Guard:
         } | {
             pid: Seen(monotonic_s, one.job_id, one.user_id)
             for pid, one in traced.items()
-            if one.job_id is not None
+            if one.job_id is not None and one.certain
         }
 
     def _mps_incidents(self, now_s: float, sampled_s: float) -> list[Incident]:

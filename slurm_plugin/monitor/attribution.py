@@ -1,8 +1,9 @@
 """Which Slurm job each GPU process belongs to.
 
-By its cgroup or its parents, which only root decides; else by its environment (slurm/processes.py tells how). A user
-could put another's job id into the environment, so such a process counts only if it runs as the owner of that job,
-where owners are known.
+By its parents, its session or its cgroup, which the kernel shows; else by its environment (slurm/processes.py tells
+how). Where the owners of jobs are known, a process of another user is of no job, whatever shows it, and a word of its
+environment counts for a known job alone. Such a word is never certain: it counts to what a job uses, and is no reason
+to judge it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from pathlib import Path
 
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.process import PROC, Process, owner_of
-from slurm_plugin.slurm.processes import Belonging, owners_of
+from slurm_plugin.slurm.daemons import Belonging
+from slurm_plugin.slurm.processes import owners_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,21 +24,27 @@ class Traced:
 
     Attributes:
         process: The process.
-        user_id: Who runs it; None if it has gone.
+        user_id: The user that it belongs to; None if it has gone.
         job_id: Its job; None if it belongs to none.
+        certain: Whether the kernel shows its job.
     """
 
     process: Process
     user_id: int | None
     job_id: int | None
+    certain: bool = False
 
 
 class JobFinder:
-    """Finds the jobs of processes, and remembers: a process never changes its job, and /proc is slow to read."""
+    """Finds the jobs of processes, and remembers what is certain: /proc is slow to read, and parents may end.
+
+    What is not certain is looked at each time: a program that just starts shows nothing for a moment, and a login may
+    be taken into a job's cgroup later.
+    """
 
     def __init__(self, proc: Path = PROC) -> None:
         self._proc = proc
-        self._known: dict[Process, Belonging | None] = {}
+        self._certain: dict[Process, Belonging] = {}
 
     def owners(
         self, readings: Iterable[GpuReading], *, users: Mapping[int, int] | None = None
@@ -45,7 +53,8 @@ class JobFinder:
 
         Args:
             readings: Readings of the GPUs, with their processes.
-            users: User id of each job's owner, as the ledger knows it; for other jobs the process is believed.
+            users: User id of each job's owner, as the ledger knows it; None where there is no ledger, and each process
+                is believed.
         """
         return {
             pid: traced.job_id
@@ -59,19 +68,22 @@ class JobFinder:
         """Return every GPU process that still runs, by its pid; arguments as for `owners`."""
         pids = {process.pid for reading in readings for process in reading.processes}
         born = {one for one in (Process.running(pid, self._proc) for pid in pids) if one is not None}
-        fresh = [one for one in born if one not in self._known]
-        found = owners_of([one.pid for one in fresh], proc=self._proc)
-        known = {one: self._known[one] for one in born if one in self._known}
-        self._known = known | {one: found.get(one.pid) for one in fresh}
-        return {one.pid: self._traced(one, belonging, users or {}) for one, belonging in self._known.items()}
+        known = {one: self._certain[one] for one in born if one in self._certain}
+        looked = owners_of([one.pid for one in born if one not in known], proc=self._proc)
+        found = {one: known.get(one) or looked.get(one.pid) for one in born}
+        self._certain = {one: job for one, job in found.items() if job is not None and job.certain}
+        return {one.pid: self._traced(one, belonging, users) for one, belonging in found.items()}
 
-    def _traced(self, process: Process, belonging: Belonging | None, users: Mapping[int, int]) -> Traced:
+    def _traced(
+        self, process: Process, belonging: Belonging | None, users: Mapping[int, int] | None
+    ) -> Traced:
         user_id = owner_of(process.pid, self._proc)
-        job_id = None if belonging is None else belonging.job_id
-        if (
-            belonging is not None
-            and not belonging.certain
-            and users.get(belonging.job_id, user_id) != user_id
-        ):
-            job_id = None
-        return Traced(process=process, user_id=user_id, job_id=job_id)
+        if belonging is None or (users is not None and not _may_be(belonging, user_id, users)):
+            return Traced(process=process, user_id=user_id, job_id=None)
+        return Traced(process=process, user_id=user_id, job_id=belonging.job_id, certain=belonging.certain)
+
+
+def _may_be(belonging: Belonging, user_id: int | None, users: Mapping[int, int]) -> bool:
+    """Return whether a user's process may be a job's: the owner's may, and what is certain where he is not known."""
+    owner = users.get(belonging.job_id)  # 0 also where a ledger was rebuilt without Slurm
+    return owner == user_id if owner else belonging.certain

@@ -11,11 +11,13 @@ from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.gres import count_of, parse_gres
 from slurm_plugin.core.job_file import PlacedFile
 from slurm_plugin.core.node_records import Reservation
+from slurm_plugin.core.process import owner_of
 from slurm_plugin.core.reconcile import Evidence, SlurmSays
 from slurm_plugin.core.wire import read_key, read_stamp
 from slurm_plugin.node.facts import NodeFacts
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.control import JobView
+from slurm_plugin.slurm.daemons import Belonging
 from slurm_plugin.slurm.processes import claimed_gpus, living_jobs, owners_of
 
 STARTED = ("RUNNING", "CONFIGURING")
@@ -36,17 +38,24 @@ def look(
     """
     pids = {process.pid for reading in readings for process in reading.processes}
     owners = owners_of(pids, proc=node.proc)
+    users = {file.job_id: file.held.user_id for file in files if file.held is not None}
     on_gpus: dict[int, frozenset[str]] = {}
     for reading in readings:
         for process in reading.processes:
             owner = owners.get(process.pid)
-            if owner is not None and owner.certain:
+            if owner is not None and owner.certain and _is_its(owner, process.pid, users, node):
                 on_gpus[owner.job_id] = on_gpus.get(owner.job_id, frozenset()) | {reading.uuid}
     return Evidence(
         steps=living_jobs(slurm_conf=facts.slurm_conf, proc=node.proc),
         on_gpus=on_gpus,
         placed={file.job_id: file.held for file in files if file.held is not None},
     )
+
+
+def _is_its(owner: Belonging, pid: int, users: Mapping[int, int], node: Node) -> bool:
+    """Return whether a process runs as the owner of its job, where that is known."""
+    user_id = users.get(owner.job_id)
+    return not user_id or owner_of(pid, node.proc) == user_id
 
 
 def present(node: Node, facts: NodeFacts) -> Mapping[int, SlurmSays] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,14 @@ THIEF, VICTIM = 7, 8
 USERS = {THIEF: 4711, VICTIM: 4712}
 STOPPED_S = 5.0
 """Two samples, and a busy machine."""
+
+SLURMSTEPD = """
+setpriv --reuid="$1" --regid="$1" --clear-groups --pdeathsig KILL /bin/sh -c "$2" "$3"
+status=$?
+[ $status -lt 128 ] || kill -$((status - 128)) $$
+exit $status
+"""
+"""What starts a job's processes: a program of root's with the name and the title of Slurm's."""
 
 PROGRAM = """
 import sys
@@ -60,6 +69,7 @@ class Node(Hooks):
     def __init__(self, folder: Path, stack: ExitStack, *, partition: str = "") -> None:
         super().__init__(folder, partition=partition)
         self._stack = stack
+        shutil.copy("/bin/sh", folder / "slurmstepd")
         for job_id in USERS:
             self.run("prolog", job_id)
         monitor = [
@@ -92,15 +102,14 @@ class Node(Hooks):
         words = " ".join([sys.executable, "-I", "-c", '"$0"', f"{self.folder}/gpus", *map(str, gib)])
         with self.output(job_id).open("wb") as out:
             os.fchown(out.fileno(), user, user)
+            script = f"trap '' TERM; {words}; [ $? = 1 ] && exit 1; exec sleep 100"
             process = subprocess.Popen(
-                ["/bin/sh", "-c", f"trap '' TERM; {words}; [ $? = 1 ] && exit 1; exec sleep 100", PROGRAM],
+                [f"slurmstepd: [{job_id}.batch]", "-c", SLURMSTEPD, "sh", str(user), script, PROGRAM],
+                executable=self.folder / "slurmstepd",
                 env={"SLURM_JOB_ID": str(job_id), "PATH": "/usr/bin:/bin"},
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=out,
-                user=user,
-                group=user,
-                extra_groups=[],
             )
         return self._started(process)
 

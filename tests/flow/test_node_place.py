@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fake_proc import process, slurmstepd
 from fakes import FakeClock, FakeSlurm
 
 from prolog.demand import wanted_by
@@ -149,16 +150,9 @@ class Bench:
 
     def step(self, job_id: int, **task: str) -> None:
         """A slurmstepd of a job, and a task of it with this environment."""
-        self.process(1000 + job_id, 1, "slurmstepd", f"slurmstepd: [{job_id}.batch]", {})
-        self.process(2000 + job_id, 1000 + job_id, "python", "python", task)
-
-    def process(self, pid: int, parent: int, comm: str, title: str, environment: dict[str, str]) -> None:
-        folder = self.folder / "proc" / str(pid)
-        folder.mkdir()
-        (folder / "comm").write_text(f"{comm}\n")
-        (folder / "cmdline").write_text(title)
-        (folder / "stat").write_text(f"{pid} ({comm}) S {parent} " + " ".join(["0"] * 17) + " 7")
-        (folder / "environ").write_text("\0".join(f"{name}={value}" for name, value in environment.items()))
+        proc = self.folder / "proc"
+        slurmstepd(proc, 1000 + job_id, f"{job_id}.batch")
+        process(proc, 2000 + job_id, parent=1000 + job_id, environment=task)
 
     def slurm_has(self, job_id: int, booking: Booking | None = None) -> None:
         """Slurm runs a job here."""
@@ -293,12 +287,10 @@ def test_a_holder_with_a_step_or_a_young_one_is_not_doubted(bench: Bench) -> Non
 
 
 def test_a_program_that_calls_itself_slurmstepd_keeps_no_gpu(bench: Bench) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("gives files away")
+    """Nor does a setuid-root program of a user's under that name."""
     bench.place(1, kind="whole", seat=0)
-    bench.step(1)
-    for pid in (1001, 2001):
-        os.chown(bench.folder / "proc" / str(pid), 4711, 4711)
+    slurmstepd(bench.folder / "proc", 1001, "1.batch", users=(4711, 4711, 4711, 4711))
+    slurmstepd(bench.folder / "proc", 1002, "1.batch", users=(4711, 0, 0, 0), program="newgrp")
     bench.clock.time_s += LAUNCH_S + 1
     assert sweep(bench.node(), bench.readings).released == (1,)
 
@@ -397,7 +389,7 @@ def test_no_process_speaks_for_another_job_when_a_ledger_is_rebuilt(bench: Bench
     bench.slurm_has(1, Booking(kind="whole"))
     for number, job_id in enumerate((1, 77)):
         env = {"SLURM_JOB_ID": str(job_id), "CUDA_VISIBLE_DEVICES": "GPU-1", "RAD_KIND": "whole"}
-        bench.process(5000 + number, 1, "python", "python", env)
+        process(bench.folder / "proc", 5000 + number, environment=env)
     assert bench.place(3, kind="whole").placement.gpus == ("GPU-1",)
     assert bench.held == [1, 3]
 

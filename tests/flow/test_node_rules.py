@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from fake_proc import process, slurmstepd
 from fakes import FakeClock, FakeSlurm
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -192,22 +193,9 @@ class NodeMachine(RuleBasedStateMachine):
             restarts=held.restart,
             comment=stamp(booking, user_id=0, key=KEY),
         )
-        self.process(STEPS + held.job_id, 1, "slurmstepd", f"slurmstepd: [{held.job_id}.batch]", "")
-        self.process(
-            TASKS + held.job_id,
-            STEPS + held.job_id,
-            "python",
-            "",
-            f"CUDA_VISIBLE_DEVICES={','.join(held.gpus)}",
-        )
-
-    def process(self, pid: int, parent: int, comm: str, title: str, environ: str) -> None:
-        folder = self.proc / str(pid)
-        folder.mkdir()
-        (folder / "comm").write_text(f"{comm}\n")
-        (folder / "cmdline").write_text(title)
-        (folder / "stat").write_text(f"{pid} ({comm}) S {parent} " + " ".join(["0"] * 17) + " 7")
-        (folder / "environ").write_text(environ)
+        slurmstepd(self.proc, STEPS + held.job_id, f"{held.job_id}.batch")
+        gpus = {"CUDA_VISIBLE_DEVICES": ",".join(held.gpus)}
+        process(self.proc, TASKS + held.job_id, parent=STEPS + held.job_id, environment=gpus)
 
     def ended(self, job_id: int) -> None:
         self.running.pop(job_id, None)

@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "slurm_plugin.monitor.attribution": (
         "slurm_plugin.core",
         "slurm_plugin.monitor",
+        "slurm_plugin.slurm.daemons",
         "slurm_plugin.slurm.processes",
     ),
     "slurm_plugin.monitor.daemon": (

@@ -61,6 +61,7 @@ def found(
     ages_s: float = 10.0,
     leaving: frozenset[tuple[int, int]] = frozenset(),
     owed: dict[str, int] | None = None,
+    unsure: tuple[int, ...] = (),
 ) -> list[Finding]:
     pids = {row.pid for one in readings for row in one.processes}
     users = {one.job_id: one.user_id for one in ledger}
@@ -69,6 +70,7 @@ def found(
             process=Process(pid=pid, started_ticks=1),
             job_id=jobs.get(pid),
             user_id=users.get(jobs.get(pid, 0), 77),
+            certain=pid not in unsure,
         )
         for pid in pids
     }
@@ -143,7 +145,7 @@ def test_servers_of_ours_and_processes_that_have_gone_hide_nobody():
     rows = reading((OURS.pid, 1), (10, 1), (11, 30))
     traced = {
         OURS.pid: Traced(process=OURS, job_id=None, user_id=0),
-        11: Traced(process=Process(pid=11, started_ticks=1), job_id=1, user_id=ALICE),
+        11: Traced(process=Process(pid=11, started_ticks=1), job_id=1, user_id=ALICE, certain=True),
     }
     mine = Mine(servers={OURS}, capped={("GPU-a", 1)})
     ages_s = dict.fromkeys((one.process for one in traced.values()), 1.0)
@@ -439,3 +441,13 @@ def test_a_booking_below_the_estimate_is_what_a_job_is_measured_by():
 def test_jobs_that_are_not_ours_and_whole_gpus_are_not_measured():
     assert found(reading((11, 40)), ledger=(held(1, managed=False),), jobs={11: 1}) == []
     assert found(reading((11, 40)), ledger=(held(1, 38, kind="whole"),), jobs={11: 1}) == []
+
+
+def test_what_is_not_certain_is_no_reason_to_stop_anybody():
+    """A process that only says whose it is counts against no job, on its GPU or on another's."""
+    ledger = (held(1), held(2))
+    rows = reading((10, 1), (11, 30))
+    assert [one.job_id for one in found(rows, ledger=ledger, jobs={10: 1, 11: 1})] == [1]
+    assert found(rows, ledger=ledger, jobs={10: 1, 11: 1}, unsure=(11,)) == []
+    elsewhere = (held(1), held(2, gpu="GPU-b"))
+    assert found(rows, ledger=elsewhere, jobs={10: 1, 11: 2}, unsure=(11,)) == []

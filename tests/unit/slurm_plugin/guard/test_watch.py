@@ -119,7 +119,7 @@ class Bench:
             )
         )
         traced = {
-            pid: Traced(process=replace(ME, pid=pid), job_id=job_id, user_id=user)
+            pid: Traced(process=replace(ME, pid=pid), job_id=job_id, user_id=user, certain=True)
             for pid, job_id, user, _ in rows
         } | dict(also or {})
         self.guard.look((reading,), ledger, traced)
@@ -353,7 +353,8 @@ def test_jobs_that_ended_with_a_fault_before_anybody_saw_them(tmp_path: Path, ag
     bench = Bench(tmp_path, source="nvml", users=(ALICE, ALICE))
     bench.look(1)
     if again:  # it was seen in an earlier run, under another pid
-        bench.look(1, also={99: Traced(process=Process(pid=99, started_ticks=1), job_id=8, user_id=ALICE)})
+        process = Process(pid=99, started_ticks=1)
+        bench.look(1, also={99: Traced(process=process, job_id=8, user_id=ALICE, certain=True)})
     tell_fault(bench, 71, 71, 81, jobs=(1, 7, 8))
     bench.look(1)
     sure, unsure = read_incidents(bench.run)

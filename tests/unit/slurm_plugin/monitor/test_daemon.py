@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_proc import cgroups, process
 from fakes import FakeClock
 
 from slurm_plugin.core.clock import Deadline
@@ -67,7 +68,12 @@ class Owners(JobFinder):
     ) -> dict[int, Traced]:
         pids = {process.pid for reading in readings for process in reading.processes}
         return {
-            pid: Traced(process=Process(pid=pid, started_ticks=5), user_id=1000, job_id=self.jobs.get(pid))
+            pid: Traced(
+                process=Process(pid=pid, started_ticks=5),
+                user_id=1000,
+                job_id=self.jobs.get(pid),
+                certain=True,
+            )
             for pid in pids
         }
 
@@ -431,37 +437,38 @@ class TestJobFinder:
     def reading(self, *pids: int) -> list[GpuReading]:
         return [gpu(processes=dict.fromkeys(pids, GIB))]
 
-    def process(self, proc: Path, pid: int, *, cgroup: str = "", environ: str = "", ticks: int = 5) -> None:
-        folder = proc / str(pid)
-        folder.mkdir(exist_ok=True)
-        fields = " ".join(["S", *["0"] * 18, str(ticks)])
-        (folder / "stat").write_text(f"{pid} (py thon)) {fields}")
-        (folder / "cgroup").write_text(cgroup)
-        (folder / "environ").write_text(environ)
+    def process(
+        self, proc: Path, pid: int, *, cgroup: str = "0::/\n", ticks: int = 5, **environment: str
+    ) -> None:
+        process(proc, pid, users=[os.geteuid()] * 4, cgroup=cgroup, ticks=ticks, environment=environment)
 
+    @pytest.mark.skipif(os.geteuid() != 0, reason="Slurm's cgroups are root's")
     def test_by_cgroup_of_both_versions(self, tmp_path: Path):
-        self.process(tmp_path, 5, cgroup="3:memory:/slurm/uid_1000/job_123/step_0/task_0\n")
-        self.process(tmp_path, 6, cgroup="0::/system.slice/slurmstepd.scope/job_124/step_batch/user/task_0\n")
-        assert JobFinder(tmp_path).owners(self.reading(5, 6)) == {5: 123, 6: 124}
-
-    def test_the_cgroup_beats_the_environment(self, tmp_path: Path):
-        self.process(
-            tmp_path,
-            5,
-            cgroup="0::/system.slice/slurmstepd.scope/job_124/step_0\n",
-            environ="SLURM_JOB_ID=9\0",
+        proc, one, two = (
+            tmp_path / "proc",
+            "/slurm/uid_1000/job_123",
+            "/system.slice/slurmstepd.scope/job_124",
         )
-        assert JobFinder(tmp_path).owners(self.reading(5)) == {5: 124}
+        cgroups(proc, tmp_path / "v1", one, version=1)
+        cgroups(proc, tmp_path / "v2", two)
+        self.process(proc, 5, cgroup=f"3:memory:{one}/step_0/task_0\n0::/\n", SLURM_JOB_ID="9")
+        self.process(proc, 6, cgroup=f"0::{two}/step_batch/user/task_0\n")
+        assert JobFinder(proc).owners(self.reading(5, 6)) == {5: 123, 6: 124}
 
     def test_by_environment(self, tmp_path: Path):
-        self.process(tmp_path, 5, cgroup="0::/user.slice\n", environ="A=1\0SLURM_JOB_ID=77\0B=2\0")
+        self.process(tmp_path, 5, cgroup="0::/user.slice\n", A="1", SLURM_JOB_ID="77", B="2")
         assert JobFinder(tmp_path).owners(self.reading(5)) == {5: 77}
 
     def test_another_users_word_counts_nothing(self, tmp_path: Path):
-        self.process(tmp_path, 5, environ="SLURM_JOB_ID=77\0")
+        self.process(tmp_path, 5, SLURM_JOB_ID="77")
         finder = JobFinder(tmp_path)
-        assert finder.owners(self.reading(5), users={77: os.geteuid() + 1}) == {}
-        assert finder.owners(self.reading(5), users={77: os.geteuid()}) == {5: 77}
+        owner = os.geteuid() or 1
+        self.process(tmp_path, 6, SLURM_JOB_ID="77")
+        process(tmp_path, 6, users=[owner] * 4, environment={"SLURM_JOB_ID": "77"})
+        assert finder.owners(self.reading(6), users={77: owner + 1}) == {}
+        assert finder.owners(self.reading(6), users={}) == {}, "a job that nobody knows"
+        assert finder.owners(self.reading(6), users={77: owner}) == {6: 77}
+        assert not finder.trace(self.reading(6), users={77: owner})[6].certain
 
     def test_strangers_and_the_gone_have_no_job(self, tmp_path: Path):
         self.process(tmp_path, 5)
@@ -469,9 +476,9 @@ class TestJobFinder:
 
     def test_a_reused_pid_is_looked_at_again(self, tmp_path: Path):
         finder = JobFinder(tmp_path)
-        self.process(tmp_path, 5, environ="SLURM_JOB_ID=77\0", ticks=5)
+        self.process(tmp_path, 5, SLURM_JOB_ID="77", ticks=5)
         finder.owners(self.reading(5))
-        self.process(tmp_path, 5, environ="SLURM_JOB_ID=78\0", ticks=6)
+        self.process(tmp_path, 5, SLURM_JOB_ID="78", ticks=6)
         assert finder.owners(self.reading(5)) == {5: 78}
 
     def test_a_real_process(self):

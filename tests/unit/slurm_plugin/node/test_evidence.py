@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fake_proc import process, slurmstepd
 from fakes import FakeSlurm
 
 from lab.bare_node import make_bare_node
@@ -29,11 +30,8 @@ def node_of(folder: Path, *jobs: JobView) -> tuple[Node, FakeSlurm]:
     return replace(node, slurm=lambda: slurm, proc=folder / "proc"), slurm  # type: ignore[arg-type, return-value]
 
 
-def process(proc: Path, pid: int, *, cgroup: str = "0::/\n", **env: str) -> GpuProcess:
-    folder = proc / str(pid)
-    folder.mkdir(parents=True)
-    (folder / "cgroup").write_text(cgroup)
-    (folder / "environ").write_text("\0".join(f"{name}={value}" for name, value in env.items()))
+def on_gpu(proc: Path, pid: int, *, user: int = 1, parent: int = 1, **environment: str) -> GpuProcess:
+    process(proc, pid, users=[user] * 4, parent=parent, environment=environment)
     return GpuProcess(pid=pid, memory_bytes=GIB)
 
 
@@ -54,13 +52,26 @@ def reading(index: int, *processes: GpuProcess) -> GpuReading:
 
 def test_only_what_root_alone_can_make_proves_that_a_job_is_on_a_gpu(tmp_path: Path) -> None:
     node, _ = node_of(tmp_path)
-    job_5 = [process(node.proc, pid, cgroup="0::/slurm/job_5/step_0/task_0\n") for pid in (11, 12)]
-    says_6 = process(node.proc, 13, SLURM_JOB_ID="6")
-    nobodys = process(node.proc, 14)
+    slurmstepd(node.proc, 10, "5.0")
+    job_5 = [on_gpu(node.proc, pid, parent=10) for pid in (11, 12)]
+    says_6 = on_gpu(node.proc, 13, SLURM_JOB_ID="6")
+    nobodys = on_gpu(node.proc, 14)
     gone = GpuProcess(pid=99, memory_bytes=GIB)
     seen = look(node, [reading(0, job_5[0], says_6), reading(1, job_5[1], nobodys, gone)], (), FACTS)
-    assert seen.on_gpus == {5: {"GPU-0", "GPU-1"}} and not seen.steps
+    assert (seen.on_gpus, seen.steps) == ({5: {"GPU-0", "GPU-1"}}, {5})
     assert seen.shows(5) and not seen.shows(6)
+
+
+def test_a_process_of_another_user_is_not_the_jobs(tmp_path: Path) -> None:
+    """What a job's owner starts as somebody else (su) is none of the job."""
+    node, _ = node_of(tmp_path)
+    slurmstepd(node.proc, 10, "5.0")
+    held = Reservation(
+        job_id=5, user_id=1, kind="shared", gpus=("GPU-0",), seats=(0,), booked_bytes=GIB, created_s=1.0
+    )
+    files = (PlacedFile(job_id=5, created_s=1.0, held=held),)
+    his, others = (on_gpu(node.proc, 10 + user, parent=10, user=user) for user in (1, 2))
+    assert look(node, [reading(0, his), reading(1, others)], files, FACTS).on_gpus == {5: {"GPU-0"}}
 
 
 def test_a_prologs_file_is_proof_only_where_it_says_what_the_job_holds(tmp_path: Path) -> None:

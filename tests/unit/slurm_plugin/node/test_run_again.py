@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fake_proc import slurmstepd
 from fakes import FakeSlurm
 
 from lab.bare_node import make_bare_node
@@ -72,10 +73,7 @@ def test_a_job_with_a_prologs_file_is_not_lost(tmp_path: Path) -> None:
 
 def test_a_job_with_a_step_is_not_lost(tmp_path: Path) -> None:
     node, slurm = node_of(tmp_path, LOST)
-    step = node.proc / "10"
-    step.mkdir(parents=True)
-    (step / "comm").write_text("slurmstepd\n")
-    (step / "cmdline").write_text("slurmstepd: [7.batch]")
+    slurmstepd(node.proc, 10, "7.batch")
     assert not is_put_back(node, slurm, 2)
 
 
