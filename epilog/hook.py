@@ -12,6 +12,7 @@ from epilog.report import ending_of, keep_run, outcome_of, run_of
 from epilog.tell import tell_peak, tell_why
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.ended_runs import EndedRun, EndedRuns
 from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.exits import Exit
@@ -55,7 +56,8 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
         return Exit.OK  # nothing was ever begun here
     log = node.log("epilog", job, started_s=started_s)
     file = node.job_file(job.job_id)
-    refused = file.refusal() is not None or file.unplaced()
+    before = EndedRuns(node.run).of_job(job.job_id)
+    refused = file.refusal() is not None or file.unplaced() or (before is not None and before.reported)
     held = _release(job, node, log, LOCK_S)
     if _runs_anew(job, node, log):
         return Exit.OK
@@ -64,6 +66,7 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
             _stop_mps(node.run, job, node.clock, log)
         forget_job(node.run, job.job_id)
         return Exit.OK
+    _over(job, node, reported=refused)  # one that had no Prolog held nothing, and tells nothing
     if found.trouble:
         log.say(EventKind.LAST_GOOD_SETTINGS, found.trouble)
     try:
@@ -75,10 +78,17 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
         _stop_mps(node.run, job, node.clock, log)  # after the report: its log says who ended whom
         forget_job(node.run, job.job_id)
         forget_outputs(node.run, job.job_id)
+    _over(job, node, reported=True)
     if node.config.mode == "enforce" and held is not None:
         _wake(node, log)
     log.say(EventKind.END)
     return Exit.OK
+
+
+def _over(job: HookJob, node: Node, *, reported: bool) -> None:
+    """Leave word that no task of the job may start here before its next Prolog."""
+    if node.config.places and job.seats and node.manages(job.partition):
+        EndedRuns(node.run).note(job.job_id, EndedRun(partition=job.partition, reported=reported))
 
 
 def _wake(node: Node, log: HookLog) -> None:
@@ -107,6 +117,7 @@ def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
     _release(job, node, log, RESCUE_LOCK_S)
     if _runs_anew(job, node, log):
         return Exit.OK
+    _over(job, node, reported=True)
     forget_job(node.run, job.job_id)
     forget_outputs(node.run, job.job_id)
     log.say(EventKind.OUT_OF_TIME, why)
@@ -186,8 +197,6 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
         return
     booking = as_held(booking, held)
     run = run_of(job, booking, outcome, usage, now_s=clock.now_s())
-    if config.features.history:
-        keep_run(config, run)
     recovery = next_attempt(booking, outcome, settings) if config.features.recovery else None
     runs_again = ""
     try:
@@ -197,6 +206,11 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
             _tell_slurm(job, node, booking, outcome, usage)
     except SlurmError as exc:
         log.say(EventKind.NOT_REPORTED, str(exc))
+    if config.features.history:  # first the rerun, then the record: the disk may be full
+        try:
+            keep_run(config, run)
+        except OSError as exc:
+            log.say(EventKind.NOT_REPORTED, f"not remembered: {exc}")
     _tell_owner(job, node, run, log, runs_again=runs_again)
 
 
