@@ -258,3 +258,21 @@ def _children(pid: int) -> list[int]:
     found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
     children = [int(one) for one in found.stdout.split()]
     return [*children, *(below for one in children for below in _children(one))]
+
+
+# --- a job that its owner cancels ---------------------------------------------------------------------------------
+
+
+def test_a_cancel_after_the_requeue_holds(jobs: Jobs, cluster: Cluster) -> None:
+    """Also while it is still completing, with our change of it on its way."""
+    found = [submit(jobs, *SHARED, wrap=GROWS.replace("1.9G,9G", "3.9G,9G")) for _ in range(4)]
+    for job, pause_s in zip(found, (0.0, 0.2, 0.5, 1.0), strict=True):
+        cluster.wait("it is requeued", lambda job=job: jobs.restarts(job) == 1, 60)
+        cluster.clock.sleep(pause_s)
+        cluster.slurm("scancel", str(job), user="nobody")
+    for job in found:
+        jobs.wait(job, "CANCELLED", timeout_s=20)
+    follower = submit(jobs, *SHARED, wrap="true")
+    jobs.wait(follower, "COMPLETED", timeout_s=60)
+    assert [jobs.state(job) for job in found] == ["CANCELLED"] * 4
+    assert not any(held_by(cluster, job) for job in found)
