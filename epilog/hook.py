@@ -72,13 +72,13 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
     try:
         if node.config.mode != "off" and not refused:
             _report(job, node, held, log)
+        _over(job, node, reported=True)
     except (RadError, OSError) as exc:
         log.say(EventKind.NOT_REPORTED, str(exc))
     finally:
         _stop_mps(node.run, job, node.clock, log)  # after the report: its log says who ended whom
         forget_job(node.run, job.job_id)
         forget_outputs(node.run, job.job_id)
-    _over(job, node, reported=True)
     if node.config.mode == "enforce" and held is not None:
         _wake(node, log)
     log.say(EventKind.END)

@@ -2,8 +2,8 @@
 
 Slurm reads what it prints: `export NAME=value` sets a variable of the task, `print TEXT` goes to the task's output.
 A non-zero status cancels the task; that happens only if the Prolog put the job back, if it was killed and the job goes
-back now, if this run had no Prolog (own_run.py), or if Slurm gave the job other shards than it booked. Any other fault of
-ours is silent.
+back now, if this run had no Prolog (own_run.py), or if Slurm gave the job other shards than it booked. Any other
+fault of ours is silent.
 """
 
 from __future__ import annotations

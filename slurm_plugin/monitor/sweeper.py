@@ -10,10 +10,10 @@ from slurm_plugin.core.complaint import Complaint
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.node.doubts import doubt, earlier_doubts
 from slurm_plugin.node.facts import refresh_facts
 from slurm_plugin.node.more_time import MoreTime
 from slurm_plugin.node.node import Node
-from slurm_plugin.node.doubts import doubt, earlier_doubts
 from slurm_plugin.node.sweep import run_again, sweep
 
 log = logging.getLogger("rad-monitor")

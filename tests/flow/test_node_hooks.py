@@ -115,7 +115,7 @@ def test_an_ordinary_job_from_prolog_to_epilog(hooks: Hooks) -> None:
     assert hooks.reserved == []
     assert list((hooks.folder / "run" / "placed").iterdir()) == []
     rows = [json.loads(line) for line in (hooks.folder / "state" / "peaks.jsonl").read_text().splitlines()]
-    assert [(row["job"], row["outcome"]) for row in rows] == [(7, "ok"), (7, "ok")]
+    assert [(row["job"], row["outcome"]) for row in rows] == [(7, "ok")], "the second Epilog has no more to say"
 
 
 def test_a_late_epilog_leaves_the_run_alone_that_began_since(hooks: Hooks) -> None:
