@@ -134,7 +134,7 @@ def sweep(node: Node, readings: Sequence[GpuReading]) -> Swept:
     doubted: tuple[Doubt, ...] = never_launched(found.ledger, evidence, now_s=now_s)
     doubted += tuple((job_id, None) for job_id in _clear(node, files, after, evidence, now_s))
     doubt(node.run, doubted)
-    for folder in (".", "placed", "waiting", "monitor", "monitor/jobs"):
+    for folder in (".", "placed", "ended", "doubted", "waiting", "monitor", "monitor/jobs"):
         clear_drafts(node.run / folder, before_s=node.clock.now_s() - YOUNG_S)
     EndedRuns(node.run).forget_old(now_s=node.clock.now_s())
     SpareFiles(node.run).fill()
