@@ -181,17 +181,6 @@ def test_a_partition_that_is_not_configured_is_none_of_this(jobs: Jobs, cluster:
         assert (jobs.folder / "ran-1").exists()
 
 
-def test_a_job_that_moves_to_another_partition_starts_there(jobs: Jobs, cluster: Cluster) -> None:
-    """Its Prolog ran there, and leaves no file for a job that RAD does not place."""
-    job = submit(jobs, *SHARED)
-    requeued(jobs, job)
-    cluster.wait("it waits", lambda: jobs.fields(job)["JobState"] == "PENDING", 30)
-    cluster.slurm("scontrol", "update", f"JobId={job}", "Partition=plain")
-    start_soon(jobs, job, 1)
-    settled(jobs, job, 1)
-    assert (jobs.folder / "ran-1").exists()
-
-
 # --- first the rerun, then the record -----------------------------------------------------------------------------
 
 
