@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from epilog.over import is_reported, over
 from epilog.report import ending_of, keep_run, outcome_of, run_of
 from epilog.tell import tell_peak, tell_why
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.config import Config, PartitionConfig
-from slurm_plugin.core.ended_runs import EndedRun, EndedRuns
 from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.exits import Exit
@@ -56,8 +56,7 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
         return Exit.OK  # nothing was ever begun here
     log = node.log("epilog", job, started_s=started_s)
     file = node.job_file(job.job_id)
-    before = EndedRuns(node.run).of_job(job.job_id)
-    refused = file.refusal() is not None or file.unplaced() or (before is not None and before.reported)
+    refused = file.refusal() is not None or file.unplaced() or is_reported(job, node)
     held = _release(job, node, log, LOCK_S)
     if _runs_anew(job, node, log):
         return Exit.OK
@@ -66,13 +65,13 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
             _stop_mps(node.run, job, node.clock, log)
         forget_job(node.run, job.job_id)
         return Exit.OK
-    _over(job, node, reported=refused)  # one that had no Prolog held nothing, and tells nothing
+    over(job, node, reported=refused)  # one that had no Prolog held nothing, and tells nothing
     if found.trouble:
         log.say(EventKind.LAST_GOOD_SETTINGS, found.trouble)
     try:
         if node.config.mode != "off" and not refused:
             _report(job, node, held, log)
-        _over(job, node, reported=True)
+        over(job, node, reported=True)
     except (RadError, OSError) as exc:
         log.say(EventKind.NOT_REPORTED, str(exc))
     finally:
@@ -83,12 +82,6 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
         _wake(node, log)
     log.say(EventKind.END)
     return Exit.OK
-
-
-def _over(job: HookJob, node: Node, *, reported: bool) -> None:
-    """Leave word that no task of the job may start here before its next Prolog."""
-    if node.config.places and job.seats and node.manages(job.partition):
-        EndedRuns(node.run).note(job.job_id, EndedRun(partition=job.partition, reported=reported))
 
 
 def _wake(node: Node, log: HookLog) -> None:
@@ -117,7 +110,7 @@ def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
     _release(job, node, log, RESCUE_LOCK_S)
     if _runs_anew(job, node, log):
         return Exit.OK
-    _over(job, node, reported=True)
+    over(job, node, reported=True)
     forget_job(node.run, job.job_id)
     forget_outputs(node.run, job.job_id)
     log.say(EventKind.OUT_OF_TIME, why)

@@ -41,7 +41,12 @@ class EndedRuns:
         self._run, self._folder = run, run / "ended"
 
     def note(self, job_id: int, ended: EndedRun) -> None:
-        """Say that a run is over; without the file its job's next run is taken for one with a Prolog."""
+        """Say that a run is over; without the file its job's next run is taken for one with a Prolog.
+
+        Args:
+            job_id: Slurm's job id.
+            ended: The run.
+        """
         text = json.dumps({"partition": ended.partition, "reported": ended.reported})
         with suppress(OSError):
             self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
