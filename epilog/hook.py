@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from epilog.over import is_reported, over
 from epilog.report import ending_of, keep_run, outcome_of, run_of
 from epilog.tell import tell_peak, tell_why
 from slurm_plugin.core.clock import Clock, Deadline
@@ -55,7 +56,7 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
         return Exit.OK  # nothing was ever begun here
     log = node.log("epilog", job, started_s=started_s)
     file = node.job_file(job.job_id)
-    refused = file.refusal() is not None or file.unplaced()
+    refused = file.refusal() is not None or file.unplaced() or is_reported(job, node)
     held = _release(job, node, log, LOCK_S)
     if _runs_anew(job, node, log):
         return Exit.OK
@@ -64,11 +65,13 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
             _stop_mps(node.run, job, node.clock, log)
         forget_job(node.run, job.job_id)
         return Exit.OK
+    over(job, node, reported=refused)  # one that had no Prolog held nothing, and tells nothing
     if found.trouble:
         log.say(EventKind.LAST_GOOD_SETTINGS, found.trouble)
     try:
         if node.config.mode != "off" and not refused:
             _report(job, node, held, log)
+        over(job, node, reported=True)
     except (RadError, OSError) as exc:
         log.say(EventKind.NOT_REPORTED, str(exc))
     finally:
@@ -107,6 +110,7 @@ def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
     _release(job, node, log, RESCUE_LOCK_S)
     if _runs_anew(job, node, log):
         return Exit.OK
+    over(job, node, reported=True)
     forget_job(node.run, job.job_id)
     forget_outputs(node.run, job.job_id)
     log.say(EventKind.OUT_OF_TIME, why)
@@ -186,8 +190,6 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
         return
     booking = as_held(booking, held)
     run = run_of(job, booking, outcome, usage, now_s=clock.now_s())
-    if config.features.history:
-        keep_run(config, run)
     recovery = next_attempt(booking, outcome, settings) if config.features.recovery else None
     runs_again = ""
     try:
@@ -197,6 +199,11 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
             _tell_slurm(job, node, booking, outcome, usage)
     except SlurmError as exc:
         log.say(EventKind.NOT_REPORTED, str(exc))
+    if config.features.history:  # first the rerun, then the record: the disk may be full
+        try:
+            keep_run(config, run)
+        except OSError as exc:
+            log.say(EventKind.NOT_REPORTED, f"not remembered: {exc}")
     _tell_owner(job, node, run, log, runs_again=runs_again)
 
 

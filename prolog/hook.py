@@ -16,6 +16,7 @@ from prolog.place import Placed, place
 from prolog.seats import why_no_start
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.ended_runs import EndedRuns
 from slurm_plugin.core.errors import LedgerError, RadError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.exits import Exit
@@ -46,6 +47,7 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
     job = HookJob.from_env(os.environ)
     found = config_in_force(rad_toml)
     node = Node.here(found.config, os.environ)
+    EndedRuns(node.run).forget(job.job_id)
     settings = _settings(node, job)
     if settings is None:
         _unmanaged(node, job)

@@ -6,6 +6,8 @@ start time set right after it is kept, with the job's priority.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import Event, EventKind
@@ -58,7 +60,9 @@ def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack 
         lack: What others keep from it, for the guard; None if nobody holds more than he booked.
     """
     if refuse:
-        node.job_file(job.job_id).refuse(reason, boot_id=node.store.boot_id, now_s=node.clock.monotonic_s())
+        with suppress(OSError):  # it goes back all the same
+            file = node.job_file(job.job_id)
+            file.refuse(reason, boot_id=node.store.boot_id, now_s=node.clock.monotonic_s())
     slurm = node.slurm()
     seen = _seen(slurm, job.job_id)
     try:

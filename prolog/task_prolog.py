@@ -2,7 +2,8 @@
 
 Slurm reads what it prints: `export NAME=value` sets a variable of the task, `print TEXT` goes to the task's output.
 A non-zero status cancels the task; that happens only if the Prolog put the job back, if it was killed and the job goes
-back now, or if Slurm gave the job other shards than it booked. Any other fault of ours is silent.
+back now, if this run had no Prolog (own_run.py), or if Slurm gave the job other shards than it booked. Any other
+fault of ours is silent.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from prolog.inherited import inherited
+from prolog.own_run import MOST_TIMES, WHY, without_prolog
 from prolog.step import is_batch_script, own_job_id, slurmstepd_title
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.exits import Exit
@@ -50,12 +52,15 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
         refusal = file.refusal()
         if refusal is None and file.unplaced() and goes_back(job_id, config, os.environ):
             refusal = "its Prolog was killed, so it goes back into the queue"
+        is_script = is_batch_script(os.environ, title)
+        if refusal is None and without_prolog(job_id, config, os.environ, is_script=is_script):
+            back = requeued(job_id, os.environ, most=MOST_TIMES)
+            refusal = f"{WHY}; {'it goes back into the queue' if back else 'submit it again'}"
         if refusal is not None:
             print(f"print RAD: this job must not start on {os.uname().nodename} now: {refusal}")
             return Exit.REFUSED
         variables = file.variables()
         booked = variables.get("RAD_SHARDS", "")
-        is_script = is_batch_script(os.environ, title)
         problem = mismatch(os.environ, booked) if is_script else None
         if problem is not None and not has_booked(job_id, booked, config):
             print(f"print RAD: {problem}")
@@ -91,12 +96,25 @@ def goes_back(job_id: int, config: Config, task: Mapping[str, str]) -> bool:
         task: The task's own environment.
     """
     from prolog.put_back import MOST_FOR_FAULTS
-    from slurm_plugin.core.errors import SlurmError
-    from slurm_plugin.slurm.commands import SlurmCommands
 
     settings = config.partition(task.get("SLURM_JOB_PARTITION", ""))
     managed = config.places and settings and settings.collocate
-    if not managed or int(task.get("SLURM_RESTART_COUNT") or 0) >= MOST_FOR_FAULTS:
+    return bool(managed) and requeued(job_id, task, most=MOST_FOR_FAULTS)
+
+
+def requeued(job_id: int, task: Mapping[str, str], *, most: int) -> bool:
+    """Requeue a job, as its owner may; return whether it waits again.
+
+    Args:
+        job_id: The job.
+        task: The task's own environment.
+        most: How many restarts keep it from going back.
+    """
+    from slurm_plugin.core.errors import SlurmError
+    from slurm_plugin.slurm.commands import SlurmCommands
+
+    restarts = task.get("SLURM_RESTART_COUNT", "")
+    if restarts.isdecimal() and int(restarts) >= most:
         return False
     try:
         SlurmCommands(slurm_conf=task.get("SLURM_CONF", "")).requeue(job_id)

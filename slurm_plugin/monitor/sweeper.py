@@ -10,6 +10,7 @@ from slurm_plugin.core.complaint import Complaint
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.node.doubts import doubt, earlier_doubts
 from slurm_plugin.node.facts import refresh_facts
 from slurm_plugin.node.more_time import MoreTime
 from slurm_plugin.node.node import Node
@@ -42,7 +43,6 @@ class Sweeper:
         self._readings: Sequence[GpuReading] = ()
         self._sweeps = 0
         self._trouble = Complaint(lambda wrong: say(EventKind.TROUBLE, wrong))
-        self._doubted: tuple[tuple[int, int | None], ...] = ()
         self._more_time = MoreTime(node, shared_s=shared_s, say=say)
 
     def look(self, readings: Sequence[GpuReading]) -> None:
@@ -60,10 +60,14 @@ class Sweeper:
         """
         trouble = ""
         try:
-            swept = sweep(self._node, self._readings)
+            doubted = earlier_doubts(self._node.run, now_s=self._node.clock.now_s())
+            try:
+                swept = sweep(self._node, self._readings)
+            except (RadError, OSError):
+                doubt(self._node.run, doubted)
+                raise
             if swept:
                 self._say(EventKind.SWEPT, str(swept))
-            doubted, self._doubted = self._doubted, swept.doubted
             for job_id, restart in doubted if self._node.config.mode == "enforce" else ():
                 if run_again(self._node, job_id, restart):
                     self._say(EventKind.SWEPT, f"job {job_id} runs again: nothing of it is here")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from slurm_plugin.core.clock import Deadline
+from slurm_plugin.core.ended_runs import EndedRun, EndedRuns
 from slurm_plugin.core.errors import LedgerError, SlurmError
 from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.job_file import JobFile, PlacedFile, placed_files
@@ -25,6 +26,7 @@ from slurm_plugin.core.reconcile import (
 )
 from slurm_plugin.core.spare_files import SpareFiles
 from slurm_plugin.core.whole_file import clear_drafts
+from slurm_plugin.node.doubts import Doubt, doubt
 from slurm_plugin.node.evidence import STARTED, look, present, unknown_holders
 from slurm_plugin.node.facts import NodeFacts, read_facts
 from slurm_plugin.node.node import Node
@@ -55,7 +57,7 @@ class Swept:
     released: tuple[int, ...] = ()
     restored: tuple[int, ...] = ()
     rebuilt: bool = False
-    doubted: tuple[tuple[int, int | None], ...] = ()
+    doubted: tuple[Doubt, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.released or self.restored or self.rebuilt)
@@ -129,17 +131,19 @@ def sweep(node: Node, readings: Sequence[GpuReading]) -> Swept:
             else reconcile(found.ledger, evidence, now_s=now_s)
         )
         node.store.write(after)
-    doubted = never_launched(found.ledger, evidence, now_s=now_s)
-    refused = _clear(node, files, after, evidence, now_s)
-    for folder in (".", "placed", "waiting", "monitor", "monitor/jobs"):
+    doubted: tuple[Doubt, ...] = never_launched(found.ledger, evidence, now_s=now_s)
+    doubted += tuple((job_id, None) for job_id in _clear(node, files, after, evidence, now_s))
+    doubt(node.run, doubted)
+    for folder in (".", "placed", "ended", "doubted", "waiting", "monitor", "monitor/jobs"):
         clear_drafts(node.run / folder, before_s=node.clock.now_s() - YOUNG_S)
+    EndedRuns(node.run).forget_old(now_s=node.clock.now_s())
     SpareFiles(node.run).fill()
     before, now = ({held.job_id for held in ledger.reservations} for ledger in (found.ledger, after))
     return Swept(
         released=tuple(sorted(before - now)),
         restored=tuple(sorted(now - before)),
         rebuilt=found.lost,
-        doubted=(*doubted, *((job_id, None) for job_id in refused)),
+        doubted=doubted,
     )
 
 
@@ -154,7 +158,7 @@ def run_again(node: Node, job_id: int, restart: int | None) -> bool:
     name = (read_facts(node) or NodeFacts()).name
     try:
         view = node.slurm().job(job_id)
-        if view is None or not name or (view.node, view.batch) != (name, True):
+        if view is None or not name or (view.node, view.batch, view.requeue) != (name, True, True):
             return False
         # In any other state it may just be starting anew.
         if view.state not in (STARTED if restart is not None else STARTED[:1]):
@@ -165,6 +169,7 @@ def run_again(node: Node, job_id: int, restart: int | None) -> bool:
             return False
         node.slurm().requeue_soon(job_id)
     except SlurmError:
+        doubt(node.run, ((job_id, restart),))  # nothing else remembers the run: it is tried again
         return False
     return True
 
@@ -182,4 +187,7 @@ def _clear(
             if job_file.refusal() is not None:
                 refused.append(file.job_id)
             job_file.remove()
+            if file.held is not None and node.config.places and node.manages(file.held.partition):
+                ended = EndedRun(partition=file.held.partition, reported=False)  # its Epilog may come yet
+                EndedRuns(node.run).note(file.job_id, ended)
     return tuple(refused)

@@ -16,6 +16,7 @@ from prolog.inherited import OF_A_JOB, OF_MPS
 from slurm_plugin.admin.templates import render, templates_folder
 from slurm_plugin.core.binding import partition_mark
 from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.ended_runs import EndedRun, EndedRuns
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.events import EventKind, as_text, from_line
 from slurm_plugin.core.job_file import JobFile
@@ -116,7 +117,9 @@ def test_an_ordinary_job_from_prolog_to_epilog(hooks: Hooks) -> None:
     assert hooks.reserved == []
     assert list((hooks.folder / "run" / "placed").iterdir()) == []
     rows = [json.loads(line) for line in (hooks.folder / "state" / "peaks.jsonl").read_text().splitlines()]
-    assert [(row["job"], row["outcome"]) for row in rows] == [(7, "ok"), (7, "ok")]
+    assert [(row["job"], row["outcome"]) for row in rows] == [(7, "ok")], (
+        "the second Epilog has no more to say"
+    )
 
 
 def test_a_late_epilog_leaves_the_run_alone_that_began_since(hooks: Hooks) -> None:
@@ -464,3 +467,15 @@ def test_a_prolog_that_is_killed_twice_leaves_word_for_the_jobs_tasks(hooks: Hoo
     assert hooks.reserved == [7] and not JobFile(hooks.folder / "run", 7).unplaced()
     run(["/bin/sh", str(script)], timeout_s=20, env={**hooks.slurm(7), "SLURM_JOB_GPUS": "0"})
     assert JobFile(hooks.folder / "run", 7).variables(), "what a killed Prolog had placed stays placed"
+
+
+@pytest.mark.parametrize("partition", ["gpu", "elsewhere"])
+@pytest.mark.parametrize("gpus", ["0", ""], ids=["with a GPU", "without"])
+def test_each_prolog_lets_the_tasks_of_its_run_start(hooks: Hooks, partition: str, gpus: str) -> None:
+    """Also of a job that RAD does not place: the run before ended in a partition where it does."""
+    ended = EndedRuns(hooks.folder / "run")
+    hooks.run("prolog")
+    hooks.run("epilog", SLURM_JOB_EXIT_CODE="0")
+    assert ended.of_job(7) == EndedRun(partition="gpu")
+    hooks.run("prolog", SLURM_JOB_PARTITION=partition, SLURM_JOB_GPUS=gpus)
+    assert ended.of_job(7) is None

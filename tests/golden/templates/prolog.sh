@@ -1,5 +1,7 @@
 #!/bin/sh
 # Prolog of slurmd. A non-zero status would drain the node, so a fault of ours is only said in slurmd's log.
+# Whatever becomes of the hook, this run has a Prolog (slurm_plugin/core/ended_runs.py).
+rm -f "/run/rad/ended/$SLURM_JOB_ID"
 # First on a busy processor: a hook needs 0.15 s of it, and among 50 other processes would wait 20 s for that. The outer
 # limit is for an interpreter that does not even start (its files on a dead server); the hook keeps a stricter one itself.
 hook() { nice -n -20 timeout -s KILL "$1" /opt/rad/venv/bin/python -I -m prolog --config "/etc/rad/rad.toml"; }

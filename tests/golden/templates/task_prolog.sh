@@ -12,6 +12,10 @@ case "$status $said" in
 esac
 # The program did not end its work (no time on a crowded machine, an upgrade at this moment). Without its GPU's name the
 # task would train on another's: the file that the Prolog left says it in TaskProlog's own words.
+if [ -e "/run/rad/ended/$SLURM_JOB_ID" ]; then
+    echo "print RAD: this job must not start here now: slurmd started this run with no Prolog; submit it again"
+    exit 1
+fi
 word="/run/rad/placed/$SLURM_JOB_ID"
 [ -r "$word" ] || exit 0
 while IFS= read -r line; do

@@ -151,3 +151,12 @@ def test_a_fault_of_ours_delays_a_job_a_few_times_at_most() -> None:
         False,
         False,
     ]
+
+
+def test_a_job_goes_back_although_its_refusal_cannot_be_written(tmp_path: Path) -> None:
+    """Else it would run beside whoever holds its GPU."""
+    slurm = running()
+    node = node_of(tmp_path, slurm)
+    (tmp_path / "run" / "placed").write_text("no folder")
+    assert put_back(node, job(), WHY, refuse=True).kind == EventKind.PUT_BACK
+    assert slurm.told[0] == (7, "requeue")

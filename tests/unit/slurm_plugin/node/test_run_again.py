@@ -11,6 +11,8 @@ from fakes import FakeSlurm
 
 from lab.bare_node import make_bare_node
 from slurm_plugin.core.config import load_config
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.node.doubts import earlier_doubts
 from slurm_plugin.node.facts import learn_facts
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import run_again
@@ -51,11 +53,12 @@ def test_a_job_that_starts_is_lost_only_if_it_is_the_run_that_was_doubted(
         (None, 2),
         (replace(LOST, node="n1"), 2),
         (replace(LOST, batch=False), 2),
+        (replace(LOST, requeue=False), 2),
         (replace(LOST, state="COMPLETING"), 2),
         (replace(LOST, state="SUSPENDED"), None),
         (LOST, 1),
     ],
-    ids=["gone", "elsewhere", "no script", "ends", "suspended", "another run"],
+    ids=["gone", "elsewhere", "no script", "--no-requeue", "ends", "suspended", "another run"],
 )
 def test_no_other_job_is_touched(tmp_path: Path, job: JobView | None, restart: int | None) -> None:
     assert not is_put_back(*node_of(tmp_path, job), restart)
@@ -81,3 +84,14 @@ def test_a_slurm_that_does_not_answer_is_told_nothing(tmp_path: Path) -> None:
     node, slurm = node_of(tmp_path, LOST)
     slurm.answers = False
     assert not is_put_back(node, slurm, 2)
+
+
+def test_a_slurm_that_does_not_answer_leaves_the_doubt_for_the_next_sweep(tmp_path: Path) -> None:
+    class Silent(FakeSlurm):
+        def job(self, job_id: int) -> JobView | None:
+            raise SlurmError("Unable to contact slurm controller")
+
+    node, _ = node_of(tmp_path, LOST)
+    node = replace(node, slurm=lambda: Silent(LOST))  # type: ignore[arg-type, return-value]
+    assert not run_again(node, 7, 2)
+    assert earlier_doubts(node.run, now_s=0.0) == ((7, 2),)

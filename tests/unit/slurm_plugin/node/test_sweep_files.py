@@ -77,7 +77,16 @@ def test_what_an_epilog_has_just_given_back_does_not_return(
 
 
 @pytest.mark.parametrize(
-    "name", ["node.json", "placed/7", "waiting/7", "monitor/window.json", "monitor/jobs/7.json"]
+    "name",
+    [
+        "node.json",
+        "placed/7",
+        "ended/7",
+        "doubted/7",
+        "waiting/7",
+        "monitor/window.json",
+        "monitor/jobs/7.json",
+    ],
 )
 def test_the_draft_of_a_writer_that_was_killed_goes(node: Node, name: str) -> None:
     """Each writer has one of its own, so nobody else writes over it."""

@@ -1,0 +1,30 @@
+"""Leave word that a run is over, so that no task of the job starts here before its next Prolog."""
+
+from __future__ import annotations
+
+from slurm_plugin.core.ended_runs import EndedRun, EndedRuns
+from slurm_plugin.node.node import Node
+from slurm_plugin.slurm.hook_env import HookJob
+
+
+def over(job: HookJob, node: Node, *, reported: bool) -> None:
+    """Leave it where Prologs place the job.
+
+    Args:
+        job: The job, as slurmd tells its hooks.
+        node: This node.
+        reported: Whether it was said how the run ended, or there is nothing to say.
+    """
+    if node.config.places and job.seats and node.manages(job.partition):
+        EndedRuns(node.run).note(job.job_id, EndedRun(partition=job.partition, reported=reported))
+
+
+def is_reported(job: HookJob, node: Node) -> bool:
+    """Return whether the run that ends has been reported already, or had no Prolog, so that it tells nothing.
+
+    Args:
+        job: The job, as slurmd tells its hooks.
+        node: This node.
+    """
+    found = EndedRuns(node.run).of_job(job.job_id)
+    return found is not None and found.reported

@@ -1,0 +1,126 @@
+"""Which tasks belong to a run that had no Prolog, and start nowhere."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.bare_node import make_bare_node
+from prolog import own_run
+from prolog.own_run import without_prolog
+from slurm_plugin.core.config import Config, load_config
+from slurm_plugin.core.ended_runs import KEPT_S, EndedRun, EndedRuns
+from slurm_plugin.core.job_file import JobFile
+from slurm_plugin.core.ledger_store import boot_id
+from slurm_plugin.core.node_records import Reservation
+from slurm_plugin.core.settings import Features
+
+HELD = Reservation(
+    job_id=7,
+    user_id=os.getuid(),
+    kind="shared",
+    gpus=("GPU-0",),
+    seats=(0,),
+    booked_bytes=1,
+    created_s=2.0,
+    partition="gpu",
+)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    (tmp_path / "run").mkdir()
+    return load_config(make_bare_node(tmp_path, gpus=1, gpu_gib=10))
+
+
+def refused(config: Config, told: str = "", *, is_script: bool = True) -> bool:
+    return without_prolog(7, config, {"SLURM_RESTART_COUNT": told}, is_script=is_script)
+
+
+def test_a_job_of_which_nothing_is_known_starts(config: Config) -> None:
+    """Its Prolog ran before RAD was installed, or RAD is being removed."""
+    assert not refused(config) and not refused(config, "3")
+
+
+def test_a_run_after_the_last_epilog_starts_only_after_a_prolog(config: Config) -> None:
+    ended = EndedRuns(Path(config.paths.run))
+    ended.note(7, EndedRun(partition="gpu"))
+    assert refused(config) and refused(config, is_script=False)
+    ended.forget(7)
+    assert not refused(config)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mode": "off"},
+        {"mode": "observe"},
+        {"features": Features(placement=False)},
+        {"partitions": {}},
+    ],
+    ids=str,
+)
+def test_where_prologs_place_no_job_it_starts(config: Config, change: dict[str, object]) -> None:
+    EndedRuns(Path(config.paths.run)).note(7, EndedRun(partition="gpu"))
+    JobFile(Path(config.paths.run), 7).place({}, replace(HELD, user_id=4711), boot_id=boot_id())
+    assert refused(config) and not refused(replace(config, **change))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("held", "told", "slurm", "is_script", "no"),
+    [
+        (HELD, "", 0, True, False),
+        (HELD, "1", 1, True, True),
+        (HELD, "3", 0, True, False),
+        (HELD, "1", 1, False, False),
+        (replace(HELD, restart=2), "1", 5, True, False),
+        (replace(HELD, user_id=4711), "", 0, False, True),
+        (replace(HELD, user_id=0), "", 0, True, False),
+        (HELD, "\u0661", 1, True, True),
+        (HELD, "no number", 9, True, False),
+    ],
+    ids=[
+        "this run",
+        "an earlier run",
+        "a count of its submitter's",
+        "a step, whose variables are its owner's",
+        "a later run",
+        "another owner's job of this id",
+        "an owner that is not known",
+        "digits of another script",
+        "no number",
+    ],
+)
+def test_a_file_names_its_run(
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+    held: Reservation,
+    told: str,
+    slurm: int,
+    is_script: bool,
+    no: bool,
+) -> None:
+    monkeypatch.setattr(own_run, "_restarts", lambda *_: slurm)
+    JobFile(Path(config.paths.run), 7).place({}, held, boot_id=boot_id())
+    assert refused(config, told, is_script=is_script) == no
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"partition": "gpu"}', "\xff"])
+def test_a_damaged_word_keeps_no_job_from_starting(config: Config, text: str) -> None:
+    ended = Path(config.paths.run) / "ended"
+    ended.mkdir()
+    (ended / "7").write_bytes(text.encode("latin-1"))
+    assert not refused(config)
+
+
+def test_what_slurmd_has_forgotten_goes(config: Config) -> None:
+    run = Path(config.paths.run)
+    ended = EndedRuns(run)
+    for job_id, age_s in ((7, KEPT_S - 60), (8, KEPT_S + 60)):
+        ended.note(job_id, EndedRun(partition="gpu", reported=False))
+        os.utime(run / "ended" / str(job_id), (1e9 - age_s,) * 2)
+    ended.forget_old(now_s=1e9)
+    assert (ended.of_job(7), ended.of_job(8)) == (EndedRun(partition="gpu", reported=False), None)
