@@ -17,7 +17,7 @@ from pathlib import Path
 from gpumemnet.errors import TraceError
 from gpumemnet.records import frozen
 from gpumemnet.saved.record import SavedProfile
-from gpumemnet.script import processes, shields, unhooked
+from gpumemnet.script import frameworks, processes, shields, unhooked
 from gpumemnet.script.bounds import bound, cleaned_up
 from gpumemnet.script.failures import ASKED, END_OF_INPUT
 from gpumemnet.script.files import COMMAND, FAILED, FOLDER, HOOKED, RESULT
@@ -185,4 +185,7 @@ def _last_line(log: Path, status: int | None) -> str:
     said = "".join(c if c.isprintable() else " " for c in lines[-1])[:300] if lines else "nothing"
     if END_OF_INPUT in said:
         return ASKED
+    other = frameworks.missing(said.partition("No module named '")[2].partition("'")[0])
+    if other:
+        return frameworks.line(other)
     return f"it ended with status {status} before its optimizer made two steps; its last words: {said}"
