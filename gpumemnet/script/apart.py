@@ -27,7 +27,18 @@ SYSTEM = frozenset(
 )
 """Folders of the root that hold programs and sockets of the system, read-only but for what is mounted in them."""
 _NO_FILES = frozenset(
-    ("autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs")
+    (
+        "autofs",
+        "binfmt_misc",
+        "bpf",
+        "cgroup",
+        "cgroup2",
+        "configfs",
+        "debugfs",
+        "devpts",
+        "devtmpfs",
+        "efivarfs",
+    )
 ) | frozenset(("fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore", "securityfs", "sysfs", "tracefs"))
 _MOST_OVERLAYS = 256
 MEMORY_SIZE = "4g"
@@ -133,7 +144,11 @@ def _own_namespace() -> str:
         return ""
     user, group = os.geteuid(), os.getegid()
     _checked(_LIBC.unshare(_NEWUSER | _NEWNS), "user namespace")
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user} {user} 1"),
+        ("gid_map", f"{group} {group} 1"),
+    ):
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
             file.write(text)
     return ",userxattr"

@@ -8,4 +8,3 @@ RESULT, FAILED = "result.rad", "failed.txt"
 """A saved profile; or one line that says why there is none, and a text of the model below it."""
 HOOKED = "in-front"
 """A file that each Python maps into its memory as it starts, if what stands in for the GPU was loaded there."""
-

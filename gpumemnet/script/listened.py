@@ -1,8 +1,8 @@
 """System calls that change the file system, each judged before the kernel does it: seccomp's notifications.
 
-A filter on the command, and on all that it starts, has the kernel ask this process of each call that may write; a thread
-answers. Needs no right of its own, and Linux 5.5 on x86-64 or ARM. What the filter does not know it refuses: other
-instruction sets, openat2 and io_uring (programs take older calls instead). What a file that is open already is changed
+A filter on the command, and on all that it starts, has the kernel ask this process of each call that may write; a
+thread answers. Needs no right of its own, and Linux 5.5 on x86-64 or ARM. What the filter does not know it refuses:
+other instruction sets, openat2 and io_uring (programs take older calls instead). What a file that is open already is changed
 by is not asked: it was judged as it was opened.
 """
 
@@ -79,7 +79,8 @@ _X86 = {
     "open": 2, "creat": 85, "openat": 257, "truncate": 76, "rename": 82, "renameat": 264, "renameat2": 316,
     "unlink": 87, "unlinkat": 263, "rmdir": 84, "symlink": 88, "symlinkat": 266, "mkdir": 83, "mkdirat": 258,
     "mknod": 133, "mknodat": 259, "chmod": 90, "fchmod": 91, "fchmodat": 268, "chown": 92, "fchown": 93,
-    "lchown": 94, "fchownat": 260, "link": 86, "linkat": 265, "lsetxattr": 189, "lremovexattr": 198, "utime": 132, "utimes": 235, "futimesat": 261, "utimensat": 280, "setxattr": 188,
+    "lchown": 94, "fchownat": 260, "link": 86, "linkat": 265, "lsetxattr": 189, "lremovexattr": 198,
+    "utime": 132, "utimes": 235, "futimesat": 261, "utimensat": 280, "setxattr": 188,
     "fsetxattr": 190, "removexattr": 197, "fremovexattr": 199,
 }  # fmt: skip
 _ARM = {

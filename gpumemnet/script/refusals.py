@@ -78,7 +78,9 @@ class Refusals:
     def _note(self, change: Change, path: str, to: str) -> None:
         made = to or path
         creates = change.does in ("make", "rename") or change.flags & os.O_CREAT
-        creates = creates or (change.does == "link" and self._is_new(path))  # else it is the old file, by another name
+        creates = creates or (
+            change.does == "link" and self._is_new(path)
+        )  # else it is the old file, by another name
         if creates and _status(made) is None:
             self._made.add(made)
 

@@ -111,7 +111,7 @@ def start(
 
         try:
             process = subprocess.Popen(command, preexec_fn=prepare, **how)
-        except (subprocess.SubprocessError, OSError) as exc:
+        except (subprocess.SubprocessError, OSError):
             shield.end()
             told.setblocking(False)
             with suppress(BlockingIOError):

@@ -27,9 +27,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 MAX_PROCESSES = 64
 _POLL_S = 0.1
 _LOG_TAIL = 4096
-_REFUSED = (
-    "a trace leaves the files that are there as they are, and {} was to be changed: name another folder for results"
-)
+_REFUSED = "a trace leaves files as they are, and {} was to be changed: name another folder for results"
 _SITECUSTOMIZE = "from gpumemnet.script import inside\n\ninside.install()\n"
 
 
@@ -130,7 +128,11 @@ def _remove(folder: Path) -> None:
 
 
 def _run(
-    command: list[str], folder: Path, environment: dict[str, str], limits: Limits, ways: Sequence[shields.Make]
+    command: list[str],
+    folder: Path,
+    environment: dict[str, str],
+    limits: Limits,
+    ways: Sequence[shields.Make],
 ) -> _Why:
     """Run the command until there is a result or a limit is met; return why there may be none."""
     before = environment.get("PYTHONPATH")

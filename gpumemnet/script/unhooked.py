@@ -12,12 +12,14 @@ from pathlib import Path
 
 from gpumemnet.script.files import FOLDER
 
-_LIBRARIES = (b"/libtorch_cpu.", b"/libtorch_python.", b"/libtorch.so", b"/xla_extension", b"/libjax_common.") + (
-    b"/libtensorflow_framework.",
-    b"/_pywrap_tensorflow",
+_LIBRARIES = (
+    *(b"/libtorch_cpu.", b"/libtorch_python.", b"/libtorch.so", b"/xla_extension", b"/libjax_common."),
+    *(b"/libtensorflow_framework.", b"/_pywrap_tensorflow"),
 )
 _FLAGS = "EIS"
-_WHAT = "a program that it started loaded PyTorch past the trace, and was ended before it could train on the CPU"
+_WHAT = (
+    "a program that it started loaded PyTorch past the trace, and was ended before it could train on the CPU"
+)
 
 
 def first(processes: Iterable[int], hooked: str) -> int | None:
@@ -52,7 +54,7 @@ def why(pid: int, folder: str) -> str:
 def _cause(words: list[str], environment: dict[str, str], folder: str) -> str:
     name = " ".join(words[:2])[:80]
     if FOLDER not in environment:
-        return f"{name} was started with an environment of its own (env -i, sudo, a container); keep RAD_* and PYTHONPATH"
+        return f"{name} has an environment of its own (env -i, sudo, a container); keep RAD_* and PYTHONPATH there"
     for word in words[1:]:
         if not word.startswith("-") or word.startswith("--"):
             break
@@ -61,7 +63,9 @@ def _cause(words: list[str], environment: dict[str, str], folder: str) -> str:
         if word[1:2] in "cmWX":
             break
     if folder not in environment.get("PYTHONPATH", "").split(os.pathsep):
-        return "its launcher sets PYTHONPATH anew; write PYTHONPATH=...:$PYTHONPATH there, to keep what it holds"
+        return (
+            "its launcher sets PYTHONPATH anew; write PYTHONPATH=...:$PYTHONPATH there, to keep what it holds"
+        )
     return f"{name} did not run sitecustomize from PYTHONPATH; start the training by its Python's own command"
 
 

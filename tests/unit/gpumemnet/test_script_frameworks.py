@@ -57,9 +57,11 @@ def test_another_framework_is_named_with_the_way_out(
     assert (tmp_path / "weights").read_text() == "trained for a week"
 
 
-@pytest.mark.parametrize("code", ["import tensorflow, torch", "import torch, tensorflow, jax; jax.grad(print)"])
+@pytest.mark.parametrize(
+    "code", ["import tensorflow, torch", "import torch, tensorflow, jax; jax.grad(print)"]
+)
 def test_a_script_that_has_torch_too_is_left_alone(tmp_path: Path, code: str) -> None:
-    hook = f"import sys; sys.meta_path[:] = [each for each in sys.meta_path if getattr(each, '_module', '') != 'torch']"
+    hook = "import sys; sys.meta_path[:] = [each for each in sys.meta_path if getattr(each, '_module', '') != 'torch']"
     assert "its last words: trains" in traced(tmp_path, f"{hook}\n{code}")
 
 

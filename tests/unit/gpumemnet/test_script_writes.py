@@ -1,4 +1,4 @@
-"""Forty programs that write in forty ways: traced, each leaves every file as it was; run by themselves, each does not."""
+"""Fifty programs that write in fifty ways: traced, each leaves every file as it was; without a trace, none does."""
 
 from __future__ import annotations
 
@@ -49,9 +49,13 @@ PYTHON = {
     "gzip": "gzip.open('old', 'wb').write(b'new')",
     "a log": "logging.basicConfig(filename='old'); logging.error('new')",
     "rotating logs": "logging.handlers.RotatingFileHandler('old', maxBytes=1, backupCount=1).doRollover()",
-    "C's fopen": "l = ctypes.CDLL(None); l.fopen.restype = ctypes.c_void_p; l.fclose(ctypes.c_void_p(l.fopen(b'old', b'w')))",
+    "C's fopen": (
+        "l = ctypes.CDLL(None); p = ctypes.c_void_p; l.fopen.restype = p; l.fclose(p(l.fopen(b'old', b'w')))"
+    ),
     "C's rename": "open('t', 'w').close(); ctypes.CDLL(None).rename(b't', b'old')",
-    "a forked worker": "p = multiprocessing.get_context('fork').Process(target=os.truncate, args=('old', 0)); p.start(); p.join()",
+    "a forked worker": (
+        "p = multiprocessing.get_context('fork').Process(target=os.truncate, args=('old', 0)); p.start(); p.join()"
+    ),
     "a spawned worker": (
         "p = multiprocessing.get_context('spawn').Process(target=os.truncate, args=('old', 0)); p.start(); p.join()"
     ),
@@ -84,7 +88,10 @@ TRACE = """
     print(run(sys.argv[2:], environment=os.environ, ways=(getattr(shields, sys.argv[1]),)).why)
 """
 ALL = {
-    **{name: [sys.executable, "-c", f"{HEAD}if __name__ == '__main__':\n    {code}"] for name, code in PYTHON.items()},
+    **{
+        name: [sys.executable, "-c", f"{HEAD}if __name__ == '__main__':\n    {code}"]
+        for name, code in PYTHON.items()
+    },
     **{name: ["/bin/sh", "-c", code] for name, code in SHELL.items()},
 }
 
@@ -97,7 +104,11 @@ def tree(folder: Path) -> None:
     (folder / "folder").chmod(0o755)
     (folder / "link").symlink_to("old")
     subprocess.run(
-        [sys.executable, "-c", "import sqlite3; c = sqlite3.connect('db'); c.execute('create table t (x)'); c.commit()"],
+        [
+            sys.executable,
+            "-c",
+            "import sqlite3; c = sqlite3.connect('db'); c.execute('create table t (x)'); c.commit()",
+        ],
         cwd=folder,
         check=True,
     )
@@ -129,7 +140,7 @@ def trees(top: Path, user: int) -> list[Path]:
 
 def script(folders: list[Path]) -> list[str]:
     """Return a command that runs each program in a folder of its own, whatever becomes of the others."""
-    work = [(str(folder), command) for folder, command in zip(folders, ALL.values())]
+    work = [(str(folder), command) for folder, command in zip(folders, ALL.values(), strict=True)]
     code = f"import subprocess\nfor folder, words in {work!r}: subprocess.run(words, cwd=folder)\nprint('all of them')"
     return [sys.executable, "-c", code]
 
@@ -154,7 +165,7 @@ def test_each_program_really_writes(top: Path) -> None:
     folders = trees(top, os.geteuid())
     before = [seen(folder) for folder in folders]
     subprocess.run(script(folders), check=True, capture_output=True, timeout=300)
-    same = [name for name, folder, was in zip(ALL, folders, before) if seen(folder) == was]
+    same = [name for name, folder, was in zip(ALL, folders, before, strict=True) if seen(folder) == was]
     assert same == []
     assert len(ALL) >= 40
 
@@ -169,12 +180,20 @@ def test_none_changes_what_was_there(top: Path, way: type, user: int) -> None:
     command = [sys.executable, "-c", textwrap.dedent(TRACE), way.__name__, *script(folders)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(top)}
     done = subprocess.run(
-        command, cwd=top, env=environment, user=user, group=user, extra_groups=[], text=True, capture_output=True, timeout=300
+        command,
+        cwd=top,
+        env=environment,
+        user=user,
+        group=user,
+        extra_groups=[],
+        text=True,
+        capture_output=True,
+        timeout=300,
     )
     if way is Copies and ("user namespace" in done.stderr or "mount" in done.stderr):
         pytest.skip(f"no namespaces here: {done.stderr.splitlines()[-1]}")
     assert "its last words: all of them" in done.stdout, done.stderr
-    for name, folder, was in zip(ALL, folders, before):
+    for name, folder, was in zip(ALL, folders, before, strict=True):
         now = seen(folder)
         assert {path: now.get(path) for path in was} == was, name
         assert way is Refusing or now == was, name  # where copies are written, nothing new stays either

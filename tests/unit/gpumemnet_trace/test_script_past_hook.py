@@ -67,7 +67,10 @@ def test_torch_that_the_environment_itself_imports_is_traced(tmp_path: Path) -> 
     (tmp_path / "sitecustomize.py").write_text("import torch")
     (tmp_path / "loop.py").write_text(TRAIN)
     command = [PYTHON, "-c", MAIN, "--json", "--", PYTHON, "loop.py"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH")))),
+    }
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=environment, check=False
     )

@@ -60,7 +60,10 @@ def command_of(pid: int) -> str:
 
 def test_processes_are_found_whatever_they_left_behind() -> None:
     sleeper = "import time; time.sleep(600)"
-    orphan = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {sleeper!r}], env={{}}, start_new_session=True)"
+    orphan = (
+        "import subprocess, sys; "
+        f"subprocess.Popen([sys.executable, '-c', {sleeper!r}], env={{}}, start_new_session=True)"
+    )
     other = subprocess.Popen([sys.executable, "-c", sleeper])
     try:
         with processes.adopting() as started:
