@@ -2,8 +2,8 @@
 
 A filter on the command, and on all that it starts, has the kernel ask this process of each call that may write; a
 thread answers. Needs no right of its own, and Linux 5.5 on x86-64 or ARM. What the filter does not know it refuses:
-other instruction sets, openat2 and io_uring (programs take older calls instead). What a file that is open already is changed
-by is not asked: it was judged as it was opened.
+other instruction sets, openat2 and io_uring (programs take older calls instead). Writing to a file that is open
+already is not asked: it was judged as it was opened.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def start(
             bound()
 
         try:
-            process = subprocess.Popen(command, preexec_fn=prepare, **how)
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=prepare, **how)
         except (subprocess.SubprocessError, OSError):
             shield.end()
             told.setblocking(False)

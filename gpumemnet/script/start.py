@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import stat
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -146,7 +145,7 @@ def _run(
         COMMAND: shlex.join(command),
         "TMPDIR": str(folder / "tmp"),  # a script that is ended tidies nothing up
     }
-    how = {"stdin": subprocess.DEVNULL, "env": environment, "start_new_session": True}
+    how = {"env": environment, "start_new_session": True}
     with (folder / "log").open("wb") as log, processes.adopting() as started:
         how |= {"stdout": log, "stderr": log, "bound": partial(bound, limits.seconds)}
         try:
