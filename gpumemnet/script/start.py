@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from gpumemnet.errors import TraceError
 from gpumemnet.records import frozen
@@ -145,7 +146,7 @@ def _run(
         COMMAND: shlex.join(command),
         "TMPDIR": str(folder / "tmp"),  # a script that is ended tidies nothing up
     }
-    how = {"env": environment, "start_new_session": True}
+    how: dict[str, Any] = {"env": environment, "start_new_session": True}
     with (folder / "log").open("wb") as log, processes.adopting() as started:
         how |= {"stdout": log, "stderr": log, "bound": partial(bound, limits.seconds)}
         try:
