@@ -88,13 +88,15 @@ def for_script(
     """
     from gpumemnet.saved import record  # only a script needs it
     from gpumemnet.script import start
+    from gpumemnet.script.failures import OWN
 
     if command[0].endswith(".py") and shutil.which(command[0]) is None:
         raise SetupError(f"{command[0]}: {_NO_PYTHON}{command[0]}")
     found = start.run(command, environment=os.environ)
     if isinstance(found, start.Untraced):
         torch = _NO_TORCH if "No module named 'torch'" in found.why else ""
-        why = f"the script could not be traced: {found.why}{torch}"
+        by_itself = found.why.startswith(OWN)  # then nothing was wrong with the trace
+        why = found.why if by_itself else f"the script could not be traced: {found.why}{torch}"
         if not found.text:
             raise TraceError(why)
         try:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import linecache
+import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 _OF_VALUES = ("AssertionError", "IndexError", "KeyError", "RuntimeError", "ValueError", "ZeroDivisionError")
 OF_RANKS = ("ChildFailedError", "ProcessExitedException", "CalledProcessError")
 """What torchrun, torch.multiprocessing.spawn and accelerate say where a rank has ended."""
 AFTER_READING = "; it had read values from the GPU, which are zeros in a trace"
+OWN = "your script ended before it used the GPU: "
+_TRACEBACK = "Traceback (most recent call last)"
+_CWD = os.path.join(os.environ.get("PWD", ""), "")
+_FRAME = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|/gpumemnet/(?:script|trace)/")
 END_OF_INPUT = "EOF when reading a line"
 ASKED = "it asks for something to be typed, and a trace has nobody to ask: give it what it asks for as an argument"
 
@@ -62,13 +70,62 @@ def first_of(error: BaseException) -> BaseException:
     return error
 
 
-def why(kind: str, words: str, *, read: bool = False) -> str:
+def place_of(error: BaseException) -> tuple[str, int]:
+    """Return the file and line of the user's that an exception came from; ("", 0) if none is known.
+
+    Args:
+        error: As it was raised.
+    """
+    frames, trace = [], error.__traceback__
+    while trace is not None:
+        frames.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
+        trace = trace.tb_next
+    return _last_of_user(frames)
+
+
+def from_process(words: str) -> tuple[str, tuple[str, int]]:
+    """Return what another process was ended by, and where, of an exception that holds its traceback as text.
+
+    Args:
+        words: `torch.multiprocessing.spawn` makes them.
+
+    Returns:
+        The traceback's last line and place; ("", ("", 0)) where there is none.
+    """
+    if _TRACEBACK not in words:
+        return "", ("", 0)
+    lines = [line for line in words[words.rindex(_TRACEBACK) :].splitlines() if line.strip()]
+    frames = [(file, int(number)) for file, number in _FRAME.findall("\n".join(lines))]
+    said = next((line for line in reversed(lines) if line[:1].strip()), "")
+    return said.strip(), _last_of_user(frames)
+
+
+def at(place: tuple[str, int]) -> str:
+    """Return a place in words, behind a comma; "" if it is unknown.
+
+    Args:
+        place: File and line.
+    """
+    file, number = place
+    return f", at {file.removeprefix(_CWD)}:{number}" if file else ""
+
+
+def _last_of_user(frames: Iterable[tuple[str, int]]) -> tuple[str, int]:
+    found = ("", 0)
+    for file, number in frames:
+        if not file.startswith("<") and not _LIBRARY.search(file):
+            found = (file, number)
+    return found
+
+
+def why(kind: str, words: str, *, read: bool = False, place: tuple[str, int] = ("", 0)) -> str:
     """Return in one line why a script's exception ended its trace.
 
     Args:
         kind: Class of the exception.
         words: What it says.
         read: Whether the script had read values of the GPU.
+        place: File and line that it came from, if known.
     """
     if kind in ("DynamicOutputShapeException", "DataDependentOutputException"):
         return f"what {words.removeprefix('aten.').split('.')[0]} gives depends on values, and a trace computes none"
@@ -81,4 +138,8 @@ def why(kind: str, words: str, *, read: bool = False) -> str:
     if kind == "TraceError":
         return words
     after = AFTER_READING if read and kind in _OF_VALUES else ""
-    return f"{kind}: {' '.join(words.split())[:300]}{after}"
+    said, of_process = from_process(words)
+    if said:
+        return f"a process that it started ended with {said[:300]}{at(of_process)}{after}"
+    said = " ".join((words or linecache.getline(*place)).split())
+    return f"{kind}: {said[:300]}{at(place)}{after}"

@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import mmap
 import os
 import sys
 from collections.abc import Callable
 
-from gpumemnet.script.files import FOLDER
+from gpumemnet.script import frameworks
+from gpumemnet.script.files import FOLDER, HOOKED
 from gpumemnet.script.imported import After
+
+_MAPPED = []
 
 
 def install() -> None:
     """Wait for torch, and pretend from then on."""
     folder = os.environ[FOLDER]
+    with open(os.path.join(folder, HOOKED), "rb") as file:
+        _MAPPED.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))  # by which this process is known
+    frameworks.watch(folder)
 
     def pretend() -> None:
         from gpumemnet.script import live  # needs torch
@@ -39,4 +46,7 @@ def after_torch(folder: str, begin: Callable[[], None]) -> None:
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", rest)
     if spec is not None and spec.loader is not None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    if "torch" in sys.modules:  # by that one, or by a .pth file of the environment
+        begin()
+        return
     sys.meta_path.insert(0, After("torch", begin))

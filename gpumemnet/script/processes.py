@@ -1,7 +1,7 @@
-"""Which processes the user's command has started, whatever sessions and groups they made for themselves.
+"""Which processes the user's command has started, whatever sessions, groups and environments they have.
 
-torchrun starts each rank in a session of its own, so that neither session nor process group finds them. What finds
-them is a variable of the environment, which children inherit.
+torchrun starts each rank in a session of its own, and a launcher may start its own with another environment. What
+finds them all is the kernel's word of parents: whoever loses his parent becomes a child of this process meanwhile.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import ctypes
 import os
 import resource
 import signal
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 1, 36, 37
+_END_S, _LOOK_S = 10.0, 0.005
 _LIBC = ctypes.CDLL(None)  # loaded before a fork: between fork and exec nothing may be
 
 
@@ -28,31 +31,62 @@ def end_with_parent(number: int = signal.SIGKILL) -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, number)
 
 
-def holding(variable: str, value: str) -> Iterator[int]:
-    """Yield the ids of the processes that were started with a variable; those of other users cannot be read.
+class Started:
+    """The processes that were started since, from below this process; made by `adopting`."""
 
-    Args:
-        variable: Its name.
-        value: Its value.
-    """
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit() and holds(int(entry.name), variable, value):
-            yield int(entry.name)
+    def __init__(self) -> None:
+        self._others = set(_children().get(os.getpid(), ()))
+
+    def alive(self) -> list[int]:
+        """Return the ids of those that run."""
+        children = _children()
+        found: list[int] = []
+        rest = [pid for pid in children.get(os.getpid(), ()) if pid not in self._others]
+        while rest:
+            pid = rest.pop()
+            found.append(pid)
+            rest += children.get(pid, ())
+        return found
+
+    def end(self) -> None:
+        """End them all, and what they start meanwhile, and wait for that."""
+        ends = time.monotonic() + _END_S
+        while (found := self.alive()) and time.monotonic() < ends:
+            for pid in found:
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(_LOOK_S)
+        for pid in _children(ended=True).get(os.getpid(), ()):
+            if pid not in self._others:
+                with suppress(OSError):
+                    os.waitpid(pid, os.WNOHANG)
 
 
-def holds(process: int, variable: str, value: str) -> bool:
-    """Tell whether a process was started with a variable.
-
-    Args:
-        process: Its id.
-        variable: As for `holding`.
-        value: Likewise.
-    """
+@contextmanager
+def adopting() -> Iterator[Started]:
+    """Have what loses its parent become a child of this process, so that all that is started is found."""
+    before = ctypes.c_int()
+    _LIBC.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
-        environment = Path(f"/proc/{process}/environ").read_bytes()
-    except OSError:
-        return False
-    return os.fsencode(f"{variable}={value}") in environment.split(b"\0")
+        yield Started()
+    finally:
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, before.value)
+
+
+def _children(*, ended: bool = False) -> dict[int, list[int]]:
+    """Return the children of each process: those that run, or those that have ended and wait for their parent."""
+    found: dict[int, list[int]] = {}
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        try:
+            state, parent = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()[:2]
+        except (OSError, ValueError):
+            continue
+        if (state == b"Z") == ended:
+            found.setdefault(int(parent), []).append(int(entry.name))
+    return found
 
 
 def resident_bytes(process: int) -> int:
@@ -66,20 +100,3 @@ def resident_bytes(process: int) -> int:
     except (OSError, IndexError):
         return 0
     return pages * resource.getpagesize()
-
-
-def end(variable: str, value: str) -> None:
-    """End them all, and what they start meanwhile.
-
-    Args:
-        variable: As for `holding`.
-        value: Likewise.
-    """
-    ended: set[int] = set()
-    while found := set(holding(variable, value)) - ended:
-        for process in found:
-            try:
-                os.kill(process, signal.SIGKILL)
-            except OSError:
-                continue
-        ended |= found

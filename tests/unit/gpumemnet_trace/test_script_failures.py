@@ -43,14 +43,14 @@ CAUGHT = """
 def test_the_exception_is_told_whoever_takes_it(tmp_path: Path, ends: str) -> None:
     done = estimated(tmp_path, LOOP.replace("ENDS", ends.strip()))
     told = json.loads(done.stdout)["warnings"][0]
-    assert told == "the script could not be traced: ValueError: no such column"
+    assert told == "the script could not be traced: ValueError: no such column, at train.py:11"
 
 
 def test_a_failure_after_the_steps_is_told_beside_the_trace(tmp_path: Path) -> None:
     done, found = saved(tmp_path, LOOP.replace("ENDS", "train(2)"))
     assert found.profiles[0].parameters == 72
     assert json.loads(done.stdout)["warnings"] == [
-        "traced until the script failed after 2 steps: ValueError: no such column"
+        "traced until the script failed after 2 steps: ValueError: no such column, at train.py:11"
     ]
 
 
@@ -69,3 +69,57 @@ def test_the_first_of_a_chain_of_exceptions_is_told_and_a_ring_has_an_end() -> N
     alone = ValueError("d")
     alone.__cause__ = alone
     assert first_of(alone) is alone
+
+
+def told_of(folder: Path, source: str) -> str:
+    answer = json.loads(estimated(folder, source).stdout)
+    lines = answer["error"]["lines"] if "error" in answer else answer["warnings"]
+    return str(lines[0])
+
+
+SPAWNED = """
+    import torch, torch.multiprocessing as mp
+
+    def work(rank):
+        model = torch.nn.Linear(10, 10).cuda()
+        model(torch.randn(4, 10).cuda()).sum().backward()
+        torch.zeros(3, 2).t().view(-1)
+
+    if __name__ == "__main__":
+        mp.spawn(work, nprocs=1)
+"""
+ASSERTED = """
+    import torch
+
+    model = torch.nn.Linear(8, 8).cuda()
+    classes = 8
+    assert classes == 10
+"""
+UNUSED = """
+    import json
+    import torch
+
+    def read(text):
+        return json.loads(text)
+
+    read("")
+"""
+
+
+def test_what_a_spawned_process_ended_by_is_told_with_its_place(tmp_path: Path) -> None:
+    told = told_of(tmp_path, SPAWNED)
+    assert "a process that it started ended with " in told and "view" in told
+    assert told.endswith(", at train.py:7")
+
+
+def test_an_assertion_without_words_is_told_by_its_line(tmp_path: Path) -> None:
+    assert "AssertionError: assert classes == 10, at train.py:6" in told_of(tmp_path, ASSERTED)
+
+
+def test_a_script_that_fails_before_it_uses_the_gpu_is_not_said_to_be_untraceable(tmp_path: Path) -> None:
+    done = estimated(tmp_path, UNUSED)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "rad-estimate: your script ended before it used the GPU: JSONDecodeError: Expecting value: line 1 column 1 "
+        "(char 0), at train.py:6\n"
+    )

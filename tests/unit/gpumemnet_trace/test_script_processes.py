@@ -14,7 +14,7 @@ from gpumemnet.script import processes, start
 
 APART = """
     import subprocess, sys, time
-    rank = "import time; held = b'x' * (300 << 20); open('rank', 'w').write('there'); time.sleep(600)"
+    rank = "import time; held = b'x' * (300 << 20); time.sleep(600)  # MARK"
     subprocess.Popen([sys.executable, "-c", rank], start_new_session=True)
     time.sleep(600)
 """
@@ -40,30 +40,42 @@ def test_a_rank_in_a_session_of_its_own_counts_and_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    mark = f"MARK of {tmp_path}"
     found = start.run(
-        [sys.executable, "-c", "\n".join(line.strip() for line in APART.splitlines())],
-        environment=os.environ | {"RAD_TEST_RANK": str(tmp_path)},
+        [sys.executable, "-c", "\n".join(line.strip() for line in APART.splitlines()).replace("MARK", mark)],
+        environment=os.environ,
         limits=start.Limits(seconds=120.0, resident_bytes=250 << 20),
     )
     assert isinstance(found, start.Untraced)
     assert "of memory" in found.why
-    assert waited(lambda: not list(processes.holding("RAD_TEST_RANK", str(tmp_path))))
+    assert not [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if mark in command_of(pid)]
 
 
-def test_processes_are_found_by_what_they_were_started_with(tmp_path: Path) -> None:
-    mark = {"RAD_TEST_MARK": str(tmp_path)}
-    sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
-    mine = subprocess.Popen(sleeper, env=os.environ | mark, start_new_session=True)
-    other = subprocess.Popen(sleeper, env=os.environ | {"RAD_TEST_MARK": f"{tmp_path}2"})
+def command_of(pid: int) -> str:
     try:
-        assert waited(lambda: processes.holds(mine.pid, "RAD_TEST_MARK", str(tmp_path)))
-        assert list(processes.holding("RAD_TEST_MARK", str(tmp_path))) == [mine.pid]
-        assert processes.resident_bytes(mine.pid) > 0
-        processes.end("RAD_TEST_MARK", str(tmp_path))
-        assert waited(lambda: gone(mine.pid))
-        assert other.poll() is None
+        return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except OSError:
+        return ""
+
+
+def test_processes_are_found_whatever_they_left_behind() -> None:
+    sleeper = "import time; time.sleep(600)"
+    orphan = (
+        "import subprocess, sys; "
+        f"subprocess.Popen([sys.executable, '-c', {sleeper!r}], env={{}}, start_new_session=True)"
+    )
+    other = subprocess.Popen([sys.executable, "-c", sleeper])
+    try:
+        with processes.adopting() as started:
+            subprocess.run([sys.executable, "-c", orphan], check=True)
+            assert waited(lambda: len(started.alive()) == 1)
+            (pid,) = started.alive()
+            assert processes.resident_bytes(pid) > 0
+            started.end()
+            assert started.alive() == []
+            assert gone(pid)
+            assert other.poll() is None
     finally:
-        for each in (mine, other):
-            each.kill()
-            each.wait()
-    assert processes.resident_bytes(mine.pid) == 0
+        other.kill()
+        other.wait()
+    assert processes.resident_bytes(pid) == 0

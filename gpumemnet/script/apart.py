@@ -1,0 +1,243 @@
+"""A view of the file system for one command, in which whatever it writes is a copy that goes with it.
+
+A mount namespace of its own, for an ordinary user inside a user namespace: overlays lie over what a user may write to,
+and all that no overlay covers is read-only. So no writer can reach a file that was there, whatever its language, and
+nothing that is written stays, but for one scratch folder. Sockets of other programs cannot be reached through overlays,
+those of the system below /run and /var can.
+
+`enter` runs between fork and exec, so it may only raise; `Unavailable` is what the parent then learns of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+from collections.abc import Iterable
+
+from gpumemnet.records import frozen
+
+_NEWNS, _NEWUSER = 0x20000, 0x10000000
+_RDONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
+_REMOUNT, _BIND, _REC, _PRIVATE = 32, 4096, 16384, 1 << 18
+_FLAGS = {"nosuid": _NOSUID, "nodev": _NODEV, "noexec": _NOEXEC}
+_LIBC = ctypes.CDLL(None, use_errno=True)  # loaded before a fork: between fork and exec nothing may be
+SYSTEM = frozenset(
+    ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "run", "sbin", "sys", "usr", "var")
+)
+"""Folders of the root that hold programs and sockets of the system, read-only but for what is mounted in them."""
+_NO_FILES = frozenset(
+    (
+        "autofs",
+        "binfmt_misc",
+        "bpf",
+        "cgroup",
+        "cgroup2",
+        "configfs",
+        "debugfs",
+        "devpts",
+        "devtmpfs",
+        "efivarfs",
+    )
+) | frozenset(("fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore", "securityfs", "sysfs", "tracefs"))
+_MOST_OVERLAYS = 256
+MEMORY_SIZE = "4g"
+"""What may be written where no folder on a disk holds the copies."""
+
+
+class Unavailable(Exception):
+    """Such a view cannot be made here."""
+
+
+@frozen
+class Mount:
+    """A line of /proc/self/mountinfo.
+
+    Attributes:
+        point: Where it is mounted.
+        kind: Type of file system.
+        flags: Of the mount, as mount(2) takes them.
+    """
+
+    point: str
+    kind: str
+    flags: int
+
+
+def mounts_of(text: str) -> list[Mount]:
+    """Return the mounts that a mountinfo file lists, in their order.
+
+    Args:
+        text: Of the file.
+    """
+    found = []
+    for line in text.splitlines():
+        left, _, right = line.partition(" - ")
+        words = left.split(" ")
+        point = words[4]
+        for octal, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+            point = point.replace(octal, char)
+        flags = sum(_FLAGS.get(option, 0) for option in set(words[5].split(",")))
+        found.append(Mount(point=point, kind=right.split(" ")[0], flags=flags))
+    return found
+
+
+def enter(scratch: str, home: str) -> None:
+    """Have this process, and all that it starts, write copies.
+
+    Args:
+        scratch: An absolute path; the one folder that is really written to. The copies lie in it, too.
+        home: The user's, or "".
+
+    Raises:
+        Unavailable: The kernel, a container or a mount does not allow it; the process must end.
+    """
+    try:
+        _enter(scratch, home)
+    except OSError as exc:
+        raise Unavailable(f"{exc.filename or 'mount namespace'}: {exc.strerror}") from exc
+
+
+def _enter(scratch: str, home: str) -> None:
+    cwd = _cwd()
+    options = _own_namespace()
+    _mount(None, "/", None, _REC | _PRIVATE)
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        mounts = mounts_of(file.read())
+    held = {mount: fd for mount in mounts if (fd := _hold(mount.point)) is not None}
+    folder = os.open(scratch, os.O_PATH)
+    bases = _bases(scratch)
+    covers = {path: fd for path in _covers(mounts, cwd, home) if (fd := _hold(path)) is not None}
+    covered = []
+    for number, path in enumerate(sorted(covers)):
+        in_memory = any(m.point == path and m.kind == "tmpfs" for m in mounts)
+        for base in bases[in_memory:]:
+            try:
+                _overlay(path, covers[path], f"{base}/{number}", options)
+                covered.append(path)
+                break
+            except OSError:
+                continue  # not below itself, or not on this kind of file system: then it stays read-only
+    if cwd is not None and not any(_within(cwd, path) for path in covered):
+        raise Unavailable(f"{cwd}: no overlay can lie over it")
+    _mount(f"/proc/self/fd/{folder}", scratch, None, _BIND)
+    for mount, fd in held.items():
+        if mount.point != "/proc":
+            _read_only(mount, fd)
+    for fd in {*held.values(), *covers.values(), folder}:
+        os.close(fd)
+    if cwd is not None:
+        os.chdir(cwd)
+
+
+def _cwd() -> str | None:
+    """Return the working folder; None if it was removed, where nothing can be made either."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
+
+
+def _own_namespace() -> str:
+    """Leave the mounts of all others; return what overlays need to be told here."""
+    if os.geteuid() == 0 and _LIBC.unshare(_NEWNS) == 0:
+        return ""
+    user, group = os.geteuid(), os.getegid()
+    _checked(_LIBC.unshare(_NEWUSER | _NEWNS), "user namespace")
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user} {user} 1"),
+        ("gid_map", f"{group} {group} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+    return ",userxattr"
+
+
+def _hold(path: str) -> int | None:
+    """Open a place, so that it can be named once something lies over it; None if this user cannot reach it."""
+    try:
+        return os.open(path, os.O_PATH | os.O_NOFOLLOW)
+    except OSError:
+        return None
+
+
+def _bases(scratch: str) -> tuple[str, str]:
+    """Return folders for copies: on the disk, and in memory where the disk's would lie below what it covers."""
+    names = []
+    for name in ("disk", "memory"):
+        path = os.path.join(scratch, "copies", name)
+        os.makedirs(path)
+        if name == "memory":
+            _mount("tmpfs", path, "tmpfs", _NOSUID | _NODEV, f"size={MEMORY_SIZE},mode=0700")
+        names.append(f"/proc/self/fd/{os.open(path, os.O_PATH)}")
+    return names[0], names[1]
+
+
+def _covers(mounts: Iterable[Mount], cwd: str | None, home: str) -> list[str]:
+    """Return the folders that overlays are to lie over: what no mount lies below, else each folder in it."""
+    points = {mount.point for mount in mounts}
+    kinds = {mount.point: mount.kind for mount in mounts}
+    starts = [f"/{name}" for name in os.listdir("/") if name not in SYSTEM]
+    starts += [point for point, kind in kinds.items() if point != "/" and kind not in _NO_FILES]
+    found: list[str] = []
+    while starts:
+        path = starts.pop()
+        if os.path.islink(path) or not os.path.isdir(path) or path in found:
+            continue
+        if not any(_within(point, path) and point != path for point in points):
+            found.append(path)
+            continue
+        try:
+            starts += [each.path for each in os.scandir(path) if each.path not in points]
+        except OSError:
+            continue  # another user's
+    places = ["/var/tmp", home] + ([] if cwd is None else [cwd])
+    for path in map(os.path.realpath, filter(None, places)):
+        below = any(_within(point, path) and point != path for point in points)
+        if os.path.isdir(path) and not below and not _has_owner(path, found):
+            found.append(path)
+    return sorted(found, key=lambda path: path not in places)[:_MOST_OVERLAYS]
+
+
+def _has_owner(path: str, covers: Iterable[str]) -> bool:
+    """Tell whether a folder can be copied by an overlay above it: only its owner copies it, or root."""
+    mine = os.geteuid() in (0, os.stat(path).st_uid)
+    return any(path == each or (mine and _within(path, each)) for each in covers)
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _overlay(path: str, lower: int, copies: str, options: str) -> None:
+    there = os.fstat(lower)
+    for name in ("", "/upper", "/work"):
+        os.mkdir(copies + name, 0o700)
+    if options == "":
+        os.chown(f"{copies}/upper", there.st_uid, there.st_gid)
+    elif there.st_gid in os.getgroups():
+        os.chown(f"{copies}/upper", -1, there.st_gid)
+    os.chmod(f"{copies}/upper", stat.S_IMODE(there.st_mode))
+    layers = f"lowerdir=/proc/self/fd/{lower},upperdir={copies}/upper,workdir={copies}/work"
+    _mount("overlay", path, "overlay", _NOSUID if options else 0, layers + options)
+
+
+def _read_only(mount: Mount, fd: int) -> None:
+    """Make a mount read-only wherever it can be reached; one that lies below another cannot be."""
+    try:
+        _mount(None, f"/proc/self/fd/{fd}", None, _REMOUNT | _BIND | _RDONLY | mount.flags)
+    except OSError:
+        if os.fstat(fd).st_dev == os.stat("/").st_dev:
+            raise
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    words = [None if word is None else os.fsencode(word) for word in (source, target, kind, data)]
+    _checked(_LIBC.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]), target)
+
+
+def _checked(status: int, name: str) -> None:
+    if status != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), name)

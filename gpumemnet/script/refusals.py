@@ -1,0 +1,108 @@
+"""Which changes of the file system a trace refuses, where the kernel allows no view of its own: pure, but for looking.
+
+What was there stays as it is. New files may be made, changed and removed again; they stay, as nothing proves afterwards
+that no other program has taken them over. Pipes, sockets and character devices hold nothing that could be lost.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import NamedTuple
+
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
+OF_PROCESS = ("/dev/fd/", "/dev/std", "/proc/self/", "/proc/thread-self/")
+"""Paths that mean another file for each process: what it has open already was judged as it opened it."""
+
+
+class Change(NamedTuple):
+    """A system call that changes the file system.
+
+    Attributes:
+        does: "open", "make", "link", "remove", "rename", "mark" (mode, owner, times, attributes, size) or
+            "mark of link".
+        path: Absolute; where it ends in a symbolic link, `follows` says which is meant.
+        to: The new name, of "rename" and "link".
+        flags: As open(2) takes them.
+        follows: Whether the file behind a link is meant.
+    """
+
+    does: str
+    path: str
+    to: str = ""
+    flags: int = 0
+    follows: bool = True
+
+
+class Refusals:
+    """Judges changes, and knows what the trace itself has made.
+
+    Args:
+        scratch: Folders that are the trace's own.
+
+    Attributes:
+        refused: What was refused first; "" if nothing was.
+    """
+
+    def __init__(self, *scratch: str) -> None:
+        self.refused = ""
+        self._made = {os.path.realpath(folder) for folder in scratch}
+
+    def allows(self, change: Change) -> bool:
+        """Judge a change, and take note of what it will make.
+
+        Args:
+            change: Before it is done.
+        """
+        if change.path.startswith(OF_PROCESS):
+            return True
+        path = _place(change.path, follows=change.follows)
+        to = _place(change.to, follows=False) if change.to else ""
+        lost = [each for each in (path, to) if self._loses(change, each)]
+        self.refused = self.refused or "".join(lost[:1])
+        if not lost:
+            self._note(change, path, to)
+        return not lost
+
+    def _loses(self, change: Change, path: str) -> bool:
+        if not path or self._is_new(path):
+            return False
+        there = _status(path)
+        if there is None or change.does in ("make", "link"):
+            return False
+        if change.does == "open":
+            writes = change.flags & WRITES and not change.flags & os.O_EXCL
+            return bool(writes) and (stat.S_ISREG(there) or stat.S_ISBLK(there))
+        return not stat.S_ISCHR(there)
+
+    def _note(self, change: Change, path: str, to: str) -> None:
+        made = to or path
+        creates = change.does in ("make", "rename") or change.flags & os.O_CREAT
+        creates = creates or (
+            change.does == "link" and self._is_new(path)
+        )  # else it is the old file, by another name
+        if creates and _status(made) is None:
+            self._made.add(made)
+
+    def _is_new(self, path: str) -> bool:
+        while path not in self._made:
+            if path == os.path.dirname(path):
+                return False
+            path = os.path.dirname(path)
+        return True
+
+
+def _place(path: str, *, follows: bool) -> str:
+    """Return where a path leads, without links on the way."""
+    if follows:
+        return os.path.realpath(path)
+    path = path.rstrip("/") or "/"
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+def _status(path: str) -> int | None:
+    """Return a file's type and mode; None if there is none."""
+    try:
+        return os.lstat(path).st_mode
+    except OSError:
+        return None
