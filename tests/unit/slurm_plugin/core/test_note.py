@@ -92,7 +92,7 @@ def test_what_was_not_signed_for_this_job_has_no_effect(
     text: str, whose: dict[str, int], key: bytes | None
 ) -> None:
     assert read_signed(text, **{**WHOSE, **whose}, key=key) is None
-    assert "x" == text[0] or text[-1].isspace() or read_note(text) is not None, "it is shown all the same"
+    assert text[0] == "x" or text[-1].isspace() or read_note(text) is not None, "it is shown all the same"
 
 
 def test_a_booking_s_code_signs_no_note_and_a_note_s_no_booking() -> None:
