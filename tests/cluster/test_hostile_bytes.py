@@ -387,8 +387,5 @@ def test_no_text_in_the_accounts_forges_or_hides_a_record(counted: Cluster) -> N
     assert (comments[first], comments[last]) == ("first", "last")
     for job in sent:
         times = job_times(job, slurm_conf=str(conf), accounts=True)
-        assert times is not None and (times.job_id, times.user_id, times.state) == (
-            job,
-            NEIGHBOUR,
-            "COMPLETED",
-        )
+        assert times is not None and (times.job_id, times.user_id) == (job, NEIGHBOUR)
+        assert times.state in ("COMPLETING", "COMPLETED"), "by squeue, or by sacct once that forgot it"
