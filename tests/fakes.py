@@ -12,7 +12,6 @@ from slurm_plugin.core.note import Note, signed_note
 from slurm_plugin.slurm.control import JobChange, JobView, NodeView, Standing
 from slurm_plugin.slurm.versions import requeue_delay_s
 
-
 KEY = bytes(32)
 """The cluster's key."""
 

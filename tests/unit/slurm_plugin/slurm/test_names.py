@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,11 +90,12 @@ def test_a_name_that_finds_anything_else_is_not_told(
 
 
 def test_a_job_of_another_owner_than_the_hook_s_is_left_alone() -> None:
-    for act in (
+    acts: tuple[Callable[[SlurmCommands], object], ...] = (
         lambda slurm: slurm.requeue(12),
         lambda slurm: slurm.update(12, JobChange(nice=-1)),
         lambda slurm: slurm.exact(12),
-    ):
+    )
+    for act in acts:
         slurm = Shown({"12": [PLAIN]}, {12: 5})
         with pytest.raises(SlurmError, match="to its hook"):
             act(slurm)
