@@ -3,9 +3,9 @@
     python bench/fuzz.py TARGET --inputs 1000000 --seed 1 [--workers 2] [--log FILE]
 
 Targets: wire (lines on radd's socket), directives (#RAD lines and comments), stamps, ledger (ledger files and job
-copies), slurm (what Slurm's programs and environment say), nvml, dcgm, summaries (model texts). Each input is a
-mutation of a valid one. It must yield an answer that makes sense, or one of the documented errors in one line, within
-two seconds of processor time.
+copies), slurm (what Slurm's programs and environment say), tables, lines and notes (what users write in bytes, beside
+others' records), nvml, dcgm, summaries (model texts). Each input is a mutation of a valid one. It must yield an answer
+that makes sense, or one of the documented errors in one line, within two seconds of processor time.
 
 Every batch has its own seed. With a log, batches that are in it already are not run again: a run that was stopped goes
 on where it was. Time limits are of processor time, so that a stopped process or a busy machine is no fault. A fault's
@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 
+import fuzz_bytes
 import fuzz_summaries
 import fuzz_targets
 from fuzz_targets import Target
@@ -37,7 +38,11 @@ HANG_S = 10
 MEMORY_BYTES = 1 << 30
 """What a worker may take in all; an input that makes it take more is a fault, not an end of the machine."""
 
-TARGETS = {**fuzz_targets.TARGETS, "summaries": lambda: Target(fuzz_summaries.mutate, fuzz_summaries.judge)}
+TARGETS = {
+    **fuzz_targets.TARGETS,
+    **fuzz_bytes.TARGETS,
+    "summaries": lambda: Target(fuzz_summaries.mutate, fuzz_summaries.judge),
+}
 
 
 @cache

@@ -45,6 +45,7 @@ from slurm_plugin.radd import lines
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.service import Service
 from slurm_plugin.slurm import accounting, conf_lines, printed
+from slurm_plugin.slurm.columns import Columns, records
 from slurm_plugin.slurm.hook_env import HookJob
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
@@ -164,7 +165,7 @@ def _service() -> Service:
         "[partition.gpu]\ncollocate = true\ngpu_memory_mib = 40360\nshards_per_gpu = 39\n"
     )
     slurm: Any = _NoSlurm()
-    return Service(folder / "rad.toml", slurm, Recoverer(slurm, SystemClock()))
+    return Service(folder / "rad.toml", slurm, Recoverer(slurm, SystemClock(), key=lambda: bytes(32)))
 
 
 _MESSAGES: tuple[dict[str, Any], ...] = (
@@ -453,6 +454,10 @@ def _recorded(pattern: str) -> tuple[str, ...]:
     return tuple(path.read_text(errors="replace") for path in sorted(DATA.glob(pattern)))
 
 
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")
+
+
 def _hook(text: str) -> HookJob:
     pairs = dict(part.partition("=")[::2] for part in text.split("\x01"))
     return HookJob.from_env(pairs)
@@ -488,15 +493,17 @@ _PLENTY = 100_000
 
 
 def _slurm() -> Target:
-    with_text = (*printed.JOB_COLUMNS, *printed.MORE_COLUMNS)
+    def table(columns: Columns) -> Callable[[str], object]:
+        return lambda text: records(_bytes(text), columns, printed.job_view)
+
     readers: tuple[tuple[tuple[str, ...], Callable[[str], object]], ...] = (
-        (_recorded("squeue_jobs.*"), lambda text: printed.parse_jobs(text, printed.JOB_COLUMNS)),
-        (_recorded("squeue_job_with_comment.*"), lambda text: printed.parse_jobs(text, with_text)),
-        (_recorded("sinfo_nodes.*"), printed.parse_nodes),
+        (_recorded("squeue_jobs.*"), table(printed.JOB_COLUMNS)),
+        (_recorded("squeue_job_with_comment.*"), table(printed.ONE_JOB_COLUMNS)),
+        (_recorded("sinfo_nodes.*"), lambda text: printed.parse_nodes(_bytes(text))),
         (_recorded("scontrol_version.*"), printed.parse_version),
         (("SlurmctldPort = 6817\nAuthInfo = socket=/x,cred_expire=15\nHZ=\n",), printed.parse_config),
-        (_recorded("sacct_ended.*"), accounting.parse_ended),
-        (_recorded("sacct_comments.*"), accounting.parse_comments),
+        (_recorded("sacct_ended.*"), lambda text: accounting.parse_ended(_bytes(text))),
+        (_recorded("sacct_comments.*"), lambda text: accounting.parse_comments(_bytes(text))),
         (("gres:gpu:a100:2,shard:3,nvme:5", "gres/gpu=1,cpu=4", "gpu:1g.10gb:1(S:0-1)"), _gres),
         (("rad: recovered peak_mib=13210 start_in_s=0 - torch.OutOfMemoryError",), read_note),
         (("NodeName=n[08-10] Gres=gpu:4,shard:160 File=/dev/nvidia[0-3,7]\nGresTypes=gpu,shard\n",), _conf),
@@ -511,7 +518,7 @@ def _slurm() -> Target:
 
     def judge(made: tuple[int, str], rng: random.Random) -> str:
         which, text = made
-        text = text.encode(errors="replace").decode()  # as core/shell.py hands it on
+        text = text.encode(errors="replace").decode()  # halves of surrogate pairs stand for no bytes
         try:
             found = readers[which][1](text)
         except SlurmError as exc:

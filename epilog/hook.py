@@ -19,7 +19,7 @@ from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.last_good import InForce, config_in_force
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.node_records import Outcome, Recovery, Reservation
-from slurm_plugin.core.note import server_ends_in
+from slurm_plugin.core.note import read_signed
 from slurm_plugin.core.peaks import Run
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.recovery import as_held, next_attempt, unsigned
@@ -90,7 +90,7 @@ def _wake(node: Node, log: HookLog) -> None:
     if waiting:
         from epilog.wake import wake  # an ordinary job ends without a question to Slurm
 
-        log.tell(wake(waiting, node.run, node.slurm(), node.clock))
+        log.tell(wake(waiting, node.run, node.slurm(), node.clock, key=node.key()))
 
 
 def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
@@ -196,7 +196,7 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
         if recovery is not None:
             runs_again = _run_again(job, node, recovery, outcome, settings, held, key, log)
         elif config.mode == "enforce":
-            _tell_slurm(job, node, booking, outcome, usage)
+            _tell_slurm(job, node, booking, outcome, usage, key)
     except SlurmError as exc:
         log.say(EventKind.NOT_REPORTED, str(exc))
     if config.features.history:  # first the rerun, then the record: the disk may be full
@@ -229,15 +229,17 @@ def _run_again(
     return recovery.reason if came.kind == EventKind.RUNS_AGAIN else ""
 
 
-def _tell_slurm(job: HookJob, node: Node, booking: Booking, outcome: Outcome, usage: JobUsage | None) -> None:
+def _tell_slurm(
+    job: HookJob, node: Node, booking: Booking, outcome: Outcome, usage: JobUsage | None, key: bytes
+) -> None:
     """Write into the job's AdminComment why it was stopped, or what it used where Slurm keeps accounts."""
     if outcome.kind == "overrun":
-        tell_why(job, booking, outcome, node.slurm())
+        tell_why(job, booking, outcome, node.slurm(), key=key)
     elif node.config.features.accounting:
         slurm_conf = find_slurm_conf(node.config.paths.slurm_conf, os.environ)
         if has_slurmdbd(slurm_conf):
             log = Path(node.config.paths.log)
-            tell_peak(job, booking, outcome, usage=usage, slurm_conf=slurm_conf, log=log)
+            tell_peak(job, booking, outcome, usage=usage, slurm_conf=slurm_conf, log=log, key=key)
 
 
 def _tell_owner(job: HookJob, node: Node, run: Run, log: HookLog, *, runs_again: str) -> None:
@@ -267,4 +269,7 @@ def _server_ends(node: Node, job: HookJob) -> int:
         view = node.slurm().job(job.job_id)
     except SlurmError:
         return 0
-    return (server_ends_in(view.admin_comment) if view is not None else None) or 0
+    if view is None:
+        return 0
+    note = read_signed(view.admin_comment, job_id=job.job_id, user_id=job.user_id, key=node.key())
+    return (note.server_ends if note is not None else None) or 0

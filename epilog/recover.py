@@ -14,7 +14,7 @@ from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import Event, EventKind
 from slurm_plugin.core.gres import parse_gres
 from slurm_plugin.core.node_records import Outcome, Recovery
-from slurm_plugin.core.note import Fault, Note, format_note, server_ends_in
+from slurm_plugin.core.note import Fault, Note, read_signed, signed_note
 from slurm_plugin.core.offer import Offer
 from slurm_plugin.core.units import shards_for
 from slurm_plugin.core.wire import stamp, with_stamp
@@ -57,7 +57,7 @@ def recover(
         SlurmError: Slurm refused or did not answer.
     """
     view = control.job(job.job_id)
-    if view is None or not view.batch or not view.requeue:
+    if view is None or view.user_id != job.user_id or not view.batch or not view.requeue:
         return Event(kind=EventKind.NOT_RUN_AGAIN, detail="it may not be requeued")
     if view.restarts >= MOST_RESTARTS:
         detail = f"it has been restarted {view.restarts} times"
@@ -97,6 +97,7 @@ def _change(
     *,
     restart: int,
 ) -> JobChange:
+    before = read_signed(view.admin_comment, job_id=view.job_id, user_id=view.user_id, key=key)
     victim = outcome.kind == "victim"
     fault: Fault = "victim" if victim else "estimate"
     note = Note(
@@ -106,12 +107,13 @@ def _change(
         estimate_bytes=recovery.booking.estimate_bytes,
         peak_bytes=outcome.peak_bytes,
         fault=fault if recovery.lend_priority else None,
-        server_ends=outcome.server_ends or server_ends_in(view.admin_comment),
+        server_ends=outcome.server_ends or (None if before is None else before.server_ends),
         detail=f"{recovery.reason}: {outcome.evidence}",
     )
+    text = signed_note(note, job_id=view.job_id, user_id=view.user_id, key=key)
     start_in_s = max(START_IN_S, delay_s)
     if victim:
-        return JobChange(admin_comment=format_note(note), start_in_s=start_in_s)  # it runs again as it was
+        return JobChange(admin_comment=text, start_in_s=start_in_s)  # it runs again as it was
     booking = replace(recovery.booking, changed=True)  # Slurm may take the stamp and refuse the request
     by_task = booking.by_task is not None
     if by_task:
@@ -129,7 +131,7 @@ def _change(
         gres=None if by_task else gres,
         per_task=_per_task(view, gres) if by_task else None,
         comment=with_stamp(view.comment, stamp(booking, user_id=view.user_id, key=key)),
-        admin_comment=format_note(note),
+        admin_comment=text,
         start_in_s=start_in_s,
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from epilog.report import activity_of
 from slurm_plugin.core.node_records import Outcome
-from slurm_plugin.core.note import Event, Note, format_note
+from slurm_plugin.core.note import Event, Note, signed_note
 from slurm_plugin.core.records import Booking
 from slurm_plugin.monitor.window import JobUsage
 from slurm_plugin.slurm.hook_env import HookJob
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # an ordinary job ends without a question to Slurm
     from slurm_plugin.slurm.control import SlurmControl
 
 
-def tell_why(job: HookJob, booking: Booking, outcome: Outcome, control: SlurmControl) -> None:
+def tell_why(job: HookJob, booking: Booking, outcome: Outcome, control: SlurmControl, *, key: bytes) -> None:
     """Write into the job's AdminComment why it was stopped.
 
     Args:
@@ -24,6 +24,7 @@ def tell_why(job: HookJob, booking: Booking, outcome: Outcome, control: SlurmCon
         booking: What was booked for it.
         outcome: How it ended.
         control: Slurm.
+        key: The cluster's key.
 
     Raises:
         SlurmError: Slurm refused or did not answer.
@@ -32,11 +33,13 @@ def tell_why(job: HookJob, booking: Booking, outcome: Outcome, control: SlurmCon
 
     note = Note(
         event="failed",
+        restart=job.restart,
         estimate_bytes=booking.estimate_bytes,
         peak_bytes=outcome.peak_bytes,
         detail=f"stopped: {outcome.evidence}",
     )
-    control.update(job.job_id, JobChange(admin_comment=format_note(note)))
+    text = signed_note(note, job_id=job.job_id, user_id=job.user_id, key=key)
+    control.update(job.job_id, JobChange(admin_comment=text))
 
 
 def tell_peak(
@@ -47,6 +50,7 @@ def tell_peak(
     usage: JobUsage | None = None,
     slurm_conf: Path | None,
     log: Path,
+    key: bytes,
 ) -> None:
     """Write what was estimated and what was seen into the job's AdminComment, where sacct shows it.
 
@@ -57,6 +61,7 @@ def tell_peak(
         usage: What the monitor saw of it; None if nothing.
         slurm_conf: SLURM_CONF of this node's slurmd; None leaves it to Slurm.
         log: Folder of our logs; what sacctmgr says goes to accounting.log, and it is not waited for.
+        key: The cluster's key.
 
     Raises:
         SlurmError: sacctmgr could not be started.
@@ -69,10 +74,12 @@ def tell_peak(
     times = booking.recoveries
     note = Note(
         event=event,
+        restart=job.restart,
         estimate_bytes=booking.estimate_bytes,
         peak_bytes=outcome.peak_bytes,
         smact=activity_of(usage) if outcome.kind == "ok" else None,
         ran_s=int(usage.last_s - usage.first_s) if usage is not None and outcome.kind == "ok" else None,
         detail=f"recovered from running out of GPU memory, {times} time{'s' * (times > 1)}" if times else "",
     )
-    write_admin_comment(job.job_id, format_note(note), slurm_conf=slurm_conf, log_path=log / "accounting.log")
+    text = signed_note(note, job_id=job.job_id, user_id=job.user_id, key=key)
+    write_admin_comment(job.job_id, text, slurm_conf=slurm_conf, log_path=log / "accounting.log")

@@ -13,7 +13,7 @@ from typing import TypeGuard
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import Event, EventKind
-from slurm_plugin.core.note import Note, format_note, read_note
+from slurm_plugin.core.note import Note, read_signed, signed_note
 from slurm_plugin.core.waiting import Waiting, end_waiting
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl, put_off
 
@@ -24,7 +24,9 @@ _WAITS = ("PENDING", "COMPLETING")
 """A job that was put back a moment ago is still completing."""
 
 
-def wake(waiting: Sequence[Waiting], run: Path, control: SlurmControl, clock: Clock) -> Event:
+def wake(
+    waiting: Sequence[Waiting], run: Path, control: SlurmControl, clock: Clock, *, key: bytes | None
+) -> Event:
     """Let the first job that can use it start as soon as Slurm can run a Prolog for it here; return what came of it.
 
     One job for each that ends: more of them would find no GPU and go back into the queue again. Who does not wait any
@@ -35,6 +37,7 @@ def wake(waiting: Sequence[Waiting], run: Path, control: SlurmControl, clock: Cl
         run: Folder of the node's state (`paths.run`).
         control: Slurm.
         clock: Time.
+        key: The cluster's key; without it a woken job's place in the queue is lost.
     """
     problems = []
     for each in waiting[:MOST_ASKED]:
@@ -49,7 +52,9 @@ def wake(waiting: Sequence[Waiting], run: Path, control: SlurmControl, clock: Cl
             continue
         left_s = max(0, math.ceil(each.earliest_s - clock.now_s()))
         change = JobChange(
-            start_in_s=left_s or None, start_now=not left_s, admin_comment=_told(view, each, left_s=left_s)
+            start_in_s=left_s or None,
+            start_now=not left_s,
+            admin_comment=_told(view, each, left_s=left_s, key=key),
         )
         try:
             control.update(each.job_id, change)
@@ -60,20 +65,19 @@ def wake(waiting: Sequence[Waiting], run: Path, control: SlurmControl, clock: Cl
     return Event(kind=EventKind.NOT_WOKEN, detail="; ".join(problems))
 
 
-def _told(view: JobView, waiting: Waiting, *, left_s: int) -> str:
+def _told(view: JobView, waiting: Waiting, *, left_s: int, key: bytes | None) -> str:
     """Return the note of a job that is woken: it takes the place of the put-back's, so it keeps where the job stood."""
-    before = read_note(view.admin_comment)
-    turn = before.turn if before is not None and before.restart == waiting.restart else None
-    return format_note(
-        Note(
-            event="woken",
-            start_in_s=left_s,
-            restart=waiting.restart,
-            turn=turn,
-            server_ends=before.server_ends if before is not None else None,
-            detail="a GPU is free again",
-        )
+    before = read_signed(view.admin_comment, job_id=view.job_id, user_id=view.user_id, key=key)
+    restart = view.restarts if waiting.restart is None else waiting.restart
+    note = Note(
+        event="woken",
+        start_in_s=left_s,
+        restart=restart,
+        turn=before.turn if before is not None and before.restart == restart else None,
+        server_ends=before.server_ends if before is not None else None,
+        detail="a GPU is free again",
     )
+    return signed_note(note, job_id=view.job_id, user_id=view.user_id, key=key)
 
 
 def _can_start(view: JobView | None, waiting: Waiting, *, now_s: float) -> TypeGuard[JobView]:

@@ -12,7 +12,7 @@ from slurm_plugin.core.config import PartitionConfig
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import Event, EventKind
 from slurm_plugin.core.node_records import Demand, Placement
-from slurm_plugin.core.note import Note, format_note, read_note, server_ends_in
+from slurm_plugin.core.note import Note, read_signed, signed_note
 from slurm_plugin.core.turn import Turn
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.core.waiting import Lack, Waiting, begin_waiting
@@ -63,8 +63,9 @@ def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack 
         with suppress(OSError):  # it goes back all the same
             file = node.job_file(job.job_id)
             file.refuse(reason, boot_id=node.store.boot_id, now_s=node.clock.monotonic_s())
-    slurm = node.slurm()
+    slurm, key = node.slurm(), node.key()
     seen = _seen(slurm, job.job_id)
+    before = None if seen is None else _before(seen, job, key)
     try:
         slurm.requeue(job.job_id)
     except SlurmError as exc:
@@ -76,11 +77,12 @@ def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack 
             event="put-back",
             start_in_s=delay_s,
             restart=job.restart + 1,
-            turn=None if seen is None else turn_of(seen, restart=job.restart),
-            server_ends=None if seen is None else server_ends_in(seen.admin_comment),
+            turn=None if seen is None else turn_of(seen, before, restart=job.restart),
+            server_ends=None if before is None else before.server_ends,
             detail=reason,
         )
-        slurm.update(job.job_id, JobChange(start_in_s=delay_s, admin_comment=format_note(note)))
+        text = signed_note(note, job_id=job.job_id, user_id=job.user_id, key=key)
+        slurm.update(job.job_id, JobChange(start_in_s=delay_s, admin_comment=text))
         earliest_s = node.clock.now_s() + least_s
         restart = job.restart + 1
         begin_waiting(node.run, Waiting(job_id=job.job_id, earliest_s=earliest_s, restart=restart, lack=lack))
@@ -96,18 +98,22 @@ def _seen(slurm: SlurmControl, job_id: int) -> Standing | None:
         return None
 
 
-def turn_of(seen: Standing, *, restart: int) -> Turn | None:
+def _before(seen: Standing, job: HookJob, key: bytes | None) -> Note | None:
+    return read_signed(seen.admin_comment, job_id=job.job_id, user_id=job.user_id, key=key)
+
+
+def turn_of(seen: Standing, before: Note | None, *, restart: int) -> Turn | None:
     """Return where a job that is being put back stood in the queue; None if Slurm does not tell.
 
     One that was put back before has the turn that it had then.
 
     Args:
         seen: The job as it runs: once it has gone back and its Epilog is over, Slurm gives it new times.
+        before: The signed note that it carries; None if there is none.
         restart: Restart count of the run that is put back.
     """
     if seen.state == "PENDING" or seen.priority + seen.nice < 0:
         return None
-    before = read_note(seen.admin_comment)
     if before is not None and before.turn is not None and before.restart == restart:
         return before.turn
     return Turn(

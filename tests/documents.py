@@ -171,7 +171,8 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "rad history": Run(root=True, says="resnet50 +128"),
         "rad report 1234": Run(root=True, says=r"nobody, partition gpu: COMPLETED", instead={"1234": "JOB"}),
         "tail -F /var/log/rad/{prolog,epilog}.log": NotRun("shows what hooks of an installed site write"),
-        f"sacct -a --parsable2 -S 2026-10-01 -E 2026-11-01 -o {SACCT_FIELDS} > jobs.txt": Run(
+        'sacct -a --parsable --delimiter="$(cat /proc/sys/kernel/random/uuid)" -S 2026-10-01 -E 2026-11-01'
+        f" -o {SACCT_FIELDS} > jobs.txt": Run(
             root=True, instead={"2026-10-01": "now-1hour", "2026-11-01": "now"}
         ),
         "rad advise jobs.txt --nodes 10 --gpus-per-node 8 --gpu-memory-mib 81000 --config /etc/rad/rad.toml": Run(

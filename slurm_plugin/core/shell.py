@@ -16,7 +16,7 @@ SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/s
 """Slurm starts its hooks without PATH, so programs are looked up here."""
 
 TOLD_LIMIT = 4 * MIB
-"""Most characters kept of what a program that failed has printed. What one printed that did not fail is kept whole: a
+"""Most bytes kept of what a program that failed has printed. What one printed that did not fail is kept whole: a
 list of 8,000 waiting jobs is as long, and half a list is a wrong one."""
 
 
@@ -63,10 +63,41 @@ def run(
     gid: int | None = None,
     with_errors: bool = False,
 ) -> str:
+    """Run a program to its end and return what it wrote on stdout as text; bytes that are no UTF-8 are replaced.
+
+    Args:
+        argv: Program and arguments, as for `run_bytes`.
+        timeout_s: After this long the program and its children are killed.
+        env: Its whole environment; None means an empty one with PATH only.
+        stdin: Text for its standard input; None means /dev/null.
+        uid: The user to run it as; None for our own.
+        gid: The group to run it as; None for our own.
+        with_errors: Whether what it writes on stderr is returned too, in between.
+
+    Raises:
+        CommandError: It could not be started, exited non-zero or ran out of time.
+    """
+    stdout = run_bytes(
+        argv, timeout_s=timeout_s, env=env, stdin=stdin, uid=uid, gid=gid, with_errors=with_errors
+    )
+    return stdout.decode(errors="replace")
+
+
+def run_bytes(
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    env: Mapping[str, str] | None = None,
+    stdin: str | None = None,
+    uid: int | None = None,
+    gid: int | None = None,
+    with_errors: bool = False,
+) -> bytes:
     """Run a program to its end and return what it wrote on stdout.
 
     Args:
-        argv: Program and arguments; a bare program name is looked up in SYSTEM_PATH.
+        argv: Program and arguments; a bare program name is looked up in SYSTEM_PATH. Surrogates are the bytes that
+            they stand for.
         timeout_s: After this long the program and its children are killed.
         env: Its whole environment; None means an empty one with PATH only.
         stdin: Text for its standard input; None means /dev/null.
@@ -81,13 +112,11 @@ def run(
     environment = dict(env) if env is not None else {"PATH": ":".join(SYSTEM_PATH), "LC_ALL": "C.UTF-8"}
     try:
         process = subprocess.Popen(
-            command,
+            [word.encode(errors="surrogateescape") for word in command],
             stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if with_errors else subprocess.PIPE,
             env=environment,
-            text=True,
-            errors="replace",
             start_new_session=True,
             user=uid,
             group=gid,
@@ -96,7 +125,9 @@ def run(
     except OSError as exc:
         raise CommandError(command, 127, str(exc)) from exc
     try:
-        stdout, stderr = process.communicate(stdin, timeout=timeout_s)
+        stdout, stderr = process.communicate(
+            None if stdin is None else stdin.encode(errors="surrogateescape"), timeout=timeout_s
+        )
     except subprocess.TimeoutExpired as exc:
         os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -106,8 +137,12 @@ def run(
         os.killpg(process.pid, signal.SIGKILL)
         raise
     if process.returncode != 0:
-        raise CommandError(command, process.returncode, (stderr or stdout)[-TOLD_LIMIT:])
+        raise CommandError(command, process.returncode, _text_of(stderr or stdout))
     return stdout
+
+
+def _text_of(output: bytes) -> str:
+    return output[-TOLD_LIMIT:].decode(errors="replace")
 
 
 def spawn_daemon(argv: Sequence[str], *, env: Mapping[str, str], log_path: Path, uid: int, gid: int) -> int:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.job_file import JobFile
 from slurm_plugin.core.ledger_store import LedgerStore, boot_id
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.process import PROC
+from slurm_plugin.core.wire import read_key
 from slurm_plugin.slurm.conf_files import devices_confined, find_slurm_conf
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.hook_env import HookJob, owner_in
 
 # An ordinary job starts without Slurm's answers: what asks for them is loaded when it is needed.
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class Node:
 
         Args:
             config: rad.toml.
-            env: The environment, for SLURM_CONF.
+            env: The environment, for SLURM_CONF and, in a hook, its job.
             for_release: Leave slurm.conf alone: it may lie on a file server that hangs, and a release needs nothing
                 of it.
         """
@@ -62,7 +64,9 @@ class Node:
         def slurm() -> SlurmCommands:
             from slurm_plugin.slurm.commands import SlurmCommands
 
-            return SlurmCommands(slurm_conf=str(slurm_conf or ""), timeout_s=SLURM_ANSWER_S)
+            return SlurmCommands(
+                slurm_conf=str(slurm_conf or ""), timeout_s=SLURM_ANSWER_S, owners=owner_in(env)
+            )
 
         return cls(
             config=config,
@@ -77,6 +81,13 @@ class Node:
     def run(self) -> Path:
         """Return the folder of the node's state."""
         return Path(self.config.paths.run)
+
+    def key(self) -> bytes | None:
+        """Return the cluster's key; None where it cannot be read: then no note counts, and none is signed."""
+        try:
+            return read_key(Path(self.config.paths.key))
+        except ConfigError:
+            return None
 
     def job_file(self, job_id: int) -> JobFile:
         """Return what a job's tasks are told."""

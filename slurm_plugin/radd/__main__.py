@@ -68,7 +68,7 @@ def run(config_path: Path, slurm_user: str) -> None:
     slurm = open_control(config, clock)
     lender = Lender(Path(config.paths.state, "loans.json"), slurm, clock, lambda: service.config)
     keeper = Keeper(slurm, clock, lender, lambda: service.config)
-    recoverer = Recoverer(slurm, clock, lender, keeper)
+    recoverer = Recoverer(slurm, clock, lender, keeper, key=lambda: service.key)
     service = Service(config_path, slurm, recoverer)
     slurm_uids = _uid_of(slurm_user)
     socket_path = Path(service.config.paths.socket)

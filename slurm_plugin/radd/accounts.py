@@ -16,7 +16,7 @@ from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.complaint import Complaint
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import RadError
-from slurm_plugin.core.note import Note, read_note
+from slurm_plugin.core.note import Note, read_signed
 from slurm_plugin.radd.history import Peaks, run_told
 from slurm_plugin.slurm.accounting import Accounts, EndedJob
 
@@ -67,15 +67,15 @@ class AccountsReader:
         away_s = 0 if self._looked_s is None else max(0, int(now_s - self._looked_s - 2 * EVERY_S))
         back_s = FIRST_S if self._looked_s is None else min(AGAIN_S + away_s, MOST_S)
         ended = {job.job_id: job for job in self._accounts.completed(back_s)}
+        key = wire.read_key(Path(config.paths.key))
         told = {
             job_id: note
             for job_id, job in ended.items()
             if job_id not in self._seen
-            and (note := read_note(job.admin_comment))
+            and (note := read_signed(job.admin_comment, job_id=job_id, user_id=job.user_id, key=key))
             and note.event == "ended"
             and note.peak_bytes
         }
-        key = wire.read_key(Path(config.paths.key))
         ids = list(told)
         for first in range(0, len(ids), AT_ONCE):
             some = ids[first : first + AT_ONCE]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from slurm_plugin.core.background import in_background
@@ -15,7 +16,7 @@ from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.daemon_log import about
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.note import Note, read_note
+from slurm_plugin.core.note import Note, read_signed
 from slurm_plugin.radd.keeping import Keeper
 from slurm_plugin.radd.lending import Lender
 from slurm_plugin.radd.loans import Claim
@@ -55,7 +56,19 @@ class Recoverer:
         clock: Clock,
         lender: Lender | None = None,
         keeper: Keeper | None = None,
+        *,
+        key: Callable[[], bytes],
     ) -> None:
+        """Begin without an errand.
+
+        Args:
+            slurm: Slurm.
+            clock: Time.
+            lender: Lends priority; None lends none.
+            keeper: Keeps places in the queue; None keeps none.
+            key: Tells the cluster's key as it is in force.
+        """
+        self._key = key
         self._slurm = slurm
         self._lender, self._keeper = lender, keeper
         self._clock = clock
@@ -70,7 +83,7 @@ class Recoverer:
 
         Args:
             job_id: The job.
-            note: What a hook wrote about it.
+            note: What a hook wrote about it and signed.
             profile_key: The job's model, as its booking says; None if unknown.
         """
         if note.start_in_s is None or note.event == "ended":
@@ -112,8 +125,8 @@ class Recoverer:
             seen = self._slurm.job(job.job_id)  # lists of jobs carry no AdminComment
             if seen is None or put_off(seen, now_s=now_s):
                 continue
-            note = read_note(seen.admin_comment)
-            if note is None or note.restart not in (None, job.restarts):
+            note = read_signed(seen.admin_comment, job_id=seen.job_id, user_id=seen.user_id, key=self._key())
+            if note is None or note.restart != job.restarts:
                 continue
             self._take_turn(job.job_id, note)
             if note.event == "recovered" and job.reason == "BeginTime":

@@ -18,7 +18,7 @@ from slurm_plugin.core.errors import ConfigError, SlurmError, WireError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.models import models_path
-from slurm_plugin.core.note import format_note, read_note
+from slurm_plugin.core.note import format_note, read_note, read_signed
 from slurm_plugin.core.peaks import peaks_path
 from slurm_plugin.radd.fallback import EVERY_S, fallback_of, write_fallback
 from slurm_plugin.radd.history import Peaks, run_told
@@ -81,6 +81,11 @@ class Service:
     def config(self) -> Config:
         """Return the configuration in force."""
         return self._submission.config
+
+    @property
+    def key(self) -> bytes:
+        """Return the cluster's key in force."""
+        return self._submission.key
 
     @property
     def peaks(self) -> Peaks:
@@ -223,17 +228,17 @@ class Service:
         if message.get("op") == "submit":
             self._models.take(message, now_s=self._clock.now_s())
             return
-        note = read_note(str(message.get("admin_comment", "")))
+        text = str(message.get("admin_comment", ""))
         job_id, user_id = int(message["job_id"]), int(message["user_id"])
+        if (shown := read_note(text)) is not None:
+            what = about(EventKind.HEARD, job_id=job_id, user_id=user_id)
+            log.info("job %d: %s", job_id, format_note(shown), extra=what)
+        note = read_signed(text, job_id=job_id, user_id=user_id, key=self.key)
         if note is None:
             return
-        what = about(EventKind.HEARD, job_id=job_id, user_id=user_id)
-        log.info("job %d: %s", job_id, format_note(note), extra=what)
-        comment = str(message.get("comment") or "")
-        booking = wire.read_stamp(comment, user_id=user_id, key=self._submission.key)
+        booking = wire.read_stamp(str(message.get("comment") or ""), user_id=user_id, key=self.key)
         if self.config.features.recovery:
-            profile_key = None if booking is None else booking.profile_key
-            self._recoverer.hear(job_id, note, profile_key=profile_key)
+            self._recoverer.hear(job_id, note, profile_key=None if booking is None else booking.profile_key)
         if self.config.features.history:
             now_s = self._clock.now_s()
             run = run_told(note, booking, self.config, user_id=user_id, job_id=job_id, now_s=now_s)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_plugin.core.errors import CommandError, SlurmError
-from slurm_plugin.core.shell import run, spawn_daemon
-from slurm_plugin.slurm.columns import Columns, cut
+from slurm_plugin.core.shell import run_bytes, spawn_daemon
+from slurm_plugin.slurm.columns import Columns, Row, number, records
 from slurm_plugin.slurm.environment import slurm_environment
 
-_ENDED: Columns = (("JobIDRaw", 20), ("UID", 12), ("AdminComment", 120))
+_ENDED: Columns = (("JobIDRaw", 20), ("UID", 12), ("AdminComment", 240))
 _COMMENT: Columns = (("JobIDRaw", 20), ("Comment", 1100))  # Slurm keeps at most 1,024 characters
 _TIMEOUT_S = 10.0
 
@@ -46,7 +46,7 @@ class EndedJob:
     Attributes:
         job_id: Slurm's job id.
         user_id: The owner.
-        admin_comment: The first 120 characters of its AdminComment.
+        admin_comment: The first 240 bytes of its AdminComment: a note about an end is shorter.
     """
 
     job_id: int
@@ -62,7 +62,7 @@ class Accounts:
     """
 
     def __init__(self, slurm_conf: Path | None) -> None:
-        self._env = slurm_environment(slurm_conf)
+        self._slurm_conf = slurm_conf
 
     def completed(self, last_s: int) -> tuple[EndedJob, ...]:
         """Return the jobs that ended well in the last so many seconds.
@@ -81,32 +81,50 @@ class Accounts:
         ids = ",".join(map(str, job_ids))
         return parse_comments(self._sacct(_COMMENT, "-j", ids)) if ids else {}
 
-    def _sacct(self, columns: Columns, *which: str) -> str:
-        form = ",".join(f"{name}%-{width}" for name, width in columns)
-        try:
-            return run(["sacct", "-X", "-n", *which, "-o", form], timeout_s=_TIMEOUT_S, env=self._env)
-        except CommandError as exc:
-            raise SlurmError(str(exc)) from exc
+    def _sacct(self, columns: Columns, *which: str) -> bytes:
+        return sacct(columns, *which, slurm_conf=self._slurm_conf, timeout_s=_TIMEOUT_S)
 
 
-def parse_ended(text: str) -> tuple[EndedJob, ...]:
+def sacct(columns: Columns, *which: str, slurm_conf: Path | str | None, timeout_s: float) -> bytes:
+    """Return a table that sacct prints of jobs, without their steps, for columns.py with a gap of 1.
+
+    Args:
+        columns: Names and widths.
+        which: Options that choose the jobs.
+        slurm_conf: Path for SLURM_CONF; None or "" lets sacct find it.
+        timeout_s: After this long it is stopped.
+
+    Raises:
+        SlurmError: It failed or did not answer.
+    """
+    form = ",".join(f"{name}%-{width}" for name, width in columns)
+    try:
+        return run_bytes(
+            ["sacct", "-X", "-n", *which, "-o", form], timeout_s=timeout_s, env=slurm_environment(slurm_conf)
+        )
+    except CommandError as exc:
+        raise SlurmError(str(exc)) from exc
+
+
+def parse_ended(content: bytes) -> tuple[EndedJob, ...]:
     """Return the jobs that sacct printed.
 
     Raises:
         SlurmError: It is not what these columns give.
     """
-    rows = [row for row in cut(text, _ENDED, gap=1) if row["JobIDRaw"].isdigit() and row["UID"].isdigit()]
-    return tuple(
-        EndedJob(job_id=int(row["JobIDRaw"]), user_id=int(row["UID"]), admin_comment=row["AdminComment"])
-        for row in rows
+    return records(content, _ENDED, _ended, gap=1)
+
+
+def _ended(row: Row) -> EndedJob:
+    return EndedJob(
+        job_id=number(row["JobIDRaw"]), user_id=number(row["UID"]), admin_comment=row["AdminComment"]
     )
 
 
-def parse_comments(text: str) -> dict[int, str]:
+def parse_comments(content: bytes) -> dict[int, str]:
     """Return the comments that sacct printed, by job id.
 
     Raises:
         SlurmError: It is not what these columns give.
     """
-    rows = cut(text, _COMMENT, gap=1)
-    return {int(row["JobIDRaw"]): row["Comment"] for row in rows if row["JobIDRaw"].isdigit()}
+    return dict(records(content, _COMMENT, lambda row: (number(row["JobIDRaw"]), row["Comment"]), gap=1))

@@ -1,18 +1,38 @@
-"""Slurm's tables in columns of fixed width, which no user can forge.
+"""The one reader of what Slurm prints: tables in columns of fixed width, cut as bytes, which no user can move.
 
-A name or a comment may hold line ends and any separator, so that a line of its own proves nothing; a width does.
+A job's name, comment or GRES may hold any byte but NUL, so that neither a line nor a separator proves anything.
+squeue, sinfo and sacct cut and fill a column to its width in bytes, whatever the locale (22.05.8, 24.11.5 and 26.05.5:
+`tests/cluster/test_hostile_bytes.py`). Ids, owners, times and nice values stand before all text of users.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.text import one_line
+
+T = TypeVar("T")
+
+log = logging.getLogger("slurm")
 
 Columns = Sequence[tuple[str, int]]
 """Names, and widths in bytes."""
+Row = dict[str, str]
+"""One record: the text of each column."""
 
+_KEPT = ("Comment", "Name")
+"""Columns whose text goes back to Slurm or names a file: bytes that are no UTF-8 are kept as surrogates."""
 _NOTHING = ("", "N/A", "n/a", "(null)", "None", "none", "None assigned", "Unknown")
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+_MOST_SAID = 1000
+_LOGGED = 200
+"""Characters of a value in the log."""
+_said: set[str] = set()
+"""Records that were logged as unreadable."""
 
 
 def known(text: str) -> str:
@@ -24,27 +44,82 @@ def known(text: str) -> str:
     return "" if text in _NOTHING else text
 
 
-def cut(text: str, columns: Columns, *, gap: int = 0) -> list[dict[str, str]]:
+def number(text: str) -> int:
+    """Return a whole number as Slurm prints it.
+
+    Raises:
+        ValueError: The text is anything else; `int` takes underscores, blanks and the digits of other scripts, too.
+
+    >>> number("4294901759"), number("-7")
+    (4294901759, -7)
+    """
+    if _NUMBER.fullmatch(text) is None:
+        raise ValueError(f"{text!r:.80} is no number")
+    return int(text)
+
+
+def lines(text: str) -> list[str]:
+    r"""Return the lines of what Slurm printed line by line: only a line end ends one, whatever `str.splitlines` does.
+
+    >>> lines("a\u2028b\x0bc\nd\n")
+    ['a\u2028b\x0bc', 'd']
+    """
+    return [line for line in text.split("\n") if line]
+
+
+def cut(content: bytes, columns: Columns, *, gap: int = 0) -> list[Row]:
     """Return the records of a table.
 
     Args:
-        text: What Slurm printed.
+        content: What Slurm printed.
         columns: As they were asked for.
         gap: Blanks after each column.
 
     Raises:
-        SlurmError: The text is not what these columns give.
+        SlurmError: Slurm did not print these columns in these widths.
     """
-    content = text.encode()
+    if not content.strip(b" \n"):
+        return []
     width = sum(size + gap for _, size in columns)
-    rows, at, end = [], 0, len(content.rstrip())
-    while at < end:
-        if len(content) - at < width:
-            raise SlurmError(f"a record of {len(content) - at} bytes where {width} were asked for")
+    rows = []
+    for at in range(0, len(content), width + 1):
+        if content[at + width : at + width + 1] != b"\n":
+            raise SlurmError(f"a record of {len(content) - at} bytes where {width} and a line end were due")
         row = {}
         for name, size in columns:
-            row[name] = content[at : at + size].decode(errors="replace").rstrip()
+            field = content[at : at + size].rstrip(b" ")
+            row[name] = field.decode(errors="surrogateescape" if name in _KEPT else "replace")
             at += size + gap
         rows.append(row)
-        at += content.startswith(b"\n", at)
     return rows
+
+
+def records(content: bytes, columns: Columns, make: Callable[[Row], T], *, gap: int = 0) -> tuple[T, ...]:
+    """Return what is made of each record of a table; one that cannot be read is left out, and logged once.
+
+    Args:
+        content: What Slurm printed.
+        columns: As they were asked for; the first names the record.
+        make: Makes one record; raises ValueError for one that cannot be read.
+        gap: Blanks after each column.
+
+    Raises:
+        SlurmError: Slurm did not print these columns in these widths.
+    """
+    found = []
+    for row in cut(content, columns, gap=gap):
+        try:
+            found.append(make(row))
+        except ValueError as exc:
+            _leave_out(columns[0][0], row, exc)
+    return tuple(found)
+
+
+def _leave_out(name: str, row: Row, why: ValueError) -> None:
+    what = one_line(f"{name} {row[name]}: {why}", _LOGGED)
+    if what in _said:
+        return
+    if len(_said) >= _MOST_SAID:
+        _said.clear()
+    _said.add(what)
+    log.warning("left out what Slurm printed, as it cannot be read: %s", what)

@@ -1,41 +1,48 @@
 """Slurm through its own commands: squeue, sinfo and scontrol, with output that users cannot forge.
 
 `scontrol show job` prints a job's name and comment among its other lines, and a user may put line ends into both, so
-that `UserId=...` on a line of its own proves nothing. squeue and sinfo print columns of fixed width instead; free
-text comes last there, or not at all where several jobs are listed.
+that `UserId=...` on a line of its own proves nothing. squeue and sinfo print columns of fixed width instead
+(columns.py); what users write comes last there.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from slurm_plugin.core.errors import CommandError, SlurmError
-from slurm_plugin.core.shell import run
-from slurm_plugin.slurm.columns import cut
+from slurm_plugin.core.shell import run_bytes
+from slurm_plugin.slurm.columns import Columns, Row, cut, records
 from slurm_plugin.slurm.conf_files import away_s, find_slurm_conf, settings_of
 from slurm_plugin.slurm.control import JobChange, JobView, NodeView, Standing
 from slurm_plugin.slurm.environment import slurm_environment
-from slurm_plugin.slurm.printed import (
-    JOB_COLUMNS,
-    MORE_COLUMNS,
-    NAME_COLUMNS,
-    NODE_COLUMNS,
+from slurm_plugin.slurm.names import (
     TASK_COLUMNS,
+    asked_by,
+    check_found,
     exact_name,
-    format_of,
-    parse_config,
-    parse_given,
-    parse_jobs,
-    parse_names,
-    parse_nodes,
-    parse_version,
     requeued_name,
     shown_name,
 )
-from slurm_plugin.slurm.standings import ADMIN_COMMENT, STANDING_COLUMNS, parse_standings
+from slurm_plugin.slurm.printed import (
+    JOB_COLUMNS,
+    NAME_COLUMNS,
+    NODE_COLUMNS,
+    ONE_JOB_COLUMNS,
+    format_of,
+    job_view,
+    parse_config,
+    parse_given,
+    parse_names,
+    parse_nodes,
+    parse_version,
+)
+from slurm_plugin.slurm.standings import ONE_STANDING_COLUMNS, STANDING_COLUMNS, standing
 from slurm_plugin.slurm.versions import requeue_delay_s, traits
+
+T = TypeVar("T")
 
 UNKNOWN_JOB = "Invalid job id"
 """What squeue says of an id that slurmctld does not know."""
@@ -48,15 +55,20 @@ class SlurmCommands:
     Args:
         slurm_conf: Path for SLURM_CONF; "" lets the commands find it.
         timeout_s: After this long a command is stopped that waits for no machine without power.
+        owners: Whose a job is, where a hook's environment says so: nothing is done where squeue says otherwise.
     """
 
-    def __init__(self, *, slurm_conf: str = "", timeout_s: float = 3.0) -> None:
+    def __init__(
+        self, *, slurm_conf: str = "", timeout_s: float = 3.0, owners: Mapping[int, int] | None = None
+    ) -> None:
         self._env = slurm_environment(slurm_conf)
         self._slurm_conf = find_slurm_conf(slurm_conf, os.environ)
         self._away_s = away_s(self._slurm_conf)
         self._timeout_s = timeout_s
         self._version: tuple[int, int, int] | None = None
-        self._named: tuple[int, dict[str, str]] = (0, {})
+        self._named: tuple[int, Row] = (0, {})
+        self._checked: dict[int, tuple[str, ...]] = {}
+        self._owners = owners or {}
 
     def version(self) -> tuple[int, int, int]:
         """Return Slurm's version; asked once."""
@@ -66,16 +78,7 @@ class SlurmCommands:
 
     def job(self, job_id: int) -> JobView | None:
         """Return a job with its comments, or None if Slurm no longer knows it."""
-        columns = (*JOB_COLUMNS, *TASK_COLUMNS[1:], *MORE_COLUMNS)
-        try:
-            text = self.ask("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", format_of(columns))
-        except SlurmError as exc:
-            if UNKNOWN_JOB in str(exc):
-                return None
-            raise
-        self._keep_names(job_id, cut(text, columns))
-        found = [view for view in parse_jobs(text, columns) if view.job_id == job_id]
-        return found[0] if found else None
+        return self._one(job_id, ONE_JOB_COLUMNS, job_view)
 
     def jobs(self, *, node: str | None = None, states: tuple[str, ...] = ()) -> tuple[JobView, ...]:
         """Return jobs, of one node and in some states if asked; their comments are left empty.
@@ -85,24 +88,16 @@ class SlurmCommands:
             states: Only jobs in these states, in Slurm's words; none takes all.
         """
         chosen = ["-t", ",".join(states) if states else "all", *(["-w", node] if node else [])]
-        return parse_jobs(self.ask("squeue", "-h", "-a", *chosen, "-O", format_of(JOB_COLUMNS)), JOB_COLUMNS)
+        return records(self.columns("squeue", JOB_COLUMNS, "-a", *chosen), JOB_COLUMNS, job_view)
 
     def standing(self, job_id: int) -> Standing | None:
         """Return where a job stands in the queue, or None if Slurm no longer knows it."""
-        columns = (*STANDING_COLUMNS, *TASK_COLUMNS[1:], ADMIN_COMMENT)
-        try:
-            text = self.ask("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", format_of(columns))
-        except SlurmError as exc:
-            if UNKNOWN_JOB in str(exc):
-                return None
-            raise
-        self._keep_names(job_id, cut(text, columns))
-        return next((each for each in parse_standings(text, columns) if each.job_id == job_id), None)
+        return self._one(job_id, ONE_STANDING_COLUMNS, standing)
 
     def standings(self) -> tuple[Standing, ...]:
         """Return where all jobs stand that wait."""
-        text = self.ask("squeue", "-h", "-a", "-t", "PENDING", "-O", format_of(STANDING_COLUMNS))
-        return parse_standings(text, STANDING_COLUMNS)
+        content = self.columns("squeue", STANDING_COLUMNS, "-a", "-t", "PENDING")
+        return records(content, STANDING_COLUMNS, standing)
 
     def given(self, job_id: int) -> str:
         """Return the GRES that a job really has on each of its nodes."""
@@ -110,17 +105,17 @@ class SlurmCommands:
 
     def nodes(self) -> tuple[NodeView, ...]:
         """Return all nodes."""
-        return parse_nodes(self.ask("sinfo", "-h", "-a", "-N", "-O", format_of(NODE_COLUMNS)))
+        return parse_nodes(self.columns("sinfo", NODE_COLUMNS, "-a", "-N"))
 
     def node(self, name: str) -> NodeView | None:
         """Return one node; None if Slurm has none of this name."""
-        text = self.ask("sinfo", "-h", "-a", "-N", "-n", name, "-O", format_of(NODE_COLUMNS))
-        return next((view for view in parse_nodes(text) if view.name == name), None)
+        content = self.columns("sinfo", NODE_COLUMNS, "-a", "-N", "-n", name)
+        return next((view for view in parse_nodes(content) if view.name == name), None)
 
     def names(self, job_id: int) -> dict[str, str]:
         """Return what %A, %a and %x stand for in the paths of a job's output; nothing if Slurm forgot it."""
-        text = self.ask("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", format_of(NAME_COLUMNS))
-        return next((parse_names(row) for row in cut(text, NAME_COLUMNS) if row["JobID"] == str(job_id)), {})
+        rows = self._rows(str(job_id), NAME_COLUMNS)
+        return next((parse_names(row) for row in rows if row["JobID"] == str(job_id)), {})
 
     def config(self) -> dict[str, str]:
         """Return the running configuration."""
@@ -134,7 +129,7 @@ class SlurmCommands:
     def requeue(self, job_id: int) -> None:
         """Put a batch job back into the queue; already pending is success."""
         try:
-            self.ask("scontrol", "requeue", requeued_name(self._names(job_id)))
+            self.ask("scontrol", "requeue", self._told(job_id, requeued_name(self._names(job_id))))
         except SlurmError as exc:
             if _ALREADY_PENDING not in str(exc):
                 raise
@@ -169,38 +164,90 @@ class SlurmCommands:
         requeue it runs those again that are at work or have ended.
 
         Raises:
-            SlurmError: Slurm does not know the job, or does not answer.
+            SlurmError: Slurm does not know the job, does not answer, or finds more by that name than this job.
         """
-        return exact_name(self._names(job_id))
+        return self._told(job_id, exact_name(self._names(job_id)))
 
-    def _names(self, job_id: int) -> dict[str, str]:
+    def _one(self, job_id: int, columns: Columns, make: Callable[[Row], T]) -> T | None:
+        """Return what is made of a job's record; None if Slurm no longer knows it."""
+        try:
+            rows = self._rows(str(job_id), columns)
+        except SlurmError as exc:
+            if UNKNOWN_JOB in str(exc):
+                return None
+            raise
+        row = self._keep_names(job_id, rows)
+        try:
+            return None if row is None else make(row)
+        except ValueError as exc:
+            raise SlurmError(f"squeue printed what is no job: {exc}") from exc
+
+    def _rows(self, name: str, columns: Columns) -> list[Row]:
+        """Return what squeue says of all jobs that it finds by a name."""
+        return cut(self.columns("squeue", columns, "-a", "-t", "all", "-j", name), columns)
+
+    def _names(self, job_id: int) -> Row:
         """Return what squeue says of a job's place in an array or a heterogeneous job."""
         known, row = self._named  # a hook asks several times for its one job
         if known == job_id:
             return row
-        text = self.ask("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", format_of(TASK_COLUMNS))
-        found = self._keep_names(job_id, cut(text, TASK_COLUMNS))
+        found = self._keep_names(job_id, self._rows(str(job_id), TASK_COLUMNS))
         if found is None:
             raise SlurmError(f"job {job_id}: {UNKNOWN_JOB}")
         return found
 
-    def _keep_names(self, job_id: int, rows: Iterable[dict[str, str]]) -> dict[str, str] | None:
-        """Keep a job's row for later questions and return it; None if Slurm knows no such job."""
+    def _keep_names(self, job_id: int, rows: Iterable[Row]) -> Row | None:
+        """Keep a job's row for later questions and return it; None if Slurm knows no such job.
+
+        Raises:
+            SlurmError: The job is not that of the hook's environment.
+        """
         row = next((row for row in rows if row["JobID"] == str(job_id)), None)
-        if row is not None and "[" not in exact_name(row):  # tasks that wait leave their record one by one
+        if row is None:
+            return None
+        owner = self._owners.get(job_id)
+        if owner is not None and row["UserID"] != str(owner):
+            raise SlurmError(
+                f"job {job_id} is user {row['UserID']:.20}'s to squeue, and user {owner}'s to its hook"
+            )
+        if "[" not in exact_name(row):  # tasks that wait leave their record one by one
             self._named = (job_id, row)
         return row
 
+    def _told(self, job_id: int, name: str) -> str:
+        """Return a name for scontrol, once it is sure to find this job and nothing of another user's.
+
+        Raises:
+            SlurmError: It is not.
+        """
+        if name not in (str(job_id), *self._checked.get(job_id, ())):
+            check_found(name, self._names(job_id), self._rows(asked_by(name), TASK_COLUMNS))
+            self._checked = {job_id: (name, *self._checked.get(job_id, ()))}
+        return name
+
     def ask(self, *argv: str, pings: bool = False) -> str:
-        """Run one of Slurm's commands and return what it printed.
+        """Run one of Slurm's commands and return what it printed, as text.
 
         Args:
             argv: The command.
             pings: Whether it asks every slurmctld besides, as what shows the configuration does.
         """
+        return self._run(argv, pings=pings).decode(errors="replace")
+
+    def columns(self, program: str, columns: Columns, *which: str) -> bytes:
+        """Return a table that squeue or sinfo prints, for columns.py.
+
+        Args:
+            program: "squeue" or "sinfo".
+            columns: Names and widths.
+            which: Options that choose the records.
+        """
+        return self._run((program, "-h", *which, "-O", format_of(columns)))
+
+    def _run(self, argv: Sequence[str], *, pings: bool = False) -> bytes:
         timeout_s = self._timeout_s + self._away_s * (2 if pings else 1)
         try:
-            return run(argv, timeout_s=timeout_s, env=self._env)
+            return run_bytes(argv, timeout_s=timeout_s, env=self._env)
         except CommandError as exc:
             raise SlurmError(str(exc)) from exc
 

@@ -80,6 +80,16 @@ class HookJob:
             raise SlurmError(f"not the environment of a Slurm hook: {exc!r:.200}") from exc
 
 
+def owner_in(env: Mapping[str, str]) -> dict[int, int]:
+    """Return whose the job of a hook is, by job id; nothing outside of a hook.
+
+    >>> owner_in({"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "2002"}), owner_in({})
+    ({7: 2002}, {})
+    """
+    job, user = env.get("SLURM_JOB_ID", ""), env.get("SLURM_JOB_UID", "")
+    return {int(job): int(user)} if job.isdecimal() and user.isdecimal() else {}
+
+
 def parse_indices(text: str) -> tuple[int, ...]:
     """Return the numbers of a list such as Slurm writes it.
 

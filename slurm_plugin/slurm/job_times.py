@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.slurm.columns import Columns, cut, known
+from slurm_plugin.slurm.accounting import sacct
+from slurm_plugin.slurm.columns import Columns, Row, cut, known, number
 from slurm_plugin.slurm.commands import UNKNOWN_JOB, SlurmCommands
-from slurm_plugin.slurm.printed import format_of, seconds_of
+from slurm_plugin.slurm.printed import seconds_of
 
 _SQUEUE: Columns = (
     ("JobID", 20),
@@ -85,43 +86,41 @@ def job_times(
     """
     slurm = SlurmCommands(slurm_conf=slurm_conf, timeout_s=timeout_s)
     try:
-        text = slurm.ask("squeue", "-h", "-a", "-t", "all", "-j", str(job_id), "-O", format_of(_SQUEUE))
-        found = parse_squeue(text, job_id)
+        content = slurm.columns("squeue", _SQUEUE, "-a", "-t", "all", "-j", str(job_id))
+        found = parse_squeue(content, job_id)
     except SlurmError as exc:
         if UNKNOWN_JOB not in str(exc):
             raise
         found = None
     if found is not None or not accounts:
         return found
-    form = ",".join(f"{name}%-{width}" for name, width in _SACCT)
-    text = slurm.ask("sacct", "-X", "-n", "-j", str(job_id), "-o", form)
-    return parse_sacct(text, job_id)
+    return parse_sacct(sacct(_SACCT, "-j", str(job_id), slurm_conf=slurm_conf, timeout_s=timeout_s), job_id)
 
 
-def parse_squeue(text: str, job_id: int) -> JobTimes | None:
+def parse_squeue(content: bytes, job_id: int) -> JobTimes | None:
     """Return the job of this id that squeue printed, or None.
 
     Args:
-        text: What squeue printed.
+        content: What squeue printed.
         job_id: The job.
 
     Raises:
         SlurmError: It is not what these columns give.
     """
-    return next((_times(row) for row in cut(text, _SQUEUE) if row["JobID"] == str(job_id)), None)
+    return next((_times(row) for row in cut(content, _SQUEUE) if row["JobID"] == str(job_id)), None)
 
 
-def parse_sacct(text: str, job_id: int) -> JobTimes | None:
+def parse_sacct(content: bytes, job_id: int) -> JobTimes | None:
     """Return the job of this id that sacct printed, its last run, or None.
 
     Args:
-        text: What sacct printed.
+        content: What sacct printed.
         job_id: The job.
 
     Raises:
         SlurmError: It is not what these columns give.
     """
-    rows = [row for row in cut(text, _SACCT, gap=1) if row["JobIDRaw"] == str(job_id)]
+    rows = [row for row in cut(content, _SACCT, gap=1) if row["JobIDRaw"] == str(job_id)]
     names = {
         "UID": "UserID",
         "Submit": "SubmitTime",
@@ -132,18 +131,18 @@ def parse_sacct(text: str, job_id: int) -> JobTimes | None:
     return _times({names.get(name, name): value for name, value in rows[-1].items()}) if rows else None
 
 
-def _times(row: dict[str, str]) -> JobTimes:
+def _times(row: Row) -> JobTimes:
     asked = (row.get(f"tres-per-{unit}", "") for unit in ("node", "job", "task"))
     try:
         return JobTimes(
-            job_id=int(row.get("JobID") or row["JobIDRaw"]),
-            user_id=int(row["UserID"]),
+            job_id=number(row.get("JobID") or row["JobIDRaw"]),
+            user_id=number(row["UserID"]),
             state=row["State"].partition(" ")[0],
             partition=row["Partition"],
             nodes=known(row["NodeList"]),
             asked=",".join(filter(None, map(known, asked))),
             comment=known(row["Comment"]),
-            restarts=int(row["RestartCnt"]) if "RestartCnt" in row else None,
+            restarts=number(row["RestartCnt"]) if "RestartCnt" in row else None,
             submit_s=seconds_of(row["SubmitTime"]),
             start_s=seconds_of(row["StartTime"]),
             end_s=seconds_of(row["EndTime"]),

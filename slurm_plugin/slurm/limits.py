@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from slurm_plugin.core.errors import CommandError, SlurmError
 from slurm_plugin.core.shell import run
+from slurm_plugin.slurm.columns import lines
 
 _OF_QOS = {
     "GrpTRES": "GrpTRES",
@@ -95,13 +96,13 @@ def parse_limits(qos: str, associations: str, *, cluster: str) -> tuple[Limit, .
 
 
 def _qos_limits(text: str) -> Iterator[Limit]:
-    for line in text.splitlines():
+    for line in lines(text):
         name, *values = line.split("|")
         yield from _limits(f"QOS {name}", f"qos where name={name}", _OF_QOS, values)
 
 
 def _association_limits(text: str, cluster: str) -> Iterator[Limit]:
-    for line in text.splitlines():
+    for line in lines(text):
         account, user, partition, *values = line.split("|")
         if user:
             owner, target = f"user {user} of account {account}", f"user where name={user} account={account}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.shell import has_program, run
+from slurm_plugin.slurm.columns import lines
 from slurm_plugin.slurm.conf_files import away_s
 from slurm_plugin.slurm.conf_lines import pairs_of
 from slurm_plugin.slurm.printed import parse_config, silent_controllers
@@ -68,5 +69,5 @@ def _records(text: str, name: str) -> dict[str, Mapping[str, str]]:
     >>> _records("NodeName=n0 Gres=gpu:4,shard:156 OS=Linux 6.1\n", "nodename")["n0"]["gres"]
     'gpu:4,shard:156'
     """
-    rows = (pairs_of(line) for line in text.splitlines())
+    rows = (pairs_of(line) for line in lines(text))
     return {row[name]: row for row in rows if name in row}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 
 from slurm_plugin.core.binding import least_given
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.gres import parse_gres
-from slurm_plugin.slurm.columns import cut, known
+from slurm_plugin.slurm.columns import Columns, Row, cut, known, lines, number
 from slurm_plugin.slurm.control import JobView, NodeView
+from slurm_plugin.slurm.names import TASK_COLUMNS
 
-JOB_COLUMNS = (
+JOB_COLUMNS: Columns = (
     ("JobID", 20),
     ("UserID", 12),
     ("State", 24),
@@ -29,9 +30,16 @@ JOB_COLUMNS = (
     ("tres-per-socket", 256),
     ("tres-per-task", 256),
 )
-MORE_COLUMNS = (("Nice", 16), ("Comment", 1100), ("admin_comment", 1100))
-"""Asked of one job alone. Slurm keeps at most 1,024 characters of each text."""
-NODE_COLUMNS = (
+ONE_JOB_COLUMNS: Columns = (
+    *TASK_COLUMNS,
+    ("Nice", 16),
+    *JOB_COLUMNS[2:-4],
+    ("admin_comment", 1100),
+    *JOB_COLUMNS[-4:],
+    ("Comment", 1100),
+)
+"""Asked of one job alone: what its owner writes stands last. Slurm keeps at most 1,024 bytes of a comment."""
+NODE_COLUMNS: Columns = (
     ("NodeList", 256),
     ("NodeAddr", 256),
     ("StateLong", 64),
@@ -39,58 +47,9 @@ NODE_COLUMNS = (
     ("Partition", 256),
     ("Reason", 512),
 )
-TASK_COLUMNS = (
-    ("JobID", 20),
-    ("ArrayJobID", 20),
-    ("ArrayTaskID", 256),
-    ("HetJobID", 20),
-    ("HetJobOffset", 20),
-)
-NAME_COLUMNS = (*TASK_COLUMNS, ("Name", 1100))
+NAME_COLUMNS: Columns = (*TASK_COLUMNS, ("Name", 1100))
 _SILENT = re.compile(r"(?m)^Slurmctld\(\w+\) at (\S+) is DOWN$")
 _LAYOUT = re.compile(r"(?m)^ +Nodes=\S+ CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
-
-
-def exact_name(row: Mapping[str, str]) -> str:
-    """Return what scontrol takes for this job alone, by scontrol(1), "job_list".
-
-    >>> exact_name({"JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "N/A"})
-    '7'
-    >>> exact_name({"JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "3"})
-    '7_3'
-    >>> exact_name({"JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "4-9:2%1"})
-    '7_[4-9:2]'
-    """
-    tasks = known(row["ArrayTaskID"]).partition("%")[0]
-    if not tasks:
-        return row["JobID"]
-    return f"{row['ArrayJobID']}_{tasks if tasks.isdigit() else f'[{tasks}]'}"
-
-
-def shown_name(row: Mapping[str, str]) -> str:
-    """Return what `scontrol show job` takes to show this job alone; a heterogeneous job's id shows all components.
-
-    >>> shown_name({"JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "N/A", "HetJobID": "7", "HetJobOffset": "0"})
-    '7+0'
-    """
-    component = _component(row)
-    return "+".join(component) if component else exact_name(row)
-
-
-def requeued_name(row: Mapping[str, str]) -> str:
-    """Return what `scontrol requeue` takes: a heterogeneous job goes back as a whole, by the id of the first component.
-
-    >>> requeued_name({"JobID": "8", "ArrayJobID": "8", "ArrayTaskID": "N/A", "HetJobID": "7", "HetJobOffset": "1"})
-    '7'
-    """
-    component = _component(row)
-    return component[0] if component else exact_name(row)
-
-
-def _component(row: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the id of a heterogeneous job and the number of a component; None for any other job."""
-    first, offset = row.get("HetJobID", ""), row.get("HetJobOffset", "")
-    return (first, offset) if first.isdigit() and int(first) and offset.isdigit() else None
 
 
 def parse_version(text: str) -> tuple[int, int, int]:
@@ -109,23 +68,10 @@ def parse_version(text: str) -> tuple[int, int, int]:
     return int(major), int(minor), int(micro)
 
 
-def parse_jobs(text: str, columns: Sequence[tuple[str, int]]) -> tuple[JobView, ...]:
-    """Return the jobs that squeue printed in these columns.
-
-    Args:
-        text: What squeue printed.
-        columns: Name and width in characters of each column.
-
-    Raises:
-        SlurmError: The output is not what these columns give.
-    """
-    return tuple(_job_view(row) for row in cut(text, columns))
-
-
-def parse_nodes(text: str) -> tuple[NodeView, ...]:
+def parse_nodes(content: bytes) -> tuple[NodeView, ...]:
     """Return the nodes that sinfo printed, one line for each node and partition."""
     found: dict[str, NodeView] = {}
-    for row in cut(text, NODE_COLUMNS):
+    for row in cut(content, NODE_COLUMNS):
         name, partition = row["NodeList"], row["Partition"].rstrip("*")
         before = found[name].partitions if name in found else ()
         found[name] = NodeView(
@@ -165,7 +111,7 @@ def parse_names(row: Mapping[str, str]) -> dict[str, str]:
 
 def parse_config(text: str) -> dict[str, str]:
     """Return what `scontrol show config` prints, names as Slurm spells them."""
-    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    pairs = (line.partition("=") for line in lines(text) if "=" in line)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
@@ -178,34 +124,36 @@ def silent_controllers(text: str) -> tuple[str, ...]:
     return tuple(_SILENT.findall(text))
 
 
-def format_of(columns: Sequence[tuple[str, int]]) -> str:
+def format_of(columns: Columns) -> str:
     """Return columns as the option -O of squeue and sinfo takes them."""
     return ",".join(f"{name}:{width}" for name, width in columns)
 
 
-def _job_view(row: dict[str, str]) -> JobView:
-    try:
-        return JobView(
-            job_id=int(row["JobID"]),
-            user_id=int(row["UserID"]),
-            state=row["State"],
-            reason=known(row["Reason"]),
-            partition=row["Partition"],
-            gres=",".join(
-                filter(None, (known(row[f"tres-per-{unit}"]) for unit in ("node", "job", "socket", "task")))
-            ),
-            node=known(row["BatchHost"]),
-            comment=known(row.get("Comment", "")),
-            admin_comment=known(row.get("admin_comment", "")),
-            priority=int(row["PriorityLong"]),
-            nice=int(row.get("Nice", "0")),
-            requeue=row["Requeue"] != "0",
-            restarts=int(row["RestartCnt"]),
-            batch=row["BatchFlag"] != "0",
-            start_time_s=seconds_of(row["StartTime"]),
-        )
-    except ValueError as exc:
-        raise SlurmError(f"squeue printed what is no job: {exc}") from exc
+def job_view(row: Row) -> JobView:
+    """Return the job of a record.
+
+    Raises:
+        ValueError: A number in it is none.
+    """
+    return JobView(
+        job_id=number(row["JobID"]),
+        user_id=number(row["UserID"]),
+        state=row["State"],
+        reason=known(row["Reason"]),
+        partition=row["Partition"],
+        gres=",".join(
+            filter(None, (known(row[f"tres-per-{unit}"]) for unit in ("node", "job", "socket", "task")))
+        ),
+        node=known(row["BatchHost"]),
+        comment=known(row.get("Comment", "")),
+        admin_comment=known(row.get("admin_comment", "")),
+        priority=number(row["PriorityLong"]),
+        nice=number(row.get("Nice", "0")),
+        requeue=row["Requeue"] != "0",
+        restarts=number(row["RestartCnt"]),
+        batch=row["BatchFlag"] != "0",
+        start_time_s=seconds_of(row["StartTime"]),
+    )
 
 
 def seconds_of(text: str) -> float | None:

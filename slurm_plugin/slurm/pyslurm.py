@@ -65,6 +65,8 @@ class PyslurmControl:
         """Return a job, or None if Slurm no longer knows it."""
         try:
             return _job_view(self._pyslurm.Job.load(job_id))
+        except UnicodeDecodeError:  # some text of its owner is no UTF-8
+            return self._commands.job(job_id)
         except self._pyslurm.RPCError as exc:
             if exc.errno == _UNKNOWN_JOB:
                 return None
@@ -77,10 +79,13 @@ class PyslurmControl:
             node: Only jobs on this node; None takes all.
             states: Only jobs in these states, in Slurm's words; none takes all.
         """
-        jobs = self._ask(self._pyslurm.Jobs.load).values()
-        if node is not None:
-            jobs = [job for job in jobs if node in self._hosts(job)]
-        views = (_job_view(job) for job in jobs)
+        try:
+            jobs = self._ask(self._pyslurm.Jobs.load).values()
+            if node is not None:
+                jobs = [job for job in jobs if node in self._hosts(job)]
+            views = [_job_view(job) for job in jobs]
+        except UnicodeDecodeError:  # some text of a user is no UTF-8
+            return self._commands.jobs(node=node, states=states)
         return tuple(view for view in views if not states or view.state in states)
 
     def standing(self, job_id: int) -> Standing | None:

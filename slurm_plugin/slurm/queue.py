@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.gres import parse_gres
-from slurm_plugin.slurm.columns import cut, known
+from slurm_plugin.slurm.columns import Columns, Row, known, number, records
 from slurm_plugin.slurm.commands import SlurmCommands
-from slurm_plugin.slurm.printed import format_of, seconds_of
+from slurm_plugin.slurm.printed import seconds_of
 
-_COLUMNS = (
+_COLUMNS: Columns = (
     ("JobID", 20),
     ("UserID", 12),
     ("SubmitTime", 24),
@@ -62,33 +61,30 @@ def waiting_jobs(*, slurm_conf: str = "", timeout_s: float = 5.0) -> tuple[Waiti
         SlurmError: squeue failed or did not answer.
     """
     slurm = SlurmCommands(slurm_conf=slurm_conf, timeout_s=timeout_s)
-    return parse_waiting(slurm.ask("squeue", "-h", "-t", "PD", "-O", format_of(_COLUMNS)))
+    return parse_waiting(slurm.columns("squeue", _COLUMNS, "-t", "PD"))
 
 
-def parse_waiting(text: str) -> tuple[WaitingJob, ...]:
+def parse_waiting(content: bytes) -> tuple[WaitingJob, ...]:
     """Return the jobs that squeue printed, those without GPUs left out.
 
     Raises:
         SlurmError: It is not what these columns give.
     """
-    return tuple(job for row in cut(text, _COLUMNS) if _wants_gpus(job := _job(row)))
+    return tuple(job for job in records(content, _COLUMNS, _job) if _wants_gpus(job))
 
 
-def _job(row: dict[str, str]) -> WaitingJob:
+def _job(row: Row) -> WaitingJob:
     asked = (row[f"tres-per-{unit}"] for unit in ("node", "job", "socket", "task"))
-    try:
-        return WaitingJob(
-            job_id=int(row["JobID"]),
-            user_id=int(row["UserID"]),
-            partition=row["Partition"],
-            gres=",".join(filter(None, map(known, asked))),
-            reason=known(row["Reason"]),
-            priority=int(row["PriorityLong"]),
-            restarts=int(row["RestartCnt"]),
-            submit_s=seconds_of(row["SubmitTime"]),
-        )
-    except ValueError as exc:
-        raise SlurmError(f"squeue printed what is no job: {exc}") from exc
+    return WaitingJob(
+        job_id=number(row["JobID"]),
+        user_id=number(row["UserID"]),
+        partition=row["Partition"],
+        gres=",".join(filter(None, map(known, asked))),
+        reason=known(row["Reason"]),
+        priority=number(row["PriorityLong"]),
+        restarts=number(row["RestartCnt"]),
+        submit_s=seconds_of(row["SubmitTime"]),
+    )
 
 
 def _wants_gpus(job: WaitingJob) -> bool:

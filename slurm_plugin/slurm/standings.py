@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.slurm.columns import Columns, cut, known
+from slurm_plugin.slurm.columns import Columns, Row, known, number
 from slurm_plugin.slurm.control import Standing
+from slurm_plugin.slurm.names import TASK_COLUMNS
 from slurm_plugin.slurm.printed import seconds_of
 
 STANDING_COLUMNS: Columns = (
@@ -19,38 +19,31 @@ STANDING_COLUMNS: Columns = (
     ("Partition", 256),
     ("Reason", 128),
 )
-ADMIN_COMMENT = ("admin_comment", 1100)
+ONE_STANDING_COLUMNS: Columns = (
+    *TASK_COLUMNS,
+    *STANDING_COLUMNS[2:],
+    ("admin_comment", 1100),
+)
 """Asked of one job alone."""
 
 
-def parse_standings(text: str, columns: Columns) -> tuple[Standing, ...]:
-    """Return the jobs that squeue printed in these columns.
-
-    Args:
-        text: What squeue printed.
-        columns: Name and width of each column.
+def standing(row: Row) -> Standing:
+    """Return where the job of a record stands.
 
     Raises:
-        SlurmError: The output is not what these columns give.
+        ValueError: A number in it is none.
     """
-    return tuple(_standing(row) for row in cut(text, columns))
-
-
-def _standing(row: dict[str, str]) -> Standing:
     submitted_s, accrues_s = seconds_of(row["SubmitTime"]), seconds_of(row["AccrueTime"])
-    try:
-        return Standing(
-            job_id=int(row["JobID"]),
-            user_id=int(row["UserID"]),
-            state=row["State"],
-            reason=known(row["Reason"]),
-            partition=row["Partition"],
-            priority=int(row["PriorityLong"]),
-            nice=int(row["Nice"]),
-            restarts=int(row["RestartCnt"]),
-            submitted_s=int(submitted_s or 0),
-            accrues_s=None if accrues_s is None else int(accrues_s),
-            admin_comment=known(row.get("admin_comment", "")),
-        )
-    except ValueError as exc:
-        raise SlurmError(f"squeue printed what is no job: {exc}") from exc
+    return Standing(
+        job_id=number(row["JobID"]),
+        user_id=number(row["UserID"]),
+        state=row["State"],
+        reason=known(row["Reason"]),
+        partition=row["Partition"],
+        priority=number(row["PriorityLong"]),
+        nice=number(row["Nice"]),
+        restarts=number(row["RestartCnt"]),
+        submitted_s=int(submitted_s or 0),
+        accrues_s=None if accrues_s is None else int(accrues_s),
+        admin_comment=known(row.get("admin_comment", "")),
+    )

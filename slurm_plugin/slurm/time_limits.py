@@ -11,9 +11,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.slurm.columns import cut
+from slurm_plugin.slurm.columns import cut, lines
 from slurm_plugin.slurm.commands import UNKNOWN_JOB, SlurmCommands
-from slurm_plugin.slurm.printed import format_of, seconds_of
+from slurm_plugin.slurm.printed import seconds_of
 
 _COLUMNS = (
     ("JobID", 20),
@@ -21,9 +21,9 @@ _COLUMNS = (
     ("TimeLimit", 24),
     ("EndTime", 24),
     ("Partition", 256),
+    ("UserName", 256),
     ("QOS", 256),
     ("Account", 256),
-    ("UserName", 256),
 )
 _PARTITION_COLUMNS = (("Partition", 256), ("Time", 24))
 _LIMIT = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)$")
@@ -62,12 +62,12 @@ class TimeLimits:
     def of(self, job_id: int) -> JobEnd | None:
         """Return when a job ends; None if it does not run, has no limit, or Slurm no longer knows it."""
         try:
-            text = self._slurm.ask("squeue", "-h", "-a", "-j", str(job_id), "-O", format_of(_COLUMNS))
+            content = self._slurm.columns("squeue", _COLUMNS, "-a", "-j", str(job_id))
         except SlurmError as exc:
             if UNKNOWN_JOB in str(exc):
                 return None
             raise
-        for row in cut(text, _COLUMNS):
+        for row in cut(content, _COLUMNS):
             if row["JobID"] == str(job_id) and row["State"] == "RUNNING":
                 limit_s, end_s = parse_limit_s(row["TimeLimit"]), seconds_of(row["EndTime"])
                 if limit_s is not None and end_s is not None:
@@ -85,12 +85,12 @@ class TimeLimits:
         """Return the limits of those jobs that wait; one without a limit is left out."""
         columns, ids = _COLUMNS[:3], ",".join(map(str, job_ids))
         try:
-            text = self._slurm.ask("squeue", "-h", "-a", "-t", "PENDING", "-j", ids, "-O", format_of(columns))
+            content = self._slurm.columns("squeue", columns, "-a", "-t", "PENDING", "-j", ids)
         except SlurmError as exc:
             if UNKNOWN_JOB in str(exc):
                 return {}
             raise
-        limits = {row["JobID"]: parse_limit_s(row["TimeLimit"]) for row in cut(text, columns)}
+        limits = {row["JobID"]: parse_limit_s(row["TimeLimit"]) for row in cut(content, columns)}
         found = {job_id: limits.get(str(job_id)) for job_id in job_ids}
         return {job_id: limit_s for job_id, limit_s in found.items() if limit_s is not None}
 
@@ -133,9 +133,7 @@ class TimeLimits:
 
     def _longest_s(self, partition: str) -> float | None:
         """Return a partition's MaxTime; None if it has none."""
-        rows = cut(
-            self._slurm.ask("sinfo", "-h", "-a", "-O", format_of(_PARTITION_COLUMNS)), _PARTITION_COLUMNS
-        )
+        rows = cut(self._slurm.columns("sinfo", _PARTITION_COLUMNS, "-a"), _PARTITION_COLUMNS)
         limits = [parse_limit_s(row["Time"]) for row in rows if row["Partition"].rstrip("*") == partition]
         if not limits:
             raise SlurmError(f"sinfo shows no partition {partition}")
@@ -155,7 +153,7 @@ class TimeLimits:
     def _reserved_from(self, node: str) -> list[float]:
         """Return when each reservation of a node begins or began, seconds since the epoch."""
         found = []
-        for line in self._slurm.ask("scontrol", "-o", "show", "reservation").splitlines():
+        for line in lines(self._slurm.ask("scontrol", "-o", "show", "reservation")):
             match = _RESERVATION.search(line)
             if match is None:
                 continue
@@ -179,7 +177,7 @@ def parse_wall_s(text: str, *, user: str) -> float:
     1800.0
     """
     least_s, counts = float("inf"), False
-    for line in text.splitlines():
+    for line in lines(text):
         if line.startswith("ClusterName="):
             counts = f" UserName={user}(" in line
         elif line.startswith("QOS="):

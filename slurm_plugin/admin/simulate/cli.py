@@ -128,7 +128,7 @@ def simulate(
 ) -> None:
     """Run TRACE on a cluster that is not there and print what it would take.
 
-    TRACE is CSV with arrival_s, workload, gpus, duration_min and mem_mib, or the output of sacct --parsable2.
+    TRACE is CSV with arrival_s, workload, gpus, duration_min and mem_mib, or the output of sacct --parsable.
     """
     from slurm_plugin.admin.simulate import command
     from slurm_plugin.admin.simulate.question import Question
@@ -181,7 +181,7 @@ def advise(
     partition: str | None,
     as_json: bool,
 ) -> None:
-    """Tell what sharing would have changed for JOBS, the output of sacct --parsable2, before it is switched on."""
+    """Tell what sharing would have changed for JOBS, the output of sacct --parsable, before it is switched on."""
     from slurm_plugin.admin.simulate import advice, command
     from slurm_plugin.admin.simulate.question import Question
 

@@ -1,14 +1,22 @@
-"""A line that `sacct --parsable2` prints, as a job of a trace, and what it tells of a job's peak (sacct(1))."""
+"""What sacct prints: its records, each as a job of a trace, and what it tells of a job's peak (sacct(1)).
+
+A user may put any byte into a job's name. So the separator that the admin chose is read from the header, and a record
+ends after as many fields as that has: with `--parsable` and a long random separator nobody forges or hides a record.
+With a `|` a record is a line; one with too many or too few fields is left out.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from slurm_plugin.admin.simulate.trace_job import TraceJob, Unfit
 from slurm_plugin.core.units import from_mib, parse_size
 
+UNREADABLE = "with a separator or a line end in a field"
+_HARD_TO_GUESS = 8
+"""Characters of a separator that a user does not hit upon."""
 SACCT_COLUMNS = ("JobID", "Submit", "Start", "End", "AllocTRES")
 SACCT_FIELDS = (
     "JobID,JobName,User,Partition,Submit,Start,End,TimelimitRaw,NNodes,State,AllocTRES,TRESUsageInMax,"
@@ -17,8 +25,45 @@ SACCT_FIELDS = (
 _GPUS = re.compile(r"gres/gpu(?::[^=,]+)?=(\d+)")
 _SHARDS = re.compile(r"gres/shard(?::[^=,]+)?=[1-9]")
 # Written by our Epilog, where AccountingStoreFlags keep comments.
-_TOLD_PEAK = re.compile(r"\brad: .*\bpeak_mib=(\d+)")
+_TOLD_PEAK = re.compile(r"\brad: .*\bpeak_mib=([0-9]+)")
 _GPU_MEMORY = re.compile(r"gres/gpumem=([\d.]+[KMGT]?)")
+
+
+def separator_of(header: str) -> str:
+    """Return the separator of a header that sacct printed; "," if it printed none.
+
+    >>> separator_of("JobID|JobName|End"), separator_of("JobID<9d1f>JobName<9d1f>"), separator_of("arrival_s,gpus")
+    ('|', '<9d1f>', ',')
+    """
+    rest = header.removeprefix("JobID")
+    if rest != header:
+        at = min((rest.find(name) for name in SACCT_FIELDS.split(",")[1:] if name in rest), default=0)
+        if at > 0:
+            return rest[:at]
+    return "|" if "|" in header else ","
+
+
+def rows_of(text: str, separator: str) -> Iterator[Mapping[str, str] | None]:
+    """Return the records that sacct printed; None for one that cannot be told from its neighbours.
+
+    Args:
+        text: All of it, with the header.
+        separator: As the header has it.
+    """
+    header = text.partition("\n")[0]
+    names = header.removesuffix(separator).split(separator)
+    if header.endswith(separator) and len(separator) >= _HARD_TO_GUESS:
+        fields = text.split(separator)
+        found = [fields[at : at + len(names)] for at in range(len(names), len(fields) - 1, len(names))]
+        found = [[record[0].removeprefix("\n"), *record[1:]] for record in found]
+    else:
+        lines = [line for line in text.split("\n")[1:] if line]
+        found = [
+            (line.removesuffix(separator) if header.endswith(separator) else line).split(separator)
+            for line in lines
+        ]
+    for record in found:
+        yield dict(zip(names, record, strict=True)) if len(record) == len(names) else None
 
 
 def parse_job(row: Mapping[str, str], number: int, partition: str | None) -> TraceJob:

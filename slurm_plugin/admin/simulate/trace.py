@@ -1,14 +1,23 @@
-"""Read what jobs came when: the project's CSV, or what `sacct --parsable2` prints."""
+"""Read what jobs came when: the project's CSV, or what sacct prints."""
 
 from __future__ import annotations
 
 import csv
+import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from slurm_plugin.admin.simulate.sacct import SACCT_COLUMNS, SACCT_FIELDS, parse_job, peak_bytes
+from slurm_plugin.admin.simulate.sacct import (
+    SACCT_COLUMNS,
+    SACCT_FIELDS,
+    UNREADABLE,
+    parse_job,
+    peak_bytes,
+    rows_of,
+    separator_of,
+)
 from slurm_plugin.admin.simulate.trace_job import Trace, TraceJob, Unfit
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.units import MIB
@@ -27,35 +36,44 @@ def read_trace(path: Path, partition: str | None = None) -> Trace:
         ConfigError: The file cannot be read, is of neither form, or a line of it is wrong.
     """
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        text = path.read_bytes().decode(errors="replace")
     except OSError as exc:
         raise ConfigError(f"{path}: {exc.strerror}") from exc
-    header = lines[0] if lines else ""
-    separator = "|" if "|" in header else ","
-    wanted = SACCT_COLUMNS if separator == "|" else CSV_COLUMNS
+    header = text.partition("\n")[0].rstrip("\r")
+    separator = separator_of(header)
+    wanted = CSV_COLUMNS if separator == "," else SACCT_COLUMNS
     missing = [name for name in wanted if name not in header.split(separator)]
     if missing:
         raise ConfigError(
             f"{path}: line 1 has no column {missing[0]}; a trace is CSV with {','.join(CSV_COLUMNS)}"
-            f"[,mem_mib,limit_min,user], or the output of: sacct -a --parsable2 -o {SACCT_FIELDS}"
+            f"[,mem_mib,limit_min,user], or the output of: sacct -a --parsable --delimiter=RANDOM_TEXT -o {SACCT_FIELDS}"
         )
     if separator == ",":
-        return _jobs(csv.DictReader(lines), _csv_job, path)
-    # sacct prints names as they are: a quote in one opens nothing.
-    rows = csv.DictReader(lines, delimiter=separator, quoting=csv.QUOTE_NONE)
-    return _jobs(rows, lambda row, line: parse_job(row, line, partition), path)
+        return _jobs(csv.DictReader(io.StringIO(text, newline="")), _csv_job, path)
+    return _jobs(rows_of(text, separator), lambda row, number: _sacct_job(row, number, partition), path)
+
+
+def _sacct_job(row: Mapping[str, str], number: int, partition: str | None) -> TraceJob:
+    try:
+        return parse_job(row, number, partition)
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+    ):  # a user wrote it, or sacct of another version: it costs this one
+        raise Unfit(UNREADABLE) from None
 
 
 def _jobs(
-    rows: Iterable[Mapping[str, str]], parse: Callable[[Mapping[str, str], int], TraceJob], path: Path
+    rows: Iterable[Mapping[str, str] | None], parse: Callable[[Mapping[str, str], int], TraceJob], path: Path
 ) -> Trace:
     found: dict[str, TraceJob] = {}
     left_out: Counter[str] = Counter()
     peaks: dict[str, int] = {}
     for line, row in enumerate(rows, start=2):
         try:
-            if None in row and row.get("JobID"):
-                raise Unfit("with a | in a field")
+            if row is None:
+                raise Unfit(UNREADABLE)
             name, _, step = (row.get("JobID") or str(line)).partition(".")
             if not step:
                 found[name] = parse(row, line)

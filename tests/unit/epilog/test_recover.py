@@ -3,21 +3,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fakes import FakeSlurm
+from fakes import KEY, FakeSlurm, signed
 
 from epilog.recover import MOST_RESTARTS, recover
 from slurm_plugin.core.config import GpuType, PartitionConfig
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import Event, EventKind
 from slurm_plugin.core.node_records import Outcome, Recovery
-from slurm_plugin.core.note import read_note
+from slurm_plugin.core.note import Note, read_note
 from slurm_plugin.core.records import AskedTasks, Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import read_stamp, user_words
 from slurm_plugin.slurm.control import JobChange, JobView
 from slurm_plugin.slurm.hook_env import HookJob
 
-KEY = b"k" * 32
 JOB = HookJob(job_id=7, user_id=1000, group_id=1000, partition="gpu", seats=(0,))
 PARTITION = PartitionConfig(collocate=True, shards_per_gpu=40)
 OUTCOME = Outcome(kind="gpu-oom", pattern="pytorch", evidence="CUDA out of memory", peak_bytes=3 * GIB)
@@ -160,11 +159,13 @@ def test_a_victim_runs_again_as_it_was() -> None:
     ("before", "outcome", "told"),
     [
         ("", Outcome(kind="victim", server_ends=1), 1),
-        ("rad: put-back restart=4 server_ends=1", Outcome(kind="victim", server_ends=2), 2),
-        ("rad: recovered server_ends=2", Outcome(kind="victim", culprit=8), 2),
-        ("rad: woken", Outcome(kind="victim", culprit=8), None),
+        (signed(Note(event="put-back", server_ends=1)), Outcome(kind="victim", server_ends=2), 2),
+        (signed(Note(event="recovered", server_ends=2)), Outcome(kind="victim", culprit=8), 2),
+        (signed(Note(event="woken")), Outcome(kind="victim", culprit=8), None),
+        ("rad: recovered restart=1 server_ends=2", Outcome(kind="victim", culprit=8), None),
+        (signed(Note(event="recovered", server_ends=2), job_id=8), Outcome(kind="victim", culprit=8), None),
     ],
-    ids=["the first", "another", "for a neighbour in between", "none yet"],
+    ids=["the first", "another", "for a neighbour in between", "none yet", "not signed", "another job's"],
 )
 def test_reruns_for_an_mps_server_are_counted_across_all_others(
     before: str, outcome: Outcome, told: int | None

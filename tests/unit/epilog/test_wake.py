@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes import FakeClock, FakeSlurm
+from fakes import KEY, FakeClock, FakeSlurm, signed
 
 from epilog.wake import MOST_ASKED, wake
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.note import Note, format_note, read_note
+from slurm_plugin.core.note import Note, read_note
 from slurm_plugin.core.turn import Turn
 from slurm_plugin.core.waiting import (
     OWED_S,
@@ -50,9 +50,9 @@ def test_the_note_of_an_older_release_is_read(tmp_path: Path) -> None:
 def test_who_is_woken_keeps_the_turn_that_its_note_told(tmp_path: Path) -> None:
     turn = Turn(submitted_s=5, accrues_s=6, priority=7)
     for restart, kept in ((1, turn), (2, None)):
-        told = format_note(Note(event="put-back", start_in_s=9, restart=1, turn=turn))
+        told = signed(Note(event="put-back", start_in_s=9, restart=1, turn=turn))
         slurm = FakeSlurm(replace(PENDING, admin_comment=told))
-        wake([Waiting(job_id=7, earliest_s=0.0, restart=restart)], tmp_path, slurm, FakeClock(1.0))
+        wake([Waiting(job_id=7, earliest_s=0.0, restart=restart)], tmp_path, slurm, FakeClock(1.0), key=KEY)
         _, change = slurm.told[-1]
         assert isinstance(change, JobChange)
         note = read_note(change.admin_comment or "")
@@ -82,7 +82,7 @@ def test_what_a_job_lacks_is_kept_for_a_moment(tmp_path: Path) -> None:
 def test_who_ran_elsewhere_since_is_not_woken(tmp_path: Path, restarts: int, woken: bool) -> None:
     """Preempted there: on 22.05 it would start without a Prolog before that node has forgotten it."""
     slurm = FakeSlurm(replace(PENDING, restarts=restarts))
-    event = wake([Waiting(job_id=7, earliest_s=0.0, restart=2)], tmp_path, slurm, FakeClock())
+    event = wake([Waiting(job_id=7, earliest_s=0.0, restart=2)], tmp_path, slurm, FakeClock(), key=KEY)
     assert bool(slurm.told) == (event.kind == EventKind.WOKEN) == woken
 
 
@@ -95,9 +95,9 @@ def test_a_job_that_slurm_does_not_change_keeps_nobody_else_from_being_woken(tmp
 
     slurm = Refuses(PENDING, replace(PENDING, job_id=8))
     waiting = [Waiting(job_id=job_id, earliest_s=0.0) for job_id in (7, 8)]
-    event = wake(waiting, tmp_path, slurm, FakeClock())
+    event = wake(waiting, tmp_path, slurm, FakeClock(), key=KEY)
     assert (event.kind, event.detail) == (EventKind.WOKEN, "job 8 may start in 0 s")
-    failed = wake(waiting[:1], tmp_path, slurm, FakeClock())
+    failed = wake(waiting[:1], tmp_path, slurm, FakeClock(), key=KEY)
     assert failed.kind == EventKind.NOT_WOKEN and failed.detail == "job 7: Job is pending execution"
 
 
@@ -116,14 +116,17 @@ def test_a_folder_that_cannot_be_written_costs_the_wake_alone(tmp_path: Path) ->
 
 def test_a_woken_job_starts_now_or_when_its_node_can_run_a_prolog_for_it(tmp_path: Path) -> None:
     clock, slurm = FakeClock(1000.0), FakeSlurm(PENDING)
-    note = "rad: woken start_in_s={} - a GPU is free again"
+    note = [
+        signed(Note(event="woken", start_in_s=left_s, restart=0, detail="a GPU is free again"))
+        for left_s in range(9)
+    ]
     for earliest_s, change in (
-        (900.0, JobChange(start_now=True, admin_comment=note.format(0))),
-        (1007.5, JobChange(start_in_s=8, admin_comment=note.format(8))),
+        (900.0, JobChange(start_now=True, admin_comment=note[0])),
+        (1007.5, JobChange(start_in_s=8, admin_comment=note[8])),
     ):
         waiting = Waiting(job_id=7, earliest_s=earliest_s)
         begin_waiting(tmp_path, waiting)
-        assert wake([waiting], tmp_path, slurm, clock).kind == EventKind.WOKEN
+        assert wake([waiting], tmp_path, slurm, clock, key=KEY).kind == EventKind.WOKEN
         assert slurm.told.pop() == (7, change)
         assert waiting_jobs(tmp_path) == ()
 
@@ -132,7 +135,7 @@ def test_a_slurm_that_does_not_answer_is_asked_again_by_the_next_epilog(tmp_path
     slurm = FakeSlurm(PENDING)
     slurm.answers = False
     begin_waiting(tmp_path, Waiting(job_id=7, earliest_s=0.0))
-    assert wake(waiting_jobs(tmp_path), tmp_path, slurm, FakeClock()).kind == EventKind.NOT_WOKEN
+    assert wake(waiting_jobs(tmp_path), tmp_path, slurm, FakeClock(), key=KEY).kind == EventKind.NOT_WOKEN
     assert slurm.asked == 1 and len(waiting_jobs(tmp_path)) == 1
 
 
@@ -143,7 +146,7 @@ def test_who_waits_no_more_takes_nobodys_turn(tmp_path: Path) -> None:
     slurm = FakeSlurm(later, held, elsewhere, PENDING, replace(PENDING, job_id=8))
     for job_id in (3, 4, 5, 6, 7, 8):
         begin_waiting(tmp_path, Waiting(job_id=job_id, earliest_s=0.0))
-    event = wake(waiting_jobs(tmp_path), tmp_path, slurm, FakeClock())
+    event = wake(waiting_jobs(tmp_path), tmp_path, slurm, FakeClock(), key=KEY)
     assert (event.kind, [job_id for job_id, _ in slurm.told]) == (EventKind.WOKEN, [7])
     assert [each.job_id for each in waiting_jobs(tmp_path)] == [8]
 
@@ -152,5 +155,5 @@ def test_an_epilog_asks_about_a_few_jobs_alone(tmp_path: Path) -> None:
     slurm = FakeSlurm()
     for job_id in range(100):
         begin_waiting(tmp_path, Waiting(job_id=job_id, earliest_s=0.0))
-    assert wake(waiting_jobs(tmp_path), tmp_path, slurm, FakeClock()).kind == EventKind.NOT_WOKEN
+    assert wake(waiting_jobs(tmp_path), tmp_path, slurm, FakeClock(), key=KEY).kind == EventKind.NOT_WOKEN
     assert slurm.asked == MOST_ASKED and len(waiting_jobs(tmp_path)) == 100 - MOST_ASKED

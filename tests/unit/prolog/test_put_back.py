@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes import FakeClock, FakeSlurm
+from fakes import KEY, FakeClock, FakeSlurm, signed
 
 from lab.bare_node import make_bare_node
 from prolog.put_back import FIRST_DELAY_S, LONGEST_DELAY_S, MOST_FOR_FAULTS, may_put_back, put_back
@@ -34,6 +34,8 @@ class NoUpdates(FakeSlurm):
 def node_of(folder: Path, slurm: FakeSlurm) -> Node:
     node = Node.here(load_config(make_bare_node(folder, gpus=1, gpu_gib=10)), {})
     (folder / "run").mkdir()
+    Path(node.config.paths.key).write_bytes(KEY)
+    Path(node.config.paths.key).chmod(0o600)
     return replace(node, slurm=lambda: slurm, clock=FakeClock())  # type: ignore[arg-type, return-value]
 
 
@@ -66,7 +68,7 @@ def test_it_waits_twice_as_long_each_time_but_never_less_than_its_node_needs(
     node = node_of(tmp_path, slurm)
     event = put_back(node, job(restart), WHY, refuse=False)
     note = Note(event="put-back", start_in_s=delay_s, restart=restart + 1, detail=WHY)
-    assert slurm.told == [(7, "requeue"), (7, JobChange(start_in_s=delay_s, admin_comment=format_note(note)))]
+    assert slurm.told == [(7, "requeue"), (7, JobChange(start_in_s=delay_s, admin_comment=signed(note)))]
     assert (event.kind, event.detail, event.facts) == (EventKind.PUT_BACK, WHY, {"start_in_s": delay_s})
     wakes = Waiting(job_id=7, earliest_s=node.clock.now_s() + earliest_s, restart=restart + 1)
     assert waiting_jobs(tmp_path / "run") == (wakes,), "the next Epilog may wake it by then"
@@ -109,9 +111,14 @@ FIRST = Note(event="put-back", restart=1, turn=TURN)
         (HERE, 0, TURN),
         (replace(HERE, state="PENDING"), 0, None),
         (replace(HERE, admin_comment="rad: booked"), 0, TURN),
-        (replace(HERE, submitted_s=9000, admin_comment=format_note(FIRST)), 1, TURN),
         (
             replace(HERE, submitted_s=9000, admin_comment=format_note(FIRST)),
+            1,
+            replace(TURN, submitted_s=9000),
+        ),
+        (replace(HERE, submitted_s=9000, admin_comment=signed(FIRST)), 1, TURN),
+        (
+            replace(HERE, submitted_s=9000, admin_comment=signed(FIRST)),
             2,
             replace(TURN, submitted_s=9000),
         ),
@@ -121,6 +128,7 @@ FIRST = Note(event="put-back", restart=1, turn=TURN)
         "as it stood",
         "it has new times by now",
         "its first run",
+        "a note that is not signed",
         "again",
         "it ran since",
     ],

@@ -19,6 +19,7 @@ from slurm_plugin.core.node_records import Reservation
 from slurm_plugin.core.spare_files import SpareFiles
 from slurm_plugin.node.more_time import MoreTime
 from slurm_plugin.node.node import Node
+from slurm_plugin.slurm.columns import Columns
 from slurm_plugin.slurm.commands import SlurmCommands
 
 HELD = Reservation(
@@ -49,18 +50,20 @@ class Printed(SlurmCommands):
     def config(self) -> dict[str, str]:
         return {}
 
-    def ask(self, *argv: str) -> str:
-        if "PENDING" in argv:
-            row = (f"{7:<20}", f"{'PENDING':<24}", f"{self.limit:<24}")
-            return "".join(row) + "\n" if self.state == "PENDING" else ""
-        if argv[0] == "squeue":
+    def columns(self, program: str, columns: Columns, *which: str) -> bytes:
+        end = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(SystemClock().now_s() + self.left_s))
+        row = {"JobID": "7", "State": self.state, "TimeLimit": "10:00", "EndTime": end, "Partition": "gpu"}
+        if "PENDING" in which:
+            row["TimeLimit"] = self.limit
+            if self.state != "PENDING":
+                return b""
+        elif program == "squeue":
             self.asked += 1
-            end = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(SystemClock().now_s() + self.left_s))
-            row = ("7", self.state, "10:00", end, "gpu", "N/A", "(null)", "root")
-            widths = (20, 24, 24, 24, 256, 256, 256, 256)
-            return "".join(f"{value:<{width}}" for value, width in zip(row, widths, strict=True)) + "\n"
-        if argv[0] == "sinfo":
-            return f"{'gpu*':<256}{'infinite':<24}\n"
+        else:
+            row = {"Partition": "gpu*", "Time": "infinite"}
+        return "".join(f"{row.get(name, 'N/A'):<{width}}" for name, width in columns).encode() + b"\n"
+
+    def ask(self, *argv: str, pings: bool = False) -> str:
         if argv[1] == "update":
             self.told.append(argv[-1])
         return "No reservations in the system\n"

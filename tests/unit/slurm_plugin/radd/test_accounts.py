@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from fakes import FakeClock
+from fakes import FakeClock, signed
 
 from slurm_plugin.core import wire
 from slurm_plugin.core.binding import partition_mark
 from slurm_plugin.core.config import Config, Features, PartitionConfig, Paths
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.note import Event, Note, format_note
+from slurm_plugin.core.note import Event, Note
 from slurm_plugin.core.peaks import Run, from_line
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import GIB
@@ -42,7 +42,9 @@ class FakeAccounts(Accounts):
         peak_bytes: int = 10 * GIB,
         comment: str = "",
     ) -> None:
-        text = format_note(Note(event=event, peak_bytes=peak_bytes, smact=0.41, ran_s=90))
+        text = signed(
+            Note(event=event, peak_bytes=peak_bytes, smact=0.41, ran_s=90), job_id=job_id, user_id=user_id
+        )
         self.jobs[job_id] = (
             EndedJob(job_id=job_id, user_id=user_id, admin_comment=text),
             comment or stamped(),

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes import FakeClock, FakeSlurm
+from fakes import KEY, FakeClock, FakeSlurm, signed
 
 from slurm_plugin.core.config import Config, parse_config
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.note import Note, format_note
+from slurm_plugin.core.note import Note
 from slurm_plugin.core.turn import Turn
 from slurm_plugin.radd.keeping import EVERY_S, Keeper
 from slurm_plugin.radd.lending import Lender
@@ -67,7 +67,7 @@ class Site:
     def start_radd(self) -> None:
         self.lender = Lender(self.folder / "loans.json", self.slurm, self.clock, self.config)
         self.keeper = Keeper(self.slurm, self.clock, self.lender, self.config)
-        self.recoverer = Recoverer(self.slurm, self.clock, self.lender, self.keeper)
+        self.recoverer = Recoverer(self.slurm, self.clock, self.lender, self.keeper, key=lambda: KEY)
 
     def config(self) -> Config:
         partition = {"collocate": True, "shards_per_gpu": 40, "keep_turn": self.keep_turn}
@@ -139,7 +139,9 @@ def test_a_radd_that_was_restarted_goes_on(site: Site) -> None:
     site.recoverer.hear(7, NOTE)
     site.look()
     site.nice(-3)
-    site.slurm.views[7] = replace(site.slurm.views[7], admin_comment=format_note(NOTE))
+    site.slurm.views[7] = replace(
+        site.slurm.views[7], admin_comment=signed(NOTE, job_id=7, user_id=site.slurm.views[7].user_id)
+    )
     site.start_radd()
     site.recoverer.sweep()
     assert site.keeper.busy

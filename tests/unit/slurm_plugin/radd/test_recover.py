@@ -5,12 +5,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from fakes import FakeClock, FakeSlurm
+from fakes import KEY, FakeClock, FakeSlurm, signed
 
 from epilog.wake import wake
 from slurm_plugin.core.background import in_background
 from slurm_plugin.core.clock import Deadline, SystemClock
-from slurm_plugin.core.note import Note, format_note, read_note
+from slurm_plugin.core.note import Note, read_note
 from slurm_plugin.core.waiting import Waiting
 from slurm_plugin.radd import recover
 from slurm_plugin.radd.recover import MOST_SWEPT, PATIENCE_S, YOUNG_S, Recoverer
@@ -24,7 +24,7 @@ def job(state: str, job_id: int = 7, **more: object) -> JobView:
 
 
 def recoverer(slurm: FakeSlurm, clock: FakeClock | None = None) -> Recoverer:
-    return Recoverer(slurm, clock or FakeClock())
+    return Recoverer(slurm, clock or FakeClock(), key=lambda: KEY)
 
 
 def test_the_delay_is_cleared_once_the_job_is_pending() -> None:
@@ -42,7 +42,7 @@ def test_the_delay_is_cleared_once_the_job_is_pending() -> None:
 def test_a_site_that_preempts_thousands_is_not_asked_about_each() -> None:
     preempted = [job("PENDING", number, restarts=1, reason="Priority") for number in range(1000, 3000)]
     waits = job(
-        "PENDING", 7, restarts=1, reason="BeginTime", start_time_s=0.0, admin_comment=format_note(RECOVERED)
+        "PENDING", 7, restarts=1, reason="BeginTime", start_time_s=0.0, admin_comment=signed(RECOVERED)
     )
     slurm = FakeSlurm(*preempted, waits)
     worker = recoverer(slurm)
@@ -66,7 +66,7 @@ def test_a_job_that_is_woken_before_it_is_pending_again_does_not_wait_as_long_as
     worker = recoverer(slurm)
     worker.hear(7, Note(event="put-back", start_in_s=80))
     worker.run_errands()
-    wake([Waiting(job_id=7, earliest_s=0.0)], Path("/nonexistent"), slurm, FakeClock(1.0))
+    wake([Waiting(job_id=7, earliest_s=0.0)], Path("/nonexistent"), slurm, FakeClock(1.0), key=KEY)
     _, change = slurm.told.pop()
     worker.hear(7, read_note(change.admin_comment or "") or pytest.fail("radd hears of no wake"))
     slurm.views[7] = job("PENDING")
@@ -123,13 +123,14 @@ def test_a_job_that_still_runs_may_yet_be_requeued() -> None:
 
 
 def test_a_new_radd_finds_what_the_old_one_left() -> None:
-    note, put_back = format_note(RECOVERED), format_note(Note(event="put-back", start_in_s=15))
+    note = {number: signed(RECOVERED, job_id=number) for number in range(7)}
+    put_back = signed(Note(event="put-back", start_in_s=15), job_id=6)
     slurm = FakeSlurm(
-        job("PENDING", 2, reason="BeginTime", admin_comment=note),
-        job("PENDING", 1, reason="BeginTime", restarts=1, admin_comment=note),
-        job("PENDING", 3, reason="Resources", restarts=1, admin_comment=note),
+        job("PENDING", 2, reason="BeginTime", admin_comment=note[2]),
+        job("PENDING", 1, reason="BeginTime", restarts=1, admin_comment=note[1]),
+        job("PENDING", 3, reason="Resources", restarts=1, admin_comment=note[3]),
         job("PENDING", 4, reason="BeginTime", restarts=1, admin_comment="an admin's own"),
-        job("RUNNING", 5, restarts=1, admin_comment=note),
+        job("RUNNING", 5, restarts=1, admin_comment=note[5]),
         job("PENDING", 6, reason="BeginTime", restarts=1, admin_comment=put_back),
     )
     worker = recoverer(slurm)
@@ -162,7 +163,7 @@ def test_epilogs_and_file_systems_may_take_their_time() -> None:
 @pytest.mark.parametrize(("restarts", "cleared"), [(1, True), (2, False), (3, False)])
 def test_a_note_of_an_earlier_rerun_moves_nothing(restarts: int, cleared: bool) -> None:
     """The job ran out of memory, ran again, and was preempted then: Slurm keeps the AdminComment."""
-    note = format_note(replace(RECOVERED, restart=1))
+    note = signed(RECOVERED, job_id=1)
     slurm = FakeSlurm(job("PENDING", 1, reason="BeginTime", restarts=restarts, admin_comment=note))
     worker = recoverer(slurm)
     worker.sweep()
@@ -184,7 +185,7 @@ def test_a_job_that_has_not_come_so_far_yet_is_waited_for() -> None:
 def test_a_start_that_its_owner_put_off_stays_where_he_put_it() -> None:
     """`scontrol update StartTime=tomorrow` of a rerun that waits, before radd is restarted."""
     clock = FakeClock()
-    recovered = format_note(RECOVERED)
+    recovered = signed(RECOVERED, job_id=1)
     waits = job("PENDING", 1, reason="BeginTime", restarts=1, admin_comment=recovered)
     slurm = FakeSlurm(replace(waits, start_time_s=clock.now_s() + 86_400))
     worker = recoverer(slurm, clock)
@@ -238,7 +239,7 @@ def test_a_bug_over_what_an_older_radd_left_keeps_no_errand_from_being_run(
 
     monkeypatch.setattr(slurm, "jobs", trips)
     monkeypatch.setattr(recover, "in_background", partial(in_background, pause_s=0.0))
-    worker = Recoverer(slurm, clock)
+    worker = Recoverer(slurm, clock, key=lambda: KEY)
     worker.hear(7, RECOVERED)
     worker.start()
     deadline = Deadline(clock, 5.0)
@@ -250,10 +251,10 @@ def test_a_bug_over_what_an_older_radd_left_keeps_no_errand_from_being_run(
 
 def test_what_an_older_radd_left_is_looked_for_until_slurm_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recover, "POLL_OLD_S", 0.01)
-    slurm = FakeSlurm(job("PENDING", restarts=1, reason="BeginTime", admin_comment=format_note(RECOVERED)))
+    slurm = FakeSlurm(job("PENDING", restarts=1, reason="BeginTime", admin_comment=signed(RECOVERED)))
     slurm.failing = 2
     clock = SystemClock()
-    worker = Recoverer(slurm, clock)
+    worker = Recoverer(slurm, clock, key=lambda: KEY)
     worker.start()
     deadline = Deadline(clock, 10.0)
     while not slurm.told and not deadline.passed():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import FakeClock, FakeSlurm
+from fakes import FakeClock, FakeSlurm, signed
 from paths import CHECKOUT
 
 from gpumemnet.profile.build import profile_summary
@@ -19,7 +19,7 @@ from slurm_plugin.core import wire
 from slurm_plugin.core.background import in_background
 from slurm_plugin.core.errors import ConfigError, SlurmError, WireError
 from slurm_plugin.core.models import models_path
-from slurm_plugin.core.note import Note, format_note
+from slurm_plugin.core.note import Note
 from slurm_plugin.core.peaks import Run, from_line, peaks_path, record
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import GIB
@@ -61,7 +61,7 @@ class Heard(Recoverer):
     """Only remembers what it hears."""
 
     def __init__(self) -> None:
-        super().__init__(FixedVersion(None), FakeClock())
+        super().__init__(FixedVersion(None), FakeClock(), key=lambda: KEY)
         self.notes: list[tuple[int, Note]] = []
 
     def hear(self, job_id: int, note: Note, *, profile_key: str | None = None) -> None:
@@ -243,7 +243,7 @@ from slurm_plugin.radd.service import Service
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.control import NodeView
 SlurmCommands.version = lambda self: (22, 5, 8)
-service = Service(Path({str(toml)!r}), SlurmCommands(), Recoverer(SlurmCommands(), SystemClock()))
+service = Service(Path({str(toml)!r}), SlurmCommands(), Recoverer(SlurmCommands(), SystemClock(), key=lambda: b""))
 loaded, opened = set(sys.modules), []
 sys.addaudithook(lambda event, args: opened.append(args[0]) if event == "open" else None)
 reply = service.handle({{**{SUBMIT!r}, "script": "#RAD model=a", "comment": {wire.with_profile("", profile)!r}}})
@@ -296,7 +296,7 @@ def modified(note: Note, comment: str = "", **more: Any) -> dict[str, Any]:
         "op": "modify",
         "job_id": 7,
         "user_id": 1000,
-        "admin_comment": format_note(note),
+        "admin_comment": signed(note, user_id=int(more.get("user_id", 1000))),
         "comment": comment,
         **more,
     }
@@ -306,8 +306,8 @@ def test_notes_reach_the_recoverer_and_peaks_the_history(tmp_path: Path) -> None
     made, heard = service(tmp_path)
     booking = Booking(kind="shared", memory_bytes=GIB, profile_key="ab12")
     comment = wire.with_stamp("mine", wire.stamp(booking, user_id=1000, key=KEY))
-    recovered = Note(event="recovered", start_in_s=0, peak_bytes=30 * GIB)
-    ended = Note(event="ended", peak_bytes=10 * GIB)
+    recovered = Note(event="recovered", start_in_s=0, restart=1, peak_bytes=30 * GIB)
+    ended = Note(event="ended", restart=1, peak_bytes=10 * GIB)
     made.handle(modified(recovered, comment))
     made.handle(modified(ended, comment))
     made.handle(modified(ended, comment, user_id=1001))  # a stamp of another owner is none
@@ -369,17 +369,17 @@ def test_a_bug_over_one_change_does_not_keep_the_next_from_being_heard(
 ) -> None:
     monkeypatch.setattr(radd_service, "in_background", partial(in_background, pause_s=0.0))
     made, heard = service(tmp_path)
-    read = radd_service.read_note
+    read = radd_service.read_signed
 
-    def trips_over_the_first(text: str) -> Note | None:
+    def trips_over_the_first(text: str, **whose: Any) -> Note | None:
         if "put-back" in text:
             raise ZeroDivisionError("a bug")
-        return read(text)
+        return read(text, **whose)
 
-    monkeypatch.setattr(radd_service, "read_note", trips_over_the_first)
+    monkeypatch.setattr(radd_service, "read_signed", trips_over_the_first)
     change = {"v": 1, "op": "modify", "user_id": 1000}
     for job_id, event in ((7, "put-back"), (8, "recovered")):
-        note = format_note(Note(event=event, start_in_s=9))  # type: ignore[arg-type]
+        note = signed(Note(event=event, start_in_s=9), job_id=job_id)  # type: ignore[arg-type]
         made.handle({**change, "job_id": job_id, "admin_comment": note})
     made.stop()
     assert [job_id for job_id, _ in heard.notes] == [8]

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.slurm.columns import Columns, records
 from slurm_plugin.slurm.commands import SlurmCommands, update_words
 from slurm_plugin.slurm.control import JobChange, SlurmControl
 from slurm_plugin.slurm.printed import (
     JOB_COLUMNS,
-    MORE_COLUMNS,
+    ONE_JOB_COLUMNS,
+    job_view,
     parse_config,
-    parse_jobs,
     parse_nodes,
     parse_version,
 )
@@ -20,12 +21,12 @@ from slurm_plugin.slurm.versions import traits
 DATA = Path(__file__).parents[3] / "data"
 
 
-def recorded(name: str) -> str:
-    return (DATA / name).read_text(encoding="utf-8")
+def recorded(name: str) -> bytes:
+    return (DATA / name).read_bytes()
 
 
 def test_jobs_are_read_from_columns() -> None:
-    found = {view.job_id: view for view in parse_jobs(recorded("squeue_jobs.22.05.txt"), JOB_COLUMNS)}
+    found = {view.job_id: view for view in records(recorded("squeue_jobs.22.05.txt"), JOB_COLUMNS, job_view)}
     assert {number: view.gres for number, view in found.items()} == {
         10: "gres:shard:3",
         11: "gres:gpu:1",
@@ -37,8 +38,8 @@ def test_jobs_are_read_from_columns() -> None:
 
 
 def test_line_ends_in_a_comment_forge_nothing() -> None:
-    text = recorded("squeue_job_with_comment.22.05.txt")
-    (view,) = parse_jobs(text, (*JOB_COLUMNS, *MORE_COLUMNS))
+    content = recorded("squeue_job_with_comment.22.05.txt")
+    (view,) = records(content, ONE_JOB_COLUMNS, job_view)
     assert (view.job_id, view.user_id, view.state) == (10, 0, "RUNNING")
     assert view.comment == "häl lo\n JobState=X | x"
     assert view.admin_comment == ""
@@ -46,13 +47,13 @@ def test_line_ends_in_a_comment_forge_nothing() -> None:
 
 def test_output_of_another_shape_is_refused() -> None:
     with pytest.raises(SlurmError):
-        parse_jobs("JOBID PARTITION\n", JOB_COLUMNS)
+        records(b"JOBID PARTITION\n", JOB_COLUMNS, job_view)
     with pytest.raises(SlurmError):
-        parse_jobs(recorded("sinfo_nodes.22.05.txt") * 3, JOB_COLUMNS)
+        records(recorded("sinfo_nodes.22.05.txt") * 3, JOB_COLUMNS, job_view)
 
 
 def test_no_jobs_are_no_jobs() -> None:
-    assert parse_jobs("", JOB_COLUMNS) == parse_jobs("\n", JOB_COLUMNS) == ()
+    assert records(b"", JOB_COLUMNS, job_view) == records(b"\n", JOB_COLUMNS, job_view) == ()
 
 
 def test_nodes_are_read_from_columns() -> None:
@@ -63,7 +64,7 @@ def test_nodes_are_read_from_columns() -> None:
 
 
 def test_versions_are_read_and_nonsense_is_not() -> None:
-    assert parse_version(recorded("scontrol_version.22.05.txt")) == (22, 5, 8)
+    assert parse_version(recorded("scontrol_version.22.05.txt").decode()) == (22, 5, 8)
     assert parse_version("slurm 24.11.5") == (24, 11, 5)
     with pytest.raises(SlurmError):
         parse_version("slurm")
@@ -110,10 +111,12 @@ class Answering(SlurmCommands):
 
     def ask(self, *argv: str, pings: bool = False) -> str:
         self.asked.append(argv)
-        if argv[0] != "squeue":
-            return ""
-        columns = (column.rpartition(":") for column in argv[-1].split(","))
-        return "".join(self._job.get(name, "N/A").ljust(int(width)) for name, _, width in columns) + "\n"
+        return ""
+
+    def columns(self, program: str, columns: Columns, *which: str) -> bytes:
+        self.asked.append((program, *which))
+        record = "".join(self._job.get(name, "N/A").ljust(width) for name, width in columns)
+        return record.encode() + b"\n"
 
 
 def test_a_hook_has_one_question_about_its_job_and_none_about_slurm_s_configuration(tmp_path: Path) -> None:
@@ -127,11 +130,13 @@ def test_a_hook_has_one_question_about_its_job_and_none_about_slurm_s_configurat
         assert look(slurm, 12) is not None
         slurm.requeue(12)
         slurm.update(12, JobChange(start_in_s=5))
-        assert [argv[:3] for argv in slurm.asked] == [
-            ("squeue", "-h", "-a"),
-            ("scontrol", "requeue", "7_3"),
-            ("scontrol", "update", "JobId=7_3"),
+        assert [(*argv[:2], argv[-1])[: 3 if argv[0] == "squeue" else 2] for argv in slurm.asked] == [
+            ("squeue", "-a", "12"),
+            ("squeue", "-a", "7_3"),  # what scontrol is told is this job, and this job alone
+            ("scontrol", "requeue"),
+            ("scontrol", "update"),
         ]
+        assert slurm.asked[2][2] == "7_3" and slurm.asked[3][2] == "JobId=7_3"
 
 
 def test_a_requeued_job_waits_as_this_machine_s_slurm_conf_has_it(tmp_path: Path) -> None:

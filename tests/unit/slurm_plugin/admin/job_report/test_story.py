@@ -154,10 +154,11 @@ def test_slowdown_counts_who_was_there_and_for_how_long():
     assert slowdown_of(replace(own, start_s=None), ()) is None
 
 
-def line(columns: tuple[tuple[str, int], ...], gap: int, **values: str) -> str:
+def line(columns: tuple[tuple[str, int], ...], gap: int, **values: str) -> bytes:
     names = {name.replace("-", "_"): name for name, _ in columns}
     given = {names[name]: value for name, value in values.items()}
-    return "".join(given.get(name, "N/A").ljust(width)[:width] + " " * gap for name, width in columns) + "\n"
+    cells = (given.get(name, "N/A").ljust(width)[:width] + " " * gap for name, width in columns)
+    return "".join(cells).encode() + b"\n"
 
 
 def test_a_job_is_read_from_squeue_and_from_sacct():
@@ -204,6 +205,6 @@ def test_a_job_is_read_from_squeue_and_from_sacct():
         "gres/shard=3",
         None,
     )
-    assert parse_sacct("", 7) is None
+    assert parse_sacct(b"", 7) is None
     with pytest.raises(SlurmError):
-        parse_squeue("JOBID\n", 7)
+        parse_squeue(b"JOBID\n", 7)

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.admin.simulate.sacct import SACCT_FIELDS
+from slurm_plugin.admin.simulate.sacct import SACCT_FIELDS, UNREADABLE
 from slurm_plugin.admin.simulate.trace import read_trace
 from slurm_plugin.admin.simulate.trace_job import compressed
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.units import GIB, MIB
 
 SACCT = f"""{SACCT_FIELDS.replace(",", "|")}
-7|train|ann|gpu|2026-10-01T10:00:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|1|COMPLETED|cpu=4,gres/gpu=1|
-7.batch|batch|||2026-10-01T10:05:00|2026-10-01T10:05:00|2026-10-01T11:05:00||1|COMPLETED|cpu=4|gres/gpumem=12G,gres/gpuutil=40
-8|cpu|ann|cpu|2026-10-01T10:01:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|1|COMPLETED|cpu=4|
-9|wide|bob|gpu|2026-10-01T10:02:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|2|COMPLETED|cpu=4,gres/gpu:a100=8|
-10|waits|bob|gpu|2026-10-01T10:03:00|Unknown|Unknown|UNLIMITED|1|PENDING|gres/gpu=1|
-11|big|bob|gpu|2026-10-01T09:59:00|2026-10-01T10:05:00|2026-10-01T10:06:00|UNLIMITED|1|FAILED|gres/gpu:a100=4|
+7|train|ann|gpu|2026-10-01T10:00:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|1|COMPLETED|cpu=4,gres/gpu=1||
+7.batch|batch|||2026-10-01T10:05:00|2026-10-01T10:05:00|2026-10-01T11:05:00||1|COMPLETED|cpu=4|gres/gpumem=12G,gres/gpuutil=40|
+8|cpu|ann|cpu|2026-10-01T10:01:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|1|COMPLETED|cpu=4||
+9|wide|bob|gpu|2026-10-01T10:02:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|2|COMPLETED|cpu=4,gres/gpu:a100=8||
+10|waits|bob|gpu|2026-10-01T10:03:00|Unknown|Unknown|UNLIMITED|1|PENDING|gres/gpu=1||
+11|big|bob|gpu|2026-10-01T09:59:00|2026-10-01T10:05:00|2026-10-01T10:06:00|UNLIMITED|1|FAILED|gres/gpu:a100=4||
 """
 
 
@@ -36,11 +36,44 @@ def test_sacct(tmp_path: Path) -> None:
 def test_sacct_prints_names_as_they_are(tmp_path: Path) -> None:
     """A quote in a job's name must not swallow the lines behind it, nor may a | stop all."""
     head, *rows = SACCT.splitlines()
-    quoted, barred = rows[0].replace("train", '"train'), rows[0].replace("7|train", "12|a|b") + "||"
+    quoted, barred = rows[0].replace("train", '"train'), rows[0].replace("7|train", "12|a|b")
     (tmp_path / "jobs.txt").write_text("\n".join([head, quoted, *rows[1:], barred]))
     trace = read_trace(tmp_path / "jobs.txt")
     assert [job.workload for job in trace.jobs] == ["bob/big", 'ann/"train']
-    assert trace.left_out["with a | in a field"] == 1
+    assert trace.left_out[UNREADABLE] == 1
+
+
+@pytest.mark.parametrize("name", ["a\u2028b", "a\x0bb", "a\x85b", "a\x1cb", "a\rb", "\udcff"])
+def test_only_a_line_end_ends_a_record(tmp_path: Path, name: str) -> None:
+    content = SACCT.replace("train", name).encode(errors="surrogateescape")
+    (tmp_path / "jobs.txt").write_bytes(content)
+    trace = read_trace(tmp_path / "jobs.txt")
+    assert [job.gpus for job in trace.jobs] == [4, 1]
+    assert UNREADABLE not in trace.left_out
+
+
+def test_a_line_end_in_a_name_costs_that_job_alone(tmp_path: Path) -> None:
+    (tmp_path / "jobs.txt").write_text(SACCT.replace("7|train|", "7|tr\nain|"))
+    trace = read_trace(tmp_path / "jobs.txt")
+    assert [job.workload for job in trace.jobs] == ["bob/big"]
+    assert trace.left_out[UNREADABLE] == 2
+
+
+FORGED = (
+    "x\n99|forged|eve|gpu|2026-10-01T09:00:00|2026-10-01T09:05:00|2026-10-01T09:06:00|1|1|FAILED|gres/gpu=8||"
+)
+
+
+def test_behind_a_separator_of_the_admin_s_no_name_forges_a_record(tmp_path: Path) -> None:
+    mark = "0e3f31d6-9d1f"
+    head, *rows = SACCT.replace("|", mark).splitlines()
+    content = "".join(f"{row}{mark}\n" for row in [head, *rows])
+    for forged in (FORGED, FORGED.replace("|", mark[:-2]), f"x{mark[:-2]}\n"):
+        (tmp_path / "jobs.txt").write_text(content.replace("train", forged))
+        trace = read_trace(tmp_path / "jobs.txt")
+        assert [job.workload for job in trace.jobs] == ["bob/big", f"ann/{forged}"]
+        assert trace.jobs[1].memory_bytes == 12 * GIB
+        assert trace.left_out == {"without GPUs": 1, "on several nodes": 1, "not ended": 1}
 
 
 def test_jobs_of_other_partitions_may_be_left_out(tmp_path: Path) -> None:

@@ -138,8 +138,8 @@ def test_the_queue_is_asked_now_and_then_and_its_trouble_is_told(tmp_path: Path)
     assert len(asked) == 2
 
 
-def line(**values: str) -> str:
-    return "".join(values.get(name, "N/A").ljust(width)[:width] for name, width in _COLUMNS) + "\n"
+def line(**values: str) -> bytes:
+    return "".join(values.get(name, "N/A").ljust(width)[:width] for name, width in _COLUMNS).encode() + b"\n"
 
 
 def test_the_queue_holds_those_who_wait_for_gpus():
@@ -159,7 +159,7 @@ def test_the_queue_holds_those_who_wait_for_gpus():
     assert (first.job_id, first.gres, second.job_id, second.submit_s) == (1, "gres:shard:12", 2, None)
     assert first.submit_s is not None
     with pytest.raises(SlurmError):
-        parse_waiting("JOBID USER\n")
+        parse_waiting(b"JOBID USER\n")
 
 
 def test_where_nodes_are_asked():
