@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-sys.path.append(str(CHECKOUT))
+sys.path += [str(CHECKOUT / "tests"), str(CHECKOUT)]
 
-from both import both, judged, keep, kept, release  # noqa: E402
-from clusters import VARIANTS  # noqa: E402
-from table import reasons, summary  # noqa: E402
+from beside.both import both, judged, keep, kept, release  # noqa: E402
+from beside.clusters import VARIANTS  # noqa: E402
+from beside.table import reasons, summary  # noqa: E402
 
 from lab.place import home_of  # noqa: E402
 

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from catalogue import Cell, Release, cells
-from clusters import Variant, new_place, running
-from compare import compare
-from runs import Record, run_cells
-from table import Row, rows_of
+from beside.catalogue import Cell, Release, cells
+from beside.clusters import Variant, new_place, running
+from beside.compare import compare
+from beside.runs import Record, run_cells
+from beside.table import Row, rows_of
 
 from slurm_plugin.core.shell import run
 from slurm_plugin.slurm.printed import parse_version

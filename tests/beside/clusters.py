@@ -10,7 +10,7 @@ from pathlib import Path
 from lab.cluster import Cluster
 from lab.files import rewrite
 from lab.place import ClusterSpec, NodeSpec, Place
-from runs import Target
+from beside.runs import Target
 
 USER = "games"
 
@@ -120,4 +120,4 @@ def _change(cluster: Cluster, variant: Variant, *, rad: bool) -> None:
 
 def new_place(home: Path, name: str) -> Place:
     """Return the place of one cluster under the checkout's own folder."""
-    return Place(root=home / f"beside-{name}", venv=home / "venv")
+    return Place(root=home / name / "lab", venv=home / "venv")  # Slurm names the cluster after the last folder

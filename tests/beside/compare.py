@@ -40,7 +40,7 @@ ALLOWED_DIFFERENCES = (
 CHANCE_ENV = re.compile(
     r"SLURM_(JOB_?ID|ARRAY_JOB_ID|STEP_?ID|STEP_ID|TASK_PID|SRUN_COMM_(PORT|HOST)|STEP_LAUNCHER_PORT|LAUNCH_NODE_IPADDR"
     r"|NODELIST|JOB_NODELIST|STEP_NODELIST|TOPOLOGY_ADDR|JOB_START_TIME|JOB_END_TIME|CPU_BIND\w*|HET_JOB_ID\w*"
-    r"|PTY_PORT|HET_JOB_NODELIST\w*|JOB_NODELIST_\w+|JOB_SLUID|SLUID|PRIO_PROCESS|CPUS_ON_NODE_X)|SLURMD_NODENAME|SRUN_DEBUG|_|SBATCH_MEM_BIND\w*"
+    r"|PTY_PORT|WORKING_CLUSTER|HET_JOB_NODELIST\w*|JOB_NODELIST_\w+|JOB_SLUID|SLUID|PRIO_PROCESS|CPUS_ON_NODE_X)|SLURMD_NODENAME|SRUN_DEBUG|_|SBATCH_MEM_BIND\w*"
     r"|SLURM_JOB_ID_HET_GROUP_\d|SLURM_\w+_HET_GROUP_\d"
 )
 """Variables whose values are of the moment: ids, ports, nodes, cores, times."""
@@ -54,7 +54,7 @@ CHANCE_JOB = re.compile(
 )
 CHANCE_LINE = re.compile(
     r"(srun|salloc): ([Pp]ending job allocation ID|job ID (queued and waiting for|has been allocated) resources"
-    r"|Waiting for resource configuration|Nodes NODE are ready for job|Granted job allocation ID)"
+    r"|Waiting for resource configuration|Nodes NODE are ready for job|Granted job allocation ID|Job allocation ID has been revoked\.)"
     r"|srun: (Job step creation temporarily disabled, retrying.*|Job ID step creation .*|Step created for .*)"
 )
 """Lines that tell whether Slurm was busy."""
@@ -113,6 +113,8 @@ def _jobs(without: Record, beside: Record) -> Iterator[Difference]:
                 continue
             one = _plain(before.get(name, "(none)"), without)
             other = _plain(after.get(name, "(none)"), beside)
+            if name == "Comment":
+                other = re.sub(r" ?\brad2:\S+$", "", other) or "(none)"
             if one == other or _is_allowed("job", name):
                 continue
             grave = name == "JobState" and before[name] == "COMPLETED"
@@ -124,7 +126,10 @@ def _files(without: Record, beside: Record) -> Iterator[Difference]:
     before, after = _by_form(without), _by_form(beside)
     for form in sorted(before.keys() | after.keys()):
         one, other = before.get(form, {}), after.get(form, {})
-        yield from _statuses(form, one, other, beside)
+        statuses = list(_statuses(form, one, without, other, beside))
+        if statuses:  # all else follows from it
+            yield from statuses
+            continue
         yield from _environments(form, one, without, other, beside)
         kinds = (_texts_of(one, without), _texts_of(other, beside))
         for name in sorted(kinds[0].keys() | kinds[1].keys()):
@@ -148,13 +153,16 @@ def _by_form(record: Record) -> dict[str, dict[str, str]]:
     return found
 
 
-def _statuses(form: str, before: dict[str, str], after: dict[str, str], beside: Record) -> Iterator[Difference]:
+def _statuses(
+    form: str, before: dict[str, str], without: Record, after: dict[str, str], beside: Record
+) -> Iterator[Difference]:
+    fewer = sum(_seen(after, beside).values()) < sum(_seen(before, without).values())
     for path in sorted(path for path in before.keys() | after.keys() if path.endswith(".rc")):
         one, other = before.get(path, "never ended").strip(), after.get(path, "never ended").strip()
         if one != other:
             told = _said(after.get(path.removesuffix(".rc") + ".err", ""), beside)
             text = f"status {one} -> {other} ({'; '.join(told)[:200]})"
-            yield Difference(form=form, text=text, grave=one == "0", only_with=other == "0")
+            yield Difference(form=form, text=text, grave=one == "0" or fewer, only_with=other == "0")
 
 
 def _environments(
@@ -162,7 +170,9 @@ def _environments(
 ) -> Iterator[Difference]:
     before, after = _seen(one, without), _seen(other, beside)
     if sum(before.values()) != sum(after.values()):
-        yield Difference(form=form, text=f"{sum(before.values())} -> {sum(after.values())} tasks saw their environment")
+        counts = sum(before.values()), sum(after.values())
+        text = f"{counts[0]} -> {counts[1]} tasks saw their environment"
+        yield Difference(form=form, text=text, grave=counts[0] > counts[1])
         return
     gone, new = list((before - after).elements()), list((after - before).elements())
     told: Counter[str] = Counter()
@@ -230,9 +240,10 @@ def _plain(text: str, record: Record) -> str:
     text = text.replace(root, "ROOT")
     for each in sorted(_ids(record), key=len, reverse=True):
         text = re.sub(rf"(?<!\d){each}(?!\d)", "ID", text)
-    text = re.sub(r"\bn(\[0-1\]|[01](,n1)?)(?=\b|\W|$)", "NODE", text)
+    text = re.sub(r"(?<![\w-])n(\[0-1\]|[01](,n1)?)(?!\w)", "NODE", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text)
     text = re.sub(r"(?<=job )\d+|(?<=StepId=)\d+|(?<=allocation )\d+|(?<=JobId=)\d+", "ID", text)
+    text = text.replace("365-00:00:00", "UNLIMITED")  # as it is shown of a job that runs
     return re.sub(r"/forms/(\S+): line (\d+): \d+", r"/forms/\1: line \2: PID", text)
 
 

@@ -4,15 +4,11 @@ note=$1.${SLURM_PROCID:-batch}.$$
 env -0 >"$note.env"
 { umask; ulimit -a; pwd; id; } >"$note.host"
 : >"$1.noted"
-count=0 form=unset
-if [ -n "${CUDA_VISIBLE_DEVICES+set}" ]; then
-    form=integers
-    old=$IFS
-    IFS=,
-    for one in $CUDA_VISIBLE_DEVICES; do
-        count=$((count + 1))
-        case $one in *[!0-9]*) form=other ;; esac
-    done
-    IFS=$old
-fi
-echo "task ${SLURM_PROCID:-batch} of ${SLURM_NTASKS:-?}: $count GPUs, $form"
+count=0
+old=$IFS
+IFS=,
+for _ in ${CUDA_VISIBLE_DEVICES:-}; do
+    count=$((count + 1))
+done
+IFS=$old
+echo "task ${SLURM_PROCID:-batch} of ${SLURM_NTASKS:-?}: $count GPUs"

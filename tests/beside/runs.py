@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from catalogue import HERE, Cell
-from scripts import argv_of, write_cell, write_forms
+from beside.catalogue import HERE, Cell
+from beside.scripts import argv_of, write_cell, write_forms
 
 THREADS = 6
 POLL_S = 2.0
@@ -52,7 +52,8 @@ def run_cells(target: Target, cells: Iterable[Cell], *, limit_s: float) -> list[
     """
     cells = list(cells)
     _prepare(target.work, cells)
-    deadline = time.monotonic() + limit_s
+    began = time.monotonic()
+    deadline = began + limit_s
     jobs: dict[str, dict[str, str]] = {}
     with _submitter(target, cells) as process:
         while process.poll() is None:
@@ -64,6 +65,7 @@ def run_cells(target: Target, cells: Iterable[Cell], *, limit_s: float) -> list[
         for line in (target.work / "answers").read_text(encoding="utf-8").splitlines():
             answer = json.loads(line)
             answers[answer["name"]] = answer
+    submitted = time.monotonic()
     stuck: dict[str, dict[str, str]] = {}
     while waiting := _queued(target):
         if _never(target) >= waiting or time.monotonic() > deadline:
@@ -73,6 +75,7 @@ def run_cells(target: Target, cells: Iterable[Cell], *, limit_s: float) -> list[
         time.sleep(POLL_S)
         jobs |= _jobs(target)
     jobs |= _jobs(target)
+    print(f"{len(cells)} submissions: {submitted - began:.0f} s, then {time.monotonic() - submitted:.0f} s", flush=True)
     for job_id, row in stuck.items():
         if row.get("JobState") in ("PENDING", "RUNNING"):
             jobs[job_id] = row
@@ -145,7 +148,11 @@ def _record(work: Path, cell: Cell, answer: Record, jobs: dict[str, dict[str, st
     folder = work / "cells" / cell.name
     files = _files(folder)
     job_id = _id_of(answer, files)
-    own = [row for row in jobs.values() if job_id in (row["JobId"], row.get("ArrayJobId"), row.get("HetJobId"))]
+    own = [
+        row
+        for row in jobs.values()
+        if job_id and job_id in (row["JobId"], row.get("ArrayJobId"), row.get("HetJobId"))
+    ]
     own.sort(key=lambda row: (row.get("ArrayTaskId", "").zfill(6), row.get("HetJobOffset", ""), row["JobId"]))
     return {
         "cell": cell.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
-from compare import Difference
+from beside.compare import Difference
 
 Row = dict[str, Any]
 
