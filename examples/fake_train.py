@@ -17,6 +17,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -134,6 +135,9 @@ def visible_gpus(environment: Mapping[str, str]) -> list[Gpu]:
 def _simulated(gpus: SimulatedGpus, environment: Mapping[str, str]) -> list[SimulatedGpu]:
     """Return the cards of a simulation that CUDA would show; unknown names end the list, as in CUDA."""
     cards = gpus.cards()
+    served = Path(environment.get("CUDA_MPS_PIPE_DIRECTORY", "")).name
+    if daemon := [replace(card, index=0) for card in cards if card.uuid == served]:
+        cards = tuple(daemon)  # an MPS daemon of one GPU knows it as 0
     tokens = environment.get("CUDA_VISIBLE_DEVICES", ",".join(str(card.index) for card in cards)).split(",")
     caps = _caps(environment.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", ""))
     seen: list[SimulatedGpu] = []

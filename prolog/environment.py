@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from prolog.place import Placed
@@ -11,11 +11,14 @@ from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.units import to_mib_up
+from slurm_plugin.node.facts import Card, read_facts
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.hook_env import HookJob
 
 
-def environment_of(node: Node, job: HookJob, placed: Placed, *, mps: Mapping[str, str]) -> dict[str, str]:
+def environment_of(
+    node: Node, job: HookJob, placed: Placed, settings: PartitionConfig, *, mps: Mapping[str, str]
+) -> dict[str, str]:
     """Return the variables of every task of a placed job.
 
     RAD_* are for the user's information and for TaskProlog; nothing of ours believes them afterwards.
@@ -24,14 +27,15 @@ def environment_of(node: Node, job: HookJob, placed: Placed, *, mps: Mapping[str
         node: This node.
         job: The job, as slurmd tells its hooks.
         placed: What the job holds.
+        settings: The partition's settings.
         mps: What it is told of MPS.
     """
     held = placed.reservation
     if held is None:
         return {}
     variables = {
-        "CUDA_VISIBLE_DEVICES": ",".join(held.gpus),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "RAD_GPUS": ",".join(held.gpus),
         "RAD_JOB": str(job.job_id),
         "RAD_KIND": held.kind,
         "RAD_BOOKED_MIB": str(to_mib_up(held.booked_bytes)),
@@ -41,9 +45,44 @@ def environment_of(node: Node, job: HookJob, placed: Placed, *, mps: Mapping[str
         "RAD_RESTART": str(held.restart),
         "RAD_PLACEMENT": placed.placement.reason,
     }
+    facts = read_facts(node)
+    named = visible_devices(
+        held.gpus,
+        () if facts is None else facts.cards,
+        form=settings.visible_devices,
+        confined=node.confined,
+        served="CUDA_MPS_PIPE_DIRECTORY" in mps,
+    )
+    if named is not None:
+        variables["CUDA_VISIBLE_DEVICES"] = named
     if held.estimate_bytes is not None:
         variables["RAD_ESTIMATE_MIB"] = str(to_mib_up(held.estimate_bytes))
     return {**variables, **mps}
+
+
+def visible_devices(
+    gpus: Sequence[str], cards: Sequence[Card], *, form: str, confined: bool, served: bool
+) -> str | None:
+    """Return CUDA_VISIBLE_DEVICES of a job; None where Slurm's own value is right.
+
+    A number is a GPU's place among all GPUs in the order of their PCI addresses, which is NVML's (CUDA C++ Programming
+    Guide, CUDA_DEVICE_ORDER). An MPS daemon that serves one GPU knows it as 0.
+
+    Args:
+        gpus: UUIDs of the job's GPUs.
+        cards: All GPUs of the node, in NVML's order; nothing if they are not known.
+        form: The partition's `visible_devices`.
+        confined: Cgroups let the job reach only its own devices, and Slurm counts those.
+        served: The job runs under an MPS daemon of its one GPU.
+    """
+    numbers = {card.uuid: str(number) for number, card in enumerate(cards)}
+    if form == "uuid" or any(card.mig for card in cards):
+        return ",".join(gpus)
+    if confined:
+        return None
+    if served:
+        return "0"
+    return ",".join(numbers[gpu] for gpu in gpus) if all(gpu in numbers for gpu in gpus) else ",".join(gpus)
 
 
 def mps_of(
@@ -69,7 +108,9 @@ def mps_of(
         if node.config.telemetry.source == "simulated":
             from slurm_plugin.mps.simulated import simulated_mps
 
-            return simulated_mps(Path(node.config.telemetry.simulated_folder), cap_bytes=cap_bytes)
+            return simulated_mps(
+                Path(node.config.telemetry.simulated_folder), held.gpus[0], cap_bytes=cap_bytes
+            )
         from slurm_plugin.mps import Mps
 
         return Mps(node.run, clock=node.clock).acquire(

@@ -159,7 +159,7 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
         log.tell(put_back(node, job, placed.placement.reason, refuse=True, lack=lack))
     else:
         end_waiting(node.run, job.job_id)
-        variables = environment_of(node, job, placed, mps=mps) | told_of(wanted.by_task)
+        variables = environment_of(node, job, placed, settings, mps=mps) | told_of(wanted.by_task)
         if wanted.shards is not None:
             variables["RAD_SHARDS"] = str(wanted.shards)
         node.job_file(job.job_id).place(variables, placed.reservation, boot_id=node.store.boot_id)

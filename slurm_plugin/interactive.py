@@ -1,6 +1,7 @@
 """srun and salloc: the decision that job_submit makes, made on the login node, too.
 
-Slurm 22.05 sets up their first step from the request as it was typed, so it must be typed as it will be decided.
+Slurm 22.05 sets up their first step from the request as it was typed, so it must be typed as it will be decided. Slurm
+ignores a GRES of count 0, so the request still names the GPU to a site's own job_submit.lua that wants one.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.policy import decide
-from slurm_plugin.core.records import Rewrite
+from slurm_plugin.core.records import JobRequest, Rewrite
 from slurm_plugin.core.request import request_from
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.said import Directives, claims_of
@@ -31,6 +32,7 @@ def decided(
     *,
     comment: str,
     user_id: int,
+    whole_as_gpu: bool = False,
 ) -> tuple[Rewrite, dict[str, str]]:
     """Return what job_submit will decide, and the options that ask for it.
 
@@ -40,18 +42,23 @@ def decided(
         config: rad.toml.
         comment: The comment, with the model's profile.
         user_id: The user.
+        whole_as_gpu: Ask for a GPU of one's own by `gpu:1` and not by all shards of a GPU.
 
     Raises:
         RadError: An option cannot be understood.
     """
     request = request_from(typed_desc(options, comment=comment, user_id=user_id))
     claims = claims_of(directives, comment)
-    rewrite = decide(request, claims, Estimator.from_config(config).estimate(claims), config=config)
-    return rewrite, _as_options(rewrite.fields, options)
+    estimate = Estimator.from_config(config).estimate(claims)
+    rewrite = decide(request, claims, estimate, config=config, whole_as_gpu=whole_as_gpu)
+    return rewrite, _as_options(rewrite.fields, options, request)
 
 
-def _as_options(fields: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
+def _as_options(fields: Mapping[str, str], options: Mapping[str, str], request: JobRequest) -> dict[str, str]:
     changes = {_OPTIONS[name]: value for name, value in fields.items() if name in _OPTIONS}
+    if "gres" in changes:
+        kind = next((item.type for item in request.asked if item.name == "gpu" and item.type), None)
+        changes["gres"] = f"gpu:{kind}:0,{changes['gres']}" if kind else f"gpu:0,{changes['gres']}"
     if fields and options.get("gpus-per-node"):
         changes["gpus-per-node"] = ""
     return changes

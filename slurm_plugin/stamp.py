@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,14 @@ from slurm_plugin.core import wire
 from slurm_plugin.core.config import Config, load_config
 from slurm_plugin.core.errors import EstimateError, RadError, SlurmError, WireError
 from slurm_plugin.said import SCRIPT_HEAD_BYTES, Directives, directives_of, profile_of
-from slurm_plugin.slurm.conf_files import find_slurm_conf, gres_of_nodes, settings_of, why_no_shards
+from slurm_plugin.slurm.conf_files import (
+    chosen_after_lua,
+    find_slurm_conf,
+    gres_of_nodes,
+    settings_of,
+    why_no_shards,
+)
+from slurm_plugin.slurm.versions import OLDEST, Version, whole_as_gpu
 
 MAX_WARNINGS = 2
 """More lines at each submission would be read by nobody; `rad-estimate` shows all."""
@@ -37,11 +44,14 @@ def main() -> None:
         text = Path(request_path).read_text(encoding="utf-8", errors="surrogateescape").partition("\n")[2]
         config = load_config(Path(config_path))
         slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
-        if slurm_conf is not None and (
-            reason := why_no_shards(settings_of(slurm_conf), gres_of_nodes(slurm_conf))
-        ):
+        settings = {} if slurm_conf is None else settings_of(slurm_conf)
+        if slurm_conf is not None and (reason := why_no_shards(settings, gres_of_nodes(slurm_conf))):
             raise SlurmError(f"{slurm_conf}: {reason}: every job is left as it is")
-        reply = answer(_options(text), config, folder=Path.cwd(), user_id=os.getuid())
+        if chosen_after_lua(settings):
+            config = replace(config, default_partition="")
+        options = _options(text)
+        version = OLDEST if options.get("command") == "sbatch" else _version(slurm_conf)
+        reply = answer(options, config, folder=Path.cwd(), user_id=os.getuid(), version=version)
     except (RadError, OSError, ValueError) as exc:
         print(f"rad: {exc}", file=sys.stderr)
         sys.exit(1)
@@ -61,7 +71,23 @@ def _options(text: str) -> dict[str, str]:
     return options
 
 
-def answer(options: Mapping[str, str], config: Config, *, folder: Path, user_id: int) -> dict[str, Any]:
+def _version(slurm_conf: Path | None) -> Version:
+    from slurm_plugin.slurm.commands import SlurmCommands  # no batch job's submission needs it
+
+    try:
+        return SlurmCommands(slurm_conf=str(slurm_conf or "")).version()
+    except SlurmError:
+        return OLDEST
+
+
+def answer(
+    options: Mapping[str, str],
+    config: Config,
+    *,
+    folder: Path,
+    user_id: int,
+    version: Version = OLDEST,
+) -> dict[str, Any]:
     """Return what to set and what to say.
 
     Args:
@@ -69,6 +95,7 @@ def answer(options: Mapping[str, str], config: Config, *, folder: Path, user_id:
         config: rad.toml as this node has it.
         folder: Where the user typed the command.
         user_id: The user.
+        version: Of Slurm here.
 
     Raises:
         RadError: An option cannot be understood.
@@ -87,7 +114,14 @@ def answer(options: Mapping[str, str], config: Config, *, folder: Path, user_id:
     comment = options.get("comment", "") if seen.comment is None else seen.comment
     from slurm_plugin.interactive import decided  # a batch job's submission need not load what decides
 
-    rewrite, options_now = decided(options, seen.directives, config, comment=comment, user_id=user_id)
+    rewrite, options_now = decided(
+        options,
+        seen.directives,
+        config,
+        comment=comment,
+        user_id=user_id,
+        whole_as_gpu=whole_as_gpu(partition, version),
+    )
     return {"set": changes | options_now, "say": [*says, *rewrite.messages], "refuse": rewrite.refusal}
 
 

@@ -50,7 +50,7 @@ class Record:
         self.ends: list[float] = []
         self.values: dict[str, Any] = {
             "slurm_id": int(os.environ.get("SLURM_JOB_ID", "0")),
-            "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+            "gpus": os.environ.get("RAD_GPUS") or os.environ.get("CUDA_VISIBLE_DEVICES", ""),
             "mps": "CUDA_MPS_PIPE_DIRECTORY" in os.environ,
             "called_s": called_s,
             "outcome": "killed",

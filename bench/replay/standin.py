@@ -26,7 +26,8 @@ def train(job: dict[str, Any], *, called_s: float) -> int:
     record = Record(job, called_s=called_s)
     folder = Path(os.environ["RAD_SIMULATED_GPUS"], os.environ["SLURMD_NODENAME"])
     gpus = SimulatedGpus(folder)
-    uuid, *others = (_uuid(gpus, token) for token in os.environ["CUDA_VISIBLE_DEVICES"].split(","))
+    named = os.environ.get("RAD_GPUS") or os.environ["CUDA_VISIBLE_DEVICES"]
+    uuid, *others = (_uuid(gpus, token) for token in named.split(","))
     duty = min(1.0, job["step_s"] / job["period_s"])
     load = Load(
         smact=job["smact"],

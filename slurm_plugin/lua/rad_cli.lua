@@ -3,6 +3,7 @@
 -- Whatever goes wrong here, the submission goes on as it was typed: no function of this module ever raises.
 
 local json = require("rad_json")
+local step = require("rad_step")
 
 local cli = {}
 
@@ -134,6 +135,9 @@ local function pre_submit(options, pack_offset)
     return slurm.SUCCESS -- scrontab: job_submit decides
   end
   if kind == "srun" and os.getenv("SLURM_JOB_ID") or option(options, "jobid") then
+    step.rewrite(options, function(name)
+      return option(options, name)
+    end)
     return slurm.SUCCESS -- a step of a job that is already there
   end
   if kind ~= "sbatch" and is_heterogeneous(pack_offset) then

@@ -1,4 +1,4 @@
-"""What stands for MPS on simulated cards: a limit that fake trainings keep to; nothing is started.
+"""What stands for MPS on simulated cards: a limit that fake trainings keep to, and a pipe folder that names the card.
 
 With a file FOLDER/no-mps it does not start.
 """
@@ -11,11 +11,12 @@ from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.units import to_mib_up
 
 
-def simulated_mps(folder: Path, *, cap_bytes: int | None) -> dict[str, str]:
+def simulated_mps(folder: Path, gpu: str, *, cap_bytes: int | None) -> dict[str, str]:
     """Return what a job is told of MPS.
 
     Args:
         folder: The folder of the simulated cards.
+        gpu: UUID of the job's card.
         cap_bytes: What the job may allocate; None for no limit.
 
     Raises:
@@ -23,4 +24,13 @@ def simulated_mps(folder: Path, *, cap_bytes: int | None) -> dict[str, str]:
     """
     if (folder / "no-mps").exists():
         raise MpsError(f"{folder}/no-mps is there")
-    return {} if cap_bytes is None else {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={to_mib_up(cap_bytes)}M"}
+    pipe = folder / "mps" / gpu
+    try:
+        pipe.mkdir(parents=True, exist_ok=True)
+        (pipe / "control").touch()
+    except OSError as exc:
+        raise MpsError(f"{pipe}: {exc.strerror}") from exc
+    told = {"CUDA_MPS_PIPE_DIRECTORY": str(pipe)}
+    if cap_bytes is not None:
+        told["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={to_mib_up(cap_bytes)}M"
+    return told

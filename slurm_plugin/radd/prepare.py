@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from slurm_plugin.core.config import Config
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.submit import Peaks, Site, Submission
-from slurm_plugin.slurm.conf_files import find_slurm_conf, gres_of_nodes, settings_of
+from slurm_plugin.slurm.conf_files import chosen_after_lua, find_slurm_conf, gres_of_nodes, settings_of
 from slurm_plugin.slurm.obstacles import Obstacle, obstacles
 from slurm_plugin.slurm.versions import Version, shards_spread, traits, whole_as_gpu
 
@@ -42,6 +43,8 @@ def prepared(
             estimator.on(gpu).check(f"partition.{name}.gpus.{kind}.")
     settings, node_gres = _slurm_conf(config)
     in_the_way = _obstacles(config, version, settings, node_gres)
+    if chosen_after_lua(settings):
+        config = replace(config, default_partition="")  # where such a job starts is not known yet
     submission = Submission(
         config=config,
         leave_jobs=next((one.text for one in in_the_way if one.leave_jobs), ""),

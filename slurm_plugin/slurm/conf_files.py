@@ -106,6 +106,28 @@ def lacks(settings: Mapping[str, str], name: str, word: str) -> bool:
     return bool(settings) and word not in [each.strip().rpartition("/")[2] for each in words]
 
 
+_CHOOSE_PARTITIONS = ("all_partitions", "partition")
+"""Plugins of Slurm's own that give a job without a partition one, or all (src/plugins/job_submit/)."""
+
+
+def chosen_after_lua(settings: Mapping[str, str]) -> str:
+    """Return the plugin that chooses a job's partition after job_submit.lua has seen it without one; "" if none does.
+
+    Args:
+        settings: Of slurm.conf, names in lower case.
+
+    >>> chosen_after_lua({"jobsubmitplugins": "lua,all_partitions"})
+    'all_partitions'
+    >>> chosen_after_lua({"jobsubmitplugins": "all_partitions,lua"})
+    ''
+    """
+    words = [
+        word.strip().rpartition("/")[2] for word in settings.get("jobsubmitplugins", "").lower().split(",")
+    ]
+    later = words[words.index("lua") + 1 :] if "lua" in words else []
+    return next((word for word in later if word in _CHOOSE_PARTITIONS), "")
+
+
 def settings_of(path: Path) -> dict[str, str]:
     """Return the settings of a file and of the files that it includes, names in lower case; the last one counts."""
     return settings_in(read_lines(path) or [])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from slurm_plugin.slurm.conf_files import lacks, why_no_shards
+from slurm_plugin.slurm.conf_files import chosen_after_lua, lacks, why_no_shards
 from slurm_plugin.slurm.versions import NEWEST, OLDEST, Version, known, release_of
 
 
@@ -59,4 +59,7 @@ def obstacles(
     if lacks(settings, "JobSubmitPlugins", "lua"):
         text = "slurm.conf: JobSubmitPlugins has no lua: no submission is heard here"
         found.append(Obstacle(text=text, leave_jobs=False))
+    if plugin := chosen_after_lua(settings):
+        text = f"slurm.conf: JobSubmitPlugins has {plugin} after lua: a job that names no partition is left as it is"
+        found.append(Obstacle(text=f"{text}; write {plugin},lua to share its GPU", leave_jobs=False))
     return tuple(found)

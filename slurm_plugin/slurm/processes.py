@@ -166,7 +166,8 @@ def claimed_gpus(jobs: Iterable[int], *, proc: Path = PROC) -> dict[int, tuple[s
     wanted = frozenset(jobs)
     found: dict[int, tuple[str, ...]] = {}
     for pid in _pids(proc) if wanted else ():
-        named = _environ(proc / str(pid)).get("CUDA_VISIBLE_DEVICES", "").split(",")
+        environ = _environ(proc / str(pid))
+        named = (environ.get("RAD_GPUS") or environ.get("CUDA_VISIBLE_DEVICES", "")).split(",")
         gpus = tuple(one for one in named if one.startswith("GPU-"))
         owner = owners_of([pid], proc=proc).get(pid) if gpus else None
         if owner is not None and owner.certain and owner.job_id in wanted:

@@ -175,4 +175,4 @@ def test_with_the_real_program(lua: str, tmp_path: Path) -> None:
     direct = program.call({"options": {"type": "srun", "gpus": "1", "comment": "rad:memory=3G"}})
     program.close()
     assert batch["options"]["comment"].startswith("caf\udce9 rad.profile:p")
-    assert direct["options"]["gres"] == "shard:3"
+    assert direct["options"]["gres"] == "gpu:0,shard:3"

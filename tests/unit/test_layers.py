@@ -52,7 +52,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "slurm_plugin.core",
         "slurm_plugin.said",
         "slurm_plugin.interactive",
+        "slurm_plugin.slurm.commands",
         "slurm_plugin.slurm.conf_files",
+        "slurm_plugin.slurm.versions",
     ),
     "slurm_plugin.interactive": (
         "slurm_plugin.core",

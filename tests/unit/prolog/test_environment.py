@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.bare_node import make_bare_node
-from prolog.environment import environment_of, mps_of
+from prolog.environment import environment_of, mps_of, visible_devices
 from prolog.place import Placed
 from slurm_plugin import mps
 from slurm_plugin.core.clock import SystemClock
@@ -19,6 +19,7 @@ from slurm_plugin.core.gpu import GpuReading
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.node_records import Placement, Reservation
 from slurm_plugin.core.units import GIB
+from slurm_plugin.node.facts import Card
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.hook_env import HookJob
 
@@ -78,13 +79,14 @@ def environment(
     node = Node.here(replace(config, features=Features(mps=on), telemetry=telemetry), {})
     log = HookLog(str(folder / "log"), "prolog", job_id=7, clock=SystemClock())
     placed = Placed(placement=Placement(gpus=held.gpus, reason="magm"), reservation=held, reading=READING)
-    mps = mps_of(node, JOB, placed, PartitionConfig(collocate=True, **settings), log)
-    return {"no MPS": ""} if mps is None else environment_of(node, JOB, placed, mps=mps)
+    partition = PartitionConfig(collocate=True, **settings)
+    mps = mps_of(node, JOB, placed, partition, log)
+    return {"no MPS": ""} if mps is None else environment_of(node, JOB, placed, partition, mps=mps)
 
 
 def test_a_shared_job_runs_under_mps_up_to_its_cap(tmp_path: Path, servers: type[FakeMps]) -> None:
     found = environment(tmp_path)
-    assert (found["CUDA_VISIBLE_DEVICES"], found["CUDA_MPS_PIPE_DIRECTORY"]) == ("GPU-0", "/pipe")
+    assert (found["CUDA_VISIBLE_DEVICES"], found["CUDA_MPS_PIPE_DIRECTORY"]) == ("0", "/pipe")
     assert (found["RAD_BOOKED_MIB"], found["RAD_CAP_MIB"]) == ("4096", "5120")
     (asked,) = servers.asked
     assert (asked["gpu"], asked["user_id"], asked["job_id"]) == ("GPU-0", 1000, 7)
@@ -103,16 +105,43 @@ def test_where_the_site_wants_no_cap_mps_sets_none(tmp_path: Path, servers: type
         (replace(HELD, gpus=("GPU-0", "GPU-1"), seats=(0, 1)), {}),
         (HELD, {"on": False}),
         (HELD, {"sharing": "streams"}),
-        (HELD, {"source": "simulated"}),
     ],
-    ids=["alone", "several GPUs", "mps = false", "streams", "simulated"],
+    ids=["alone", "several GPUs", "mps = false", "streams"],
 )
 def test_who_runs_without_mps(
     tmp_path: Path, servers: type[FakeMps], held: Reservation, more: dict[str, Any]
 ) -> None:
     found = environment(tmp_path, held, **more)
     assert not servers.asked and "CUDA_MPS_PIPE_DIRECTORY" not in found
-    assert found["CUDA_VISIBLE_DEVICES"] == ",".join(held.gpus)
+    assert found["CUDA_VISIBLE_DEVICES"] == ",".join(held.gpus), "the node's GPUs are not known"
+
+
+CARDS = tuple(Card(uuid=f"GPU-{at}", index=at, usable_bytes=GIB) for at in (3, 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "form", "confined", "served", "named"),
+    [
+        (("GPU-0",), "index", False, False, "1"),
+        (("GPU-1", "GPU-3"), "index", False, False, "2,0"),
+        (("GPU-3",), "index", False, True, "0"),
+        (("GPU-1",), "index", False, True, "0"),
+        (("GPU-1",), "index", True, True, None),
+        (("GPU-1",), "uuid", True, True, "GPU-1"),
+        (("GPU-1", "GPU-3"), "uuid", False, False, "GPU-1,GPU-3"),
+        (("GPU-9",), "index", False, False, "GPU-9"),
+    ],
+)
+def test_gpus_are_named_as_slurm_names_them(
+    gpus: tuple[str, ...], form: str, confined: bool, served: bool, named: str | None
+) -> None:
+    assert visible_devices(gpus, CARDS, form=form, confined=confined, served=served) == named
+
+
+def test_beside_mig_a_number_could_be_an_instance() -> None:
+    cards = (*CARDS, Card(uuid="GPU-7", index=7, usable_bytes=GIB, mig=True))
+    found = visible_devices(("GPU-0",), cards, form="index", confined=False, served=False)
+    assert found == "GPU-0"
 
 
 def test_an_mps_that_does_not_start_is_told_apart_from_one_that_nobody_wants(

@@ -12,6 +12,7 @@ import pytest
 from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core import wire
 from slurm_plugin.core.config import Config, parse_config
+from slurm_plugin.slurm.versions import OLDEST, Version
 from slurm_plugin.stamp import answer
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "models"
@@ -32,9 +33,15 @@ def sbatch(folder: Path, model: str, *, config: Config = config(), **more: Any) 
     return answer(options, config, folder=folder, user_id=1000)
 
 
-def srun(folder: Path, *, config: Config = config(), **options: Any) -> dict[str, Any]:  # noqa: B008
+def srun(
+    folder: Path,
+    *,
+    config: Config = config(),  # noqa: B008
+    version: Version = OLDEST,
+    **options: Any,
+) -> dict[str, Any]:
     named = {name.replace("_", "-"): value for name, value in options.items()}
-    return answer({"command": "srun", **named}, config, folder=folder, user_id=1000)
+    return answer({"command": "srun", **named}, config, folder=folder, user_id=1000, version=version)
 
 
 def test_the_profile_goes_into_the_comment_after_the_users_words(tmp_path: Path) -> None:
@@ -158,11 +165,11 @@ def test_a_wrong_directive_is_left_to_job_submit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "changes"),
     [
-        ({"gpus": "1"}, {"gpus": "", "gres": "shard:5", "nodes": "1"}),
-        ({"gres": "gpu:1"}, {"gres": "shard:5"}),
-        ({"gpus_per_node": "1"}, {"gpus-per-node": "", "gres": "shard:5"}),
-        ({"gpus_per_task": "1", "ntasks": "1"}, {"gpus-per-task": "", "gres": "shard:5", "nodes": "1"}),
-        ({"gres": "gpu:1,nvme:3", "nodes": "1-1"}, {"gres": "nvme:3,shard:5"}),
+        ({"gpus": "1"}, {"gpus": "", "gres": "gpu:0,shard:5", "nodes": "1"}),
+        ({"gres": "gpu:1"}, {"gres": "gpu:0,shard:5"}),
+        ({"gpus_per_node": "1"}, {"gpus-per-node": "", "gres": "gpu:0,shard:5"}),
+        ({"gpus_per_task": "1", "ntasks": "1"}, {"gpus-per-task": "", "gres": "gpu:0,shard:5", "nodes": "1"}),
+        ({"gres": "gpu:1,nvme:3", "nodes": "1-1"}, {"gres": "gpu:0,nvme:3,shard:5"}),
         ({"gpus": "1", "cpus_per_gpu": "4"}, {}),
         ({"gpus": "1", "mem_per_gpu": "4G"}, {}),
         ({"gpus": "1", "nodes": "2"}, {}),
@@ -176,7 +183,8 @@ def test_srun_options_become_shards(tmp_path: Path, options: dict[str, str], cha
 
 
 def test_srun_without_a_word_gets_the_partitions_default(tmp_path: Path) -> None:
-    assert srun(tmp_path, gpus="1")["set"]["gres"] == "shard:39"
+    assert srun(tmp_path, gpus="1")["set"]["gres"] == "gpu:0,shard:39"
+    assert srun(tmp_path, gpus="1", version=(24, 11, 5))["set"] == {}, "gpu:1 keeps shards away there"
     assert srun(tmp_path, gpus="1", config=config(default="leave"))["set"] == {}
     assert srun(tmp_path, gpus="1", partition="plain") == {}
 

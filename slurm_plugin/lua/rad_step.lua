@@ -1,0 +1,207 @@
+-- An srun inside a job whose GPUs became shards: what it asks of GPUs is asked of the job's shards.
+-- Slurm refuses a step that asks for gres/gpu in a job without. What asks for more than the job has stays as it was
+-- typed, for Slurm to refuse.
+
+local step = {}
+
+local QUERY = "timeout 5 squeue -h -a -j %s -O NumTasks:16,tres-per-node:256,tres-per-task:256 2>/dev/null </dev/null"
+-- What Slurm 22.05 takes for "not given", read as an int: 0, NO_VAL and 0. Later releases refuse the first two.
+local NOT_GIVEN = { ["cpus-per-gpu"] = "4294967296", ["ntasks-per-gpu"] = "4294967294", ["mem-per-gpu"] = "0" }
+
+local function first_line(command)
+  local pipe = io.popen(command, "r")
+  local line = pipe and pipe:read("*l") or ""
+  if pipe then
+    pipe:close()
+  end
+  return line
+end
+
+-- The count in "a100:2", "gpu=2" or "2"; a name alone is one.
+local function count_of(text)
+  return tonumber(text:match("(%d+)$")) or 1
+end
+
+-- How many GPUs a list of GRES or TRES asks for, nil for none, and its other parts.
+local function split(text)
+  local gpus, others = nil, {}
+  for part in (text or ""):gmatch("[^,]+") do
+    local bare = part:gsub("^gres[:/]", "")
+    if bare == "gpu" or bare:match("^gpu[:=]") then
+      gpus = (gpus or 0) + (bare == "gpu" and 1 or count_of(bare))
+    else
+      others[#others + 1] = part
+    end
+  end
+  return gpus, others
+end
+
+-- The shards in squeue's text of a request, and what stands before their number: "shard:" or "shard:a100:".
+local function shards_in(text)
+  local name, count = (text .. ","):match("(shard[:=][^,%s]-)(%d+)[,%s]")
+  return tonumber(count), name and name:gsub("=", ":")
+end
+
+-- What a job holds: its shards, on how many GPUs, and how they are named; nil if it holds none. The Prolog left it in the
+-- environment of the job's tasks; of a job that an srun comes to from elsewhere (salloc, --jobid) Slurm is asked.
+local function held_by(job_id)
+  local here = os.getenv("SLURM_SHARDS_ON_NODE")
+  if os.getenv("RAD_JOB") == job_id then
+    local shards = tonumber(os.getenv("RAD_SHARDS") or here)
+    local _, commas = (os.getenv("RAD_SEATS") or ""):gsub(",", "")
+    local gpus = os.getenv("RAD_KIND") == "shared" and commas + 1 or 1
+    return shards and shards > 0 and { shards = shards, gpus = gpus, name = os.getenv("RAD_SHARD_NAME") or "shard:" }
+  elseif os.getenv("SLURM_TASK_PID") and os.getenv("SLURM_JOB_ID") == job_id and not here then
+    return nil -- one of its tasks, and Slurm tells those of their shards
+  end
+  local line = first_line(QUERY:format(job_id))
+  local tasks = tonumber(line:sub(1, 16):match("%d+")) or 1
+  local each, name = shards_in(line:sub(273))
+  if each then
+    return { shards = each * tasks, gpus = tasks, name = name }
+  end
+  each, name = shards_in(line:sub(17, 272))
+  return each and { shards = each, gpus = 1, name = name }
+end
+
+-- How many GPUs a step asks for in all, and how many for each task; nil where it leaves that to its job. A job with shards
+-- has one node, and the GPUs of a socket are those of the job (srun(1), --gpus-per-socket).
+local function asked_by(option, tasks)
+  local each = option("gpus-per-task") and count_of(option("gpus-per-task")) or split(option("tres-per-task"))
+  if each then
+    return each * tasks, each
+  end
+  local gpus = split(option("gres"))
+  for _, name in ipairs({ "gpus", "gpus-per-node", "gpus-per-socket" }) do
+    gpus = gpus or option(name) and count_of(option(name))
+  end
+  return gpus
+end
+
+-- Start srun anew with other options in the place of those that count by GPU, as a cli_filter cannot take any back.
+-- Returns only where lua-posix is missing.
+local function start_anew(options, instead)
+  local found, unistd = pcall(require, "posix.unistd")
+  local has_env, stdlib = pcall(require, "posix.stdlib")
+  local file = io.open("/proc/self/cmdline", "rb")
+  if not (found and has_env and file) then
+    return
+  end
+  local typed = {}
+  for word in file:read("*a"):gmatch("(%Z*)%z") do
+    typed[#typed + 1] = word
+  end
+  file:close()
+  local words, value_follows = { [0] = typed[1] }, false
+  for name, value in pairs(instead) do
+    words[#words + 1] = string.format("--%s=%s", name, value)
+  end
+  for at = 2, #typed do
+    local name = at <= #typed - #options.argv and typed[at]:match("^%-%-(%l+%-per%-g%l*)")
+    local dropped = value_follows
+    value_follows = false
+    for each in pairs(NOT_GIVEN) do
+      if name and each:sub(1, #name) == name then
+        dropped, value_follows = true, not typed[at]:find("=", 1, true)
+      end
+    end
+    if not dropped then
+      words[#words + 1] = typed[at]
+    end
+  end
+  for name in pairs(NOT_GIVEN) do
+    stdlib.setenv("SLURM_" .. name:upper():gsub("-", "_"), nil)
+  end
+  stdlib.setenv("RAD_STEP_ANEW", "1")
+  unistd.exec("/proc/self/exe", words)
+end
+
+-- Whether this srun was started anew; the sruns of its step are not.
+local function is_anew()
+  local anew = os.getenv("RAD_STEP_ANEW")
+  local found, stdlib = pcall(require, "posix.stdlib")
+  if anew and found then
+    stdlib.setenv("RAD_STEP_ANEW", nil)
+  end
+  return anew
+end
+
+-- Turn options that count by GPU into what they come to.
+local function convert(options, option, tasks, gpus, anew)
+  local cpus, tasks_of_gpu = tonumber(option("cpus-per-gpu")), tonumber(option("ntasks-per-gpu"))
+  local memory, unit = (option("mem-per-gpu") or ""):match("^(%d+)(%a?)")
+  local instead = {}
+  if tasks_of_gpu then
+    tasks = tasks_of_gpu * gpus
+  end
+  if cpus or tasks_of_gpu then
+    instead.ntasks = string.format("%d", tasks)
+  end
+  if cpus then
+    instead["cpus-per-task"] = string.format("%d", math.max(1, math.ceil(cpus * gpus / tasks)))
+  end
+  if memory then
+    instead.mem = string.format("%d%s", tonumber(memory) * gpus, unit)
+  end
+  if not anew then
+    start_anew(options, instead)
+  end
+  instead.mem = nil -- Slurm takes one way of asking for memory: the step then has its job's
+  if (cpus or tasks_of_gpu) and not first_line("srun --version 2>/dev/null"):find(" 22.", 1, true) then
+    return
+  end
+  for name, value in pairs(instead) do
+    options[name] = value
+  end
+  for name, value in pairs(NOT_GIVEN) do
+    if option(name) then
+      options[name] = value
+    end
+  end
+end
+
+-- Ask the job's shards for what an srun asks of its GPUs.
+-- options: as cli_filter has them. option: a function that returns one as text, nil if it was not given.
+function step.rewrite(options, option)
+  local anew = is_anew()
+  local tasks = tonumber(option("ntasks")) or 1
+  local gpus, each = asked_by(option, tasks)
+  local counts = option("cpus-per-gpu") or option("ntasks-per-gpu") or option("mem-per-gpu")
+  local job_id = (option("jobid") or os.getenv("SLURM_JOB_ID") or ""):match("^%d+$")
+  if not (gpus and gpus > 0 or counts) or not job_id or os.getenv("SLURM_HET_SIZE") then
+    return
+  end
+  local held = held_by(job_id)
+  if not held or (gpus or 0) > held.gpus then
+    return
+  end
+  if counts then
+    if not gpus and option("ntasks-per-gpu") and tasks > 1 then
+      gpus = math.ceil(tasks / tonumber(option("ntasks-per-gpu")))
+    end
+    convert(options, option, tasks, gpus or held.gpus, anew)
+  end
+  if not gpus then
+    return
+  end
+  local of_one = math.floor(held.shards / held.gpus)
+  local _, others = split(option("gres"))
+  local _, others_of_task = split(option("tres-per-task"))
+  for _, name in ipairs({ "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket" }) do
+    if option(name) then
+      options[name] = ""
+    end
+  end
+  if each and held.gpus > 1 then
+    others_of_task[#others_of_task + 1] = string.format("gres/%s%d", held.name, of_one * each)
+    options["tres-bind"] = string.format("gres/shard:per_task:%d", of_one * each)
+  else
+    others[#others + 1] = string.format("%s%d", held.name, of_one * gpus)
+  end
+  if each and option("tres-per-task") or held.gpus > 1 and each then
+    options["tres-per-task"] = table.concat(others_of_task, ",")
+  end
+  options.gres = table.concat(others, ",")
+end
+
+return step
