@@ -136,7 +136,7 @@ def cells(release: Release, *, long: bool) -> list[Cell]:
         else:
             few = tuple(islice(turn, LONG_FORMS if long else SHORT_FORMS))
             found.append(Cell(head=head, entrance="sbatch", forms=(plain, *few)))
-        if head.is_interactive and (long or head.is_kind or index % 5 == 0):
+        if head.is_interactive and (long or head.is_kind or index % 10 == 0):
             found.append(Cell(head=head, entrance="srun", forms=(plain,)))
             few = tuple(islice(turn, SHORT_FORMS))
             found.append(Cell(head=head, entrance="salloc", forms=(plain, *few), number=99))

@@ -18,8 +18,8 @@ class Allowed:
     """A difference that is no fault.
 
     Attributes:
-        where: "env" (a variable), "job" (a field of `scontrol show job`), "text" (a line).
-        added: What may be there with RAD alone; a regular expression for the whole name or line.
+        where: "env" (NAME=VALUE), "job" (a field of `scontrol show job`), "text" (a line).
+        added: What may be there with RAD alone; a regular expression for the whole of it.
         reason: Why.
     """
 
@@ -29,8 +29,11 @@ class Allowed:
 
 
 ALLOWED_DIFFERENCES = (
-    Allowed(where="env", added=r"RAD_\w+", reason="what RAD tells the job"),
-    Allowed(where="env", added=r"SLURM_SHARDS_ON_NODE", reason="Slurm's word for shards"),
+    Allowed(where="env", added=r"RAD_\w+=.*", reason="what RAD tells the job"),
+    Allowed(where="env", added=r"SLURM_SHARDS_ON_NODE=.*", reason="Slurm's word for shards"),
+    Allowed(
+        where="env", added="CUDA_DEVICE_ORDER=PCI_BUS_ID", reason="CUDA's numbers are then those of Slurm's GPUs"
+    ),
     Allowed(where="text", added=r"(sbatch|salloc|srun): rad: .*", reason="what RAD tells the user at submission"),
     Allowed(where="text", added=r"rad: .*", reason="what RAD tells the user at submission"),
     Allowed(where="job", added=r"AdminComment", reason="the estimate, for accounts"),
@@ -41,7 +44,7 @@ CHANCE_ENV = re.compile(
     r"SLURM_(JOB_?ID|ARRAY_JOB_ID|STEP_?ID|STEP_ID|TASK_PID|SRUN_COMM_(PORT|HOST)|STEP_LAUNCHER_PORT|LAUNCH_NODE_IPADDR"
     r"|NODELIST|JOB_NODELIST|STEP_NODELIST|TOPOLOGY_ADDR|JOB_START_TIME|JOB_END_TIME|CPU_BIND\w*|HET_JOB_ID\w*"
     r"|PTY_PORT|WORKING_CLUSTER|HET_JOB_NODELIST\w*|JOB_NODELIST_\w+|JOB_SLUID|SLUID|PRIO_PROCESS|CPUS_ON_NODE_X)|SLURMD_NODENAME|SRUN_DEBUG|_|SBATCH_MEM_BIND\w*"
-    r"|SLURM_JOB_ID_HET_GROUP_\d|SLURM_\w+_HET_GROUP_\d"
+    r"|SLURM_JOB_ID_HET_GROUP_\d|SLURM_\w+_(HET|PACK)_GROUP_\d"
 )
 """Variables whose values are of the moment: ids, ports, nodes, cores, times."""
 
@@ -192,7 +195,7 @@ def _seen(files: dict[str, str], record: Record) -> Counter[tuple[tuple[str, str
         if not path.endswith(".env"):
             continue
         pairs = (line.partition("=")[::2] for line in text.split("\0") if line)
-        found[tuple(sorted((name, _value(name, value, record)) for name, value in pairs if not _is_allowed("env", name)))] += 1
+        found[tuple(sorted((name, _value(name, value, record)) for name, value in pairs if not _is_allowed("env", f"{name}={value}")))] += 1
     return found
 
 
@@ -240,7 +243,7 @@ def _plain(text: str, record: Record) -> str:
     text = text.replace(root, "ROOT")
     for each in sorted(_ids(record), key=len, reverse=True):
         text = re.sub(rf"(?<!\d){each}(?!\d)", "ID", text)
-    text = re.sub(r"(?<![\w-])n(\[0-1\]|[01](,n1)?)(?!\w)", "NODE", text)
+    text = re.sub(r"(?<![\w-])n(\[0-1\]|[01](,n1)?)(?!\w)|(?<=slurmstepd-)n[01]", "NODE", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text)
     text = re.sub(r"(?<=job )\d+|(?<=StepId=)\d+|(?<=allocation )\d+|(?<=JobId=)\d+", "ID", text)
     text = text.replace("365-00:00:00", "UNLIMITED")  # as it is shown of a job that runs
@@ -253,4 +256,4 @@ def _ids(record: Record) -> set[str]:
 
 
 def _is_allowed(where: str, name: str) -> bool:
-    return any(one.where == where and re.fullmatch(one.added, name) for one in ALLOWED_DIFFERENCES)
+    return any(one.where == where and re.fullmatch(one.added, name, re.DOTALL) for one in ALLOWED_DIFFERENCES)
