@@ -15,6 +15,10 @@ from slurm_plugin.node.facts import Card, read_facts
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.hook_env import HookJob
 
+_OF_CONTAINERS = ("APPTAINERENV_CUDA_VISIBLE_DEVICES", "SINGULARITYENV_CUDA_VISIBLE_DEVICES")
+"""A container sees the MPS pipe only if it is mounted there, and without it 0 is the node's first GPU. So it gets the
+UUID, which the daemon takes, too (Apptainer's user guide, "Environment and Metadata")."""
+
 
 def environment_of(
     node: Node, job: HookJob, placed: Placed, settings: PartitionConfig, *, mps: Mapping[str, str]
@@ -55,6 +59,8 @@ def environment_of(
     )
     if named is not None:
         variables["CUDA_VISIBLE_DEVICES"] = named
+    if named != variables["RAD_GPUS"] and "CUDA_MPS_PIPE_DIRECTORY" in mps:
+        variables |= dict.fromkeys(_OF_CONTAINERS, variables["RAD_GPUS"])
     if held.estimate_bytes is not None:
         variables["RAD_ESTIMATE_MIB"] = str(to_mib_up(held.estimate_bytes))
     return {**variables, **mps}
@@ -108,9 +114,8 @@ def mps_of(
         if node.config.telemetry.source == "simulated":
             from slurm_plugin.mps.simulated import simulated_mps
 
-            return simulated_mps(
-                Path(node.config.telemetry.simulated_folder), held.gpus[0], cap_bytes=cap_bytes
-            )
+            folder = Path(node.config.telemetry.simulated_folder)
+            return simulated_mps(folder, node.run, held.gpus[0], cap_bytes=cap_bytes)
         from slurm_plugin.mps import Mps
 
         return Mps(node.run, clock=node.clock).acquire(

@@ -66,7 +66,7 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
             for name in blank_variables(os.environ):
                 print(f"unset {name}")
             changes: dict[str, str | None] = {**task_variables(variables, os.environ)}
-            changes |= by_uuid(changes, reached=_reaches_mps(variables))
+            changes |= without_mps(variables)
             if is_script:
                 changes |= script_variables(variables, os.environ)
             for name, value in changes.items():
@@ -129,28 +129,16 @@ def task_variables(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str,
     return {**job, "CUDA_VISIBLE_DEVICES": ",".join(chosen)}
 
 
-def by_uuid(task: Mapping[str, str | None], *, reached: bool) -> dict[str, str]:
-    """Return what names a task's GPU by UUID where number 0 of its MPS daemon could be another GPU.
-
-    Without the daemon 0 is the node's first GPU. A container sees the pipe only if somebody mounts it, so Apptainer and
-    Singularity get the UUID, which the daemon takes, too (apptainer.org, user guide, "Environment and Metadata").
+def without_mps(job: Mapping[str, str]) -> dict[str, str]:
+    """Return what names a task's GPU by UUID if the MPS daemon's socket is gone, as 0 is the node's first GPU then.
 
     Args:
-        task: What the task is given.
-        reached: Whether the daemon's socket is there.
-
-    >>> by_uuid({"CUDA_MPS_PIPE_DIRECTORY": "/p", "CUDA_VISIBLE_DEVICES": "0", "RAD_GPUS": "GPU-a"}, reached=False)
-    {'CUDA_VISIBLE_DEVICES': 'GPU-a'}
+        job: What the Prolog left for every task of the job.
     """
-    gpu = task.get("RAD_GPUS")
-    if not gpu or "CUDA_MPS_PIPE_DIRECTORY" not in task or task.get("CUDA_VISIBLE_DEVICES") != "0":
+    pipe = job.get("CUDA_MPS_PIPE_DIRECTORY")
+    if pipe is None or "CUDA_VISIBLE_DEVICES" not in job or Path(pipe, "control").exists():
         return {}
-    names = [f"{one}ENV_CUDA_VISIBLE_DEVICES" for one in ("APPTAINER", "SINGULARITY")]
-    return dict.fromkeys(names if reached else ["CUDA_VISIBLE_DEVICES"], gpu)
-
-
-def _reaches_mps(job: Mapping[str, str]) -> bool:
-    return Path(job.get("CUDA_MPS_PIPE_DIRECTORY", ""), "control").exists()
+    return {"CUDA_VISIBLE_DEVICES": job.get("RAD_GPUS") or job["CUDA_VISIBLE_DEVICES"]}
 
 
 def has_booked(job_id: int, booked: str, config: Config) -> bool:

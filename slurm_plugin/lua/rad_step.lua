@@ -36,36 +36,34 @@ local function split(text)
   return gpus, others
 end
 
--- The shards in squeue's text of a request, and what stands before their number: "shard:" or "shard:a100:".
+-- The shards in squeue's text of a request; nil if there are none.
 local function shards_in(text)
-  local name, count = (text .. ","):match("(shard[:=][^,%s]-)(%d+)[,%s]")
-  return tonumber(count), name and name:gsub("=", ":")
+  return tonumber((text .. ","):match("shard[:=][^,%s]-(%d+)[,%s]"))
 end
 
--- What a job holds: its shards, on how many GPUs, and how they are named; nil if it holds none. The Prolog left it in the
--- environment of the job's tasks; of a job that an srun comes to from elsewhere (salloc, --jobid) Slurm is asked.
+-- What a job holds: its shards, and on how many GPUs; nil if it holds none. The Prolog left it in the environment
+-- of the job's tasks; of a job that an srun comes to from elsewhere (salloc, --jobid) Slurm is asked.
 local function held_by(job_id)
   local here = os.getenv("SLURM_SHARDS_ON_NODE")
   if os.getenv("RAD_JOB") == job_id then
     local shards = tonumber(os.getenv("RAD_SHARDS") or here)
     local _, commas = (os.getenv("RAD_SEATS") or ""):gsub(",", "")
     local gpus = os.getenv("RAD_KIND") == "shared" and commas + 1 or 1
-    return shards and shards > 0 and { shards = shards, gpus = gpus, name = os.getenv("RAD_SHARD_NAME") or "shard:" }
+    return shards and shards > 0 and { shards = shards, gpus = gpus } or nil
   elseif os.getenv("SLURM_TASK_PID") and os.getenv("SLURM_JOB_ID") == job_id and not here then
     return nil -- one of its tasks, and Slurm tells those of their shards
   end
   local line = first_line(QUERY:format(job_id))
   local tasks = tonumber(line:sub(1, 16):match("%d+")) or 1
-  local each, name = shards_in(line:sub(273))
-  if each then
-    return { shards = each * tasks, gpus = tasks, name = name }
+  local of_task, of_node = shards_in(line:sub(273)), shards_in(line:sub(17, 272))
+  if of_task then
+    return { shards = of_task * tasks, gpus = tasks }
   end
-  each, name = shards_in(line:sub(17, 272))
-  return each and { shards = each, gpus = 1, name = name }
+  return of_node and { shards = of_node, gpus = 1 }
 end
 
--- How many GPUs a step asks for in all, and how many for each task; nil where it leaves that to its job. A job with shards
--- has one node, and the GPUs of a socket are those of the job (srun(1), --gpus-per-socket).
+-- How many GPUs a step asks for in all, and how many for each task; nil where it leaves that to its job. A job with
+-- shards has one node, and the GPUs of a socket are those of the job (srun(1), --gpus-per-socket).
 local function asked_by(option, tasks)
   local each = option("gpus-per-task") and count_of(option("gpus-per-task")) or split(option("tres-per-task"))
   if each then
@@ -193,10 +191,10 @@ function step.rewrite(options, option)
     end
   end
   if each and held.gpus > 1 then
-    others_of_task[#others_of_task + 1] = string.format("gres/%s%d", held.name, of_one * each)
+    others_of_task[#others_of_task + 1] = string.format("gres/shard:%d", of_one * each)
     options["tres-bind"] = string.format("gres/shard:per_task:%d", of_one * each)
   else
-    others[#others + 1] = string.format("%s%d", held.name, of_one * gpus)
+    others[#others + 1] = string.format("shard:%d", of_one * gpus)
   end
   if each and option("tres-per-task") or held.gpus > 1 and each then
     options["tres-per-task"] = table.concat(others_of_task, ",")

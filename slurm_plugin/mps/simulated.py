@@ -11,11 +11,12 @@ from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.units import to_mib_up
 
 
-def simulated_mps(folder: Path, gpu: str, *, cap_bytes: int | None) -> dict[str, str]:
+def simulated_mps(folder: Path, run: Path, gpu: str, *, cap_bytes: int | None) -> dict[str, str]:
     """Return what a job is told of MPS.
 
     Args:
         folder: The folder of the simulated cards.
+        run: `paths.run`.
         gpu: UUID of the job's card.
         cap_bytes: What the job may allocate; None for no limit.
 
@@ -24,7 +25,7 @@ def simulated_mps(folder: Path, gpu: str, *, cap_bytes: int | None) -> dict[str,
     """
     if (folder / "no-mps").exists():
         raise MpsError(f"{folder}/no-mps is there")
-    pipe = folder / "mps" / gpu
+    pipe = run / "simulated-mps" / gpu
     try:
         pipe.mkdir(parents=True, exist_ok=True)
         (pipe / "control").touch()

@@ -79,3 +79,13 @@ def test_each_type_has_its_own_numbers(jobs: Jobs) -> None:
     assert watcher.fullest_share <= 1.0
     refused = jobs.submit("--gpus=small:1", f"{said}30G", "--wrap", "true")
     assert refused.job_id is None and "one GPU has 19.4 GiB" in refused.messages
+
+
+def test_a_step_finds_the_typed_gpu_of_its_job(jobs: Jobs) -> None:
+    asks = ("--gres=gpu:1", "--gres=gpu:small:1", "--gpus=small:1", "--gpus-per-task=1", "-n1")
+    steps = " && ".join(f"srun {ask} sh -c 'echo step on $CUDA_VISIBLE_DEVICES'" for ask in asks)
+    for said in ((), ("--comment=rad:memory=6G",)):
+        job = jobs.submit("--gres=gpu:small:1", *said, "--wrap", steps)
+        assert job.job_id is not None, job.messages
+        assert jobs.wait(job.job_id)["JobState"] == "COMPLETED", jobs.output(job.job_id)
+        assert jobs.output(job.job_id).count("step on 0") == len(asks), jobs.output(job.job_id)

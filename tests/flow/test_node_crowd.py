@@ -124,7 +124,7 @@ def test_two_hundred_prologs_and_three_hundred_epilogs_at_once(node: CrowdedNode
     assert len(told) + len(refused) + node.left_alone == JOBS, "every job was placed, sent back or given up"
     assert len(told) > GPUS, "the GPUs are shared"
     for job_id, variables in told.items():
-        assert variables["CUDA_VISIBLE_DEVICES"] == ",".join(held[job_id].gpus)
+        assert variables["RAD_GPUS"] == ",".join(held[job_id].gpus)
         assert from_mib(int(variables["RAD_BOOKED_MIB"])) == held[job_id].booked_bytes
     assert_nothing_is_given_twice(node.ledger)
 

@@ -99,7 +99,8 @@ def test_an_ordinary_job_from_prolog_to_epilog(hooks: Hooks) -> None:
     exports = dict(
         line.removeprefix("export ").split("=", 1) for line in hooks.run("prolog.task_prolog").splitlines()
     )
-    assert exports["CUDA_VISIBLE_DEVICES"] == "GPU-0"
+    assert (exports["CUDA_VISIBLE_DEVICES"], exports["RAD_GPUS"]) == ("0", "GPU-0")
+    assert exports["APPTAINERENV_CUDA_VISIBLE_DEVICES"] == "GPU-0", "a container may not see the pipe"
     assert exports["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     assert exports["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=4096M"
     assert (exports["RAD_BOOKED_MIB"], exports["RAD_CAP_MIB"], exports["RAD_ESTIMATE_MIB"]) == (
@@ -131,7 +132,7 @@ def test_a_late_epilog_leaves_the_run_alone_that_began_since(hooks: Hooks) -> No
     write_state(place, served)
     hooks.run("epilog", SLURM_JOB_EXIT_CODE="256", SLURM_JOB_RESTART_COUNT="0")
     assert hooks.reserved == [7]
-    assert JobFile(run_folder, 7).variables()["CUDA_VISIBLE_DEVICES"] == "GPU-0"
+    assert JobFile(run_folder, 7).variables()["RAD_GPUS"] == "GPU-0"
     assert read_job(run_folder, 7) == usage
     assert read_state(place) == served, "its clients would end with their server"
     assert "runs anew" in hooks.log("epilog")
@@ -174,10 +175,11 @@ def test_a_job_that_shares_two_gpus_from_prolog_to_epilog(hooks: Hooks) -> None:
         "export SLURM_STEP_GRES=gres/shard:8",
         "unset SLURM_TRES_PER_TASK",
     } <= set(script)
-    assert f"export CUDA_VISIBLE_DEVICES={','.join(held.gpus)}" in script
+    numbers = [gpu.removeprefix("GPU-") for gpu in held.gpus]
+    assert f"export CUDA_VISIBLE_DEVICES={','.join(numbers)}" in script
     step = {**given, "CUDA_VISIBLE_DEVICES": "1", "SLURM_STEP_ID": "0"}
     task = hooks.run("prolog.task_prolog", **step).splitlines()
-    assert f"export CUDA_VISIBLE_DEVICES={held.gpus[held.seats.index(1)]}" in task
+    assert f"export CUDA_VISIBLE_DEVICES={numbers[held.seats.index(1)]}" in task
     assert not [line for line in task if "SLURM_NTASKS" in line]
     hooks.run("epilog", **given)
     assert hooks.reserved == [6]
@@ -348,7 +350,7 @@ def test_a_full_disk_lets_no_job_run_without_its_reservation(tmp_path: Path) -> 
         for job_id in (2, 3, 4):
             hooks.run("prolog", job_id)
             assert JobFile(run, job_id).variables()["RAD_BOOKED_MIB"] == "4096"
-            assert "CUDA_VISIBLE_DEVICES=GPU-" in hooks.run("prolog.task_prolog", job_id)
+            assert "RAD_GPUS=GPU-" in hooks.run("prolog.task_prolog", job_id)
         assert hooks.reserved == [1, 2, 3, 4]
         for job_id in (1, 2, 3, 4):
             hooks.run("epilog", job_id, SLURM_JOB_EXIT_CODE="0")
@@ -437,7 +439,7 @@ def test_a_task_knows_its_gpu_although_its_task_prolog_does_not_end_its_work(
     python = "/nowhere/python" if broken is None else program(hooks.folder, broken)
     script = script_of(hooks, "task_prolog.sh", python=python)
     assert run(["/bin/sh", str(script)], timeout_s=20, env=hooks.slurm(7)) == told
-    assert "export CUDA_VISIBLE_DEVICES=GPU-" in told
+    assert "export RAD_GPUS=GPU-" in told and "export CUDA_VISIBLE_DEVICES=" in told
     JobFile(hooks.folder / "run", 8).refuse("it waits", boot_id=boot_id(), now_s=0.0)
     with pytest.raises(CommandError) as refusal:
         run(["/bin/sh", "-c", f"/bin/sh {script} 2>/dev/null"], timeout_s=20, env=hooks.slurm(8))

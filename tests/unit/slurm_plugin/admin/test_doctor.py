@@ -228,7 +228,7 @@ def test_on_a_configless_node_a_fix_is_for_the_controllers_files():
 
 
 LUA = {"rad_settings.lua": "", **{path.name: path.read_text() for path in lua_folder().glob("rad*.lua")}}
-OLDER = {name: LUA[name] for name in ("rad_cli.lua", "rad_json.lua", "rad_settings.lua")} | {
+OLDER = {name: LUA[name] for name in ("rad_cli.lua", "rad_json.lua", "rad_settings.lua", "rad_step.lua")} | {
     "rad.lua": 'local json = require("rad_json")\nlocal ok, site = pcall(require, "rad_settings")\n'
 }
 

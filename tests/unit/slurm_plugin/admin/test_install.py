@@ -67,6 +67,7 @@ def test_everything_is_put_below_the_root(tmp_path: Path):
         "etc/slurm/rad/rad_request.lua": "0o644",
         "etc/slurm/rad/rad_settings.lua": "0o644",
         "etc/slurm/rad/rad_stamp.lua": "0o644",
+        "etc/slurm/rad/rad_step.lua": "0o644",
         "etc/systemd/system/radd.service": "0o644",
         "etc/systemd/system/radd.socket": "0o644",
         "etc/systemd/system/rad-monitor.service": "0o644",

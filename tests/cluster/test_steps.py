@@ -1,0 +1,88 @@
+"""An srun that asks for GPUs inside a job whose GPU became shards: it runs with the job's GPU, on every Slurm."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lab.jobs import Jobs
+from slurm_plugin.core.errors import CommandError
+from tests.cluster_jobs import submit
+
+pytestmark = pytest.mark.cluster
+
+ASKS = (
+    "",
+    "--gres=gpu:1",
+    "--gres=gpu:simulated:1",
+    "--gres=gpu",
+    "--gpus=1",
+    "-G1",
+    "--gpus-per-node=1",
+    "--gpus-per-task=1",
+    "--ntasks-per-gpu=1",
+    "--cpus-per-gpu=1",
+    "--cpus-per-gpu 1 --gpus 1",
+    "--mem-per-gpu=20",
+    "--gres=gpu:1 --overlap",
+    "-G 1 --exact",
+    "--gpus-per-task=1 --exclusive",
+    "--gpu-bind=closest --gpus=1",
+)
+SAID = {"silent": (), "shared": ("--comment=rad:memory=6G",)}
+ON_ITS_GPU = "step on 0"
+
+
+@pytest.mark.parametrize("said", SAID.values(), ids=SAID)
+def test_a_step_may_ask_for_its_jobs_gpu_in_any_spelling(jobs: Jobs, said: tuple[str, ...]) -> None:
+    lines = [f"srun {ask} sh -c 'echo step on $CUDA_VISIBLE_DEVICES' || echo failed {ask}" for ask in ASKS]
+    (jobs.folder / "steps.sh").write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    job_id = submit(jobs, "--gres=gpu:1", *said, "steps.sh")
+    assert jobs.wait(job_id, timeout_s=90)["JobState"] == "COMPLETED"
+    text = jobs.output(job_id)
+    assert "failed" not in text and "error" not in text, text
+    assert len(re.findall(r"(?m)^step on \d$", text)) == len(ASKS), text
+
+
+def test_a_step_that_asks_for_more_than_its_job_has_is_refused(jobs: Jobs) -> None:
+    for ask in ("--gres=gpu:2", "--gpus=3", "--gpus-per-task=1 -n2"):
+        job_id = submit(jobs, "--gres=gpu:1", "-n2", "--wrap", f"timeout 20 srun {ask} true")
+        assert jobs.wait(job_id, timeout_s=40)["JobState"] == "FAILED", ask
+
+
+@pytest.mark.parametrize("said", SAID.values(), ids=SAID)
+def test_steps_of_salloc_and_from_another_shell_find_the_gpu(jobs: Jobs, said: tuple[str, ...]) -> None:
+    def shell(text: str) -> str:
+        return jobs.cluster.slurm(
+            "runuser", "-u", "nobody", "--", "sh", "-c", f'cd "$0" && {text}', str(jobs.folder)
+        )
+
+    show = "sh -c 'echo step on $CUDA_VISIBLE_DEVICES'"
+    asks = ("", "--gres=gpu:1", "-G1")
+    (jobs.folder / "steps.sh").write_text("\n".join(f"srun {ask} {show} 2>&1" for ask in asks))
+    text = shell(f"salloc --gres=gpu:1 {' '.join(said)} sh steps.sh 2>&1")
+    assert text.count("step on 0") == len(asks), text
+    job_id = submit(jobs, "--gres=gpu:1", *said, "--wrap", "sleep 60")
+    jobs.wait(job_id, "RUNNING")
+    text = shell(f"srun --jobid={job_id} --overlap --gres=gpu:1 {show} 2>&1")
+    assert "step on 0" in text, text
+
+
+def test_an_interrupted_step_ends_although_its_srun_was_started_anew(jobs: Jobs) -> None:
+    wrap = "srun --cpus-per-gpu=1 sleep 100 & sleep 2; kill -TERM $!; wait $!; echo ended"
+    job_id = submit(jobs, "--gres=gpu:1", "--wrap", wrap)
+    assert jobs.wait(job_id, timeout_s=40)["JobState"] == "COMPLETED"
+    assert "ended" in jobs.output(job_id)
+
+
+def test_a_sites_own_script_still_sees_a_gpu_in_srun_and_salloc(jobs: Jobs) -> None:
+    """A site may refuse jobs without a GPU in its own job_submit.lua, which looks for the word."""
+    for command in ("srun", "salloc"):
+        for said in SAID.values():
+            argv = (command, "--gres=gpu:1", *said, "scontrol", "show", "job")
+            try:
+                text = jobs.cluster.slurm("runuser", "-u", "nobody", "--", *argv)
+            except CommandError as exc:
+                pytest.fail(exc.output)
+            assert re.search(r"(?m)^ +TresPerNode=\S*gpu\b", text), text
