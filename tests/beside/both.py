@@ -17,7 +17,7 @@ from slurm_plugin.slurm.printed import parse_version
 
 LIMIT_S = 1800.0
 AGAIN = 60
-"""How many cells that differ are run again, the gravest first: chance, such as how busy a node is, does not strike twice."""
+"""How many cells that differ are run again, the gravest first: how busy a node is does not show twice."""
 
 
 def release() -> tuple[str, Release]:
@@ -27,9 +27,7 @@ def release() -> tuple[str, Release]:
     return text, (version[0], version[1])
 
 
-def both(
-    variant: Variant, home: Path, *, long: bool, only: str = "", limit_s: float = LIMIT_S
-) -> list[Row]:
+def both(variant: Variant, home: Path, *, long: bool, only: str = "", limit_s: float = LIMIT_S) -> list[Row]:
     """Run a variant's cells on both clusters, keep the records, and return what was found.
 
     Args:
@@ -51,7 +49,11 @@ def both(
         again = [cell for cell in chosen if cell.name in doubtful]
         for name, pair in _pairs(variant, home, again, folder / f"{stem}-again", limit_s).items():
             found[name] = in_both(found[name], compare(*pair))
-    rows = [row for name, pair in pairs.items() for row in rows_of(pair[0], found[name], slurm=version, variant=variant.name)]
+    rows = [
+        row
+        for name, pair in pairs.items()
+        for row in rows_of(pair[0], found[name], slurm=version, variant=variant.name)
+    ]
     keep(folder / f"{stem}.rows.jsonl", rows)
     return rows
 

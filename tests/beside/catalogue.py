@@ -1,8 +1,9 @@
-"""The catalogue: heads of public job scripts (heads.txt), what stands in their bodies (forms.txt), and cells of both."""
+"""The catalogue: heads of public job scripts (heads.txt), what their bodies do (forms.txt), and cells of both."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain, islice
@@ -152,7 +153,7 @@ def _all_forms(head: Head, entrance: str, others: list[Form]) -> list[Cell]:
     ]
 
 
-def _taking_turns(others: list[Form]):  # type: ignore[no-untyped-def]
+def _taking_turns(others: list[Form]) -> Iterator[Form]:
     while True:
         yield from others
 

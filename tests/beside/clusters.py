@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from beside.runs import Target
+
 from lab.cluster import Cluster
+from lab.config import STAND_IN_LUA
 from lab.files import rewrite
 from lab.place import ClusterSpec, NodeSpec, Place
-from beside.runs import Target
 
 USER = "games"
 
@@ -104,13 +106,15 @@ def _change(cluster: Cluster, variant: Variant, *, rad: bool) -> None:
     """Make a cluster that runs already what the variant is, and let slurmctld and radd read it."""
     script = cluster.place.etc / "job_submit.lua"
     if variant.lua:
-        stand_in = "function slurm_job_submit() return slurm.SUCCESS end\nfunction slurm_job_modify() return slurm.SUCCESS end\n"
-        before = script.read_text() if rad else stand_in
+        before = script.read_text() if rad else STAND_IN_LUA[script.name]
         rewrite(script, before + variant.lua)
         cluster.reset_breaker()
     if rad and variant.plugins != "lua":
         text = cluster.place.slurm_conf.read_text()
-        rewrite(cluster.place.slurm_conf, text.replace("JobSubmitPlugins=lua", f"JobSubmitPlugins={variant.plugins}"))
+        rewrite(
+            cluster.place.slurm_conf,
+            text.replace("JobSubmitPlugins=lua", f"JobSubmitPlugins={variant.plugins}"),
+        )
         cluster.daemons.stop("slurmctld")
         cluster.start_slurmctld()
         cluster.wait("slurmctld answers", cluster.answers, 20)
@@ -120,4 +124,6 @@ def _change(cluster: Cluster, variant: Variant, *, rad: bool) -> None:
 
 def new_place(home: Path, name: str) -> Place:
     """Return the place of one cluster under the checkout's own folder."""
-    return Place(root=home / name / "lab", venv=home / "venv")  # Slurm names the cluster after the last folder
+    return Place(
+        root=home / name / "lab", venv=home / "venv"
+    )  # Slurm names the cluster after the last folder

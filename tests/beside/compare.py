@@ -6,64 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-SAME, ALLOWED, OTHER, FAILS, ONLY_WITH = "same", "allowed", "other", "FAILS", "only with"
-
-Record = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allowed:
-    """A difference that is no fault.
-
-    Attributes:
-        where: "env" (NAME=VALUE), "job" (a field of `scontrol show job`), "text" (a line).
-        added: What may be there with RAD alone; a regular expression for the whole of it.
-        reason: Why.
-    """
-
-    where: str
-    added: str
-    reason: str
-
-
-ALLOWED_DIFFERENCES = (
-    Allowed(where="env", added=r"RAD_\w+=.*", reason="what RAD tells the job"),
-    Allowed(where="env", added=r"SLURM_SHARDS_ON_NODE=.*", reason="Slurm's word for shards"),
-    Allowed(
-        where="env", added="CUDA_DEVICE_ORDER=PCI_BUS_ID", reason="CUDA's numbers are then those of Slurm's GPUs"
-    ),
-    Allowed(where="text", added=r"(sbatch|salloc|srun): rad: .*", reason="what RAD tells the user at submission"),
-    Allowed(where="text", added=r"rad: .*", reason="what RAD tells the user at submission"),
-    Allowed(where="job", added=r"AdminComment", reason="the estimate, for accounts"),
-    Allowed(where="job", added=r"Tres\w+|TRES|ReqTRES|AllocTRES|Gres", reason="a GPU may be asked for as all its shards"),
-)
-
-CHANCE_ENV = re.compile(
-    r"SLURM_(JOB_?ID|ARRAY_JOB_ID|STEP_?ID|STEP_ID|TASK_PID|SRUN_COMM_(PORT|HOST)|STEP_LAUNCHER_PORT|LAUNCH_NODE_IPADDR"
-    r"|NODELIST|JOB_NODELIST|STEP_NODELIST|TOPOLOGY_ADDR|JOB_START_TIME|JOB_END_TIME|CPU_BIND\w*|HET_JOB_ID\w*"
-    r"|PTY_PORT|WORKING_CLUSTER|HET_JOB_NODELIST\w*|JOB_NODELIST_\w+|JOB_SLUID|SLUID|PRIO_PROCESS|CPUS_ON_NODE_X)|SLURMD_NODENAME|SRUN_DEBUG|_|SBATCH_MEM_BIND\w*"
-    r"|SLURM_JOB_ID_HET_GROUP_\d|SLURM_\w+_(HET|PACK)_GROUP_\d"
-)
-"""Variables whose values are of the moment: ids, ports, nodes, cores, times."""
-
-INDICES_ENV = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS")
-"""Variables of which only the form counts."""
-
-CHANCE_JOB = re.compile(
-    r"JobId|ArrayJobId|HetJobId|HetJobIdSet|Priority|\w*Time|SecsPreSuspend|LastSchedEval|Scheduler|AllocNode:Sid|\w*NodeList|BatchHost"
-    r"|NodeListIndices|Deadline|SLUID|UserId|GroupId"
-)
-CHANCE_LINE = re.compile(
-    r"(srun|salloc): ([Pp]ending job allocation ID|job ID (queued and waiting for|has been allocated) resources"
-    r"|Waiting for resource configuration|Nodes NODE are ready for job|Granted job allocation ID|Job allocation ID has been revoked\.)"
-    r"|srun: (Job step creation temporarily disabled, retrying.*|Job ID step creation .*|Step created for .*)"
-)
-"""Lines that tell whether Slurm was busy."""
-
-TIMED_JOB = ("TimeLimit", "TimeMin")
-"""Fields that end like a time, and are the user's."""
+from beside.allowed import CHANCE_JOB, TIMED_JOB, Record, is_allowed, plain, said, shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +39,9 @@ def compare(without: Record, beside: Record) -> list[Difference]:
 def _submission(without: Record, beside: Record) -> Iterator[Difference]:
     before, after = without["submission"], beside["submission"]
     if before["rc"] != after["rc"]:
-        told = _said(after["err"], beside)
+        told = said(after["err"], beside)
         text = f"status {before['rc']} -> {after['rc']} ({'; '.join(told)[:200]})"
-        yield Difference(
-            form="submission", text=text, grave=before["rc"] == 0, only_with=after["rc"] == 0
-        )
+        yield Difference(form="submission", text=text, grave=before["rc"] == 0, only_with=after["rc"] == 0)
         return
     for stream in ("out", "err"):
         yield from _texts("submission", stream, (before[stream], without), (after[stream], beside))
@@ -114,11 +56,11 @@ def _jobs(without: Record, beside: Record) -> Iterator[Difference]:
         for name in sorted(before.keys() | after.keys()):
             if CHANCE_JOB.fullmatch(name) and name not in TIMED_JOB:
                 continue
-            one = _plain(before.get(name, "(none)"), without)
-            other = _plain(after.get(name, "(none)"), beside)
+            one = plain(before.get(name, "(none)"), without)
+            other = plain(after.get(name, "(none)"), beside)
             if name == "Comment":
                 other = re.sub(r" ?\brad2:\S+$", "", other) or "(none)"
-            if one == other or _is_allowed("job", name):
+            if one == other or is_allowed("job", name):
                 continue
             grave = name == "JobState" and before[name] == "COMPLETED"
             rescued = name == "JobState" and after.get(name) == "COMPLETED"
@@ -149,7 +91,9 @@ def _by_form(record: Record) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for path, text in record["files"].items():
         base = path.rpartition("/")[2]
-        stem = next((form for form in sorted(forms, key=len, reverse=True) if base.startswith(f"{form}.")), "job")
+        stem = next(
+            (form for form in sorted(forms, key=len, reverse=True) if base.startswith(f"{form}.")), "job"
+        )
         if base.startswith("direct."):
             stem = "plain"
         found.setdefault(stem, {})[path] = text
@@ -163,7 +107,7 @@ def _statuses(
     for path in sorted(path for path in before.keys() | after.keys() if path.endswith(".rc")):
         one, other = before.get(path, "never ended").strip(), after.get(path, "never ended").strip()
         if one != other:
-            told = _said(after.get(path.removesuffix(".rc") + ".err", ""), beside)
+            told = said(after.get(path.removesuffix(".rc") + ".err", ""), beside)
             text = f"status {one} -> {other} ({'; '.join(told)[:200]})"
             yield Difference(form=form, text=text, grave=one == "0" or fewer, only_with=other == "0")
 
@@ -195,21 +139,16 @@ def _seen(files: dict[str, str], record: Record) -> Counter[tuple[tuple[str, str
         if not path.endswith(".env"):
             continue
         pairs = (line.partition("=")[::2] for line in text.split("\0") if line)
-        found[tuple(sorted((name, _value(name, value, record)) for name, value in pairs if not _is_allowed("env", f"{name}={value}")))] += 1
+        found[
+            tuple(
+                sorted(
+                    (name, shown(name, value, record))
+                    for name, value in pairs
+                    if not is_allowed("env", f"{name}={value}")
+                )
+            )
+        ] += 1
     return found
-
-
-def _value(name: str, value: str, record: Record) -> str:
-    if name in INDICES_ENV:
-        parts = value.split(",")
-        if all(part.isdigit() for part in parts) and len(set(parts)) == len(parts):
-            return f"{len(parts)} integers"
-        if all(part.startswith("GPU-") for part in parts) and len(set(parts)) == len(parts):
-            return f"{len(parts)} UUIDs"
-        return value
-    if CHANCE_ENV.fullmatch(name):
-        return "of the moment"
-    return _plain(value, record)
 
 
 def _texts_of(files: dict[str, str], record: Record) -> dict[str, str]:
@@ -218,42 +157,17 @@ def _texts_of(files: dict[str, str], record: Record) -> dict[str, str]:
     for path, text in files.items():
         if path.endswith((".rc", ".env")):
             continue
-        name = re.sub(r"\.(\d+|batch)\.\d+\.host$", ".host", _plain(path, record))
+        name = re.sub(r"\.(\d+|batch)\.\d+\.host$", ".host", plain(path, record))
         found.setdefault(name, []).append(text)
     return {name: "\n".join(texts) for name, texts in found.items()}
 
 
 def _texts(form: str, name: str, one: tuple[str, Record], other: tuple[str, Record]) -> Iterator[Difference]:
-    before, after = Counter(_said(*one)), Counter(_said(*other))
+    before, after = Counter(said(*one)), Counter(said(*other))
     gone = list((before - after).elements())
-    new = [line for line in (after - before).elements() if not _is_allowed("text", line)]
+    new = [line for line in (after - before).elements() if not is_allowed("text", line)]
     if gone or new:
-        yield Difference(form=form, text=f"{name}: {'; '.join(gone)[:200] or '(nothing)'} -> {'; '.join(new)[:200] or '(nothing)'}")
-
-
-def _said(text: str, record: Record) -> list[str]:
-    lines = (line for line in _plain(text, record).splitlines() if line.strip())
-    return [line for line in lines if not CHANCE_LINE.fullmatch(line)]
-
-
-def _plain(text: str, record: Record) -> str:
-    """Return a text without what is of the moment: folders, ids, nodes, times."""
-    text = text.replace(record["work"], "WORK")
-    root = record["work"].rpartition("/")[0]
-    text = text.replace(root, "ROOT")
-    for each in sorted(_ids(record), key=len, reverse=True):
-        text = re.sub(rf"(?<!\d){each}(?!\d)", "ID", text)
-    text = re.sub(r"(?<![\w-])n(\[0-1\]|[01](,n1)?)(?!\w)|(?<=slurmstepd-)n[01]", "NODE", text)
-    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text)
-    text = re.sub(r"(?<=job )\d+|(?<=StepId=)\d+|(?<=allocation )\d+|(?<=JobId=)\d+", "ID", text)
-    text = text.replace("365-00:00:00", "UNLIMITED")  # as it is shown of a job that runs
-    return re.sub(r"/forms/(\S+): line (\d+): \d+", r"/forms/\1: line \2: PID", text)
-
-
-def _ids(record: Record) -> set[str]:
-    ids = {record["job_id"]} if record["job_id"] else set()
-    return ids | {row["JobId"] for row in record["jobs"]}
-
-
-def _is_allowed(where: str, name: str) -> bool:
-    return any(one.where == where and re.fullmatch(one.added, name, re.DOTALL) for one in ALLOWED_DIFFERENCES)
+        yield Difference(
+            form=form,
+            text=f"{name}: {'; '.join(gone)[:200] or '(nothing)'} -> {'; '.join(new)[:200] or '(nothing)'}",
+        )

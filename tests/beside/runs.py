@@ -75,7 +75,10 @@ def run_cells(target: Target, cells: Iterable[Cell], *, limit_s: float) -> list[
         time.sleep(POLL_S)
         jobs |= _jobs(target)
     jobs |= _jobs(target)
-    print(f"{len(cells)} submissions: {submitted - began:.0f} s, then {time.monotonic() - submitted:.0f} s", flush=True)
+    print(
+        f"{len(cells)} submissions: {submitted - began:.0f} s, then {time.monotonic() - submitted:.0f} s",
+        flush=True,
+    )
     for job_id, row in stuck.items():
         if row.get("JobState") in ("PENDING", "RUNNING"):
             jobs[job_id] = row

@@ -69,9 +69,7 @@ def _each_component(words: list[str], command: list[str]) -> list[str]:
 
 
 def _script(cell: Cell, body: str, folder: Path) -> str:
-    lines = [
-        "#SBATCH " + line.replace("{folder}", str(folder)) + "\n" for line in cell.head.options
-    ]
+    lines = ["#SBATCH " + line.replace("{folder}", str(folder)) + "\n" for line in cell.head.options]
     if "python" in cell.head.tags:
         text = f"import subprocess, sys\nsys.exit(subprocess.call(['bash', {str(folder / 'body')!r}]))\n"
         return "".join(["#!/usr/bin/env python3\n", *lines, text])

@@ -1,4 +1,4 @@
-"""Submits what standard input lists, as the user that started it, and prints what each submission gave (JSON both ways).
+"""Submits what standard input lists, as the user that runs it, and prints what each submission gave: JSON both ways.
 
 Only the standard library: it runs as a user of the cluster.
 """

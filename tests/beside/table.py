@@ -49,12 +49,17 @@ def summary(rows: list[Row]) -> str:
     counts: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
     for row in rows:
         counts[row["slurm"], row["variant"], f"{row['head']} ({row['entrance']})"][row["result"]] += 1
-    lines = [f"{'slurm':<9} {'variant':<15} {'head':<36} {'same':>5} {'differs':>8} {'only with':>10} {'fails':>6}"]
+    lines = [
+        f"{'slurm':<9} {'variant':<15} {'head':<36} {'same':>5} {'differs':>8} {'only with':>10} {'fails':>6}"
+    ]
     for (slurm, variant, head), count in counts.items():
         numbers = f"{count['same']:>5} {count['differs']:>8} {count['only with']:>10} {count['fails']:>6}"
         lines.append(f"{slurm:<9} {variant:<15} {head:<36} {numbers}")
     total = Counter(row["result"] for row in rows)
-    lines.append(f"{len(rows)} cells: " + ", ".join(f"{total[name]} {name}" for name in ("same", "differs", "only with", "fails")))
+    lines.append(
+        f"{len(rows)} cells: "
+        + ", ".join(f"{total[name]} {name}" for name in ("same", "differs", "only with", "fails"))
+    )
     return "\n".join(lines)
 
 

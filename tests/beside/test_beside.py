@@ -1,7 +1,7 @@
 """Nothing that ran without RAD fails with it: public job scripts on the same cluster, with RAD and without.
 
-The short form holds every head and every form at least once; RAD_BESIDE=long runs each kind of job with each form, and the
-other kinds of site too. `python tests/beside show` prints the tables of what was run.
+The short form holds every head and every form at least once; RAD_BESIDE=long runs each kind of job with each form,
+and the other kinds of site too. `python tests/beside show` prints the tables of what was run.
 """
 
 from __future__ import annotations
