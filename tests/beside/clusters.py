@@ -67,6 +67,7 @@ VARIANTS = {
     variant.name: variant
     for variant in (
         Variant(name="rad"),
+        Variant(name="accounts", spec=replace(_PLAIN, accounts=True)),
         Variant(name="off", mode="off"),
         Variant(name="observe", mode="observe"),
         Variant(name="site-lua", lua=SITE_LUA),

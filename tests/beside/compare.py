@@ -31,6 +31,7 @@ def compare(without: Record, beside: Record) -> list[Difference]:
     """Return what differs in one cell and is not allowed."""
     found = list(_submission(without, beside))
     found += _jobs(without, beside)
+    found += _steps(without, beside)
     if not any(one.form == "submission" and (one.grave or one.only_with) for one in found):
         found += _files(without, beside)
     return found
@@ -65,6 +66,21 @@ def _jobs(without: Record, beside: Record) -> Iterator[Difference]:
             grave = name == "JobState" and before[name] == "COMPLETED"
             rescued = name == "JobState" and after.get(name) == "COMPLETED"
             yield Difference(form="job", text=f"{name}: {one} -> {other}", grave=grave, only_with=rescued)
+
+
+def _steps(without: Record, beside: Record) -> Iterator[Difference]:
+    """Compare what Slurm's accounts hold of a job and its steps."""
+    before, after = (
+        Counter((row[0].partition(".")[2], row[1].partition(" ")[0], row[2]) for row in each["steps"])
+        for each in (without, beside)
+    )
+    if before != after:
+        gone, new = (
+            ", ".join(" ".join(row) for row in sorted(side.elements())) or "(none)"
+            for side in (before - after, after - before)
+        )
+        done = [sum(n for row, n in side.items() if row[1] == "COMPLETED") for side in (before, after)]
+        yield Difference(form="job", text=f"in sacct: {gone} -> {new}", grave=done[0] > done[1])
 
 
 def _files(without: Record, beside: Record) -> Iterator[Difference]:

@@ -82,7 +82,8 @@ def run_cells(target: Target, cells: Iterable[Cell], *, limit_s: float) -> list[
     for job_id, row in stuck.items():
         if row.get("JobState") in ("PENDING", "RUNNING"):
             jobs[job_id] = row
-    return [_record(target.work, cell, answers.get(cell.name, {}), jobs) for cell in cells]
+    steps = _steps(target)
+    return [_record(target.work, cell, answers.get(cell.name, {}), jobs, steps) for cell in cells]
 
 
 def _prepare(work: Path, cells: list[Cell]) -> None:
@@ -147,7 +148,16 @@ def _cancel(target: Target) -> None:
         _slurm(target, "scancel", "--full", job_id)
 
 
-def _record(work: Path, cell: Cell, answer: Record, jobs: dict[str, dict[str, str]]) -> Record:
+def _steps(target: Target) -> list[list[str]]:
+    """Return id, state and exit code of every job and step that Slurm's accounts hold; none where it keeps none."""
+    time.sleep(POLL_S)  # they follow a moment later
+    printed = _slurm(target, "sacct", "-a", "-n", "-P", "-D", "-S", "now-1days", "-o", "JobID,State,ExitCode")
+    return [line.split("|") for line in printed.splitlines()]
+
+
+def _record(
+    work: Path, cell: Cell, answer: Record, jobs: dict[str, dict[str, str]], steps: list[list[str]]
+) -> Record:
     folder = work / "cells" / cell.name
     files = _files(folder)
     job_id = _id_of(answer, files)
@@ -165,6 +175,7 @@ def _record(work: Path, cell: Cell, answer: Record, jobs: dict[str, dict[str, st
         "submission": {key: answer.get(key) for key in ("rc", "out", "err")},
         "job_id": job_id,
         "jobs": own,
+        "steps": [row for row in steps if job_id and re.match(rf"{job_id}(\D|$)", row[0])],
         "files": files,
         "work": str(work),
     }

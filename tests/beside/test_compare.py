@@ -23,6 +23,7 @@ def record(
         "submission": {"rc": 0, "out": "Submitted batch job 700001\n", "err": ""},
         "job_id": "700001",
         "jobs": [fields | (job or {})],
+        "steps": [["700001", "COMPLETED", "0:0"], ["700001.0", "COMPLETED", "0:0"]],
         "files": {f"{PROBE}.rc": "0\n", f"{PROBE}.0.17.env": env()} | (files or {}),
         "work": "/somewhere/lab/work",
     } | changed
@@ -77,6 +78,14 @@ def test_a_task_that_never_ran_is_grave_whatever_the_status() -> None:
     assert [one.text for one in compare(without, failed) if one.grave] == [
         "1 -> 0 tasks saw their environment"
     ]
+
+
+def test_steps_are_those_of_the_accounts() -> None:
+    other = record(steps=[["700009", "COMPLETED", "0:0"], ["700009.0", "COMPLETED", "0:0"]])
+    assert compare(record(), other) == []
+    fewer = record(steps=[["700001", "COMPLETED", "0:0"], ["700001.0", "CANCELLED by 5", "0:9"]])
+    (found,) = compare(record(), fewer)
+    assert found.grave and found.text == "in sacct: 0 COMPLETED 0:0 -> 0 CANCELLED 0:9"
 
 
 def test_the_form_of_gpu_numbers_counts() -> None:
