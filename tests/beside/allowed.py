@@ -104,8 +104,9 @@ def plain(text: str, record: Record) -> str:
     for each in sorted(_ids(record), key=len, reverse=True):
         text = re.sub(rf"(?<!\d){each}(?!\d)", "ID", text)
     text = re.sub(r"(?<![\w-])n(\[0-1\]|[01](,n1)?)(?!\w)|(?<=slurmstepd-)n[01]", "NODE", text)
-    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text)
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?", "TIME", text)
     text = re.sub(r"(?<=job )\d+|(?<=StepId=)\d+|(?<=allocation )\d+|(?<=JobId=)\d+", "ID", text)
+    text = re.sub(r"GPU-[0-9a-f]{4}[0-9a-f-]*", "UUID", text)
     text = text.replace("365-00:00:00", "UNLIMITED")  # as it is shown of a job that runs
     return re.sub(r"/forms/(\S+): line (\d+): \d+", r"/forms/\1: line \2: PID", text)
 

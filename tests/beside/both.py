@@ -64,7 +64,8 @@ def _pairs(
     """Run cells without RAD, then with it; return both records of each cell."""
     sides = []
     for rad in (False, True):
-        records = on_a_cluster(variant, home, chosen, rad=rad, limit_s=limit_s)
+        with running(variant, new_place(home, "with" if rad else "without"), rad=rad) as target:
+            records = run_cells(target, chosen, limit_s=limit_s)
         keep(stem.with_name(f"{stem.name}-{'with' if rad else 'without'}.jsonl"), records)
         sides.append({record["cell"]: record for record in records})
     return {name: (record, sides[1][name]) for name, record in sides[0].items()}
@@ -75,30 +76,18 @@ def _is_calm(differences: list[Difference]) -> bool:
 
 
 def in_both(first: list[Difference], second: list[Difference]) -> list[Difference]:
-    """Return what differed twice; of a form that differed each time in another way, what the second run showed.
+    """Return what differed twice in the same way; of what is grave, all that the second run showed of these forms.
 
     Args:
         first: What differed among all others.
         second: What differed with few beside it.
     """
-    seen = {one.form for one in first}
-    return [one for one in second if one.form in seen]
-
-
-def on_a_cluster(
-    variant: Variant, home: Path, chosen: list[Cell], *, rad: bool, limit_s: float
-) -> list[Record]:
-    """Run cells on a cluster of their own.
-
-    Args:
-        variant: The kind of site.
-        home: The checkout's own folder.
-        chosen: The cells.
-        rad: Whether RAD is part of the cluster.
-        limit_s: How long the jobs may take.
-    """
-    with running(variant, new_place(home, "with" if rad else "without"), rad=rad) as target:
-        return run_cells(target, chosen, limit_s=limit_s)
+    forms, calm = {one.form for one in first}, {(one.form, one.text) for one in first}
+    return [
+        one
+        for one in second
+        if (one.form, one.text) in calm or ((one.grave or one.only_with) and one.form in forms)
+    ]
 
 
 def keep(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -122,7 +122,8 @@ def test_what_the_user_reads_may_have_lines_of_rad_but_loses_none() -> None:
 
 
 def test_only_what_differs_twice_counts() -> None:
-    once, other = Difference(form="srun", text="a", grave=True), Difference(form="srun-n1", text="b")
-    assert in_both([once, other], [other]) == [other]
-    assert in_both([once], [other]) == []
-    assert in_both([], [other]) == []
+    grave, calm = Difference(form="srun", text="a", grave=True), Difference(form="srun-n1", text="b")
+    assert in_both([grave, calm], [calm]) == [calm]
+    assert in_both([grave], [Difference(form="srun", text="another", grave=True)]) != []
+    assert in_both([calm], [Difference(form="srun-n1", text="another")]) == []
+    assert in_both([], [grave, calm]) == []
