@@ -412,7 +412,8 @@ def _of(run: Run) -> tuple[Any, ...]:
 
 def _name(run: Run) -> str:
     settings = "".join(f" {name}={value}" for name, value in run["settings"].items())
-    return f"{run['trace']} {run['policy']}{settings} r{run['repetition']}"
+    users = f" users={run['users']} seed={run['seed']}" if run.get("users", 1) > 1 else ""
+    return f"{run['trace']} {run['policy']}{settings}{users} r{run['repetition']}"
 
 
 if __name__ == "__main__":

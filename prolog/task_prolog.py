@@ -16,7 +16,7 @@ from prolog.inherited import inherited
 from prolog.step import is_batch_script, own_job_id, slurmstepd_title
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.exits import Exit
-from slurm_plugin.core.gres import GPU_ENVIRONMENT, count_of, parse_gres
+from slurm_plugin.core.gres import GPU_COUNTS, GPU_ENVIRONMENT, count_of, parse_gres
 from slurm_plugin.core.hook_args import config_path
 from slurm_plugin.core.job_file import JobFile
 from slurm_plugin.core.last_good import config_in_force
@@ -65,6 +65,9 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
         if file.exists():  # whatever we did not place runs as without us
             for name in blank_variables(os.environ):
                 print(f"unset {name}")
+            if is_script and (counts := misleading(os.environ)) and not _rewrites_steps(config):
+                for name in counts:
+                    print(f"unset {name}")
             changes: dict[str, str | None] = {**task_variables(variables, os.environ)}
             changes |= without_mps(variables)
             if is_script:
@@ -190,6 +193,21 @@ def blank_variables(task: Mapping[str, str]) -> tuple[str, ...]:
     ('SLURM_MEM_PER_GPU',)
     """
     return tuple(name for name in GPU_ENVIRONMENT if task.get(name) == "")
+
+
+def misleading(task: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the variables that make an srun of a job with shards ask for GPUs, unless cli_filter.lua rewrites it.
+
+    >>> misleading({"SLURM_GPUS": "1", "SLURM_SHARDS_ON_NODE": "6"}), misleading({"SLURM_GPUS": "1"})
+    (('SLURM_GPUS',), ())
+    """
+    return tuple(name for name in GPU_COUNTS if task.get(name)) if task.get("SLURM_SHARDS_ON_NODE") else ()
+
+
+def _rewrites_steps(config: Config) -> bool:
+    from slurm_plugin.slurm.conf_files import find_slurm_conf, rewrites_steps
+
+    return rewrites_steps(find_slurm_conf(config.paths.slurm_conf, os.environ))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from replay.policies import ESTIMATES, POLICIES
+from replay.users import USERS, dealt_of
 from slurm_plugin.core import toml
 
 COPIES = "copies"
@@ -19,13 +20,15 @@ GPUS = 2
 
 def name_of(options: argparse.Namespace) -> str:
     """Return what a run is called: all that tells it from others."""
-    policy = POLICIES[options.policy]
+    policy, users = POLICIES[options.policy], dealt_of(options)
     parts = [options.trace.stem, options.policy]
     parts += [options.estimates] if policy.ours else []
     parts += [f"g{options.gpus}"] if options.gpus != GPUS else []
     parts += [f"c{options.compress:g}", *([f"first{options.first}"] if options.first else [])]
     parts += [f"{key}={value}".replace('"', "") for key, value in options.set]
     parts += [f"pass{options.pass_hours:g}h"] if options.pass_hours else []
+    parts += [f"users{users.users}"] if users.users > 1 else []
+    parts += [f"seed{users.seed}"] if users.seed else []
     parts += [options.exchange] if options.exchange != COPIES else []
     parts += ["stand-in"] if options.stand_in else ["on-cpu"] if options.on_cpu else []
     return "-".join([*parts, f"r{options.repetition}"])
@@ -45,6 +48,12 @@ def _setting(text: str) -> tuple[str, str]:
             f"{text}: {exc}; a word needs quotes: --set '{key}=\"word\"'"
         ) from exc
     return key, value
+
+
+def _count(text: str) -> int:
+    if (count := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: at least 1")
+    return count
 
 
 def _absolute(text: str) -> Path:
@@ -85,9 +94,15 @@ def run_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--exchange", choices=EXCHANGES, default=COPIES, help="how GPUs of one job agree on a gradient"
     )
+    parser.add_argument(
+        "--users",
+        type=_count,
+        help=f"deal the jobs out to so many users (default: the users that the trace names, else {USERS})",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the deal; another one is another deal")
     parser.add_argument("--stand-in", action="store_true", help="simulated cards and trainings that sleep")
     parser.add_argument("--on-cpu", action="store_true", help="simulated cards and real trainings on the CPU")
-    parser.add_argument("--user", default="nobody")
+    parser.add_argument("--user", default="nobody", help="the account of the only user")
     parser.add_argument("--root", type=_absolute, default=Path("/var/tmp/rad-replay"))
     parser.add_argument("--venv", type=Path, default=Path(sys.prefix), help="where our package is installed")
     parser.add_argument(

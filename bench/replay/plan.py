@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from replay.users import dealt
 from slurm_plugin.admin.simulate.jobs import LEAST_LIMIT_S, LIMIT_FACTOR
 from slurm_plugin.admin.simulate.trace import read_trace
 from slurm_plugin.admin.simulate.trace_job import compressed
@@ -41,6 +42,7 @@ class Planned:
         memory_mib: Peak on each GPU, as the trace tells.
         limit_min: What its user asks for as --time, in Slurm's minutes.
         measured: Whether its step was measured, on so many GPUs; else nobody knows how long its steps would take.
+        user: Its user, from 1.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Planned:
     memory_mib: int
     limit_min: int
     measured: bool = True
+    user: int = 1
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -76,6 +79,8 @@ def plan(
     gpus: int,
     first: int | None = None,
     one_by_one: bool = True,
+    users: int | None = 1,
+    seed: int = 0,
 ) -> tuple[Planned, ...]:
     """Return the jobs of a trace that so many GPUs can run, or the first of them.
 
@@ -87,12 +92,15 @@ def plan(
         gpus: GPUs of the machine; jobs that want more are left out.
         first: How many of its jobs; None: all.
         one_by_one: Whether GPUs of one job hand each gradient over by itself.
+        users: To how many users the jobs are dealt out; None: those that the trace names, else as users.py says.
+        seed: Of the deal.
 
     Raises:
         ConfigError: The trace cannot be read.
     """
     known = measured()
     original = read_trace(trace)
+    user_of = dealt(original, users, seed).of
     jobs = []
     pairs = zip(original.jobs, compressed(original, compress).jobs, strict=True)
     for before, job in [pair for pair in pairs if pair[0].gpus <= gpus][:first]:
@@ -120,6 +128,7 @@ def plan(
                 memory_mib=to_mib_up(job.memory_bytes or 0),
                 limit_min=math.ceil((limit_s + START_UP_S) / 60),
                 measured=measured_so,
+                user=user_of[job.number],
             )
         )
     return tuple(jobs)

@@ -28,6 +28,7 @@ from replay.plan import Planned, plan, unmeasured
 from replay.policies import POLICIES, alone, directives
 from replay.stage import CHECKOUT, NODE, Stage
 from replay.stuck import Patience
+from replay.users import dealt_of
 from replay.watch import Watch
 from slurm_plugin.core.units import from_mib, parse_size
 from slurm_plugin.core.whole_file import replace_file
@@ -95,6 +96,8 @@ class Replay:
             gpus=options.gpus,
             first=options.first,
             one_by_one=options.exchange == COPIES,
+            users=options.users,
+            seed=options.seed,
         )
         if not options.stand_in and (lacking := unmeasured(self.jobs)):
             raise SystemExit(
@@ -114,6 +117,7 @@ class Replay:
         try:
             self.known = self.stage.up(sorted({job.workload for job in self.jobs}))
             self._say("Slurm is up")
+            users = dealt_of(self.options)
             watch = Watch(self.stage.place.gpus(NODE) if self.stage.simulated else None)
             watch.start()
             self.began_s = time.time()
@@ -131,6 +135,8 @@ class Replay:
                 "settings": dict(self.options.set),
                 "min_age_reserve_s": min_age_reserve_s(self.options),
                 "exchange": self.options.exchange,
+                "users": users.users,
+                "seed": users.seed,
                 "repetition": self.options.repetition,
                 "stand_in": self.stage.simulated,
                 "began_s": self.began_s,
@@ -198,7 +204,7 @@ class Replay:
         at_s = time.time()
         for lines in wishes:
             script.write_text(self._script(job, lines, file))
-            answer = slurm.submit(script.name, user=self.options.user)
+            answer = slurm.submit(script.name, user=self.stage.account(job))
             if answer.job_id is not None:
                 self.submitted[job.name] = (answer.job_id, at_s)
                 return
@@ -212,8 +218,8 @@ class Replay:
             out=self.stage.folder,
             limit_min=job.limit_min,
             lines="\n".join(lines),
-            server=self.stage.server,
-            mps=HAND_MPS.format(folder=self.stage.mps) if shares else "",
+            server=self.stage.server(self.stage.account(job)),
+            mps=HAND_MPS.format(folder=self.stage.mps / self.stage.account(job)) if shares else "",
             python=sys.executable,
             client=self.stage.source / "bench" / "replay" / "client.py",
             job=file,
@@ -254,7 +260,7 @@ class Replay:
 
     def _interesting_logs(self) -> dict[str, str]:
         """Return the hooks' logs and what trainings printed that was unexpected."""
-        wanted = [*self.stage.place.log.glob("*.log"), self.options.root / "server.log"]
+        wanted = [*self.stage.place.log.glob("*.log"), *self.options.root.glob("server.*.log")]
         wanted = [path for path in wanted if not path.name.startswith(("slurm", "munge"))]
         logs = {path.name: path.read_text(errors="replace")[-60_000:] for path in wanted if path.exists()}
         outputs = {

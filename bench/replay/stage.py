@@ -22,8 +22,10 @@ from lab.place import ClusterSpec, NodeSpec, Place
 from lab.real_gpus import real_node
 from replay.dies import with_parent
 from replay.options import min_age_reserve_s
+from replay.plan import Planned
 from replay.policies import POLICIES, rad_toml
 from replay.server import placeholders
+from replay.users import accounts, make_accounts
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.monitor.nvml import NvmlTelemetry
 
@@ -48,9 +50,9 @@ class Stage:
         cluster: The private Slurm.
         folder: Where jobs run; what trainings write of themselves is in `records`.
         source: What trainings import.
-        server: The socket of who forks trainings.
         texts: Texts of the workloads' models.
-        mps: Folders of the MPS daemons, by index of their card.
+        mps: Folders of the MPS daemons, by account and index of their card.
+        accounts: Accounts of the users, in their order.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -61,10 +63,18 @@ class Stage:
         self.cluster = Cluster(self.place)
         self.folder = options.root / "work"
         self.source = options.root / "src"
-        self.server = options.root / "server" / "socket"
         self.texts = options.out / "texts"
         self.mps = options.root / "mps"
+        self.accounts = accounts(options)
         self._started: list[subprocess.Popen[bytes]] = []
+
+    def account(self, job: Planned) -> str:
+        """Return the account that a job is submitted as."""
+        return self.accounts[job.user - 1]
+
+    def server(self, account: str) -> Path:
+        """Return the socket of the process that forks an account's trainings."""
+        return self.options.root / "server" / account / "socket"
 
     def up(self, names: Sequence[str]) -> dict[str, Any]:
         """Start everything; return what is known of these workloads."""
@@ -77,10 +87,12 @@ class Stage:
         for name in SOURCES:
             skip = shutil.ignore_patterns("__pycache__")
             shutil.copytree(CHECKOUT / name, self.source / name, ignore=skip)
-        server = self._start_server()  # its imports take the longest
+        make_accounts(self.accounts)
+        servers = {name: self._start_server(name) for name in self.accounts}  # their imports take the longest
         known = self._describe(names)
         self._start_cluster()
-        self._wait_for(server)
+        for name, server in servers.items():
+            self._wait_for(name, server)
         return known
 
     def down(self) -> None:
@@ -108,17 +120,18 @@ class Stage:
         path = f"{self.source}/bench:{self.source}"
         return dict(os.environ) | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
-    def _start_server(self) -> subprocess.Popen[bytes]:
-        """Start the process that forks trainings, as the jobs' user."""
-        user = pwd.getpwnam(self.options.user)
-        runs = self.server.parent
-        runs.mkdir()
+    def _start_server(self, account: str) -> subprocess.Popen[bytes]:
+        """Start the process that forks an account's trainings, as that account."""
+        user = pwd.getpwnam(account)
+        runs = self.server(account).parent
+        runs.mkdir(parents=True)
         os.chown(runs, user.pw_uid, user.pw_gid)
         python = sys.executable if self.options.stand_in else self.options.python
         environment = self._python_env() | placeholders() | {"HOME": str(runs), "CUDA_MODULE_LOADING": "LAZY"}
         environment.pop("SLURM_CONF", None)
-        log = (self.options.root / "server.log").open("wb")
-        argv = [python, "-m", "replay.server", str(self.server), *(["--stand-in"] * self.options.stand_in)]
+        log = self._server_log(account).open("wb")
+        argv = [python, "-m", "replay.server", str(self.server(account))]
+        argv += ["--stand-in"] * self.options.stand_in
         process = subprocess.Popen(
             argv,
             env=environment,
@@ -135,14 +148,17 @@ class Stage:
         self._started.append(process)
         return process
 
-    def _wait_for(self, server: subprocess.Popen[bytes]) -> None:
+    def _server_log(self, account: str) -> Path:
+        return self.options.root / f"server.{account}.log"
+
+    def _wait_for(self, account: str, server: subprocess.Popen[bytes]) -> None:
         def ready() -> bool:
             if server.poll() is not None:
-                text = (self.options.root / "server.log").read_text()
-                raise SystemExit(f"the server of trainings ended: {text[-2000:]}")
-            return self.server.is_socket()
+                text = self._server_log(account).read_text()
+                raise SystemExit(f"the server of {account}'s trainings ended: {text[-2000:]}")
+            return self.server(account).is_socket()
 
-        wait_until("the server of trainings is ready", ready, timeout_s=180, clock=SystemClock())
+        wait_until(f"the server of {account}'s trainings is ready", ready, timeout_s=180, clock=SystemClock())
 
     def _start_cluster(self) -> None:
         if self.simulated:
@@ -169,13 +185,17 @@ class Stage:
         if self.policy.ours and self.options.estimates in ESTIMATORS:
             self.cluster.set_rad("estimator", json.dumps(self.options.estimates))
         if self.policy.mps and not self.simulated:
-            self._start_mps(uuids)
+            for account in self.accounts:
+                self._start_mps(account, uuids)
 
-    def _start_mps(self, uuids: Sequence[str]) -> None:
-        """Start an MPS daemon for each card, as a site without us would."""
-        user = pwd.getpwnam(self.options.user)
+    def _start_mps(self, account: str, uuids: Sequence[str]) -> None:
+        """Start an account's MPS daemon for each card, as a site without us would.
+
+        A daemon that several accounts used would serve one of them at a time; servers of several daemons take turns.
+        """
+        user = pwd.getpwnam(account)
         for index, uuid in enumerate(uuids):
-            folder = self.mps / str(index)
+            folder = self.mps / account / str(index)
             folder.mkdir(parents=True)
             os.chown(folder, user.pw_uid, user.pw_gid)
             environment = dict(os.environ) | {
@@ -183,7 +203,7 @@ class Stage:
                 "CUDA_MPS_PIPE_DIRECTORY": str(folder),
                 "CUDA_MPS_LOG_DIRECTORY": str(folder),
             }
-            with (self.options.root / f"mps.{index}.log").open("wb") as log:
+            with (self.options.root / f"mps.{account}.{index}.log").open("wb") as log:
                 daemon = subprocess.Popen(
                     ["nvidia-cuda-mps-control", "-f"],
                     env=environment,

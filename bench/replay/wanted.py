@@ -77,6 +77,8 @@ def argv_of(run: Run) -> list[str]:
     found += ["--venv", str(run.venv), "--python", run.python]
     found += ["--exchange", run.exchange]
     found += ["--first", str(run.first)] if run.first else []
+    found += ["--users", str(run.users)] if run.users else []
+    found += ["--seed", str(run.seed)]
     for key, value in run.set:
         found += ["--set", f"{key}={value}"]
     return [*found, *(["--stand-in"] * run.stand_in), *(["--on-cpu"] * run.on_cpu)]

@@ -191,6 +191,11 @@ function step.rewrite(options, option)
     end
   end
   if each and held.gpus > 1 then
+    for at = #others_of_task, 1, -1 do -- the Prolog may have asked for a GPU for each task already
+      if others_of_task[at]:find("shard", 1, true) then
+        table.remove(others_of_task, at)
+      end
+    end
     others_of_task[#others_of_task + 1] = string.format("gres/shard:%d", of_one * each)
     options["tres-bind"] = string.format("gres/shard:per_task:%d", of_one * each)
   else

@@ -9,7 +9,13 @@ from dataclasses import replace
 from slurm_plugin.core.config import Config
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.submit import Peaks, Site, Submission
-from slurm_plugin.slurm.conf_files import chosen_after_lua, find_slurm_conf, gres_of_nodes, settings_of
+from slurm_plugin.slurm.conf_files import (
+    chosen_after_lua,
+    find_slurm_conf,
+    gres_of_nodes,
+    rewrites_steps,
+    settings_of,
+)
 from slurm_plugin.slurm.obstacles import Obstacle, obstacles
 from slurm_plugin.slurm.versions import Version, shards_spread, traits, whole_as_gpu
 
@@ -41,7 +47,9 @@ def prepared(
     for name, partition in config.partitions.items():
         for kind, gpu in partition.gpus.items():
             estimator.on(gpu).check(f"partition.{name}.gpus.{kind}.")
-    settings, node_gres = _slurm_conf(config)
+    slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
+    settings = {} if slurm_conf is None else settings_of(slurm_conf)
+    node_gres = () if slurm_conf is None else gres_of_nodes(slurm_conf)
     in_the_way = _obstacles(config, version, settings, node_gres)
     if chosen_after_lua(settings):
         config = replace(config, default_partition="")  # where such a job starts is not known yet
@@ -63,14 +71,9 @@ def prepared(
             for parameters in (settings.get("selecttypeparameters", ""), running)
             if parameters is not None
         ),
+        rewrites_steps=rewrites_steps(slurm_conf),
     )
     return submission, in_the_way
-
-
-def _slurm_conf(config: Config) -> tuple[Mapping[str, str], Sequence[str]]:
-    """Return slurm.conf, and `Gres=` of its nodes; nothing where it cannot be read."""
-    slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
-    return ({}, ()) if slurm_conf is None else (settings_of(slurm_conf), gres_of_nodes(slurm_conf))
 
 
 def _obstacles(

@@ -107,7 +107,13 @@ class Service:
         made, now_s = self._submission, self._clock.now_s()
         # Slurm could split all shards of a GPU over two.
         leave_jobs = bool(made.leave_jobs) or made.spread > 0 or self._standby.without_shards
-        fallback = fallback_of(made.config, made.whole_as_gpu, leave_jobs=leave_jobs, now_s=now_s)
+        fallback = fallback_of(
+            made.config,
+            made.whole_as_gpu,
+            leave_jobs=leave_jobs,
+            rewrites_steps=made.rewrites_steps,
+            now_s=now_s,
+        )
         write_fallback(Path(made.config.paths.socket), fallback)
         self._wrote_s = now_s
 

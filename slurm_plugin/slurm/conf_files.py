@@ -106,6 +106,24 @@ def lacks(settings: Mapping[str, str], name: str, word: str) -> bool:
     return bool(settings) and word not in [each.strip().rpartition("/")[2] for each in words]
 
 
+def rewrites_steps(slurm_conf: Path | None) -> bool:
+    """Return whether a job's srun on this machine runs cli_filter.lua with RAD's part for steps.
+
+    Args:
+        slurm_conf: The file; None if there is none.
+    """
+    if slurm_conf is None:
+        return False
+    settings = settings_of(slurm_conf)
+    folders = (slurm_conf.parent / "rad", Path("/etc/slurm/rad"))
+    named = bool(settings) and not lacks(settings, "CliFilterPlugins", "lua")
+    return (
+        named
+        and slurm_conf.with_name("cli_filter.lua").is_file()
+        and any((folder / "rad_step.lua").is_file() for folder in folders)
+    )
+
+
 _CHOOSE_PARTITIONS = ("all_partitions", "partition")
 """Plugins of Slurm's own that give a job without a partition one, or all (src/plugins/job_submit/)."""
 

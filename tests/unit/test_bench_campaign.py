@@ -44,7 +44,7 @@ def read_runs_again(run: Namespace) -> Namespace:
 
 
 def runs_of(folder: Path, *more: str) -> dict[str, Namespace]:
-    common = ("--trace", str(folder / "t.csv"), "--compress", "100", *more)
+    common = ("--trace", str(folder / "t.csv"), "--compress", "100", "--users", "1", *more)
     return read_runs(folder / "runs.txt", common)
 
 

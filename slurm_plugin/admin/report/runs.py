@@ -135,6 +135,8 @@ def _read(path: Path) -> Run:
         words += [f"{name}={value}".replace('"', "") for name, value in row["settings"].items()]
         if passed_s := row.get("min_age_reserve_s", 0):
             words.append(f"bf_min_age_reserve={passed_s * row['compress'] / 3600:g}h")
+        if row.get("users", 1) > 1:
+            words += [f"{name}={row[name]}" for name in ("users", "seed") if row[name] is not None]
         return Run(
             trace=row["trace"],
             policy=row["policy"],

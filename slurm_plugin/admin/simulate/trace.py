@@ -37,7 +37,7 @@ def read_trace(path: Path, partition: str | None = None) -> Trace:
     if missing:
         raise ConfigError(
             f"{path}: line 1 has no column {missing[0]}; a trace is CSV with {','.join(CSV_COLUMNS)}"
-            f"[,mem_mib,limit_min], or the output of: sacct -a --parsable2 -o {SACCT_FIELDS}"
+            f"[,mem_mib,limit_min,user], or the output of: sacct -a --parsable2 -o {SACCT_FIELDS}"
         )
     if separator == ",":
         return _jobs(csv.DictReader(lines), _csv_job, path)
@@ -87,6 +87,7 @@ def _csv_job(row: Mapping[str, str], number: int) -> TraceJob:
         limit_s=float(limit) * 60 if limit else None,
         memory_bytes=round(float(memory) * MIB) if memory else None,
         epochs=int(row["epochs"]) if row.get("epochs") else None,
+        user=row.get("user") or "",
     )
 
 

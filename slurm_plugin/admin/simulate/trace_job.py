@@ -19,6 +19,7 @@ class TraceJob:
         limit_s: Its time limit; None if the trace has none.
         memory_bytes: Its peak on each GPU; None if the trace does not tell.
         epochs: Times through its data set; None if the trace does not tell.
+        user: Its user; "" if the trace does not tell.
     """
 
     number: int
@@ -29,6 +30,7 @@ class TraceJob:
     limit_s: float | None = None
     memory_bytes: int | None = None
     epochs: int | None = None
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
