@@ -10,25 +10,32 @@ import os
 from pathlib import Path
 
 import pytest
-from beside.both import both, release
-from beside.catalogue import cells, forms, heads
+from beside.both import both
+from beside.catalogue import Release, cells, forms, heads
 from beside.clusters import VARIANTS
 from beside.table import Row, reasons, summary
 
 from lab.place import home_of
+from slurm_plugin.core.shell import run
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LONG = os.environ.get("RAD_BESIDE", "short") == "long"
 LEAST_HEADS = 120
 
 
-def test_every_head_and_every_form_is_run_in_the_short_form() -> None:
-    _, numbers = release()
-    chosen = cells(numbers, long=False)
-    known = {head.name for head in heads() if head.runs_on(numbers)}
+@pytest.mark.parametrize("release", [(22, 5), (24, 11), (26, 5)])
+def test_every_head_and_every_form_is_run_in_the_short_form(release: Release) -> None:
+    chosen = cells(release, long=False)
+    known = {head.name for head in heads() if head.runs_on(release)}
     assert len(known) >= LEAST_HEADS
     assert {cell.head.name for cell in chosen} == known
     assert {form.name for cell in chosen for form in cell.forms} == {form.name for form in forms()}
+    assert len({cell.name for cell in chosen}) == len(chosen)
+
+
+@pytest.mark.parametrize("text", [form.text for form in forms()])
+def test_every_form_is_shell(text: str) -> None:
+    assert run(["bash", "-n", "-c", text], timeout_s=10) == ""
 
 
 @pytest.mark.cluster
