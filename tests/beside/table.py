@@ -9,6 +9,9 @@ from beside.compare import Difference
 
 Row = dict[str, Any]
 
+MARKS = {"same": "", "differs": "d", "only with": "w", "fails": "F"}
+"""Every result, and how a table writes it."""
+
 
 def rows_of(cell: dict[str, Any], differences: list[Difference], *, slurm: str, variant: str) -> list[Row]:
     """Return one row for each form of a cell, and one for the job itself.
@@ -45,22 +48,33 @@ def _result(found: list[Difference]) -> str:
 
 
 def summary(rows: list[Row]) -> str:
-    """Return a table of heads: how many forms were the same, and how many were not."""
-    counts: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
+    """Return tables of heads and of forms with a column for each Slurm and kind of site, and the counts of all.
+
+    A number says how many submissions' forms were the same; "d" differed, "w" ran only with RAD, "F" fail with it.
+    """
+    columns = list(dict.fromkeys((row["slurm"], row["variant"]) for row in rows))
+    parts = [_table(rows, columns, key) for key in ("head", "form")]
+    for column in columns:
+        count = Counter(row["result"] for row in rows if (row["slurm"], row["variant"]) == column)
+        told = ", ".join(f"{count[name]} {name}" for name in MARKS)
+        parts.append(f"Slurm {column[0]}, {column[1]}: {told}")
+    return "\n".join(parts)
+
+
+def _table(rows: list[Row], columns: list[tuple[str, str]], key: str) -> str:
+    counts: dict[str, dict[tuple[str, str], Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for row in rows:
-        counts[row["slurm"], row["variant"], f"{row['head']} ({row['entrance']})"][row["result"]] += 1
-    lines = [
-        f"{'slurm':<9} {'variant':<15} {'head':<36} {'same':>5} {'differs':>8} {'only with':>10} {'fails':>6}"
-    ]
-    for (slurm, variant, head), count in counts.items():
-        numbers = f"{count['same']:>5} {count['differs']:>8} {count['only with']:>10} {count['fails']:>6}"
-        lines.append(f"{slurm:<9} {variant:<15} {head:<36} {numbers}")
-    total = Counter(row["result"] for row in rows)
-    lines.append(
-        f"{len(rows)} cells: "
-        + ", ".join(f"{total[name]} {name}" for name in ("same", "differs", "only with", "fails"))
-    )
-    return "\n".join(lines)
+        counts[row[key]][row["slurm"], row["variant"]][row["result"]] += 1
+    lines = [f"{key:<28}" + "".join(f"{' '.join(column):>24}" for column in columns)]
+    for name, found in counts.items():
+        cells = (
+            " ".join(
+                f"{found[column][result]}{mark}" for result, mark in MARKS.items() if found[column][result]
+            )
+            for column in columns
+        )
+        lines.append(f"{name:<28}" + "".join(f"{cell:>24}" for cell in cells))
+    return "\n".join([*lines, ""])
 
 
 def reasons(rows: list[Row], result: str) -> str:
