@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ def both(variant: Variant, home: Path, *, long: bool, only: str = "", limit_s: f
     chosen = [cell for cell in cells(numbers, long=long) if only in cell.head.name]
     folder = home / "beside"
     folder.mkdir(exist_ok=True)
+    lock = (folder / "lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # both clusters have one place in a checkout
     stem = f"{version}-{variant.name}"
     pairs = _pairs(variant, home, chosen, folder / stem, limit_s)
     found = {name: compare(*pair) for name, pair in pairs.items()}
