@@ -13,6 +13,7 @@ from lab.cluster import Cluster
 from lab.config import STAND_IN_LUA
 from lab.files import rewrite
 from lab.place import ClusterSpec, NodeSpec, Place
+from slurm_plugin.core.errors import CommandError
 
 USER = "games"
 
@@ -108,8 +109,9 @@ def _change(cluster: Cluster, variant: Variant, *, rad: bool) -> None:
     script = cluster.place.etc / "job_submit.lua"
     if variant.lua:
         before = script.read_text() if rad else STAND_IN_LUA[script.name]
-        rewrite(script, before + variant.lua)
+        rewrite(script, before.removesuffix("return slurm.SUCCESS\n") + variant.lua)
         cluster.reset_breaker()
+        cluster.wait("the site's job_submit.lua refuses", lambda: _is_refused(cluster), 20)
     if rad and variant.plugins != "lua":
         text = cluster.place.slurm_conf.read_text()
         rewrite(
@@ -121,6 +123,15 @@ def _change(cluster: Cluster, variant: Variant, *, rad: bool) -> None:
         cluster.wait("slurmctld answers", cluster.answers, 20)
     if rad and variant.mode != "enforce":
         cluster.set_rad("mode", f'"{variant.mode}"')
+
+
+def _is_refused(cluster: Cluster) -> bool:
+    """Return whether a job without a GPU is refused, as SITE_LUA does; a script that is wrong is passed over."""
+    try:
+        cluster.slurm("sbatch", "--partition=gpu", "--output=/dev/null", "--wrap=true", user=USER)
+    except CommandError as exc:
+        return "this site" in exc.output
+    return False
 
 
 def new_place(home: Path, name: str) -> Place:
