@@ -26,6 +26,7 @@ class NodeSpec:
         gpu_type: Type of its GPUs and shards; "" for a type that all nodes have and that shards do not name.
         cpus: CPUs that Slurm believes in, many more than the machine has, so that jobs can queue up on it.
         memory_mib: Host memory that Slurm believes in.
+        line: What else stands in its line of slurm.conf, for example "Sockets=2 CoresPerSocket=8".
     """
 
     name: str
@@ -34,6 +35,7 @@ class NodeSpec:
     gpu_type: str = ""
     cpus: int = 32
     memory_mib: int = 32000
+    line: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,129 @@
+"""The comparison sees what it is there for, and lets pass what is declared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from beside.both import in_both
+from beside.compare import Difference, compare
+
+PROBE = "1.0/srun-n1"
+
+
+def record(
+    files: dict[str, str] | None = None, *, job: dict[str, str] | None = None, **changed: Any
+) -> dict[str, Any]:
+    """Return a record of a job of one step that saw one GPU."""
+    fields = {"JobId": "700001", "JobState": "COMPLETED", "ExitCode": "0:0", "Comment": "mine"}
+    return {
+        "cell": "gres-1.sbatch.0",
+        "head": "gres-1",
+        "entrance": "sbatch",
+        "forms": ["plain", "srun-n1"],
+        "submission": {"rc": 0, "out": "Submitted batch job 700001\n", "err": ""},
+        "job_id": "700001",
+        "jobs": [fields | (job or {})],
+        "steps": [["700001", "COMPLETED", "0:0"], ["700001.0", "COMPLETED", "0:0"]],
+        "files": {f"{PROBE}.rc": "0\n", f"{PROBE}.0.17.env": env()} | (files or {}),
+        "work": "/somewhere/lab/work",
+    } | changed
+
+
+def env(*more: str, gpus: str = "0", job_id: str = "700001") -> str:
+    return "\0".join([f"SLURM_JOB_ID={job_id}", f"CUDA_VISIBLE_DEVICES={gpus}", "SLURM_GPUS=1", *more])
+
+
+def texts(found: list[Difference]) -> list[str]:
+    return [one.text for one in found]
+
+
+def test_ids_nodes_and_gpus_may_differ() -> None:
+    other = record(
+        {f"{PROBE}.0.17.env": env(gpus="3", job_id="700009")}, job={"JobId": "700009"}, job_id="700009"
+    )
+    other["submission"] = {"rc": 0, "out": "Submitted batch job 700009\n", "err": ""}
+    assert compare(record(), other) == []
+
+
+def test_a_refused_submission_is_grave() -> None:
+    submission = {"rc": 1, "out": "", "err": "sbatch: error: no\n"}
+    refused = record() | {"jobs": [], "submission": submission, "files": {}}
+    found = compare(record(), refused)
+    assert [one.form for one in found if one.grave] == ["submission", "job"]
+    rescued = compare(refused, record())
+    assert any(one.only_with for one in rescued) and not any(one.grave for one in rescued)
+
+
+def test_a_job_that_no_longer_completes_is_grave() -> None:
+    found = compare(record(), record(job={"JobState": "FAILED", "ExitCode": "1:0"}))
+    assert [(one.text, one.grave) for one in found] == [
+        ("ExitCode: 0:0 -> 1:0", False),
+        ("JobState: COMPLETED -> FAILED", True),
+    ]
+
+
+def test_a_step_that_fails_is_grave_and_says_why() -> None:
+    failed = {f"{PROBE}.rc": "1\n", f"{PROBE}.err": "srun: error: not found in the job\n"}
+    (found,) = compare(record(), record(failed))
+    assert found.grave and found.form == "srun-n1"
+    assert found.text == "status 0 -> 1 (srun: error: not found in the job)"
+
+
+def test_a_task_that_never_ran_is_grave_whatever_the_status() -> None:
+    without = record({f"{PROBE}.rc": "7\n"})
+    failed = record({f"{PROBE}.rc": "1\n"})
+    del failed["files"][f"{PROBE}.0.17.env"]
+    assert [one.grave for one in compare(without, failed)] == [True]
+    failed["files"][f"{PROBE}.rc"] = "7\n"
+    assert [one.text for one in compare(without, failed) if one.grave] == [
+        "1 -> 0 tasks saw their environment"
+    ]
+
+
+def test_steps_are_those_of_the_accounts() -> None:
+    other = record(steps=[["700009", "COMPLETED", "0:0"], ["700009.0", "COMPLETED", "0:0"]])
+    assert compare(record(), other) == []
+    fewer = record(steps=[["700001", "COMPLETED", "0:0"], ["700001.0", "CANCELLED by 5", "0:9"]])
+    (found,) = compare(record(), fewer)
+    assert found.grave and found.text == "in sacct: 0 COMPLETED 0:0 -> 0 CANCELLED 0:9"
+
+
+def test_the_form_of_gpu_numbers_counts() -> None:
+    uuids = record({f"{PROBE}.0.17.env": env(gpus="GPU-1b2c")})
+    assert texts(compare(record(), uuids)) == ["CUDA_VISIBLE_DEVICES: 1 integers -> 1 UUIDs"]
+    two = record({f"{PROBE}.0.17.env": env(gpus="0,1")})
+    assert texts(compare(record(), two)) == ["CUDA_VISIBLE_DEVICES: 1 integers -> 2 integers"]
+    twice = record({f"{PROBE}.0.17.env": env(gpus="1,1")})
+    assert texts(compare(record(), twice)) == ["CUDA_VISIBLE_DEVICES: 1 integers -> 1,1"]
+
+
+def test_what_rad_adds_is_allowed_and_what_it_changes_is_not() -> None:
+    added = record({f"{PROBE}.0.17.env": env("RAD_KIND=whole", "CUDA_DEVICE_ORDER=PCI_BUS_ID")})
+    assert compare(record(), added) == []
+    own = record({f"{PROBE}.0.17.env": env("CUDA_DEVICE_ORDER=FASTEST_FIRST")})
+    assert texts(compare(own, added)) == ["CUDA_DEVICE_ORDER: FASTEST_FIRST -> (unset)"]
+    gone = record({f"{PROBE}.0.17.env": env().replace("\0SLURM_GPUS=1", "")})
+    assert texts(compare(record(), gone)) == ["SLURM_GPUS: 1 -> (unset)"]
+
+
+def test_a_comment_stays_in_front_of_what_rad_adds() -> None:
+    assert compare(record(), record(job={"Comment": "mine rad2:whole:gpus=1:0f"})) == []
+    assert texts(compare(record(), record(job={"Comment": "rad2:whole:gpus=1:0f"}))) == [
+        "Comment: mine -> (none)"
+    ]
+
+
+def test_what_the_user_reads_may_have_lines_of_rad_but_loses_none() -> None:
+    told = {"rc": 0, "out": "Submitted batch job 700001\n", "err": "sbatch: rad: shares a GPU\n"}
+    assert compare(record(), record(submission=told)) == []
+    assert texts(compare(record({f"{PROBE}.out": "hello\n"}), record({f"{PROBE}.out": ""}))) == [
+        "1.0/srun-n1.out: hello -> (nothing)"
+    ]
+
+
+def test_only_what_differs_twice_counts() -> None:
+    grave, calm = Difference(form="srun", text="a", grave=True), Difference(form="srun-n1", text="b")
+    assert in_both([grave, calm], [calm]) == [calm]
+    assert in_both([grave], [Difference(form="srun", text="another", grave=True)]) != []
+    assert in_both([calm], [Difference(form="srun-n1", text="another")]) == []
+    assert in_both([], [grave, calm]) == []
