@@ -6,6 +6,7 @@
 # It sees the cards that CUDA_VISIBLE_DEVICES names, by UUID or index (0 under MPS: the daemon's own), and holds so much on each of them whatever its
 # cap is. Each run leaves two lines in $RAD_LOAD: when it started and when it had done its work, in ticks since boot.
 [ -z "$CUDA_MPS_PIPE_DIRECTORY" ] || CUDA_VISIBLE_DEVICES=${CUDA_MPS_PIPE_DIRECTORY##*/}
+[ "$RAD_CONFINED" != 1 ] || CUDA_VISIBLE_DEVICES=$RAD_GPUS
 if [ "$3" = child ]; then token=$4; else token=${CUDA_VISIBLE_DEVICES%%,*}; fi
 mib=$1 seconds=$2 kind=$3 folder=$RAD_SIMULATED_GPUS/$SLURMD_NODENAME
 rest=${CUDA_VISIBLE_DEVICES#"$token"}

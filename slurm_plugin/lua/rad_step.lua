@@ -71,7 +71,9 @@ local function asked_by(option, tasks)
   end
   local gpus = split(option("gres"))
   for _, name in ipairs({ "gpus", "gpus-per-node", "gpus-per-socket" }) do
-    gpus = gpus or option(name) and count_of(option(name))
+    if option(name) then
+      gpus = math.max(gpus or 0, count_of(option(name))) -- --gres=gpu:0 beside SLURM_GPUS=1 asks for one
+    end
   end
   return gpus
 end

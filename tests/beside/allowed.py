@@ -27,6 +27,7 @@ class Allowed:
 ALLOWED_DIFFERENCES = (
     Allowed(where="env", added=r"RAD_\w+=.*", reason="what RAD tells the job"),
     Allowed(where="env", added=r"SLURM_SHARDS_ON_NODE=.*", reason="Slurm's word for shards"),
+    Allowed(where="env", added=r"APPTAINERENV_.*|SINGULARITYENV_.*", reason="a container's name of the GPU"),
     Allowed(
         where="env",
         added="CUDA_DEVICE_ORDER=PCI_BUS_ID",

@@ -41,7 +41,7 @@ for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
     except OSError as error:
         answers.append(errno.errorcode[error.errno])
 print("seats", os.environ.get("SLURM_JOB_GPUS", "none"))
-print("gpus", os.environ.get("CUDA_VISIBLE_DEVICES", "none"))
+print("gpus", os.environ.get("RAD_GPUS", "none"))
 print("answers", *answers)
 """
 """What a job sees: Slurm's seats, its GPUs, and what each device file of the node answers."""

@@ -96,7 +96,7 @@ def test_jobs_run_on_while_a_site_begins_to_share_and_ends(bare: Cluster, jobs: 
     assert said.rstrip().endswith("status 0"), said
     assert "+Prolog=" in said or "/prolog.sh" in said
     again(bare)
-    wrap = ("--wrap", "echo kind=$RAD_KIND gpu=$CUDA_VISIBLE_DEVICES site=$SITE; sleep 2")
+    wrap = ("--wrap", "echo kind=$RAD_KIND gpu=$RAD_GPUS site=$SITE; sleep 2")
     shared = [submit(jobs, "--gpus=1", "--comment=rad:memory=4G", *wrap) for _ in range(2)]
     for job in shared:
         jobs.wait(job, "COMPLETED")

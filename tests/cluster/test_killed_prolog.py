@@ -31,7 +31,7 @@ def _killed(cluster: Cluster) -> Iterator[None]:
 @pytest.mark.usefixtures("_killed")
 def test_its_job_goes_back_and_one_that_cannot_runs_as_slurm_started_it(jobs: Jobs, cluster: Cluster) -> None:
     job = submit(jobs, *SHARED, "--requeue", "--wrap", "touch started")
-    stays = submit(jobs, *SHARED, "--no-requeue", "--wrap", "echo GPU $CUDA_VISIBLE_DEVICES")
+    stays = submit(jobs, *SHARED, "--no-requeue", "--wrap", "echo GPU $RAD_GPUS")
     cpu = submit(jobs, "--requeue", "--wrap", "true")
     cluster.wait("it is put back", lambda: jobs.restarts(job) == 1, 20)
     assert not (jobs.folder / "started").exists()

@@ -147,14 +147,14 @@ def test_a_standby_that_takes_over_refuses_nobody(jobs: Jobs, pair: Cluster) -> 
     tried: list[Submitted] = []
 
     def taken() -> bool:
-        tried.append(share(jobs, "echo on $CUDA_VISIBLE_DEVICES"))
+        tried.append(share(jobs, "echo on $RAD_GPUS"))
         return "Unable to contact" not in tried[-1].messages
 
     with without_power(port_of(pair)):
         pair.wait("somebody is in charge", taken, 60)
         early = tried[-1]
         pair.clock.sleep(UNSURE_S + 2)  # the first ten seconds are over, and radd has looked
-        late = share(jobs, "echo on $CUDA_VISIBLE_DEVICES")
+        late = share(jobs, "echo on $RAD_GPUS")
         for job, keeps in ((early, forgets_shards()), (late, lost)):
             assert job.job_id is not None, job.messages
             assert ("knows of no shards yet" in job.messages) == keeps, job.messages

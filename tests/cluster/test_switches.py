@@ -36,7 +36,7 @@ def test_observing_changes_nothing(jobs: Jobs, settings: Cluster, mode: str) -> 
     assert "shard" not in held.get("TresPerNode", "") and "rad2:" not in held["Comment"]
     done, output = run(jobs, TRAIN)
     assert done["JobState"] == "COMPLETED"
-    assert "CUDA_VISIBLE_DEVICES=GPU-" not in output
+    assert "RAD_GPUS=" not in output
 
 
 def test_submit_off_leaves_requests(jobs: Jobs, settings: Cluster) -> None:
@@ -50,7 +50,7 @@ def test_placement_off_leaves_slurms_gpu(jobs: Jobs, settings: Cluster) -> None:
     settings.set_rad("placement", "false")
     done, output = run(jobs, TRAIN)
     assert (done["JobState"], done["TresPerNode"].rpartition(":")[2]) == ("COMPLETED", "4")
-    assert "CUDA_VISIBLE_DEVICES=GPU-" not in output
+    assert "RAD_GPUS=" not in output
 
 
 def test_recovery_off_leaves_failures(jobs: Jobs, settings: Cluster) -> None:

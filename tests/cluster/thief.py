@@ -17,7 +17,7 @@ from slurm_plugin.monitor.simulated import SimulatedGpus
 folder = Path(sys.argv[1])
 gpus = SimulatedGpus(Path(os.environ["RAD_SIMULATED_GPUS"], os.environ["SLURMD_NODENAME"]))
 if os.environ.get("SLURM_RESTART_COUNT"):
-    gpus.hold(os.environ["CUDA_VISIBLE_DEVICES"], 30 * GIB)
+    gpus.hold(os.environ["RAD_GPUS"], 30 * GIB)
     time.sleep(1)
     print("30 GiB of my own")
     sys.exit()

@@ -146,7 +146,7 @@ def test_hook_times(
                 f"{mark}_epilog_p95_ms": sorted(epilogs)[int(0.95 * RUNS)] * 1000,
             }
         )
-    assert f"CUDA_VISIBLE_DEVICES={gpu.uuid}" in (node.hook("prolog", 1, SHARED), node.environment(1))[1]
+    assert f"RAD_GPUS={gpu.uuid}" in (node.hook("prolog", 1, SHARED), node.environment(1))[1]
 
 
 def test_hook_times_with_mps(gpu: GpuReading, run_folder: Path, results: Results):

@@ -122,7 +122,7 @@ def test_the_whole_way_round(cluster: Cluster, jobs: Jobs, gpu: GpuReading, resu
     assert [ended[job_id].get("Restarts") for job_id in [*shared, other]] == ["0"] * 4
     assert ended[grows].get("Restarts") == "1"
     assert "OutOfMemoryError" in output[grows]
-    assert all(f"CUDA_VISIBLE_DEVICES={gpu.uuid}" in text for text in output.values())
+    assert all(f"RAD_GPUS={gpu.uuid}" in text for text in output.values())
     assert all("CUDA_MPS_PIPE_DIRECTORY" in output[job_id] for job_id in [*shared, other])
     assert "RAD_KIND=whole" in output[whole]
     assert "CUDA_MPS" not in output[whole]

@@ -100,7 +100,7 @@ class Site:
         seen = sorted(self.uuid_of[index] for _, index in self.runs(job_id)[-1].gpus)
         held = next(row["gpus"] for row in self.cluster.reservations(NODE) if row["job_id"] == job_id)
         assert sorted(told) == seen == sorted(held)
-        assert f"CUDA_VISIBLE_DEVICES={','.join(held)}\n" in self.output(job_id)
+        assert f"RAD_GPUS={','.join(held)}\n" in self.output(job_id)
         return told
 
     def reason(self, job_id: int) -> str:
@@ -206,7 +206,7 @@ def test_policies_differ_where_memory_and_activity_do(site: Site, results: Resul
         )
         assert (by_magm, by_lug) == ([busy], [full])
         assert trains_on == [busy]
-        assert f"CUDA_VISIBLE_DEVICES={busy}\n" in environment
+        assert f"RAD_GPUS={busy}\n" in environment
         assert f"CUDA_MPS_PIPE_DIRECTORY={site.cluster.place.run}/{NODE}/mps/{busy}/" in environment
         assert site.mps_servers() == {full, busy}
 

@@ -72,6 +72,7 @@ def steps(lua: str, tmp_path: Path) -> Steps:
         (WHOLE, {"gres": "gres:gpu:1,nvme:3"}, {"gres": "nvme:3,shard:39"}),
         (WHOLE, {"gres": "gpu:0"}, {"gres": "gpu:0"}),
         (WHOLE, {"gres": "none"}, {"gres": "none"}),
+        (WHOLE, {"gres": "gpu:0", "gpus": "1"}, {"gres": "shard:39", "gpus": ""}),
         (WHOLE, {"gres": "shard:3"}, {"gres": "shard:3"}),
         (WHOLE, {"gpus": "1"}, {"gpus": "", "gres": "shard:39"}),
         (WHOLE, {"gpus": "a100:1"}, {"gpus": "", "gres": "shard:39"}),
