@@ -51,7 +51,9 @@ def test_a_place_is_relative_to_the_folder_of_the_command(tmp_path: Path, pwd: s
 def test_a_limit_of_the_trace_is_not_said_to_be_the_scripts_own_failure(tmp_path: Path) -> None:
     done = estimated(tmp_path, NO_DRIVER)
     assert done.returncode == 2
-    assert done.stderr.startswith("rad-estimate: the script could not be traced: it calls the CUDA driver itself")
+    assert done.stderr.startswith(
+        "rad-estimate: the script could not be traced: it calls the CUDA driver itself"
+    )
 
 
 def test_a_refused_file_is_not_said_to_be_the_scripts_own_failure(
