@@ -9,13 +9,15 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from gpumemnet.script.files import STARTED_IN
+
 _OF_VALUES = ("AssertionError", "IndexError", "KeyError", "RuntimeError", "ValueError", "ZeroDivisionError")
 OF_RANKS = ("ChildFailedError", "ProcessExitedException", "CalledProcessError")
 """What torchrun, torch.multiprocessing.spawn and accelerate say where a rank has ended."""
 AFTER_READING = "; it had read values from the GPU, which are zeros in a trace"
 OWN = "your script ended before it used the GPU: "
 _TRACEBACK = "Traceback (most recent call last)"
-_CWD = os.path.join(os.environ.get("PWD", ""), "")
+_START = os.path.join(os.environ.get(STARTED_IN, ""), "")
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|/gpumemnet/(?:script|trace)/")
 END_OF_INPUT = "EOF when reading a line"
@@ -107,7 +109,7 @@ def at(place: tuple[str, int]) -> str:
         place: File and line.
     """
     file, number = place
-    return f", at {file.removeprefix(_CWD)}:{number}" if file else ""
+    return f", at {file.removeprefix(_START)}:{number}" if file else ""
 
 
 def _last_of_user(frames: Iterable[tuple[str, int]]) -> tuple[str, int]:
@@ -116,6 +118,24 @@ def _last_of_user(frames: Iterable[tuple[str, int]]) -> tuple[str, int]:
         if not file.startswith("<") and not _LIBRARY.search(file):
             found = (file, number)
     return found
+
+
+def of_trace(kind: str, words: str) -> str:
+    """Return in one line what a trace cannot do, where an exception comes from that; "" if it is the script's own.
+
+    Args:
+        kind: Class of the exception.
+        words: What it says.
+    """
+    if kind in ("DynamicOutputShapeException", "DataDependentOutputException"):
+        return f"what {words.removeprefix('aten.').split('.')[0]} gives depends on values, and a trace computes none"
+    if "CUDA driver version is insufficient" in words or "Found no NVIDIA driver" in words:
+        return "it calls the CUDA driver itself (a CUDA graph, a kernel of its own), and here is none"
+    if "_share_fd_: only available on CPU" in words or "_share_filename_: only available on CPU" in words:
+        return "it shares tensors of the GPU with processes of its own, and a trace runs one: try it with one process"
+    if END_OF_INPUT in words:
+        return ASKED
+    return words if kind == "TraceError" else ""
 
 
 def why(kind: str, words: str, *, read: bool = False, place: tuple[str, int] = ("", 0)) -> str:
@@ -127,16 +147,8 @@ def why(kind: str, words: str, *, read: bool = False, place: tuple[str, int] = (
         read: Whether the script had read values of the GPU.
         place: File and line that it came from, if known.
     """
-    if kind in ("DynamicOutputShapeException", "DataDependentOutputException"):
-        return f"what {words.removeprefix('aten.').split('.')[0]} gives depends on values, and a trace computes none"
-    if "CUDA driver version is insufficient" in words or "Found no NVIDIA driver" in words:
-        return "it calls the CUDA driver itself (a CUDA graph, a kernel of its own), and here is none"
-    if "_share_fd_: only available on CPU" in words or "_share_filename_: only available on CPU" in words:
-        return "it shares tensors of the GPU with processes of its own, and a trace runs one: try it with one process"
-    if END_OF_INPUT in words:
-        return ASKED
-    if kind == "TraceError":
-        return words
+    if limit := of_trace(kind, words):
+        return limit
     after = AFTER_READING if read and kind in _OF_VALUES else ""
     said, of_process = from_process(words)
     if said:

@@ -5,6 +5,7 @@ Standard library alone, and no annotation that an older Python cannot read: what
 
 from __future__ import annotations
 
+import ctypes
 import importlib.machinery
 import importlib.util
 import mmap
@@ -16,14 +17,14 @@ from gpumemnet.script import frameworks
 from gpumemnet.script.files import FOLDER, HOOKED
 from gpumemnet.script.imported import After
 
-_MAPPED = []
-
 
 def install() -> None:
     """Wait for torch, and pretend from then on."""
     folder = os.environ[FOLDER]
     with open(os.path.join(folder, HOOKED), "rb") as file:
-        _MAPPED.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))  # by which this process is known
+        mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)  # by which this process is known
+    # A reference that stays: else Python unmaps it as it ends, while the libraries of torch are still there.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(mapped))
     frameworks.watch(folder)
 
     def pretend() -> None:

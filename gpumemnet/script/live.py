@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from gpumemnet.errors import GpuMemNetError, TraceError
 from gpumemnet.script import compiled, detectors, distributed, kernels, mixed, outcome, paged, pretend, saves
 from gpumemnet.script.evaluation import Evaluations
-from gpumemnet.script.failures import OF_RANKS, OWN, Failures, first_of, place_of, why
+from gpumemnet.script.failures import OF_RANKS, OWN, Failures, first_of, of_trace, place_of, why
 from gpumemnet.script.files import FAILED, RESULT
 from gpumemnet.script.loaders import tensors_in
 from gpumemnet.script.rounds import SELDOM, STEPS, alive
@@ -110,14 +110,16 @@ class Run:
             self._fail(f"rank {rank.local_rank} ended with status {rank.exitcode} before it made two steps")
         first = first_of(error)
         cause = why(type(first).__name__, str(first), read=mixed.Read.values, place=place_of(first))
-        if isinstance(first, (EOFError, FileNotFoundError)) and self._saves.missing:
+        too_soon = isinstance(first, (EOFError, FileNotFoundError)) and self._saves.missing
+        if too_soon:
             cause = saves.TOO_SOON  # it reads again what was not written
         if self._seen.rounds.whole >= STEPS:
             self._seen.said.warn[f"traced until the script failed after {STEPS} steps: {cause}"] = None
             self._finish()
         untouched = not self.recorder.events and self._seen.said.gpus == 1
         processes = kind in (*OF_RANKS, "ProcessRaisedException")  # what they did is not seen here
-        by_itself = untouched and not processes and not isinstance(first, GpuMemNetError)
+        of_ours = too_soon or isinstance(first, GpuMemNetError) or of_trace(type(first).__name__, str(first))
+        by_itself = untouched and not processes and not of_ours
         self._fail(f"{OWN if by_itself else ''}{cause}")
 
     def _before_call(self, module: nn.Module, args: Any, kwargs: Any) -> None:

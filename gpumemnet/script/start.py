@@ -19,8 +19,8 @@ from gpumemnet.records import frozen
 from gpumemnet.saved.record import SavedProfile
 from gpumemnet.script import frameworks, processes, shields, unhooked
 from gpumemnet.script.bounds import bound, cleaned_up
-from gpumemnet.script.failures import ASKED, END_OF_INPUT
-from gpumemnet.script.files import COMMAND, FAILED, FOLDER, HOOKED, RESULT
+from gpumemnet.script.failures import ASKED, END_OF_INPUT, OWN
+from gpumemnet.script.files import COMMAND, FAILED, FOLDER, HOOKED, RESULT, STARTED_IN
 from gpumemnet.units import GIB
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -91,6 +91,7 @@ def run(
         told, _, text = (
             (folder / FAILED).read_text(encoding="utf-8") if (folder / FAILED).exists() else ""
         ).partition("\n")
+        told = told.removeprefix(OWN) if why.refused else told  # the refusal is of the trace
         return Untraced(why=(told or why.ended) + why.refused, text=text)
     finally:
         _remove(folder)
@@ -144,6 +145,7 @@ def _run(
         "PYTHONDONTWRITEBYTECODE": "1",
         "WANDB_MODE": "disabled",
         COMMAND: shlex.join(command),
+        STARTED_IN: os.readlink("/proc/self/cwd"),  # PWD is right only where a shell has set it
         "TMPDIR": str(folder / "tmp"),  # a script that is ended tidies nothing up
     }
     how: dict[str, Any] = {"env": environment, "start_new_session": True}
