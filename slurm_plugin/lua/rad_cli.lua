@@ -158,7 +158,11 @@ local function pre_submit(options, pack_offset)
   if type(reply) ~= "table" then
     return slurm.SUCCESS
   end
-  return apply(options, reply)
+  local result = apply(options, reply)
+  if kind ~= "sbatch" then
+    step.keep_counts(message, reply.set or {})
+  end
+  return result
 end
 
 -- For slurm_cli_pre_submit. Returns what that function must return.

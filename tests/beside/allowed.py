@@ -45,6 +45,41 @@ ALLOWED_DIFFERENCES = (
     ),
 )
 
+KNOWN_DIFFERENCES = (
+    (
+        r"CUDA_VISIBLE_DEVICES: \(unset\) -> \d+ integers"
+        r"|out: (task \d of \d: 0 GPUs(; )?)+ -> (task \d of \d: \d+ GPUs(; )?)+",
+        "a step without a GPU keeps the name of its job's, as without cgroups it would reach every GPU of the node",
+    ),
+    (
+        r"CUDA_DEVICE_ORDER: \w+ -> .*",
+        "a job's numbers of GPUs hold in the order of PCI addresses alone",
+    ),
+    (
+        r"SLURM_(CPUS_PER_GPU|MEM_PER_GPU|GPU_BIND|NTASKS_PER_TRES): \S+ -> (\(unset\))?"
+        r"|SLURM_MEM_PER_NODE: \(unset\) -> \d+"
+        r"|SLURM_CPUS_PER_TASK: (\(unset\)|\d+) -> \d+|(CPUs/Task|MinCPUsNode|MinMemoryNode): \w+ -> \w+"
+        r"|(Cpus|Mem)PerTres: gres:gpu:\d+ -> \(none\)|\S+\.host: memory\(kbytes\) +\d+ -> memory\(kbytes\) +\d+"
+        r"|SLURM_TASKS_PER_NODE: \d+ -> 1",
+        "what counts by GPU is asked as what it comes to, where the GPU is asked for as its shards",
+    ),
+    (
+        r"err: .* -> .*Step requested GRES \(gpu:\(null\)\) not found in the job.*",
+        "a step that asks for more than its job has is refused in other words",
+    ),
+    (
+        r"(SLURM_(JOB_CPUS_PER_NODE|JOB_NUM_NODES|NNODES|TASKS_PER_NODE)|NumCPUs|NumNodes|NumTasks): .*2.* -> .*",
+        "-N 1-2 with one GPU: one GPU is one node's, and Slurm gives as many nodes as are free",
+    ),
+)
+"""Differences that stay, each with its reason; none of them may make a job or step fail."""
+
+
+def is_known(difference: str) -> bool:
+    """Return whether a difference is one of those, whole."""
+    return any(re.fullmatch(text, difference, re.DOTALL) for text, _ in KNOWN_DIFFERENCES)
+
+
 CHANCE_ENV = re.compile(
     r"SLURM_(JOB_?ID|ARRAY_JOB_ID|STEP_?ID|STEP_ID|TASK_PID|SRUN_COMM_(PORT|HOST)|STEP_LAUNCHER_PORT|LAUNCH_NODE_IPADDR"
     r"|NODELIST|JOB_NODELIST|STEP_NODELIST|TOPOLOGY_ADDR|JOB_START_TIME|JOB_END_TIME|CPU_BIND\w*|HET_JOB_ID\w*"

@@ -22,7 +22,7 @@ _GPU_MIB = (40960,) * 12
 _NODES = tuple(
     NodeSpec(name=name, gpu_mib=_GPU_MIB, cpus=64, memory_mib=64000, line=_LAYOUT) for name in ("n0", "n1")
 )
-_SLURM_CONF = ("Licenses=matlab:50", "FirstJobId=700001")
+_SLURM_CONF = ("Licenses=matlab:50", "FirstJobId=700001", "UnkillableStepTimeout=600")
 _PLAIN = ClusterSpec(nodes=_NODES, slurm_conf=_SLURM_CONF)
 
 SITE_LUA = """

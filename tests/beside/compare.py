@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from beside.allowed import CHANCE_JOB, TIMED_JOB, Record, is_allowed, plain, said, shown
+from beside.allowed import CHANCE_JOB, TIMED_JOB, Record, is_allowed, is_known, plain, said, shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ def compare(without: Record, beside: Record) -> list[Difference]:
     found += _steps(without, beside)
     if not any(one.form == "submission" and (one.grave or one.only_with) for one in found):
         found += _files(without, beside)
-    return found
+    return [one for one in found if one.grave or one.only_with or not is_known(one.text)]
 
 
 def _submission(without: Record, beside: Record) -> Iterator[Difference]:

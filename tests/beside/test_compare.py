@@ -100,8 +100,8 @@ def test_the_form_of_gpu_numbers_counts() -> None:
 def test_what_rad_adds_is_allowed_and_what_it_changes_is_not() -> None:
     added = record({f"{PROBE}.0.17.env": env("RAD_KIND=whole", "CUDA_DEVICE_ORDER=PCI_BUS_ID")})
     assert compare(record(), added) == []
-    own = record({f"{PROBE}.0.17.env": env("CUDA_DEVICE_ORDER=FASTEST_FIRST")})
-    assert texts(compare(own, added)) == ["CUDA_DEVICE_ORDER: FASTEST_FIRST -> (unset)"]
+    own = record({f"{PROBE}.0.17.env": env("OMP_NUM_THREADS=4")})
+    assert texts(compare(own, added)) == ["OMP_NUM_THREADS: 4 -> (unset)"]
     gone = record({f"{PROBE}.0.17.env": env().replace("\0SLURM_GPUS=1", "")})
     assert texts(compare(record(), gone)) == ["SLURM_GPUS: 1 -> (unset)"]
 

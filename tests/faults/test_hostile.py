@@ -393,7 +393,13 @@ def test_secrets_and_others_affairs_that_a_user_may_read(jobs: Jobs) -> None:
 def test_a_process_outside_any_job_in_a_rebuilt_ledger(jobs: Jobs) -> None:
     cluster = jobs.cluster
     uuid = json.loads((cluster.place.gpus("n0") / "cards.json").read_text())[0]["uuid"]
-    lie = {"SLURM_JOB_ID": "999999", "CUDA_VISIBLE_DEVICES": uuid, "RAD_GPUS": uuid, "RAD_KIND": "whole", "RAD_SEATS": "0"}
+    lie = {
+        "SLURM_JOB_ID": "999999",
+        "CUDA_VISIBLE_DEVICES": uuid,
+        "RAD_GPUS": uuid,
+        "RAD_KIND": "whole",
+        "RAD_SEATS": "0",
+    }
     words = [
         f"{name}={value}" for name, value in lie.items()
     ]  # of the user's process alone, not of runuser's
