@@ -189,7 +189,9 @@ def _started(facts: Facts, name: str, named: str, ours: Path, text: str) -> Fix:
     if first.startswith("#!") and not _SHELL.match(first):
         return f"{named} is no shell script: name one that starts both, {ours} and then {named}"
     refuses = " || exit $?" if name == "TaskProlog" else ""  # a job that was put back must not start
-    return Change(path=there, first=2 if first.startswith("#!") else 1, new=f"[ ! -x {ours} ] || {ours}{refuses}")
+    return Change(
+        path=there, first=2 if first.startswith("#!") else 1, new=f"[ ! -x {ours} ] || {ours}{refuses}"
+    )
 
 
 def _starts(text: str, module: str, script: str) -> bool:

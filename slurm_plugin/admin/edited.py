@@ -47,7 +47,7 @@ def undo(before: str, after: str, now: str) -> str | None:
 def writes(
     etc: Path, before: Mapping[Path, str | None], after: Mapping[Path, str], runs: Sequence[Path]
 ) -> list[Write]:
-    """Return what changes of Slurm's files, and what is kept of what they said before, in an order that Slurm starts with.
+    """Return what changes of Slurm's files and what is kept of them, in an order that Slurm starts with.
 
     Args:
         etc: Folder of our files.
@@ -120,7 +120,7 @@ def forget(etc: Path) -> None:
 
 
 def _kept(etc: Path, path: Path, found: str | None, text: str) -> list[Write]:
-    """Return what keeps a file as it would be without us, also where this is not the first change, and as it will be."""
+    """Return what keeps a file as it would be without us, and as it will be."""
     folder, name = etc / NAME, str(path).lstrip("/")
     first, kept = folder / "before" / name, folder / "after" / name
     without = found
@@ -128,7 +128,13 @@ def _kept(etc: Path, path: Path, found: str | None, text: str) -> list[Write]:
         without = undo(text_of(first), text_of(kept), found) if first.exists() else None
         without = found if without is None and first.exists() else without
     return [
-        Write(path=each, old=each.read_bytes() if each.exists() else None, new=bytes_of(new), mode=0o600, folder=True)
+        Write(
+            path=each,
+            old=each.read_bytes() if each.exists() else None,
+            new=bytes_of(new),
+            mode=0o600,
+            folder=True,
+        )
         for each, new in ((first, without), (kept, text))
         if new is not None
     ]

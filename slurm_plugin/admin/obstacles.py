@@ -61,7 +61,11 @@ def _of_file(each: Wanted, mounts: frozenset[str]) -> Iterator[str]:
         yield f"chattr(1) has made it {flag}; take that away with `chattr -i -a` first"
     elif not os.access(folder, os.W_OK | os.X_OK):
         read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
-        yield f"{folder} is on a read-only file system" if read_only else f"{folder}: Permission denied; run as root"
+        yield (
+            f"{folder} is on a read-only file system"
+            if read_only
+            else f"{folder}: Permission denied; run as root"
+        )
 
 
 def _of_space(wanted: Sequence[Wanted]) -> Iterator[str]:

@@ -148,7 +148,9 @@ def _undo_unfinished(etc: Path, *, dry_run: bool) -> None:
         for line in undo_unfinished(etc):
             click.echo(line)
     elif unfinished(etc):
-        raise ConfigError(f"{etc}: an earlier run was cut off; run this without --dry-run, which first undoes that")
+        raise ConfigError(
+            f"{etc}: an earlier run was cut off; run this without --dry-run, which first undoes that"
+        )
 
 
 def _slurms_files(

@@ -1,8 +1,8 @@
 """Several files change together, or none does, also where the program is killed in the midst of it.
 
 What every file said before is written down first, in a folder of its own (the journal); each new content is then
-written beside its file, and only when all of them are there they take their places, one after the other. Whatever fails
-puts all back at once, and after a `kill -9` the next `rad install` or `rad uninstall` does. In between each file is whole,
+written beside its file, and only when all of them are there they take their places, one after the other. Whatever
+fails puts all back at once, and after a `kill -9` the next `rad install` or `rad uninstall` does. In between each file is whole,
 and the caller orders them so that Slurm starts with any number of them.
 """
 
@@ -59,7 +59,9 @@ def hindered(writes: Sequence[Write], etc: Path) -> list[str]:
         writes: What is to change.
         etc: Folder of rad.toml, which takes the journal.
     """
-    listed = Write(path=etc / JOURNAL / _LIST, old=None, new=b"".join(each.old or b"" for each in writes), folder=True)
+    listed = Write(
+        path=etc / JOURNAL / _LIST, old=None, new=b"".join(each.old or b"" for each in writes), folder=True
+    )
     return obstacles([*(each for each in writes if each.old != each.new), listed])
 
 

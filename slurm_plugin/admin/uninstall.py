@@ -25,13 +25,13 @@ _SCRIPTS = {"job_submit.lua": "jobsubmitplugins", "cli_filter.lua": "clifilterpl
 """The scripts that Slurm loads, by the setting that has them loaded."""
 _SH = """\
 #!/bin/sh
-# Of RAD for Slurm, which was uninstalled. A slurmd that was not restarted since still starts this file, and a hook that is
-# missing drains its node: remove it once slurmd has been restarted on every node.
+# Of RAD for Slurm, which was uninstalled. A slurmd that was not restarted since still starts this file, and a
+# hook that is missing drains its node: remove it once slurmd has been restarted on every node.
 """
 _STUBS = {
     "prolog.sh": f"{_SH}exit 0\n".encode(),
     "epilog.sh": f"{_SH}exit 0\n".encode(),
-    "task_prolog.sh": f'{_SH}echo "unset SLURM_SCRIPT_CONTEXT" # Slurm sets it where there is a TaskProlog\nexit 0\n'.encode(),
+    "task_prolog.sh": f'{_SH}echo "unset SLURM_SCRIPT_CONTEXT" # Slurm sets it for a TaskProlog\nexit 0\n'.encode(),
 }
 """What becomes of hooks: slurmctld may know a newer slurm.conf than a slurmd, which cannot be asked."""
 _OURS = re.compile(r"""require\W{1,4}rad(_cli)?["']""")
@@ -55,7 +55,9 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
     installed = read_installed(manifest)
     folder = root / slurm.lstrip("/")
     edits = _edits(folder, installed, edited.recorded(manifest.parent, root))
-    remove, stubs, named, changed = [], [], [], []
+    remove: list[Path] = []
+    stubs: list[Path] = []
+    named, changed = [], []
     for name, wrote in sorted(installed.items()):
         path = root / name.lstrip("/")
         try:
@@ -122,14 +124,18 @@ def _list_after(removal: Removal) -> Write:
     for name, path in names.items():
         if path in removal.stubs:
             left[name] = {digest(_STUBS[path.name])}
-    return Write(path=removal.manifest, old=removal.manifest.read_bytes(), new=list_of(left) if left else None)
+    return Write(
+        path=removal.manifest, old=removal.manifest.read_bytes(), new=list_of(left) if left else None
+    )
 
 
 def tidy(removal: Removal) -> None:
     """Remove what was kept of Slurm's files, if nothing there speaks of us, and folders of ours that are empty."""
     if not removal.edits:
         edited.forget(removal.manifest.parent)
-    for folder in {path.parent for path in removal.remove if path.parent.name == "rad"} | {removal.manifest.parent}:
+    for folder in {path.parent for path in removal.remove if path.parent.name == "rad"} | {
+        removal.manifest.parent
+    }:
         with suppress(OSError):  # not empty, or gone
             folder.rmdir()
 

@@ -19,7 +19,8 @@ HOLDERS = (
 AFTERWARDS = (
     f"before that no job may hold or wait for shards: {HOLDERS} | grep -w shard\n"
     "then copy the files to all machines; restart slurmctld first and at once (a slurmd that starts before it reports\n"
-    "fewer shards than slurmctld expects, and gets no job until then), slurmd afterwards; then run `rad uninstall` again"
+    "fewer shards than slurmctld expects, and gets no job until then), slurmd afterwards;\n"
+    "then run `rad uninstall` again"
 )
 
 
@@ -79,7 +80,9 @@ def as_text(removal: Removal, *, edited: bool) -> str:
     lines += [f"keep {path}: it does nothing now" for path in removal.stubs]
     if removal.stubs:
         folder = removal.stubs[0].parent
-        lines.append(f"a slurmd that was not restarted still starts these; once all of them were: rm {folder}/*.sh")
+        lines.append(
+            f"a slurmd that was not restarted still starts these; once all of them were: rm {folder}/*.sh"
+        )
     lines += [f"keep {path}: Slurm still names it, or slurmctld does not answer" for path in removal.named]
     lines += [f"keep {path}: changed since `rad install` wrote it" for path in removal.changed]
     return "\n".join(lines) or "nothing of `rad install` is left here"

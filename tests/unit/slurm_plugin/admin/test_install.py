@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from small_disks import small_disk
 
 from slurm_plugin.admin import install as installing
-from slurm_plugin.admin import together
 from slurm_plugin.admin import install_values as values_module
+from slurm_plugin.admin import together
 from slurm_plugin.admin.checks_lua import check_lua
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.finding import Finding
@@ -22,10 +22,10 @@ from slurm_plugin.admin.install import plan
 from slurm_plugin.admin.install_defaults import found
 from slurm_plugin.admin.install_steps import Step, as_text
 from slurm_plugin.admin.install_values import install_values
-from slurm_plugin.admin.together import change_together
 from slurm_plugin.admin.installed import digest, list_of, read_installed
 from slurm_plugin.admin.simulate.command import settings_of
 from slurm_plugin.admin.templates import lua_folder, lua_modules
+from slurm_plugin.admin.together import change_together
 from slurm_plugin.core import toml
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import load_config, parse_config

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from slurm_plugin.admin import edited, site_files
 from slurm_plugin.admin import uninstall as uninstalling
 from slurm_plugin.admin.edited import undo
-from slurm_plugin.admin.together import change_together
 from slurm_plugin.admin.site_files_text import as_text
 from slurm_plugin.admin.templates import lua_folder
+from slurm_plugin.admin.together import change_together
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.slurm.conf_files import gres_of_nodes, settings_of
 from slurm_plugin.slurm.conf_lines import read_conf

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from slurm_plugin.admin import uninstall as uninstalling
 from slurm_plugin.admin.cli import main
+from slurm_plugin.admin.slurm_edits import gres_conf_without, slurm_conf_without
 from slurm_plugin.admin.together import change_together
 from slurm_plugin.admin.uninstall_steps import Removal
-from slurm_plugin.admin.slurm_edits import gres_conf_without, slurm_conf_without
 
 SLURM_CONF = """\
 # /etc/slurm/slurm.conf of a site. Prolog=/etc/rad/prolog.sh is what RAD wants, says a comment.
