@@ -181,7 +181,7 @@ def _started(facts: Facts, name: str, named: str, ours: Path, text: str) -> Fix:
         link = next((each for each in _LINKS if fnmatch(each, there.name)), "")
         if not link or is_pattern(str(there.parent)):
             return f"put a script that says `exec {ours}` where {named} finds it"
-        new = Change(path=there.with_name(link), new=f"#!/bin/sh\nexec {ours}")
+        new = Change(path=there.with_name(link), new=f"#!/bin/sh\n[ ! -x {ours} ] || exec {ours}")
         return (new, command(f"chmod 755 {new.path}"))
     if at is not None and facts.version and traits(facts.version).joins_hooks and name != "TaskProlog":
         return Change(path=at.path, first=at.first, new=f"{name}={ours}")
@@ -189,7 +189,9 @@ def _started(facts: Facts, name: str, named: str, ours: Path, text: str) -> Fix:
     if first.startswith("#!") and not _SHELL.match(first):
         return f"{named} is no shell script: name one that starts both, {ours} and then {named}"
     refuses = " || exit $?" if name == "TaskProlog" else ""  # a job that was put back must not start
-    return Change(path=there, first=2 if first.startswith("#!") else 1, new=f"{ours}{refuses}")
+    return Change(
+        path=there, first=2 if first.startswith("#!") else 1, new=f"[ ! -x {ours} ] || {ours}{refuses}"
+    )
 
 
 def _starts(text: str, module: str, script: str) -> bool:

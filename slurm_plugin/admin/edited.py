@@ -10,9 +10,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from slurm_plugin.admin.together import Write
 from slurm_plugin.admin.uninstall_steps import Edit
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.whole_file import replace_file, rewrite_file, write_new_file
 from slurm_plugin.slurm.conf_lines import bytes_of, lines_of, text_of
 
 NAME = "slurm-files"
@@ -44,10 +44,10 @@ def undo(before: str, after: str, now: str) -> str | None:
     return "\n".join([*left, ""])
 
 
-def put(
+def writes(
     etc: Path, before: Mapping[Path, str | None], after: Mapping[Path, str], runs: Sequence[Path]
-) -> None:
-    """Change Slurm's files, each in one step, with its owner and mode; what they said before is kept first.
+) -> list[Write]:
+    """Return what changes of Slurm's files and what is kept of them, in an order that Slurm starts with.
 
     Args:
         etc: Folder of our files.
@@ -56,20 +56,30 @@ def put(
         runs: Those that Slurm starts as programs.
 
     Raises:
-        ConfigError: One cannot be written, or was changed meanwhile.
+        ConfigError: One cannot be read.
     """
+    found: list[Write] = []
     try:
-        for path in after:
-            if before[path] != (text_of(path) if path.exists() else None):
-                raise ConfigError(f"{path}: somebody changed it meanwhile; run rad install again")
-        for path, text in after.items():
-            _keep(etc, path, before[path], text)
-            if before[path] is None:
-                write_new_file(path, bytes_of(text), mode=0o755 if path in runs else 0o644)
-            else:
-                rewrite_file(path, bytes_of(text))
+        for path in sorted(after, key=lambda path: _turn(before[path] or "", after[path], path)):
+            old, mode = before[path], 0o755 if path in runs else 0o644
+            found += _kept(etc, path, old, after[path])
+            was = None if old is None else bytes_of(old)
+            found.append(Write(path=path, old=was, new=bytes_of(after[path]), mode=mode))
     except OSError as exc:
         raise ConfigError(f"{exc.filename}: {exc.strerror}; run as root") from exc
+    return found
+
+
+def _turn(before: str, after: str, path: Path) -> int:
+    """Return when a file changes, so that Slurm starts at each moment: what is named is there before it is named.
+
+    slurmctld does not start with shards of a node that `GresTypes` does not have, and a node is invalid whose gres.conf
+    has fewer than its line of slurm.conf. gres.conf's shards without `GresTypes` are passed over.
+    """
+    new = "\n".join(set(lines_of(after)) ^ set(lines_of(before))).lower()
+    if path.suffix != ".conf" or path.name == "gres.conf":
+        return 0 if path.suffix != ".conf" else 1
+    return 2 if "grestypes" in new else 3
 
 
 def recorded(etc: Path, root: Path) -> dict[Path, Edit | None]:
@@ -109,20 +119,22 @@ def forget(etc: Path) -> None:
     shutil.rmtree(etc / NAME, ignore_errors=True)
 
 
-def _keep(etc: Path, path: Path, found: str | None, text: str) -> None:
-    """Keep a file as it would be without us, also where this is not the first change, and as it will be."""
+def _kept(etc: Path, path: Path, found: str | None, text: str) -> list[Write]:
+    """Return what keeps a file as it would be without us, and as it will be."""
     folder, name = etc / NAME, str(path).lstrip("/")
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)  # slurm.conf may hold what not everybody may read
     first, kept = folder / "before" / name, folder / "after" / name
-    for each in (first, kept):
-        each.parent.mkdir(parents=True, exist_ok=True)
-    if found is not None and not kept.exists():
-        shutil.copy2(path, first)
-    elif found is not None and first.exists():
-        without = undo(text_of(first), text_of(kept), found)
-        if without is not None:
-            replace_file(first, bytes_of(without), synced=True)
-        else:
-            shutil.copy2(path, first)
-    replace_file(kept, bytes_of(text), synced=True)
+    without = found
+    if found is not None and kept.exists():
+        without = undo(text_of(first), text_of(kept), found) if first.exists() else None
+        without = found if without is None and first.exists() else without
+    return [
+        Write(
+            path=each,
+            old=each.read_bytes() if each.exists() else None,
+            new=bytes_of(new),
+            mode=0o600,
+            folder=True,
+        )
+        for each, new in ((first, without), (kept, text))
+        if new is not None
+    ]

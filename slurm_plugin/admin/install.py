@@ -19,11 +19,11 @@ from slurm_plugin.admin.install_steps import (
     Step,
     says,
 )
-from slurm_plugin.admin.installed import NAME, digest, read_installed, why_left_alone, write_installed
+from slurm_plugin.admin.installed import NAME, digest, list_of, read_installed, why_left_alone
 from slurm_plugin.admin.site_files import NodeGpus
 from slurm_plugin.admin.templates import lua_folder, lua_modules, render, templates_folder
+from slurm_plugin.admin.together import Write
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.whole_file import replace_file, write_new_file
 from slurm_plugin.core.wire import KEY_BYTES
 
 
@@ -129,8 +129,8 @@ def _accounts(values: Mapping[str, str]) -> str:
     )
 
 
-def apply(steps: Sequence[Step], places: Mapping[str, str], *, root: Path) -> None:
-    """Write the files that are not there, renew those that only we wrote, and note what was written (installed.py).
+def writes(steps: Sequence[Step], places: Mapping[str, str], *, root: Path) -> list[Write]:
+    """Return the files that are not there, those that are renewed, and the list of what was written (installed.py).
 
     Args:
         steps: As `plan` returns them.
@@ -138,48 +138,46 @@ def apply(steps: Sequence[Step], places: Mapping[str, str], *, root: Path) -> No
         root: As for `plan`.
 
     Raises:
-        ConfigError: One cannot be written.
+        ConfigError: One cannot be read.
     """
     manifest = _manifest(root, places)
     before = read_installed(manifest)
     said = {f"/{step.path.relative_to(root)}": step for step in steps if step.mode != SECRET}
     done = {name: {digest(step.content)} for name, step in said.items() if step.action in ("write", "update")}
     kept = {name: {digest(step.content)} for name, step in said.items() if step.action == "keep"}
-    known = {name: found | before.get(name, frozenset()) for name, found in done.items()}
     after = {**before, **{name: found for name, found in kept.items() if name in before}, **done}
     try:
-        manifest.parent.mkdir(parents=True, exist_ok=True)
-        if known:  # so that the next install knows the files of one that is cut off from here on
-            write_installed(manifest, {**before, **known})
-        for step in steps:
-            if step.action in ("write", "update"):
-                step.path.parent.mkdir(parents=True, exist_ok=True)
-                _put(step)
+        found = [
+            Write(
+                path=step.path,
+                old=step.path.read_bytes() if step.action == "update" else None,
+                new=step.content,
+                mode=step.mode,
+                owner=step.owner,
+                folder=True,
+            )
+            for step in steps
+            if step.action in ("write", "update")
+        ]
         if after != before:
-            write_installed(manifest, after)
+            old = manifest.read_bytes() if manifest.exists() else None
+            found.append(Write(path=manifest, old=old, new=list_of(after), folder=True))
     except OSError as exc:
-        raise ConfigError(
-            f"{exc.filename}: {exc.strerror}; run as root, or name a folder with --root"
-        ) from exc
-    _have_loaded(steps)
+        raise ConfigError(f"{exc.filename}: {exc.strerror}; run as root") from exc
+    return found
 
 
-def _have_loaded(steps: Sequence[Step]) -> None:
-    """Have slurmctld load what was renewed: it loads Lua again when job_submit.lua itself is newer, and only then."""
+def have_loaded(steps: Sequence[Step]) -> None:
+    """Have slurmctld load what was renewed: it loads Lua again when job_submit.lua itself is newer, and only then.
+
+    Args:
+        steps: As `plan` returns them.
+    """
     script = next(step.path for step in steps if step.path.name == "job_submit.lua")
     modules = [step.path for step in steps if step.path.name in lua_modules()]
     with suppress(OSError):  # one who may not write there has renewed nothing
         if max(path.stat().st_mtime for path in modules) > script.stat().st_mtime:
             os.utime(script)
-
-
-def _put(step: Step) -> None:
-    """Write a new file, never over another; renew one in one step, because a hook may start at any moment."""
-    owner = step.owner if os.geteuid() == 0 else None
-    if step.action == "write":
-        write_new_file(step.path, step.content, mode=step.mode, owner=owner)
-    else:
-        replace_file(step.path, step.content, mode=step.mode, owner=owner, synced=True)
 
 
 def _step(path: Path, content: bytes, mode: int, wrote: Mapping[Path, Collection[str]]) -> Step:

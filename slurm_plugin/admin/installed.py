@@ -1,7 +1,7 @@
 """What `rad install` wrote on this machine, so that a later one may renew it and `rad uninstall` may take it back.
 
 One line a file in the form of sha256sum(1), so `sha256sum -c /etc/rad/installed.sha256` says what was changed since.
-While an install is under way, and after one that was cut off, a file that it renews has two lines, old and new.
+A file may have two lines: releases before 1.2 left both, old and new, after an install that was cut off.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.whole_file import replace_file
 
 NAME = "installed.sha256"
 
@@ -52,15 +51,11 @@ def why_left_alone(content: bytes, known: Collection[str] | None) -> str | None:
     return None if digest(content) in known else "it was changed since rad install wrote it"
 
 
-def write_installed(path: Path, installed: Mapping[str, Collection[str]]) -> None:
-    """Write the list anew, in one step.
+def list_of(installed: Mapping[str, Collection[str]]) -> bytes:
+    """Return the list's text.
 
     Args:
-        path: The list.
         installed: Path -> digests.
-
-    Raises:
-        OSError: It cannot be written.
     """
     text = "".join(f"{found}  {name}\n" for name in sorted(installed) for found in sorted(installed[name]))
-    replace_file(path, text.encode(), synced=True)
+    return text.encode()

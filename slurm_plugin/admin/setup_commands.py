@@ -18,6 +18,7 @@ from slurm_plugin.core.exits import Exit
 if TYPE_CHECKING:
     from slurm_plugin.admin.install_steps import Step
     from slurm_plugin.admin.site_files import Plan
+    from slurm_plugin.admin.together import Write
 
 
 @click.command(cls=Command)
@@ -91,6 +92,7 @@ def install(
 
     if edit_slurm and root != Path("/"):
         raise click.UsageError("--edit-slurm changes the files of this machine; it takes no --root")
+    _undo_unfinished(root / etc.lstrip("/"), dry_run=dry_run)
     there = found(root / etc.lstrip("/") / "rad.toml", root / slurm_etc.lstrip("/") / "slurm.conf", partition)
     values, cards = install_values(
         prefix=prefix,
@@ -118,10 +120,37 @@ def install(
     changed = _slurms_files(steps, values, places, cards, dry_run=dry_run) if edit_slurm else None
     if changed is not None and changed.refused:
         sys.exit(Exit.FINDINGS)
+    wanted = installing.writes(steps, places, root=root)
+    if changed is not None:
+        wanted += edited.writes(Path(etc), changed.before, changed.after, runs=changed.runs)
+    _change(wanted, root / etc.lstrip("/"), dry_run=dry_run)
     if not dry_run:
-        installing.apply(steps, places, root=root)
-        if changed is not None:
-            edited.put(Path(etc), changed.before, changed.after, runs=changed.runs)
+        installing.have_loaded(steps)
+
+
+def _change(wanted: Sequence[Write], etc: Path, *, dry_run: bool) -> None:
+    """Change all files or none; without changing any, end with status 1 where that could not be done."""
+    from slurm_plugin.admin.together import change_together, hindered
+
+    if not dry_run:
+        change_together(wanted, etc)
+    elif found := hindered(wanted, etc):
+        click.echo("\n".join(["nothing would be changed, because not all of it can be:", *found]))
+        sys.exit(Exit.FINDINGS)
+
+
+def _undo_unfinished(etc: Path, *, dry_run: bool) -> None:
+    """Put back what a run that was killed left half done, before anything is looked at."""
+    from slurm_plugin.admin.together import undo_unfinished, unfinished
+    from slurm_plugin.core.errors import ConfigError
+
+    if not dry_run:
+        for line in undo_unfinished(etc):
+            click.echo(line)
+    elif unfinished(etc):
+        raise ConfigError(
+            f"{etc}: an earlier run was cut off; run this without --dry-run, which first undoes that"
+        )
 
 
 def _slurms_files(
@@ -182,11 +211,12 @@ def uninstall(root: Path, etc: str, slurm_etc: str, edit_slurm: bool, dry_run: b
     if root == Path("/") and slurm_is_here():  # else nothing could be started
         live = ask_slurm(os.environ)
         running = None if live is None else live.settings
+    _undo_unfinished(root / etc.lstrip("/"), dry_run=dry_run)
     removal = uninstalling.plan(root=root, etc=etc, slurm=slurm_etc, running=running)
     click.echo(told(removal, edited=edit_slurm and not dry_run))
+    edits = removal.edits if edit_slurm else ()
+    _change(uninstalling.writes(removal, edits), removal.manifest.parent, dry_run=dry_run)
     if not dry_run:
-        if edit_slurm:
-            uninstalling.edit(removal.edits, root=root)
-        uninstalling.apply(removal)
+        uninstalling.tidy(removal)
     if removal.edits or removal.named:
         sys.exit(Exit.FINDINGS)

@@ -2,26 +2,38 @@
 
 Slurm comes first: a hook that slurm.conf names and that is missing drains its node (slurm.conf(5), Prolog), and
 slurmctld does not start with `JobSubmitPlugins=lua` and no job_submit.lua. So a file stays as long as slurm.conf, or
-the configuration that slurmctld runs with, still names it.
+the configuration that slurmctld runs with, still names it. Hooks stay even then, as scripts that do nothing: a slurmd
+starts what it read when it was started, and nothing on this machine knows what that was.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from slurm_plugin.admin import edited
-from slurm_plugin.admin.installed import NAME, digest, read_installed, write_installed
+from slurm_plugin.admin.installed import NAME, digest, list_of, read_installed
 from slurm_plugin.admin.slurm_edits import gres_conf_without, slurm_conf_without
+from slurm_plugin.admin.together import Write
 from slurm_plugin.admin.uninstall_steps import SAVED, Edit, Removal
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.whole_file import rewrite_file
 from slurm_plugin.slurm.conf_lines import bytes_of, lines_of, text_of
 
 _SCRIPTS = {"job_submit.lua": "jobsubmitplugins", "cli_filter.lua": "clifilterplugins"}
 """The scripts that Slurm loads, by the setting that has them loaded."""
+_SH = """\
+#!/bin/sh
+# Of RAD for Slurm, which was uninstalled. A slurmd that was not restarted since still starts this file, and a
+# hook that is missing drains its node: remove it once slurmd has been restarted on every node.
+"""
+_STUBS = {
+    "prolog.sh": f"{_SH}exit 0\n".encode(),
+    "epilog.sh": f"{_SH}exit 0\n".encode(),
+    "task_prolog.sh": f'{_SH}echo "unset SLURM_SCRIPT_CONTEXT" # Slurm sets it for a TaskProlog\nexit 0\n'.encode(),
+}
+"""What becomes of hooks: slurmctld may know a newer slurm.conf than a slurmd, which cannot be asked."""
 _OURS = re.compile(r"""require\W{1,4}rad(_cli)?["']""")
 """How a script calls what lies in the folder rad beside it."""
 
@@ -43,7 +55,9 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
     installed = read_installed(manifest)
     folder = root / slurm.lstrip("/")
     edits = _edits(folder, installed, edited.recorded(manifest.parent, root))
-    remove, named, changed = [], [], []
+    remove: list[Path] = []
+    stubs: list[Path] = []
+    named, changed = [], []
     for name, wrote in sorted(installed.items()):
         path = root / name.lstrip("/")
         try:
@@ -55,13 +69,16 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
         silent = running is None and (folder / "slurm.conf").exists() and name.endswith((".sh", ".lua"))
         if silent or any(_needed_by(name, one) for one in edits) or _runs_with(path, name, running or {}):
             named.append(path)
+        elif same and _is_stub(path):
+            stubs.append(path)  # and stays until an admin takes it away
         elif same:
-            remove.append(path)
+            (stubs if path.name in _STUBS and (folder / "slurm.conf").exists() else remove).append(path)
         else:
             changed.append(path)
     return Removal(
         edits=edits,
         remove=tuple(remove),
+        stubs=tuple(stubs),
         named=tuple(named),
         changed=tuple(changed),
         manifest=manifest,
@@ -69,59 +86,58 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
     )
 
 
-def edit(edits: Sequence[Edit], *, root: Path) -> None:
-    """Change Slurm's files; each is kept beside itself as it was, and keeps its owner and mode.
+def writes(removal: Removal, edits: Sequence[Edit]) -> list[Write]:
+    """Return what changes: first Slurm's files, each kept beside itself as it was, then ours.
 
     Args:
-        edits: What changes.
-        root: Everything lies below this folder; a link that leads out of it is not followed.
+        removal: As `plan` returns it.
+        edits: What changes of Slurm's files by the same command.
 
     Raises:
-        ConfigError: One cannot be written.
+        ConfigError: A file cannot be read, or is a link that leads out of the root.
     """
-    for one in edits:
-        if not one.path.resolve().is_relative_to(root.resolve()):
-            raise ConfigError(
-                f"{one.path}: a link that leads out of {root}; change the file where it is used"
-            )
-    for one in edits:
-        saved = one.path.with_name(one.path.name + SAVED)
-        try:
-            if one.new is None:
-                one.path.unlink()
-                continue
-            if not saved.exists():
-                shutil.copy2(one.path, saved)
-            rewrite_file(one.path, bytes_of(one.new))
-        except OSError as exc:
-            raise ConfigError(f"{one.path}: {exc.strerror}; run as root") from exc
-
-
-def apply(removal: Removal) -> None:
-    """Remove the files, and folders of ours that are empty then.
-
-    Raises:
-        ConfigError: One cannot be removed.
-    """
+    found: list[Write] = []
     try:
-        for path in removal.remove:
-            path.unlink(missing_ok=True)
-            if path.parent.name == "rad":
-                _remove_empty(path.parent)
-        gone = {f"/{path.relative_to(removal.root)}" for path in removal.remove}
+        for one in sorted(edits, key=lambda one: (one.path.suffix != ".conf", one.path.name == "gres.conf")):
+            if not one.path.resolve().is_relative_to(removal.root.resolve()):
+                where = f"a link that leads out of {removal.root}; change the file where it is used"
+                raise ConfigError(f"{one.path}: {where}")
+            saved, old = one.path.with_name(one.path.name + SAVED), bytes_of(one.old)
+            if one.new is not None and not saved.exists():
+                found.append(Write(path=saved, old=None, new=old, like=one.path))
+            new = None if one.new is None else bytes_of(one.new)
+            found.append(Write(path=one.path, old=old, new=new))
+        found += [Write(path=path, old=path.read_bytes(), new=_STUBS[path.name]) for path in removal.stubs]
+        found += [Write(path=path, old=path.read_bytes(), new=None) for path in removal.remove]
         if removal.manifest.exists():
-            left = {
-                name: found for name, found in read_installed(removal.manifest).items() if name not in gone
-            }
-            if removal.named:
-                write_installed(removal.manifest, left)
-            else:
-                removal.manifest.unlink()
-            if not removal.edits:
-                edited.forget(removal.manifest.parent)
-            _remove_empty(removal.manifest.parent)
+            found.append(_list_after(removal))
     except OSError as exc:
         raise ConfigError(f"{exc.filename}: {exc.strerror}; run as root") from exc
+    return found
+
+
+def _list_after(removal: Removal) -> Write:
+    """Return the list of what is left: so that the next `rad install` renews a stub, too."""
+    names = {f"/{path.relative_to(removal.root)}": path for path in (*removal.named, *removal.stubs)}
+    installed = read_installed(removal.manifest)
+    left = {name: set(found) for name, found in installed.items() if name in names}
+    for name, path in names.items():
+        if path in removal.stubs:
+            left[name] = {digest(_STUBS[path.name])}
+    return Write(
+        path=removal.manifest, old=removal.manifest.read_bytes(), new=list_of(left) if left else None
+    )
+
+
+def tidy(removal: Removal) -> None:
+    """Remove what was kept of Slurm's files, if nothing there speaks of us, and folders of ours that are empty."""
+    if not removal.edits:
+        edited.forget(removal.manifest.parent)
+    for folder in {path.parent for path in removal.remove if path.parent.name == "rad"} | {
+        removal.manifest.parent
+    }:
+        with suppress(OSError):  # not empty, or gone
+            folder.rmdir()
 
 
 def _edits(folder: Path, ours: Collection[str], recorded: Mapping[Path, Edit | None]) -> tuple[Edit, ...]:
@@ -161,10 +177,9 @@ def _runs_with(path: Path, name: str, running: Mapping[str, str]) -> bool:
     return any(script.exists() and _OURS.search(text_of(script)) for script in scripts)
 
 
+def _is_stub(path: Path) -> bool:
+    return path.name in _STUBS and path.read_bytes() == _STUBS[path.name]
+
+
 def _loaded(script: str, running: Mapping[str, str]) -> bool:
     return any(setting.startswith(_SCRIPTS[script]) and "lua" in value for setting, value in running.items())
-
-
-def _remove_empty(folder: Path) -> None:
-    if not any(folder.iterdir()):
-        folder.rmdir()

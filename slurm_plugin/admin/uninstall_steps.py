@@ -10,9 +10,17 @@ from slurm_plugin.admin.slurm_edits import changed_lines
 SAVED = ".before-rad-uninstall"
 
 
+HOLDERS = (
+    "squeue -h -a -r -t PD,CF,R,S,CG -O JobID:20,tres-alloc:500,tres-per-node:500,tres-per-task:500,"
+    "tres-per-job:500,tres-per-socket:500"
+)
+"""Jobs and their shards in every spelling: `gres:shard:4`, `gres/shard=4`, by node, task, job or socket."""
+
 AFTERWARDS = (
-    "before that no job may hold or wait for shards: squeue -h -t all -O tres-alloc,tres-per-node | grep shard\n"
-    "then copy the files to all machines, restart slurmctld, `scontrol reconfigure`, and run `rad uninstall` again"
+    f"before that no job may hold or wait for shards: {HOLDERS} | grep -w shard\n"
+    "then copy the files to all machines; restart slurmctld first and at once (a slurmd that starts before it reports\n"
+    "fewer shards than slurmctld expects, and gets no job until then), slurmd afterwards;\n"
+    "then run `rad uninstall` again"
 )
 
 
@@ -37,6 +45,7 @@ class Removal:
 
     Attributes:
         edits: Files of Slurm's that must change first.
+        stubs: Hooks that stay as scripts that do nothing.
         remove: Files that are as `rad install` wrote them and that nobody names.
         named: Files that Slurm still names, or may name: slurmctld does not answer.
         changed: Files that somebody changed since; they stay.
@@ -46,6 +55,7 @@ class Removal:
 
     edits: tuple[Edit, ...]
     remove: tuple[Path, ...]
+    stubs: tuple[Path, ...]
     named: tuple[Path, ...]
     changed: tuple[Path, ...]
     manifest: Path
@@ -67,6 +77,12 @@ def as_text(removal: Removal, *, edited: bool) -> str:
     if removal.edits:
         lines.append(AFTERWARDS if edited else f"change these lines, or say --edit-slurm; {AFTERWARDS}")
     lines += [f"remove {path}" for path in removal.remove]
+    lines += [f"keep {path}: it does nothing now" for path in removal.stubs]
+    if removal.stubs:
+        folder = removal.stubs[0].parent
+        lines.append(
+            f"a slurmd that was not restarted still starts these; once all of them were: rm {folder}/*.sh"
+        )
     lines += [f"keep {path}: Slurm still names it, or slurmctld does not answer" for path in removal.named]
     lines += [f"keep {path}: changed since `rad install` wrote it" for path in removal.changed]
     return "\n".join(lines) or "nothing of `rad install` is left here"

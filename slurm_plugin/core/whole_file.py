@@ -85,6 +85,44 @@ def draft_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.{threading.get_native_id()}.new")
 
 
+def fill(
+    path: Path,
+    content: bytes,
+    mode: int,
+    *,
+    owner: tuple[int, int] = (-1, -1),
+    like: Path | None = None,
+    synced: bool = True,
+) -> None:
+    """Write a file that is not there yet; after a failure part of it may stay.
+
+    Args:
+        path: The file.
+        content: All of its content.
+        mode: Its permissions, whatever the umask.
+        owner: Ids of its user and group; -1 for those of the writer.
+        like: A file whose attributes it gets (ACLs, SELinux' label).
+        synced: Whether that must hold after a crash of the machine, too.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    handle = os.open(path, _FLAGS, 0o600)
+    try:
+        if owner != (-1, -1):
+            os.fchown(handle, *owner)
+        os.fchmod(handle, mode)
+        for name in os.listxattr(like) if like else ():
+            with suppress(OSError):  # a file system may have some of its own
+                os.setxattr(handle, name, os.getxattr(str(like), name))
+        if os.write(handle, content) != len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if synced:
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _write(
     path: Path,
     content: bytes,
@@ -99,20 +137,7 @@ def _write(
     draft = draft_of(path)
     try:
         draft.unlink(missing_ok=True)  # of a writer that was killed
-        handle = os.open(draft, _FLAGS, 0o600)
-        try:
-            if owner != (-1, -1):
-                os.fchown(handle, *owner)
-            os.fchmod(handle, mode)
-            for name in os.listxattr(like) if like else ():
-                with suppress(OSError):  # a file system may have some of its own
-                    os.setxattr(handle, name, os.getxattr(str(like), name))
-            if os.write(handle, content) != len(content):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            if synced:
-                os.fsync(handle)
-        finally:
-            os.close(handle)
+        fill(draft, content, mode, owner=owner, like=like, synced=synced)
         if new:
             os.link(draft, path)
             draft.unlink()

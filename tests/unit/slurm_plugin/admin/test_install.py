@@ -13,6 +13,7 @@ from small_disks import small_disk
 
 from slurm_plugin.admin import install as installing
 from slurm_plugin.admin import install_values as values_module
+from slurm_plugin.admin import together
 from slurm_plugin.admin.checks_lua import check_lua
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.finding import Finding
@@ -21,9 +22,10 @@ from slurm_plugin.admin.install import plan
 from slurm_plugin.admin.install_defaults import found
 from slurm_plugin.admin.install_steps import Step, as_text
 from slurm_plugin.admin.install_values import install_values
-from slurm_plugin.admin.installed import digest, read_installed, write_installed
+from slurm_plugin.admin.installed import digest, list_of, read_installed
 from slurm_plugin.admin.simulate.command import settings_of
 from slurm_plugin.admin.templates import lua_folder, lua_modules
+from slurm_plugin.admin.together import change_together
 from slurm_plugin.core import toml
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import load_config, parse_config
@@ -176,7 +178,8 @@ def written_by_an_older_release(root: Path, name: str) -> Path:
     path = root / name
     path.write_text("-- of before\n")
     listed = read_installed(root / "etc/rad/installed.sha256")
-    write_installed(root / "etc/rad/installed.sha256", {**listed, f"/{name}": {digest(b"-- of before\n")}})
+    manifest = root / "etc/rad/installed.sha256"
+    manifest.write_bytes(list_of({**listed, f"/{name}": {digest(b"-- of before\n")}}))
     return path
 
 
@@ -201,14 +204,14 @@ def test_slurmctld_loads_what_a_release_renews(tmp_path: Path):
 def cut_off(root: Path, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an install end at the file of that name, as one that is killed or that may not write there."""
 
-    def fails(step: Step) -> None:
-        if step.path.name == at:
-            raise OSError(30, "Read-only file system", str(step.path))
-        put(step)
+    def fails(each: together.Write, new: bytes) -> None:
+        if each.path.name == at:
+            raise OSError(30, "Read-only file system", str(each.path))
+        stage(each, new)
 
-    put = installing._put
+    stage = together._stage
     with monkeypatch.context() as patched:
-        patched.setattr(installing, "_put", fails)
+        patched.setattr(together, "_stage", fails)
         result = CliRunner().invoke(main, ["install", "--root", str(root), "--gpu-memory-mib", "143156"])
     assert (result.exit_code, f"{at}: Read-only file system" in result.output) == (2, True)
 
@@ -221,8 +224,7 @@ def test_a_first_install_that_is_cut_off_anywhere_is_taken_back_whole(
     tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut_off(tmp_path, at, monkeypatch)
-    CliRunner().invoke(main, ["uninstall", "--root", str(tmp_path)])
-    assert not files(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("at", ["rad.lua", "rad_json.lua", "rad_stamp.lua", "job_submit.lua"])
@@ -317,7 +319,7 @@ def test_no_half_of_a_file_stays_where_the_disk_is_full(tmp_path: Path):
         result = CliRunner().invoke(
             main, ["install", "--root", str(root), "--gpu-memory-mib", "143156", "--key"]
         )
-        assert result.exit_code == 2 and "No space left on device" in result.output
+        assert result.exit_code == 2 and "its file system is full" in result.output
         assert set(files(root)) == {"filler"}  # an empty key would be kept as the cluster's
 
 
@@ -350,13 +352,14 @@ def test_doctor_says_of_a_lua_file_what_install_would_do(tmp_path: Path, how: st
     }
     root = Path("/")
     (tmp_path / "slurm.conf").write_text("JobSubmitPlugins=lua\n")
-    installing.apply(plan(values, places, root=root, gpus=gpus, with_key=False), places, root=root)
+    steps = plan(values, places, root=root, gpus=gpus, with_key=False)
+    change_together(installing.writes(steps, places, root=root), tmp_path)
     path, manifest = tmp_path / "rad" / "rad_job.lua", tmp_path / "installed.sha256"
     path.write_text(path.read_text() + "-- another line\n")
     listed = read_installed(manifest)
     edited = digest(path.read_bytes())
     known = {"changed": listed[str(path)], "unknown": frozenset[str](), "older": {edited}}
-    write_installed(manifest, {**listed, str(path): known[how]})
+    manifest.write_bytes(list_of({**listed, str(path): known[how]}))
 
     def told() -> Finding:
         facts = gather(tmp_path / "rad.toml", {"SLURM_CONF": f"{tmp_path}/slurm.conf"}, SystemClock())

@@ -16,6 +16,7 @@ from slurm_plugin.admin import uninstall as uninstalling
 from slurm_plugin.admin.edited import undo
 from slurm_plugin.admin.site_files_text import as_text
 from slurm_plugin.admin.templates import lua_folder
+from slurm_plugin.admin.together import change_together
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.slurm.conf_files import gres_of_nodes, settings_of
 from slurm_plugin.slurm.conf_lines import read_conf
@@ -91,12 +92,13 @@ class Site:
         assert not plan.refused, plan.left
         for path, text in self.written.items():
             path.write_text(text)
-        edited.put(self.rad, plan.before, plan.after, runs=plan.runs)
+        change_together(edited.writes(self.rad, plan.before, plan.after, runs=plan.runs), self.rad)
         return plan
 
     def uninstall(self) -> None:
         removal = uninstalling.plan(root=Path("/"), etc=str(self.rad), slurm=str(self.slurm), running={})
-        uninstalling.edit(removal.edits, root=Path("/"))
+        change_together(uninstalling.writes(removal, removal.edits), self.rad)
+        uninstalling.tidy(removal)
 
     def files(self) -> dict[str, bytes]:
         return {
@@ -362,7 +364,7 @@ def test_a_file_that_changed_since_it_was_read_is_left_alone(site: Site) -> None
     plan = site.plan()
     site.change("lab", "other")
     with pytest.raises(ConfigError, match="somebody changed it meanwhile"):
-        edited.put(site.rad, plan.before, plan.after, runs=plan.runs)
+        change_together(edited.writes(site.rad, plan.before, plan.after, runs=plan.runs), site.rad)
 
 
 def test_all_files_are_looked_at_before_the_first_is_changed(site: Site) -> None:
@@ -372,7 +374,7 @@ def test_all_files_are_looked_at_before_the_first_is_changed(site: Site) -> None
     last.write_text((last.read_text() if last.exists() else "") + "# somebody else\n")
     before = site.files()
     with pytest.raises(ConfigError, match="somebody changed it meanwhile"):
-        edited.put(site.rad, plan.before, plan.after, runs=plan.runs)
+        change_together(edited.writes(site.rad, plan.before, plan.after, runs=plan.runs), site.rad)
     assert site.files() == before  # gres.conf without its slurm.conf drains nodes
 
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from slurm_plugin.admin import uninstall as uninstalling
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.slurm_edits import gres_conf_without, slurm_conf_without
+from slurm_plugin.admin.together import change_together
+from slurm_plugin.admin.uninstall_steps import Removal
 
 SLURM_CONF = """\
 # /etc/slurm/slurm.conf of a site. Prolog=/etc/rad/prolog.sh is what RAD wants, says a comment.
@@ -52,6 +54,17 @@ def files(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
+def no_hooks(root: Path) -> None:
+    """Do what `rad uninstall` says that comes last: no slurmd starts the hooks any more."""
+    for path in (root / "etc/rad").glob("*.sh"):
+        path.unlink()
+
+
+def done(removal: Removal) -> None:
+    change_together(uninstalling.writes(removal, ()), removal.manifest.parent)
+    uninstalling.tidy(removal)
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     slurm = tmp_path / "etc" / "slurm"
@@ -70,6 +83,8 @@ def test_what_was_written_goes_and_nothing_else(site: Path) -> None:
     before = files(site)
     install(site)
     assert files(site) != before
+    assert f"rm {site}/etc/rad/*.sh" in rad(site, "uninstall")
+    no_hooks(site)
     rad(site, "uninstall")
     assert files(site) == before
     assert "nothing of `rad install`" in rad(site, "uninstall")
@@ -81,9 +96,11 @@ def test_slurms_files_come_back_byte_for_byte(site: Path) -> None:
     add_rad(site)
     (site / "etc/slurm/slurm.conf").chmod(0o640)
     said = rad(site, "uninstall", "--edit-slurm", status=1)
-    assert "Gres=gpu:a100:4,shard:156" in said and "scontrol reconfigure" in said
+    assert "Gres=gpu:a100:4,shard:156" in said and "restart slurmctld first" in said
     assert (site / "etc/rad/prolog.sh").exists(), "slurmd still runs with it"
     assert (site / "etc/slurm/slurm.conf").stat().st_mode & 0o777 == 0o640
+    rad(site, "uninstall", "--edit-slurm")
+    no_hooks(site)
     rad(site, "uninstall", "--edit-slurm")
     saved = {f"etc/slurm/{name}{uninstalling.SAVED}" for name in ("slurm.conf", "gres.conf")}
     after = files(site)
@@ -109,7 +126,8 @@ def test_what_slurm_names_stays_without_being_asked_to_edit(site: Path) -> None:
     left = files(site)
     assert left["etc/slurm/slurm.conf"].decode() == WITH_RAD
     assert {"etc/rad/prolog.sh", "etc/rad/task_prolog.sh", "etc/slurm/job_submit.lua"} <= set(left)
-    assert "etc/rad/epilog.sh" not in left, "slurm.conf names another Epilog"
+    assert "does nothing" in rad(site, "uninstall", status=1)
+    assert "python" not in left["etc/rad/epilog.sh"].decode(), "slurm.conf names another Epilog"
 
 
 def test_what_slurmctld_runs_with_counts_too(site: Path) -> None:
@@ -119,10 +137,11 @@ def test_what_slurmctld_runs_with_counts_too(site: Path) -> None:
     removal = uninstalling.plan(root=site, etc="/etc/rad", slurm="/etc/slurm", running=running)
     named = {str(path.relative_to(site)) for path in removal.named}
     assert "etc/rad/epilog.sh" in named and "etc/slurm/job_submit.lua" in named
-    assert site / "etc/rad/prolog.sh" in removal.remove
-    uninstalling.apply(removal)
+    assert site / "etc/rad/prolog.sh" in removal.stubs
+    done(removal)
     again = uninstalling.plan(root=site, etc="/etc/rad", slurm="/etc/slurm", running={})
-    assert {str(path.relative_to(site)) for path in again.remove} == named, "they are not forgotten meanwhile"
+    left = {str(path.relative_to(site)) for path in (*again.remove, *again.stubs)}
+    assert named <= left, "they are not forgotten meanwhile"
 
 
 def test_a_lua_script_of_the_sites_own_keeps_nothing_of_ours(site: Path) -> None:
@@ -159,6 +178,8 @@ def test_what_somebody_changed_stays_and_so_does_the_key(site: Path) -> None:
     toml = site / "etc/rad/rad.toml"
     toml.write_text(toml.read_text() + "# mine\n")
     assert f"keep {toml}: changed" in rad(site, "uninstall")
+    no_hooks(site)
+    rad(site, "uninstall")
     assert sorted(path.name for path in (site / "etc/rad").iterdir()) == ["key", "rad.toml"]
 
 
