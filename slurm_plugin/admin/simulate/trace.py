@@ -46,7 +46,8 @@ def read_trace(path: Path, partition: str | None = None) -> Trace:
     if missing:
         raise ConfigError(
             f"{path}: line 1 has no column {missing[0]}; a trace is CSV with {','.join(CSV_COLUMNS)}"
-            f"[,mem_mib,limit_min,user], or the output of: sacct -a --parsable --delimiter=RANDOM_TEXT -o {SACCT_FIELDS}"
+            "[,mem_mib,limit_min,user], or the output of: "
+            f"sacct -a --parsable --delimiter=RANDOM_TEXT -o {SACCT_FIELDS}"
         )
     if separator == ",":
         return _jobs(csv.DictReader(io.StringIO(text, newline="")), _csv_job, path)
