@@ -46,7 +46,7 @@ def read_trace(path: Path, partition: str | None = None) -> Trace:
     if missing:
         raise ConfigError(
             f"{path}: line 1 has no column {missing[0]}; a trace is CSV with {','.join(CSV_COLUMNS)}"
-            "[,mem_mib,limit_min,user], or the output of: "
+            f"[,mem_mib,limit_min,user], or the output of: "
             f"sacct -a --parsable --delimiter=RANDOM_TEXT -o {SACCT_FIELDS}"
         )
     if separator == ",":
