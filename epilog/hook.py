@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from epilog.asked import names, server_ends
 from epilog.over import is_reported, over
 from epilog.report import ending_of, keep_run, outcome_of, run_of
 from epilog.tell import tell_peak, tell_why
@@ -19,7 +20,6 @@ from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.last_good import InForce, config_in_force
 from slurm_plugin.core.log import HookLog
 from slurm_plugin.core.node_records import Outcome, Recovery, Reservation
-from slurm_plugin.core.note import read_signed
 from slurm_plugin.core.peaks import Run
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.recovery import as_held, next_attempt, unsigned
@@ -173,8 +173,8 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
         config,
         held=held,
         usage=usage,
-        names=lambda: _names(node, job),
-        server_ends=lambda: _server_ends(node, job),
+        names=lambda: names(node, job),
+        server_ends=lambda: server_ends(node, job),
         log=log,
         clock=clock,
     )
@@ -250,26 +250,6 @@ def _tell_owner(job: HookJob, node: Node, run: Run, log: HookLog, *, runs_again:
     from epilog.last_line import tell_owner
 
     remembered = config.features.history
-    told = tell_owner(job, run, remembered=remembered, runs_again=runs_again, names=lambda: _names(node, job))
+    told = tell_owner(job, run, remembered=remembered, runs_again=runs_again, names=lambda: names(node, job))
     if told is not None:
         log.tell(told)
-
-
-def _names(node: Node, job: HookJob) -> dict[str, str]:
-    """Return what codes in the paths of the job's output stand for; nothing if Slurm does not answer."""
-    try:
-        return node.slurm().names(job.job_id)
-    except SlurmError:
-        return {}
-
-
-def _server_ends(node: Node, job: HookJob) -> int:
-    """Return how often the job ran again because an MPS server ended; 0 if Slurm does not answer."""
-    try:
-        view = node.slurm().job(job.job_id)
-    except SlurmError:
-        return 0
-    if view is None:
-        return 0
-    note = read_signed(view.admin_comment, job_id=job.job_id, user_id=job.user_id, key=node.key())
-    return (note.server_ends if note is not None else None) or 0

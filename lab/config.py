@@ -127,7 +127,7 @@ def slurm_conf(spec: ClusterSpec, place: Place, site: Site) -> str:
     nodes = [
         f"NodeName={node.name} NodeHostname={site.host} NodeAddr=127.0.0.1 Port={site.ports[node.name]} "
         f"CPUs={node.cpus} RealMemory={node.memory_mib} "
-        f"Gres={_gres(node, typed=spec.typed)} {node.line} State=UNKNOWN"
+        f"Gres={_gres(node, typed=spec.typed)} State=UNKNOWN {node.line}".rstrip()
         for node in spec.nodes
     ]
     partitions = [

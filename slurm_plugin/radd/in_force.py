@@ -6,6 +6,7 @@ word counts while both the file and the running slurmctld have it.
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import suppress
 
@@ -13,7 +14,9 @@ from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.slurm.conf_files import find_slurm_conf, settings_of
 from slurm_plugin.slurm.control import SlurmControl
-from slurm_plugin.slurm.versions import SPREADING
+from slurm_plugin.slurm.versions import OLDEST, SPREADING, Version
+
+log = logging.getLogger("radd")
 
 
 class SelectParameters:
@@ -48,3 +51,16 @@ class SelectParameters:
                     self.running = self._slurm.config().get("SelectTypeParameters", "")
                 self._waits = self.running is None or SPREADING not in self.running.upper()
         return before != (self._written_ns, self.running)
+
+
+def version_of(slurm: SlurmControl) -> Version:
+    """Return Slurm's version; the oldest that is supported if Slurm does not answer.
+
+    Args:
+        slurm: Slurm.
+    """
+    try:
+        return slurm.version()
+    except SlurmError as exc:
+        log.warning("Slurm's version is not known, so the oldest is assumed: %s", exc)
+        return OLDEST

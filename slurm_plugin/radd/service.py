@@ -14,7 +14,7 @@ from slurm_plugin.core.background import in_background
 from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.daemon_log import about
-from slurm_plugin.core.errors import ConfigError, SlurmError, WireError
+from slurm_plugin.core.errors import ConfigError, WireError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.last_good import config_in_force
 from slurm_plugin.core.models import models_path
@@ -22,7 +22,7 @@ from slurm_plugin.core.note import format_note, read_note, read_signed
 from slurm_plugin.core.peaks import peaks_path
 from slurm_plugin.radd.fallback import EVERY_S, fallback_of, write_fallback
 from slurm_plugin.radd.history import Peaks, run_told
-from slurm_plugin.radd.in_force import SelectParameters
+from slurm_plugin.radd.in_force import SelectParameters, version_of
 from slurm_plugin.radd.learned import SiteQuantiles
 from slurm_plugin.radd.models import Models
 from slurm_plugin.radd.prepare import prepared
@@ -32,7 +32,7 @@ from slurm_plugin.radd.standby import Standby
 from slurm_plugin.radd.submit import Submission
 from slurm_plugin.radd.undecided import Undecided
 from slurm_plugin.slurm.control import SlurmControl
-from slurm_plugin.slurm.versions import OLDEST, Version, written
+from slurm_plugin.slurm.versions import written
 
 log = logging.getLogger("radd")
 
@@ -54,7 +54,7 @@ class Service:
         self._config_path = config_path
         self._recoverer = recoverer
         self._clock = clock or SystemClock()
-        self._version = _version_of(slurm)
+        self._version = version_of(slurm)
         self._select = SelectParameters(slurm)
         self._told: frozenset[str] = frozenset()
         """What keeps the cluster from sharing, as the log has it: told once, and anew where rad.toml is read again."""
@@ -245,11 +245,3 @@ class Service:
             if run is not None:
                 self._peaks.record(run)
                 self._peaks.refresh()
-
-
-def _version_of(slurm: SlurmControl) -> Version:
-    try:
-        return slurm.version()
-    except SlurmError as exc:
-        log.warning("Slurm's version is not known, so the oldest is assumed: %s", exc)
-        return OLDEST

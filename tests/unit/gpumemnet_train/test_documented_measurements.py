@@ -11,6 +11,8 @@ import pytest
 from documents import DATA, MEASURES, TRIALS
 from paths import CHECKOUT
 
+pytest.importorskip("numpy")  # which most of these programs import
+
 COMMANDS = [
     command
     for trials in TRIALS.values()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 
+import pytest
 from paths import CHECKOUT
+
+pytest.importorskip("numpy")
 
 from gpumemnet.evaluate.heldout import MAIN_FORMAT, held_out
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,9 @@ def test_one_whose_program_an_upgrade_replaced_is_still_one(tmp_path: Path) -> N
         try:
             with opened(running.pid) as entry:
                 assert entry is not None
+                shown_by_s = time.monotonic() + 10
+                while not entry.read("cmdline") and time.monotonic() < shown_by_s:
+                    time.sleep(0.001)  # Popen returns while the kernel still sets up the program's arguments
                 assert job_of_step(entry) == Belonging(job_id=41, certain=True)
                 program.rename(tmp_path / "slurmstepd-old")
                 assert job_of_step(entry) == Belonging(job_id=41, certain=True)

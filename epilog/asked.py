@@ -1,0 +1,38 @@
+"""What the Epilog asks Slurm of a job whose end it explains."""
+
+from __future__ import annotations
+
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.note import read_signed
+from slurm_plugin.node.node import Node
+from slurm_plugin.slurm.hook_env import HookJob
+
+
+def names(node: Node, job: HookJob) -> dict[str, str]:
+    """Return what codes in the paths of the job's output stand for; nothing if Slurm does not answer.
+
+    Args:
+        node: The node of the hook.
+        job: The job, as slurmd tells its hooks.
+    """
+    try:
+        return node.slurm().names(job.job_id)
+    except SlurmError:
+        return {}
+
+
+def server_ends(node: Node, job: HookJob) -> int:
+    """Return how often the job ran again because an MPS server ended; 0 if Slurm does not answer.
+
+    Args:
+        node: The node of the hook.
+        job: The job, as slurmd tells its hooks.
+    """
+    try:
+        view = node.slurm().job(job.job_id)
+    except SlurmError:
+        return 0
+    if view is None:
+        return 0
+    note = read_signed(view.admin_comment, job_id=job.job_id, user_id=job.user_id, key=node.key())
+    return (note.server_ends if note is not None else None) or 0
