@@ -158,11 +158,7 @@ local function pre_submit(options, pack_offset)
   if type(reply) ~= "table" then
     return slurm.SUCCESS
   end
-  local result = apply(options, reply)
-  if kind ~= "sbatch" then
-    step.keep_counts(message, reply.set or {})
-  end
-  return result
+  return apply(options, reply)
 end
 
 -- For slurm_cli_pre_submit. Returns what that function must return.

