@@ -19,11 +19,11 @@ def small_disk(folder: Path, options: str) -> Iterator[Path]:
     if os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")
     folder.mkdir()
-    run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], timeout_s=5)
+    run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], timeout_s=60)
     try:
         yield folder
     finally:
-        run(["umount", str(folder)], timeout_s=5)
+        run(["umount", str(folder)], timeout_s=60)
 
 
 def fill(folder: Path) -> None:

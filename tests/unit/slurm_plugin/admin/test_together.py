@@ -160,7 +160,7 @@ def test_a_bind_mount_of_one_file_is_told_before(tmp_path: Path) -> None:
     try:
         refused(folder, "is mounted by itself")
     finally:
-        run(["umount", hook], timeout_s=5)
+        run(["umount", hook], timeout_s=60)
 
 
 @root_only
