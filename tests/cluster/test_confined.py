@@ -42,6 +42,7 @@ for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
         answers.append(errno.errorcode[error.errno])
 print("seats", os.environ.get("SLURM_JOB_GPUS", "none"))
 print("gpus", os.environ.get("RAD_GPUS", "none"))
+print("visible", os.environ.get("CUDA_VISIBLE_DEVICES", "none"))
 print("answers", *answers)
 """
 """What a job sees: Slurm's seats, its GPUs, and what each device file of the node answers."""
@@ -122,7 +123,9 @@ def seen(jobs: Jobs, job: int, *, timeout_s: float = 60.0) -> dict[str, list[str
 def expected(cluster: Cluster, seats: list[str]) -> dict[str, list[str]]:
     cards = cards_of(cluster)
     answers = ["ENXIO" if str(card.index) in seats else "EPERM" for card in cards]
-    return {"seats": seats, "gpus": [cards[int(seat)].uuid for seat in seats], "answers": answers}
+    gpus = [cards[int(seat)].uuid for seat in seats]
+    visible = [str(number) for number in range(len(seats))]  # Slurm counts what the job can reach
+    return {"seats": seats, "gpus": gpus, "visible": visible, "answers": answers}
 
 
 def watch(jobs: Jobs, ids: list[int], *, timeout_s: float) -> Watcher:
@@ -179,7 +182,7 @@ def test_a_step_with_one_gpu_of_two_is_told_slurms_own_index(confined_jobs: Jobs
     assert done["JobState"] == "COMPLETED", confined_jobs.output(job)
     rows = [path.read_text().split() for path in confined_jobs.folder.glob("step.*.txt")]
     answers = [tuple(row[row.index("answers") + 1 :]) for row in rows]
-    assert [row[row.index("gpus") + 1] for row in rows] == ["0", "0"]
+    assert [row[row.index("visible") + 1] for row in rows] == ["0", "0"]
     assert [one.count("ENXIO") for one in answers] == [1, 1]
     assert answers[0] != answers[1]
 
