@@ -183,6 +183,8 @@ function step.rewrite(options, option)
   end
   if not gpus then
     return
+  elseif gpus == 1 and tasks == 1 then
+    each = each or held.gpus > 1 and 1 or nil -- asked for by node, they could be parts of several GPUs
   end
   local of_one = math.floor(held.shards / held.gpus)
   local _, others = split(option("gres"))

@@ -98,7 +98,12 @@ def steps(lua: str, tmp_path: Path) -> Steps:
         ),
         (SHARED, {"ntasks-per-gpu": "2"}, {"ntasks-per-gpu": "4294967294", "ntasks": "2"}),
         (PAIR, {"gpus": "2"}, {"gpus": "", "gres": "shard:12"}),
-        (PAIR, {"gres": "gpu:1"}, {"gres": "shard:6"}),
+        (
+            PAIR,
+            {"gres": "gpu:1"},
+            {"gres": "", "tres-per-task": "gres/shard:6", "tres-bind": "gres/shard:per_task:6"},
+        ),
+        (PAIR, {"gres": "gpu:1", "ntasks": "2"}, {"gres": "shard:6", "ntasks": "2"}),
         (
             PAIR,
             {"gpus-per-task": "1", "ntasks": "2"},
