@@ -134,7 +134,7 @@ def test_a_step_gets_its_jobs_shards_for_gpus(
         ((4, "gres/shard=39"), "shard:39"),
         ((1, "gres/nvme:3,gres/shard:a100:5"), "shard:5"),
         ((1, "N/A", "cpu=1,gres/shard:8"), "shard:8"),
-        ((2, "N/A", "gres/shard:8"), "shard:8"),
+        ((2, "N/A", "gres/shard:8"), ""),  # of a task: "gres/shard:8"
         ((1, "gres/gpu:1"), "gpu:1"),
         ((1, "gres:gpu:0,gres:shard:39"), "shard:39"),
     ],
