@@ -70,13 +70,13 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
         if file.exists():  # whatever we did not place runs as without us
             for name in blank_variables(os.environ):
                 print(f"unset {name}")
-            if is_script and (counts := misleading(os.environ)) and not _rewrites_steps(config):
-                for name in counts:
-                    print(f"unset {name}")
+            counts = typed_counts(os.environ) if is_script else {}
             changes: dict[str, str | None] = {**task_variables(variables, os.environ)}
             changes |= without_mps(variables)
             if is_script:
                 changes |= script_variables(variables, os.environ)
+            if counts and _rewrites_steps(config):
+                changes |= counts
             for name, value in changes.items():
                 print(f"unset {name}" if value is None else f"export {name}={value}")
     except Exception:  # noqa: BLE001 - the task must start whatever happens here
@@ -213,13 +213,14 @@ def blank_variables(task: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name for name in GPU_ENVIRONMENT if task.get(name) == "")
 
 
-def misleading(task: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the variables that make an srun of a job with shards ask for GPUs, unless cli_filter.lua rewrites it.
+def typed_counts(task: Mapping[str, str]) -> dict[str, str]:
+    """Return the counts of GPUs that job_submit.lua kept aside, by the name under which scripts read them.
 
-    >>> misleading({"SLURM_GPUS": "1", "SLURM_SHARDS_ON_NODE": "6"}), misleading({"SLURM_GPUS": "1"})
-    (('SLURM_GPUS',), ())
+    >>> typed_counts({"RAD_TYPED_SLURM_GPUS": "1", "SLURM_GPUS": ""})
+    {'SLURM_GPUS': '1'}
     """
-    return tuple(name for name in GPU_COUNTS if task.get(name)) if task.get("SLURM_SHARDS_ON_NODE") else ()
+    found = {name: task.get(f"RAD_TYPED_{name}", "") for name in GPU_COUNTS}
+    return {name: text for name, text in found.items() if text and "\n" not in text}
 
 
 def _rewrites_steps(config: Config) -> bool:

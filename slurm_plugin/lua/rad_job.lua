@@ -64,12 +64,19 @@ function job.set_fields(job_desc, changes)
   end
 end
 
+-- Counts of GPUs that scripts read. TaskProlog gives them back where a step that asks by them runs (core/gres.py).
+local COUNTS = { SLURM_GPUS = true, SLURM_GPUS_PER_NODE = true, SLURM_GPUS_PER_TASK = true }
+
 -- Give variables other values, where the job has them. salloc and srun send no environment.
 function job.set_environment(job_desc, changes)
   pcall(function()
     for name, value in pairs(changes) do
-      if (job_desc.environment[name] or "") ~= "" then
+      local typed = job_desc.environment[name] or ""
+      if typed ~= "" then
         job_desc.environment[name] = value
+        if COUNTS[name] then
+          job_desc.environment["RAD_TYPED_" .. name] = typed
+        end
       end
     end
   end)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_plugin.core.config import Config
-from slurm_plugin.core.gres import GPU_COUNTS, GPU_ENVIRONMENT
+from slurm_plugin.core.gres import GPU_ENVIRONMENT
 from slurm_plugin.core.whole_file import replace_file
 from slurm_plugin.radd.own_files import own_file
 
@@ -31,7 +31,6 @@ def fallback_of(
     whole_as_gpu: Mapping[str, bool],
     *,
     leave_jobs: bool,
-    rewrites_steps: bool,
     now_s: float,
 ) -> dict[str, Any]:
     """Return what the shim may do without radd.
@@ -40,7 +39,6 @@ def fallback_of(
         config: rad.toml.
         whole_as_gpu: By partition, whether a GPU of one's own is asked for by `gpu:1`, so that nothing needs doing.
         leave_jobs: Whether every job is left as it is.
-        rewrites_steps: Whether cli_filter.lua asks a job's shards for what its steps ask of GPUs.
         now_s: Seconds since the epoch.
     """
     works = config.mode == "enforce" and config.features.submit and not leave_jobs
@@ -58,7 +56,7 @@ def fallback_of(
         "until_s": int(now_s) + HOLDS_S,
         "default_partition": config.default_partition,
         "partitions": partitions,
-        "environment": [name for name in GPU_ENVIRONMENT if not (rewrites_steps and name in GPU_COUNTS)],
+        "environment": list(GPU_ENVIRONMENT),
     }
 
 

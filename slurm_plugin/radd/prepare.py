@@ -13,7 +13,6 @@ from slurm_plugin.slurm.conf_files import (
     chosen_after_lua,
     find_slurm_conf,
     gres_of_nodes,
-    rewrites_steps,
     settings_of,
 )
 from slurm_plugin.slurm.obstacles import Obstacle, obstacles
@@ -71,7 +70,6 @@ def prepared(
             for parameters in (settings.get("selecttypeparameters", ""), running)
             if parameters is not None
         ),
-        rewrites_steps=rewrites_steps(slurm_conf),
     )
     return submission, in_the_way
 

@@ -116,7 +116,6 @@ class Service:
             made.config,
             made.whole_as_gpu,
             leave_jobs=leave_jobs,
-            rewrites_steps=made.rewrites_steps,
             now_s=now_s,
         )
         write_fallback(Path(made.config.paths.socket), fallback)

@@ -11,7 +11,6 @@ from slurm_plugin.core.bookings import gpus_of, processes_of
 from slurm_plugin.core.compute import with_waits
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import EstimateError
-from slurm_plugin.core.gres import GPU_COUNTS
 from slurm_plugin.core.learned import gpu_of
 from slurm_plugin.core.note import Note, format_note
 from slurm_plugin.core.offer import gpus_for
@@ -69,7 +68,6 @@ class Submission:
         reserves_shards: A job that asks for shards starts in a reservation of parts of nodes.
         forgets_shards: A slurmctld that has just started refuses requests for shards.
         spread: On so many GPUs of one node may the shards of one job lie; 0 where Slurm keeps them on one GPU.
-        rewrites_steps: cli_filter.lua asks a job's shards for what its steps ask of GPUs.
         leave_jobs: Why Slurm here cannot do what we would ask for, so that no job is changed; "" if it can.
     """
 
@@ -83,7 +81,6 @@ class Submission:
     reserves_shards: bool = True
     forgets_shards: bool = False
     spread: int = 0
-    rewrites_steps: bool = False
     leave_jobs: str = ""
 
     def answer(self, message: Mapping[str, Any]) -> Reply:
@@ -126,9 +123,6 @@ class Submission:
             whole_as_gpu=self.whole_as_gpu.get(request.partition or self.config.default_partition, False),
             spread=self.spread,
         )
-        if self.rewrites_steps:
-            kept = {name: text for name, text in rewrite.environment.items() if name not in GPU_COUNTS}
-            rewrite = replace(rewrite, environment=kept)
         if self.config.mode == "observe":
             faults = ()
         elif faults and rewrite.refusal is None and rewrite.reason != "no gpu":

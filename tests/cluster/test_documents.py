@@ -116,9 +116,9 @@ def follow(
         for theirs, ours in {**trial.instead, **instead}.items():
             line = line.replace(theirs, ours)
         if command == "rad learn":  # what follows looks at a node that is set up
-            shutil.copy(
-                jobs.cluster.place.etc / "rad.n0.toml", own_folders(jobs.cluster) / "etc" / "rad" / "rad.toml"
-            )
+            rad_toml = own_folders(jobs.cluster) / "etc" / "rad" / "rad.toml"
+            rad_toml.parent.mkdir(exist_ok=True)
+            shutil.copy(jobs.cluster.place.etc / "rad.n0.toml", rad_toml)
         found, text = typed(jobs.cluster, line, jobs.folder, root=trial.root, goes_on=status is None)
         if found != (STOPPED if status is None else status) or not re.search(trial.says, text):
             wrong.append(f"$ {line}\n{text}status {found}, not {status}; or it lacks {trial.says!r}")

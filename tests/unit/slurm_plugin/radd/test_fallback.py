@@ -14,7 +14,7 @@ def config(mode: str = "enforce", **partition: Any) -> Config:
 
 
 def partitions(made: Config, *, whole_as_gpu: bool = False, leave_jobs: bool = False) -> Any:
-    left = fallback_of(made, {"gpu": whole_as_gpu}, leave_jobs=leave_jobs, rewrites_steps=False, now_s=100.0)
+    left = fallback_of(made, {"gpu": whole_as_gpu}, leave_jobs=leave_jobs, now_s=100.0)
     assert left["until_s"] == 100 + HOLDS_S
     return left["partitions"]
 
@@ -28,13 +28,3 @@ def test_only_where_a_gpu_of_ones_own_is_all_its_shards() -> None:
 def test_what_radd_would_leave_alone_is_left_alone_without_it(made: Config) -> None:
     assert partitions(made) == {}
     assert partitions(config(), leave_jobs=True) == {}
-
-
-def test_what_scripts_read_of_their_gpus_stays_where_steps_are_rewritten() -> None:
-    made = parse_config(
-        {"partition": {"gpu": {"collocate": True, "gpu_memory_mib": 40000}}}, origin="rad.toml"
-    )
-    for rewrites_steps in (True, False):
-        left = fallback_of(made, {}, leave_jobs=False, rewrites_steps=rewrites_steps, now_s=0.0)
-        assert ("SLURM_GPUS_PER_NODE" in left["environment"]) is not rewrites_steps
-        assert "SLURM_MEM_PER_GPU" in left["environment"]

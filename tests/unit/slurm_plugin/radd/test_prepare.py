@@ -45,13 +45,3 @@ def test_a_job_whose_partition_is_chosen_later_is_left_as_it_is(
     asks = {"v": 1, "op": "submit", "user_id": 1000, "gres": "gres:gpu:1"}
     assert ("gres" in made.answer(asks)["set"]) is becomes_shards
     assert "gres" in made.answer({**asks, "partition": "gpu"})["set"], "it says where it starts"
-
-
-def test_counts_of_gpus_stay_where_steps_are_rewritten(tmp_path: Path) -> None:
-    asks = {"v": 1, "op": "submit", "user_id": 1000, "tres_per_job": "gres:gpu:1", "partition": "gpu"}
-    for there in (False, True):
-        made = submission(tmp_path, "JobSubmitPlugins=lua\nCliFilterPlugins=lua")
-        assert ("SLURM_GPUS" in made.answer(asks)["env"]) is not there
-        (tmp_path / "rad").mkdir(exist_ok=True)
-        (tmp_path / "rad" / "rad_step.lua").touch()
-        (tmp_path / "cli_filter.lua").touch()
