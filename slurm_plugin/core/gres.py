@@ -27,8 +27,8 @@ would make the step ask for what the job no longer has (sbatch(1), OUTPUT ENVIRO
 them; srun takes that for "not given" except with the CPUS, MEM and BIND ones, so TaskProlog unsets what is blank."""
 
 GPU_COUNTS = ("SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK")
-"""Those that scripts read, too, as in `torchrun --nproc_per_node=$SLURM_GPUS_PER_NODE`. TaskProlog gives them back where
-cli_filter.lua asks a job's shards for what its steps ask of GPUs (lua/rad_step.lua)."""
+"""Those that scripts read, too, as in `torchrun --nproc_per_node=$SLURM_GPUS_PER_NODE`. TaskProlog gives them back
+where cli_filter.lua asks a job's shards for what its steps ask of GPUs (lua/rad_step.lua)."""
 
 _PREFIX = re.compile(r"^gres[:/]")
 _SUFFIX = {"K": KIB, "M": MIB, "G": GIB}

@@ -106,7 +106,7 @@ def test_radd_hears_the_request_and_its_changes_are_made(hooks: LuaProgram, radd
     assert done["rc"] == 0
     assert done["job"]["gres"] == "shard:12"
     assert done["job"]["tres_per_job"] == ""
-    assert done["job"]["environment"] == {"SLURM_GPUS": "", "HOME": "/h"}
+    assert done["job"]["environment"] == {"SLURM_GPUS": "", "RAD_TYPED_SLURM_GPUS": "1", "HOME": "/h"}
     assert fake.asked == [
         {
             "v": 1,
@@ -404,7 +404,7 @@ def test_without_radd_one_gpu_becomes_all_shards_of_one(
     done = submit(hooks, asked)["job"]
     assert done["gres"] == gres
     if gres == "shard:39":
-        assert done.get("tres_per_job", "") == "" and done["environment"] == {"SLURM_GPUS": ""}
+        assert done.get("tres_per_job", "") == "" and done["environment"]["SLURM_GPUS"] == ""
     else:
         assert done["environment"] == {"SLURM_GPUS": "1"}
 
