@@ -2,8 +2,8 @@
 
 What every file said before is written down first, in a folder of its own (the journal); each new content is then
 written beside its file, and only when all of them are there they take their places, one after the other. Whatever
-fails puts all back at once, and after a `kill -9` the next `rad install` or `rad uninstall` does. In between each file is whole,
-and the caller orders them so that Slurm starts with any number of them.
+fails puts all back at once, and after a `kill -9` the next `rad install` or `rad uninstall` does. In between
+each file is whole, and the caller orders them so that Slurm starts with any number of them.
 """
 
 from __future__ import annotations
