@@ -23,7 +23,7 @@ def small_disk(folder: Path, options: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        run(["umount", str(folder)], timeout_s=60)
+        run(["umount", str(folder)], timeout_s=60)  # a full one takes its time on a busy machine
 
 
 def fill(folder: Path) -> None:

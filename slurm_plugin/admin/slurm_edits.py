@@ -69,6 +69,32 @@ def gres_conf_without(text: str) -> str:
     return _each_line(text, lambda line: "" if ours.match(line) else line)
 
 
+def flags_last(old: str, new: str) -> str:
+    r"""Return a new text whose PrologFlags stay as long as anything else changes.
+
+    A slurmd with `PrologFlags=Alloc` waits for slurmctld's word before each job, and drains its node where a slurmctld
+    without it sends none (tried on 22.05). So slurmctld must lose the flag last, and shards first.
+
+    Args:
+        old: slurm.conf, or a file that it includes.
+        new: What it would be.
+
+    >>> flags_last("a=1\nPrologFlags=Alloc\n", "a=2\n")
+    'a=2\nPrologFlags=Alloc\n'
+    >>> flags_last("a=2\nPrologFlags=Alloc\n", "a=2\n")
+    'a=2\n'
+    """
+    flags = [line for line in lines_of(old) if re.match(r"\s*prologflags\s*=", line, re.IGNORECASE)]
+    rest = [line for line in lines_of(new) if not re.match(r"\s*prologflags\s*=", line, re.IGNORECASE)]
+    if not flags or [line for line in lines_of(old) if line not in flags] == rest:
+        return new
+    lines = lines_of(new)
+    at = next((lines.index(line) for line in lines if line not in rest), len(lines))
+    return "\n".join(
+        [*(line for line in lines[:at]), *flags, *(line for line in lines[at:] if line in rest), ""]
+    )
+
+
 def changed_lines(old: str, new: str) -> list[str]:
     r"""Return what goes and what comes, each line with its number in the old text.
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from slurm_plugin.admin import edited
 from slurm_plugin.admin.installed import NAME, digest, list_of, read_installed
-from slurm_plugin.admin.slurm_edits import gres_conf_without, slurm_conf_without
+from slurm_plugin.admin.slurm_edits import flags_last, gres_conf_without, slurm_conf_without
 from slurm_plugin.admin.together import Write
 from slurm_plugin.admin.uninstall_steps import SAVED, Edit, Removal
 from slurm_plugin.core.errors import ConfigError
@@ -107,6 +108,13 @@ def writes(removal: Removal, edits: Sequence[Edit]) -> list[Write]:
                 found.append(Write(path=saved, old=None, new=old, like=one.path))
             new = None if one.new is None else bytes_of(one.new)
             found.append(Write(path=one.path, old=old, new=new))
+            for name, text in (
+                ("before", one.last),
+                ("after", one.new),
+            ):  # the next takes back what is left of it
+                kept = removal.manifest.parent / edited.NAME / name / one.path.relative_to(removal.root)
+                if text is not None and kept.exists():
+                    found.append(Write(path=kept, old=kept.read_bytes(), new=bytes_of(text)))
         found += [Write(path=path, old=path.read_bytes(), new=_STUBS[path.name]) for path in removal.stubs]
         found += [Write(path=path, old=path.read_bytes(), new=None) for path in removal.remove]
         if removal.manifest.exists():
@@ -156,7 +164,8 @@ def _edits(folder: Path, ours: Collection[str], recorded: Mapping[Path, Edit | N
         new = slurm_conf_without(old, ours) if name == "slurm.conf" else gres_conf_without(old)
         if new != old:
             found.append(Edit(path=path, old=old, new=new))
-    return tuple(one for one in found if one.new != one.old)
+    kept = [replace(one, new=flags_last(one.old, one.new), last=one.new) if one.new else one for one in found]
+    return tuple(one for one in kept if one.new != one.old)
 
 
 def _needed_by(name: str, conf: Edit) -> bool:

@@ -20,7 +20,7 @@ AFTERWARDS = (
     f"before that no job may hold or wait for shards: {HOLDERS} | grep -w shard\n"
     "then copy the files to all machines; restart slurmctld first and at once (a slurmd that starts before it reports\n"
     "fewer shards than slurmctld expects, and gets no job until then), slurmd afterwards;\n"
-    "then run `rad uninstall` again"
+    "then run this again: it takes PrologFlags back, which slurmd must lose first and slurmctld last"
 )
 
 
@@ -32,11 +32,13 @@ class Edit:
         path: The file.
         old: What it says.
         new: What it would say without us; None for a file that is ours alone and goes.
+        last: What it says once its PrologFlags may go, too.
     """
 
     path: Path
     old: str
     new: str | None
+    last: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

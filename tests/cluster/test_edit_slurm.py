@@ -105,6 +105,7 @@ def test_jobs_run_on_while_a_site_begins_to_share_and_ends(bare: Cluster, jobs: 
     assert "site" in (bare.place.log / "site").read_text(), "the site's own Prolog ran, too"
     assert "say all that is needed" in rad(bare, "install", *INSTALL)
     rad(bare, "uninstall", "--edit-slurm")
+    rad(bare, "uninstall", "--edit-slurm")  # PrologFlags go last
     assert {name: (bare.place.etc / name).read_text() for name in files} == before
     again(bare)
     jobs.wait(submit(jobs, "--gres=gpu:1", "--wrap", "true"), "COMPLETED")

@@ -38,6 +38,8 @@ def a_job_runs(cluster: Cluster, jobs: Jobs) -> None:
 
 
 def test_jobs_run_with_any_daemon_not_restarted_yet(bare: Cluster, jobs: Jobs) -> None:
+    for hook in ("prolog.sh", "task_prolog.sh", "epilog.sh"):
+        (bare.place.etc / hook).unlink()  # so that `rad install` writes them, and may take them back
     assert rad(bare, "install", *INSTALL).rstrip().endswith("status 0")
     again(bare)
     a_job_runs(bare, jobs)
@@ -50,4 +52,6 @@ def test_jobs_run_with_any_daemon_not_restarted_yet(bare: Cluster, jobs: Jobs) -
     assert "python" not in (bare.place.etc / "epilog.sh").read_text()
     a_job_runs(bare, jobs)  # slurmd still names the hooks
     restart(bare, "slurmd")
+    a_job_runs(bare, jobs)
+    restart(bare, "slurmctld")
     a_job_runs(bare, jobs)

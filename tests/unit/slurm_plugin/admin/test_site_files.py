@@ -96,9 +96,12 @@ class Site:
         return plan
 
     def uninstall(self) -> None:
-        removal = uninstalling.plan(root=Path("/"), etc=str(self.rad), slurm=str(self.slurm), running={})
-        change_together(uninstalling.writes(removal, removal.edits), self.rad)
-        uninstalling.tidy(removal)
+        for _ in range(2):  # PrologFlags go last
+            removal = uninstalling.plan(root=Path("/"), etc=str(self.rad), slurm=str(self.slurm), running={})
+            change_together(uninstalling.writes(removal, removal.edits), self.rad)
+            uninstalling.tidy(removal)
+            if not removal.edits:
+                break
 
     def files(self) -> dict[str, bytes]:
         return {
