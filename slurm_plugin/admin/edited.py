@@ -64,7 +64,8 @@ def writes(
             old, mode = before[path], 0o755 if path in runs else 0o644
             found += _kept(etc, path, old, after[path])
             was = None if old is None else bytes_of(old)
-            found.append(Write(path=path, old=was, new=bytes_of(after[path]), mode=mode))
+            own = path.parent == etc  # `rad install` makes that folder, just before or in the same change
+            found.append(Write(path=path, old=was, new=bytes_of(after[path]), mode=mode, folder=own))
     except OSError as exc:
         raise ConfigError(f"{exc.filename}: {exc.strerror}; run as root") from exc
     return found
