@@ -65,6 +65,15 @@ def hindered(writes: Sequence[Write], etc: Path) -> list[str]:
     return obstacles([*(each for each in writes if each.old != each.new), listed])
 
 
+def _once(writes: Sequence[Write]) -> list[Write]:
+    """Return one change for each file: what was there first, and what comes last."""
+    found: dict[Path, Write] = {}
+    for each in writes:
+        before = found.get(each.path)
+        found[each.path] = each if before is None else replace(before, new=each.new)
+    return list(found.values())
+
+
 def change_together(writes: Sequence[Write], etc: Path) -> None:
     """Change all files, in this order, or none.
 
@@ -75,6 +84,7 @@ def change_together(writes: Sequence[Write], etc: Path) -> None:
     Raises:
         ConfigError: One cannot be changed; all are as they were.
     """
+    writes = _once(writes)
     writes = [replace(each, path=each.path.resolve()) for each in writes if each.old != each.new]
     if not writes:
         return
