@@ -380,6 +380,9 @@ def test_no_text_in_the_accounts_forges_or_hides_a_record(counted: Cluster) -> N
     counted.wait(
         "all are in the accounts", lambda: {job.job_id for job in accounts.completed(3600)} == {*sent}, 90
     )
+    counted.wait(
+        "their users are, too", lambda: {job.user_id for job in accounts.completed(3600)} == {NEIGHBOUR}, 60
+    )
     assert {(job.user_id, job.admin_comment) for job in accounts.completed(3600)} == {(NEIGHBOUR, "")}
     comments = accounts.comments(sent)
     assert comments.keys() == sent.keys()
