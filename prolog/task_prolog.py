@@ -67,10 +67,12 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
             return Exit.REFUSED
         for name in inherited(os.environ, job_id=job_id, run=Path(config.paths.run)):
             print(f"unset {name}")
+        counts = typed_counts(os.environ) if is_script else {}
+        for name in counts:
+            print(f"unset RAD_TYPED_{name}")  # a job that is submitted from this one has counts of its own
         if file.exists():  # whatever we did not place runs as without us
             for name in blank_variables(os.environ):
                 print(f"unset {name}")
-            counts = typed_counts(os.environ) if is_script else {}
             changes: dict[str, str | None] = {**task_variables(variables, os.environ)}
             changes |= without_mps(variables)
             if is_script:
