@@ -157,7 +157,7 @@ def test_from_a_summary_to_a_signed_booking(lua: str, hooks: LuaProgram, tmp_pat
         lambda: asked[0].event.detail in (tmp_path / "log").read_text()
     )  # the text log is a view of the events
     assert job["gres"].startswith("shard:") and job["tres_per_job"] == ""
-    assert job["environment"] == {"SLURM_GPUS": ""}
+    assert job["environment"] == {"SLURM_GPUS": "", "RAD_TYPED_SLURM_GPUS": "1"}
     assert job["comment"].startswith("mine rad2:")
     assert len(answer["said"]) == 1 and "of one GPU" in answer["said"][0]
 
@@ -188,7 +188,7 @@ def test_a_killed_radd_comes_back_over_its_own_socket(radd: Radd, hooks: LuaProg
     assert (away["job"]["gres"], away["job"]["comment"]) == ("shard:39", "rad:memory=4G"), (
         "a GPU of its own, unsigned"
     )
-    assert away["job"]["environment"] == {"SLURM_GPUS": ""} and "reserves one GPU" in away["said"][0]
+    assert away["job"]["environment"] == {"SLURM_GPUS": "", "RAD_TYPED_SLURM_GPUS": "1"} and "reserves one GPU" in away["said"][0]
     radd.start()
     assert submit(hooks, comment="rad:memory=4G")["job"]["gres"] == "shard:4"
     assert ping(str(radd.socket)) == ("ok", 1), "the admin hears of the one that went on without it"
