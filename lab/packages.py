@@ -24,7 +24,10 @@ SITE = PREFIX / "lib" / "python3" / "site-packages"
 UNITS = Path("/usr/lib/systemd/system")
 ON_PATH = ("rad", "rad-estimate")
 """Programs that people type; daemons are started by their units."""
-MANUAL = ("README.md", "CHANGELOG.md", "LICENSE", "docs/user.md", "docs/admin.md")
+MANUAL = (
+    *("README.md", "CHANGELOG.md", "LICENSE"),
+    *(f"docs/{page}.md" for page in ("user", "troubleshooting", "reference", "glossary", "admin")),
+)
 _STEP_S = 300.0
 
 

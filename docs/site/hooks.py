@@ -139,6 +139,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return words if path in words else f"{words} (`{path}`)"
         return match[0]  # it leads nowhere, and the strict build says so
 
+    if origin == "README.md":
+        markdown = markdown.replace("](docs/img/", "](img/")
     if uri == "user.md":
         markdown = markdown.replace("\n## ", f"\n{_recording()}\n## ", 1)
     return _LINK.sub(followed, markdown)

@@ -136,12 +136,11 @@ def test_the_first_job_of_the_readme_is_told_what_the_readme_shows(jobs: Jobs) -
     assert jobs.wait(job)["JobState"] == "COMPLETED", jobs.output(job)
 
 
-def test_a_users_commands_do_what_the_manual_says(jobs: Jobs) -> None:
-    manual = document("docs/user.md")
-    (jobs.folder / "job.sh").write_text(
-        "#!/bin/bash\n" + block_of(manual, "#RAD model=model.txt") + "python train.py\n"
-    )
-    wrong = follow("docs/user.md", jobs, instead={})
+@pytest.mark.parametrize("page", ["docs/user.md", "docs/reference.md"])
+def test_a_users_commands_do_what_the_manual_says(jobs: Jobs, page: str) -> None:
+    script = block_of(document("docs/user.md"), "#RAD model=model.txt")
+    (jobs.folder / "job.sh").write_text("#!/bin/bash\n" + script + "python train.py\n")
+    wrong = follow(page, jobs, instead={})
     assert not wrong, "\n".join(wrong)
 
 
@@ -166,7 +165,7 @@ def test_mistakes_are_told_in_the_manuals_words(jobs: Jobs) -> None:
     for lines in (wrong, comment, spaced, options, little, missing, broken):
         (jobs.folder / "job.sh").write_text("\n".join([*lines, ""]))
         text += typed(jobs.cluster, "rad-estimate job.sh", jobs.folder, root=False, goes_on=False)[1]
-    shown = block_of(document("docs/user.md"), "unknown optimizer 'adamm'").splitlines()
+    shown = block_of(document("docs/troubleshooting.md"), "unknown optimizer 'adamm'").splitlines()
     text = text.replace(str(jobs.folder), "/home/you/runs")
     assert [line for line in shown if line.removesuffix("...") not in text] == [], text
 

@@ -138,7 +138,7 @@ def test_an_array_task_recovers_as_itself(jobs: Jobs) -> None:
     assert "phase 2 of 2 done" in (jobs.folder / f"out.{job.job_id}_7").read_text()
     jobs.wait(f"{task}_7", "COMPLETED")
     jobs.cluster.wait(
-        "Slurm counts the first run's exit code (docs/user.md)",
+        "Slurm counts the first run's exit code (docs/troubleshooting.md)",
         lambda: jobs.fields(whole)["Reason"] == "DependencyNeverSatisfied",
         60,
     )
