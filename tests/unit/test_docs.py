@@ -17,7 +17,17 @@ from slurm_plugin.admin.cli import main as rad
 from slurm_plugin.radd.__main__ import main as radd
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md"), *CHECKOUT.glob("*/README.md")])
+DOCUMENTS = sorted(
+    path
+    for pattern in (
+        "*.md",
+        "docs/**/*.md",
+        "*/README.md",
+        "slurm_plugin/*/README.md",
+        "gpumemnet/*/README.md",
+    )
+    for path in CHECKOUT.glob(pattern)
+)
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 COMMAND = re.compile(r"^\s*(?:[A-Z_]+=\S+ )*(?:nice )?(?:python3?|make) .*$", re.MULTILINE)
@@ -120,6 +130,41 @@ def test_files_that_code_and_documents_name_are_there() -> None:
         if not (CHECKOUT / name).exists()
     }
     assert not told, told
+
+
+PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog", "lab")
+FOLDER_PAGES = sorted(page for package in PACKAGES for page in (CHECKOUT / package).rglob("README.md"))
+QUOTED = re.compile(r"`((?:[\w*]+/)*[\w*]+\.(?:py|lua|sh|csv))(?:: (\w+))?`")
+"""A file in backticks, from some folder on, and a name that it defines."""
+
+
+@pytest.mark.parametrize("page", FOLDER_PAGES, ids=lambda path: str(path.relative_to(CHECKOUT)))
+def test_the_page_of_a_folder_is_short_and_names_files_that_are_there(page: Path) -> None:
+    assert len(page.read_text(encoding="utf-8").splitlines()) <= 40
+    assert missing_of(page, page.parent) == []
+
+
+def test_the_architecture_names_files_and_functions_that_are_there() -> None:
+    assert missing_of(CHECKOUT / "ARCHITECTURE.md", CHECKOUT) == []
+
+
+def missing_of(page: Path, folder: Path) -> list[str]:
+    """Return the files and definitions that a page quotes and that are not there.
+
+    Args:
+        page: The document.
+        folder: Where a name without folders may be, at any depth; others are looked for from the packages on.
+    """
+    missing = []
+    for name, defined in QUOTED.findall(page.read_text(encoding="utf-8")):
+        roots = (CHECKOUT, CHECKOUT / "slurm_plugin", folder)
+        found = [path for root in roots for path in root.glob(name)] if "/" in name else []
+        found = found or [
+            path for root in (folder, CHECKOUT / "gpumemnet") for path in root.glob(f"**/{name}")
+        ]
+        if not found or (defined and not re.search(rf"(?m)^(?:def|class) {defined}\b", found[0].read_text())):
+            missing.append(f"{name}: {defined}".removesuffix(": "))
+    return missing
 
 
 def test_make_targets_that_documents_name_exist() -> None:

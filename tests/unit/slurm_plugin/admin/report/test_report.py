@@ -198,7 +198,10 @@ def test_the_figures_of_the_readme_are_those_of_the_recorded_runs(tmp_path: Path
     assert "docs/results/replay/*users6*.json" in readme
     printed = reported(["*users6*.json"], tmp_path).partition("\nphilly_t1,")[2]
     for row, shown in (
-        (r"whole .* 395\.4 +185\.5 +208,369 +0\.996 +1\.107 +0 +60", ("395 s", "186 s", "208 kJ", "1.0, 1.1")),
+        (
+            r"whole .* 395\.4 +185\.5 +208,369 +0\.996 +1\.107 +0 +60",
+            ("395 s", "186 s", "208 kJ", "1.0, 1.1"),
+        ),
         (
             r"hand-mps .* 219\.3 \(0\.55\) +29\.8 \(0\.16\) +169,446 \(0\.81\) +1\.449 +5\.297 +0 +60",
             ("219 s (0.55)", "30 s (0.16)", "169 kJ (0.81)", "1.4, 5.3"),
