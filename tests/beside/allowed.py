@@ -67,31 +67,36 @@ KNOWN_DIFFERENCES = (
         r"\S+\.err: .* -> .*Step requested GRES \(gpu:\(null\)\) not found in the job.*",
         "a step that asks for more than its job has is refused in other words",
     ),
-    (
-        r"(SLURM_(JOB_CPUS_PER_NODE|JOB_NUM_NODES|NNODES|TASKS_PER_NODE)|NumCPUs|NumNodes|NumTasks): .*2.* -> .*",
-        "-N 1-2 with one GPU: one GPU is one node's, and Slurm gives as many nodes as are free",
-    ),
 )
 """Differences that stay, each with its reason; none of them may make a job or step fail."""
 
 
-KNOWN_OF_SALLOC = (
-    (
-        r"SLURM_GPUS(_PER_NODE|_PER_TASK)?: \S+ -> (\(unset\))?",
-        "salloc sets these from the options, which cli_filter rewrote, before 23.11.5; SLURM_GPUS_ON_NODE stays",
+KNOWN_OF = {
+    "salloc": (
+        (
+            r"SLURM_GPUS(_PER_NODE|_PER_TASK)?: \S+ -> (\(unset\))?",
+            "salloc sets these from the options, which cli_filter rewrote, before 23.11.5; SLURM_GPUS_ON_NODE stays",
+        ),
     ),
-)
-"""The same of salloc alone."""
+    "two-nodes-min-max": (
+        (
+            r"(SLURM_(JOB_CPUS_PER_NODE|JOB_NUM_NODES|NNODES|TASKS_PER_NODE)|NumCPUs|NumNodes|NumTasks): .* -> .*"
+            r"|\S+\.err: .*can't run 1 processes on 2 nodes, .* -> \(nothing\)",
+            "-N 1-2 with one GPU: one GPU is one node's, and Slurm gives as many nodes as are free",
+        ),
+    ),
+}
+"""The same of one entrance or head alone."""
 
 
-def is_known(difference: str, entrance: str) -> bool:
+def is_known(difference: str, record: Record) -> bool:
     """Return whether a difference is one of those, whole.
 
     Args:
         difference: As it is shown.
-        entrance: How the job was submitted.
+        record: Either record of its cell.
     """
-    known = (*KNOWN_DIFFERENCES, *(KNOWN_OF_SALLOC if entrance == "salloc" else ()))
+    known = (*KNOWN_DIFFERENCES, *KNOWN_OF.get(record["entrance"], ()), *KNOWN_OF.get(record["head"], ()))
     return any(re.fullmatch(text, difference, re.DOTALL) for text, _ in known)
 
 

@@ -34,7 +34,7 @@ def compare(without: Record, beside: Record) -> list[Difference]:
     found += _steps(without, beside)
     if not any(one.form == "submission" and (one.grave or one.only_with) for one in found):
         found += _files(without, beside)
-    return [one for one in found if one.grave or one.only_with or not is_known(one.text, without["entrance"])]
+    return [one for one in found if one.grave or one.only_with or not is_known(one.text, without)]
 
 
 def _submission(without: Record, beside: Record) -> Iterator[Difference]:

@@ -127,3 +127,10 @@ def test_only_what_differs_twice_counts() -> None:
     assert in_both([grave], [Difference(form="srun", text="another", grave=True)]) != []
     assert in_both([calm], [Difference(form="srun-n1", text="another")]) == []
     assert in_both([], [grave, calm]) == []
+
+
+def test_how_many_nodes_a_job_gets_is_by_chance_of_one_head_alone() -> None:
+    one, two = ({"NumNodes": count, "NumCPUs": str(2 * int(count))} for count in "12")
+    assert texts(compare(record(job=two), record(job=one))) == ["NumCPUs: 4 -> 2", "NumNodes: 2 -> 1"]
+    either = {"head": "two-nodes-min-max"}
+    assert compare(record(job=two) | either, record(job=one) | either) == []
