@@ -50,7 +50,7 @@ def main() -> None:
             raise SlurmError(f"{slurm_conf}: {reason}: every job is left as it is")
         options = _options(text)
         is_batch = options.get("command") == "sbatch"
-        if chosen_after_lua(settings) or not is_batch and chosen_by_plugin(settings):
+        if chosen_after_lua(settings) or (not is_batch and chosen_by_plugin(settings)):
             config = replace(config, default_partition="")
         version = OLDEST if is_batch else _version(slurm_conf)
         reply = answer(options, config, folder=Path.cwd(), user_id=os.getuid(), version=version)
