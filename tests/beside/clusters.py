@@ -123,9 +123,17 @@ def _change(cluster: Cluster, variant: Variant, *, rad: bool) -> None:
         )
         cluster.daemons.stop("slurmctld")
         cluster.start_slurmctld()
-        cluster.wait("slurmctld answers", cluster.answers, 20)
+        cluster.wait("the nodes are back", lambda: _are_idle(cluster), 30)
     if rad and variant.mode != "enforce":
         cluster.set_rad("mode", f'"{variant.mode}"')
+
+
+def _are_idle(cluster: Cluster) -> bool:
+    try:
+        states = cluster.slurm("sinfo", "-h", "-N", "-o", "%T").split()
+    except CommandError:
+        return False
+    return bool(states) and set(states) == {"idle"}
 
 
 def _is_refused(cluster: Cluster) -> bool:
