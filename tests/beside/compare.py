@@ -80,7 +80,8 @@ def _steps(without: Record, beside: Record) -> Iterator[Difference]:
             for side in (before - after, after - before)
         )
         done = [sum(n for row, n in side.items() if row[1] == "COMPLETED") for side in (before, after)]
-        yield Difference(form="job", text=f"in sacct: {gone} -> {new}", grave=done[0] > done[1])
+        more = before <= after and done[1] - done[0] == (after - before).total()
+        yield Difference(form="job", text=f"in sacct: {gone} -> {new}", grave=done[0] > done[1], only_with=more)
 
 
 def _files(without: Record, beside: Record) -> Iterator[Difference]:

@@ -86,6 +86,10 @@ def test_steps_are_those_of_the_accounts() -> None:
     fewer = record(steps=[["700001", "COMPLETED", "0:0"], ["700001.0", "CANCELLED by 5", "0:9"]])
     (found,) = compare(record(), fewer)
     assert found.grave and found.text == "in sacct: 0 COMPLETED 0:0 -> 0 CANCELLED 0:9"
+    more = record(steps=[*record()["steps"], ["700001.1", "COMPLETED", "0:0"]])
+    assert [one.only_with for one in compare(record(), more)] == [True]
+    failed = record(steps=[*record()["steps"], ["700001.1", "FAILED", "1:0"]])
+    assert [one.only_with for one in compare(record(), failed)] == [False]
 
 
 def test_the_form_of_gpu_numbers_counts() -> None:
