@@ -78,6 +78,13 @@ KNOWN_OF = {
             "salloc sets these from the options, which cli_filter rewrote, before 23.11.5; SLURM_GPUS_ON_NODE stays",
         ),
     ),
+    "salloc:gres-0": (
+        (
+            r"(GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|SLURM_STEP_GPUS|ZE_AFFINITY_MASK): 1 integers -> \(unset\)"
+            r"|SLURM_GPUS_ON_NODE: 1 -> \(unset\)",
+            "--gres=gpu:0 gets a GPU only where SLURM_GPUS=1 stands beside it, see salloc; the job's is still named",
+        ),
+    ),
     "two-nodes-min-max": (
         (
             r"(SLURM_(JOB_CPUS_PER_NODE|JOB_NUM_NODES|NNODES|TASKS_PER_NODE)|NumCPUs|NumNodes|NumTasks): .* -> .*"
@@ -86,17 +93,19 @@ KNOWN_OF = {
         ),
     ),
 }
-"""The same of one entrance or head alone."""
+"""The same of one entrance, head, or form of an entrance alone."""
 
 
-def is_known(difference: str, record: Record) -> bool:
+def is_known(difference: str, record: Record, form: str) -> bool:
     """Return whether a difference is one of those, whole.
 
     Args:
         difference: As it is shown.
         record: Either record of its cell.
+        form: The form that shows it.
     """
-    known = (*KNOWN_DIFFERENCES, *KNOWN_OF.get(record["entrance"], ()), *KNOWN_OF.get(record["head"], ()))
+    places = (record["entrance"], record["head"], f"{record['entrance']}:{form.partition('--')[0]}")
+    known = (*KNOWN_DIFFERENCES, *(each for place in places for each in KNOWN_OF.get(place, ())))
     return any(re.fullmatch(text, difference, re.DOTALL) for text, _ in known)
 
 
