@@ -22,6 +22,7 @@ from slurm_plugin.core.errors import EstimateError, RadError, SlurmError, WireEr
 from slurm_plugin.said import SCRIPT_HEAD_BYTES, Directives, directives_of, profile_of
 from slurm_plugin.slurm.conf_files import (
     chosen_after_lua,
+    chosen_by_plugin,
     find_slurm_conf,
     gres_of_nodes,
     settings_of,
@@ -47,10 +48,11 @@ def main() -> None:
         settings = {} if slurm_conf is None else settings_of(slurm_conf)
         if slurm_conf is not None and (reason := why_no_shards(settings, gres_of_nodes(slurm_conf))):
             raise SlurmError(f"{slurm_conf}: {reason}: every job is left as it is")
-        if chosen_after_lua(settings):
-            config = replace(config, default_partition="")
         options = _options(text)
-        version = OLDEST if options.get("command") == "sbatch" else _version(slurm_conf)
+        is_batch = options.get("command") == "sbatch"
+        if chosen_after_lua(settings) or (not is_batch and chosen_by_plugin(settings)):
+            config = replace(config, default_partition="")
+        version = OLDEST if is_batch else _version(slurm_conf)
         reply = answer(options, config, folder=Path.cwd(), user_id=os.getuid(), version=version)
     except (RadError, OSError, ValueError) as exc:
         print(f"rad: {exc}", file=sys.stderr)

@@ -7,6 +7,8 @@ local step = {}
 local QUERY = "timeout 5 squeue -h -a -j %s -O NumTasks:16,tres-per-node:256,tres-per-task:256 2>/dev/null </dev/null"
 -- What Slurm 22.05 takes for "not given", read as an int: 0, NO_VAL and 0. Later releases refuse the first two.
 local NOT_GIVEN = { ["cpus-per-gpu"] = "4294967296", ["ntasks-per-gpu"] = "4294967294", ["mem-per-gpu"] = "0" }
+-- Options that ask for GPUs by a number.
+local COUNTS = { "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket" }
 
 local function first_line(command)
   local pipe = io.popen(command, "r")
@@ -63,19 +65,36 @@ local function held_by(job_id)
 end
 
 -- How many GPUs a step asks for in all, and how many for each task; nil where it leaves that to its job. A job with
--- shards has one node, and the GPUs of a socket are those of the job (srun(1), --gpus-per-socket).
-local function asked_by(option, tasks)
+-- shards has one node, and the GPUs of a socket are those of the job (srun(1), --gpus-per-socket). A step's option may
+-- stand beside a variable of its job: --gres comes first, else the smaller counts (seen on 24.11 and 26.05).
+local function asked_by(option, tasks, held)
   local each = option("gpus-per-task") and count_of(option("gpus-per-task")) or split(option("tres-per-task"))
   if each then
     return each * tasks, each
   end
   local gpus = split(option("gres"))
-  for _, name in ipairs({ "gpus", "gpus-per-node", "gpus-per-socket" }) do
+  if gpus and gpus > 0 then
+    return gpus
+  end
+  for _, name in ipairs({ "gpus", "gpus-per-node" }) do
     if option(name) then
-      gpus = math.max(gpus or 0, count_of(option(name))) -- --gres=gpu:0 beside SLURM_GPUS=1 asks for one
+      local count = count_of(option(name))
+      gpus = gpus and gpus > 0 and math.min(gpus, count) or count -- --gres=gpu:0 beside SLURM_GPUS=1 asks for one
     end
   end
-  return gpus
+  return gpus or option("gpus-per-socket") and math.max(held.gpus, count_of(option("gpus-per-socket")))
+end
+
+-- Whether a step asks for GPUs, or counts by them.
+local function names_gpus(option)
+  local found = split(option("gres")) or split(option("tres-per-task"))
+  for _, name in ipairs(COUNTS) do
+    found = found or option(name)
+  end
+  for name in pairs(NOT_GIVEN) do
+    found = found or option(name)
+  end
+  return found
 end
 
 -- Start srun anew with other options in the place of those that count by GPU, as a cli_filter cannot take any back.
@@ -140,6 +159,9 @@ local function convert(options, option, tasks, gpus, anew)
   if cpus then
     instead["cpus-per-task"] = string.format("%d", math.max(1, math.ceil(cpus * gpus / tasks)))
   end
+  if tasks_of_gpu == 1 and gpus > 1 then
+    instead["gpus-per-task"] = "1"
+  end
   if memory then
     instead.mem = string.format("%d%s", tonumber(memory) * gpus, unit)
   end
@@ -160,19 +182,34 @@ local function convert(options, option, tasks, gpus, anew)
   end
 end
 
+-- Ask for no GPU by a count.
+local function clear(options, option)
+  for _, name in ipairs(COUNTS) do
+    if option(name) then
+      options[name] = ""
+    end
+  end
+end
+
 -- Ask the job's shards for what an srun asks of its GPUs.
 -- options: as cli_filter has them. option: a function that returns one as text, nil if it was not given.
 function step.rewrite(options, option)
   local anew = is_anew()
   local tasks = tonumber(option("ntasks")) or 1
-  local gpus, each = asked_by(option, tasks)
-  local counts = option("cpus-per-gpu") or option("ntasks-per-gpu") or option("mem-per-gpu")
   local job_id = (option("jobid") or os.getenv("SLURM_JOB_ID") or ""):match("^%d+$")
-  if not (gpus and gpus > 0 or counts) or not job_id or os.getenv("SLURM_HET_SIZE") then
+  if not names_gpus(option) or not job_id or os.getenv("SLURM_HET_SIZE") then
     return
   end
   local held = held_by(job_id)
-  if not held or (gpus or 0) > held.gpus then
+  if not held then
+    return
+  elseif option("gres") == "none" then
+    clear(options, option) -- of the job, and Slurm refuses both together
+    return
+  end
+  local gpus, each = asked_by(option, tasks, held)
+  local counts = option("cpus-per-gpu") or option("ntasks-per-gpu") or option("mem-per-gpu")
+  if not (gpus and gpus > 0 or counts) or (gpus or 0) > held.gpus then
     return
   end
   if counts then
@@ -189,11 +226,7 @@ function step.rewrite(options, option)
   local of_one = math.floor(held.shards / held.gpus)
   local _, others = split(option("gres"))
   local _, others_of_task = split(option("tres-per-task"))
-  for _, name in ipairs({ "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket" }) do
-    if option(name) then
-      options[name] = ""
-    end
-  end
+  clear(options, option)
   if each and held.gpus > 1 then
     for at = #others_of_task, 1, -1 do -- the Prolog may have asked for a GPU for each task already
       if others_of_task[at]:find("shard", 1, true) then

@@ -139,11 +139,26 @@ def chosen_after_lua(settings: Mapping[str, str]) -> str:
     >>> chosen_after_lua({"jobsubmitplugins": "all_partitions,lua"})
     ''
     """
-    words = [
-        word.strip().rpartition("/")[2] for word in settings.get("jobsubmitplugins", "").lower().split(",")
-    ]
+    words = _submit_plugins(settings)
     later = words[words.index("lua") + 1 :] if "lua" in words else []
     return next((word for word in later if word in _CHOOSE_PARTITIONS), "")
+
+
+def chosen_by_plugin(settings: Mapping[str, str]) -> bool:
+    """Return whether a job that names no partition may start elsewhere than in the default one.
+
+    Args:
+        settings: Of slurm.conf, names in lower case.
+
+    >>> chosen_by_plugin({"jobsubmitplugins": "all_partitions,lua"}), chosen_by_plugin({"jobsubmitplugins": "lua"})
+    (True, False)
+    """
+    return not set(_CHOOSE_PARTITIONS).isdisjoint(_submit_plugins(settings))
+
+
+def _submit_plugins(settings: Mapping[str, str]) -> list[str]:
+    words = settings.get("jobsubmitplugins", "").lower().split(",")
+    return [word.strip().rpartition("/")[2] for word in words]
 
 
 def settings_of(path: Path) -> dict[str, str]:

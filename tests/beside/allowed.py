@@ -67,31 +67,45 @@ KNOWN_DIFFERENCES = (
         r"\S+\.err: .* -> .*Step requested GRES \(gpu:\(null\)\) not found in the job.*",
         "a step that asks for more than its job has is refused in other words",
     ),
-    (
-        r"(SLURM_(JOB_CPUS_PER_NODE|JOB_NUM_NODES|NNODES|TASKS_PER_NODE)|NumCPUs|NumNodes|NumTasks): .*2.* -> .*",
-        "-N 1-2 with one GPU: one GPU is one node's, and Slurm gives as many nodes as are free",
-    ),
 )
 """Differences that stay, each with its reason; none of them may make a job or step fail."""
 
 
-KNOWN_OF_SALLOC = (
-    (
-        r"SLURM_GPUS(_PER_NODE|_PER_TASK)?: \S+ -> (\(unset\))?",
-        "salloc sets these from the options, which cli_filter rewrote, before 23.11.5; SLURM_GPUS_ON_NODE stays",
+KNOWN_OF = {
+    "salloc": (
+        (
+            r"SLURM_GPUS(_PER_NODE|_PER_TASK)?: \S+ -> (\(unset\))?",
+            "salloc sets these from the options, which cli_filter rewrote, before 23.11.5; SLURM_GPUS_ON_NODE stays",
+        ),
     ),
-)
-"""The same of salloc alone."""
+    "salloc:gres-0": (
+        (
+            r"(GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|SLURM_STEP_GPUS|ZE_AFFINITY_MASK): 1 integers -> \(unset\)"
+            r"|SLURM_GPUS_ON_NODE: 1 -> \(unset\)",
+            "--gres=gpu:0 gets a GPU only where SLURM_GPUS=1 stands beside it, see salloc; the job's is still named",
+        ),
+    ),
+    "two-nodes-min-max": (
+        (
+            r"(SLURM_(JOB_CPUS_PER_NODE|JOB_NUM_NODES|NNODES|TASKS_PER_NODE)|NumCPUs|NumNodes|NumTasks): .* -> .*"
+            r"|\S+\.err: .*can't run 1 processes on 2 nodes, .* -> \(nothing\)",
+            "-N 1-2 with one GPU: one GPU is one node's, and Slurm gives as many nodes as are free",
+        ),
+    ),
+}
+"""The same of one entrance, head, or form of an entrance alone."""
 
 
-def is_known(difference: str, entrance: str) -> bool:
+def is_known(difference: str, record: Record, form: str) -> bool:
     """Return whether a difference is one of those, whole.
 
     Args:
         difference: As it is shown.
-        entrance: How the job was submitted.
+        record: Either record of its cell.
+        form: The form that shows it.
     """
-    known = (*KNOWN_DIFFERENCES, *(KNOWN_OF_SALLOC if entrance == "salloc" else ()))
+    places = (record["entrance"], record["head"], f"{record['entrance']}:{form.partition('--')[0]}")
+    known = (*KNOWN_DIFFERENCES, *(each for place in places for each in KNOWN_OF.get(place, ())))
     return any(re.fullmatch(text, difference, re.DOTALL) for text, _ in known)
 
 

@@ -39,7 +39,11 @@ def both(variant: Variant, home: Path, *, long: bool, only: str = "", limit_s: f
         limit_s: How long the jobs of one cluster may take.
     """
     version, numbers = release()
-    chosen = [cell for cell in cells(numbers, long=long) if only in cell.head.name]
+    chosen = [
+        cell
+        for cell in cells(numbers, long=long)
+        if only in cell.head.name and (variant.hetjobs or not cell.head.is_hetjob)
+    ]
     folder = home / "beside"
     folder.mkdir(exist_ok=True)
     lock = (folder / "lock").open("w")

@@ -50,6 +50,11 @@ class Head:
         return "kind" in self.tags
 
     @property
+    def is_hetjob(self) -> bool:
+        """Whether it has several components."""
+        return not {"hetjob", "packjob"}.isdisjoint(self.options)
+
+    @property
     def is_interactive(self) -> bool:
         """Whether srun and salloc take the same options."""
         special = {"stdin", "wrap", "python", "sh", "exit"} & self.tags.keys()

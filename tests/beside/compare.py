@@ -34,7 +34,7 @@ def compare(without: Record, beside: Record) -> list[Difference]:
     found += _steps(without, beside)
     if not any(one.form == "submission" and (one.grave or one.only_with) for one in found):
         found += _files(without, beside)
-    return [one for one in found if one.grave or one.only_with or not is_known(one.text, without["entrance"])]
+    return [one for one in found if one.grave or one.only_with or not is_known(one.text, without, one.form)]
 
 
 def _submission(without: Record, beside: Record) -> Iterator[Difference]:
@@ -80,7 +80,10 @@ def _steps(without: Record, beside: Record) -> Iterator[Difference]:
             for side in (before - after, after - before)
         )
         done = [sum(n for row, n in side.items() if row[1] == "COMPLETED") for side in (before, after)]
-        yield Difference(form="job", text=f"in sacct: {gone} -> {new}", grave=done[0] > done[1])
+        more = before <= after and done[1] - done[0] == (after - before).total()
+        yield Difference(
+            form="job", text=f"in sacct: {gone} -> {new}", grave=done[0] > done[1], only_with=more
+        )
 
 
 def _files(without: Record, beside: Record) -> Iterator[Difference]:

@@ -86,6 +86,10 @@ def test_steps_are_those_of_the_accounts() -> None:
     fewer = record(steps=[["700001", "COMPLETED", "0:0"], ["700001.0", "CANCELLED by 5", "0:9"]])
     (found,) = compare(record(), fewer)
     assert found.grave and found.text == "in sacct: 0 COMPLETED 0:0 -> 0 CANCELLED 0:9"
+    more = record(steps=[*record()["steps"], ["700001.1", "COMPLETED", "0:0"]])
+    assert [one.only_with for one in compare(record(), more)] == [True]
+    failed = record(steps=[*record()["steps"], ["700001.1", "FAILED", "1:0"]])
+    assert [one.only_with for one in compare(record(), failed)] == [False]
 
 
 def test_the_form_of_gpu_numbers_counts() -> None:
@@ -127,3 +131,10 @@ def test_only_what_differs_twice_counts() -> None:
     assert in_both([grave], [Difference(form="srun", text="another", grave=True)]) != []
     assert in_both([calm], [Difference(form="srun-n1", text="another")]) == []
     assert in_both([], [grave, calm]) == []
+
+
+def test_how_many_nodes_a_job_gets_is_by_chance_of_one_head_alone() -> None:
+    one, two = ({"NumNodes": count, "NumCPUs": str(2 * int(count))} for count in "12")
+    assert texts(compare(record(job=two), record(job=one))) == ["NumCPUs: 4 -> 2", "NumNodes: 2 -> 1"]
+    either = {"head": "two-nodes-min-max"}
+    assert compare(record(job=two) | either, record(job=one) | either) == []

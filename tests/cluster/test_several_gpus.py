@@ -194,11 +194,12 @@ def test_without_the_word_in_slurm_a_job_of_two_gpus_keeps_them(jobs: Jobs, own:
 def test_steps_that_ask_for_gpus_get_the_jobs(jobs: Jobs) -> None:
     """A step of two tasks with a GPU each finds one in each task, as it does in a job with two GPUs of its own."""
     each = f"'{SHOW}'"
-    asks = ("--gpus=2", "--gpus-per-task=1 -n2 --overcommit", "--mem-per-gpu=20")
+    asks = ("--gpus=2", "--gres=gpu:1", "-G1", "--gpus-per-task=1 -n2 --overcommit", "--mem-per-gpu=20")
+    asks += ("--ntasks-per-gpu=1 --overcommit", "--gres=none")
     script = "\n".join(["#!/bin/sh", *(f"srun -l {ask} sh -c {each} || echo failed {ask}" for ask in asks)])
     (jobs.folder / "steps.sh").write_text(f"{script}\n")
     done = jobs.wait(submit(jobs, "--gpus=2", "-c2", "--comment=rad:memory=12G", "steps.sh"), timeout_s=60)
     said = jobs.output(int(done["JobId"]))
     assert done["JobState"] == "COMPLETED" and "failed" not in said, said
     counted = sorted(line.partition(" on ")[2] for line in said.splitlines() if " on " in line)
-    assert counted == ["1", "1", "2", "2"], said
+    assert counted == ["1"] * 6 + ["2"] * 3, said

@@ -15,6 +15,7 @@ from lua.test_rad_cli import CliFilter
 WHOLE = {"SLURM_JOB_ID": "7", "RAD_JOB": "7", "RAD_KIND": "whole", "RAD_SHARDS": "39", "RAD_SEATS": "2"}
 SHARED = {**WHOLE, "RAD_KIND": "shared", "RAD_SHARDS": "6"}
 PAIR = {**SHARED, "RAD_SHARDS": "12", "RAD_SEATS": "0,1"}
+ONE_OF_PAIR = {"gres": "", "tres-per-task": "gres/shard:6", "tres-bind": "gres/shard:per_task:6"}
 OLD_SRUN = "#!/bin/sh\necho slurm-wlm 22.05.8\n"
 NEW_SRUN = "#!/bin/sh\necho slurm 24.11.5\n"
 
@@ -72,6 +73,12 @@ def steps(lua: str, tmp_path: Path) -> Steps:
         (WHOLE, {"gres": "gres:gpu:1,nvme:3"}, {"gres": "nvme:3,shard:39"}),
         (WHOLE, {"gres": "gpu:0"}, {"gres": "gpu:0"}),
         (WHOLE, {"gres": "none"}, {"gres": "none"}),
+        (WHOLE, {"gres": "none", "gpus": "1"}, {"gres": "none", "gpus": ""}),
+        (
+            WHOLE,
+            {"gres": "none", "gpus": "2", "mem-per-gpu": "4G"},
+            {"gres": "none", "gpus": "", "mem-per-gpu": "4G"},
+        ),
         (WHOLE, {"gres": "gpu:0", "gpus": "1"}, {"gres": "shard:39", "gpus": ""}),
         (WHOLE, {"gres": "shard:3"}, {"gres": "shard:3"}),
         (WHOLE, {"gpus": "1"}, {"gpus": "", "gres": "shard:39"}),
@@ -101,8 +108,14 @@ def steps(lua: str, tmp_path: Path) -> Steps:
         (
             PAIR,
             {"gres": "gpu:1"},
-            {"gres": "", "tres-per-task": "gres/shard:6", "tres-bind": "gres/shard:per_task:6"},
+            ONE_OF_PAIR,
         ),
+        (PAIR, {"gres": "gpu:1", "gpus": "2"}, ONE_OF_PAIR | {"gpus": ""}),
+        (PAIR, {"gres": "gpu:2", "gpus": "1"}, {"gres": "shard:12", "gpus": ""}),
+        (PAIR, {"gres": "gpu:0", "gpus": "2"}, {"gres": "shard:12", "gpus": ""}),
+        (PAIR, {"gpus": "1", "gpus-per-node": "2"}, ONE_OF_PAIR | {"gpus": "", "gpus-per-node": ""}),
+        (PAIR, {"gpus": "2", "gpus-per-node": "1"}, ONE_OF_PAIR | {"gpus": "", "gpus-per-node": ""}),
+        (PAIR, {"gpus-per-socket": "1"}, {"gpus-per-socket": "", "gres": "shard:12"}),
         (PAIR, {"gres": "gpu:1", "ntasks": "2"}, {"gres": "shard:6", "ntasks": "2"}),
         (
             PAIR,
