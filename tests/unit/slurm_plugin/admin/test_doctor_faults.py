@@ -96,7 +96,7 @@ def test_a_fault_is_found_and_its_fix_mends_it(etc: Path, fault: Fault) -> None:
 HEAD = """\
 # What does rad doctor find, and how is it fixed?
 
-Each row is a correct site with one fault: the finding of `rad doctor`, and its fix (N is a line number). A test writes this
+Each row is a correct site with one fault: the finding of `rad doctor`, and its fix (N: line number). A test writes this
 page, applies each fix literally and finds nothing afterwards (`tests/unit/slurm_plugin/admin/test_doctor_faults.py
 --overwrite`). `bench/doctor_faults.py` does the same on a real Slurm, where a job then shares a GPU.
 
