@@ -153,7 +153,7 @@ PARTS = (
     ),
     Part(
         title="rad doctor",
-        intro="What is found, and the fix; [doctor.md](../doctor.md) tells more.",
+        intro="What is found, and the fix; [every fault](../doctor.md) with its fix.",
         files=("slurm_plugin/admin/*.py",),
         calls=("warn", "fail", "loss"),
         texts=(1, 2),

@@ -24,10 +24,8 @@ SITE = PREFIX / "lib" / "python3" / "site-packages"
 UNITS = Path("/usr/lib/systemd/system")
 ON_PATH = ("rad", "rad-estimate")
 """Programs that people type; daemons are started by their units."""
-MANUAL = (
-    *("README.md", "CHANGELOG.md", "LICENSE"),
-    *(f"docs/{page}.md" for page in ("user", "troubleshooting", "reference", "glossary", "admin")),
-)
+MANUAL = ("README.md", "CHANGELOG.md", "LICENSE", "docs/*.md", "docs/admin/*.md")
+"""The manual in the package, as patterns of files in the checkout."""
 _STEP_S = 300.0
 
 
@@ -148,8 +146,9 @@ def stage_tree(
     _write(tree, Path("/etc/logrotate.d/rad"), logs)
     seen = {**environment, "PYTHONPATH": f"{site}:{checkout}"}
     run([str(python), "-m", "lab.man", str(_below(tree, Path("/usr")))], timeout_s=_STEP_S, env=seen)
-    for name in MANUAL:
-        _write(tree, Path("/usr/share/doc/rad-slurm", Path(name).name), (checkout / name).read_text())
+    for page in (path for pattern in MANUAL for path in sorted(checkout.glob(pattern))):
+        name = str(page.relative_to(checkout)).removeprefix("docs/")
+        _write(tree, Path("/usr/share/doc/rad-slurm", name), page.read_text())
     return tree
 
 

@@ -98,7 +98,7 @@ check 'apt downgrades it' apt-get install -y -q --no-install-recommends --allow-
 check 'its programs work' works
 check 'apt removes it' apt-get remove -y -q rad-slurm
 check 'hooks without it do no harm' hooks_do_no_harm
-check 'apt installs the file' bash -c 'cd dist && apt install -y ./rad-slurm_*_all.deb' # as docs/admin.md has it
+check 'apt installs the file' bash -c 'cd dist && apt install -y ./rad-slurm_*_all.deb' # as docs/admin/install.md has it
 check 'rad uninstall' rad uninstall
 mkdir -p /etc/slurm && echo 'Prolog=/etc/rad/prolog.sh' >/etc/slurm/slurm.conf.before-rad-uninstall # as --edit-slurm leaves it
 check 'apt purges it' apt-get purge -y -q rad-slurm
@@ -125,7 +125,7 @@ check 'rpm removes it' rpm --noplugins -e rad-slurm
 paths >"$work/after"
 check 'nothing is left of the .rpm' diff "$work/before" "$work/after"
 
-# --- an environment, as docs/admin.md has it ------------------------------------------------------------------------
+# --- an environment, as docs/admin/install.md has it ------------------------------------------------------------------------
 environment() {
     python3 -m venv /opt/rad/venv &&
         /opt/rad/venv/bin/pip install --require-hashes -r requirements/node.txt &&

@@ -119,10 +119,21 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "rad-estimate model.txt --cards": Run(says=r"\ngpu +h200 +\d+"),
         "rad-estimate job.sh --plot -": Run(says="(?s)forward .*at the peak"),
     },
-    "docs/admin.md": {
+    "docs/admin/install.md": {
         "apt install ./rad-slurm_*_all.deb": RunBy(
             "lab/try_packages.sh", "apt install -y ./rad-slurm_*_all.deb"
         ),
+        "rad install --edit-slurm --dry-run": Run(
+            root=True,
+            says="/etc/rad/rad.toml",
+            instead={"--dry-run": "--dry-run " + NO_DRIVER},
+        ),
+        "rad install --edit-slurm": Run(
+            root=True, says="/etc/rad/key", instead={"--edit-slurm": "--edit-slurm " + NO_DRIVER}
+        ),
+        "systemctl enable --now radd && systemctl restart slurmctld": RESTART,
+        "systemctl enable --now rad-monitor && systemctl restart slurmd": RESTART,
+        "rad doctor": Run(root=True, status=(1,), says=r"(?s)FAIL .*\n +fix: "),
         "dnf install ./rad-slurm-*.noarch.rpm": NotRun(
             "needs a system with dnf; lab/try_packages.sh installs it with rpm"
         ),
@@ -133,18 +144,13 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "/opt/rad/venv/bin/pip install --no-deps dist/rad_slurm-*.whl": RunBy(
             "lab/try_packages.sh", "/opt/rad/venv/bin/pip install --no-deps dist/rad_slurm-*.whl"
         ),
-        "rad install --edit-slurm --dry-run": Run(
-            root=True,
-            says="/etc/rad/rad.toml",
-            instead={"--dry-run": "--dry-run " + NO_DRIVER},
-        ),
-        "rad install --edit-slurm": Run(
-            root=True, says="/etc/rad/key", instead={"--edit-slurm": "--edit-slurm " + NO_DRIVER}
-        ),
-        "rad doctor": Run(root=True, status=(1,), says=r"(?s)FAIL .*\n +fix: "),
+    },
+    "docs/admin/upgrade-uninstall.md": {
         "rad uninstall": Run(root=True, status=(1, 1)),  # this slurmctld goes on with what it has
         "rad uninstall --edit-slurm": Run(root=True, status=(1,), says="does nothing now"),
         "apt purge rad-slurm": RunBy("lab/try_packages.sh", "apt-get purge -y -q rad-slurm"),
+    },
+    "docs/admin/limits-billing.md": {
         "sacctmgr modify qos normal set MaxTRESPerUser=billing=39": Run(root=True, says="normal"),
         "sacctmgr modify user bob set GrpTRES=billing=78 GrpTRESMins=billing=4680": Run(
             root=True, says="games", instead={"bob": "games"}
@@ -152,10 +158,14 @@ TRIALS: dict[str, dict[str, Trial]] = {
         f"sreport -t hours {COUNTED} cluster UserUtilizationByAccount {WEEK}": Run(root=True, says="Used"),
         f"sreport -t hourper {COUNTED} cluster utilization {WEEK}": Run(root=True, says="Allocated|Usage"),
         f"sreport -t hours -T billing user top {WEEK}": Run(root=True, says="Top 10 Users"),
-        "rad learn": Run(root=True),
+    },
+    "docs/admin/estimates.md": {
         "rad calibrate --python /path/to/python-with-torch": GPU,
         "rad calibrate --deep --dry-run": Run(root=True, says=r"together +\d+ s"),
         "rad calibrate --deep --python /path/to/python-with-torch": GPU,
+        "rad learn": Run(root=True),
+    },
+    "docs/admin/operation.md": {
         "rad top": Run(root=True, says="GPU MEMORY used/booked/usable"),
         "rad status": Run(root=True, says="GPU  SMACT"),
         "rad status --watch": Run(root=True, status=(None,), says="GPU  SMACT"),
@@ -163,6 +173,9 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "rad history": Run(root=True, says="resnet50 +128"),
         "rad report 1234": Run(root=True, says=r"nobody, partition gpu: COMPLETED", instead={"1234": "JOB"}),
         "tail -F /var/log/rad/{prolog,epilog}.log": NotRun("shows what hooks of an installed site write"),
+        "rad reload": Run(root=True),
+    },
+    "docs/admin/first-node.md": {
         'sacct -a --parsable --delimiter="$(cat /proc/sys/kernel/random/uuid)" -S 2026-10-01 -E 2026-11-01'
         f" -o {SACCT_FIELDS} > jobs.txt": Run(
             root=True, instead={"2026-10-01": "now-1hour", "2026-11-01": "now"}
@@ -170,7 +183,21 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "rad advise jobs.txt --nodes 10 --gpus-per-node 8 --gpu-memory-mib 81000 --config /etc/rad/rad.toml": Run(
             root=True, says="(?i)jobs"
         ),
-        "rad reload": Run(root=True),
+        'sbatch -p shared --gpus=1 --comment="rad:memory=6G" --wrap="sleep 60"': Run(
+            says=r"Submitted batch job \d+", instead={"-p shared": "-p gpu", "sleep 60": "sleep 1"}
+        ),
+    },
+    "docs/admin/policy.md": {},
+    "docs/admin/several-gpus.md": {},
+    "docs/admin/gpu-types.md": {},
+    "docs/admin/isolation.md": {},
+    "docs/admin/files.md": {},
+    "docs/monitoring.md": {
+        "rad metrics": Run(root=True, says="rad_radd_up"),
+        "rad metrics --serve 0.0.0.0:9836": Run(root=True, status=(None,)),
+        "rad top": Run(root=True, says="GPU MEMORY used/booked/usable"),
+        "rad top --node gpu1 --node gpu2=10.0.0.5:9835": NotRun("needs nodes of these names"),
+        "rad top --once; rad top --json": Run(root=True, says='"nodes"'),
     },
     "docs/estimator.md": {
         "python bench/estimate_cost.py": MEASURES,
@@ -245,16 +272,14 @@ SHOWN: dict[str, tuple[str, ...]] = {
     ),
     "docs/troubleshooting.md": ("job.sh:4: unknown optimizer",),
     "docs/reference.md": (),
-    "docs/admin.md": (
-        "FAIL  slurm.conf",
-        "# slurm.conf; slurmctld",
-        "# slurm.conf, where each shard",
-        "max_slowdown = 3.5",
-        "PartitionName=shared",
-        "SchedulerParameters=bf_min",
-        "SelectTypeParameters=CR_Core",
-        "2026-03-01T12:00:00.000 job=12",
-    ),
+    "docs/admin/first-node.md": ("PartitionName=shared",),
+    "docs/admin/gpu-types.md": ("# slurm.conf, where each shard",),
+    "docs/admin/install.md": ("FAIL  slurm.conf",),
+    "docs/admin/limits-billing.md": ("# slurm.conf; slurmctld",),
+    "docs/admin/operation.md": ("2026-03-01T12:00:00.000 job=12",),
+    "docs/admin/policy.md": ("SchedulerParameters=bf_min",),
+    "docs/admin/several-gpus.md": ("SelectTypeParameters=CR_Core",),
+    "docs/monitoring.md": ("# shared GPUs that run hot", '{"v":1,'),
     "docs/estimator.md": ("estimate = base", "quantile(p) = base", "layers "),
     "docs/estimator/booking.md": ("torchinfo: 112 texts",),
     "docs/estimator/calibration.md": ("train_h200.jsonl.xz",),

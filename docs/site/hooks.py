@@ -36,6 +36,7 @@ ELSEWHERE = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "gres_conf/README.md": "configuration.md",
+    "tests/golden/doctor/faults.md": "doctor.md",
 }
 """Pages that lie outside docs/, and where they stand in the site."""
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s:#]+)(#[^)\s]*)?\)")

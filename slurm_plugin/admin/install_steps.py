@@ -79,7 +79,7 @@ def as_text(steps: Sequence[Step], *, verbose: bool, edited: bool = False) -> st
             text = f"change in {step.path} the line of each GPU node, so that its Gres has shards beside its GPUs:"
             lines += [text, _indented(step.content)]
         elif step.action == "types":
-            text = f"add to {step.path}, because this node's GPUs are of several types (docs/admin.md):"
+            text = f"add to {step.path}, because this node's GPUs are of several types (docs/admin/gpu-types.md):"
             lines += [text, _indented(step.content)]
         elif step.action == "count":
             text = f"where slurmdbd keeps accounts, so that limits on GPUs hold for shared jobs too, in {step.path}:"

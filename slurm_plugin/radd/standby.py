@@ -3,7 +3,7 @@
 Slurm before 23.11 starts with its nodes' saved state and learns of their shards when they register. A slurmctld that
 was started asks them to, within seconds; the shim tells it by its age. A standby is no new process when it takes over,
 and asks nobody. Where slurm.conf names the type of GPUs and not of their shards, nodes of 22.05.8 then showed `shard:0`
-for as long as it was in charge (docs/reliability.md); it refuses who asks for shards, while it gives whole GPUs. So
+for as long as it was in charge (docs/admin/operation.md); it refuses who asks for shards, while it gives whole GPUs. So
 radd looks now and then; and what it hears first may come from a slurmctld that has just taken over, because radd hears
 nothing before.
 """

@@ -176,5 +176,6 @@ def test_an_admins_commands_do_what_the_manual_says(jobs: Jobs) -> None:
     known = ("sacct", "-a", "-n", "-X", "-j", str(answer.job_id), "-o", "State,AllocTRES%99")
     jobs.cluster.wait("slurmdbd knows its end", lambda: "COMPLETED" in jobs.cluster.slurm(*known), 40)
     assert "gres/shard" in jobs.cluster.slurm(*known)
-    wrong = follow("docs/admin.md", jobs, instead={"JOB": str(answer.job_id)})
+    pages = [name for name in TRIALS if name.startswith(("docs/admin/", "docs/monitoring"))]
+    wrong = [line for name in pages for line in follow(name, jobs, instead={"JOB": str(answer.job_id)})]
     assert not wrong, "\n".join(wrong)

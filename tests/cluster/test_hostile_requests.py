@@ -1,6 +1,6 @@
 """A user changes the request of a booked job in every spelling: nobody gets a whole GPU for one shard.
 
-What a job holds in the ledger is compared with what Slurm gave it. Each attempt is named in docs/security.md.
+What a job holds in the ledger is compared with what Slurm gave it. Each attempt is named in docs/security-threats.md.
 """
 
 from __future__ import annotations

@@ -249,7 +249,7 @@ def test_a_script_of_the_sites_own_goes_on_alone_until_it_calls_ours(jobs: Jobs,
 
 
 def test_a_script_of_the_sites_own_calls_ours_as_the_manual_says(jobs: Jobs, own: Cluster) -> None:
-    manual = (Path(__file__).resolve().parents[2] / "docs" / "admin.md").read_text()
+    manual = (Path(__file__).resolve().parents[2] / "docs" / "admin" / "install.md").read_text()
     (call,) = [block for block in manual.split("```lua\n")[1:] if "job_submit" in block]
     lines = call.partition("```")[0].replace("/etc/slurm", str(own.place.etc))
     theirs = THEIRS.replace("function slurm_job_submit", "local function site_submit").replace(

@@ -29,6 +29,16 @@ DOCUMENTS = sorted(
     for path in CHECKOUT.glob(pattern)
 )
 
+MOST_WORDS = 1500
+"""Of a page: it answers one question."""
+SHORT = (
+    "docs/admin/*.md",
+    "docs/measurements/*.md",
+    "docs/monitoring.md",
+    "docs/security*.md",
+    "docs/versions.md",
+)
+
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 COMMAND = re.compile(r"^\s*(?:[A-Z_]+=\S+ )*(?:nice )?(?:python3?|make) .*$", re.MULTILINE)
 SCRIPT = re.compile(r"\b(?:bench|examples|lab|docker)/[\w/]+\.(?:py|sh)\b")
@@ -40,6 +50,12 @@ def test_a_block_inside_a_list_is_indented_by_four(document: Path) -> None:
     """With less the site ends the list there, and numbers what follows from 1; GitHub takes both."""
     found = re.findall(r"(?m)^ {1,3}```.*$", document.read_text(encoding="utf-8"))
     assert not found, f"{document.name}: {found}"
+
+
+@pytest.mark.parametrize("pattern", SHORT)
+def test_a_page_is_short(pattern: str) -> None:
+    words = {path.name: len(path.read_text(encoding="utf-8").split()) for path in CHECKOUT.glob(pattern)}
+    assert words and {name: count for name, count in words.items() if count > MOST_WORDS} == {}
 
 
 ELSEWHERE = {

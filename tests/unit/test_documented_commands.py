@@ -19,6 +19,11 @@ def test_each_command_has_a_trial_and_each_trial_a_command(name: str) -> None:
     assert set(TRIALS[name]) - typed == set(), "tests/documents.py names a command that is gone"
 
 
+def test_every_page_of_the_admins_manual_is_looked_at() -> None:
+    pages = {str(path.relative_to(CHECKOUT)) for path in CHECKOUT.glob("docs/admin/*.md")}
+    assert pages and pages - set(TRIALS) == set()
+
+
 @pytest.mark.parametrize("name", TRIALS)
 def test_what_runs_a_command_elsewhere_is_there(name: str) -> None:
     elsewhere = [trial for trial in TRIALS[name].values() if isinstance(trial, RunBy)]

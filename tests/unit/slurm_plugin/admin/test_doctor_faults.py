@@ -25,7 +25,6 @@ from slurm_plugin.core.clock import SystemClock
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a cluster's files belong to several users")
 
-CHECKOUT = Path(__file__).resolve().parents[4]
 OLD, NEW = (22, 5, 8), (24, 11, 5)
 
 
@@ -95,12 +94,11 @@ def test_a_fault_is_found_and_its_fix_mends_it(etc: Path, fault: Fault) -> None:
 
 
 HEAD = """\
-# What rad doctor finds
+# What does rad doctor find, and how is it fixed?
 
-Each row is a site with one fault, made of the files of a cluster that is right: what `rad doctor` says of it, and its
-fix, with the line's number for N. This page is written by a test, which also does each fix to the letter and finds
-nothing afterwards (`tests/unit/slurm_plugin/admin/test_doctor_faults.py --overwrite`). `bench/doctor_faults.py` does
-the same on a real Slurm, where a job then shares a GPU.
+Each row is a correct site with one fault: the finding of `rad doctor`, and its fix (N: line number). A test writes this
+page, applies each fix literally and finds nothing afterwards (`tests/unit/slurm_plugin/admin/test_doctor_faults.py
+--overwrite`). `bench/doctor_faults.py` does the same on a real Slurm, where a job then shares a GPU.
 
 | fault | rad doctor says | fix |
 |---|---|---|
@@ -115,7 +113,7 @@ def as_admins_see_it(text: str, etc: Path) -> str:
     return text.replace("|", r"\|").replace("\n", "<br>")
 
 
-def test_the_page_of_the_manual(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_the_page_of_the_manual(tmp_path: Path, golden: Golden) -> None:
     rows = []
     sites = {old: a_site(tmp_path / str(old), Fault(name="", says="", old=old)) for old in (False, True)}
     right = {old: said(troubles(etc, Fault(name="", says="", old=old))) for old, etc in sites.items()}
@@ -132,8 +130,7 @@ def test_the_page_of_the_manual(tmp_path: Path, request: pytest.FixtureRequest) 
             (etc / name).write_bytes(content)
         for name, mode in modes.items():
             (etc / name).chmod(mode)
-    page = Golden(CHECKOUT / "docs", overwrite=request.config.getoption("--overwrite"))
-    page("doctor.md", HEAD + "\n".join(rows))
+    golden("doctor/faults.md", HEAD + "\n".join(rows))
 
 
 def test_there_are_forty() -> None:
