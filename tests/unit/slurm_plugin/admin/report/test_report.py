@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import re
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,20 @@ def test_what_is_no_run_is_refused_in_one_line(tmp_path: Path, text: str, told: 
     assert len(result.output.strip().splitlines()) == 1
 
 
+def test_a_compressed_run_is_read_as_the_plain_one(tmp_path: Path) -> None:
+    plain = write(tmp_path, "magm", 50.0, settings={"smact_max": "0.5"})
+    packed = tmp_path / f"{plain.name}.xz"
+    packed.write_bytes(lzma.compress(plain.read_bytes()))
+    assert read_runs([packed]) == read_runs([plain])
+    assert {run.label for run in read_runs([plain, packed])} == {plain.stem}, "named after its file, in both forms"
+    packed.write_bytes(plain.read_bytes())
+    with pytest.raises(ConfigError, match=r"magm-0\.json\.xz: no JSON \(not compressed with xz"):
+        read_runs([packed])
+    packed.write_bytes(lzma.compress(plain.read_bytes())[:-40])
+    with pytest.raises(ConfigError, match="not compressed with xz"):
+        read_runs([packed])
+
+
 def test_two_runs_that_differ_are_never_called_alike(tmp_path: Path) -> None:
     plain = write(tmp_path, "magm", 50.0)
     waits = write(tmp_path, "magm", 40.0, min_age_reserve_s=240)
@@ -192,11 +207,11 @@ def test_ticks_are_few_and_reach_the_top(most: float) -> None:
     assert found == sorted(set(found))
 
 
-def test_the_figures_of_the_readme_are_those_of_the_recorded_runs(tmp_path: Path) -> None:
-    """README.md names these files."""
-    named = ("*-c1[68]0*-r?.json", "*c200-*nccl-r?.json")
-    readme = (CHECKOUT / "README.md").read_text()
-    assert [each for each in named if f"docs/results/replay/{each}" not in readme] == []
+def test_the_command_of_the_results_finds_the_recorded_runs(tmp_path: Path) -> None:
+    """The page's tables are compared with the runs in tests/unit/test_results.py."""
+    named = ("*-c1[68]0*-r?.json.xz", "*c200-*nccl-r?.json.xz")
+    manual = (CHECKOUT / "docs" / "results.md").read_text()
+    assert [each for each in named if f"docs/results/replay/{each}" not in manual] == []
     files = [str(path) for each in named for path in (CHECKOUT / "docs/results/replay").glob(each)]
     result = CliRunner().invoke(main, ["report", *files, "--out", str(tmp_path / "runs.html")])
     assert result.exit_code == 0, result.output
@@ -209,14 +224,3 @@ def test_the_figures_of_the_readme_are_those_of_the_recorded_runs(tmp_path: Path
         ("=4h run 2", "155.5 (0.36)"),
     ):
         assert re.search(rf"(?m)^.*{re.escape(line)} +{re.escape(told)}", result.output), result.output
-    shown = (
-        "413, 459 s",
-        "254 s (0.62)",
-        "171, 174 s (0.41, 0.38)",
-        "175 kJ (0.76, 0.75)",
-        "194 s (0.41)",
-        "196 s (0.45,",
-        "152 and 155 s (0.35, 0.36)",
-        "177 s (0.40)",
-    )
-    assert [figure for figure in shown if figure not in readme] == []
