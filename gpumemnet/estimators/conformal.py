@@ -6,7 +6,8 @@ of text apart, since some tell more. What 99 % of them stay below is what 99 % o
 Where a text tells how much of a model it hides, errors are ranked as multiples of what that lets expect (`scale`).
 
 An ensemble that learned a width for each job (conformalised quantile regression) was kept until it was seen that its
-width hardly follows the error, and that one number for each kind gives narrower bounds (docs/measurements/2026-11-calibration.md).
+width hardly follows the error, and that one number for each kind gives narrower bounds
+(docs/measurements/2026-11-calibration.md).
 """
 
 from __future__ import annotations

@@ -133,7 +133,9 @@ def test_a_compressed_run_is_read_as_the_plain_one(tmp_path: Path) -> None:
     packed = tmp_path / f"{plain.name}.xz"
     packed.write_bytes(lzma.compress(plain.read_bytes()))
     assert read_runs([packed]) == read_runs([plain])
-    assert {run.label for run in read_runs([plain, packed])} == {plain.stem}, "named after its file, in both forms"
+    assert {run.label for run in read_runs([plain, packed])} == {plain.stem}, (
+        "named after its file, in both forms"
+    )
     packed.write_bytes(plain.read_bytes())
     with pytest.raises(ConfigError, match=r"magm-0\.json\.xz: no JSON \(not compressed with xz"):
         read_runs([packed])
