@@ -1,7 +1,7 @@
 """Ways to keep GPUs from being packed beyond what they compute, simulated: python bench/admission.py TRACE ...
 
 Each trace on so many GPUs of one node, relative to whole GPUs; a trace named `made:SEED` is drawn here, from the
-workloads of the traces named before it, in bursts. docs/results.md tells what was chosen.
+workloads of the traces named before it, in bursts. What was chosen: docs/measurements/2026-11-sharing-simulated.md.
 """
 
 from __future__ import annotations

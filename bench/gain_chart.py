@@ -8,6 +8,7 @@ Standard library only. tests/unit/test_bench_gain_chart.py compares the committe
 from __future__ import annotations
 
 import json
+import lzma
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -32,8 +33,8 @@ ROW, HEAD = 22, 30
 def recorded() -> dict[str, dict[str, float]]:
     """Return the figures of each policy's replay, by policy."""
     found = {}
-    for path in sorted(REPLAYS.glob(f"{TRACE}-*users6*.json")):
-        replay = json.loads(path.read_text(encoding="utf-8"))
+    for path in sorted(REPLAYS.glob(f"{TRACE}-*users6*.json.xz")):
+        replay = json.loads(lzma.decompress(path.read_bytes()))
         found[replay["policy"]] = replay["figures"]
     return found
 

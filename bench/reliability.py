@@ -1,4 +1,4 @@
-"""Put the rows of tests/faults into docs/reliability.md, between its marks.
+"""Put the rows of tests/faults into docs/measurements/2026-11-faults.md, between its marks.
 
 RAD_FAULTS=long python -Im pytest tests/faults -m cluster       # adds rows to .rad/faults.jsonl
 python bench/reliability.py ROWS.jsonl...                       # the last row of each fault and Slurm counts
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "reliability.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "2026-11-faults.md"
 COLUMNS = (
     "fault",
     "Slurm",

@@ -8,13 +8,14 @@ error of all, each workload counted once. Peaks are what NVML shows of the job's
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from slurm_plugin.admin.report.runs import run_record
 
 ESTIMATE = re.compile(r"\bestimate_mib=(\d+)")
 
@@ -38,7 +39,7 @@ def rows(run: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
 
 def main() -> None:
     """Print the table."""
-    run = json.loads(Path(sys.argv[1]).read_text())
+    run = run_record(Path(sys.argv[1]))
     found = sorted(rows(run), key=lambda row: -abs(row[1] / row[2] - 1))
     print("| workload | estimate (MiB) | peak | error |\n|---|---|---|---|")
     for name, estimate, peak in found:

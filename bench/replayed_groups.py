@@ -1,6 +1,6 @@
 """Trainings side by side in replays, as groups: what their GPUs got done, and who waited.
 
-    PYTHONPATH=. python bench/replayed_groups.py docs/results/replay/*.json
+    PYTHONPATH=. python bench/replayed_groups.py docs/results/replay/*.json.xz
 
 A group is who trains on a GPU while nobody comes or goes for LEAST_S. How fast each one was is read from the steps that
 it noted, and compared with its pace alone; none of these runs was used to fit the model.
@@ -8,7 +8,6 @@ it noted, and compared with its pace alone; none of these runs was used to fit t
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 import sys
@@ -19,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from slurm_plugin.admin.report.runs import run_record
 from slurm_plugin.admin.simulate.interference import TYPICAL_KERNEL_S, Load, slowdowns, together
 from slurm_plugin.admin.simulate.metrics import quantile
 from slurm_plugin.admin.simulate.workloads import measured
@@ -143,7 +143,7 @@ def _steps(points: list[tuple[float, int]], at_s: float) -> float:
 
 def main() -> None:
     """Print the tables."""
-    runs = [json.loads(Path(name).read_text()) for name in sys.argv[1:]]
+    runs = [run_record(Path(name)) for name in sys.argv[1:]]
     # By hand under MPS each card is called 0, and without MPS the model of MPS says nothing.
     runs = [run for run in runs if run["policy"] not in ("hand-mps", "hand")]
     found = [group for run in runs for group in groups(run)]

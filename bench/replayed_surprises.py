@@ -1,6 +1,6 @@
 """What jobs that needed more than they booked cost in replays: themselves, and their neighbours.
 
-    PYTHONPATH=. python bench/replayed_surprises.py docs/results/replay/*.json
+    PYTHONPATH=. python bench/replayed_surprises.py docs/results/replay/*.json.xz
 
 - above: jobs that held more than they booked;
 - stopped: times that the guard stopped one, because others needed what they had booked;
@@ -12,12 +12,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from slurm_plugin.admin.report.runs import run_name, run_record
 
 _ENDED = re.compile(r" job=(\d+) .*?\b(overrun|gpu-oom|victim): ")
 COLUMNS = ("run", "jobs", "above", "stopped", "out", "hurt", "lost", "put back", "at once", "at most")
@@ -27,7 +28,7 @@ def main() -> None:
     """Print a row for each run."""
     print(f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|")
     for path in map(Path, sys.argv[1:]):
-        print(f"| {' | '.join(row(path.stem, json.loads(path.read_text())))} |")
+        print(f"| {' | '.join(row(run_name(path), run_record(path)))} |")
 
 
 def row(name: str, run: Mapping[str, Any]) -> Iterator[str]:

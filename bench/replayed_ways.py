@@ -9,7 +9,6 @@ GPUs of the same hour; makespan and completion are relative to it, as it was rep
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from simulate_replayed import DRAWS, Run, simulated
 
+from slurm_plugin.admin.report.runs import run_record
 from slurm_plugin.admin.simulate.metrics import metrics
 
 FIRST = 1_000_000
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("whole", type=Path)
     options = parser.parse_args()
-    run, whole = (json.loads(path.read_text()) for path in (options.run, options.whole))
+    run, whole = (run_record(path) for path in (options.run, options.whole))
     print("| | makespan (s) | makespan | completion | slowdown | P95 |\n|---|---|---|---|---|---|")
     _print("replayed", run["figures"], whole)
     for name, way in WAYS.items():

@@ -2,7 +2,8 @@
 
     python bench/simulate_compressed.py TRACE
 
-Against whole GPUs under the same compression. docs/simulate.md compares it with the one replay that was measured.
+Relative to whole GPUs under the same compression. docs/measurements/2026-11-simulator.md compares it with a measured
+replay.
 """
 
 from __future__ import annotations

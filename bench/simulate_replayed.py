@@ -15,7 +15,6 @@ was cut off is compared at its cut: how many jobs were done, and when those came
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import re
 import statistics
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.config import shards_of
+from slurm_plugin.admin.report.runs import run_record
 from slurm_plugin.admin.simulate.cluster import PARTITION, Cluster
 from slurm_plugin.admin.simulate.engine import Engine
 from slurm_plugin.admin.simulate.interference import Load
@@ -323,7 +323,7 @@ def main() -> int:
         help="jobs of several GPUs that shared them book what they would today: by time",
     )
     options = parser.parse_args()
-    runs = [json.loads(path.read_text()) for path in options.runs]
+    runs = [run_record(path) for path in options.runs]
     if options.by_time:
         runs = [by_time(run) for run in runs]
     off = report([run for run in runs if not run["cut"]])

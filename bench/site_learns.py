@@ -1,4 +1,6 @@
-"""What a site's own runs bring to its bookings, with recorded runs in random order (docs/estimator/booking.md).
+"""What a site's own runs bring to its bookings: recorded runs in random order.
+
+The figures are in docs/measurements/2026-11-booking.md.
 
     python bench/site_learns.py
 

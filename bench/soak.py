@@ -2,7 +2,7 @@
 
     flock /tmp/cluster.lock .rad/venv/bin/python -m bench.soak --jobs 5000 --nodes 16 --out soak.json
     .rad/venv/bin/python -m bench.soak --jobs 5000 --nodes 16 --alone --out soak-alone.json    # Slurm alone
-    python -m bench.soak --plot soak.json soak-alone.json          # needs matplotlib; draws docs/img/soak.png
+    python -m bench.soak --plot soak.json soak-alone.json          # needs matplotlib; draws .rad/soak.png
 
 The trainings sleep (lab/hold.sh) and so cost next to no processor time. Each job is an sbatch of its own; --rate is
 what the machine bears: each job starts a dozen processes, and two cores that other work shares took 4 jobs/s, all late.
@@ -215,7 +215,7 @@ def main() -> None:
     parser.add_argument("--plot", nargs="+", type=Path, metavar="JSON")
     options = parser.parse_args()
     if options.plot:
-        plot([json.loads(path.read_text()) for path in options.plot], ROOT / "docs" / "img" / "soak.png")
+        plot([json.loads(path.read_text()) for path in options.plot], ROOT / ".rad" / "soak.png")
         return
     home, _ = home_of(ROOT)
     cluster = Cluster(Place(root=home / f"soak-{os.getpid()}", venv=home / "venv"))

@@ -27,7 +27,7 @@ SCRIPTS = (
     "peft_lora.py",
     "peft_lora.py --checkpointing",
 )
-"""The twenty of the table in docs/estimator/scripts.md."""
+"""The twenty of the table in docs/measurements/2026-11-scripts.md."""
 WAYS = (
     "ddp_loop.py",
     "ddp_loop.py --views",

@@ -1,7 +1,8 @@
 """What the documents tell their readers to type, and how each command is tried.
 
 Every line of every block that is typed into a shell has a row here: a command that is run as it is written
-(tests/cluster/test_documents.py), or where else it is run, or why it is not.
+(tests/cluster/test_documents.py), or where else it is run, or why it is not. The reports in docs/measurements/ need no
+rows: the options of their programs are compared with --help.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ _PROGRAM = re.compile(
     r"(?:[A-Z_]+=\S+ )*(?:rad|rad-estimate|radd|make|python3?|apt|dnf|sbatch|sacct|sacctmgr|sreport|scontrol|srun"
     r"|systemctl|tail|bash|\.rad/venv/bin/rad|bench/\S+|lab/\S+|docker/\S+|/opt/rad/\S+)(?: |$)"
 )
+
+_MEASUREMENT = re.compile(r"(?:[A-Z_]+=\S+ )*(?:\S+/)?python3? (?:bench/|-m (?:bench|gpumemnet)\b)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +83,8 @@ TRIALS: dict[str, dict[str, Trial]] = {
     "README.md": {
         "make demo": RunBy(".ci/run", "make demo"),
         "make test": RunBy(".ci/run", "make test COVERAGE=1"),
-        ".rad/venv/bin/rad report docs/results/replay/*users6*.json --out .rad/users.html": RunBy(
-            "tests/unit/slurm_plugin/admin/report/test_report.py", "*users6*.json"
+        ".rad/venv/bin/rad report docs/results/replay/*users6*.json.xz --out .rad/users.html": RunBy(
+            "tests/unit/slurm_plugin/admin/report/test_report.py", "*users6*.json.xz"
         ),
         "rad-estimate --save m.rad -- python train.py": RunBy(
             "tests/unit/gpumemnet_trace/test_script.py", '"--save"'
@@ -199,64 +202,20 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "rad top --node gpu1 --node gpu2=10.0.0.5:9835": NotRun("needs nodes of these names"),
         "rad top --once; rad top --json": Run(root=True, says='"nodes"'),
     },
+    "docs/results.md": {
+        ".rad/venv/bin/rad report docs/results/replay/*-c1[68]0*-r?.json.xz"
+        " docs/results/replay/*c200-*nccl-r?.json.xz --out .rad/runs.html": RunBy(
+            "tests/unit/slurm_plugin/admin/report/test_report.py", "docs/results/replay"
+        ),
+    },
     "docs/estimator.md": {
         "python bench/estimate_cost.py": MEASURES,
-        "python bench/fuzz.py summaries --inputs 1000000 --seed 5 --workers 2": MEASURES,
-    },
-    "docs/estimator/accounts.md": {
-        "python bench/account_by_name.py --texts .rad/texts.jsonl --kind torchsummary": MEASURES,
-        "python bench/families.py": MEASURES,
-    },
-    "docs/estimator/booking.md": {
-        "PYTHONPATH=. python bench/replayed_surprises.py docs/results/replay/*.json": RunBy(
-            "tests/unit/test_bench_surprises.py", "replayed_surprises"
-        ),
-        "python bench/booking_cost.py --rows heldout": MEASURES,
-        "python bench/confidence.py philly_t1.csv heavy60.csv mix90.csv --draws 20": MEASURES,
-    },
-    "docs/estimator/calibration.md": {
-        "python -m gpumemnet.train --no-networks": MEASURES,
-        "python bench/hidden_widths.py": MEASURES,
-    },
-    "docs/estimator/others.md": {
-        "python -m gpumemnet.evaluate peers --data FOLDER": DATA,
-        "python -m gpumemnet.evaluate real --data FOLDER": DATA,
     },
     "docs/estimator/scripts.md": {
         "python bench/traced_scripts.py --python ENVIRONMENT/bin/python": MEASURES,
-        "python bench/package_examples.py SOURCES --python ENVIRONMENT/bin/python": MEASURES,
-        "python bench/example_data.py DATA && ENVIRONMENT/bin/python bench/repository_data.py DATA": MEASURES,
-        "python bench/package_examples.py SOURCES --python ENVIRONMENT/bin/python --lines bench/repositories.txt "
-        "--data DATA": MEASURES,
-        "python bench/example_data.py DATA && ENVIRONMENT/bin/python bench/example_models.py DATA": MEASURES,
-        "python bench/package_examples.py SOURCES --python ENVIRONMENT/bin/python --lines bench/hub_examples.txt "
-        "--data DATA": MEASURES,
-        "python bench/measured_scripts.py --out ROWS": MEASURES,
-        "python bench/script_errors.py ROWS/scripts.jsonl": MEASURES,
-        "python bench/script_errors.py docs/results/measured_scripts.jsonl docs/results/traced_scripts.jsonl": RunBy(
-            "tests/unit/test_bench_scripts.py", "measured_scripts.jsonl"
-        ),
-    },
-    "docs/estimator/texts.md": {
-        "python -m gpumemnet.evaluate heldout --plots docs/img": MEASURES,
     },
     "docs/estimator/traces.md": {
         "python bench/trace_accuracy.py --rows heldout": MEASURES,
-        "python bench/trace_accuracy.py --rows train --names --seed 2027": MEASURES,
-        "python bench/trace_accuracy.py --rows heldout --sample 0": MEASURES,
-        "python bench/torch_releases.py ENVIRONMENT/bin/python...": MEASURES,
-        "python -m pytest tests/unit/gpumemnet_trace/test_sharded.py": RunBy(
-            "lab/__main__.py", "tests/unit/gpumemnet_trace"
-        ),
-        "python -m pytest tests/unit/gpumemnet_trace/test_compiled.py": RunBy(
-            "lab/__main__.py", "tests/unit/gpumemnet_trace"
-        ),
-        "python -m pytest tests/unit/gpumemnet_trace/test_quantized.py": RunBy(
-            "lab/__main__.py", "tests/unit/gpumemnet_trace"
-        ),
-        "python -m pytest tests/unit/gpumemnet_trace/test_exact.py": RunBy(
-            "lab/__main__.py", "tests/unit/gpumemnet_trace"
-        ),
     },
 }
 """Document -> command -> how it is tried."""
@@ -280,10 +239,10 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "docs/admin/policy.md": ("SchedulerParameters=bf_min",),
     "docs/admin/several-gpus.md": ("SelectTypeParameters=CR_Core",),
     "docs/monitoring.md": ("# shared GPUs that run hot", '{"v":1,'),
-    "docs/estimator.md": ("estimate = base", "quantile(p) = base", "layers "),
-    "docs/estimator/booking.md": ("torchinfo: 112 texts",),
-    "docs/estimator/calibration.md": ("train_h200.jsonl.xz",),
-    "docs/estimator/traces.md": ("traces: 183 texts",),
+    "docs/results.md": (),
+    "docs/estimator.md": ("estimate = base", "quantile(p) = base"),
+    "docs/estimator/scripts.md": (),
+    "docs/estimator/traces.md": (),
 }
 """Document -> how blocks begin that nobody types: what programs print, and parts of files."""
 
@@ -311,6 +270,13 @@ def commands_of(text: str) -> list[str]:
 def is_typed(block: list[str]) -> bool:
     """Return whether a block begins with a command."""
     return _PROGRAM.match(block[0].removeprefix("$ ")) is not None
+
+
+def reported() -> list[str]:
+    """Return the commands with options by which the reports in docs/measurements/ start a program of this project."""
+    reports = sorted((CHECKOUT / "docs" / "measurements").glob("*.md"))
+    found = [command for path in reports for command in commands_of(path.read_text(encoding="utf-8"))]
+    return [command for command in dict.fromkeys(found) if _MEASUREMENT.match(command) and " --" in command]
 
 
 def block_of(text: str, holds: str) -> str:

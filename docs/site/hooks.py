@@ -13,6 +13,7 @@ import posixpath
 import re
 import sys
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from mkdocs.structure.pages import Page
 from prometheus_client.core import Metric
 
 from lab import messages
+from slurm_plugin.admin.report.page import page as replay_page
+from slurm_plugin.admin.report.runs import read_runs
 from slurm_plugin.admin.schema import schema
 from slurm_plugin.core.shell import run
 from slurm_plugin.monitor.board import Board
@@ -39,6 +42,12 @@ ELSEWHERE = {
     "tests/golden/doctor/faults.md": "doctor.md",
 }
 """Pages that lie outside docs/, and where they stand in the site."""
+REPLAYS = CHECKOUT / "docs" / "results" / "replay"
+"""The recorded replays, of which the site has a page for each trace."""
+REPLAYS_MARK = "<!-- replays -->"
+"""Where results.md links to these pages."""
+REPORTS = "measurements/"
+"""Reports of single measurements: pages of the site, but neither in its navigation nor in its search."""
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
 COMMANDS = """\
 # Commands
@@ -118,6 +127,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "python.md": PYTHON,
     }.items():
         files.append(File.generated(config, f"reference/{name}", content=text))
+    for trace, html in _replay_pages().items():
+        files.append(File.generated(config, f"replays/{trace}.html", content=html))
     return files
 
 
@@ -142,9 +153,24 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     if origin == "README.md":
         markdown = markdown.replace("](docs/img/", "](img/")
+    if uri.startswith(REPORTS):
+        page.meta["search"] = {"exclude": True}
+    markdown = markdown.replace(REPLAYS_MARK, _replay_links(files))
     if uri == "user.md":
         markdown = markdown.replace("\n## ", f"\n{_recording()}\n## ", 1)
     return _LINK.sub(followed, markdown)
+
+
+def _replay_pages() -> dict[str, str]:
+    """Return the page that `rad report` makes of the recorded replays of each trace, by the trace's name."""
+    runs = read_runs(sorted(REPLAYS.glob("*.json.xz")))
+    return {trace: replay_page(list(some)) for trace, some in groupby(runs, key=lambda run: run.trace)}
+
+
+def _replay_links(files: Files) -> str:
+    pages = [file.src_uri for file in files if file.src_uri.startswith("replays/")]
+    links = ", ".join(f"[{posixpath.basename(uri).removesuffix('.html')}]({uri})" for uri in pages)
+    return f"Tables and charts of every run, a page for each trace: {links}."
 
 
 def _recording() -> str:

@@ -6,7 +6,8 @@ of text apart, since some tell more. What 99 % of them stay below is what 99 % o
 Where a text tells how much of a model it hides, errors are ranked as multiples of what that lets expect (`scale`).
 
 An ensemble that learned a width for each job (conformalised quantile regression) was kept until it was seen that its
-width hardly follows the error, and that one number for each kind gives narrower bounds (docs/estimator/calibration.md).
+width hardly follows the error, and that one number for each kind gives narrower bounds
+(docs/measurements/2026-11-calibration.md).
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def kind(profile: ModelProfile) -> str:
 
 _LEAST_SCALE, _MUCH_HIDDEN = 0.5, 0.2
 """Texts whose hidden layers hold a fifth of the memory or more err alike; below, errors shrink with the share, down to
-half of theirs (docs/estimator/calibration.md)."""
+half of theirs (docs/measurements/2026-11-calibration.md)."""
 
 
 def scale(profile: ModelProfile) -> float:

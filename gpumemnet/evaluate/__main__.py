@@ -1,4 +1,4 @@
-"""`python -m gpumemnet.evaluate`: print the tables of docs/estimator/texts.md and others.md."""
+"""`python -m gpumemnet.evaluate`: print tables of docs/measurements: summaries, published data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plots of docs/estimator/texts.md."""
+"""The plots of docs/measurements/2026-11-summaries.md."""
 
 from __future__ import annotations
 

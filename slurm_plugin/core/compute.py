@@ -14,11 +14,13 @@ SLOWED: tuple[tuple[float, float], ...] = ((1.3, 1.0), (2.05, 1.5), (3.5, 2.0), 
 TRAINS = 0.6
 """Share of its time in which a training that no run has shown yet is taken to train; a profile tells of one that never
 waits for data. Counted by their SM activity, those of three traces train for 0.52, 0.45 and 0.51 of their time
-(docs/results.md); simulated, the tenth more costs no makespan and keeps small jobs from starving."""
+(docs/measurements/2026-11-sharing-simulated.md); simulated, the tenth more costs no makespan and keeps small jobs from
+starving."""
 TURNS = 1.37
 """What a neighbour's kernels cost who takes turns with them, outside of MPS: such trainings are slowed
 b * (1 + 1.37 * the sum of their neighbours' b) times, where b is the share of the time in which kernels run (168 that
-were measured, 6 % off at the median; docs/activity.md). A fair share of the time is nearer (2 %), but shards add up."""
+were measured, 6 % off at the median; docs/measurements/2026-11-activity.md). A fair share of
+the time is nearer (2 %), but shards add up."""
 LEAST_SLOWDOWN, MOST_SLOWDOWN = SLOWED[0][0], SLOWED[-1][0]
 
 

@@ -11,7 +11,8 @@ from slurm_plugin.core.records import Confidence, PolicyName
 from slurm_plugin.core.units import from_mib
 
 OVERCOMMIT = 2.0
-"""Expected SM activity that a GPU is given by default: the most at which makespan hardly grows (docs/results.md)."""
+"""Expected SM activity that a GPU is given by default: the most at which makespan hardly grows
+(docs/measurements/2026-11-sharing-simulated.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,8 @@ UNTOLD = 0.4
 """What is expected of a job of which nothing is known: half of smact_max, as the placement counts it."""
 SPARE = 0.5
 """Jobs that share a GPU below this activity do not slow each other: 1.00 times at the median. Above, a job shows what
-its neighbours leave it: simulated with 0.8, P95 slowdowns came to 4.06 instead of 2.58 (docs/activity.md)."""
+its neighbours leave it: simulated with 0.8, P95 slowdowns came to 4.06 instead of 2.58
+(docs/measurements/2026-11-activity.md)."""
 MISLEADS = "nvml-utilisation"
 """The source that counts any kernel as a whole GPU."""
 

@@ -17,7 +17,7 @@ from lab.scripts import drawn
 pytestmark = pytest.mark.cluster
 
 EXAMPLES = int(os.environ.get("RAD_DRY_RUNS", "12"))
-"""A few in the suite; docs/measurements/dry-run.md says what came of some hundred on each Slurm."""
+"""A few in the suite; docs/measurements/2026-11-dry-run.md says what came of some hundred on each Slurm."""
 
 
 def dry_run(jobs: Jobs, *words: str) -> tuple[int, dict[str, Any]]:

@@ -58,7 +58,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A line of docs/reliability.md.
+    """A line of docs/measurements/2026-11-faults.md.
 
     Attributes:
         fault: Its name.

@@ -1,4 +1,4 @@
-"""The tables of docs/reliability.md come from rows, and from nothing else."""
+"""The tables of docs/measurements/2026-11-faults.md come from rows, and from nothing else."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_the_manual_shows_what_the_kept_rows_come_to() -> None:
     found, missing = compared(rows, H200)
     manual = {
         " ".join(line.split())
-        for line in (CHECKOUT / "docs" / "estimator" / "scripts.md").read_text().splitlines()
+        for line in (CHECKOUT / "docs" / "measurements" / "2026-11-scripts.md").read_text().splitlines()
     }
     shown = [" ".join(line.split()) for line in table(found)]
     assert not missing and [line for line in shown if line not in manual] == []

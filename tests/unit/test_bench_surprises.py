@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -15,7 +14,10 @@ sys.path.insert(0, str(CHECKOUT / "bench"))
 from replayed_estimates import rows
 from replayed_surprises import COLUMNS, row
 
+from slurm_plugin.admin.report.runs import run_name, run_record
+
 REPLAYS = CHECKOUT / "docs" / "results" / "replay"
+REPORTS = CHECKOUT / "docs" / "measurements"
 SHARED = "magm-ours-c{}-share_multi_gpu=true-pass4h-r{}"
 PAGE = {
     "philly_t1, whole GPUs": ("philly_t1-whole-c160-r1", "philly_t1-whole-c160-r2"),
@@ -34,7 +36,7 @@ PAGE = {
 
 
 def counted(path: Path) -> dict[str, str]:
-    return dict(zip(COLUMNS, row(path.stem, json.loads(path.read_text())), strict=True))
+    return dict(zip(COLUMNS, row(run_name(path), run_record(path)), strict=True))
 
 
 def job(slurm_id: int, peak_mib: int, state: str = "COMPLETED") -> dict[str, Any]:
@@ -57,8 +59,8 @@ def test_who_went_above_who_was_hurt_and_how_many_were_there_at_once() -> None:
 
 @pytest.mark.parametrize("begins", PAGE)
 def test_the_page_says_what_the_recorded_runs_come_to(begins: str) -> None:
-    found = [counted(REPLAYS / f"{name}.json") for name in PAGE[begins]]
-    page = (CHECKOUT / "docs" / "estimator" / "booking.md").read_text()
+    found = [counted(REPLAYS / f"{name}.json.xz") for name in PAGE[begins]]
+    page = (REPORTS / "2026-11-booking.md").read_text()
     (line,) = [one for one in page.splitlines() if one.startswith(f"| {begins}")]
     _, crowd, *others = line.strip("| ").split(" | ")
     assert set(others) == {"0"}
@@ -92,7 +94,7 @@ MIX90, AGAIN, HEAVY60 = (
 )
 SHARES, CALMER = "share_multi_gpu=true-pass4h-", "share_multi_gpu=true-compute_overcommit=1.75-pass4h-"
 TWO_H100S = {
-    "mix90 on two H100s": (
+    "2026-11-mix90-two-h100s.md": (
         ("whole GPUs", MIX90.format("whole", "")),
         ("by hand, no MPS", MIX90.format("hand", "pass4h-")),
         ("by hand, MPS", MIX90.format("hand-mps", "pass4h-")),
@@ -101,7 +103,7 @@ TWO_H100S = {
         ("RAD, `round_robin`", MIX90.format("round_robin-ours", SHARES)),
         ("RAD with Horus' estimates", MIX90.format("magm-horus", SHARES)),
     ),
-    "The pair again on two H100s": (
+    "2026-11-pairs-two-h100s.md": (
         ("mix90, whole GPUs", AGAIN.format("whole", "")),
         ("RAD", AGAIN.format("magm-ours", SHARES)),
         ("RAD, `compute_overcommit = 1.75`", AGAIN.format("magm-ours", CALMER)),
@@ -110,7 +112,7 @@ TWO_H100S = {
         ("RAD, `compute_overcommit = 1.75`", HEAVY60.format("magm-ours", CALMER)),
     ),
 }
-"""A section of results.md -> its table's columns, and the run of each."""
+"""A report -> the columns of its table of figures, and the run of each."""
 
 
 @pytest.mark.parametrize(
@@ -119,31 +121,30 @@ TWO_H100S = {
     + [MIX90.format("magm-ours", SHARES), HEAVY60.format("magm-ours", SHARES)],
 )
 def test_the_page_says_how_near_estimates_came_on_the_h100(name: str) -> None:
-    run = json.loads((REPLAYS / f"{name}.json").read_text())
+    run = run_record(REPLAYS / f"{name}.json.xz")
     errors = [abs(estimate / peak - 1) for _, estimate, peak in rows(run)]
-    page = (CHECKOUT / "docs" / "results.md").read_text()
-    lines = [one for one in page.splitlines() if "bench/replayed_estimates.py" in one]
+    reports = "\n".join(path.read_text() for path in REPORTS.glob("*.md"))
+    lines = [one for one in reports.splitlines() if "bench/replayed_estimates.py" in one]
     median = f"{statistics.median(errors):.1%}".replace("%", " %")
     told = f"{len(errors)} workloads of {run['trace']} a median error of {median}"
     assert any(told in line for line in lines), told
     assert all(job["peak_mib"] <= job["booked_mib"] for job in run["jobs"]), "nobody above his booking"
 
 
-@pytest.mark.parametrize("begins", TWO_H100S)
-def test_a_table_of_two_h100s_is_that_of_its_runs(begins: str) -> None:
-    found = [json.loads((REPLAYS / f"{name}.json").read_text())["figures"] for _, name in TWO_H100S[begins]]
-    page = (CHECKOUT / "docs" / "results.md").read_text()
-    section = page.split(f"### {begins}", 1)[1].split("\n### ", 1)[0]
+@pytest.mark.parametrize("report", TWO_H100S)
+def test_a_table_of_two_h100s_is_that_of_its_runs(report: str) -> None:
+    found = [run_record(REPLAYS / f"{name}.json.xz")["figures"] for _, name in TWO_H100S[report]]
+    section = (REPORTS / report).read_text().split("\n## Figures", 1)[1]
     lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
     table = {name.strip(): [cell.strip(" *") for cell in cells] for name, *cells in lines}
-    assert table[""][: len(found)] == [column for column, _ in TWO_H100S[begins]]
+    assert table[""][: len(found)] == [column for column, _ in TWO_H100S[report]]
     for label, key, unit in (
         ("makespan (s)", "makespan_s", 1),
         ("mean completion (s)", "mean_completion_s", 1),
         ("energy (kJ)", "energy_j", 1000),
     ):
         shown, whole = [], 0.0
-        for run, (column, _) in zip(found, TWO_H100S[begins], strict=True):
+        for run, (column, _) in zip(found, TWO_H100S[report], strict=True):
             alone = column.endswith("whole GPUs")
             whole = run[key] if alone else whole
             shown.append(f"{run[key] / unit:.0f}" + ("" if alone else f" ({run[key] / whole:.2f})"))
@@ -158,14 +159,14 @@ def test_a_table_of_two_h100s_is_that_of_its_runs(begins: str) -> None:
 
 @pytest.mark.parametrize("trace", H100)
 def test_the_sms_have_the_same_work_whoever_shares(trace: str) -> None:
-    """Which is why nobody can be much sooner than shards by hand there (docs/results.md)."""
+    """Which is why nobody can be much sooner than shards by hand there (docs/measurements/2026-11-one-h100.md)."""
     runs, repetition = H100[trace]
     policies = ("whole-{}-r1", f"hand-mps-{{}}-pass4h-r{repetition}", f"magm-ours-{{}}-pass4h-r{repetition}")
     names = [f"{trace}-{policy.format(runs)}" for policy in policies]
-    found = [json.loads((REPLAYS / f"{name}.json").read_text())["figures"] for name in names]
+    found = [run_record(REPLAYS / f"{name}.json.xz")["figures"] for name in names]
     work_s = [run["smact_mean"] * run["makespan_s"] for run in found]
     assert max(work_s) < 1.02 * min(work_s)
-    page = (CHECKOUT / "docs" / "results.md").read_text()
+    page = (REPORTS / "2026-11-one-h100.md").read_text()
     (line,) = [one for one in page.splitlines() if one.startswith("| SM activity times makespan (s)")]
     column = 3 * list(H100).index(trace)
     told = [cell.strip(" *") for cell in line.split("|")[2:-1]][column : column + 3]

@@ -33,7 +33,6 @@ MOST_WORDS = 1500
 """Of a page: it answers one question."""
 SHORT = (
     "docs/admin/*.md",
-    "docs/measurements/*.md",
     "docs/monitoring.md",
     "docs/security*.md",
     "docs/versions.md",

@@ -2,7 +2,7 @@
 
 A container holds rows that end before it. Where it begins follows from the others: a class that came for the first time
 after another is not inside that one, no class is inside itself, and all of a class begin alike.
-What torchinfo prints of the same models is the measure (docs/estimator/accounts.md).
+What torchinfo prints of the same models is the measure (docs/measurements/2026-11-analytical-model.md).
 
 Known limitations:
     - Sequential, ModuleList and the model itself have no rows, so their rows stand one level higher.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -116,12 +117,35 @@ def _told_apart(runs: Sequence[Run], paths: Sequence[Path]) -> Iterator[Run]:
     """Yield runs; those that would be called alike are called as their files."""
     alike = Counter((run.scene, run.label) for run in runs)
     for run, path in zip(runs, paths, strict=True):
-        yield run if alike[run.scene, run.label] == 1 else replace(run, way=path.stem)
+        yield run if alike[run.scene, run.label] == 1 else replace(run, way=run_name(path))
+
+
+def run_name(path: Path) -> str:
+    """Return the name of a run: that of its file without `.json` or `.json.xz`.
+
+    >>> run_name(Path("runs/mix90-whole-c0.5-r1.json.xz"))
+    'mix90-whole-c0.5-r1'
+    """
+    return path.name.removesuffix(".xz").removesuffix(".json")
+
+
+def run_record(path: Path) -> Any:
+    """Return what the file of a run holds, whether it is compressed (`.json.xz`) or not.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no JSON, or not compressed as its name says.
+    """
+    packed = path.read_bytes()
+    try:
+        return json.loads(lzma.decompress(packed) if path.suffix == ".xz" else packed)
+    except lzma.LZMAError as exc:
+        raise ValueError(f"not compressed with xz: {exc}") from exc
 
 
 def _read(path: Path) -> Run:
     try:
-        row = json.loads(path.read_text(encoding="utf-8"))
+        row = run_record(path)
     except OSError as exc:
         raise ConfigError(f"{path}: {exc.strerror}") from exc
     except ValueError as exc:

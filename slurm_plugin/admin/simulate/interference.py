@@ -32,8 +32,8 @@ It holds its turn while it waits, 1 / slowdown_i of the time, and the server's c
 
 b is the share of the time in which kernels run, I the share of the SMs that they keep busy meanwhile (intensity), a
 how long one of them takes; the delay is what it must be for the work to come to `together`. Fitted on groups of two to
-eight trainings on H200s (`python bench/interference_fit.py`; docs/activity.md has the errors on workloads that were
-left out, and on replays, which no fit has seen).
+eight trainings on H200s (`python bench/interference_fit.py`; docs/measurements/2026-11-activity.md has the errors
+on workloads that were left out, and on replays, which no fit has seen).
 """
 
 from __future__ import annotations

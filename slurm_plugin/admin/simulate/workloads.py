@@ -78,7 +78,7 @@ def load_of(job: TraceJob, known: Mapping[str, Workload]) -> Load:
 
 
 def measured() -> Mapping[str, Workload]:
-    """Return the measured workloads (docs/activity.md)."""
+    """Return the measured workloads (docs/measurements/2026-11-activity.md)."""
     return {
         row["workload"]: Workload(
             gpus=int(row["gpus"]),

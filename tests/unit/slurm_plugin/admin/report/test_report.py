@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import re
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,22 @@ def test_what_is_no_run_is_refused_in_one_line(tmp_path: Path, text: str, told: 
     assert len(result.output.strip().splitlines()) == 1
 
 
+def test_a_compressed_run_is_read_as_the_plain_one(tmp_path: Path) -> None:
+    plain = write(tmp_path, "magm", 50.0, settings={"smact_max": "0.5"})
+    packed = tmp_path / f"{plain.name}.xz"
+    packed.write_bytes(lzma.compress(plain.read_bytes()))
+    assert read_runs([packed]) == read_runs([plain])
+    assert {run.label for run in read_runs([plain, packed])} == {plain.stem}, (
+        "named after its file, in both forms"
+    )
+    packed.write_bytes(plain.read_bytes())
+    with pytest.raises(ConfigError, match=r"magm-0\.json\.xz: no JSON \(not compressed with xz"):
+        read_runs([packed])
+    packed.write_bytes(lzma.compress(plain.read_bytes())[:-40])
+    with pytest.raises(ConfigError, match="not compressed with xz"):
+        read_runs([packed])
+
+
 def test_two_runs_that_differ_are_never_called_alike(tmp_path: Path) -> None:
     plain = write(tmp_path, "magm", 50.0)
     waits = write(tmp_path, "magm", 40.0, min_age_reserve_s=240)
@@ -195,8 +212,8 @@ def test_ticks_are_few_and_reach_the_top(most: float) -> None:
 def test_the_figures_of_the_readme_are_those_of_the_recorded_runs(tmp_path: Path) -> None:
     """README.md names these files."""
     readme = (CHECKOUT / "README.md").read_text()
-    assert "docs/results/replay/*users6*.json" in readme
-    printed = reported(["*users6*.json"], tmp_path).partition("\nphilly_t1,")[2]
+    assert "docs/results/replay/*users6*.json.xz" in readme
+    printed = reported(["*users6*.json.xz"], tmp_path).partition("\nphilly_t1,")[2]
     for row, shown in (
         (
             r"whole .* 395\.4 +185\.5 +208,369 +0\.996 +1\.107 +0 +60",
@@ -215,8 +232,12 @@ def test_the_figures_of_the_readme_are_those_of_the_recorded_runs(tmp_path: Path
         assert [figure for figure in shown if figure not in readme] == []
 
 
-def test_the_runs_of_one_user_are_reported_as_they_were_recorded(tmp_path: Path) -> None:
-    printed = reported(["*-c1[68]0*-r?.json", "*c200-*nccl-r?.json"], tmp_path)
+def test_the_command_of_the_results_finds_the_recorded_runs(tmp_path: Path) -> None:
+    """The page's tables are compared with the runs in tests/unit/test_results.py."""
+    named = ("*-c1[68]0*-r?.json.xz", "*c200-*nccl-r?.json.xz")
+    manual = (CHECKOUT / "docs" / "results.md").read_text()
+    assert [each for each in named if f"docs/results/replay/{each}" not in manual] == []
+    printed = reported(list(named), tmp_path)
     for line, told in (
         ("hand-mps", "254 (0.62)"),
         ("=4h run 2", "174.1 (0.38)"),
