@@ -21,7 +21,7 @@ from slurm_plugin.admin.install_steps import (
 )
 from slurm_plugin.admin.installed import NAME, digest, list_of, read_installed, why_left_alone
 from slurm_plugin.admin.site_files import NodeGpus
-from slurm_plugin.admin.templates import lua_folder, lua_modules, render, templates_folder
+from slurm_plugin.admin.templates import STUBS, lua_folder, lua_modules, render, templates_folder
 from slurm_plugin.admin.together import Write
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.wire import KEY_BYTES
@@ -189,7 +189,10 @@ def _step(path: Path, content: bytes, mode: int, wrote: Mapping[Path, Collection
         raise ConfigError(f"{path}: {exc.strerror}") from exc
     if found == content:
         return Step(action="keep", path=path, content=content, mode=mode)
-    why = "settings are yours" if path.suffix == ".toml" else why_left_alone(found, wrote.get(path))
+    known = (
+        [digest(found)] if found in STUBS.values() else wrote.get(path)
+    )  # a stub, also where the list is lost
+    why = "settings are yours" if path.suffix == ".toml" else why_left_alone(found, known)
     if why is None:
         return Step(action="update", path=path, content=content, mode=mode)
     return Step(action="differs", path=path, content=content, mode=mode, why=why)
