@@ -10,6 +10,7 @@ from pathlib import Path
 
 from slurm_plugin.admin import worth
 from slurm_plugin.admin.install_steps import (
+    EXECUTABLE,
     FILES,
     FRAGMENTS,
     PACKAGED_UNITS,
@@ -21,7 +22,7 @@ from slurm_plugin.admin.install_steps import (
 )
 from slurm_plugin.admin.installed import NAME, digest, list_of, read_installed, why_left_alone
 from slurm_plugin.admin.site_files import NodeGpus
-from slurm_plugin.admin.templates import STUBS, lua_folder, lua_modules, render, templates_folder
+from slurm_plugin.admin.templates import GUARD, STUBS, lua_folder, lua_modules, render, templates_folder
 from slurm_plugin.admin.together import Write
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.wire import KEY_BYTES
@@ -65,6 +66,9 @@ def plan(
         folder_of = "{slurm}" if script.name in SITE_SCRIPTS else "{slurm}/rad"
         path = _below(root, f"{folder_of.format(**places)}/{script.name}")
         steps.append(_step(path, script.read_bytes(), READABLE, wrote))
+    for hook in STUBS:
+        path = _below(root, f"{places['slurm']}/rad/{hook}")
+        steps.append(_step(path, GUARD.format(hook=f"{places['etc']}/{hook}").encode(), EXECUTABLE, wrote))
     if with_key:
         path = _below(root, values["key"])
         if not path.exists():

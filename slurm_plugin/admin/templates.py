@@ -26,6 +26,12 @@ STUBS = {
     "task_prolog.sh": f'{_SH}echo "unset SLURM_SCRIPT_CONTEXT" # Slurm sets it for a TaskProlog\nexit 0\n'.encode(),
 }
 """What becomes of hooks: slurmctld may know a newer slurm.conf than a slurmd, which cannot be asked."""
+GUARD = """\
+#!/bin/sh
+# Starts the hook of RAD for Slurm where it is there: a hook that slurm.conf names and that is missing drains its node.
+[ ! -x {hook} ] || exec {hook}
+"""
+"""What slurm.conf names: beside it, so that it stays where the folder of the hooks is removed."""
 _LUA = "-- Of RAD for Slurm, which is being uninstalled: read as long as the slurm.conf in force names it.\n"
 _CALLS = {
     "job_submit.lua": ("slurm_job_submit", "slurm_job_modify"),

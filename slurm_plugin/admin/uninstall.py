@@ -45,7 +45,8 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
     manifest = root / etc.lstrip("/") / NAME
     installed = read_installed(manifest)
     folder = root / slurm.lstrip("/")
-    ours = {*installed, *(f"{etc}/{name}" for name in STUBS)}
+    guards = {f"{etc}/{name}": f"{slurm}/rad/{name}" for name in STUBS}
+    ours = {*installed, *guards, *guards.values()}
     recorded = edited.recorded(manifest.parent, root)
     own = {path: one for path, one in recorded.items() if f"/{path.relative_to(root)}" in ours}
     edits = tuple(one for one in _edits(folder, ours, recorded, bool(installed)) if one.path not in own)
@@ -61,7 +62,8 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
         except OSError as exc:
             raise ConfigError(f"{path}: {exc.strerror}; run as root") from exc
         silent = running is None and (folder / "slurm.conf").exists() and name.endswith((".sh", ".lua"))
-        if silent or any(_needed_by(name, one) for one in edits) or _runs_with(path, name, running or {}):
+        names = (name, guards.get(name, name))
+        if silent or any(_needed_by(names, one) for one in edits) or _runs_with(path, names, running or {}):
             named.append(path)
             if same and path.name in LUA_STUBS:
                 quiet.append(path)
@@ -178,18 +180,18 @@ def _edits(
     return tuple(one for one in kept if one.new != one.old)
 
 
-def _needed_by(name: str, conf: Edit) -> bool:
+def _needed_by(names: Sequence[str], conf: Edit) -> bool:
     """Return whether a file must change before one of ours may go: a hook that it names, or a Lua file of `lua`."""
     gone = set(lines_of(conf.old)) - set(lines_of(conf.new or ""))
-    if name.endswith(".lua"):
+    if names[0].endswith(".lua"):
         return any("lua" in line.lower() for line in gone)
-    return any(name in line for line in gone)
+    return any(name in line for line in gone for name in names)
 
 
-def _runs_with(path: Path, name: str, running: Mapping[str, str]) -> bool:
+def _runs_with(path: Path, names: Sequence[str], running: Mapping[str, str]) -> bool:
     """Tell whether slurmctld runs with a file of ours, a hook, a script that it loads, or what such a script calls."""
-    if not name.endswith(".lua"):
-        return any(name in value.split() for value in running.values())
+    if path.suffix != ".lua":
+        return any(name in value.split() for value in running.values() for name in names)
     if path.name in _SCRIPTS:
         return _loaded(path.name, running)
     scripts = [path.parent.parent / script for script in _SCRIPTS if _loaded(script, running)]

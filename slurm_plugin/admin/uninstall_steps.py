@@ -126,9 +126,9 @@ def as_text(removal: Removal, *, edited: bool, asked: bool) -> str:
     lines += [f"remove {path}" for path in removal.remove]
     lines += [f"keep {path}: it does nothing now" for path in removal.stubs]
     if removal.stubs:
-        folder = removal.stubs[0].parent
+        folders = sorted({f"{path.parent}/*.sh" for path in removal.stubs})
         lines.append(
-            f"a slurmd that was not restarted still starts these; once all of them were: rm {folder}/*.sh"
+            f"a slurmd that was not restarted still starts these; once all of them were: rm {' '.join(folders)}"
         )
     lines += [f"keep {path}: Slurm still names it, or slurmctld does not answer" for path in removal.named]
     lines += [f"keep {path}: changed since `rad install` wrote it" for path in removal.changed]

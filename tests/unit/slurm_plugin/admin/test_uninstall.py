@@ -56,7 +56,7 @@ def files(root: Path) -> dict[str, bytes]:
 
 def no_hooks(root: Path) -> None:
     """Do what `rad uninstall` says that comes last: no slurmd starts the hooks any more."""
-    for path in (root / "etc/rad").glob("*.sh"):
+    for path in [*(root / "etc/rad").glob("*.sh"), *(root / "etc/slurm/rad").glob("*.sh")]:
         path.unlink()
 
 
@@ -83,7 +83,7 @@ def test_what_was_written_goes_and_nothing_else(site: Path) -> None:
     before = files(site)
     install(site)
     assert files(site) != before
-    assert f"rm {site}/etc/rad/*.sh" in rad(site, "uninstall")
+    assert f"rm {site}/etc/rad/*.sh {site}/etc/slurm/rad/*.sh" in rad(site, "uninstall")
     no_hooks(site)
     rad(site, "uninstall")
     assert files(site) == before
