@@ -50,6 +50,7 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
     recorded = edited.recorded(manifest.parent, root)
     own = {path: one for path, one in recorded.items() if f"/{path.relative_to(root)}" in ours}
     edits = tuple(one for one in _edits(folder, ours, recorded, bool(installed)) if one.path not in own)
+    in_use = (folder / "slurm.conf").exists() or (root / "run/slurm/conf/slurm.conf").exists()  # configless
     remove: list[Path] = []
     stubs: list[Path] = []
     named, changed, quiet = [], [], []
@@ -61,7 +62,7 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
             continue
         except OSError as exc:
             raise ConfigError(f"{path}: {exc.strerror}; run as root") from exc
-        silent = running is None and (folder / "slurm.conf").exists() and name.endswith((".sh", ".lua"))
+        silent = running is None and in_use and name.endswith((".sh", ".lua"))
         names = (name, guards.get(name, name))
         if silent or any(_needed_by(names, one) for one in edits) or _runs_with(path, names, running or {}):
             named.append(path)
@@ -70,7 +71,7 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
         elif same and _is_stub(path):
             stubs.append(path)  # and stays until an admin takes it away
         elif same:
-            (stubs if path.name in STUBS and (folder / "slurm.conf").exists() else remove).append(path)
+            (stubs if path.name in STUBS and in_use else remove).append(path)
         else:
             changed.append(path)
     return Removal(

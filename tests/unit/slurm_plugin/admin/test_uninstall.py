@@ -219,6 +219,14 @@ def test_while_slurmctld_does_not_answer_whatever_slurm_may_start_stays(site: Pa
     assert not uninstalling.plan(root=site, etc="/etc/rad", slurm="/etc/slurm", running=None).named
 
 
+def test_hooks_of_a_configless_node_stay_as_stubs(site: Path) -> None:
+    install(site)
+    (site / "run/slurm/conf").mkdir(parents=True)
+    (site / "etc/slurm/slurm.conf").rename(site / "run/slurm/conf/slurm.conf")
+    rad(site, "uninstall")
+    assert "exit 0" in (site / "etc/rad/prolog.sh").read_text()
+
+
 def test_what_somebody_changed_stays_and_so_does_the_key(site: Path) -> None:
     install(site, "--key")
     toml = site / "etc/rad/rad.toml"
