@@ -26,9 +26,10 @@ from slurm_plugin.admin.cli import main
 left = int(sys.argv.pop(1))
 def hook(event, arguments):
     global left
-    left -= event in ("os.rename", "os.link", "os.remove", "os.rmdir", "os.mkdir")
-    if left == 0:
-        os.kill(os.getpid(), 9)
+    if event in ("os.rename", "os.link", "os.remove", "os.rmdir", "os.mkdir"):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), 9)
 sys.addaudithook(hook)
 main()
 """
@@ -125,7 +126,7 @@ def test_a_second_install_changes_nothing_and_mends_what_was_generated_anew(
     rad_toml.unlink()
     said = typed(bare, "install", "--gpu-memory-mib", "39330")
     assert "+shards_per_gpu" in said, "a new rad.toml follows the shards that are there"
-    bare.slurm("sha256sum", "--quiet", "-c", str(ours(bare) / "installed.sha256"))
+    bare.slurm("sha256sum", "--ignore-missing", "-c", str(ours(bare) / "installed.sha256"))
     goes_back(bare, {name: text for name, text in before.items() if name != str(rad_toml)})
     assert not rad_toml.exists()
 
