@@ -151,7 +151,9 @@ TRIALS: dict[str, dict[str, Trial]] = {
         ),
         "rad doctor": Run(root=True, status=(1,), says=r"(?s)FAIL .*\n +fix: "),
         "rad uninstall": Run(root=True, status=(1, 1)),  # this slurmctld goes on with what it has
-        "rad uninstall --edit-slurm": Run(root=True, status=(1,), says="as it was in slurm.conf"),
+        "rad uninstall --edit-slurm": Run(
+            root=True, status=(1,), says=r"as it was in slurm\.conf|PrologFlags stay"
+        ),
         "apt purge rad-slurm": RunBy("lab/try_packages.sh", "apt-get purge -y -q rad-slurm"),
         "sacctmgr modify qos normal set MaxTRESPerUser=billing=39": Run(root=True, says="normal"),
         "sacctmgr modify user bob set GrpTRES=billing=78 GrpTRESMins=billing=4680": Run(

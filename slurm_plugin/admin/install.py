@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from slurm_plugin.admin import worth
@@ -131,6 +132,17 @@ def _accounts(values: Mapping[str, str]) -> str:
             f"sacctmgr modify qos NAME set MaxTRESPerUser=billing={shards}    where it says gres/gpu=1; others alike",
         ]
     )
+
+
+def fitted(steps: Sequence[Step], after: dict[Path, str]) -> list[Step]:
+    """Return the steps with files of ours as the site's files have them; `after` loses these.
+
+    Args:
+        steps: As `plan` returns them.
+        after: What each file is to say that fitting the site's files changed.
+    """
+    ours = {step.path for step in steps if step.action in ("write", "update")} & after.keys()
+    return [replace(one, content=after.pop(one.path).encode()) if one.path in ours else one for one in steps]
 
 
 def writes(steps: Sequence[Step], places: Mapping[str, str], *, root: Path) -> list[Write]:

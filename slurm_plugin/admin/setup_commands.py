@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,11 +120,8 @@ def install(
     changed = _slurms_files(steps, values, places, cards, dry_run=dry_run) if edit_slurm else None
     if changed is not None and changed.refused:
         sys.exit(Exit.FINDINGS)
-    after = dict(changed.after) if changed is not None else {}
-    ours = {step.path for step in steps if step.action in ("write", "update")} & after.keys()
-    steps = [
-        replace(each, content=after.pop(each.path).encode()) if each.path in ours else each for each in steps
-    ]
+    after = {} if changed is None else dict(changed.after)
+    steps = installing.fitted(steps, after)
     wanted = installing.writes(steps, places, root=root)
     if changed is not None:
         wanted += edited.writes(Path(etc), changed.before, after, runs=changed.runs)
@@ -221,11 +217,10 @@ def uninstall(root: Path, etc: str, slurm_etc: str, edit_slurm: bool, dry_run: b
     _undo_unfinished(root / etc.lstrip("/"), dry_run=dry_run)
     removal = uninstalling.plan(root=root, etc=etc, slurm=slurm_etc, running=running)
     jobs = shard_jobs(os.environ) if running and removal.takes_shards else None
-    if jobs:
-        click.echo(("nothing was changed: " if edit_slurm else "") + why_not_yet(jobs))
-        if edit_slurm:
-            sys.exit(Exit.FINDINGS)
-    click.echo(told(removal, edited=edit_slurm and not dry_run, asked=jobs is not None))
+    if edit_slurm and (why := why_not_yet(removal, jobs)):
+        click.echo(f"nothing was changed: {why}")
+        sys.exit(Exit.FINDINGS)
+    click.echo(told(removal, edited=edit_slurm and not dry_run, jobs=jobs))
     edits = removal.edits if edit_slurm else ()
     _change(uninstalling.writes(removal, edits), removal.manifest.parent, dry_run=dry_run)
     if not dry_run:

@@ -23,6 +23,7 @@ _SHARDS = re.compile(r"\bgres[:/]shard\b")
 _MOST_NAMED = 20
 
 UNASKED = f"before that no job may hold or wait for shards: {HOLDERS} | grep -E 'gres[:/]shard'"
+FLAGS_STAY = "PrologFlags stay until slurmctld, restarted, runs with this slurm.conf; then run this again"
 AFTERWARDS = (
     "then copy the files to all machines; restart slurmctld first and at once (a slurmd that starts before it reports\n"
     "fewer shards than slurmctld expects, and gets no job until then), slurmd afterwards;\n"
@@ -78,6 +79,12 @@ class Removal:
             "shard" in row.lower() for one in self.edits for row in changed_lines(one.old, one.new or "")
         )
 
+    @property
+    def too_early(self) -> bool:
+        """Return whether PrologFlags alone are left while slurmctld, not restarted yet or silent, needs them."""
+        rows = [row for one in self.edits for row in changed_lines(one.old, one.new or "")]
+        return bool(rows and self.named) and all("prologflags" in row.lower() for row in rows)
+
 
 def shard_jobs(env: Mapping[str, str]) -> tuple[str, ...] | None:
     """Return the ids of jobs that hold or wait for shards; None if slurmctld does not answer.
@@ -92,12 +99,19 @@ def shard_jobs(env: Mapping[str, str]) -> tuple[str, ...] | None:
     return tuple(row.split()[0] for row in rows if _SHARDS.search(row))
 
 
-def why_not_yet(jobs: Sequence[str]) -> str:
-    """Return what is said of jobs that need the shards which would go.
+def why_not_yet(removal: Removal, jobs: Sequence[str] | None) -> str:
+    """Return why Slurm's files must not change yet; "" where they may.
 
     Args:
-        jobs: Their ids, at least one.
+        removal: As `plan` returns it.
+        jobs: From `shard_jobs`.
     """
+    return FLAGS_STAY if removal.too_early else _jobs_text(jobs)
+
+
+def _jobs_text(jobs: Sequence[str] | None) -> str:
+    if not jobs:
+        return ""
     more = f" and {len(jobs) - _MOST_NAMED} more" if len(jobs) > _MOST_NAMED else ""
     return (
         f"jobs that hold or wait for shards: {', '.join(jobs[:_MOST_NAMED])}{more}\n"
@@ -106,13 +120,13 @@ def why_not_yet(jobs: Sequence[str]) -> str:
     )
 
 
-def as_text(removal: Removal, *, edited: bool, asked: bool) -> str:
+def as_text(removal: Removal, *, edited: bool, jobs: Sequence[str] | None) -> str:
     """Return what is done, or what must be done first, for a person.
 
     Args:
         removal: As `plan` returns it.
         edited: Whether Slurm's files are changed by this very command.
-        asked: Whether slurmctld was asked for jobs with shards.
+        jobs: From `shard_jobs`; None where slurmctld was not asked.
     """
     lines = []
     for one in removal.edits:
@@ -121,7 +135,9 @@ def as_text(removal: Removal, *, edited: bool, asked: bool) -> str:
         lines += [f"    {row}" for row in changed_lines(one.old, one.new or "")]
     if removal.edits:
         lines += [] if edited else ["change these lines, or say --edit-slurm"]
-        lines += [UNASKED] if removal.takes_shards and not asked else []
+        lines += (
+            [UNASKED] if removal.takes_shards and jobs is None else list(filter(None, [_jobs_text(jobs)]))
+        )
         lines.append(AFTERWARDS)
     lines += [f"remove {path}" for path in removal.remove]
     lines += [f"keep {path}: it does nothing now" for path in removal.stubs]

@@ -112,7 +112,11 @@ def test_jobs_run_on_while_a_site_begins_to_share_and_ends(bare: Cluster, jobs: 
     assert "site" in (bare.place.log / "site").read_text(), "the site's own Prolog ran, too"
     assert "say all that is needed" in rad(bare, "install", *INSTALL)
     rad(bare, "uninstall", "--edit-slurm")
-    rad(bare, "uninstall", "--edit-slurm")  # PrologFlags go last
+    assert "PrologFlags stay" in rad(bare, "uninstall", "--edit-slurm")  # they go last
+    bare.daemons.stop("slurmctld")
+    bare.start_slurmctld()
+    bare.wait("slurmctld answers", bare.answers, 20)
+    rad(bare, "uninstall", "--edit-slurm")
     assert {name: (bare.place.etc / name).read_text() for name in files} == before
     again(bare)
     jobs.wait(submit(jobs, "--gres=gpu:1", "--wrap", "true"), "COMPLETED")
