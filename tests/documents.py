@@ -150,7 +150,9 @@ TRIALS: dict[str, dict[str, Trial]] = {
     },
     "docs/admin/upgrade-uninstall.md": {
         "rad uninstall": Run(root=True, status=(1, 1)),  # this slurmctld goes on with what it has
-        "rad uninstall --edit-slurm": Run(root=True, status=(1,), says="does nothing now"),
+        "rad uninstall --edit-slurm": Run(
+            root=True, status=(1,), says=r"as it was in slurm\.conf|PrologFlags stay"
+        ),
         "apt purge rad-slurm": RunBy("lab/try_packages.sh", "apt-get purge -y -q rad-slurm"),
     },
     "docs/admin/limits-billing.md": {

@@ -147,9 +147,12 @@ def check_hooks(facts: Facts) -> Iterator[Finding]:
         named = lines_of(facts.slurm, name, facts.version)
         path = ", ".join(named)
         ours = facts.config_path.with_name(script)
+        guard = str(
+            beside(facts, "slurm.conf").parent / "rad" / script
+        )  # is there where ours is not (templates.py)
         text = facts.hooks.get(name.lower())
         if not named:
-            yield fail(name, "slurm.conf names none", slurm_conf(facts, name, str(ours)))
+            yield fail(name, "slurm.conf names none", slurm_conf(facts, name, guard))
         elif text is None and not is_pattern(named[-1]):
             yield unseen(name, f"{path} cannot be read here; it must be on every GPU node")
         elif text is None or not _starts(text, module, script):
@@ -184,7 +187,8 @@ def _started(facts: Facts, name: str, named: str, ours: Path, text: str) -> Fix:
         new = Change(path=there.with_name(link), new=f"#!/bin/sh\n[ ! -x {ours} ] || exec {ours}")
         return (new, command(f"chmod 755 {new.path}"))
     if at is not None and facts.version and traits(facts.version).joins_hooks and name != "TaskProlog":
-        return Change(path=at.path, first=at.first, new=f"{name}={ours}")
+        guard = beside(facts, "slurm.conf").parent / "rad" / ours.name
+        return Change(path=at.path, first=at.first, new=f"{name}={guard}")
     first = text.splitlines()[0] if text else ""
     if first.startswith("#!") and not _SHELL.match(first):
         return f"{named} is no shell script: name one that starts both, {ours} and then {named}"

@@ -6,10 +6,12 @@ import os
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from slurm_plugin.admin import worth
 from slurm_plugin.admin.install_steps import (
+    EXECUTABLE,
     FILES,
     FRAGMENTS,
     PACKAGED_UNITS,
@@ -21,7 +23,7 @@ from slurm_plugin.admin.install_steps import (
 )
 from slurm_plugin.admin.installed import NAME, digest, list_of, read_installed, why_left_alone
 from slurm_plugin.admin.site_files import NodeGpus
-from slurm_plugin.admin.templates import lua_folder, lua_modules, render, templates_folder
+from slurm_plugin.admin.templates import GUARD, STUBS, lua_folder, lua_modules, render, templates_folder
 from slurm_plugin.admin.together import Write
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.wire import KEY_BYTES
@@ -65,6 +67,9 @@ def plan(
         folder_of = "{slurm}" if script.name in SITE_SCRIPTS else "{slurm}/rad"
         path = _below(root, f"{folder_of.format(**places)}/{script.name}")
         steps.append(_step(path, script.read_bytes(), READABLE, wrote))
+    for hook in STUBS:
+        path = _below(root, f"{places['slurm']}/rad/{hook}")
+        steps.append(_step(path, GUARD.format(hook=f"{places['etc']}/{hook}").encode(), EXECUTABLE, wrote))
     if with_key:
         path = _below(root, values["key"])
         if not path.exists():
@@ -129,6 +134,17 @@ def _accounts(values: Mapping[str, str]) -> str:
     )
 
 
+def fitted(steps: Sequence[Step], after: dict[Path, str]) -> list[Step]:
+    """Return the steps with files of ours as the site's files have them; `after` loses these.
+
+    Args:
+        steps: As `plan` returns them.
+        after: What each file is to say that fitting the site's files changed.
+    """
+    ours = {step.path for step in steps if step.action in ("write", "update")} & after.keys()
+    return [replace(one, content=after.pop(one.path).encode()) if one.path in ours else one for one in steps]
+
+
 def writes(steps: Sequence[Step], places: Mapping[str, str], *, root: Path) -> list[Write]:
     """Return the files that are not there, those that are renewed, and the list of what was written (installed.py).
 
@@ -189,7 +205,10 @@ def _step(path: Path, content: bytes, mode: int, wrote: Mapping[Path, Collection
         raise ConfigError(f"{path}: {exc.strerror}") from exc
     if found == content:
         return Step(action="keep", path=path, content=content, mode=mode)
-    why = "settings are yours" if path.suffix == ".toml" else why_left_alone(found, wrote.get(path))
+    known = (
+        [digest(found)] if found in STUBS.values() else wrote.get(path)
+    )  # a stub, also where the list is lost
+    why = "settings are yours" if path.suffix == ".toml" else why_left_alone(found, known)
     if why is None:
         return Step(action="update", path=path, content=content, mode=mode)
     return Step(action="differs", path=path, content=content, mode=mode, why=why)

@@ -120,9 +120,11 @@ def install(
     changed = _slurms_files(steps, values, places, cards, dry_run=dry_run) if edit_slurm else None
     if changed is not None and changed.refused:
         sys.exit(Exit.FINDINGS)
+    after = {} if changed is None else dict(changed.after)
+    steps = installing.fitted(steps, after)
     wanted = installing.writes(steps, places, root=root)
     if changed is not None:
-        wanted += edited.writes(Path(etc), changed.before, changed.after, runs=changed.runs)
+        wanted += edited.writes(Path(etc), changed.before, after, runs=changed.runs)
     _change(wanted, root / etc.lstrip("/"), dry_run=dry_run)
     if not dry_run:
         installing.have_loaded(steps)
@@ -201,10 +203,11 @@ def uninstall(root: Path, etc: str, slurm_etc: str, edit_slurm: bool, dry_run: b
     """Take back what `rad install` wrote, once Slurm's own files name it no longer.
 
     A file that was changed since stays, and so does the cluster's key. Ends with status 1 as long as Slurm names a
-    file of ours.
+    file of ours; with --edit-slurm and without any change as long as jobs hold or wait for shards.
     """
     from slurm_plugin.admin import uninstall as uninstalling
     from slurm_plugin.admin.uninstall_steps import as_text as told
+    from slurm_plugin.admin.uninstall_steps import shard_jobs, why_not_yet
     from slurm_plugin.slurm.live import ask_slurm, slurm_is_here
 
     running: Mapping[str, str] | None = {}
@@ -213,7 +216,11 @@ def uninstall(root: Path, etc: str, slurm_etc: str, edit_slurm: bool, dry_run: b
         running = None if live is None else live.settings
     _undo_unfinished(root / etc.lstrip("/"), dry_run=dry_run)
     removal = uninstalling.plan(root=root, etc=etc, slurm=slurm_etc, running=running)
-    click.echo(told(removal, edited=edit_slurm and not dry_run))
+    jobs = shard_jobs(os.environ) if running and removal.takes_shards else None
+    if edit_slurm and (why := why_not_yet(removal, jobs)):
+        click.echo(f"nothing was changed: {why}")
+        sys.exit(Exit.FINDINGS)
+    click.echo(told(removal, edited=edit_slurm and not dry_run, jobs=jobs))
     edits = removal.edits if edit_slurm else ()
     _change(uninstalling.writes(removal, edits), removal.manifest.parent, dry_run=dry_run)
     if not dry_run:

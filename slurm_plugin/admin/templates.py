@@ -15,6 +15,34 @@ from slurm_plugin.admin.install_steps import SITE_SCRIPTS
 from slurm_plugin.core.errors import ConfigError
 
 _NAME = re.compile(r"\{\{(\w+)\}\}")
+_SH = """\
+#!/bin/sh
+# Of RAD for Slurm, which was uninstalled. A slurmd that was not restarted since still starts this file, and a
+# hook that is missing drains its node: remove it once slurmd has been restarted on every node.
+"""
+STUBS = {
+    "prolog.sh": f"{_SH}exit 0\n".encode(),
+    "epilog.sh": f"{_SH}exit 0\n".encode(),
+    "task_prolog.sh": f'{_SH}echo "unset SLURM_SCRIPT_CONTEXT" # Slurm sets it for a TaskProlog\nexit 0\n'.encode(),
+}
+"""What becomes of hooks: slurmctld may know a newer slurm.conf than a slurmd, which cannot be asked."""
+GUARD = """\
+#!/bin/sh
+# Starts the hook of RAD for Slurm where it is there: a hook that slurm.conf names and that is missing drains its node.
+[ ! -x {hook} ] || exec {hook}
+"""
+"""What slurm.conf names: beside it, so that it stays where the folder of the hooks is removed."""
+_LUA = "-- Of RAD for Slurm, which is being uninstalled: read as long as the slurm.conf in force names it.\n"
+_CALLS = {
+    "job_submit.lua": ("slurm_job_submit", "slurm_job_modify"),
+    "cli_filter.lua": ("slurm_cli_setup_defaults", "slurm_cli_pre_submit", "slurm_cli_post_submit"),
+}
+_FUNCTION = "function {}() return slurm.SUCCESS end\n"
+LUA_STUBS = {
+    name: f"{_LUA}{''.join(map(_FUNCTION.format, calls))}return slurm.SUCCESS\n".encode()
+    for name, calls in _CALLS.items()
+}
+"""What becomes of our Lua scripts of Slurm as soon as slurm.conf loses shards: no job asks for them any more."""
 
 
 def templates_folder() -> Path:

@@ -17,6 +17,7 @@ from pathlib import Path
 from slurm_plugin.admin import edited
 from slurm_plugin.admin.installed import NAME, digest, list_of, read_installed
 from slurm_plugin.admin.slurm_edits import flags_last, gres_conf_without, slurm_conf_without
+from slurm_plugin.admin.templates import LUA_STUBS, STUBS
 from slurm_plugin.admin.together import Write
 from slurm_plugin.admin.uninstall_steps import SAVED, Edit, Removal
 from slurm_plugin.core.errors import ConfigError
@@ -24,17 +25,6 @@ from slurm_plugin.slurm.conf_lines import bytes_of, lines_of, text_of
 
 _SCRIPTS = {"job_submit.lua": "jobsubmitplugins", "cli_filter.lua": "clifilterplugins"}
 """The scripts that Slurm loads, by the setting that has them loaded."""
-_SH = """\
-#!/bin/sh
-# Of RAD for Slurm, which was uninstalled. A slurmd that was not restarted since still starts this file, and a
-# hook that is missing drains its node: remove it once slurmd has been restarted on every node.
-"""
-_STUBS = {
-    "prolog.sh": f"{_SH}exit 0\n".encode(),
-    "epilog.sh": f"{_SH}exit 0\n".encode(),
-    "task_prolog.sh": f'{_SH}echo "unset SLURM_SCRIPT_CONTEXT" # Slurm sets it for a TaskProlog\nexit 0\n'.encode(),
-}
-"""What becomes of hooks: slurmctld may know a newer slurm.conf than a slurmd, which cannot be asked."""
 _OURS = re.compile(r"""require\W{1,4}rad(_cli)?["']""")
 """How a script calls what lies in the folder rad beside it."""
 
@@ -55,25 +45,33 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
     manifest = root / etc.lstrip("/") / NAME
     installed = read_installed(manifest)
     folder = root / slurm.lstrip("/")
-    edits = _edits(folder, installed, edited.recorded(manifest.parent, root))
+    guards = {f"{etc}/{name}": f"{slurm}/rad/{name}" for name in STUBS}
+    ours = {*installed, *guards, *guards.values()}
+    recorded = edited.recorded(manifest.parent, root)
+    own = {path: one for path, one in recorded.items() if f"/{path.relative_to(root)}" in ours}
+    edits = tuple(one for one in _edits(folder, ours, recorded, bool(installed)) if one.path not in own)
+    in_use = (folder / "slurm.conf").exists() or (root / "run/slurm/conf/slurm.conf").exists()  # configless
     remove: list[Path] = []
     stubs: list[Path] = []
-    named, changed = [], []
+    named, changed, quiet = [], [], []
     for name, wrote in sorted(installed.items()):
         path = root / name.lstrip("/")
         try:
-            same = digest(path.read_bytes()) in wrote
+            same = digest(path.read_bytes()) in wrote or _before(own.get(path)) in wrote
         except FileNotFoundError:
             continue
         except OSError as exc:
             raise ConfigError(f"{path}: {exc.strerror}; run as root") from exc
-        silent = running is None and (folder / "slurm.conf").exists() and name.endswith((".sh", ".lua"))
-        if silent or any(_needed_by(name, one) for one in edits) or _runs_with(path, name, running or {}):
+        silent = running is None and in_use and name.endswith((".sh", ".lua"))
+        names = (name, guards.get(name, name))
+        if silent or any(_needed_by(names, one) for one in edits) or _runs_with(path, names, running or {}):
             named.append(path)
+            if same and path.name in LUA_STUBS:
+                quiet.append(path)
         elif same and _is_stub(path):
             stubs.append(path)  # and stays until an admin takes it away
         elif same:
-            (stubs if path.name in _STUBS and (folder / "slurm.conf").exists() else remove).append(path)
+            (stubs if path.name in STUBS and in_use else remove).append(path)
         else:
             changed.append(path)
     return Removal(
@@ -81,6 +79,7 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
         remove=tuple(remove),
         stubs=tuple(stubs),
         named=tuple(named),
+        quiet=tuple(quiet),
         changed=tuple(changed),
         manifest=manifest,
         root=root,
@@ -115,23 +114,25 @@ def writes(removal: Removal, edits: Sequence[Edit]) -> list[Write]:
                 kept = removal.manifest.parent / edited.NAME / name / one.path.relative_to(removal.root)
                 if text is not None and kept.exists():
                     found.append(Write(path=kept, old=kept.read_bytes(), new=bytes_of(text)))
-        found += [Write(path=path, old=path.read_bytes(), new=_STUBS[path.name]) for path in removal.stubs]
+        found += [Write(path=path, old=path.read_bytes(), new=STUBS[path.name]) for path in removal.stubs]
+        quiet = removal.quiet if edits else ()
+        found += [Write(path=path, old=path.read_bytes(), new=LUA_STUBS[path.name]) for path in quiet]
         found += [Write(path=path, old=path.read_bytes(), new=None) for path in removal.remove]
         if removal.manifest.exists():
-            found.append(_list_after(removal))
+            stubs = {path: STUBS[path.name] for path in removal.stubs}
+            stubs |= {path: LUA_STUBS[path.name] for path in quiet}
+            found.append(_list_after(removal, stubs))
     except OSError as exc:
         raise ConfigError(f"{exc.filename}: {exc.strerror}; run as root") from exc
     return found
 
 
-def _list_after(removal: Removal) -> Write:
-    """Return the list of what is left: so that the next `rad install` renews a stub, too."""
+def _list_after(removal: Removal, new: Mapping[Path, bytes]) -> Write:
+    """Return the list of what is left, with stubs as they are: so that the next `rad install` renews them, too."""
     names = {f"/{path.relative_to(removal.root)}": path for path in (*removal.named, *removal.stubs)}
     installed = read_installed(removal.manifest)
     left = {name: set(found) for name, found in installed.items() if name in names}
-    for name, path in names.items():
-        if path in removal.stubs:
-            left[name] = {digest(_STUBS[path.name])}
+    left |= {name: {digest(new[path])} for name, path in names.items() if path in new}
     return Write(
         path=removal.manifest, old=removal.manifest.read_bytes(), new=list_of(left) if left else None
     )
@@ -148,9 +149,21 @@ def tidy(removal: Removal) -> None:
             folder.rmdir()
 
 
-def _edits(folder: Path, ours: Collection[str], recorded: Mapping[Path, Edit | None]) -> tuple[Edit, ...]:
-    """Return what `rad install --edit-slurm` did, turned round; what an admin added by hand is told by its words."""
+def _before(one: Edit | None) -> str | None:
+    """Return the digest of a file of ours before `--edit-slurm` of a release up to 1.3 changed and recorded it."""
+    return None if one is None or one.new is None else digest(bytes_of(one.new))
+
+
+def _edits(
+    folder: Path, ours: Collection[str], recorded: Mapping[Path, Edit | None], installed: bool
+) -> tuple[Edit, ...]:
+    """Return what `rad install --edit-slurm` did, turned round; what an admin added by hand is told by its words.
+
+    Where nothing was installed and slurm.conf names no hook of ours, shards are the site's own.
+    """
     found = [one for one in recorded.values() if one is not None]
+    if not installed and not _names(folder / "slurm.conf", ours):
+        return tuple(found)
     for name in ("slurm.conf", "gres.conf"):
         path = folder / name
         if recorded and recorded.get(path, path) is not None:  # turned round above, or never changed by us
@@ -168,26 +181,33 @@ def _edits(folder: Path, ours: Collection[str], recorded: Mapping[Path, Edit | N
     return tuple(one for one in kept if one.new != one.old)
 
 
-def _needed_by(name: str, conf: Edit) -> bool:
+def _needed_by(names: Sequence[str], conf: Edit) -> bool:
     """Return whether a file must change before one of ours may go: a hook that it names, or a Lua file of `lua`."""
     gone = set(lines_of(conf.old)) - set(lines_of(conf.new or ""))
-    if name.endswith(".lua"):
+    if names[0].endswith(".lua"):
         return any("lua" in line.lower() for line in gone)
-    return any(name in line for line in gone)
+    return any(name in line for line in gone for name in names)
 
 
-def _runs_with(path: Path, name: str, running: Mapping[str, str]) -> bool:
+def _runs_with(path: Path, names: Sequence[str], running: Mapping[str, str]) -> bool:
     """Tell whether slurmctld runs with a file of ours, a hook, a script that it loads, or what such a script calls."""
-    if not name.endswith(".lua"):
-        return any(name in value.split() for value in running.values())
+    if path.suffix != ".lua":
+        return any(name in value.split() for value in running.values() for name in names)
     if path.name in _SCRIPTS:
         return _loaded(path.name, running)
     scripts = [path.parent.parent / script for script in _SCRIPTS if _loaded(script, running)]
     return any(script.exists() and _OURS.search(text_of(script)) for script in scripts)
 
 
+def _names(conf: Path, ours: Collection[str]) -> bool:
+    try:
+        return any(name in text_of(conf) for name in ours)
+    except OSError:
+        return False  # told where it is read for its lines
+
+
 def _is_stub(path: Path) -> bool:
-    return path.name in _STUBS and path.read_bytes() == _STUBS[path.name]
+    return path.name in STUBS and path.read_bytes() == STUBS[path.name]
 
 
 def _loaded(script: str, running: Mapping[str, str]) -> bool:

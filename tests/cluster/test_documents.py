@@ -31,6 +31,9 @@ STOPPED = 124
 OWN = ("etc", "opt", "var/lib", "var/log")
 """Folders of the machine that an admin's commands find empty, or as a site has them; dpkg takes an empty /opt away."""
 
+OURS = re.compile(r"(?m)^(JobSubmitPlugins|CliFilterPlugins|PrologFlags|Prolog|TaskProlog|Epilog)=.*\n")
+"""Lines of slurm.conf that a site has of us."""
+
 TRAIN = """
 import runpy, sys
 sys.argv[1:] = ["--memory", "2G", "--seconds", "1"]
@@ -88,9 +91,18 @@ def own_folders(cluster: Cluster) -> Path:
         (own / "etc" / "slurm").mkdir(exist_ok=True)
         for name in ("slurm.conf", "gres.conf", "cgroup.conf"):
             shutil.copy(cluster.place.etc / name, own / "etc" / "slurm")
+        without_rad(own / "etc" / "slurm")
         (own / "opt" / "rad").mkdir()
         (own / "opt" / "rad" / "venv").symlink_to(cluster.place.venv)
     return own
+
+
+def without_rad(slurm: Path) -> None:
+    """Make files of Slurm's, those of a cluster of ours, such as a site has before `rad install`."""
+    conf, gres = slurm / "slurm.conf", slurm / "gres.conf"
+    text = OURS.sub("", conf.read_text()).replace("GresTypes=gpu,shard", "GresTypes=gpu")
+    conf.write_text(re.sub(r",LL_SHARED_GRES|,shard:\d+", "", text))
+    gres.write_text(re.sub(r"(?m)^.*Name=shard.*\n", "", gres.read_text()))
 
 
 @cache

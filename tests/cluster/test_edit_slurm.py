@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,11 +13,10 @@ from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from tests.cluster.conftest import jobs_on, started
-from tests.cluster.test_documents import mounts_apart
+from tests.cluster.test_documents import OURS, mounts_apart
 
 pytestmark = pytest.mark.cluster
 
-OURS = re.compile(r"(?m)^(JobSubmitPlugins|CliFilterPlugins|PrologFlags|Prolog|TaskProlog|Epilog)=.*\n")
 SITE = """\
 Prolog={etc}/site.sh # the site's own
 TaskProlog={etc}/site_task.sh
@@ -75,13 +74,21 @@ def ready(cluster: Cluster) -> bool:
     return any(state in node_state(cluster) for state in ("idle", "mixed", "allocated"))
 
 
-def rad(cluster: Cluster, command: str, *options: str) -> str:
-    """Type a command of rad's as root, where systemd's folders are nobody's; return its output and status."""
+def rad(cluster: Cluster, command: str, *options: str, mounts: str = "", program: Sequence[str] = ()) -> str:
+    """Type a command of rad's as root, where systemd's folders are empty; return its output and status.
+
+    Args:
+        cluster: Where.
+        command: Of rad's.
+        options: Of the command; those of folders count before the cluster's.
+        mounts: Shell commands before it that end with `&&`, for mounts that only the command sees.
+        program: What is run in place of `rad`.
+    """
     place = cluster.place
     where = ("--etc", str(place.etc), "--slurm", str(place.etc))
-    argv = (f"{place.venv}/bin/rad", command, *where, *options)
+    argv = (*(program or (f"{place.venv}/bin/rad",)), command, *where, *options)
     shell = ("bash", "-c", '"$@" 2>&1; echo status $?', "_", *argv)
-    return cluster.slurm("unshare", *mounts_apart(), "bash", "-c", UNITS, "_", *shell)
+    return cluster.slurm("unshare", *mounts_apart(), "bash", "-c", mounts + UNITS, "_", *shell)
 
 
 INSTALL = ("--edit-slurm", "--node", "n0", "--gpus", "4", "--gpu-memory-mib", "40330")
@@ -105,7 +112,11 @@ def test_jobs_run_on_while_a_site_begins_to_share_and_ends(bare: Cluster, jobs: 
     assert "site" in (bare.place.log / "site").read_text(), "the site's own Prolog ran, too"
     assert "say all that is needed" in rad(bare, "install", *INSTALL)
     rad(bare, "uninstall", "--edit-slurm")
-    rad(bare, "uninstall", "--edit-slurm")  # PrologFlags go last
+    assert "PrologFlags stay" in rad(bare, "uninstall", "--edit-slurm")  # they go last
+    bare.daemons.stop("slurmctld")
+    bare.start_slurmctld()
+    bare.wait("slurmctld answers", bare.answers, 20)
+    rad(bare, "uninstall", "--edit-slurm")
     assert {name: (bare.place.etc / name).read_text() for name in files} == before
     again(bare)
     jobs.wait(submit(jobs, "--gres=gpu:1", "--wrap", "true"), "COMPLETED")

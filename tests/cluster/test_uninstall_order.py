@@ -1,8 +1,12 @@
-"""After `rad uninstall`, with any daemon not restarted yet, jobs start and no node drains."""
+"""Around a `rad uninstall`, with any daemon not restarted yet, jobs start and no node drains."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from cluster_jobs import submit
@@ -15,43 +19,171 @@ from tests.cluster.test_edit_slurm import INSTALL, again, bare, node_state, rad
 
 __all__ = ["bare"]
 pytestmark = pytest.mark.cluster
+NODE = NodeSpec(name="n0")
+SHARED = ("--gpus=1", "--comment=rad:memory=4G")
 
 
 @pytest.fixture
 def jobs(bare: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
-    yield from jobs_on(bare, request)
+    """Jobs of a site that has only rad.toml, the key and Lua's settings of us; afterwards all is as before."""
+    place = bare.place
+    saved = place.root / "saved"
+    subprocess.run(["cp", "-a", place.etc, saved], check=True)
+    for path in (*place.etc.glob("*log.sh"), *place.etc.glob("*.lua"), *(place.etc / "rad").glob("*.lua")):
+        if path.name != "rad_settings.lua":
+            path.unlink()
+    ours(bare).mkdir()
+    shutil.copy(place.etc / "rad.n0.toml", ours(bare) / "rad.toml")
+    package(bare).symlink_to(place.venv)
+    try:
+        yield from jobs_on(bare, request)
+    finally:
+        for path in (place.etc, ours(bare)):
+            shutil.rmtree(path, ignore_errors=True)
+        saved.rename(place.etc)
+        package(bare).unlink(missing_ok=True)
+        restart(bare, "ours")
+        bare.slurm("bash", "-c", "scontrol update nodename=n0 state=resume || true")
+        again(bare)
+
+
+def ours(cluster: Cluster) -> Path:
+    """Return what stands for /etc/rad, apart from Slurm's files."""
+    return cluster.place.root / "rad"
+
+
+def package(cluster: Cluster) -> Path:
+    """Return what stands for the folder that the package is installed in."""
+    return cluster.place.root / "package"
+
+
+def typed(
+    cluster: Cluster, command: str, *options: str, mounts: str = "", program: Sequence[str] = ()
+) -> str:
+    package_of = ("--prefix", str(package(cluster)), *INSTALL) if command == "install" else ("--edit-slurm",)
+    return rad(
+        cluster, command, "--etc", str(ours(cluster)), *package_of, *options, mounts=mounts, program=program
+    )
+
+
+def installed(cluster: Cluster, jobs: Jobs) -> None:
+    """Install, restart Slurm, and see a job share."""
+    said = typed(cluster, "install")
+    assert said.rstrip().endswith("status 0"), said
+    again(cluster)
+    restart(cluster, "ours")  # radd reads slurm.conf anew
+    job = submit(jobs, *SHARED, "--wrap", "echo kind=$RAD_KIND")
+    jobs.wait(job, "COMPLETED")
+    assert "kind=shared" in jobs.output(job), jobs.output(job)
 
 
 def restart(cluster: Cluster, name: str) -> None:
-    cluster.daemons.stop("slurmctld" if name == "slurmctld" else "slurmd-n0")
     if name == "slurmctld":
+        cluster.daemons.stop("slurmctld")
         cluster.start_slurmctld()
         cluster.wait("slurmctld answers", cluster.answers, 20)
+    elif name == "slurmd":
+        cluster.daemons.stop("slurmd-n0")
+        cluster.start_node(NODE)
     else:
-        cluster.start_node(NodeSpec(name="n0"))
+        cluster.daemons.stop("monitor-n0")
+        cluster.daemons.stop("radd")
+        cluster.start_radd()
+        cluster.start_monitor(NODE)
 
 
-def a_job_runs(cluster: Cluster, jobs: Jobs) -> None:
-    for asks in ("--gres=gpu:1", "--ntasks=1"):
-        jobs.wait(submit(jobs, asks, "--wrap", "srun true"), "COMPLETED")
-    assert not {"drain", "down", "inval"} & set(node_state(cluster).replace("*", "").split())
+def jobs_run(jobs: Jobs) -> None:
+    started = [
+        submit(jobs, *asks, "--wrap", "srun true") for asks in (("--gres=gpu:1",), ("--ntasks=1",), SHARED)
+    ]
+    for job in started:
+        jobs.wait(job, "COMPLETED")
+    assert not {"drain", "down", "inval"} & set(node_state(jobs.cluster).replace("*", "").split())
 
 
-def test_jobs_run_with_any_daemon_not_restarted_yet(bare: Cluster, jobs: Jobs) -> None:
-    for hook in ("prolog.sh", "task_prolog.sh", "epilog.sh"):
-        (bare.place.etc / hook).unlink()  # so that `rad install` writes them, and may take them back
-    assert rad(bare, "install", *INSTALL).rstrip().endswith("status 0")
-    again(bare)
-    a_job_runs(bare, jobs)
-    rad(bare, "uninstall", "--edit-slurm")
-    a_job_runs(bare, jobs)  # nothing was restarted
+def nothing(cluster: Cluster) -> None:
+    """Uninstall as it is."""
+
+
+def switched_off(cluster: Cluster) -> None:
+    for path in (ours(cluster) / "rad.toml", *cluster.place.etc.glob("rad*.toml")):
+        path.write_text(re.sub(r"(?m)^mode = .*$", 'mode = "off"', path.read_text()))
+
+
+def of_a_newer_release(cluster: Cluster) -> None:
+    """Go back to a release that does not know all that rad.toml says."""
+    for path in (ours(cluster) / "rad.toml", cluster.place.etc / "rad.toml"):
+        path.write_text(path.read_text() + "\n[from_a_newer_release]\nkey = 1\n")
+
+
+def of_an_older_release(cluster: Cluster) -> None:
+    """Run with a rad.toml that says little."""
+    text = (ours(cluster) / "rad.toml").read_text()
+    kept = re.findall(r"(?m)^(?:mode|default_partition) = .*$", text)
+    paths = re.search(r"(?m)^\[paths\]\n(?:.+\n)*", text)
+    (ours(cluster) / "rad.toml").write_text("\n".join([*kept, "", paths[0] if paths else ""]))
+
+
+def no_package(cluster: Cluster) -> None:
+    package(cluster).unlink()
+    for name in ("radd", "monitor-n0"):
+        cluster.daemons.stop(name)
+
+
+def no_folder(cluster: Cluster) -> None:
+    shutil.rmtree(ours(cluster))
+
+
+@pytest.mark.parametrize(
+    "before", [nothing, switched_off, of_a_newer_release, of_an_older_release, no_package, no_folder]
+)
+def test_jobs_run_with_any_daemon_not_restarted_yet(
+    bare: Cluster, jobs: Jobs, before: Callable[[Cluster], None]
+) -> None:
+    def all_is_well() -> None:
+        jobs_run(jobs)
+        if before not in (no_package, of_a_newer_release):  # where radd could start
+            restart(bare, "ours")
+            jobs_run(jobs)
+
+    installed(bare, jobs)
+    before(bare)
+    all_is_well()
+    typed(bare, "uninstall")
+    all_is_well()  # nothing was restarted
     restart(bare, "slurmctld")
-    a_job_runs(bare, jobs)
-    said = rad(bare, "uninstall", "--edit-slurm")
-    assert "does nothing now" in said, said
-    assert "python" not in (bare.place.etc / "epilog.sh").read_text()
-    a_job_runs(bare, jobs)  # slurmd still names the hooks
+    all_is_well()
+    typed(bare, "uninstall")
+    all_is_well()  # slurmd still names the hooks
     restart(bare, "slurmd")
-    a_job_runs(bare, jobs)
+    all_is_well()
     restart(bare, "slurmctld")
-    a_job_runs(bare, jobs)
+    all_is_well()
+    hook = ours(bare) / "epilog.sh"
+    assert before is no_folder or "python" not in hook.read_text()
+    package(bare).exists() or package(bare).symlink_to(bare.place.venv)
+    ours(bare).mkdir(exist_ok=True)
+    for path in bare.place.etc.glob("rad*.toml"):
+        shutil.copy(bare.place.root / "saved" / path.name, path)
+    shutil.copy(bare.place.etc / "rad.n0.toml", ours(bare) / "rad.toml")
+    restart(bare, "ours")
+    installed(bare, jobs)  # stubs become hooks again
+
+
+def test_jobs_that_need_shards_are_named_and_keep_them(bare: Cluster, jobs: Jobs) -> None:
+    installed(bare, jobs)
+    slurm_conf = bare.place.slurm_conf.read_text()
+    running = submit(jobs, *SHARED, "--wrap", "sleep 99")
+    jobs.wait(running, "RUNNING")
+    later = ("--begin=now+1hour", "--wrap", "true")
+    waiting = [submit(jobs, *SHARED, *later), submit(jobs, *SHARED, "--array=1-3", *later)]
+    without = submit(jobs, "--ntasks=1", *later)
+    for options in (["--dry-run"], []):
+        said = typed(bare, "uninstall", *options)
+        assert said.rstrip().endswith("status 1") and "nothing was changed: jobs that hold or wait" in said
+        named = re.findall(r"\d+(?:_\[1-3\])?", said.splitlines()[0])
+        assert set(named) == {str(running), str(waiting[0]), f"{waiting[1]}_[1-3]"}, (said, without)
+    assert bare.place.slurm_conf.read_text() == slurm_conf
+    bare.cancel_jobs()
+    typed(bare, "uninstall")
+    assert not re.search(r"(?m)^[^#]*shard", bare.place.slurm_conf.read_text())

@@ -362,8 +362,8 @@ def test_plugins_may_be_named_in_either_way(word: str):
         (slurm(jobrequeue="0"), "warn", "JobRequeue=0", "JobRequeue=1"),
         (slurm(prologflags=""), "warn", "before its Prolog", "PrologFlags=Alloc,DeferBatch"),
         (slurm(prologflags="alloc,X11"), "warn", "drains the node", "PrologFlags=alloc,X11,DeferBatch"),
-        (slurm(prolog=""), "fail", "names none", "Prolog=/etc/rad/prolog.sh"),
-        (slurm(taskprolog=""), "fail", "names none", "TaskProlog=/etc/rad/task_prolog.sh"),
+        (slurm(prolog=""), "fail", "names none", "Prolog=/etc/slurm/rad/prolog.sh"),
+        (slurm(taskprolog=""), "fail", "names none", "TaskProlog=/etc/slurm/rad/task_prolog.sh"),
         (nodes({"nodename": "n1", "gres": "gpu:2"}), "fail", "n1 of partition gpu", "Gres=gpu:2,shard:276"),
         (
             nodes(NODES[0], {"nodename": "n2", "gres": "gpu:a100:4"}),

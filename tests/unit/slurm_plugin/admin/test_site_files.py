@@ -15,7 +15,7 @@ from slurm_plugin.admin import edited, site_files
 from slurm_plugin.admin import uninstall as uninstalling
 from slurm_plugin.admin.edited import undo
 from slurm_plugin.admin.site_files_text import as_text
-from slurm_plugin.admin.templates import lua_folder
+from slurm_plugin.admin.templates import GUARD, lua_folder
 from slurm_plugin.admin.together import change_together
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.slurm.conf_files import gres_of_nodes, settings_of
@@ -60,6 +60,8 @@ class Site:
             self.rad / name: f"#!/bin/sh\n: python -m {module}\n" for name, module in HOOKS.items()
         }
         self.written[self.rad / "rad.toml"] = RAD_TOML
+        (self.slurm / "rad").mkdir(exist_ok=True)
+        self.written |= {self.slurm / "rad" / name: GUARD.format(hook=self.rad / name) for name in HOOKS}
 
     def write(self, name: str, text: str) -> None:
         path = self.slurm / name
@@ -107,7 +109,7 @@ class Site:
         return {
             str(path.relative_to(self.slurm)): path.read_bytes()
             for path in self.slurm.rglob("*")
-            if path.is_file()
+            if path.is_file() and path.parent.name != "rad"
         }
 
     def settings(self) -> dict[str, str]:
@@ -158,9 +160,9 @@ def test_a_plain_site_gets_what_sharing_needs(site: Site) -> None:
         "jobsubmitplugins": "lua",
         "clifilterplugins": "lua",
         "prologflags": "Alloc,DeferBatch",
-        "prolog": str(site.rad / "prolog.sh"),
-        "taskprolog": str(site.rad / "task_prolog.sh"),
-        "epilog": str(site.rad / "epilog.sh"),
+        "prolog": str(site.slurm / "rad/prolog.sh"),
+        "taskprolog": str(site.slurm / "rad/task_prolog.sh"),
+        "epilog": str(site.slurm / "rad/epilog.sh"),
     }
     found = site.settings()
     assert {name: found[name] for name in found if "name" not in name or name == "clustername"} == {

@@ -56,7 +56,7 @@ def files(root: Path) -> dict[str, bytes]:
 
 def no_hooks(root: Path) -> None:
     """Do what `rad uninstall` says that comes last: no slurmd starts the hooks any more."""
-    for path in (root / "etc/rad").glob("*.sh"):
+    for path in [*(root / "etc/rad").glob("*.sh"), *(root / "etc/slurm/rad").glob("*.sh")]:
         path.unlink()
 
 
@@ -83,7 +83,7 @@ def test_what_was_written_goes_and_nothing_else(site: Path) -> None:
     before = files(site)
     install(site)
     assert files(site) != before
-    assert f"rm {site}/etc/rad/*.sh" in rad(site, "uninstall")
+    assert f"rm {site}/etc/rad/*.sh {site}/etc/slurm/rad/*.sh" in rad(site, "uninstall")
     no_hooks(site)
     rad(site, "uninstall")
     assert files(site) == before
@@ -130,6 +130,52 @@ def test_what_slurm_names_stays_without_being_asked_to_edit(site: Path) -> None:
     assert "python" not in left["etc/rad/epilog.sh"].decode(), "slurm.conf names another Epilog"
 
 
+def test_shards_of_a_site_that_never_heard_of_us_stay(site: Path) -> None:
+    (site / "etc/slurm/slurm.conf").write_text(WITH_RAD.replace("/etc/rad/", "/site/"))
+    (site / "etc/slurm/gres.conf").write_text(WITH_SHARDS)
+    before = files(site)
+    assert "nothing of `rad install`" in rad(site, "uninstall", "--edit-slurm")
+    assert files(site) == before
+
+
+def test_lines_go_also_where_the_folder_of_ours_is_gone(site: Path) -> None:
+    add_rad(site)
+    rad(site, "uninstall", "--edit-slurm", status=1)
+    text = (site / "etc/slurm/slurm.conf").read_text()
+    assert "/etc/rad/prolog.sh" not in text.partition("\n")[2] and "shard" not in text
+
+
+def test_a_rad_toml_that_an_earlier_release_recorded_as_slurms_goes_too(site: Path) -> None:
+    install(site)
+    toml = site / "etc/rad/rad.toml"
+    text = toml.read_text()
+    toml.write_text(f"# 39\n{text}")
+    for name, said in (("before", text), ("after", f"# 39\n{text}")):
+        kept = site / "etc/rad/slurm-files" / name / "etc/rad/rad.toml"
+        kept.parent.mkdir(parents=True)
+        kept.write_text(said)
+    assert f"remove {toml}" in rad(site, "uninstall", "--edit-slurm") and not toml.exists()
+
+
+def test_as_soon_as_shards_go_no_job_asks_for_them(site: Path) -> None:
+    install(site)
+    add_rad(site)
+    rad(site, "uninstall", "--edit-slurm", status=1)
+    for name in ("job_submit.lua", "cli_filter.lua"):
+        assert "require" not in (site / "etc/slurm" / name).read_text(), "slurmctld was not restarted yet"
+    install(site)
+    assert "require" in (site / "etc/slurm/job_submit.lua").read_text()
+
+
+def test_a_stub_becomes_a_hook_again_also_where_the_list_is_lost(site: Path) -> None:
+    install(site)
+    hooks = {name: text for name, text in files(site).items() if name.endswith(".sh")}
+    rad(site, "uninstall")
+    (site / "etc/rad/installed.sha256").unlink()
+    assert "differs" not in install(site)
+    assert hooks.items() <= files(site).items()
+
+
 def test_what_slurmctld_runs_with_counts_too(site: Path) -> None:
     """slurm.conf was changed, and nobody has told slurmctld of it yet."""
     install(site)
@@ -171,6 +217,14 @@ def test_while_slurmctld_does_not_answer_whatever_slurm_may_start_stays(site: Pa
     assert not any(path.suffix in (".sh", ".lua") for path in removal.remove)
     (site / "etc/slurm/slurm.conf").unlink()
     assert not uninstalling.plan(root=site, etc="/etc/rad", slurm="/etc/slurm", running=None).named
+
+
+def test_hooks_of_a_configless_node_stay_as_stubs(site: Path) -> None:
+    install(site)
+    (site / "run/slurm/conf").mkdir(parents=True)
+    (site / "etc/slurm/slurm.conf").rename(site / "run/slurm/conf/slurm.conf")
+    rad(site, "uninstall")
+    assert "exit 0" in (site / "etc/rad/prolog.sh").read_text()
 
 
 def test_what_somebody_changed_stays_and_so_does_the_key(site: Path) -> None:
