@@ -188,7 +188,10 @@ def test_a_killed_radd_comes_back_over_its_own_socket(radd: Radd, hooks: LuaProg
     assert (away["job"]["gres"], away["job"]["comment"]) == ("shard:39", "rad:memory=4G"), (
         "a GPU of its own, unsigned"
     )
-    assert away["job"]["environment"] == {"SLURM_GPUS": "", "RAD_TYPED_SLURM_GPUS": "1"} and "reserves one GPU" in away["said"][0]
+    assert (
+        away["job"]["environment"] == {"SLURM_GPUS": "", "RAD_TYPED_SLURM_GPUS": "1"}
+        and "reserves one GPU" in away["said"][0]
+    )
     radd.start()
     assert submit(hooks, comment="rad:memory=4G")["job"]["gres"] == "shard:4"
     assert ping(str(radd.socket)) == ("ok", 1), "the admin hears of the one that went on without it"
