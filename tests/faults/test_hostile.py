@@ -211,7 +211,8 @@ def holds_no_more_than_given(jobs: Jobs, job: int) -> None:
     jobs.cluster.clock.sleep(1)
     fields = jobs.all_fields().get(job, {})  # of this task alone, where the job is an array
     running = fields.get("JobState") == "RUNNING"
-    items = parse_gres(re.sub(r"\([^)]*\)", "", fields.get("GRES", ""))) if running else ()
+    given = parse_gres(re.sub(r"\([^)]*\)", "", fields.get("GRES", ""))) if running else ()
+    items = tuple(item for item in given if item.count)  # Slurm shows a `shard:0(IDX:)` that it gave
     row = held(jobs.cluster, job)
     gpus, shards = count_of(items, "gpu"), count_of(items, "shard")
     if not row:

@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -241,7 +241,8 @@ def _kill_run(job: int) -> None:
     )
     for step in map(int, found.stdout.split()):
         for pid in (step, *_children(step)):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # ended meanwhile: its parent was killed first
+                os.kill(pid, signal.SIGKILL)
 
 
 def _children(pid: int) -> list[int]:
