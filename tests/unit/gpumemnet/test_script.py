@@ -93,7 +93,9 @@ class Slow:
 run(sys.argv[2:], environment=os.environ, ways=[lambda *_: Slow()])
 """
     root = str(Path(gpumemnet.__file__).parent.parent)
-    script = f"import pathlib, time; pathlib.Path({str(tmp_path / 'ran')!r}).touch(); time.sleep(600)  # {mark}"
+    script = (
+        f"import pathlib, time; pathlib.Path({str(tmp_path / 'ran')!r}).touch(); time.sleep(600)  # {mark}"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", ours, str(tmp_path), sys.executable, "-c", script],
         env={**os.environ, "PYTHONPATH": root, "TMPDIR": str(tmp_path)},
