@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from slurm_plugin.admin.report.check import check, finite
 from slurm_plugin.core.errors import ConfigError
 
 VERSION = 1
@@ -121,7 +122,11 @@ def _told_apart(runs: Sequence[Run], paths: Sequence[Path]) -> Iterator[Run]:
 
 def _read(path: Path) -> Run:
     try:
-        row = json.loads(path.read_text(encoding="utf-8"))
+        row = json.loads(
+            path.read_text(encoding="utf-8"), parse_constant=finite, parse_float=finite, parse_int=_whole
+        )
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deep; give files that bench/replay wrote") from None
     except OSError as exc:
         raise ConfigError(f"{path}: {exc.strerror}") from exc
     except ValueError as exc:
@@ -131,11 +136,12 @@ def _read(path: Path) -> Run:
             raise ConfigError(
                 f"{path}: version {row['version']}, {VERSION} is known; use the rad that wrote it"
             )
+        check(row)
         words = [row["policy"], *([row["estimates"]] if row["estimates"] else [])]
         words += [f"{name}={value}".replace('"', "") for name, value in row["settings"].items()]
-        if passed_s := row.get("min_age_reserve_s", 0):
+        if passed_s := row.get("min_age_reserve_s"):
             words.append(f"bf_min_age_reserve={passed_s * row['compress'] / 3600:g}h")
-        if row.get("users", 1) > 1:
+        if (row.get("users") or 1) > 1:
             words += [f"{name}={row[name]}" for name in ("users", "seed") if row[name] is not None]
         return Run(
             trace=row["trace"],
@@ -153,5 +159,12 @@ def _read(path: Path) -> Run:
             cards=row["samples"]["cards"],
             machine=row["machine"],
         )
-    except (KeyError, TypeError) as exc:
+    except KeyError as exc:
         raise ConfigError(f"{path}: {exc} is missing; give files that bench/replay wrote") from exc
+    except (AttributeError, TypeError, ValueError) as exc:
+        raise ConfigError(f"{path}: {exc}; give files that bench/replay wrote") from exc
+
+
+def _whole(text: str) -> int:
+    finite(text)
+    return int(text)
