@@ -3,7 +3,7 @@
 set -euo pipefail
 check=${1:-}
 examples=/usr/src/rad/examples
-deadline=$((SECONDS + 150))
+deadline=$((SECONDS + 240))
 
 as() { # as USER COMMAND... in that user's copy of the examples
     local user=$1
@@ -17,6 +17,8 @@ for user in alice bob; do
     cp -r "$examples" "/home/$user/examples"
     chown -R "$user:" "/home/$user/examples"
 done
+# Only a run of a minute, near its estimate, changes what the next one books.
+[ "$check" != --check ] || sed -i 's/--memory 2.2G --seconds 8/--memory 3.4G --seconds 66/' /home/alice/examples/share_resnet18.sh
 
 declare -A jobs
 submit() { # submit NAME USER ARGUMENTS...
@@ -37,7 +39,7 @@ submit broken bob --partition=gpu80 broken_summary.sh
 all=$(IFS=,; echo "${jobs[*]}")
 while [ -n "$(squeue -h -j "$all" -t PENDING,RUNNING,COMPLETING -o %i)" ]; do
     printf '\r%s' "$(squeue -h -j "$all" -o %T | sort | uniq -c | tr -s ' \n' ' ')          "
-    [ "$SECONDS" -lt "$deadline" ] || { echo "demo: jobs still unfinished after 150 s" >&2; squeue >&2; exit 1; }
+    [ "$SECONDS" -lt "$deadline" ] || { echo "demo: jobs still unfinished after 240 s" >&2; squeue >&2; exit 1; }
     sleep 1 # waits until no job is left, until the deadline above
 done
 echo

@@ -57,9 +57,9 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
     log = node.log("epilog", job, started_s=started_s)
     file = node.job_file(job.job_id)
     refused = file.refusal() is not None or file.unplaced() or is_reported(job, node)
-    held = _release(job, node, log, LOCK_S)
-    if _runs_anew(job, node, log):
+    if _runs_anew(job, node, log, ask=True):
         return Exit.OK
+    held = _release(job, node, log, LOCK_S)
     if not job.seats or not node.manages(job.partition):
         if held is not None and held.managed:  # its partition was changed while it ran
             _stop_mps(node.run, job, node.clock, log)
@@ -107,9 +107,9 @@ def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
     job = HookJob.from_env(os.environ)
     node = Node.here(_settings(rad_toml).config, os.environ, for_release=True)
     log = node.log("epilog", job, started_s=started_s)
-    _release(job, node, log, RESCUE_LOCK_S)
-    if _runs_anew(job, node, log):
+    if _runs_anew(job, node, log, ask=False):
         return Exit.OK
+    _release(job, node, log, RESCUE_LOCK_S)
     over(job, node, reported=True)
     forget_job(node.run, job.job_id)
     forget_outputs(node.run, job.job_id)
@@ -142,15 +142,23 @@ def _release(job: HookJob, node: Node, log: HookLog, lock_s: float) -> Reservati
         return None
 
 
-def _runs_anew(job: HookJob, node: Node, log: HookLog) -> bool:
-    """Return whether a later run of the job has begun here: MPS, the monitor's record and its output are that run's.
+def _runs_anew(job: HookJob, node: Node, log: HookLog, *, ask: bool) -> bool:
+    """Return whether a later run of the job has begun here: reservation, MPS, the monitor's record and output are its.
 
-    A node that Slurm took for lost runs the job again, and slurmd still ends the run before.
+    Slurm runs a job again on a node that it took for lost, and slurmd still ends the run before. The restart count of
+    that Epilog may be the later run's: a requeue raises it first.
     """
     held = node.store.read().ledger.of_job(job.job_id)
-    if held is None or held.restart <= job.restart:
+    if held is None or held.restart < job.restart:
         return False
-    log.say(EventKind.NOT_REPORTED, f"run {job.restart} ends late: the job runs anew here")
+    if held.restart == job.restart:
+        if job.restart == 0:
+            return False
+        from epilog.anew import goes_on  # an ordinary job ends without a look at processes
+
+        if not goes_on(held, node, ask=ask):
+            return False
+    log.say(EventKind.NOT_REPORTED, "an earlier run ends late: the job runs anew here")
     return True
 
 

@@ -14,6 +14,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.ended_runs import EndedRuns
 from slurm_plugin.core.errors import SlurmError
@@ -21,6 +22,8 @@ from slurm_plugin.core.job_file import JobFile
 from slurm_plugin.core.ledger_store import boot_id
 
 WHY = "slurmd started this run with no Prolog, so no GPU is reserved for it"
+SOON_S = 5.0
+"""After its Prolog a batch script starts within less, where the site has no slow Prolog of its own."""
 MOST_TIMES = 20
 """A job that was restarted so often does not go back once more."""
 
@@ -46,6 +49,18 @@ def without_prolog(job_id: int, config: Config, task: Mapping[str, str], *, is_s
     told = task.get("SLURM_RESTART_COUNT", "")
     differs = is_script and told.isdecimal() and int(told) > held.restart
     return differs and _restarts(job_id, config) > held.restart
+
+
+def of_an_earlier_job(file: JobFile) -> bool:
+    """Return whether what a Prolog left was there long before the batch script that finds it starts now.
+
+    A slurmctld that lost its latest state gives ids anew, and slurmd runs no Prolog for an id that it knows.
+
+    Args:
+        file: Of the job.
+    """
+    created_s = file.read(boot_id=boot_id()).created_s
+    return created_s is not None and SystemClock().monotonic_s() - created_s > SOON_S
 
 
 def _places(config: Config, partition: str) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from prolog.inherited import inherited
-from prolog.own_run import MOST_TIMES, WHY, without_prolog
+from prolog.own_run import MOST_TIMES, WHY, of_an_earlier_job, without_prolog
 from prolog.step import is_batch_script, own_job_id, slurmstepd_title
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.exits import Exit
@@ -63,7 +63,10 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
         booked = variables.get("RAD_SHARDS", "")
         problem = mismatch(os.environ, booked) if is_script else None
         if problem is not None and not has_booked(job_id, booked, config):
-            print(f"print RAD: {problem}")
+            back = of_an_earlier_job(file) and requeued(job_id, os.environ, most=1)
+            print(
+                f"print RAD: {problem}; {'it goes back into the queue' if back else 'cancel it and submit it again'}"
+            )
             return Exit.REFUSED
         for name in inherited(os.environ, job_id=job_id, run=Path(config.paths.run)):
             print(f"unset {name}")
@@ -196,14 +199,14 @@ def mismatch(task: Mapping[str, str], booked: str) -> str | None:
         booked: How many shards the job's stamp says; "" if the Prolog asked Slurm itself.
 
     >>> mismatch({"SLURM_SHARDS_ON_NODE": "1"}, "39")
-    'Slurm gave this job 1 shards and it booked 39; cancel it and submit it again'
+    'Slurm gave this job 1 shards and it booked 39'
     >>> mismatch({"SLURM_SHARDS_ON_NODE": "39"}, "39"), mismatch({}, "39")
     (None, None)
     """
     given = task.get("SLURM_SHARDS_ON_NODE", "")
     if not given or not booked or given == booked:
         return None
-    return f"Slurm gave this job {given} shards and it booked {booked}; cancel it and submit it again"
+    return f"Slurm gave this job {given} shards and it booked {booked}"
 
 
 def blank_variables(task: Mapping[str, str]) -> tuple[str, ...]:

@@ -1,11 +1,10 @@
-"""What a job needs: the estimate of its profile, or what its runs before really held.
+"""What a job needs by its profile, or by what its user states.
 
 This is where gpumemnet's estimators are met; said.py meets its readers. Nothing here opens a file.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from importlib.metadata import version
@@ -21,15 +20,11 @@ from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.config import Config, GpuType
 from slurm_plugin.core.errors import ConfigError, EstimateError
 from slurm_plugin.core.models import Model, name_of
-from slurm_plugin.core.peaks import bound_of
 from slurm_plugin.core.records import Claims, MemoryEstimate
 from slurm_plugin.core.risk import SHARES
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.core.wire import profile_in
 from slurm_plugin.said import directives_of
-
-MAX_KEYS = 100_000
-"""Of more kinds of jobs the ones that ran longest ago are forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,67 +138,6 @@ class Estimator:
             smact=None if known is None else known.smact,
             busy=None if known is None else known.busy,
             profile_key=None if known is None else known.profile_key,
-        )
-
-
-class ObservedPeaks:
-    """What jobs of this site really needed, in memory: the same user training the same model in the same way.
-
-    The same way means as many processes on a GPU, too: what is seen is what they hold together.
-    """
-
-    def __init__(self) -> None:
-        self._peaks: OrderedDict[tuple[int, str, int], tuple[int, float | None]] = OrderedDict()
-
-    def add(
-        self,
-        user_id: int,
-        profile_key: str,
-        *,
-        peak_bytes: int,
-        smact: float | None = None,
-        processes: int = 1,
-    ) -> None:
-        """Take in a run that ended well.
-
-        Args:
-            user_id: Its owner.
-            profile_key: `ModelProfile.key`.
-            peak_bytes: What it held of one GPU at its peak, all processes together; a run cut short by lack
-                of memory must not be taken in.
-            smact: What SM activity it would have alone; None if the run did not tell. A busier run counts at once, a
-                calmer one by half: who pretends to be calm once gains little.
-            processes: That shared each of its GPUs.
-        """
-        if peak_bytes <= 0 or processes < 1:
-            return
-        key = (user_id, profile_key, processes)
-        highest_bytes, seen = self._peaks.pop(key, (0, None))
-        if smact is not None and 0.0 <= smact <= 1.0:
-            seen = smact if seen is None or smact > seen else (seen + smact) / 2
-        self._peaks[key] = (max(peak_bytes, highest_bytes), seen)
-        if len(self._peaks) > MAX_KEYS:
-            self._peaks.popitem(last=False)
-
-    def estimate(self, user_id: int, profile_key: str, *, processes: int = 1) -> MemoryEstimate | None:
-        """Return the need of one process of a job that this user ran before; None if it is new.
-
-        Args:
-            user_id: The user.
-            profile_key: `ModelProfile.key`.
-            processes: That share a GPU; what they held together is divided evenly.
-        """
-        known = self._peaks.get((user_id, profile_key, processes))
-        if known is None:
-            return None
-        peak_bytes, smact = -(-known[0] // processes), known[1]
-        return MemoryEstimate(
-            estimate_bytes=peak_bytes,
-            upper_bytes=bound_of(peak_bytes),
-            confidence=None,  # no runs were held out to say how often a peak with its margin holds
-            source="history",
-            smact=None if smact is None else round(smact / processes, 3),
-            profile_key=profile_key,
         )
 
 

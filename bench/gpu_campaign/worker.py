@@ -141,9 +141,11 @@ def _serve(pipe: Connection, device: torch.device, steps: Any, slot: int) -> Non
             pipe.send({"say": do, "ok": False, "outcome": "error", "error": text[:500]})
 
 
-def _child(pipe: Connection, environment: dict[str, str], device_name: str, steps: Any, slot: int) -> None:
+def _child(
+    pipe: Connection, environment: dict[str, str], device_name: str, steps: Any, slot: int, parent: int
+) -> None:
     try:
-        end_with_parent()
+        end_with_parent(parent)
         os.environ.update(environment)
         torch.set_num_threads(1)
         gc.freeze()
@@ -170,10 +172,11 @@ class Worker:
         self.rows = 0
         sys.stdout.flush()
         sys.stderr.flush()
+        conductor = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
             self.pipe.close()
-            _child(theirs, environment, device, steps, slot)
+            _child(theirs, environment, device, steps, slot, conductor)
         theirs.close()
         self.alive = True
 

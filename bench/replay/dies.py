@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -11,4 +12,4 @@ from gpumemnet.script.processes import end_with_parent
 
 def with_parent(number: signal.Signals) -> Callable[[], None]:
     """Return what a child does first, as Popen's preexec_fn, so that it gets this signal when its parent has died."""
-    return partial(end_with_parent, number)
+    return partial(end_with_parent, os.getpid(), number)

@@ -21,13 +21,14 @@ CPU_SHARE = 2.0
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 
-def bound(seconds: float) -> None:
+def bound(seconds: float, parent: int) -> None:
     """Bound this process and all that it starts; it ends with its parent. Runs as Popen's preexec_fn.
 
     Args:
         seconds: The wall time that it has.
+        parent: The process id of its parent.
     """
-    end_with_parent()
+    end_with_parent(parent)
     os.nice(10)
     most_s = math.ceil(seconds * CPU_SHARE)
     resource.setrlimit(resource.RLIMIT_CPU, (most_s, most_s))

@@ -20,15 +20,18 @@ _END_S, _LOOK_S = 10.0, 0.005
 _LIBC = ctypes.CDLL(None)  # loaded before a fork: between fork and exec nothing may be
 
 
-def end_with_parent(number: int = signal.SIGKILL) -> None:
+def end_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
     """Have this process get a signal when its parent has died, however that ended (prctl(2)).
 
     Works in Popen's preexec_fn, which runs after the change of user: that would undo it.
 
     Args:
+        parent: Its parent's process id. A parent that died before this call sends no signal: it is sent here.
         number: The signal.
     """
     _LIBC.prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
 
 
 class Started:
@@ -64,13 +67,15 @@ class Started:
 
 @contextmanager
 def adopting() -> Iterator[Started]:
-    """Have what loses its parent become a child of this process, so that all that is started is found."""
+    """Have what loses its parent become a child of this process, so that all that is started is found; end it after."""
     before = ctypes.c_int()
     _LIBC.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    started = Started()
     try:
-        yield Started()
+        yield started
     finally:
+        started.end()
         _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, before.value)
 
 

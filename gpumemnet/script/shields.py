@@ -118,6 +118,9 @@ def start(
                 why.append(told.recv(300).decode(errors="replace"))
                 continue
             raise
+        except BaseException:  # a signal: whoever called ends what was started
+            shield.end()
+            raise
         finally:
             told.close()
             tells.close()

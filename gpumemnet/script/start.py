@@ -150,7 +150,7 @@ def _run(
     }
     how: dict[str, Any] = {"env": environment, "start_new_session": True}
     with (folder / "log").open("wb") as log, processes.adopting() as started:
-        how |= {"stdout": log, "stderr": log, "bound": partial(bound, limits.seconds)}
+        how |= {"stdout": log, "stderr": log, "bound": partial(bound, limits.seconds, os.getpid())}
         try:
             process, shield = shields.start(command, ways, str(folder), **how)
         except OSError as exc:

@@ -48,6 +48,7 @@ class Evidence:
         placed: What the Prolog's files say that jobs hold.
         present: Jobs that Slurm has on this node; None if it was not asked or did not answer.
         slurmd_since_s: When this node's slurmd started, in seconds since boot; None if that is not known.
+        doubted: Job id and restart count of the runs that an earlier sweep, too, saw nothing of.
     """
 
     steps: frozenset[int] = frozenset()
@@ -55,6 +56,7 @@ class Evidence:
     placed: Mapping[int, Reservation] = field(default_factory=dict)
     present: Mapping[int, SlurmSays] | None = None
     slurmd_since_s: float | None = None
+    doubted: frozenset[tuple[int, int | None]] = frozenset()
 
     def shows(self, job_id: int) -> bool:
         """Return whether a job is alive on this node beyond doubt."""
@@ -64,7 +66,8 @@ class Evidence:
 def reconcile(ledger: Ledger, evidence: Evidence, *, now_s: float) -> Ledger:
     """Return the ledger without what is over and with what is missing.
 
-    Nothing is released while Slurm does not answer, and nothing that is young, has a step or is on a GPU.
+    Nothing is released while Slurm does not answer, and nothing that is young, has a step or is on a GPU. A run that
+    Slurm believes in is released once two sweeps have seen nothing of it.
 
     Args:
         ledger: Who holds what, as far as it is written down.
@@ -137,7 +140,7 @@ def _over(held: Reservation, evidence: Evidence, now_s: float) -> bool:
     slurm = evidence.present.get(held.job_id)
     if slurm is None or slurm.restarts > held.restart:
         return True
-    return _never_came(held, slurm, evidence, age_s)
+    return (held.job_id, held.restart) in evidence.doubted and _never_came(held, slurm, evidence, age_s)
 
 
 def _never_came(held: Reservation, slurm: SlurmSays, evidence: Evidence, age_s: float) -> bool:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from pathlib import Path
 
 from slurm_plugin.core.config import Config
-from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.note import Note, format_note
+from slurm_plugin.core.errors import ConfigError, SlurmError
+from slurm_plugin.core.note import Note, read_signed, signed_note
+from slurm_plugin.core.wire import read_key
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.conf_files import find_slurm_conf
-from slurm_plugin.slurm.control import JobChange
+from slurm_plugin.slurm.control import JobChange, SlurmControl
 
 ANSWER_S = 3.0
 
@@ -21,7 +23,7 @@ class Teller:
     """Tells Slurm, in a thread of its own: sampling waits for nobody."""
 
     def __init__(self, config: Config) -> None:
-        self._configured = config.paths.slurm_conf
+        self._configured, self._key = config.paths.slurm_conf, Path(config.paths.key)
 
     def tell(self, finding: Finding) -> None:
         """Write down a warning, and return at once; if slurmctld is away it stays in the log alone."""
@@ -32,8 +34,33 @@ class Teller:
     def _tell(self, finding: Finding) -> None:
         slurm_conf = find_slurm_conf(self._configured, os.environ)
         control = SlurmCommands(slurm_conf=str(slurm_conf or ""), timeout_s=ANSWER_S)
-        note = Note(event="warned", detail=finding.sentence())
         try:
-            control.update(finding.job_id or 0, JobChange(admin_comment=format_note(note)))
-        except SlurmError as exc:
+            warn(finding, control, key=read_key(self._key))
+        except (ConfigError, SlurmError) as exc:
             print(f"rad-monitor: job {finding.job_id} not told: {exc}", file=sys.stderr, flush=True)
+
+
+def warn(finding: Finding, control: SlurmControl, *, key: bytes) -> None:
+    """Write a signed warning into the AdminComment of a job; what the note before it counts is carried on.
+
+    Args:
+        finding: What is wrong, with the job and the restart count of its run.
+        control: Slurm.
+        key: The cluster's key.
+
+    Raises:
+        SlurmError: Slurm refused or did not answer.
+    """
+    view = None if finding.job_id is None else control.job(finding.job_id)
+    if view is None or view.restarts != finding.restart:
+        return  # the run that is meant is over
+    job_id, user_id = view.job_id, view.user_id
+    before = read_signed(view.admin_comment, job_id=job_id, user_id=user_id, key=key)
+    note = Note(
+        event="warned",
+        restart=finding.restart,
+        server_ends=None if before is None else before.server_ends,
+        detail=finding.sentence(),
+    )
+    text = signed_note(note, job_id=job_id, user_id=user_id, key=key)
+    control.update(job_id, JobChange(admin_comment=text))

@@ -10,7 +10,7 @@ from slurm_plugin.core.complaint import Complaint
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.node.doubts import doubt, earlier_doubts
+from slurm_plugin.node.doubts import earlier_doubts, forget_doubts
 from slurm_plugin.node.facts import refresh_facts
 from slurm_plugin.node.more_time import MoreTime
 from slurm_plugin.node.node import Node
@@ -19,7 +19,8 @@ from slurm_plugin.node.sweep import run_again, sweep
 log = logging.getLogger("rad-monitor")
 
 SWEEP_EVERY_S = 15.0
-"""What nobody released is free again within a minute: a job is doubted after 45 s at the latest."""
+"""What nobody released is free again within a minute, and 20 s later where Slurm believes in the run: then it takes
+two sweeps."""
 
 REFRESH_EVERY = 240
 """Sweeps: what is known of the node is asked for anew each hour."""
@@ -61,13 +62,10 @@ class Sweeper:
         trouble = ""
         try:
             doubted = earlier_doubts(self._node.run, now_s=self._node.clock.now_s())
-            try:
-                swept = sweep(self._node, self._readings)
-            except (RadError, OSError):
-                doubt(self._node.run, doubted)
-                raise
+            swept = sweep(self._node, self._readings)
             if swept:
                 self._say(EventKind.SWEPT, str(swept))
+            forget_doubts(self._node.run, doubted)
             for job_id, restart in doubted if self._node.config.mode == "enforce" else ():
                 if run_again(self._node, job_id, restart):
                     self._say(EventKind.SWEPT, f"job {job_id} runs again: nothing of it is here")

@@ -35,7 +35,7 @@ def doubt(run: Path, doubted: Iterable[Doubt]) -> None:
 
 
 def earlier_doubts(run: Path, *, now_s: float) -> tuple[Doubt, ...]:
-    """Take the doubts of earlier sweeps, which are nobody's concern afterwards.
+    """Return the doubts of earlier sweeps.
 
     Args:
         run: Folder of the node's state (`paths.run`).
@@ -47,5 +47,15 @@ def earlier_doubts(run: Path, *, now_s: float) -> tuple[Doubt, ...]:
             if path.name.isdecimal() and not 0 <= now_s - path.stat().st_mtime < LEAST_AGE_S:
                 text = path.read_text(encoding="ascii").strip()
                 found.append((int(path.name), int(text) if text else None))
-                SpareFiles(run).discard(path)
     return tuple(found)
+
+
+def forget_doubts(run: Path, doubted: Iterable[Doubt]) -> None:
+    """Take doubts away: something of the run was seen, or it was decided what becomes of it.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        doubted: Of `earlier_doubts`.
+    """
+    for job_id, _ in doubted:
+        SpareFiles(run).discard(run / "doubted" / str(job_id))

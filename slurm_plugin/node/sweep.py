@@ -26,7 +26,7 @@ from slurm_plugin.core.reconcile import (
 )
 from slurm_plugin.core.spare_files import SpareFiles
 from slurm_plugin.core.whole_file import clear_drafts
-from slurm_plugin.node.doubts import Doubt, doubt
+from slurm_plugin.node.doubts import Doubt, doubt, earlier_doubts, forget_doubts
 from slurm_plugin.node.evidence import STARTED, look, present, unknown_holders
 from slurm_plugin.node.facts import NodeFacts, read_facts
 from slurm_plugin.node.node import Node
@@ -113,7 +113,9 @@ def sweep(node: Node, readings: Sequence[GpuReading]) -> Swept:
     """
     facts = read_facts(node) or NodeFacts(slurm_conf=node.slurm_conf)
     files = placed_files(node.run, boot_id=node.store.boot_id)
-    evidence = look(node, readings, files, facts)
+    earlier = earlier_doubts(node.run, now_s=node.clock.now_s())
+    evidence = replace(look(node, readings, files, facts), doubted=frozenset(earlier))
+    forget_doubts(node.run, [each for each in earlier if evidence.shows(each[0])])
     found = node.store.read()
     unknown = unknown_holders(node, evidence, readings) if found.lost else {}
     now_s = node.clock.monotonic_s()

@@ -17,9 +17,9 @@ from slurm_plugin.core.complaint import Complaint
 from slurm_plugin.core.config import Config
 from slurm_plugin.core.lines import PRIVATE, NewLines, make_file
 from slurm_plugin.core.note import Note
+from slurm_plugin.core.observed import ObservedPeaks, Seen
 from slurm_plugin.core.peaks import Run
-from slurm_plugin.core.records import Booking, MemoryEstimate
-from slurm_plugin.estimate import ObservedPeaks
+from slurm_plugin.core.records import Booking
 
 log = logging.getLogger("radd")
 
@@ -77,8 +77,8 @@ class Peaks:
         else:
             self._unwritten.set("")
 
-    def estimate(self, user_id: int, profile_key: str, *, processes: int = 1) -> MemoryEstimate | None:
-        """Return the need of one process of a job that this user ran before; None if it is new.
+    def seen(self, user_id: int, profile_key: str, *, processes: int = 1) -> Seen | None:
+        """Return what is known of one process of a job that this user ran before; None if it is new.
 
         Args:
             user_id: The user.
@@ -86,18 +86,12 @@ class Peaks:
             processes: That share a GPU.
         """
         with self._lock:
-            return self._observed.estimate(user_id, profile_key, processes=processes)
+            return self._observed.of(user_id, profile_key, processes=processes)
 
     def _take(self, run: Run | None) -> None:
         if run is None or run.profile_key is None or run.peak_bytes is None:
             return  # half a line after a crash, or a run that does not tell what its model needs
-        self._observed.add(
-            run.user_id,
-            run.profile_key,
-            processes=run.processes or 1,
-            peak_bytes=run.peak_bytes,
-            smact=run.smact,
-        )
+        self._observed.add(run)
         if run.job_id is not None:
             self._jobs[run.job_id] = None
             while len(self._jobs) > JOBS_KNOWN:

@@ -23,12 +23,11 @@ from slurm_plugin.core.learn import Observation, limits_of
 from slurm_plugin.core.learned import Learned, gpu_of, group_of, learned_path, to_text
 from slurm_plugin.core.lines import NewLines
 from slurm_plugin.core.models import Model, from_lines, models_path
+from slurm_plugin.core.observed import is_representative
 from slurm_plugin.core.peaks import Run, from_line, peaks_path
 from slurm_plugin.core.whole_file import replace_file
 from slurm_plugin.estimate import Estimator, model_in
 
-LEAST_RUN_S = 60.0
-"""A shorter run may have ended before its first whole step."""
 MOST_SETUPS = 50
 """Of one user in one group; the latest count."""
 NICE = 19
@@ -107,9 +106,7 @@ def _need(run: Run) -> int | None:
         return None
     if run.missed_key is not None:
         return max(run.peak_bytes, run.cap_bytes or 0, run.booked_bytes or 0)
-    if run.start_s is None or run.time_s is None or run.time_s - run.start_s < LEAST_RUN_S:
-        return None
-    return run.peak_bytes
+    return run.peak_bytes if is_representative(run) else None
 
 
 def _latest(seen: Iterable[Observation]) -> list[Observation]:

@@ -13,6 +13,7 @@ from slurm_plugin.core.config import Config
 from slurm_plugin.core.errors import EstimateError
 from slurm_plugin.core.learned import gpu_of
 from slurm_plugin.core.note import Note, format_note
+from slurm_plugin.core.observed import Seen, with_runs
 from slurm_plugin.core.offer import gpus_for
 from slurm_plugin.core.policy import decide
 from slurm_plugin.core.records import Claims, JobRequest, MemoryEstimate, Rewrite
@@ -42,8 +43,8 @@ class Site(Protocol):
 class Peaks(Protocol):
     """What is remembered of earlier runs."""
 
-    def estimate(self, user_id: int, profile_key: str, *, processes: int = 1) -> MemoryEstimate | None:
-        """Return the need of one process of a job that this user ran before; None if it is new.
+    def seen(self, user_id: int, profile_key: str, *, processes: int = 1) -> Seen | None:
+        """Return what is known of one process of a job that this user ran before; None if it is new.
 
         Args:
             user_id: The user.
@@ -174,10 +175,10 @@ class Submission:
         if self.peaks is None or estimate is None or estimate.profile_key is None:
             return estimate
         processes = processes_of(request, claims, gpus_of(request))
-        seen = self.peaks.estimate(request.user_id, estimate.profile_key, processes=processes)
+        seen = self.peaks.seen(request.user_id, estimate.profile_key, processes=processes)
         if seen is None:
             return estimate
-        need = estimate if estimate.source == "stated" else seen
+        need = estimate if estimate.source == "stated" else with_runs(estimate, seen)
         if seen.smact is None:
             return replace(need, smact=estimate.smact, busy=estimate.busy)
         busy = with_waits(estimate.busy, estimate.smact, seen.smact)

@@ -46,7 +46,7 @@ class EndedJob:
     Attributes:
         job_id: Slurm's job id.
         user_id: The owner.
-        admin_comment: The first 240 bytes of its AdminComment: a note about an end is shorter.
+        admin_comment: Its AdminComment; "" if it has 240 bytes or more: a note about an end is shorter.
     """
 
     job_id: int
@@ -116,8 +116,12 @@ def parse_ended(content: bytes) -> tuple[EndedJob, ...]:
 
 
 def _ended(row: Row) -> EndedJob:
+    told = row["AdminComment"]
+    whole = (
+        len(told.encode(errors="replace")) < dict(_ENDED)["AdminComment"]
+    )  # sacct cut what fills its column
     return EndedJob(
-        job_id=number(row["JobIDRaw"]), user_id=number(row["UID"]), admin_comment=row["AdminComment"]
+        job_id=number(row["JobIDRaw"]), user_id=number(row["UID"]), admin_comment=told if whole else ""
     )
 
 

@@ -11,12 +11,13 @@ from gpumemnet.units import GIB
 from lab.cluster import Cluster
 from lab.daemons import wait_until
 from lab.jobs import Jobs, Submitted
+from slurm_plugin.core.observed import LEAST_RUN_S
 from slurm_plugin.core.peaks import LEAST_MARGIN_BYTES, MARGIN
 
 pytestmark = pytest.mark.cluster
 
 MODEL = "model=models/resnet50_torchsummary.txt,optimizer=sgd"
-PEAK_GIB = 3
+PEAK_GIB = 6
 SHARDS = -(-max(int(PEAK_GIB * GIB * MARGIN), PEAK_GIB * GIB + LEAST_MARGIN_BYTES) // GIB)
 """Of 1 GiB, for the observed peak and its margin."""
 
@@ -24,8 +25,10 @@ SHARDS = -(-max(int(PEAK_GIB * GIB * MARGIN), PEAK_GIB * GIB + LEAST_MARGIN_BYTE
 SEEN = "GiB before; reserves"
 
 
-def submit(jobs: Jobs, *more: str, batch_size: int = 64) -> Submitted:
-    train = f"python3 fake_train.py --memory {PEAK_GIB}G --seconds 3"
+def submit(
+    jobs: Jobs, *more: str, batch_size: int = 64, peak_gib: int = PEAK_GIB, seconds: float = LEAST_RUN_S + 3
+) -> Submitted:
+    train = f"python3 fake_train.py --memory {peak_gib}G --seconds {seconds:.0f}"
     comment = f"--comment=rad:{MODEL},batch_size={batch_size}"
     job = jobs.submit(*more, "--gres=gpu:1", comment, "--wrap", train)
     assert job.job_id is not None, job.messages
@@ -53,9 +56,11 @@ def shards(jobs: Jobs, job_id: int) -> int:
 
 
 def test_the_second_submission_of_a_job_books_its_observed_peak(jobs: Jobs, cluster: Cluster) -> None:
+    short = submit(jobs, peak_gib=1, seconds=3)
     first = submit(jobs)
-    assert SEEN not in first.messages
-    assert jobs.wait(first.job_id)["JobState"] == "COMPLETED", jobs.output(first.job_id)
+    assert SEEN not in short.messages + first.messages
+    assert jobs.wait(short.job_id)["JobState"] == "COMPLETED", jobs.output(short.job_id)
+    assert jobs.wait(first.job_id, timeout_s=120)["JobState"] == "COMPLETED", jobs.output(first.job_id)
     booked_first = shards(jobs, first.job_id)
 
     found: list[Submitted] = []
@@ -78,3 +83,19 @@ def test_the_second_submission_of_a_job_books_its_observed_peak(jobs: Jobs, clus
     assert story["waited_s"] is not None and not story["missing"]
     # Trained in another way it is another job.
     assert SEEN not in submit(jobs, "--hold", batch_size=96).messages
+
+
+def test_a_short_run_that_ended_well_lowers_no_booking(jobs: Jobs, cluster: Cluster) -> None:
+    """It may have ended before its first whole step: another run of the model would run out of memory."""
+    first = submit(jobs, batch_size=48, peak_gib=1, seconds=3)
+    assert jobs.wait(first.job_id)["JobState"] == "COMPLETED", jobs.output(first.job_id)
+    assert first.job_id is not None
+
+    def told() -> bool:
+        return bool(rad(cluster, "report", str(first.job_id), "--json")["runs"])
+
+    wait_until("it is remembered", told, timeout_s=30, clock=cluster.clock)
+    cluster.restart_radd()  # which reads all that is remembered
+    second = submit(jobs, "--hold", batch_size=48)
+    assert SEEN not in second.messages
+    assert shards(jobs, second.job_id) == shards(jobs, first.job_id)

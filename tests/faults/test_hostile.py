@@ -25,6 +25,7 @@ from lab.jobs import Jobs
 from lab.load import equal_nodes
 from lab.place import ClusterSpec
 from slurm_plugin.core.gres import count_of, parse_gres
+from slurm_plugin.core.records import GresItem
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.slurm.commands import SlurmCommands
 
@@ -92,6 +93,12 @@ def is_rewritten(jobs: Jobs, user: str) -> bool:
     found = "shard" in jobs.fields(job).get("TresPerNode", "")
     jobs.cluster.slurm("scancel", str(job))
     return found
+
+
+def given(fields: dict[str, str]) -> tuple[GresItem, ...]:
+    """Return what Slurm gave a job of GPUs; it shows `shard:0(IDX:)` where that is nothing."""
+    items = parse_gres(re.sub(r"\([^)]*\)", "", fields.get("GRES", "")))
+    return tuple(item for item in items if item.count)
 
 
 def shards_given(fields: dict[str, str]) -> int:
@@ -163,6 +170,8 @@ def test_a_whole_gpu_for_one_shard(jobs: Jobs, changes: tuple[str, ...]) -> None
     row = held(jobs.cluster, job)
     if jobs.state(job) != "RUNNING":
         return  # put back
+    if not given(fields):
+        return  # it was given no part of a GPU
     assert row, f"it runs on a stamp for a whole GPU with nothing booked: {fields.get('GRES')}"
     holds_no_more_than_given(jobs, job)  # a version that asks for gpu:1 was given that, and no shards
 
@@ -211,7 +220,7 @@ def holds_no_more_than_given(jobs: Jobs, job: int) -> None:
     jobs.cluster.clock.sleep(1)
     fields = jobs.all_fields().get(job, {})  # of this task alone, where the job is an array
     running = fields.get("JobState") == "RUNNING"
-    items = parse_gres(re.sub(r"\([^)]*\)", "", fields.get("GRES", ""))) if running else ()
+    items = given(fields) if running else ()
     row = held(jobs.cluster, job)
     gpus, shards = count_of(items, "gpu"), count_of(items, "shard")
     if not row:

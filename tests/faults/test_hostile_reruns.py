@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -214,8 +214,8 @@ def test_a_job_out_of_memory_runs_again_whatever_cannot_be_written(
 def test_a_run_whose_slurmstepd_was_killed_runs_again_although_a_hook_swept_first(
     jobs: Jobs, cluster: Cluster
 ) -> None:
-    job = submit(jobs, *SHARED, wrap="sleep 600")
-    cluster.wait("it is there", lambda: jobs.state(job) == "RUNNING" and bool(held_by(cluster, job)), 30)
+    job = submit(jobs, *SHARED, wrap="touch ran-0; sleep 600")
+    cluster.wait("it is there", lambda: (jobs.folder / "ran-0").exists() and bool(held_by(cluster, job)), 60)
     cluster.daemons.signal("monitor-n0", signal.SIGSTOP)
     try:
         _kill_run(job)
@@ -241,7 +241,8 @@ def _kill_run(job: int) -> None:
     )
     for step in map(int, found.stdout.split()):
         for pid in (step, *_children(step)):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # ended meanwhile: its parent was killed first
+                os.kill(pid, signal.SIGKILL)
 
 
 def _children(pid: int) -> list[int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -141,6 +143,24 @@ def test_a_late_epilog_leaves_the_run_alone_that_began_since(hooks: Hooks) -> No
     assert "runs anew" in hooks.log("epilog")
     hooks.run("epilog", SLURM_JOB_RESTART_COUNT="1")
     assert hooks.reserved == [] and read_job(run_folder, 7) is None and read_state(place).jobs == {}
+
+
+def test_a_late_epilog_with_the_count_of_the_run_that_began_since_leaves_it_alone(hooks: Hooks) -> None:
+    """A requeue raises the restart count before the Epilog of the run that it ends."""
+    hooks.run("prolog", SLURM_JOB_RESTART_COUNT="1")
+    program = hooks.folder / "slurmstepd"
+    shutil.copy("/bin/sleep", program)
+    with subprocess.Popen(["slurmstepd: [7.batch]", "600"], executable=program) as step:
+        try:
+            hooks.run("epilog", SLURM_JOB_EXIT_CODE="256", SLURM_JOB_RESTART_COUNT="1")
+            assert hooks.reserved == [7]
+            assert JobFile(hooks.folder / "run", 7).variables()["RAD_GPUS"] == "GPU-0"
+            assert EndedRuns(hooks.folder / "run").of_job(7) is None, "no task of it would start"
+            assert "runs anew" in hooks.log("epilog")
+        finally:
+            step.kill()
+    hooks.run("epilog", SLURM_JOB_RESTART_COUNT="1")
+    assert hooks.reserved == []
 
 
 def test_a_job_keeps_nothing_of_the_job_that_submitted_it(hooks: Hooks) -> None:

@@ -29,7 +29,7 @@ from slurm_plugin.core.records import Booking, BookingKind
 from slurm_plugin.core.spare_files import SpareFiles
 from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import stamp, with_stamp
-from slurm_plugin.monitor.sweeper import Sweeper
+from slurm_plugin.monitor.sweeper import SWEEP_EVERY_S, Sweeper
 from slurm_plugin.monitor.window import STALE_AFTER_S, JobUsage, write_job, write_window
 from slurm_plugin.mps.state import State, write_state
 from slurm_plugin.node.facts import facts_of
@@ -321,11 +321,28 @@ def test_a_run_that_slurm_believes_in_and_nobody_launched_is_found_too(bench: Be
     bench.clock.time_s += LAUNCH_S - 1
     assert not sweep(bench.node(), bench.readings)
     bench.clock.time_s += 2
+    assert not sweep(bench.node(), bench.readings), "one look proves nothing"
+    bench.clock.time_s += SWEEP_EVERY_S
+    assert sweep(bench.node(), bench.readings).released == (1,)
+
+
+def test_a_run_that_one_sweep_saw_nothing_of_is_doubted_anew_after_it_was_seen(bench: Bench) -> None:
+    """As where a slurmstepd is overlooked now and then: without rad-monitor hooks sweep, long apart."""
+    facts_of(bench.node(), "n0", bench.readings)
+    bench.place(1, kind="whole")
+    bench.slurm.views[1] = JobView(job_id=1, user_id=0, state="RUNNING", node="n0")
+    bench.clock.time_s += LAUNCH_S + 1
+    for seen in (False, True, False):
+        step = slurmstepd(bench.folder / "proc", 1001, "1.batch") if seen else None
+        assert not sweep(bench.node(), bench.readings)
+        if step is not None:
+            shutil.rmtree(step)
+        bench.clock.time_s += 600
     assert sweep(bench.node(), bench.readings).released == (1,)
 
 
 def test_a_run_that_nobody_launched_goes_back_into_the_queue(bench: Bench) -> None:
-    """The sweep that finds it gives its GPU back, the next one makes sure and lets the job run again."""
+    """The sweep after the one that finds it gives its GPU back and lets the job run again."""
     facts_of(bench.node(), "n0", bench.readings)
     said: list[str] = []
     sweeper = Sweeper(bench.node(), shared_s=lambda job_id: 0.0, say=lambda _, text: said.append(text))

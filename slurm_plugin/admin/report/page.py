@@ -113,7 +113,7 @@ def _spread(runs: Sequence[Run], whole: Mapping[int, Run]) -> list[str]:
 
 
 def _row(name: str, title: str, runs: Sequence[Run], whole: Mapping[int, Run]) -> str:
-    cells = "".join(f"<td>{cell(name, run, whole)}</td>" for run in runs)
+    cells = "".join(f"<td>{escape(cell(name, run, whole))}</td>" for run in runs)
     return f"<tr><td>{escape(title)}</td>{cells}</tr>"
 
 

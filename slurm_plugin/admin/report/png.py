@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 from slurm_plugin.admin.report.charts import Bars, Chart
 from slurm_plugin.admin.report.svg import COLOURS, columns
 from slurm_plugin.core.errors import ConfigError
+
+_NO_NAME = re.compile(r"[^\w.+,-]")
+"""What names of files do not hold: a trace may be called by a path."""
 
 
 def write_pngs(charts: Sequence[Chart], folder: Path) -> int:
@@ -35,7 +39,7 @@ def write_pngs(charts: Sequence[Chart], folder: Path) -> int:
         axes.set_title(chart.title, fontsize=11)
         axes.grid(axis="y", alpha=0.3)
         axes.legend(fontsize=8, ncols=columns(chart.labels), loc="upper left", bbox_to_anchor=(0, -0.16))
-        figure.savefig(folder / f"{chart.name}.png", dpi=110, bbox_inches="tight")
+        figure.savefig(folder / f"{_NO_NAME.sub('-', chart.name)}.png", dpi=110, bbox_inches="tight")
         pyplot.close(figure)
     return len(charts)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from slurm_plugin.admin.report.check import check, finite
 from slurm_plugin.core.errors import ConfigError
 
 VERSION = 1
@@ -138,7 +139,8 @@ def run_record(path: Path) -> Any:
     """
     packed = path.read_bytes()
     try:
-        return json.loads(lzma.decompress(packed) if path.suffix == ".xz" else packed)
+        text = lzma.decompress(packed) if path.suffix == ".xz" else packed
+        return json.loads(text, parse_constant=finite, parse_float=finite, parse_int=_whole)
     except lzma.LZMAError as exc:
         raise ValueError(f"not compressed with xz: {exc}") from exc
 
@@ -146,6 +148,8 @@ def run_record(path: Path) -> Any:
 def _read(path: Path) -> Run:
     try:
         row = run_record(path)
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deep; give files that bench/replay wrote") from None
     except OSError as exc:
         raise ConfigError(f"{path}: {exc.strerror}") from exc
     except ValueError as exc:
@@ -155,11 +159,12 @@ def _read(path: Path) -> Run:
             raise ConfigError(
                 f"{path}: version {row['version']}, {VERSION} is known; use the rad that wrote it"
             )
+        check(row)
         words = [row["policy"], *([row["estimates"]] if row["estimates"] else [])]
         words += [f"{name}={value}".replace('"', "") for name, value in row["settings"].items()]
-        if passed_s := row.get("min_age_reserve_s", 0):
+        if passed_s := row.get("min_age_reserve_s"):
             words.append(f"bf_min_age_reserve={passed_s * row['compress'] / 3600:g}h")
-        if row.get("users", 1) > 1:
+        if (row.get("users") or 1) > 1:
             words += [f"{name}={row[name]}" for name in ("users", "seed") if row[name] is not None]
         return Run(
             trace=row["trace"],
@@ -177,5 +182,12 @@ def _read(path: Path) -> Run:
             cards=row["samples"]["cards"],
             machine=row["machine"],
         )
-    except (KeyError, TypeError) as exc:
+    except KeyError as exc:
         raise ConfigError(f"{path}: {exc} is missing; give files that bench/replay wrote") from exc
+    except (AttributeError, TypeError, ValueError) as exc:
+        raise ConfigError(f"{path}: {exc}; give files that bench/replay wrote") from exc
+
+
+def _whole(text: str) -> int:
+    finite(text)
+    return int(text)

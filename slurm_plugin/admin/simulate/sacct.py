@@ -25,7 +25,7 @@ SACCT_FIELDS = (
 _GPUS = re.compile(r"gres/gpu(?::[^=,]+)?=(\d+)")
 _SHARDS = re.compile(r"gres/shard(?::[^=,]+)?=[1-9]")
 # Written by our Epilog, where AccountingStoreFlags keep comments.
-_TOLD_PEAK = re.compile(r"\brad: .*\bpeak_mib=([0-9]+)")
+_TOLD_PEAK = re.compile(r"\brad: .*\bpeak_mib=([0-9]{1,9})\b")
 _GPU_MEMORY = re.compile(r"gres/gpumem=([\d.]+[KMGT]?)")
 
 
@@ -99,7 +99,7 @@ def parse_job(row: Mapping[str, str], number: int, partition: str | None) -> Tra
         workload=f"{row.get('User', '')}/{row.get('JobName', '')}",
         gpus=1 if gpus is None else int(gpus.group(1)),  # shards are of one GPU
         duration_s=duration_s,
-        limit_s=int(limit) * 60.0 if limit.isdigit() else None,
+        limit_s=int(limit) * 60.0 if limit.isdecimal() else None,
     )
 
 

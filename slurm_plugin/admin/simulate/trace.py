@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from slurm_plugin.admin.simulate.trace_job import Trace, TraceJob, Unfit
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.units import MIB
 
+MOST = 1e10
+"""No number of a trace is larger: three centuries in seconds."""
+LEAST_MIN = 0.00001
 CSV_COLUMNS = ("arrival_s", "workload", "gpus", "duration_min")
 
 
@@ -57,11 +61,8 @@ def read_trace(path: Path, partition: str | None = None) -> Trace:
 def _sacct_job(row: Mapping[str, str], number: int, partition: str | None) -> TraceJob:
     try:
         return parse_job(row, number, partition)
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-    ):  # a user wrote it, or sacct of another version: it costs this one
+    except (KeyError, TypeError, ValueError, OverflowError):
+        # A user wrote it, or sacct of another version: it costs this one.
         raise Unfit(UNREADABLE) from None
 
 
@@ -71,7 +72,7 @@ def _jobs(
     found: dict[str, TraceJob] = {}
     left_out: Counter[str] = Counter()
     peaks: dict[str, int] = {}
-    for line, row in enumerate(rows, start=2):
+    for line, row in enumerate(_readable(rows, path), start=2):
         try:
             if row is None:
                 raise Unfit(UNREADABLE)
@@ -83,7 +84,7 @@ def _jobs(
                 peaks[name] = max(peaks.get(name, 0), peak)
         except Unfit as exc:
             left_out[str(exc)] += 1
-        except (KeyError, TypeError, ValueError) as exc:
+        except (KeyError, TypeError, ValueError, OverflowError) as exc:
             raise ConfigError(f"{path}: line {line}: {exc}; mend or remove the line") from exc
     if not found:
         raise ConfigError(f"{path}: no job in it; the simulation needs jobs with GPUs that have ended")
@@ -94,23 +95,35 @@ def _jobs(
     return Trace(jobs=tuple(ordered), left_out=left_out)
 
 
+def _readable(rows: Iterable[Mapping[str, str] | None], path: Path) -> Iterator[Mapping[str, str] | None]:
+    try:
+        yield from rows
+    except csv.Error as exc:
+        raise ConfigError(f"{path}: no CSV ({exc}); mend or remove the line") from exc
+
+
 def _csv_job(row: Mapping[str, str], number: int) -> TraceJob:
     memory = next((v for k, v in row.items() if k and k.startswith("mem_mib") and v), None)
     limit = row.get("limit_min")
     return TraceJob(
         number=number,
-        submit_s=_least(float(row["arrival_s"]), 0.0, "arrival_s"),
+        submit_s=_number(row["arrival_s"], 0.0, "arrival_s"),
         workload=row["workload"],
-        gpus=int(_least(int(row["gpus"]), 1, "gpus")),
-        duration_s=_least(float(row["duration_min"]) * 60, 0.001, "duration_min"),
-        limit_s=float(limit) * 60 if limit else None,
-        memory_bytes=round(float(memory) * MIB) if memory else None,
-        epochs=int(row["epochs"]) if row.get("epochs") else None,
+        gpus=int(_number(row["gpus"], 1, "gpus", whole=True)),
+        duration_s=_number(row["duration_min"], LEAST_MIN, "duration_min") * 60,
+        limit_s=_number(limit, LEAST_MIN, "limit_min") * 60 if limit else None,
+        memory_bytes=round(_number(memory, 0.0, "mem_mib") * MIB) if memory else None,
+        epochs=int(_number(row["epochs"], 1, "epochs", whole=True)) if row.get("epochs") else None,
         user=row.get("user") or "",
     )
 
 
-def _least(value: float, least: float, name: str) -> float:
-    if not least <= value < float("inf"):
-        raise ValueError(f"{name} is {value:g}; it must be at least {least:g}")
+def _number(text: str | None, least: float, name: str, *, whole: bool = False) -> float:
+    try:
+        value = int(text or "") if whole else float(text or "")
+    except ValueError:
+        value = math.nan
+    if not least <= value <= MOST:
+        kind = "a whole number" if whole else "a number"
+        raise ValueError(f"{name} is {text or ''!r:.40}; it must be {kind} from {least:g} to {MOST:g}")
     return value

@@ -70,6 +70,48 @@ def test_nothing_runs_on_when_rad_estimate_is_killed(tmp_path: Path, number: sig
     assert number is signal.SIGKILL or not list(tmp_path.glob("rad-script-*"))
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], ids=lambda one: one.name)
+def test_nothing_starts_once_rad_estimate_was_killed_while_it_starts_it(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """The new process has not yet asked for a signal when its parent dies."""
+    mark = f"RAD_EARLY_{os.getpid()}_{number}"
+    ours = """
+import os, sys, time
+from pathlib import Path
+from gpumemnet.script.start import run
+
+class Slow:
+    def begin(self):
+        Path(sys.argv[1], "begun").touch()
+        ends, parent = time.monotonic() + 3, os.getppid()
+        while os.getppid() == parent and time.monotonic() < ends:
+            time.sleep(0.01)
+    def started(self): ...
+    def end(self): return ""
+
+run(sys.argv[2:], environment=os.environ, ways=[lambda *_: Slow()])
+"""
+    root = str(Path(gpumemnet.__file__).parent.parent)
+    script = (
+        f"import pathlib, time; pathlib.Path({str(tmp_path / 'ran')!r}).touch(); time.sleep(600)  # {mark}"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", ours, str(tmp_path), sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": root, "TMPDIR": str(tmp_path)},
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL) if number is not signal.SIGKILL else None,
+    ) as starter:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        starter.send_signal(number)
+        starter.wait(timeout=60)
+    while running(mark) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not running(mark) and not (tmp_path / "ran").exists()
+    assert number is signal.SIGKILL or not list(tmp_path.glob("rad-script-*"))
+
+
 def test_who_ignores_a_hang_up_goes_on_ignoring_it() -> None:
     before = {one: signal.signal(one, signal.SIG_DFL) for one in (signal.SIGHUP, signal.SIGTERM)}
     try:

@@ -10,7 +10,8 @@ import pytest
 
 from lab.bare_node import make_bare_node
 from prolog import own_run
-from prolog.own_run import without_prolog
+from prolog.own_run import SOON_S, of_an_earlier_job, without_prolog
+from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config import Config, load_config
 from slurm_plugin.core.ended_runs import KEPT_S, EndedRun, EndedRuns
 from slurm_plugin.core.job_file import JobFile
@@ -124,3 +125,15 @@ def test_what_slurmd_has_forgotten_goes(config: Config) -> None:
         os.utime(run / "ended" / str(job_id), (1e9 - age_s,) * 2)
     ended.forget_old(now_s=1e9)
     assert (ended.of_job(7), ended.of_job(8)) == (EndedRun(partition="gpu", reported=False), None)
+
+
+@pytest.mark.parametrize(("age_s", "earlier"), [(0.0, False), (SOON_S - 2, False), (SOON_S + 2, True)])
+def test_what_was_there_long_before_a_script_starts_is_of_an_earlier_job(
+    config: Config, age_s: float, earlier: bool
+) -> None:
+    """slurmctld lost its latest state and gives ids anew; slurmd knows the id and runs no Prolog."""
+    file = JobFile(Path(config.paths.run), 7)
+    file.place({}, replace(HELD, created_s=SystemClock().monotonic_s() - age_s), boot_id=boot_id())
+    assert of_an_earlier_job(file) == earlier
+    file.remove()
+    assert not of_an_earlier_job(file), "nothing is known of it"

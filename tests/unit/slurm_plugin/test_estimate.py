@@ -17,7 +17,7 @@ from slurm_plugin.core.records import Claims
 from slurm_plugin.core.risk import SHARES
 from slurm_plugin.core.units import GIB
 from slurm_plugin.core.wire import COMMENT_LIMIT, with_profile
-from slurm_plugin.estimate import Estimator, ObservedPeaks
+from slurm_plugin.estimate import Estimator
 from slurm_plugin.said import claims_of, directives_of, profile_of
 
 SUMMARIES = sorted(path for path in MODELS.glob("*.txt") if path.name != "broken.txt")
@@ -125,25 +125,6 @@ def test_a_site_learns_at_start_that_an_estimator_has_no_weights_here(
         Estimator(name=name).check()
     Estimator(name="ours").check()
     Estimator(name="horus").check()
-
-
-def test_observed_peaks_come_back_with_a_margin() -> None:
-    peaks = ObservedPeaks()
-    peaks.add(1000, "ab", peak_bytes=10 * GIB)
-    known = peaks.estimate(1000, "ab")
-    assert known is not None and known.source == "history"
-    assert 10 * GIB == known.estimate_bytes < known.upper_bytes < 11 * GIB
-    assert known.confidence is None
-
-
-@pytest.mark.parametrize("processes", [1, 2, 3, 7])
-def test_what_processes_held_together_is_what_they_book_together(processes: int) -> None:
-    peaks = ObservedPeaks()
-    peaks.add(1000, "ab", peak_bytes=10 * GIB, smact=0.6, processes=processes)
-    known = peaks.estimate(1000, "ab", processes=processes)
-    assert known is not None and known.smact == round(0.6 / processes, 3)
-    assert 10 * GIB <= processes * known.estimate_bytes < 10 * GIB + processes
-    assert peaks.estimate(1000, "ab", processes=processes + 1) is None
 
 
 def test_the_words_of_a_user_and_of_a_site_have_the_same_range() -> None:

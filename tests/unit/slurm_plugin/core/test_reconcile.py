@@ -68,9 +68,18 @@ def test_a_young_job_is_not_doubted() -> None:
 
 def test_a_batch_job_that_runs_without_a_process_is_over() -> None:
     """slurmctld was killed just after a put-back, and still believes in the run that was ended."""
-    says = {1: SlurmSays(restarts=0, launched_here=True)}
-    assert left(Evidence(present=says), held(1)) == []
-    assert left(Evidence(present=says), held(1, created_s=NOW_S - LAUNCH_S + 1)) == [1]
+    twice = Evidence(present={1: SlurmSays(restarts=0, launched_here=True)}, doubted=frozenset({(1, 0)}))
+    assert left(twice, held(1)) == []
+    assert left(twice, held(1, created_s=NOW_S - LAUNCH_S + 1)) == [1]
+
+
+def test_one_look_that_misses_a_process_releases_nothing() -> None:
+    once = Evidence(present={1: SlurmSays(restarts=1, launched_here=True, running=True)})
+    assert left(once, held(1, restart=1)) == [1]
+    assert left(replace(once, doubted=frozenset({(1, 0), (1, None), (2, 1)})), held(1, restart=1)) == [1]
+    assert left(replace(once, doubted=frozenset({(1, 1)})), held(1, restart=1)) == []
+    seen = replace(once, doubted=frozenset({(1, 1)}), steps=frozenset({1}))
+    assert left(seen, held(1, restart=1)) == [1]
 
 
 def test_a_prolog_may_take_its_time_but_not_outlive_its_slurmd() -> None:
@@ -79,9 +88,11 @@ def test_a_prolog_may_take_its_time_but_not_outlive_its_slurmd() -> None:
     slow = Evidence(present=says, slurmd_since_s=OLD_S - 1)
     orphaned = Evidence(present=says, slurmd_since_s=OLD_S + 1)
     for evidence, over in ((slow, False), (Evidence(present=says), False), (orphaned, True)):
-        assert left(evidence, held(1)) == ([] if over else [1])
+        assert left(evidence, held(1)) == [1]
+        assert left(replace(evidence, doubted=frozenset({(1, 0)})), held(1)) == ([] if over else [1])
         doubted = never_launched(Ledger(reservations=(held(1),)), evidence, now_s=NOW_S)
         assert doubted == (((1, 0),) if over else ())
+    orphaned = replace(orphaned, doubted=frozenset({(1, 0)}))
     young = held(1, created_s=NOW_S - YOUNG_S)
     assert left(replace(orphaned, slurmd_since_s=NOW_S), young) == [1]
     assert left(replace(orphaned, slurmd_since_s=NOW_S), held(1, created_s=NOW_S - YOUNG_S - 1)) == []

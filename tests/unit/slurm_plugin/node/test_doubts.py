@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.node.doubts import LEAST_AGE_S, doubt, earlier_doubts
+from slurm_plugin.node.doubts import LEAST_AGE_S, doubt, earlier_doubts, forget_doubts
 
 
-def test_a_doubt_is_taken_once_and_not_by_the_sweep_that_had_it(tmp_path: Path) -> None:
+def test_a_doubt_stays_until_it_is_forgotten_and_is_not_of_the_sweep_that_had_it(tmp_path: Path) -> None:
     doubt(tmp_path, ((7, 2), (8, None)))
     now_s = (tmp_path / "doubted" / "7").stat().st_mtime
     assert earlier_doubts(tmp_path, now_s=now_s + LEAST_AGE_S - 1) == ()
     assert earlier_doubts(tmp_path, now_s=now_s + LEAST_AGE_S + 1) == ((7, 2), (8, None))
-    assert earlier_doubts(tmp_path, now_s=now_s + LEAST_AGE_S + 1) == ()
+    forget_doubts(tmp_path, ((7, 2), (9, 1)))
+    assert earlier_doubts(tmp_path, now_s=now_s + LEAST_AGE_S + 1) == ((8, None),)
 
 
 def test_a_doubt_that_is_had_again_keeps_its_age_and_that_of_another_run_does_not(tmp_path: Path) -> None:

@@ -87,8 +87,8 @@ def peaks(tmp_path: Path) -> Peaks:
 
 def peak_bytes(peaks: Peaks, user_id: int = 1000) -> int | None:
     peaks.refresh()
-    known = peaks.estimate(user_id, PROFILE)
-    return None if known is None else known.estimate_bytes
+    known = peaks.seen(user_id, PROFILE)
+    return None if known is None else known.peak_bytes
 
 
 def test_a_peak_in_the_accounts_is_learned_once(config: Config, peaks: Peaks, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_peak_in_the_accounts_is_learned_once(config: Config, peaks: Peaks, tm
     reader.learn()
     reader.learn()
     assert peak_bytes(peaks) == 10 * GIB
-    assert (known := peaks.estimate(1000, PROFILE)) is not None and known.smact == 0.41
+    assert (known := peaks.seen(1000, PROFILE)) is not None and known.smact == 0.41
     assert accounts.asked == [FIRST_S, AGAIN_S]
     assert accounts.comments_asked == [(7,)]
     AccountsReader(accounts, peaks, lambda: config).learn()  # radd starts anew

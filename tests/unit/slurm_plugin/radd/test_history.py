@@ -17,22 +17,21 @@ def record(peaks: Peaks, user_id: int, profile_key: str, peak_bytes: int) -> Non
 
 def test_a_peak_is_remembered_for_its_user_and_profile_alone(tmp_path: Path) -> None:
     peaks = Peaks(tmp_path / "state" / "peaks.jsonl", "")
-    assert peaks.estimate(1000, "ab") is None
+    assert peaks.seen(1000, "ab") is None
     record(peaks, 1000, "ab", 10 * GIB)
-    known = peaks.estimate(1000, "ab")
+    known = peaks.seen(1000, "ab")
     assert known is not None
-    assert (known.estimate_bytes, known.source, known.profile_key) == (10 * GIB, "history", "ab")
-    assert known.upper_bytes > known.estimate_bytes
-    assert peaks.estimate(1001, "ab") is None
-    assert peaks.estimate(1000, "cd") is None
+    assert known.peak_bytes == 10 * GIB
+    assert peaks.seen(1001, "ab") is None
+    assert peaks.seen(1000, "cd") is None
 
 
 def test_the_highest_run_counts(tmp_path: Path) -> None:
     peaks = Peaks(tmp_path / "peaks.jsonl", "")
     for peak_bytes in (10 * GIB, 20 * GIB, 15 * GIB):
         record(peaks, 1, "ab", peak_bytes)
-    known = peaks.estimate(1, "ab")
-    assert known is not None and known.estimate_bytes == 20 * GIB
+    known = peaks.seen(1, "ab")
+    assert known is not None and known.peak_bytes == 20 * GIB
 
 
 def test_peaks_outlive_radd_and_damaged_lines_do_no_harm(tmp_path: Path) -> None:
@@ -43,15 +42,15 @@ def test_peaks_outlive_radd_and_damaged_lines_do_no_harm(tmp_path: Path) -> None
         file.write('{"user":1,"profile":"ab","peak_bytes":-5}\n')
     again = Peaks(path, "")
     again.refresh()
-    known = again.estimate(1, "ab")
-    assert known is not None and known.estimate_bytes == GIB
+    known = again.seen(1, "ab")
+    assert known is not None and known.peak_bytes == GIB
 
 
 def test_a_full_disk_costs_only_the_memory_of_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
     peaks = Peaks(tmp_path / "file" / "peaks.jsonl", "")
     record(peaks, 1, "ab", GIB)
-    assert peaks.estimate(1, "ab") is not None
+    assert peaks.seen(1, "ab") is not None
     assert "remembered until radd stops" in caplog.text
 
 
@@ -66,10 +65,10 @@ def test_what_epilogs_append_is_taken_in_once_its_line_is_whole(tmp_path: Path) 
         file.write(line[:40])
         file.flush()
         peaks.refresh()
-        assert peaks.estimate(1, "ab") is None
+        assert peaks.seen(1, "ab") is None
         file.write(line[40:])
     peaks.refresh()
-    assert peaks.estimate(1, "ab") is not None
+    assert peaks.seen(1, "ab") is not None
 
 
 def test_a_file_that_was_renamed_is_read_on_and_nothing_is_forgotten(tmp_path: Path) -> None:
@@ -82,8 +81,8 @@ def test_a_file_that_was_renamed_is_read_on_and_nothing_is_forgotten(tmp_path: P
     again = Peaks(path, "")
     again.refresh()
     for each in (peaks, again):
-        assert each.estimate(1, "ab") is not None
-        assert each.estimate(1, "cd") is not None
+        assert each.seen(1, "ab") is not None
+        assert each.seen(1, "cd") is not None
 
 
 def test_nobody_else_reads_who_ran_what(tmp_path: Path) -> None:
@@ -100,17 +99,17 @@ def test_activity_is_remembered_with_the_peak_and_falls_slower_than_it_rises(tmp
     peaks = Peaks(path, "")
     peaks.refresh()
     record(peaks, 1, "ab", GIB)
-    assert (known := peaks.estimate(1, "ab")) is not None and known.smact is None
+    assert (known := peaks.seen(1, "ab")) is not None and known.smact is None
     for smact in (0.8, 0.4, None, float("nan")):
         peaks.record(Run(user_id=1, profile_key="ab", peak_bytes=GIB, smact=smact))
     peaks.refresh()
     again = Peaks(path, "")
     again.refresh()
     for one in (peaks, again):
-        known = one.estimate(1, "ab")
+        known = one.seen(1, "ab")
         assert known is not None and known.smact == 0.6
     peaks.record(
         Run(user_id=1, profile_key="ab", peak_bytes=GIB, smact=0.9)
     )  # one calm run buys no second one beside busy neighbours
     peaks.refresh()
-    assert (known := peaks.estimate(1, "ab")) is not None and known.smact == 0.9
+    assert (known := peaks.seen(1, "ab")) is not None and known.smact == 0.9

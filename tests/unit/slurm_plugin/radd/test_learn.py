@@ -18,11 +18,12 @@ from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.learn import LEAST_MODELS
 from slurm_plugin.core.learned import learned_path
 from slurm_plugin.core.models import Model, models_path, to_line
+from slurm_plugin.core.observed import LEAST_RUN_S
 from slurm_plugin.core.peaks import Run, peaks_path, record
 from slurm_plugin.core.records import MemoryEstimate
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd import learned as radd_learned
-from slurm_plugin.radd.learn import LEAST_RUN_S, MOST_SETUPS, gpu_of, learn, main, observed, write
+from slurm_plugin.radd.learn import MOST_SETUPS, gpu_of, learn, main, observed, write
 from slurm_plugin.radd.learned import Learner, SiteQuantiles
 from slurm_plugin.radd.prepare import prepared
 from slurm_plugin.radd.submit import Submission
@@ -158,6 +159,7 @@ def test_gpus_are_told_apart_by_partition(tmp_path: Path) -> None:
         {"start_s": NOW_S - LEAST_RUN_S / 2},
         {"start_s": None},
         {"time_s": None},
+        {"mean_smact": 0.001},
         {"partition": None},
         {"peak_bytes": None},
         {"profile_key": None},

@@ -12,6 +12,7 @@ from slurm_plugin.core import wire
 from slurm_plugin.core.config import Features, parse_config
 from slurm_plugin.core.errors import WireError
 from slurm_plugin.core.note import Note
+from slurm_plugin.core.observed import SEVERAL
 from slurm_plugin.core.peaks import Run
 from slurm_plugin.core.records import Booking
 from slurm_plugin.core.units import GIB
@@ -124,6 +125,29 @@ def test_history_wins_over_the_estimate(tmp_path: Any) -> None:
     assert answer(made, comment=f"rad.profile:{PROFILE}")["set"]["gres"] == "shard:21"
     assert answer(made, comment=f"rad.profile:{PROFILE}", user_id=1001)["set"]["gres"] != "shard:21"
     assert answer(made, comment=f"rad:memory=2G rad.profile:{PROFILE}")["set"]["gres"] == "shard:2"
+
+
+def test_a_short_run_that_ended_well_lowers_no_booking(tmp_path: Any) -> None:
+    """Nor does any number of such runs, nor any run of another user."""
+    peaks = Peaks(tmp_path / "peaks.jsonl", "")
+    made = submission(peaks=peaks)
+
+    def booked() -> Booking:
+        comment = answer(made, comment=f"rad.profile:{PROFILE}")["set"]["comment"]
+        booking = wire.read_stamp(str(comment), user_id=1000, key=KEY)
+        assert booking is not None
+        return booking
+
+    first = booked()
+    long = Run(user_id=1001, profile_key=MODEL.key, peak_bytes=GIB >> 3, start_s=0.0, time_s=3600.0)
+    for run in [replace(long, user_id=1000, time_s=3.0)] * 5 + [long] * 5:
+        peaks.record(run)
+    peaks.refresh()
+    assert booked() == first and first.basis == "estimate"
+    for _ in range(SEVERAL):
+        peaks.record(replace(long, user_id=1000))
+    peaks.refresh()
+    assert booked().basis == "history" and (booked().estimate_bytes or 0) < (first.estimate_bytes or 0)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.note import read_note
+from slurm_plugin.core.note import Note, read_note, read_signed, signed_note
+from slurm_plugin.core.units import GIB
 from slurm_plugin.slurm.accounting import EndedJob, parse_comments, parse_ended
 
 DATA = Path(__file__).parents[3] / "data"
@@ -30,6 +31,38 @@ def test_line_ends_in_a_comment_forge_nothing() -> None:
     assert comments[60].startswith(
         "häl lo\n1                    0            rad: ended estimate_mib=1 peak_mib=2"
     )
+
+
+KEY = b"k" * 32
+
+
+@pytest.mark.parametrize("behind", [0, 1, 2, 300], ids=lambda more: f"{more} bytes behind the column")
+def test_a_comment_that_sacct_cut_is_no_note(behind: int) -> None:
+    """Whoever may write AdminComment may not turn the first part of a longer text into a note."""
+    note = signed_note(
+        Note(event="ended", restart=0, peak_bytes=GIB, detail="x" * 182), job_id=7, user_id=5, key=KEY
+    )
+    assert len(note) == 240 and read_signed(note, job_id=7, user_id=5, key=KEY) is not None
+    printed = (note + "y" * behind)[:240]
+    (job,) = parse_ended(f"{7:<20} {5:<12} {printed:<240} \n".encode())
+    assert job == EndedJob(job_id=7, user_id=5, admin_comment="")
+
+
+def test_the_longest_note_about_an_end_is_whole() -> None:
+    words = "recovered from running out of GPU memory, 99 times"
+    most = 999_999_999_999
+    note = Note(
+        event="ended",
+        restart=most,
+        estimate_bytes=most << 20,
+        peak_bytes=most << 20,
+        smact=1.0,
+        ran_s=most,
+        detail=words,
+    )
+    text = signed_note(note, job_id=7, user_id=5, key=KEY)
+    (job,) = parse_ended(f"{7:<20} {5:<12} {text:<240} \n".encode())
+    assert read_signed(job.admin_comment, job_id=7, user_id=5, key=KEY) == note
 
 
 @pytest.mark.parametrize("text", [b"JobID UID\n", b"7 2002 rad: ended\n8 2003\n"])

@@ -255,3 +255,72 @@ def reported(names: list[str], folder: Path) -> str:
     result = CliRunner().invoke(main, ["report", *files, "--out", str(folder / "runs.html")])
     assert result.exit_code == 0, result.output
     return result.output
+
+
+def _put(row: Any, path: tuple[Any, ...], value: Any) -> Any:
+    at = row
+    for name in path[:-1]:
+        at = at[name]
+    at[path[-1]] = value
+    return row
+
+
+FIGURE = ("figures", "makespan_s")
+PLACES: tuple[tuple[Any, ...], ...] = (
+    FIGURE,
+    ("figures", "jobs"),
+    ("repetition",),
+    ("compress",),
+    ("jobs", 0, "alone_s"),
+    ("jobs", 0, "runs", 0, "end_s"),
+    ("samples", "times_s", 0),
+    ("samples", "cards", 0, "index"),
+    ("samples", "cards", 0, "used_mib", 1),
+)
+HTML = "<script>alert(1)</script>"
+
+
+@pytest.mark.parametrize("place", PLACES, ids=str)
+@pytest.mark.parametrize(
+    "value", [HTML, float("nan"), float("inf"), 10**400, True, [], {}], ids=lambda one: str(one)[:9]
+)
+def test_what_is_no_number_is_refused_in_one_line(tmp_path: Path, place: tuple[Any, ...], value: Any) -> None:
+    path = write(tmp_path, "magm", 50.0)
+    path.write_text(json.dumps(_put(json.loads(path.read_text()), place, value)))
+    out = tmp_path / "page.html"
+    result = CliRunner().invoke(main, ["report", str(path), "--out", str(out)])
+    assert result.exit_code == 2, result.output
+    assert len(result.output.splitlines()) == 1 and not out.exists()
+
+
+@pytest.mark.parametrize("figure", ["1e999", "NaN", "-Infinity", "null"])
+def test_a_figure_that_a_chart_needs_is_a_number(tmp_path: Path, figure: str) -> None:
+    path = write(tmp_path, "magm", 50.0)
+    path.write_text(path.read_text().replace('"makespan_s": 50.0', f'"makespan_s": {figure}'))
+    result = CliRunner().invoke(main, ["report", str(path), "--out", str(tmp_path / "page.html")])
+    assert result.exit_code == 2, result.output
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("trace",),
+        ("policy",),
+        ("estimates",),
+        ("exchange",),
+        ("settings", HTML),
+        ("seed",),
+        ("samples", "cards", 0, "name"),
+        ("machine", "slurm"),
+        ("machine", "commit"),
+    ],
+    ids=str,
+)
+def test_no_text_of_a_file_becomes_a_part_of_the_page(tmp_path: Path, place: tuple[Any, ...]) -> None:
+    files = [write(tmp_path, "magm", 50.0, users=2, seed=1, exchange="nccl"), write(tmp_path, "whole", 200.0)]
+    files[0].write_text(json.dumps(_put(json.loads(files[0].read_text()), place, f"{HTML}\"'&")))
+    out = tmp_path / "page.html"
+    result = CliRunner().invoke(main, ["report", *map(str, files), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    page = out.read_text()
+    assert "<script" not in page and "&lt;script&gt;" in page

@@ -115,7 +115,7 @@ def test_compressed(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("a,b\n1,2\n", "no column arrival_s"),
-        ("arrival_s,workload,gpus,duration_min\n0,x,0,5\n", "line 2: gpus is 0"),
+        ("arrival_s,workload,gpus,duration_min\n0,x,0,5\n", "line 2: gpus is '0'"),
         ("arrival_s,workload,gpus,duration_min\n0,x,1,5\n1,x,one,5\n", "line 3"),
         ("arrival_s,workload,gpus,duration_min\n0,x,1,inf\n", "line 2: duration_min"),
         ("arrival_s,workload,gpus,duration_min\n0,x,1\n", "line 2"),
@@ -128,3 +128,48 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, text: str, words: str) -> Non
     with pytest.raises(ConfigError, match=words) as caught:
         read_trace(tmp_path / "t.csv")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "0,a,1,1,inf,",
+        "0,a,1,1,nan,",
+        "0,a,1,1,1e309,",
+        "0,a,1,1,-5,",
+        "0,a,1,1,10,nan",
+        "0,a,1,1,10,-4",
+        "0,a,1,1,10,0",
+        "0,a,1,nan,10,",
+        "nan,a,1,1,1,",
+        "-1,a,1,1,1,",
+        "0,a,1,1e300,1,",
+        f"0,a,{10**30},1,1,",
+        f"0,a,{'9' * 5000},1,1,",
+        f"0,a,1,1,{'9' * 5000},",
+        "0,a,1.5,1,,",
+        "0,a,1",
+        f"0,{'x' * 200_000},1,1,1,",
+    ],
+    ids=lambda row: row[:24],
+)
+def test_no_number_of_a_csv_is_believed_that_is_none(tmp_path: Path, row: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"arrival_s,workload,gpus,duration_min,mem_mib,limit_min\n{row}\n")
+    with pytest.raises(ConfigError, match=r"(line 2: \w+ is '|no CSV)") as caught:
+        read_trace(path)
+    assert len(str(caught.value).replace(str(path), "")) < 200
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("|120|", f"|{'9' * 400}|"), ("|120|", "|\u00b2|"), ("2026-10-01T10:00:00", "0001-01-01T00:00:00")],
+    ids=["a limit of 400 digits", "a digit that is no number", "the year 1"],
+)
+def test_a_record_with_a_number_that_is_none_costs_that_record_at_most(
+    tmp_path: Path, old: str, new: str
+) -> None:
+    (tmp_path / "jobs.txt").write_text(
+        SACCT.replace(f"7|train|ann|gpu|{old}", f"7|train|ann|gpu|{new}").replace(old, new, 1)
+    )
+    assert "bob/big" in [job.workload for job in read_trace(tmp_path / "jobs.txt").jobs]

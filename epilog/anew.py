@@ -1,0 +1,37 @@
+"""Whether the run of a job that holds something goes on, although an Epilog of the job has come."""
+
+from __future__ import annotations
+
+from slurm_plugin.core.clock import Deadline
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.node_records import Reservation
+from slurm_plugin.core.reconcile import LAUNCH_S
+from slurm_plugin.node.evidence import STARTED
+from slurm_plugin.node.node import Node
+from slurm_plugin.slurm.processes import living_jobs
+
+ENDING_S = 1.0
+"""slurmd runs an Epilog once no slurmstepd answers; its process may still be there for a moment."""
+_POLL_S = 0.05
+
+
+def goes_on(held: Reservation, node: Node, *, ask: bool) -> bool:
+    """Return whether a run has a slurmstepd, or is about to have one as far as Slurm says.
+
+    Args:
+        held: What the run holds.
+        node: This node.
+        ask: Whether there is time to wait, and to ask Slurm of a run that may not have been launched yet.
+    """
+    deadline = Deadline(node.clock, ENDING_S if ask else 0.0)
+    while held.job_id in living_jobs(slurm_conf=node.slurm_conf, proc=node.proc):
+        if deadline.passed():
+            return True
+        node.clock.sleep(_POLL_S)
+    if not ask or node.clock.monotonic_s() - held.created_s > LAUNCH_S:
+        return False
+    try:
+        view = node.slurm().job(held.job_id)
+    except SlurmError:
+        return False
+    return view is not None and view.state in STARTED and view.restarts == held.restart

@@ -1,0 +1,75 @@
+"""Whether what a file of a replay holds are numbers where numbers are drawn: anybody may have written it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+MOST = 1e15
+"""No figure of a replay is larger."""
+NEEDED = ("makespan_s", "mean_waiting_s", "mean_execution_s", "mean_completion_s", "energy_j")
+"""Figures that charts show."""
+SAMPLED = ("used_mib", "smact", "power_w", "jobs")
+"""What is sampled of each card."""
+
+
+def finite(text: str) -> float:
+    """Return a number of a JSON text.
+
+    Raises:
+        ValueError: It is none that can be drawn.
+    """
+    value = float(text)
+    if not abs(value) <= MOST:
+        raise ValueError(f"{text[:40]} is no number of a replay")
+    return value
+
+
+def check(row: Mapping[str, Any]) -> None:
+    """Look at everything that is counted or drawn.
+
+    Args:
+        row: Of the file, with numbers that `finite` let through.
+
+    Raises:
+        KeyError: Something is missing.
+        ValueError: Something is no number, no list or no text.
+        TypeError, AttributeError: It is of another shape altogether.
+    """
+    for name in ("trace", "policy"):
+        _is(isinstance(row[name], str), name, "a text")
+    for name in ("repetition", "compress"):
+        _number(row[name], name)
+    for name in ("first", "min_age_reserve_s", "users"):
+        _number(row.get(name), name, none=True)
+    for name in NEEDED:
+        _number(row["figures"][name], f"figures.{name}")
+    for name, value in row["figures"].items():
+        _number(value, f"figures.{name}", none=True)
+    for job in row["jobs"]:
+        last = job["runs"][-1] if job["runs"] else {}
+        if last.get("outcome") == "ok":
+            for value in (last["end_s"], last["trains_s"], job["alone_s"]):
+                _number(value, "a time of a job")
+    times, cards = row["samples"]["times_s"], row["samples"]["cards"]
+    for value in times:
+        _number(value, "samples.times_s")
+    for card in cards:
+        _is(isinstance(card["name"], str), "the name of a card", "a text")
+        _number(card["index"], "the index of a card")
+        for name in SAMPLED:
+            _is(len(card[name]) == len(times), f"{name} of a card", "as long as samples.times_s")
+            for value in card[name]:
+                _number(value, f"{name} of a card", none=True)
+    for name in ("slurm", "commit"):
+        row["machine"][name]
+
+
+def _number(value: object, name: str, *, none: bool = False) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    _is(number or (none and value is None), name, "a number")
+
+
+def _is(holds: bool, name: str, what: str) -> None:
+    if not holds:
+        raise ValueError(f"{name} is not {what}")

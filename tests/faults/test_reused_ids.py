@@ -1,0 +1,79 @@
+"""slurmctld dies and comes back with an older state, so that it gives ids anew which the node knows as other jobs."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from faults.site import CHECKOUT, remove, trial_place
+
+from lab.cluster import Cluster
+from lab.jobs import Jobs
+from lab.load import equal_nodes
+from lab.place import ClusterSpec
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    place = trial_place("reused")
+    running = Cluster(place)
+    try:
+        running.up(ClusterSpec(nodes=equal_nodes(1)))
+        shutil.copytree(CHECKOUT / "examples", place.root / "work")
+        (place.root / "work").chmod(0o1777)
+        yield running
+    finally:
+        running.down()
+        remove(place.root)
+
+
+def submit(jobs: Jobs, gib: int, *argv: str, user: str) -> int:
+    job = jobs.submit("--gpus=1", f"--comment=rad:memory={gib}G", "--open-mode=append", *argv, user=user)
+    assert job.job_id is not None, job.messages
+    return job.job_id
+
+
+def held_by(cluster: Cluster, job: int) -> list[dict[str, object]]:
+    return [row for row in cluster.reservations("n0") if row["job_id"] == job]
+
+
+@pytest.mark.parametrize("owner", ["nobody", "games"], ids=["of one owner", "of two"])
+def test_a_job_under_an_id_that_slurm_gave_before_runs_with_its_own_booking(
+    cluster: Cluster, owner: str
+) -> None:
+    jobs = Jobs(cluster, cluster.place.root / "work")
+    spool = cluster.place.root / "spool" / "slurmctld"
+    older = spool.with_name("older")
+    cluster.daemons.stop("slurmctld")
+    subprocess.run(["cp", "-a", str(spool), str(older)], check=True)
+    cluster.start_slurmctld()
+    cluster.wait("slurmctld answers", cluster.answers, 30)
+    cluster.reset_breaker()
+    first = submit(jobs, 4, "--wrap", "sleep 20", user="nobody")
+    cluster.wait(
+        "the first runs", lambda: jobs.state(first) == "RUNNING" and bool(held_by(cluster, first)), 40
+    )
+    cluster.daemons.signal("slurmctld", signal.SIGKILL)
+    cluster.wait("slurmctld is gone", lambda: not cluster.answers(), 20)
+    shutil.rmtree(spool)
+    older.rename(spool)
+    cluster.start_slurmctld()
+    cluster.wait("slurmctld answers", cluster.answers, 30)
+    cluster.reset_breaker()
+    output = jobs.folder / f"second-{owner}.out"
+    second = submit(
+        jobs, 8, f"--output={output}", "--wrap", "echo gpus=$RAD_GPUS shards=$RAD_SHARDS.", user=owner
+    )
+    assert second == first, "this slurmctld gave another id: nothing was tried"
+    ended = jobs.wait(second, timeout_s=150)
+    text = output.read_text()
+    assert ended["JobState"] == "COMPLETED", text
+    assert "gpus=GPU-" in text, f"nothing was reserved for it: {text}"
+    # Of a radd that was too late for the shim nothing is booked, and the Prolog asks Slurm.
+    assert "shards=8." in text or "shards=." in text, f"it has what the first job of that id booked: {text}"
+    cluster.wait("nothing is reserved", lambda: not cluster.reservations("n0"), 120)
