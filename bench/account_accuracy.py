@@ -15,14 +15,14 @@ from collections.abc import Sequence
 
 import torch
 
-from gpumemnet.dataset.catalogue import workload
-from gpumemnet.dataset.config import Configuration
-from gpumemnet.dataset.store import TRAINING_ROWS, read_records
-from gpumemnet.dataset.summaries import torchinfo_text, torchsummary_text
-from gpumemnet.dataset.workload import make_inputs
 from gpumemnet.errors import GpuMemNetError
 from gpumemnet.estimators import analytic
 from gpumemnet.gpus import gpu_named
+from gpumemnet.learning.dataset.catalogue import workload
+from gpumemnet.learning.dataset.config import Configuration
+from gpumemnet.learning.dataset.store import TRAINING_ROWS, read_records
+from gpumemnet.learning.dataset.summaries import torchinfo_text, torchsummary_text
+from gpumemnet.learning.dataset.workload import make_inputs
 from gpumemnet.profile.build import profile_with_warnings
 from gpumemnet.training import TrainingSetup
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from gpumemnet.dataset.store import TRAINING_ROWS
+from gpumemnet.learning.dataset.store import TRAINING_ROWS
+from gpumemnet.learning.train import correction
+from gpumemnet.learning.train.rows import GPU, Row, load_rows, matrix
 from gpumemnet.names import Family
-from gpumemnet.train import correction
-from gpumemnet.train.rows import GPU, Row, load_rows, matrix
 
 SHARES = (0.0, 0.3, 0.45, 0.6, 0.8, 1.0)
 

@@ -16,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin.admin.simulate.command import simulate
-from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.simulate.command import simulate
+from slurm_plugin.simulate.question import Question
 
 ESCALATE = {"confidence": "auto", "recovery": "escalate"}
 WAITS = {"on_saturated": "wait", "saturated_waits": 1000}

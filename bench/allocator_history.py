@@ -1,7 +1,7 @@
 """What PyTorch's allocator really does while models train: python bench/allocator_history.py --out FOLDER.
 
 For a GPU machine with torch, torchvision, timm and transformers. Trains models that are not held out as
-gpumemnet/dataset/measure.py does, each in a forked process of its own, several at once, and keeps the history that
+gpumemnet/learning/dataset/measure.py does, each in a forked process of its own, several at once, and keeps the history that
 PyTorch records of every allocation and free; some processes run single convolutions of drawn shapes instead, whose
 history shows what cuDNN borrows for each. One line of JSON for each process goes to FOLDER/history.jsonl.xz:
 
@@ -32,8 +32,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from gpu_campaign.history import History
 
-from gpumemnet.calibration.measure_convolutions import convolutions
-from gpumemnet.dataset.config import Configuration
+from gpumemnet.calibration.measure.convolutions import convolutions
+from gpumemnet.learning.dataset.config import Configuration
 from gpumemnet.units import GIB, MIB
 
 SEED = 4711
@@ -146,8 +146,8 @@ def train_one(config: Configuration, claim: Callable[[int], None]) -> dict[str, 
     """Train as the dataset does, under PyTorch's history."""
     import torch
 
-    from gpumemnet.dataset import measure
-    from gpumemnet.dataset.need import estimate_need, reservation
+    from gpumemnet.learning.dataset import measure
+    from gpumemnet.learning.dataset.need import estimate_need, reservation
 
     try:
         need_bytes = reservation(estimate_need(config).total_bytes)
@@ -262,7 +262,7 @@ def main() -> int:
 
 def load_libraries() -> None:
     """Import once what all children need, but nothing that would keep them from using CUDA."""
-    from gpumemnet.dataset import warm
+    from gpumemnet.learning.dataset import warm
 
     steps = (warm._compiler, warm._torchvision, warm._timm, warm._transformers)
     for step in steps:

@@ -1,7 +1,7 @@
 """How well our allocator follows PyTorch's: python bench/allocator_replay.py.
 
 Replays every recorded allocation and free of gpumemnet/data/history_h200.jsonl.xz (bench/allocator_history.py made
-it on an H200) through `gpumemnet.allocator` and compares the reserved peak with the recorded one. Given the same calls,
+it on an H200) through `gpumemnet.gpu_memory.allocator` and compares the reserved peak with the recorded one. Given the same calls,
 the two should agree: what differs is the simulation's fault alone.
 """
 
@@ -11,8 +11,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gpumemnet.allocator.events import replay
-from gpumemnet.dataset.store import DATA, read_records
+from gpumemnet.gpu_memory.allocator.events import replay
+from gpumemnet.learning.dataset.store import DATA, read_records
 
 
 def calls(record: dict[str, Any]) -> list[tuple[int, int | None]]:

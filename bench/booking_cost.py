@@ -6,7 +6,7 @@
 A job books a quantile of its estimate. If it needs more, it has lost LOST of its run and runs once more: alone on a
 card (exclusive), or with what it needed plus 5 GiB (escalate). Told is booked memory x time over what was needed, all
 jobs together. "With trim" a job that fits its booking gives back, after SETTLING of its run, what its peak and a margin
-leave (core/trim.py); no reruns are counted there. The last lines fill cards with random jobs until the next does not
+leave (core/ledger/trim.py); no reruns are counted there. The last lines fill cards with random jobs until the next does not
 fit: by bounds; by estimates with one reserve for all of them, sum of estimates + sqrt(sum of (bound - estimate)^2),
 each counted at most at its bound. Jobs of one model are not independent, so each fill takes a model once. Overflow is a
 fill whose true needs exceed the card.
@@ -20,13 +20,13 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpumemnet.dataset.store import HELDOUT_ROWS, TRAINING_ROWS
 from gpumemnet.estimate import Quantiles
 from gpumemnet.estimators import conformal, registry
-from gpumemnet.train import correction
-from gpumemnet.train.rows import GPU, Row, load_rows, matrix
+from gpumemnet.learning.dataset.store import HELDOUT_ROWS, TRAINING_ROWS
+from gpumemnet.learning.train import correction
+from gpumemnet.learning.train.rows import GPU, Row, load_rows, matrix
 from gpumemnet.units import MIB
-from slurm_plugin.core.trim import MARGIN, MARGIN_BYTES
+from slurm_plugin.core.ledger.trim import MARGIN, MARGIN_BYTES
 
 CARDS_GIB = (40, 80, 141)
 SHARES = (0.5, 0.8, 0.85, 0.9, 0.95, 0.97, 0.99)

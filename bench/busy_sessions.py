@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from slurm_plugin.core import child
+from slurm_plugin.core.process import child
 
 SWITCH = Path("/proc/sys/kernel/sched_autogroup_enabled")
 SESSIONS = 60

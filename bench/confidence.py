@@ -22,13 +22,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin.admin.simulate.engine import Engine
-from slurm_plugin.admin.simulate.metrics import metrics
-from slurm_plugin.admin.simulate.question import Question
-from slurm_plugin.admin.simulate.scenario import scenario
-from slurm_plugin.core.config import PartitionConfig
-from slurm_plugin.core.records import Confidence
-from slurm_plugin.core.risk import Recovers
+from slurm_plugin.core.booking.confidence import Recovers
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.records.submission import Confidence
+from slurm_plugin.simulate.engine import Engine
+from slurm_plugin.simulate.metrics import metrics
+from slurm_plugin.simulate.question import Question
+from slurm_plugin.simulate.scenario import scenario
 
 CONFIDENCES: tuple[Confidence, ...] = ("bound", 0.95, 0.9, 0.8, "auto")
 RECOVERIES: tuple[Recovers, ...] = ("exclusive", "escalate")

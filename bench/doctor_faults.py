@@ -4,7 +4,7 @@
 
 As root: each on a real Slurm, on which a job then shares a GPU.
 
-tests/unit/slurm_plugin/admin/test_doctor_faults.py does the same without Slurm, in a folder.
+tests/unit/slurm_plugin/admin/doctor/test_faults.py does the same without Slurm, in a folder.
 """
 
 from __future__ import annotations

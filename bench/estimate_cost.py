@@ -19,7 +19,7 @@ from pathlib import Path
 from gpumemnet.estimators.registry import estimate
 from gpumemnet.profile.build import build_profile
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.texts.formats.detect import parse_text
+from gpumemnet.summaries.texts.formats.detect import parse_text
 from gpumemnet.training import TrainingSetup
 
 SETUP = TrainingSetup(batch_size=8)

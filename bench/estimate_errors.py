@@ -1,6 +1,6 @@
 """How far our estimates are from the need: each of their numbers over the measured peak, for `rad simulate`.
 
-    python bench/estimate_errors.py > slurm_plugin/admin/simulate/estimate_errors.csv
+    python bench/estimate_errors.py > slurm_plugin/simulate/estimate_errors.csv
 
 One line for each held-out run that has a torchinfo text; nothing is trained or tuned on them.
 """
@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpumemnet.estimators import ours
-from gpumemnet.evaluate.heldout import MAIN_FORMAT, ask, held_out
-from gpumemnet.train.rows import Row
+from gpumemnet.learning.evaluate.heldout import MAIN_FORMAT, ask, held_out
+from gpumemnet.learning.train.rows import Row
 from gpumemnet.units import MIB
-from slurm_plugin.core.risk import SHARES
+from slurm_plugin.core.booking.confidence import SHARES
 
 ROWS = Path(__file__).resolve().parents[1] / "gpumemnet/data/heldout_h200.jsonl.xz"
 

@@ -167,7 +167,7 @@ def budgeted(jobs: Jobs, usage: object) -> dict[str, object]:
 
 def cluster_version() -> str:
     """Return the version of the Slurm that is installed."""
-    from slurm_plugin.slurm.installed import installed_version
+    from slurm_plugin.slurm.files.installed import installed_version
 
     return ".".join(map(str, installed_version() or ()))
 

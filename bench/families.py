@@ -28,20 +28,20 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gpumemnet.allocator.events import replay
-from gpumemnet.dataset import real_names
-from gpumemnet.dataset.config import Configuration
-from gpumemnet.dataset.real_workload import real_workload
-from gpumemnet.dataset.store import write_records
-from gpumemnet.dataset.summaries import SMALL_BATCH, torchinfo_text, torchsummary_text
-from gpumemnet.dataset.workload import make_inputs
 from gpumemnet.errors import GpuMemNetError
 from gpumemnet.estimators import analytic
-from gpumemnet.evaluate.traced import trace_configuration
+from gpumemnet.gpu_memory.allocator.events import replay
 from gpumemnet.gpus import gpu_named
+from gpumemnet.learning.dataset import real_names
+from gpumemnet.learning.dataset.config import Configuration
+from gpumemnet.learning.dataset.real_workload import real_workload
+from gpumemnet.learning.dataset.store import write_records
+from gpumemnet.learning.dataset.summaries import SMALL_BATCH, torchinfo_text, torchsummary_text
+from gpumemnet.learning.dataset.workload import make_inputs
+from gpumemnet.learning.evaluate.traced import trace_configuration
 from gpumemnet.names import Precision
 from gpumemnet.profile.build import profile_summary
-from gpumemnet.trace.session import Trace
+from gpumemnet.tracing.trace.session import Trace
 from gpumemnet.training import TrainingSetup
 
 ALL = {"depth": 99, "col_names": ("input_size", "output_size", "num_params", "kernel_size", "mult_adds")}

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from fuzz_targets import Target, mutate
 
-from slurm_plugin.admin.simulate.sacct import SACCT_FIELDS, rows_of, separator_of
-from slurm_plugin.core.gres import count_of, parse_gres
-from slurm_plugin.core.note import Note, read_signed, signed_note
-from slurm_plugin.core.turn import Turn
-from slurm_plugin.slurm import accounting, job_times, names, printed, queue, standings
-from slurm_plugin.slurm.columns import Columns, cut, records
+from slurm_plugin.core.booking.gres_text import count_of, parse_gres
+from slurm_plugin.core.comments.admin_comment import Note, read_signed, signed_note
+from slurm_plugin.core.records.queue_position import Turn
+from slurm_plugin.simulate.sacct import SACCT_FIELDS, rows_of, separator_of
+from slurm_plugin.slurm import names
+from slurm_plugin.slurm.queries import accounting, job_times, printed, queue, standings
+from slurm_plugin.slurm.queries.columns import Columns, cut, records
 
 USERS = (
     *("Comment", "Name", "JobName", "WCKey", "Account", "Dependency", "ReqTRES"),

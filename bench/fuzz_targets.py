@@ -22,31 +22,32 @@ from gpumemnet.errors import GpuMemNetError
 from gpumemnet.estimators.registry import estimate
 from gpumemnet.names import Family, Optimizer, Precision, Source
 from gpumemnet.profile.record import MAX_TEXT, ModelProfile
-from gpumemnet.saved.choose import choose
-from gpumemnet.saved.record import MAX_CHARACTERS, SavedProfile
+from gpumemnet.tracing.saved.choose import choose
+from gpumemnet.tracing.saved.record import MAX_CHARACTERS, SavedProfile
 from gpumemnet.training import TrainingSetup
-from slurm_plugin.core import wire
+from slurm_plugin.core.booking.gres_text import count_of, others, parse_gres
 from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.comments import signed_comment
+from slurm_plugin.core.comments.admin_comment import read_note
 from slurm_plugin.core.errors import DeviceError, LedgerError, RadError, SlurmError, WireError
-from slurm_plugin.core.gres import count_of, others, parse_gres
-from slurm_plugin.core.job_file import JobFile
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.ledger_codec import decode, encode
-from slurm_plugin.core.ledger_store import LedgerStore
-from slurm_plugin.core.node_records import Reservation
-from slurm_plugin.core.note import read_note
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.files.atomic import replace_file
+from slurm_plugin.core.ledger.codec import decode, encode
+from slurm_plugin.core.ledger.job_file import JobFile
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.ledger.store import LedgerStore
+from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.text import one_line as short
 from slurm_plugin.core.units import MIB
-from slurm_plugin.core.whole_file import replace_file
-from slurm_plugin.monitor.dcgm import parse_discovery, parse_dmon
-from slurm_plugin.monitor.nvml import NvmlTelemetry
+from slurm_plugin.monitor.gpus.dcgm import parse_discovery, parse_dmon
+from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 from slurm_plugin.radd import lines
 from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.service import Service
-from slurm_plugin.slurm import accounting, conf_lines, printed
-from slurm_plugin.slurm.columns import Columns, records
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.files import conf_lines
+from slurm_plugin.slurm.node.hook_env import HookJob
+from slurm_plugin.slurm.queries import accounting, printed
+from slurm_plugin.slurm.queries.columns import Columns, records
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 DATA = TESTS / "data"
@@ -350,20 +351,24 @@ def _stamps() -> Target:
             profile_key=rng.choice((None, "".join(rng.choices("0123456789abcdef", k=16)))),
         )
         words = "".join(rng.choices(string.printable + "é\u202e", k=rng.choice((0, 5, 900, 2000))))
-        comment = wire.with_stamp(words, wire.stamp(booking, user_id=1000, key=_KEY))
+        comment = signed_comment.with_stamp(words, signed_comment.stamp(booking, user_id=1000, key=_KEY))
         return comment, booking, mutate(comment, rng, others=(comment,))
 
     def judge(made: tuple[str, Booking, str], rng: random.Random) -> str:
         comment, booking, spoilt = made
-        assert len(comment.encode()) < wire.COMMENT_LIMIT
-        assert wire.read_stamp(comment, user_id=1000, key=_KEY) == booking, "not what was signed"
-        assert wire.read_stamp(comment, user_id=1001, key=_KEY) is None, "another user's"
-        found = wire.read_stamp(spoilt, user_id=1000, key=_KEY)
+        assert len(comment.encode()) < signed_comment.COMMENT_LIMIT
+        assert signed_comment.read_stamp(comment, user_id=1000, key=_KEY) == booking, "not what was signed"
+        assert signed_comment.read_stamp(comment, user_id=1001, key=_KEY) is None, "another user's"
+        found = signed_comment.read_stamp(spoilt, user_id=1000, key=_KEY)
         assert found is None or found == booking, f"forged: {found}"
-        again = wire.with_stamp(spoilt, wire.stamp(booking, user_id=1000, key=_KEY))
-        assert len(again.encode(errors="surrogateescape")) < wire.COMMENT_LIMIT, "too long for Slurm"
-        assert wire.read_stamp(again, user_id=1000, key=_KEY) == booking, "lost beside the user's words"
-        wire.profile_in(spoilt), wire.user_words(spoilt)
+        again = signed_comment.with_stamp(spoilt, signed_comment.stamp(booking, user_id=1000, key=_KEY))
+        assert len(again.encode(errors="surrogateescape")) < signed_comment.COMMENT_LIMIT, (
+            "too long for Slurm"
+        )
+        assert signed_comment.read_stamp(again, user_id=1000, key=_KEY) == booking, (
+            "lost beside the user's words"
+        )
+        signed_comment.profile_in(spoilt), signed_comment.user_words(spoilt)
         return "still good" if found else "refused"
 
     return Target(make, judge)

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from gpumemnet.dataset.store import TRACED_ROWS, TRAINING_ROWS
 from gpumemnet.estimators import conformal
-from gpumemnet.train import correction
-from gpumemnet.train.correction import Mask
-from gpumemnet.train.rows import GPU, Row, load_rows, matrix, traced_rows
+from gpumemnet.learning.dataset.store import TRACED_ROWS, TRAINING_ROWS
+from gpumemnet.learning.train import correction
+from gpumemnet.learning.train.correction import Mask
+from gpumemnet.learning.train.rows import GPU, Row, load_rows, matrix, traced_rows
 
 KIND = "torchinfo_hidden"
 EDGES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.7, 9.0)

@@ -22,10 +22,10 @@ JOB_ID = "1000007"
 PREPARE = """
 import dataclasses, sys
 from pathlib import Path
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
-from slurm_plugin.core.wire import stamp
-from slurm_plugin.monitor.simulated import Card, SimulatedGpus
+from slurm_plugin.core.comments.signed_comment import stamp
+from slurm_plugin.monitor.gpus.simulated import Card, SimulatedGpus
 
 folder, key = Path(sys.argv[1]), bytes(32)
 (folder / "key").write_bytes(key)
@@ -34,7 +34,7 @@ cards = [Card(uuid=f"GPU-{i}", index=i, name="simulated", memory_total_bytes=10 
 SimulatedGpus.create(folder / "gpus", cards)
 booking = Booking(kind="shared", memory_bytes=4 * GIB, estimate_bytes=3 * GIB, profile_key="ab12")
 if "partitions" in {field.name for field in dataclasses.fields(Booking)}:  # older checkouts know of none
-    from slurm_plugin.core.binding import partition_mark
+    from slurm_plugin.core.booking.verification import partition_mark
 
     booking = dataclasses.replace(booking, shards=4, partitions=(partition_mark("gpu"),))
 print(stamp(booking, user_id=0, key=key))

@@ -26,10 +26,10 @@ sys.path.insert(0, str(ROOT))
 
 from lab.cluster import Cluster  # noqa: E402
 from lab.place import ClusterSpec, Place, home_of  # noqa: E402
-from slurm_plugin.core.binding import partition_mark  # noqa: E402
-from slurm_plugin.core.records import Booking  # noqa: E402
+from slurm_plugin.core.booking.verification import partition_mark  # noqa: E402
+from slurm_plugin.core.comments.signed_comment import read_key, stamp  # noqa: E402
+from slurm_plugin.core.records.submission import Booking  # noqa: E402
 from slurm_plugin.core.units import GIB, KIB, MIB  # noqa: E402
-from slurm_plugin.core.wire import read_key, stamp  # noqa: E402
 
 USER_ID = 65534
 FIRST_JOB = 1_000_000

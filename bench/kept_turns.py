@@ -22,7 +22,7 @@ from submit_rate import submit
 
 from lab.cluster import Cluster
 from lab.place import ClusterSpec, Place, home_of
-from slurm_plugin.core.turn import Turn
+from slurm_plugin.core.records.queue_position import Turn
 from slurm_plugin.radd.turns import Ageing, lifts
 from slurm_plugin.slurm.commands import SlurmCommands
 

@@ -26,8 +26,8 @@ import epilog.hook  # noqa: E402 - loaded before the forks
 import prolog.__main__  # noqa: E402
 import prolog.hook  # noqa: E402 - loaded before the forks
 from lab.bare_node import job_environment, make_bare_node  # noqa: E402
-from slurm_plugin.core.binding import partition_mark  # noqa: E402
-from slurm_plugin.core.records import Booking  # noqa: E402
+from slurm_plugin.core.booking.verification import partition_mark  # noqa: E402
+from slurm_plugin.core.records.submission import Booking  # noqa: E402
 from slurm_plugin.core.units import GIB  # noqa: E402
 
 GPUS = 16

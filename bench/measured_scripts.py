@@ -34,7 +34,7 @@ from gpu_campaign.peaks import FOLDER
 from traced_scripts import traced
 from training_scripts import SCRIPTS, WAYS, command, ranks
 
-from gpumemnet.script import processes
+from gpumemnet.tracing.script import processes
 
 BENCH = Path(__file__).resolve().parent
 SAMPLED_EVERY_S = 0.05

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.units import GIB, MIB
-from slurm_plugin.monitor.nvml import NvmlTelemetry
-from slurm_plugin.monitor.simulated import SimulatedGpus
-from slurm_plugin.monitor.simulated_cards import Card
+from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated_gpus import Card
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import example_data
 from traced_scripts import shown
 
-from gpumemnet.script.start import Limits, Untraced, run
+from gpumemnet.tracing.script.start import Limits, Untraced, run
 
 LINES = Path(__file__).parent / "package_examples.txt"
 """As the projects' READMEs start them, with smaller batches and the paths of bench/example_data.py."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 import statistics
 import time
 
-from slurm_plugin.core.config import PartitionConfig
-from slurm_plugin.core.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.ledger_codec import decode, encode
-from slurm_plugin.core.node_records import Demand, Reservation
-from slurm_plugin.core.placement import choose_gpu
-from slurm_plugin.core.records import PolicyName
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.ledger.codec import decode, encode
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.placement.choose import choose_gpu
+from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.records.node import Demand, Reservation
+from slurm_plugin.core.records.submission import PolicyName
 from slurm_plugin.core.units import GIB
 
 GPUS = (1, 4, 8, 16)

@@ -15,12 +15,12 @@ import itertools
 import random
 from dataclasses import dataclass, field
 
-from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import LedgerError
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.node_records import Demand, Reservation
-from slurm_plugin.core.placement import Pin, choose_gpu
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.placement.choose import Pin, choose_gpu
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.core.records.node import Demand, Reservation
 from slurm_plugin.core.units import GIB
 
 SHARDS = 40

@@ -1,7 +1,7 @@
 """How many values cuDNN keeps of a recurrent layer: python bench/recurrent_values.py.
 
 For the measured recurrent runs of gpumemnet/data/train_h200.jsonl.xz whose text is kept, and each kind of layer and
-number of directions: the number in gpumemnet/rules/rules.csv ("cudnn-rnn"), and the median error of the reserved peak
+number of directions: the number in gpumemnet/gpu_memory/rules/rules.csv ("cudnn-rnn"), and the median error of the reserved peak
 with it and with every other whole number. Needs no GPU. They are few (33), and the best number is not the table's: the
 error has other causes, too.
 """
@@ -15,11 +15,11 @@ from statistics import median
 from typing import Any
 from unittest import mock
 
-from gpumemnet.cudnn import rnn_reserve
-from gpumemnet.dataset.store import TRAINING_ROWS, TRAINING_TEXTS, read_records, row_key
 from gpumemnet.errors import GpuMemNetError
+from gpumemnet.gpu_memory.cudnn import rnn_reserve
+from gpumemnet.gpu_memory.rules import numbers
+from gpumemnet.learning.dataset.store import TRAINING_ROWS, TRAINING_TEXTS, read_records, row_key
 from gpumemnet.profile.build import profile_with_warnings
-from gpumemnet.rules import numbers
 from gpumemnet.training import TrainingSetup
 
 TRIED = range(1, 17)

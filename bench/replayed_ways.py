@@ -17,7 +17,7 @@ from typing import Any
 from simulate_replayed import DRAWS, Run, simulated
 
 from slurm_plugin.admin.report.runs import run_record
-from slurm_plugin.admin.simulate.metrics import metrics
+from slurm_plugin.simulate.metrics import metrics
 
 FIRST = 1_000_000
 """A priority that no other job of a replay has."""

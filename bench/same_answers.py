@@ -68,10 +68,10 @@ MODULES = {
     "parse_comment": ("gpumemnet.directives.parse", "gpumemnet.directives"),
     "GpuMemNetError": ("gpumemnet.errors",),
     "TrainingSetup": ("gpumemnet.training",),
-    "generate": ("gpumemnet.dataset.generate",),
-    "trace_configuration": ("gpumemnet.evaluate.traced", "gpumemnet.trace.rows"),
-    "replay": ("gpumemnet.allocator.events", "gpumemnet.allocator"),
-    "margin_bytes": ("gpumemnet.trace.result",),
+    "generate": ("gpumemnet.learning.dataset.generate",),
+    "trace_configuration": ("gpumemnet.learning.evaluate.traced", "gpumemnet.tracing.trace.rows"),
+    "replay": ("gpumemnet.gpu_memory.allocator.events", "gpumemnet.gpu_memory.allocator"),
+    "margin_bytes": ("gpumemnet.tracing.trace.result",),
 }
 """Where each entry point lies, now and in BASELINE."""
 
@@ -272,7 +272,7 @@ from gpumemnet.training import TrainingSetup
 profile_with_warnings({str(CHECKOUT / "examples" / "models" / "resnet50_torchinfo.txt")!r}, TrainingSetup(batch_size=8))
 """
 PROGRAMS = {
-    "a submission's model read, resnet50": f"import slurm_plugin.stamp{PROFILE}",
+    "a submission's model read, resnet50": f"import slurm_plugin.login.cli_filter{PROFILE}",
     "a profile of it alone": PROFILE,
     "rad-estimate of it": f"""
 import sys

@@ -20,7 +20,7 @@ from training_scripts import SCRIPTS, WAYS
 
 from gpumemnet.estimators.registry import estimate
 from gpumemnet.gpus import Gpu, gpu_named
-from gpumemnet.saved.record import SavedProfile
+from gpumemnet.tracing.saved.record import SavedProfile
 from gpumemnet.units import MIB
 
 WITHIN = 0.05

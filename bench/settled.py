@@ -2,7 +2,7 @@
 
     python bench/settled.py
 
-For each step: the share of runs whose peak exceeded what was reserved by then, with the margin of `core/trim.py`. The
+For each step: the share of runs whose peak exceeded what was reserved by then, with the margin of `core/ledger/trim.py`. The
 runs are short, mostly three steps, so this says little about what comes much later (an evaluation, a longer batch).
 """
 
@@ -13,7 +13,7 @@ import lzma
 from collections import Counter
 from pathlib import Path
 
-from slurm_plugin.core.trim import MARGIN, MARGIN_BYTES
+from slurm_plugin.core.ledger.trim import MARGIN, MARGIN_BYTES
 
 ROWS = Path(__file__).resolve().parents[1] / "gpumemnet/data/train_h200.jsonl.xz"
 

@@ -12,10 +12,10 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from slurm_plugin.admin.simulate import command
-from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.simulate import command
+from slurm_plugin.simulate.question import Question
 
 FIGURES = ("makespan_s", "mean_completion_s", "energy_j")
 

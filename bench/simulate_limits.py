@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin.admin.simulate.command import history
-from slurm_plugin.admin.simulate.engine import Engine
-from slurm_plugin.admin.simulate.interference import Load
-from slurm_plugin.admin.simulate.metrics import metrics
-from slurm_plugin.admin.simulate.progress import Job
-from slurm_plugin.admin.simulate.question import Question
-from slurm_plugin.admin.simulate.scenario import Scenario, scenario
-from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.simulate.command import history
+from slurm_plugin.simulate.engine import Engine
+from slurm_plugin.simulate.interference import Load
+from slurm_plugin.simulate.metrics import metrics
+from slurm_plugin.simulate.progress import Job
+from slurm_plugin.simulate.question import Question
+from slurm_plugin.simulate.scenario import Scenario, scenario
 
 HOUR_S = 3600.0
 MEMORY = {"compute_overcommit": 0.0}

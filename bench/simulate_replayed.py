@@ -27,20 +27,20 @@ from typing import Any
 
 from lab.config import shards_of
 from slurm_plugin.admin.report.runs import run_record
-from slurm_plugin.admin.simulate.cluster import PARTITION, Cluster
-from slurm_plugin.admin.simulate.engine import Engine
-from slurm_plugin.admin.simulate.interference import Load
-from slurm_plugin.admin.simulate.metrics import metrics
-from slurm_plugin.admin.simulate.progress import Job
-from slurm_plugin.admin.simulate.result import Result
-from slurm_plugin.admin.simulate.trace_job import TraceJob
-from slurm_plugin.admin.simulate.workloads import measured
-from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.booking.size import compute_shards
+from slurm_plugin.core.config.load import Config, PartitionConfig
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.policy_size import compute_shards
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import from_mib, shards_for
-from slurm_plugin.slurm.printed import parse_version
+from slurm_plugin.simulate.cluster import PARTITION, Cluster
+from slurm_plugin.simulate.engine import Engine
+from slurm_plugin.simulate.interference import Load
+from slurm_plugin.simulate.metrics import metrics
+from slurm_plugin.simulate.progress import Job
+from slurm_plugin.simulate.result import Result
+from slurm_plugin.simulate.trace_job import TraceJob
+from slurm_plugin.simulate.workloads import measured
+from slurm_plugin.slurm.queries.printed import parse_version
 from slurm_plugin.slurm.versions import NEWEST, Version, requeue_delay_s
 
 MAKESPAN, COMPLETION, CRASHES = 0.10, 0.15, 1

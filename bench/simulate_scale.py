@@ -15,10 +15,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from slurm_plugin.admin.simulate.advice import advise
-from slurm_plugin.admin.simulate.command import settings_of, simulate
-from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.simulate.advice import advise
+from slurm_plugin.simulate.command import settings_of, simulate
+from slurm_plugin.simulate.question import Question
 
 
 def write_trace(path: Path, jobs: int, rate: float) -> None:

@@ -23,18 +23,18 @@ from unittest.mock import patch
 from admission import drawn
 from simulate_limits import asked_for
 
-from slurm_plugin.admin.simulate import scenario as scenarios
-from slurm_plugin.admin.simulate.command import history
-from slurm_plugin.admin.simulate.engine import Engine
-from slurm_plugin.admin.simulate.gpu import Gpu
-from slurm_plugin.admin.simulate.interference import Load, slowdowns
-from slurm_plugin.admin.simulate.jobs import Known
-from slurm_plugin.admin.simulate.metrics import metrics
-from slurm_plugin.admin.simulate.progress import Job
-from slurm_plugin.admin.simulate.question import Question
-from slurm_plugin.admin.simulate.slurm import controller
-from slurm_plugin.core.compute import TURNS
-from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.config.compute import TURNS
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.simulate import scenario as scenarios
+from slurm_plugin.simulate.command import history
+from slurm_plugin.simulate.engine import Engine
+from slurm_plugin.simulate.gpu import Gpu
+from slurm_plugin.simulate.interference import Load, slowdowns
+from slurm_plugin.simulate.jobs import Known
+from slurm_plugin.simulate.metrics import metrics
+from slurm_plugin.simulate.progress import Job
+from slurm_plugin.simulate.question import Question
+from slurm_plugin.simulate.slurm import controller
 
 MADE = (1, 2, 3, 4)
 SHARE = {"share_multi_gpu": True}

@@ -6,7 +6,7 @@ The figures are in docs/measurements/2026-11-booking.md.
 
 Every job is one held-out run of a real model on an H200, seen through one text of it that shows shapes (torchinfo,
 torchsummary); nobody tuned anything to these. A model belongs to one of USERS users. Jobs come one after another; each
-books the 95 % quantile or the bound, as shipped and re-calibrated by the jobs before it (slurm_plugin/core/learn.py),
+books the 95 % quantile or the bound, as shipped and re-calibrated by the jobs before it (slurm_plugin/core/history/site_quantiles.py),
 and is then learned from. `needs x 1.2` is a site whose jobs need a fifth more than those that we measured, `x 0.9` one
 whose jobs need less. `one user lies` adds a user who submits a pretended small job of a new model after each true job.
 All figures are means over ORDERS orders.
@@ -19,12 +19,12 @@ import random
 from collections import defaultdict
 from dataclasses import dataclass
 
-from gpumemnet.dataset.store import HELDOUT_ROWS
-from gpumemnet.train.rows import load_rows
+from gpumemnet.learning.dataset.store import HELDOUT_ROWS
+from gpumemnet.learning.train.rows import load_rows
 from gpumemnet.units import MIB
-from slurm_plugin.core.learn import Limits, Observation, limits_of
-from slurm_plugin.core.learned import applied
-from slurm_plugin.core.records import MemoryEstimate
+from slurm_plugin.core.history.site_quantiles import Limits, Observation, limits_of
+from slurm_plugin.core.history.site_quantiles_file import applied
+from slurm_plugin.core.records.submission import MemoryEstimate
 from slurm_plugin.estimate import Estimator
 
 USERS = 20

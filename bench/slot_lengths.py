@@ -13,10 +13,10 @@ from pathlib import Path
 
 from simulate_scale import write_trace
 
-from slurm_plugin.admin.simulate.command import simulate
-from slurm_plugin.admin.simulate.question import Question
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.simulate.command import simulate
+from slurm_plugin.simulate.question import Question
 
 JOBS, NODES = 2000, 4
 LOADS = {"95 %": 0.0019, "120 %": 0.0024}

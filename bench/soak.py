@@ -30,7 +30,7 @@ from lab.load import HOLD, Job, equal_nodes  # noqa: E402
 from lab.place import ClusterSpec, Place, home_of  # noqa: E402
 from lab.sentinel import Sentinel  # noqa: E402
 from slurm_plugin.core.errors import CommandError  # noqa: E402
-from slurm_plugin.monitor.simulated import SimulatedGpus  # noqa: E402
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus  # noqa: E402
 
 CHUNK = 10
 """Submissions in a row, by one user."""

@@ -30,8 +30,8 @@ from slurm_plugin.admin.top.terminal import _paint, _styles
 from slurm_plugin.admin.top.view import View
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.status import GpuStatus, Happened, JobStatus, NodeStatus
-from slurm_plugin.monitor.status_codec import to_text
+from slurm_plugin.monitor.export.status import GpuStatus, Happened, JobStatus, NodeStatus
+from slurm_plugin.monitor.export.status_codec import to_text
 
 PORT, GPUS, JOBS = 19835, 8, 3
 WIDTH, HEIGHT, REPEATS = 200, 60, 40

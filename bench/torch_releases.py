@@ -39,7 +39,7 @@ def traced() -> dict[str, int]:
     import torch
     from torch import nn
 
-    from gpumemnet.saved.make import saved_profile
+    from gpumemnet.tracing.saved.make import saved_profile
 
     class Recurrent(nn.Module):
         def __init__(self) -> None:
@@ -104,7 +104,7 @@ def asked(python: str) -> tuple[str, dict[str, int]]:
 
 def script_bytes(python: str) -> str:
     """Return what the script reserves, or why it was not traced."""
-    from gpumemnet.script.start import Untraced, run
+    from gpumemnet.tracing.script.start import Untraced, run
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "train.py")

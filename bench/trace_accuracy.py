@@ -3,7 +3,7 @@
 Traces rows of the dataset, replays them through the simulated allocator, and compares allocated peak, reserved peak
 and process memory with the measured ones. Traces are cached in --cache under a hash of the tracer's code.
 `--rows heldout` needs torchvision, timm and transformers. The bound's factor (MARGIN_FACTOR in
-gpumemnet/trace/result.py) was chosen on training rows alone, from the percentile and the mean printed here.
+gpumemnet/tracing/trace/result.py) was chosen on training rows alone, from the percentile and the mean printed here.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import Any
 
 import booking_cost
 
-import gpumemnet.trace
-from gpumemnet.allocator.caching import CachingAllocator
-from gpumemnet.allocator.events import replay
-from gpumemnet.dataset.store import HELDOUT_ROWS, TRAINING_ROWS, read_records
+import gpumemnet.tracing.trace
 from gpumemnet.estimate import Quantiles
 from gpumemnet.estimators.conformal import LEVELS, conformal_margin
+from gpumemnet.gpu_memory.allocator.caching import CachingAllocator
+from gpumemnet.gpu_memory.allocator.events import replay
 from gpumemnet.gpus import gpu_named
-from gpumemnet.trace.result import QUANTILE_FACTORS, doubt_bytes, margin_bytes, quantile_bytes
+from gpumemnet.learning.dataset.store import HELDOUT_ROWS, TRAINING_ROWS, read_records
+from gpumemnet.tracing.trace.result import QUANTILE_FACTORS, doubt_bytes, margin_bytes, quantile_bytes
 from gpumemnet.units import MIB
 
 Pair = tuple[dict[str, Any], dict[str, Any]]
@@ -40,7 +40,7 @@ Pair = tuple[dict[str, Any], dict[str, Any]]
 
 def code_hash() -> str:
     """Return a hash of the tracer's code, so that old traces are not taken for new ones."""
-    folder = Path(gpumemnet.trace.__file__).parent
+    folder = Path(gpumemnet.tracing.trace.__file__).parent
     files = [path for path in sorted(folder.glob("*.py")) if path.name not in ("result.py", "__init__.py")]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
@@ -48,8 +48,8 @@ def code_hash() -> str:
 def traced(job: tuple[dict[str, Any], str]) -> dict[str, Any]:
     """Trace one row, or take the cached trace, and replay it."""
     row, folder = job
-    from gpumemnet.dataset.config import Configuration
-    from gpumemnet.evaluate.traced import trace_configuration
+    from gpumemnet.learning.dataset.config import Configuration
+    from gpumemnet.learning.evaluate.traced import trace_configuration
 
     config = Configuration.from_json(row)
     name = hashlib.sha256(json.dumps(config.to_json(), sort_keys=True).encode()).hexdigest()[:16]

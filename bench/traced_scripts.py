@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from training_scripts import SCRIPTS, WAYS, command
 
 from gpumemnet.estimators.registry import estimate
-from gpumemnet.saved.record import SavedProfile
-from gpumemnet.script.start import Limits, Untraced, run
+from gpumemnet.tracing.saved.record import SavedProfile
+from gpumemnet.tracing.script.start import Limits, Untraced, run
 from gpumemnet.units import MIB
 
 

@@ -86,7 +86,7 @@ slurmctld)
 slurmd)
     share_keys
     cards=${1:?number of cards} mib=${2:?memory of one card in MiB}
-    $python -I -m slurm_plugin.monitor.simulated_node "$cards" "$mib"
+    $python -I -m slurm_plugin.monitor.gpus.simulated_node "$cards" "$mib"
     sed -i "s#/run/rad-gpus#/run/rad-gpus/$(hostname)#" /etc/rad/rad.toml
     /opt/rad/venv/bin/rad-monitor --config /etc/rad/rad.toml &
     exec slurmd -D -N "$(hostname)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-from slurm_plugin.core.run_hook import run_hook
+from slurm_plugin.core.hooks.run import run_hook
 
 
 def main() -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.node_records import Reservation
-from slurm_plugin.core.reconcile import LAUNCH_S
+from slurm_plugin.core.ledger.reconcile import LAUNCH_S
+from slurm_plugin.core.records.node import Reservation
 from slurm_plugin.node.evidence import STARTED
 from slurm_plugin.node.node import Node
-from slurm_plugin.slurm.processes import living_jobs
+from slurm_plugin.slurm.node.processes import living_jobs
 
 ENDING_S = 1.0
 """slurmd runs an Epilog once no slurmstepd answers; its process may still be there for a moment."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from slurm_plugin.core.comments.admin_comment import read_signed
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.note import read_signed
 from slurm_plugin.node.node import Node
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 
 def names(node: Node, job: HookJob) -> dict[str, str]:

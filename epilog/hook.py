@@ -13,24 +13,24 @@ from epilog.over import is_reported, over
 from epilog.report import ending_of, keep_run, outcome_of, run_of
 from epilog.tell import tell_peak, tell_why
 from slurm_plugin.core.clock import Clock, Deadline
-from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.comments.signed_comment import read_key, read_stamp
+from slurm_plugin.core.config.last_good import InForce, config_in_force
+from slurm_plugin.core.config.load import Config, PartitionConfig
+from slurm_plugin.core.config.timed_read import TimelyFile
 from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
-from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.exits import Exit
-from slurm_plugin.core.last_good import InForce, config_in_force
-from slurm_plugin.core.log import HookLog
-from slurm_plugin.core.node_records import Outcome, Recovery, Reservation
-from slurm_plugin.core.peaks import Run
-from slurm_plugin.core.records import Booking
-from slurm_plugin.core.recovery import as_held, next_attempt, unsigned
-from slurm_plugin.core.timely_file import TimelyFile
-from slurm_plugin.core.waiting import waiting_jobs
-from slurm_plugin.core.wire import read_key, read_stamp
+from slurm_plugin.core.history.runs import Run
+from slurm_plugin.core.ledger.requeued_jobs import waiting_jobs
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.logs.hook_log import HookLog
+from slurm_plugin.core.records.node import Outcome, Recovery, Reservation
+from slurm_plugin.core.records.submission import Booking
+from slurm_plugin.core.recovery.classify import as_held, next_attempt, unsigned
 from slurm_plugin.monitor.window import JobUsage, forget_job, read_job
 from slurm_plugin.node.node import Node
-from slurm_plugin.slurm.conf_files import find_slurm_conf, has_slurmdbd
-from slurm_plugin.slurm.hook_env import HookJob
-from slurm_plugin.slurm.output_before import forget as forget_outputs
+from slurm_plugin.slurm.files.conf_files import find_slurm_conf, has_slurmdbd
+from slurm_plugin.slurm.node.hook_env import HookJob
+from slurm_plugin.slurm.node.output_before import forget as forget_outputs
 
 LOCK_S = 2.0
 RESCUE_LOCK_S = 0.5

@@ -11,14 +11,14 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 
-from slurm_plugin.core.advice import next_time, used
-from slurm_plugin.core.child import ChildError, in_child
-from slurm_plugin.core.events import Event, EventKind
-from slurm_plugin.core.peaks import Run
+from slurm_plugin.core.history.advice import next_time, used
+from slurm_plugin.core.history.runs import Run
+from slurm_plugin.core.logs.events import Event, EventKind
+from slurm_plugin.core.process.child import ChildError, in_child
 from slurm_plugin.core.text import one_line
-from slurm_plugin.slurm.hook_env import HookJob
-from slurm_plugin.slurm.output_files import expected_outputs, names_matter
-from slurm_plugin.slurm.owner import Identity, become
+from slurm_plugin.slurm.node.hook_env import HookJob
+from slurm_plugin.slurm.node.output_files import expected_outputs, names_matter
+from slurm_plugin.slurm.node.owner import Identity, become
 
 WRITE_S = 1.0
 """Of a hook's time; a file system that does not answer by then gets no line."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from slurm_plugin.core.ended_runs import EndedRun, EndedRuns
+from slurm_plugin.core.ledger.ended_runs import EndedRun, EndedRuns
 from slurm_plugin.node.node import Node
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 
 def over(job: HookJob, node: Node, *, reported: bool) -> None:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.booking.available_gres import Offer
+from slurm_plugin.core.booking.gres_text import parse_gres
+from slurm_plugin.core.comments.admin_comment import Fault, Note, read_signed, signed_note
+from slurm_plugin.core.comments.signed_comment import stamp, with_stamp
+from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.events import Event, EventKind
-from slurm_plugin.core.gres import parse_gres
-from slurm_plugin.core.node_records import Outcome, Recovery
-from slurm_plugin.core.note import Fault, Note, read_signed, signed_note
-from slurm_plugin.core.offer import Offer
+from slurm_plugin.core.logs.events import Event, EventKind
+from slurm_plugin.core.records.node import Outcome, Recovery
 from slurm_plugin.core.units import shards_for
-from slurm_plugin.core.wire import stamp, with_stamp
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.node.hook_env import HookJob
 from slurm_plugin.slurm.versions import whole_as_gpu
 
 START_IN_S = 5

@@ -7,21 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from slurm_plugin.core.clock import Clock, Deadline
-from slurm_plugin.core.config import Config
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.events import Event as LoggedEvent
-from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.log import HookLog
-from slurm_plugin.core.node_records import Outcome, Reservation
-from slurm_plugin.core.oom_patterns import load_patterns
-from slurm_plugin.core.peaks import Run, peaks_path, record
-from slurm_plugin.core.records import Booking
-from slurm_plugin.core.recovery import Ending, classify
-from slurm_plugin.core.time_budget import TimeIsUp, time_budget
-from slurm_plugin.core.trim import LEAST_OF_ESTIMATE
+from slurm_plugin.core.history.runs import Run, peaks_path, record
+from slurm_plugin.core.ledger.trim import LEAST_OF_ESTIMATE
+from slurm_plugin.core.logs.events import Event as LoggedEvent
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.logs.hook_log import HookLog
+from slurm_plugin.core.process.time_budget import TimeIsUp, time_budget
+from slurm_plugin.core.records.node import Outcome, Reservation
+from slurm_plugin.core.records.submission import Booking
+from slurm_plugin.core.recovery.classify import Ending, classify
+from slurm_plugin.core.recovery.oom_patterns import load_patterns
 from slurm_plugin.core.units import human
 from slurm_plugin.monitor.window import JobUsage
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 LEAST_SAMPLES = 60
 """A minute of training: what a shorter run shows of its activity is mostly its first steps."""
@@ -67,9 +67,9 @@ def outcome_of(
         return classify(ending, (), ())
     # An ordinary job ends without a look at its output.
     from epilog.tails import read_tails
-    from slurm_plugin.slurm.output_before import recall
-    from slurm_plugin.slurm.output_files import expected_outputs, names_matter
-    from slurm_plugin.slurm.owner import Identity
+    from slurm_plugin.slurm.node.output_before import recall
+    from slurm_plugin.slurm.node.output_files import expected_outputs, names_matter
+    from slurm_plugin.slurm.node.owner import Identity
 
     def tails_of(known: Mapping[str, str]) -> tuple[str, ...]:
         return read_tails(

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from slurm_plugin.core.child import Child, ChildError
 from slurm_plugin.core.clock import Deadline
+from slurm_plugin.core.process.child import Child, ChildError
 from slurm_plugin.core.units import KIB
-from slurm_plugin.slurm.output_before import MOST_FILES, OPENED, Before, run_begins_at
-from slurm_plugin.slurm.owner import Identity, become
+from slurm_plugin.slurm.node.output_before import MOST_FILES, OPENED, Before, run_begins_at
+from slurm_plugin.slurm.node.owner import Identity, become
 
 TAIL_BYTES = 256 * KIB
 

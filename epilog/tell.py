@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epilog.report import activity_of
-from slurm_plugin.core.node_records import Outcome
-from slurm_plugin.core.note import Event, Note, signed_note
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.comments.admin_comment import Event, Note, signed_note
+from slurm_plugin.core.records.node import Outcome
+from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.monitor.window import JobUsage
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 if TYPE_CHECKING:  # an ordinary job ends without a question to Slurm
     from slurm_plugin.slurm.control import SlurmControl
@@ -68,7 +68,7 @@ def tell_peak(
     """
     if outcome.peak_bytes is None:
         return
-    from slurm_plugin.slurm.accounting import write_admin_comment
+    from slurm_plugin.slurm.queries.accounting import write_admin_comment
 
     event: Event = "ended" if outcome.kind == "ok" else "failed"
     times = booking.recoveries

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from slurm_plugin.core.clock import Clock
-from slurm_plugin.core.config import Config
-from slurm_plugin.core.node_records import Outcome, Reservation, Verdict
+from slurm_plugin.core.config.load import Config
+from slurm_plugin.core.records.node import Outcome, Reservation, Verdict
 from slurm_plugin.guard.incident_file import read_incidents
 from slurm_plugin.guard.incidents import Ended, verdict_of
 from slurm_plugin.monitor.next_sample import await_sample

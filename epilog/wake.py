@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TypeGuard
 
 from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.comments.admin_comment import Note, read_signed, signed_note
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.events import Event, EventKind
-from slurm_plugin.core.note import Note, read_signed, signed_note
-from slurm_plugin.core.waiting import Waiting, end_waiting
+from slurm_plugin.core.ledger.requeued_jobs import Waiting, end_waiting
+from slurm_plugin.core.logs.events import Event, EventKind
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl, put_off
 
 MOST_ASKED = 5

@@ -24,8 +24,8 @@ from typing import Any, Protocol
 from cuda_gpu import LIBRARY, OUT_OF_MEMORY, CudaError, CudaGpu
 
 from slurm_plugin.core.units import GIB, MIB, parse_size
-from slurm_plugin.monitor.simulated import SimulatedGpus
-from slurm_plugin.monitor.simulated_cards import Card, CardFullError
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated_gpus import Card, CardFullError
 
 CONTEXT_BYTES = 512 * MIB
 """What a process holds before its first tensor; 740 to 760 MiB were seen with PyTorch on an H200."""

@@ -1,6 +1,6 @@
 """GPU memory of a training job, estimated before it runs.
 
-`gpumemnet.save` and `gpumemnet.summary` (gpumemnet/saved/calls.py) are for training code, where PyTorch is installed;
+`gpumemnet.save` and `gpumemnet.summary` (gpumemnet/tracing/saved/calls.py) are for training code, where PyTorch is installed;
 importing this package imports no torch.
 """
 
@@ -15,5 +15,5 @@ _CALLS = ("save", "summary")
 def __getattr__(name: str) -> Any:
     """Return one of the calls, whose module needs torch."""
     if name in _CALLS:
-        return getattr(import_module("gpumemnet.saved.calls"), name)
+        return getattr(import_module("gpumemnet.tracing.saved.calls"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

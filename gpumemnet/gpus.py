@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from gpumemnet.errors import SetupError
-from gpumemnet.rules import numbers
-from gpumemnet.rules.numbers import Status
+from gpumemnet.gpu_memory.rules import numbers
+from gpumemnet.gpu_memory.rules.numbers import Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

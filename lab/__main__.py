@@ -16,20 +16,20 @@ from lab.cluster import Cluster
 from lab.daemons import LabError
 from lab.demo import NODE_NAME, Demo
 from lab.install import TRAIN, install_package, install_slurm, why_no_slurm
-from lab.lint import checks
-from lab.messages import page
-from lab.packages import packages
 from lab.place import ClusterSpec, NodeSpec, Place, home_of
 from lab.real_gpus import real_node
-from lab.record import record
-from lab.release import bill_of_materials, build, pythons, try_install
-from lab.site import build_site
 from slurm_plugin.core.errors import CommandError, DeviceError, RadError
-from slurm_plugin.core.shell import find_program, run
-from slurm_plugin.monitor.nvml import NvmlTelemetry
-from slurm_plugin.monitor.simulated import SimulatedGpus
-from slurm_plugin.monitor.telemetry import Telemetry
+from slurm_plugin.core.process.run import find_program, run
+from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.telemetry import Telemetry
 from slurm_plugin.mps.node import CONTROL
+from tools.lint import checks
+from tools.messages import page
+from tools.packages import packages
+from tools.record import record
+from tools.release import bill_of_materials, build, pythons, try_install
+from tools.site import build_site
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 LOG_LINES = 40

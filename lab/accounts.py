@@ -10,8 +10,8 @@ from lab.daemons import Daemons, wait_until
 from lab.place import Place
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.errors import CommandError
-from slurm_plugin.core.shell import run
-from slurm_plugin.slurm.conf_files import settings_of
+from slurm_plugin.core.process.run import run
+from slurm_plugin.slurm.files.conf_files import settings_of
 
 DEBIAN_PACKAGES = ("mariadb-server", "slurmdbd", "slurm-wlm-mysql-plugin")
 PROGRAMS = ("mariadbd", "mariadb-install-db", "mariadb", "slurmdbd", "sacctmgr")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.comments.signed_comment import stamp
+from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
-from slurm_plugin.core.wire import stamp
-from slurm_plugin.monitor.simulated import SimulatedGpus
-from slurm_plugin.monitor.simulated_cards import Card
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated_gpus import Card
 
 KEY = b"h" * 32
 

@@ -19,8 +19,8 @@ from lab.files import is_user, munge_user, rewrite, write_files
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.errors import CommandError
-from slurm_plugin.core.ledger_store import LedgerStore, boot_id
-from slurm_plugin.core.shell import SYSTEM_PATH, find_program, run
+from slurm_plugin.core.ledger.store import LedgerStore, boot_id
+from slurm_plugin.core.process.run import SYSTEM_PATH, find_program, run
 
 STATE = (
     ("sinfo", "-N", "-o", "%N %T %G %E"),

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from lab import accounts
 from lab.daemons import LabError
 from lab.place import ClusterSpec, NodeSpec, Place
-from slurm_plugin.admin.templates import render, templates_folder
+from slurm_plugin.admin.own_files.templates import render, templates_folder
 from slurm_plugin.core.units import from_mib
-from slurm_plugin.monitor import simulated_cards
-from slurm_plugin.monitor.simulated_cards import Card
+from slurm_plugin.monitor.gpus import simulated_gpus
+from slurm_plugin.monitor.gpus.simulated_gpus import Card
 from slurm_plugin.slurm.versions import SPREADING, release_of, traits
 
 RESERVED_MIB = 600
@@ -95,7 +95,7 @@ def shards_of(gpu_mib: int) -> int:
 def cards_of(node: NodeSpec) -> tuple[Card, ...]:
     """Return a node's simulated cards."""
     memory_bytes = [from_mib(mib) for mib in node.gpu_mib]
-    return simulated_cards.cards_of(node.name, memory_bytes, reserved_bytes=from_mib(RESERVED_MIB))
+    return simulated_gpus.cards_of(node.name, memory_bytes, reserved_bytes=from_mib(RESERVED_MIB))
 
 
 def slurm_conf(spec: ClusterSpec, place: Place, site: Site) -> str:

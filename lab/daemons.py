@@ -11,8 +11,8 @@ from pathlib import Path
 from lab.place import Place
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import RadError
-from slurm_plugin.core.process import started_ticks
-from slurm_plugin.core.shell import spawn_daemon
+from slurm_plugin.core.process.identity import started_ticks
+from slurm_plugin.core.process.run import spawn_daemon
 
 
 class LabError(RadError):

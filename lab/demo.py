@@ -13,11 +13,11 @@ from lab.examples import EXAMPLES, Example, Row
 from lab.jobs import ENDED, Jobs
 from lab.place import ClusterSpec, NodeSpec
 from lab.watch import Watcher
+from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.clock import Deadline
-from slurm_plugin.core.gres import count_of, parse_gres
-from slurm_plugin.core.note import read_note
-from slurm_plugin.core.wire import read_key, read_stamp
-from slurm_plugin.monitor.telemetry import Telemetry
+from slurm_plugin.core.comments.admin_comment import read_note
+from slurm_plugin.core.comments.signed_comment import read_key, read_stamp
+from slurm_plugin.monitor.gpus.telemetry import Telemetry
 
 NODE_NAME = "n0"
 TIME_LIMIT_S = 110.0

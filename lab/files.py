@@ -11,8 +11,8 @@ from pathlib import Path
 
 from lab import config
 from lab.place import ClusterSpec, NodeSpec, Place
-from slurm_plugin.core.whole_file import rewrite_file
-from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.core.files.atomic import rewrite_file
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 
 HOOKS = ("prolog.sh", "task_prolog.sh", "epilog.sh")
 SIMULATED_DEVICE_MAJOR = 240

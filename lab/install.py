@@ -12,9 +12,9 @@ from pathlib import Path
 
 from lab import accounts
 from lab.daemons import LabError
-from lab.stage import TRAIN_FOLDER, fallback_version, fingerprint, stage_node, stage_train
 from slurm_plugin.core.errors import CommandError
-from slurm_plugin.core.shell import find_program, run
+from slurm_plugin.core.process.run import find_program, run
+from tools.stage import TRAIN_FOLDER, fallback_version, fingerprint, stage_node, stage_train
 
 PROGRAMS = (
     "slurmctld",

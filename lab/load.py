@@ -18,7 +18,7 @@ from lab.jobs import ENDED, Jobs
 from lab.place import NodeSpec
 from lab.sentinel import ALONE
 from slurm_plugin.core.errors import CommandError
-from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 
 HOLD = Path(__file__).with_name("hold.sh")
 TICKS_S = 100

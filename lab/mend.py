@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.cluster import Cluster
 from lab.daemons import LabError
-from slurm_plugin.admin.edits import Change
+from slurm_plugin.admin.doctor.fixes import Change
 from slurm_plugin.core.errors import CommandError
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lab.config import RESERVED_MIB
 from lab.daemons import LabError
 from lab.place import NodeSpec
-from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.units import GIB, human, to_mib_up
 
 LEAST_BYTES = 39 * GIB

@@ -22,8 +22,8 @@ from typing import Any
 
 from lab.cluster import Cluster
 from slurm_plugin.core.errors import CommandError
-from slurm_plugin.core.process import started_ticks
-from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.core.process.identity import started_ticks
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 
 SAMPLE_S = 0.5
 ORPHAN_S = 60.0

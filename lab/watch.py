@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slurm_plugin.monitor.telemetry import Telemetry
+from slurm_plugin.monitor.gpus.telemetry import Telemetry
 
 Gpu = tuple[str, int]
 """Node name and index."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slurm_plugin.core.binding import doubt_about
-from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.booking.gres_text import count_of, is_mig, parse_gres
+from slurm_plugin.core.booking.verification import doubt_about
+from slurm_plugin.core.comments.signed_comment import read_key, read_stamp
+from slurm_plugin.core.config.load import Config, PartitionConfig
 from slurm_plugin.core.errors import ConfigError, SlurmError
-from slurm_plugin.core.gres import count_of, is_mig, parse_gres
-from slurm_plugin.core.node_records import Demand
-from slurm_plugin.core.records import AskedTasks, Booking, GresItem
-from slurm_plugin.core.wire import read_key, read_stamp
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.core.records.node import Demand
+from slurm_plugin.core.records.submission import AskedTasks, Booking, GresItem
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 if TYPE_CHECKING:
     from slurm_plugin.slurm.commands import SlurmCommands

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from prolog.place import Placed
-from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import MpsError
-from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.log import HookLog
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.logs.hook_log import HookLog
 from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.node.facts import Card, read_facts
 from slurm_plugin.node.node import Node
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 _OF_CONTAINERS = ("APPTAINERENV_CUDA_VISIBLE_DEVICES", "SINGULARITYENV_CUDA_VISIBLE_DEVICES")
 """A container sees the MPS pipe only if it is mounted there, and without it 0 is the node's first GPU. So it gets the

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from slurm_plugin.core.node_records import Demand, Reservation
-from slurm_plugin.core.trim import settled_bytes
+from slurm_plugin.core.ledger.trim import settled_bytes
+from slurm_plugin.core.records.node import Demand, Reservation
 from slurm_plugin.monitor.window import STALE_AFTER_S, guarded_now, read_job
 from slurm_plugin.node.node import Node
 

@@ -14,21 +14,21 @@ from prolog.demand import signed_booking, wanted_by
 from prolog.environment import environment_of, mps_of
 from prolog.place import Placed, place
 from prolog.seats import why_no_start
+from slurm_plugin.core.booking.step_environment import told_of
 from slurm_plugin.core.clock import Deadline
-from slurm_plugin.core.config import PartitionConfig
-from slurm_plugin.core.ended_runs import EndedRuns
+from slurm_plugin.core.config.last_good import config_in_force
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.config.timed_read import TimelyFile
 from slurm_plugin.core.errors import LedgerError, RadError
-from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.exits import Exit
-from slurm_plugin.core.last_good import config_in_force
-from slurm_plugin.core.log import HookLog
-from slurm_plugin.core.node_records import Demand
-from slurm_plugin.core.steps import told_of
-from slurm_plugin.core.timely_file import TimelyFile
-from slurm_plugin.core.waiting import end_waiting
+from slurm_plugin.core.ledger.ended_runs import EndedRuns
+from slurm_plugin.core.ledger.requeued_jobs import end_waiting
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.logs.hook_log import HookLog
+from slurm_plugin.core.records.node import Demand
 from slurm_plugin.node.node import Node
-from slurm_plugin.slurm.hook_env import HookJob
-from slurm_plugin.slurm.output_files import may_hold_old_text
+from slurm_plugin.slurm.node.hook_env import HookJob
+from slurm_plugin.slurm.node.output_files import may_hold_old_text
 
 RELEASE_S = 0.5
 """For the lock, once the hook has failed already."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.node.node import Node
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 
 def note_outputs(node: Node, job: HookJob) -> None:
@@ -16,9 +16,9 @@ def note_outputs(node: Node, job: HookJob) -> None:
         node: This node.
         job: The job, as slurmd tells its hooks.
     """
-    from slurm_plugin.slurm.output_before import keep, look
-    from slurm_plugin.slurm.output_files import expected_outputs, names_matter
-    from slurm_plugin.slurm.owner import Identity
+    from slurm_plugin.slurm.node.output_before import keep, look
+    from slurm_plugin.slurm.node.output_files import expected_outputs, names_matter
+    from slurm_plugin.slurm.node.owner import Identity
 
     try:
         names = node.slurm().names(job.job_id) if names_matter(job) else {}

@@ -1,6 +1,6 @@
 """Whether a task's run had a Prolog: the one place that decides it.
 
-A run has had none if the last that happened to its job on this node is an Epilog (core/ended_runs.py), or if what the
+A run has had none if the last that happened to its job on this node is an Epilog (core/ledger/ended_runs.py), or if what the
 Prolog left names another owner or an earlier run, whose Epilog was lost. Only root writes either of them. The restart
 count in a task's environment may be its submitter's, so where it speaks against the file, Slurm is asked.
 Such a run must not start where Prologs place jobs: nothing is reserved for it, and its GPU may be another job's alone.
@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import Config
-from slurm_plugin.core.ended_runs import EndedRuns
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.job_file import JobFile
-from slurm_plugin.core.ledger_store import boot_id
+from slurm_plugin.core.ledger.ended_runs import EndedRuns
+from slurm_plugin.core.ledger.job_file import JobFile
+from slurm_plugin.core.ledger.store import boot_id
 
 WHY = "slurmd started this run with no Prolog, so no GPU is reserved for it"
 SOON_S = 5.0
@@ -71,7 +71,7 @@ def _places(config: Config, partition: str) -> bool:
 def _restarts(job_id: int, config: Config) -> int:
     """Return how often Slurm restarted a job; 0 if it does not say."""
     from slurm_plugin.slurm.commands import SlurmCommands
-    from slurm_plugin.slurm.conf_files import find_slurm_conf
+    from slurm_plugin.slurm.files.conf_files import find_slurm_conf
 
     slurm_conf = find_slurm_conf(config.paths.slurm_conf, {})
     try:

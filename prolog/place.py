@@ -12,21 +12,21 @@ from dataclasses import dataclass, replace
 from prolog.guarded import guarded, settled_of, unheld
 from prolog.readings import read_gpus, without_driver
 from slurm_plugin.core.clock import Deadline
-from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import DeviceError, LedgerError
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.node_records import Demand, Placement, Reservation
-from slurm_plugin.core.placement import Pin, choose_gpu
-from slurm_plugin.core.reconcile import Evidence, doubtful
-from slurm_plugin.core.room import memory_use
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.ledger.reconcile import Evidence, doubtful
+from slurm_plugin.core.placement.candidate import memory_use
+from slurm_plugin.core.placement.choose import Pin, choose_gpu
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.core.records.node import Demand, Placement, Reservation
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.monitor.attribution import JobFinder
 from slurm_plugin.monitor.next_sample import await_sample
 from slurm_plugin.node.facts import facts_of, pin_of, read_facts
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import sweep, sweep_if_due
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 LOCK_S = 3.0
 """Of the hook's time; a decision takes milliseconds, so only a stuck hook holds the lock this long."""

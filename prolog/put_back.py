@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.comments.admin_comment import Note, read_signed, signed_note
+from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.events import Event, EventKind
-from slurm_plugin.core.node_records import Demand, Placement
-from slurm_plugin.core.note import Note, read_signed, signed_note
-from slurm_plugin.core.turn import Turn
+from slurm_plugin.core.ledger.requeued_jobs import Lack, Waiting, begin_waiting
+from slurm_plugin.core.logs.events import Event, EventKind
+from slurm_plugin.core.records.node import Demand, Placement
+from slurm_plugin.core.records.queue_position import Turn
 from slurm_plugin.core.units import from_mib
-from slurm_plugin.core.waiting import Lack, Waiting, begin_waiting
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.control import JobChange, SlurmControl, Standing
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 FIRST_DELAY_S = 10
 LONGEST_DELAY_S = 160

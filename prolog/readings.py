@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from slurm_plugin.core.clock import Clock
-from slurm_plugin.core.config import Config
-from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.config.load import Config
+from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.window import read_window
 from slurm_plugin.node.facts import NodeFacts
 
@@ -24,7 +24,7 @@ def read_gpus(config: Config, clock: Clock) -> tuple[GpuReading, ...]:
     window = read_window(Path(config.paths.run), now_s=clock.now_s())
     if window is not None:
         return window
-    from slurm_plugin.monitor.source import timely_telemetry
+    from slurm_plugin.monitor.gpus.source import timely_telemetry
 
     return timely_telemetry(config.telemetry, clock).read()
 

@@ -7,10 +7,10 @@ Left alone such a job would find every GPU of the node, and train beside jobs th
 from __future__ import annotations
 
 from prolog.demand import signed_booking
+from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.gres import count_of, parse_gres
 from slurm_plugin.node.node import Node
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 
 def why_no_start(node: Node, job: HookJob) -> str | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from slurm_plugin.core.process import PROC
+from slurm_plugin.core.process.identity import PROC
 
 _TITLE = re.compile(rb"^slurmstepd: \[(\d+)(?:\+(\d+))?\.(\w+)\]")
 """What slurmstepd calls itself, by job and step; the process that starts us still bears its name."""

@@ -16,14 +16,14 @@ from pathlib import Path
 from prolog.inherited import inherited
 from prolog.own_run import MOST_TIMES, WHY, of_an_earlier_job, without_prolog
 from prolog.step import is_batch_script, own_job_id, slurmstepd_title
-from slurm_plugin.core.config import Config
+from slurm_plugin.core.booking.gres_text import GPU_COUNTS, GPU_ENVIRONMENT, count_of, parse_gres
+from slurm_plugin.core.booking.step_environment import script_variables
+from slurm_plugin.core.config.last_good import config_in_force
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.exits import Exit
-from slurm_plugin.core.gres import GPU_COUNTS, GPU_ENVIRONMENT, count_of, parse_gres
-from slurm_plugin.core.hook_args import config_path
-from slurm_plugin.core.job_file import JobFile
-from slurm_plugin.core.last_good import config_in_force
-from slurm_plugin.core.steps import script_variables
-from slurm_plugin.core.supervise import LIMITS, hook_started_s, supervised
+from slurm_plugin.core.hooks.args import config_path
+from slurm_plugin.core.hooks.supervise import LIMITS, hook_started_s, supervised
+from slurm_plugin.core.ledger.job_file import JobFile
 
 
 def main() -> int:
@@ -180,7 +180,7 @@ def has_booked(job_id: int, booked: str, config: Config) -> bool:
     """
     from slurm_plugin.core.errors import SlurmError
     from slurm_plugin.slurm.commands import SlurmCommands
-    from slurm_plugin.slurm.conf_files import find_slurm_conf
+    from slurm_plugin.slurm.files.conf_files import find_slurm_conf
 
     slurm_conf = find_slurm_conf(config.paths.slurm_conf, {})
     try:
@@ -229,7 +229,7 @@ def typed_counts(task: Mapping[str, str]) -> dict[str, str]:
 
 
 def _rewrites_steps(config: Config) -> bool:
-    from slurm_plugin.slurm.conf_files import find_slurm_conf, rewrites_steps
+    from slurm_plugin.slurm.files.conf_files import find_slurm_conf, rewrites_steps
 
     return rewrites_steps(find_slurm_conf(config.paths.slurm_conf, os.environ))
 

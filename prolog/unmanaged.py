@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from slurm_plugin.core.booking.gres_text import count_of, is_mig, parse_gres
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.gres import count_of, is_mig, parse_gres
-from slurm_plugin.core.node_records import Reservation
-from slurm_plugin.core.records import GresItem
+from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.submission import GresItem
 from slurm_plugin.node.facts import NodeFacts, facts_of
 from slurm_plugin.node.node import Node
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 LOCK_S = 1.0
 """The job waits for us meanwhile, and has nothing of it."""

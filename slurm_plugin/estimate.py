@@ -17,14 +17,14 @@ from gpumemnet.gpus import DEFAULT_GPU, Gpu, gpu_named
 from gpumemnet.names import Family, Optimizer, Precision, Source
 from gpumemnet.profile.record import VERSION as PROFILE_VERSION
 from gpumemnet.profile.record import ModelProfile
-from slurm_plugin.core.config import Config, GpuType
+from slurm_plugin.core.booking.confidence import SHARES
+from slurm_plugin.core.comments.signed_comment import profile_in
+from slurm_plugin.core.config.load import Config, GpuType
 from slurm_plugin.core.errors import ConfigError, EstimateError
-from slurm_plugin.core.models import Model, name_of
-from slurm_plugin.core.records import Claims, MemoryEstimate
-from slurm_plugin.core.risk import SHARES
+from slurm_plugin.core.history.models import Model, name_of
+from slurm_plugin.core.records.submission import Claims, MemoryEstimate
 from slurm_plugin.core.units import from_mib
-from slurm_plugin.core.wire import profile_in
-from slurm_plugin.said import directives_of
+from slurm_plugin.directives import directives_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from paths import CHECKOUT
 
-from slurm_plugin.admin.simulate.sacct import SACCT_FIELDS
+from slurm_plugin.simulate.sacct import SACCT_FIELDS
 
 _BLOCK = re.compile(r"(?m)^(?P<in> *)```(?P<kind>\w*)\n(?P<text>(?s:.*?))^(?P=in)```$")
 _INDENTED = re.compile(r"(?m)(?:^(?: {4,}\S.*)?\n)*^ {4,}\S.*$")
@@ -91,7 +91,7 @@ TRIALS: dict[str, dict[str, Trial]] = {
         ),
         "sbatch job.sh": Run(),  # with what it shows
         "apt install ./rad-slurm_*_all.deb": RunBy(
-            "lab/try_packages.sh", "apt install -y ./rad-slurm_*_all.deb"
+            "tools/try_packages.sh", "apt install -y ./rad-slurm_*_all.deb"
         ),
         "rad install --edit-slurm --gpu-memory-mib 40330": RunBy(
             "tests/cluster/test_edit_slurm.py", '"--gpu-memory-mib", "40330"'
@@ -124,7 +124,7 @@ TRIALS: dict[str, dict[str, Trial]] = {
     },
     "docs/admin/install.md": {
         "apt install ./rad-slurm_*_all.deb": RunBy(
-            "lab/try_packages.sh", "apt install -y ./rad-slurm_*_all.deb"
+            "tools/try_packages.sh", "apt install -y ./rad-slurm_*_all.deb"
         ),
         "rad install --edit-slurm --dry-run": Run(
             root=True,
@@ -138,14 +138,14 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "systemctl enable --now rad-monitor && systemctl restart slurmd": RESTART,
         "rad doctor": Run(root=True, status=(1,), says=r"(?s)FAIL .*\n +fix: "),
         "dnf install ./rad-slurm-*.noarch.rpm": NotRun(
-            "needs a system with dnf; lab/try_packages.sh installs it with rpm"
+            "needs a system with dnf; tools/try_packages.sh installs it with rpm"
         ),
-        "python3 -m venv /opt/rad/venv": RunBy("lab/try_packages.sh", "python3 -m venv /opt/rad/venv"),
+        "python3 -m venv /opt/rad/venv": RunBy("tools/try_packages.sh", "python3 -m venv /opt/rad/venv"),
         "/opt/rad/venv/bin/pip install --require-hashes -r requirements/node.txt": RunBy(
-            "lab/try_packages.sh", "/opt/rad/venv/bin/pip install --require-hashes -r requirements/node.txt"
+            "tools/try_packages.sh", "/opt/rad/venv/bin/pip install --require-hashes -r requirements/node.txt"
         ),
         "/opt/rad/venv/bin/pip install --no-deps dist/rad_slurm-*.whl": RunBy(
-            "lab/try_packages.sh", "/opt/rad/venv/bin/pip install --no-deps dist/rad_slurm-*.whl"
+            "tools/try_packages.sh", "/opt/rad/venv/bin/pip install --no-deps dist/rad_slurm-*.whl"
         ),
     },
     "docs/admin/upgrade-uninstall.md": {
@@ -153,7 +153,7 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "rad uninstall --edit-slurm": Run(
             root=True, status=(1,), says=r"as it was in slurm\.conf|PrologFlags stay"
         ),
-        "apt purge rad-slurm": RunBy("lab/try_packages.sh", "apt-get purge -y -q rad-slurm"),
+        "apt purge rad-slurm": RunBy("tools/try_packages.sh", "apt-get purge -y -q rad-slurm"),
     },
     "docs/admin/limits-billing.md": {
         "sacctmgr modify qos normal set MaxTRESPerUser=billing=39": Run(root=True, says="normal"),

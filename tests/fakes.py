@@ -7,8 +7,8 @@ import time
 from dataclasses import replace
 from typing import NoReturn
 
+from slurm_plugin.core.comments.admin_comment import Note, signed_note
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.note import Note, signed_note
 from slurm_plugin.slurm.control import JobChange, JobView, NodeView, Standing
 from slurm_plugin.slurm.versions import requeue_delay_s
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.core.shell import run
+from slurm_plugin.core.process.run import run
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from gpumemnet.saved.record import SavedProfile
+from gpumemnet.tracing.saved.record import SavedProfile
 
 MAIN = "from gpumemnet.cli import main; main()"
 

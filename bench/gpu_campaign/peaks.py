@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_campaign.history import History
-from gpumemnet.script import inside
+from gpumemnet.tracing.script import inside
 
 FOLDER = "RAD_PEAKS_FOLDER"
 """Variable of the environment: where notes go. It also tells which processes the script started."""

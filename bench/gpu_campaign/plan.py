@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from gpumemnet.dataset.config import Configuration
-from gpumemnet.dataset.real_draw import heldout_configurations, trained_configurations
-from gpumemnet.dataset.store import TRAINING_ROWS, Record, read_records
+from gpumemnet.learning.dataset.config import Configuration
+from gpumemnet.learning.dataset.real_draw import heldout_configurations, trained_configurations
+from gpumemnet.learning.dataset.store import TRAINING_ROWS, Record, read_records
 from gpumemnet.units import GIB
 
 SEED = 12

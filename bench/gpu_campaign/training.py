@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from gpumemnet.dataset.catalogue import workload
-from gpumemnet.dataset.config import Configuration
-from gpumemnet.dataset.measure import SMALL_MODEL_PARAMS, build_model, make_optimizer
-from gpumemnet.dataset.workload import loss_of, make_inputs, make_tensor
+from gpumemnet.learning.dataset.catalogue import workload
+from gpumemnet.learning.dataset.config import Configuration
+from gpumemnet.learning.dataset.measure import SMALL_MODEL_PARAMS, build_model, make_optimizer
+from gpumemnet.learning.dataset.workload import loss_of, make_inputs, make_tensor
 
 
 class Training:

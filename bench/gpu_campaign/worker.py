@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from gpu_campaign.training import Training
-from gpumemnet.dataset.config import Configuration
-from gpumemnet.script.processes import end_with_parent
+from gpumemnet.learning.dataset.config import Configuration
+from gpumemnet.tracing.script.processes import end_with_parent
 
 BACKLOG = 4
 """Batches that a loader keeps ready, as PyTorch's does with two workers and its default prefetching."""

@@ -22,10 +22,10 @@ from typing import Any
 from replay.plan import Planned, plan
 from replay.workloads import measured_mib, model_file, planned_name
 from slurm_plugin.core.errors import EstimateError
-from slurm_plugin.core.records import Claims
+from slurm_plugin.core.records.submission import Claims
 from slurm_plugin.core.units import from_mib, to_mib_up
+from slurm_plugin.directives import directives_of, profile_of
 from slurm_plugin.estimate import Estimator
-from slurm_plugin.said import directives_of, profile_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 from functools import partial
 
-from gpumemnet.script.processes import end_with_parent
+from gpumemnet.tracing.script.processes import end_with_parent
 
 
 def with_parent(number: signal.Signals) -> Callable[[], None]:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slurm_plugin.admin.simulate.metrics import quantile
+from slurm_plugin.simulate.metrics import quantile
 
 
 def figures(jobs: Sequence[Mapping[str, Any]], samples: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from replay.policies import ESTIMATES, POLICIES
 from replay.users import USERS, dealt_of
-from slurm_plugin.core import toml
+from slurm_plugin.core.config import toml
 
 COPIES = "copies"
 EXCHANGES = (COPIES, "buckets", "nccl")

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from replay.users import dealt
-from slurm_plugin.admin.simulate.jobs import LEAST_LIMIT_S, LIMIT_FACTOR
-from slurm_plugin.admin.simulate.trace import read_trace
-from slurm_plugin.admin.simulate.trace_job import compressed
-from slurm_plugin.admin.simulate.workloads import load_of, measured
 from slurm_plugin.core.units import to_mib_up
+from slurm_plugin.simulate.jobs import LEAST_LIMIT_S, LIMIT_FACTOR
+from slurm_plugin.simulate.trace import read_trace
+from slurm_plugin.simulate.trace_job import compressed
+from slurm_plugin.simulate.workloads import load_of, measured
 
 UNKNOWN_STEP_S = 0.04
 """Of a workload that was never measured: the median of those that were. Only who does not train may take it."""

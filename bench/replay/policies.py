@@ -11,7 +11,7 @@ from gpumemnet.estimators.registry import ESTIMATORS
 from lab.config import SHARD_MIB
 from replay.plan import Planned
 from replay.workloads import model_file
-from slurm_plugin.admin.simulate.jobs import HAND_ROUNDING
+from slurm_plugin.simulate.jobs import HAND_ROUNDING
 
 ESTIMATES = (*ESTIMATORS, "faketensor", "oracle", "none")
 """The estimators that answer for a profile, one that needs the model itself, the trace's own figure, and nothing."""

@@ -9,14 +9,14 @@ from typing import Any
 from replay.options import COPIES, min_age_reserve_s
 from replay.policies import POLICIES, rad_toml
 from replay.users import dealt_of
-from slurm_plugin.admin.simulate.cluster import PARTITION
-from slurm_plugin.admin.simulate.engine import Engine
-from slurm_plugin.admin.simulate.jobs import Baseline
-from slurm_plugin.admin.simulate.metrics import metrics
-from slurm_plugin.admin.simulate.question import Estimates, Question
-from slurm_plugin.admin.simulate.scenario import scenario
-from slurm_plugin.core import toml
-from slurm_plugin.core.config import PartitionConfig, parse_config
+from slurm_plugin.core.config import toml
+from slurm_plugin.core.config.load import PartitionConfig, parse_config
+from slurm_plugin.simulate.cluster import PARTITION
+from slurm_plugin.simulate.engine import Engine
+from slurm_plugin.simulate.jobs import Baseline
+from slurm_plugin.simulate.metrics import metrics
+from slurm_plugin.simulate.question import Estimates, Question
+from slurm_plugin.simulate.scenario import scenario
 
 START_UP_S = 1.0
 """From a job's start to its first step alone on an H200, mean of 180 (docs/results/replay, whole GPUs)."""

@@ -30,8 +30,8 @@ from replay.stage import CHECKOUT, NODE, Stage
 from replay.stuck import Patience
 from replay.users import dealt_of
 from replay.watch import Watch
+from slurm_plugin.core.files.atomic import replace_file
 from slurm_plugin.core.units import from_mib, parse_size
-from slurm_plugin.core.whole_file import replace_file
 
 LOOK_S = 0.5
 RERUN_S = 15.0

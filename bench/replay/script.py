@@ -7,7 +7,7 @@ import sys
 import torch
 from gpu_campaign.training import Training
 
-from gpumemnet.dataset.config import Configuration
+from gpumemnet.learning.dataset.config import Configuration
 from replay.workloads import config_of
 
 

@@ -27,7 +27,7 @@ from replay.policies import POLICIES, rad_toml
 from replay.server import placeholders
 from replay.users import accounts, make_accounts
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.monitor.nvml import NvmlTelemetry
+from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCES = ("bench/replay", "bench/gpu_campaign", "gpumemnet", "slurm_plugin")

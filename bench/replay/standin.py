@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from replay.record import Record
-from slurm_plugin.admin.simulate.interference import Load, slowdowns
 from slurm_plugin.core.units import from_mib
-from slurm_plugin.monitor.simulated import SimulatedGpus
-from slurm_plugin.monitor.simulated_cards import CardFullError
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated_gpus import CardFullError
+from slurm_plugin.simulate.interference import Load, slowdowns
 
 LOOK_S = 0.5
 """How often it looks who its neighbours are."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from gpu_campaign.training import Training
 
-from gpumemnet.dataset.config import Configuration
+from gpumemnet.learning.dataset.config import Configuration
 from replay.exchange import EXCHANGES, Replicas
 from replay.record import Loader, Record
 

@@ -8,8 +8,8 @@ import random
 import subprocess
 from dataclasses import dataclass
 
-from slurm_plugin.admin.simulate.trace import read_trace
-from slurm_plugin.admin.simulate.trace_job import Trace
+from slurm_plugin.simulate.trace import read_trace
+from slurm_plugin.simulate.trace_job import Trace
 
 USERS = 6
 """Of a trace that names none: on a cluster a job's neighbours are strangers."""

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from lab.watch import job_of
-from slurm_plugin.admin.simulate.interference import power_w
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.units import to_mib_up
-from slurm_plugin.monitor.nvml import NvmlTelemetry
-from slurm_plugin.monitor.simulated import SimulatedGpus
-from slurm_plugin.monitor.telemetry import Telemetry
+from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.telemetry import Telemetry
+from slurm_plugin.simulate.interference import power_w
 
 EVERY_S = 0.5
 LEAST_SMACT = 0.002

@@ -32,7 +32,7 @@ def planned_name(workload: str) -> str:
 
 @cache
 def _measured() -> dict[str, int]:
-    from gpumemnet.dataset.store import read_records
+    from gpumemnet.learning.dataset.store import read_records
 
     rows = [row for row in read_records(ALONE) if row["outcome"] == "ok" and row.get("process_bytes")]
     return {_what_trains(row["config"]): row["process_bytes"] for row in rows}
@@ -103,8 +103,8 @@ def describe(workload: str, folder: Path) -> Record:
 
     torchinfo cannot run torchvision's detectors, whose inputs are lists: their script is traced, as users are told to.
     """
-    from gpumemnet.dataset.config import Configuration
-    from gpumemnet.dataset.summaries import texts
+    from gpumemnet.learning.dataset.config import Configuration
+    from gpumemnet.learning.dataset.summaries import texts
 
     config, trains = config_of(workload)
     found: Record = {"trains": trains, "config": config, "setup": setup_of(config), "text": None}
@@ -121,8 +121,8 @@ def describe(workload: str, folder: Path) -> Record:
 
 def _traced(workload: str, file: Path) -> str | None:
     """Write what `rad-estimate -- python -m replay.script WORKLOAD` finds; return what it is, None without."""
-    from gpumemnet.saved.record import SavedProfile, write
-    from gpumemnet.script.start import run
+    from gpumemnet.tracing.saved.record import SavedProfile, write
+    from gpumemnet.tracing.script.start import run
 
     found = run([sys.executable, "-m", "replay.script", workload], environment=os.environ)
     if not isinstance(found, SavedProfile):
@@ -136,10 +136,10 @@ def _fake_tensor(config: Record) -> int | None:
     """Return what FakeTensor says of a workload; None if an operation of it has no fake implementation."""
     import torch
 
-    from gpumemnet.dataset.catalogue import workload
-    from gpumemnet.dataset.config import Configuration
-    from gpumemnet.dataset.workload import loss_of, make_inputs, make_tensor
     from gpumemnet.estimators.faketensor import peak_bytes
+    from gpumemnet.learning.dataset.catalogue import workload
+    from gpumemnet.learning.dataset.config import Configuration
+    from gpumemnet.learning.dataset.workload import loss_of, make_inputs, make_tensor
     from gpumemnet.units import MIB
 
     made = Configuration.from_json(config)

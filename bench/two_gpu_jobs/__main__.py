@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin.monitor.nvml import NvmlTelemetry
+from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 from two_gpu_jobs.place import CLOCK, Child, more_mib, mps, used_mib
 
 BOTH = "xlnet_large_cased_2"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_plugin.core.clock import Deadline, SystemClock
-from slurm_plugin.monitor.nvml import NvmlTelemetry
+from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 from slurm_plugin.mps.daemon import Daemon
 
 CLOCK = SystemClock()

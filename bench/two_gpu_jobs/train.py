@@ -14,7 +14,7 @@ from gpu_campaign.training import Training
 from replay.training import step_all
 from replay.workloads import config_of
 
-from gpumemnet.dataset.config import Configuration
+from gpumemnet.learning.dataset.config import Configuration
 
 
 def main() -> None:

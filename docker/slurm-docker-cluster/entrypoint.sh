@@ -39,7 +39,7 @@ slurmd-cpu | slurmd-gpu) prepare root ;;
 slurmd-rad)
     cards=${2:?number of cards} mib=${3:?memory of one card in MiB}
     prepare root
-    $python -I -m slurm_plugin.monitor.simulated_node "$cards" "$mib"
+    $python -I -m slurm_plugin.monitor.gpus.simulated_node "$cards" "$mib"
     sed -i "s#\"/run/rad-gpus\"#\"/run/rad-gpus/$(hostname)\"#" /etc/rad/rad.toml
     /opt/rad/venv/bin/rad-monitor --config /etc/rad/rad.toml &
     # Dynamic registration as upstream's own workers do it; upstream's entrypoint starts munged and runs what follows.

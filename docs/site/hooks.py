@@ -23,14 +23,14 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from prometheus_client.core import Metric
 
-from lab import messages
 from slurm_plugin.admin.report.page import page as replay_page
 from slurm_plugin.admin.report.runs import read_runs
 from slurm_plugin.admin.schema import schema
-from slurm_plugin.core.shell import run
-from slurm_plugin.monitor.board import Board
-from slurm_plugin.monitor.hook_counts import HookCounts
-from slurm_plugin.monitor.metrics import NodeMetrics
+from slurm_plugin.core.process.run import run
+from slurm_plugin.monitor.export.board import Board
+from slurm_plugin.monitor.export.hook_counts import HookCounts
+from slurm_plugin.monitor.export.metrics import NodeMetrics
+from tools import messages
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ELSEWHERE = {
@@ -84,7 +84,7 @@ PYTHON = """\
 
 ## In the code that trains
 
-::: gpumemnet.saved.calls
+::: gpumemnet.tracing.saved.calls
     options:
       show_root_heading: false
       show_root_toc_entry: false
@@ -93,20 +93,20 @@ PYTHON = """\
 
 Each is a pure function of records and a clock; ARCHITECTURE.md says which program applies it.
 
-::: slurm_plugin.core.policy.decide
-::: slurm_plugin.core.placement.choose_gpu
-::: slurm_plugin.core.recovery.classify
-::: slurm_plugin.core.recovery.next_attempt
+::: slurm_plugin.core.booking.decide.decide
+::: slurm_plugin.core.placement.choose.choose_gpu
+::: slurm_plugin.core.recovery.classify.classify
+::: slurm_plugin.core.recovery.classify.next_attempt
 
 ## The records
 
-::: slurm_plugin.core.records
+::: slurm_plugin.core.records.submission
     options:
       show_root_heading: false
       show_root_toc_entry: false
       show_if_no_docstring: false
 
-::: slurm_plugin.core.node_records
+::: slurm_plugin.core.records.node
     options:
       show_root_heading: false
       show_root_toc_entry: false

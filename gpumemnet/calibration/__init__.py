@@ -1,1 +1,1 @@
-"""Programs that a Python with torch runs on a GPU to measure it; they import nothing of ours."""
+"""`rad calibrate`: measure a GPU, and fit a site's table of rules to it."""

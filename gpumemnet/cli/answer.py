@@ -18,7 +18,7 @@ from gpumemnet.gpus import Gpu, gpu_named
 from gpumemnet.names import Family, Source
 from gpumemnet.profile.build import build_profile, profile_with_warnings
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.texts.read import read
+from gpumemnet.summaries.texts.read import read
 from gpumemnet.training import TrainingSetup
 
 _NO_PYTHON = "name the Python that trains before it: rad-estimate -- python "
@@ -86,9 +86,9 @@ def for_script(
         TraceError: The script could neither be traced nor its model told.
         SetupError: The GPU is unknown, or the command names a script alone.
     """
-    from gpumemnet.saved import record  # only a script needs it
-    from gpumemnet.script import start
-    from gpumemnet.script.failures import OWN
+    from gpumemnet.tracing.saved import record  # only a script needs it
+    from gpumemnet.tracing.script import start
+    from gpumemnet.tracing.script.failures import OWN
 
     if command[0].endswith(".py") and shutil.which(command[0]) is None:
         raise SetupError(f"{command[0]}: {_NO_PYTHON}{command[0]}")
@@ -162,7 +162,7 @@ def for_module(
 
     Args:
         spec: "pkg.mod:name" or "path/to/file.py:name".
-        inputs: As for `gpumemnet.trace.trace_module`.
+        inputs: As for `gpumemnet.tracing.trace.trace_module`.
         setup: How the model is trained.
         gpu: Type of GPU, by name or as a record.
         estimator: "ours" or "faketensor".
@@ -183,15 +183,15 @@ def for_module(
         except ImportError as exc:
             raise TraceError(_NO_MODULE) from exc
         return faketensor.estimate_module(spec, inputs, setup, card)
-    from gpumemnet.saved.of_trace import profile_of  # only a trace needs it
-    from gpumemnet.trace import inputs_of, trace_module
+    from gpumemnet.tracing.saved.of_trace import profile_of  # only a trace needs it
+    from gpumemnet.tracing.trace import inputs_of, trace_module
 
     found = trace_module(spec, inputs=inputs, setup=setup)
     specs = inputs_of(spec, inputs, setup)
     batch_size = setup.batch_size or specs[0].shape[0]
     profile = profile_of(found, setup, batch_size=batch_size, seq_len=setup.seq_len or 0)
     if save is not None:
-        from gpumemnet.saved import make, record
+        from gpumemnet.tracing.saved import make, record
 
         kept = record.SavedProfile(
             profiles=(profile,),

@@ -1,4 +1,4 @@
-"""What a cluster adds to an estimate: its cards, and what sbatch says to a job. `slurm_plugin.dryrun` is one."""
+"""What a cluster adds to an estimate: its cards, and what sbatch says to a job. `slurm_plugin.dry_run` is one."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from gpumemnet.cli.cluster import Job
 from gpumemnet.directives.meant import no_summary
 from gpumemnet.directives.parse import Directives, parse_comment, parse_script
 from gpumemnet.errors import DirectiveError, SetupError
-from gpumemnet.texts.files import MAX_BYTES, read_text
+from gpumemnet.summaries.texts.files import MAX_BYTES, read_text
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import to_mib_up
 

@@ -2,7 +2,7 @@
 
 Three times follow from the profile: computing (multiply-adds over the peak of the precision), moving (bytes over the
 bandwidth) and launching (kernels, a few microseconds each). Linear models on their logarithms, with hinges where one
-takes over from another, were fitted to 492 measured trainings (`python -m gpumemnet.train.activity` fits and judges
+takes over from another, were fitted to 492 measured trainings (`python -m gpumemnet.learning.train.activity` fits and judges
 them). What they tell is the training itself: a job that waits for its data does less.
 """
 
@@ -145,6 +145,6 @@ def load() -> Mapping[str, Any]:
         values: dict[str, Any] = json.loads(WEIGHTS.read_text(encoding="utf-8"))["models"]
     except (OSError, ValueError, KeyError) as exc:
         raise ModelFileError(
-            f"{WEIGHTS}: no usable weights ({exc}); run `python -m gpumemnet.train.activity`"
+            f"{WEIGHTS}: no usable weights ({exc}); run `python -m gpumemnet.learning.train.activity`"
         ) from exc
     return values

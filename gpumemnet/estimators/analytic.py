@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpumemnet.estimators.base import base_bytes
+from gpumemnet.gpu_memory.rules import numbers
 from gpumemnet.gpus import Gpu
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.rules import numbers
 
 KEYS = ("base", "parameters", "gradients", "optimizer", "activations", "workspace")
 """Order of the breakdown everywhere."""

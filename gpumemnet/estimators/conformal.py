@@ -16,9 +16,9 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from gpumemnet.hidden.scale import UNTOLD_PERCENT
 from gpumemnet.names import Family, Source
 from gpumemnet.profile.record import ModelProfile
+from gpumemnet.summaries.collapsed_blocks.scale import UNTOLD_PERCENT
 
 CONFIDENCE = 0.99
 """Share of jobs that stay below the bound."""

@@ -19,11 +19,11 @@ from gpumemnet.estimate import Estimate
 from gpumemnet.estimators.analytic import KEYS
 from gpumemnet.gpus import Gpu
 from gpumemnet.names import Precision
-from gpumemnet.trace import target
-from gpumemnet.trace.inputs import parse_inputs
-from gpumemnet.trace.loss import step_for, users_step
-from gpumemnet.trace.session import family_of
-from gpumemnet.trace.step import Script
+from gpumemnet.tracing.trace import target
+from gpumemnet.tracing.trace.inputs import parse_inputs
+from gpumemnet.tracing.trace.loss import step_for, users_step
+from gpumemnet.tracing.trace.session import family_of
+from gpumemnet.tracing.trace.step import Script
 from gpumemnet.training import TrainingSetup
 
 NAME = "faketensor"
@@ -33,7 +33,7 @@ def estimate_module(spec: str, inputs: Sequence[str], setup: TrainingSetup, gpu:
     """Estimate for the module that a user names.
 
     Args:
-        spec: As for `gpumemnet.trace.trace_module`.
+        spec: As for `gpumemnet.tracing.trace.trace_module`.
         inputs: Likewise.
         setup: Fills B and S in the inputs; bf16 halves every tensor. Optimizer and autocast are not seen.
         gpu: Named in the answer only.

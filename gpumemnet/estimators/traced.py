@@ -1,6 +1,6 @@
 """The estimate from a trace's profile: what the simulated allocator reserved, on top of the process' own base.
 
-Nothing is learned on top of it. Known limitations: as for `gpumemnet.trace`; the profile tells no activity.
+Nothing is learned on top of it. Known limitations: as for `gpumemnet.tracing.trace`; the profile tells no activity.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from gpumemnet.estimators.analytic import KEYS
 from gpumemnet.estimators.base import base_bytes, warnings
 from gpumemnet.gpus import Gpu
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.trace.result import quantile_bytes
+from gpumemnet.tracing.trace.result import quantile_bytes
 
 NAME = "trace"
 

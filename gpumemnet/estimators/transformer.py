@@ -14,8 +14,8 @@ from gpumemnet.estimators import tree_model
 from gpumemnet.estimators.buckets import affine, from_class, likeliest, mean_logits, network_name, scalars
 from gpumemnet.gpus import Gpu
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.texts import kinds
-from gpumemnet.texts.records import ModelSummary
+from gpumemnet.summaries.texts import kinds
+from gpumemnet.summaries.texts.records import ModelSummary
 
 NAME = "transformer"
 LENGTH = 128

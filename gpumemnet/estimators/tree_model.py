@@ -1,7 +1,7 @@
 """Evaluate what was learned, from plain arrays: no numpy, torch or scikit-learn.
 
 A weights file is JSON, compressed with zlib. It holds the names of the features, boosted trees as flat arrays, and a
-few constants. `gpumemnet.train` writes it; the parity test shows that both sides give the same answers.
+few constants. `gpumemnet.learning.train` writes it; the parity test shows that both sides give the same answers.
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ def load(name: str) -> Learned:
     """
     values = read(name)
     if tuple(values.get("features", ())) != features.NAMES:
-        raise ModelFileError(f"{_path(name)}: trained on other features; run `python -m gpumemnet.train`")
+        raise ModelFileError(
+            f"{_path(name)}: trained on other features; run `python -m gpumemnet.learning.train`"
+        )
     return Learned(
         name=name,
         data_sha256=values["data_sha256"],
@@ -123,9 +125,11 @@ def read(name: str) -> dict[str, Any]:
     try:
         values: dict[str, Any] = json.loads(zlib.decompress(path.read_bytes()))
     except (OSError, ValueError, zlib.error) as exc:
-        raise ModelFileError(f"{path}: no usable weights ({exc}); run `python -m gpumemnet.train`") from exc
+        raise ModelFileError(
+            f"{path}: no usable weights ({exc}); run `python -m gpumemnet.learning.train`"
+        ) from exc
     if not isinstance(values, dict) or values.get("version") != VERSION:
-        raise ModelFileError(f"{path}: of another version; run `python -m gpumemnet.train`")
+        raise ModelFileError(f"{path}: of another version; run `python -m gpumemnet.learning.train`")
     return values
 
 

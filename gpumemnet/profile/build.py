@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 
 from gpumemnet.errors import SetupError, SummaryError
-from gpumemnet.graph.build import build
-from gpumemnet.graph.tape import Tape
 from gpumemnet.names import Family, Group, Source
 from gpumemnet.profile import sums
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
-from gpumemnet.replay.training_step import replay
-from gpumemnet.texts.read import is_profile, rows_of, text_of
-from gpumemnet.texts.records import RECREATE, ModelSummary
-from gpumemnet.texts.settle import settle
+from gpumemnet.summaries.graph.build import build
+from gpumemnet.summaries.graph.tape import Tape
+from gpumemnet.summaries.replay.optimizer_memory import OPTIMIZER_MEMORY
+from gpumemnet.summaries.replay.training_step import replay
+from gpumemnet.summaries.texts.read import is_profile, rows_of, text_of
+from gpumemnet.summaries.texts.records import RECREATE, ModelSummary
+from gpumemnet.summaries.texts.settle import settle
 from gpumemnet.training import TrainingSetup
 
 MAX_STEP_BYTES = 1 << 44
@@ -42,8 +42,8 @@ def profile_with_warnings(path_or_text: str, setup: TrainingSetup) -> tuple[Mode
     """
     text, path = text_of(path_or_text)
     if is_profile(text):
-        from gpumemnet.saved.choose import choose  # only a ready profile needs it
-        from gpumemnet.saved.record import SavedProfile
+        from gpumemnet.tracing.saved.choose import choose  # only a ready profile needs it
+        from gpumemnet.tracing.saved.record import SavedProfile
 
         return choose(SavedProfile.from_text(text, path=path), setup, path=path)
     return build_profile(rows_of(text, setup, path=path), setup, path=path)
@@ -129,7 +129,7 @@ def with_shapes(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:
         SetupError: The text shows no shapes and the batch size is open.
     """
     if not any(layer.output_shapes for layer in summary.layers):
-        from gpumemnet.shapes.infer import infer  # only `print(model)` needs it
+        from gpumemnet.summaries.shapes.infer import infer  # only `print(model)` needs it
 
         summary = infer(summary, setup)
     return settle(summary)

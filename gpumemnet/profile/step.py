@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpumemnet.errors import SetupError
 from gpumemnet.profile.build import taped
-from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
-from gpumemnet.replay.timeline import Timeline, timeline
-from gpumemnet.texts.read import is_profile, rows_of, text_of
+from gpumemnet.summaries.replay.optimizer_memory import OPTIMIZER_MEMORY
+from gpumemnet.summaries.replay.timeline import Timeline, timeline
+from gpumemnet.summaries.texts.read import is_profile, rows_of, text_of
 from gpumemnet.training import TrainingSetup
 
 

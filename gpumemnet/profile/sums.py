@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gpumemnet.graph.tape import Tape
 from gpumemnet.names import Group, Precision
-from gpumemnet.replay.training_step import Replay
-from gpumemnet.texts import kinds
-from gpumemnet.texts.records import ModelSummary
+from gpumemnet.summaries.graph.tape import Tape
+from gpumemnet.summaries.replay.training_step import Replay
+from gpumemnet.summaries.texts import kinds
+from gpumemnet.summaries.texts.records import ModelSummary
 from gpumemnet.units import MEGA
 
 Numbers = dict[str, int]

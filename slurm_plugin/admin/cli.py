@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
-from slurm_plugin.admin.calibrate_command import calibrate
+from slurm_plugin.admin.calibrate.command import calibrate
+from slurm_plugin.admin.install.command import install, uninstall
 from slurm_plugin.admin.options import Group, config_option, json_option
-from slurm_plugin.admin.setup_commands import install, uninstall
-from slurm_plugin.admin.simulate.cli import advise, simulate
+from slurm_plugin.admin.simulate import advise, simulate
 from slurm_plugin.admin.top.command import top
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import load_config
+from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.exits import Exit
 
@@ -39,7 +39,7 @@ def doctor(config: Path, as_json: bool) -> None:
     Works on login nodes, the controller and GPU nodes, and says what it cannot see from where it runs. Ends with
     status 1 if anything must be mended.
     """
-    from slurm_plugin.admin import doctor as doctoring
+    from slurm_plugin.admin.doctor import report as doctoring
 
     findings = doctoring.diagnose(config, os.environ, SystemClock())
     click.echo(doctoring.as_json(findings) if as_json else doctoring.as_text(findings))
@@ -71,10 +71,10 @@ def metrics(config: Path, serve: str | None) -> None:
     Prints them once without --serve, for the text files of a node_exporter.
     """
     try:
-        from slurm_plugin.admin import controller_metrics as telling
+        from slurm_plugin.admin import metrics as telling
     except ImportError as exc:
         raise ConfigError("metrics need prometheus-client: pip install 'rad-slurm[monitor]'") from exc
-    from slurm_plugin.monitor.web import listen
+    from slurm_plugin.monitor.export.web import listen
 
     registry = telling.registry_of(load_config(config), SystemClock(), once=serve is None)
     if serve is None:
@@ -89,8 +89,8 @@ def metrics(config: Path, serve: str | None) -> None:
 @click.option("--watch", is_flag=True, help=f"Show it again every {WATCH_S:g} s, until Ctrl-C.")
 def status(config: Path, as_json: bool, watch: bool) -> None:
     """Show this node's GPUs: who is on them, booked against live, SM activity."""
-    from slurm_plugin.admin import status_view
-    from slurm_plugin.admin.status import node_status
+    from slurm_plugin.admin.status import text as status_view
+    from slurm_plugin.admin.status.read import node_status
     from slurm_plugin.admin.users import name_of
 
     settings, clock = load_config(config), SystemClock()

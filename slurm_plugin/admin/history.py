@@ -12,9 +12,9 @@ from pathlib import Path
 
 from slurm_plugin.admin.table import as_table
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.lines import NewLines
-from slurm_plugin.core.models import Model, from_lines, models_path
-from slurm_plugin.core.peaks import Run, from_line, peaks_path
+from slurm_plugin.core.files.append_log import NewLines
+from slurm_plugin.core.history.models import Model, from_lines, models_path
+from slurm_plugin.core.history.runs import Run, from_line, peaks_path
 from slurm_plugin.core.units import to_mib_up
 
 VERSION = 1

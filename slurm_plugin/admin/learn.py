@@ -7,11 +7,11 @@ import math
 from pathlib import Path
 
 from slurm_plugin.admin.table import as_table
-from slurm_plugin.core.config import Config
+from slurm_plugin.core.booking.confidence import SHARES
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.learn import LEAST_MODELS, LEAST_USERS
-from slurm_plugin.core.learned import Learned, to_text
-from slurm_plugin.core.risk import SHARES
+from slurm_plugin.core.history.site_quantiles import LEAST_MODELS, LEAST_USERS
+from slurm_plugin.core.history.site_quantiles_file import Learned, to_text
 from slurm_plugin.radd.learn import learn
 
 HEADINGS = ("jobs", "runs", "models", "users", "50 %", "90 %", "95 %", "99 %")

@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from slurm_plugin.core.config import DEFAULT_PATH
-from slurm_plugin.core.program_end import plain_end
+from slurm_plugin.core.config.load import DEFAULT_PATH
+from slurm_plugin.core.entry_point import plain_end
 
 _CLICKS_OWN = (click.ClickException, click.Abort, click.exceptions.Exit)
 
 
 class Command(click.Command):
-    """A command that ends with one line and a status that says of which kind (core/program_end.py)."""
+    """A command that ends with one line and a status that says of which kind (core/entry_point.py)."""
 
     def invoke(self, ctx: click.Context) -> object:
         """Run it."""

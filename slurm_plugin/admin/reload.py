@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slurm_plugin.core.config import load_config
+from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.errors import CommandError
-from slurm_plugin.core.shell import run
+from slurm_plugin.core.process.run import run
 
 UNITS = ("radd", "rad-monitor")
 _COMMAND_S = 10.0

@@ -1,4 +1,4 @@
-"""The JSON schema of rad.toml, read from the records that are its specification (core/settings.py).
+"""The JSON schema of rad.toml, read from the records that are its specification (core/config/settings.py).
 
 For editors (taplo: `#:schema rad.schema.json`), for a site's own checks, and for the manual. What depends on two keys
 at once, load_config() alone tells.
@@ -11,7 +11,7 @@ import re
 from inspect import getdoc
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.config.load import Config, PartitionConfig
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from slurm_plugin.core.process import Process
+from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.units import human
 
 Kind = Literal["memory", "surprise", "foreign-gpu", "outside-mps", "unmanaged"]

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from slurm_plugin.core.config import Config
-from slurm_plugin.core.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.process import Process
+from slurm_plugin.core.config.load import Config
+from slurm_plugin.core.process.identity import Process
+from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.overruns import TOLERANCE_BYTES, overruns
 from slurm_plugin.guard.sample import Sample, Share

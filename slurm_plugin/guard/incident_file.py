@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
-from slurm_plugin.core.whole_file import replace_file
+from slurm_plugin.core.files.atomic import replace_file
 from slurm_plugin.guard.incidents import Incident, IncidentKind
 
 

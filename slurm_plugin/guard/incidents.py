@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from slurm_plugin.core.node_records import Outcome, Verdict
+from slurm_plugin.core.records.node import Outcome, Verdict
 from slurm_plugin.core.units import MIB
 from slurm_plugin.guard.finding import Finding
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.incidents import Incident
 

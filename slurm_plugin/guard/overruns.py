@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.room import memory_use
+from slurm_plugin.core.placement.candidate import memory_use
+from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.units import MIB
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.sample import Sample, Share

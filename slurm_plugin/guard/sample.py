@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from slurm_plugin.core.config import PartitionConfig
-from slurm_plugin.core.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.node_records import Reservation
-from slurm_plugin.core.process import Process
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.process.identity import Process
+from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.records.node import Reservation
 from slurm_plugin.guard.finding import Finding, Kind, Response
 from slurm_plugin.monitor.attribution import Traced
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slurm_plugin.core.process import PROC
+from slurm_plugin.core.process.identity import PROC
 from slurm_plugin.guard.incidents import Incident
 from slurm_plugin.mps import Mps
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from slurm_plugin.core.clock import Clock
-from slurm_plugin.core.process import PROC, Process
+from slurm_plugin.core.process.identity import PROC, Process
 from slurm_plugin.guard.finding import Finding
-from slurm_plugin.slurm.processes import processes_of
+from slurm_plugin.slurm.node.processes import processes_of
 
 ROUNDS = 20
 PAUSE_S = 0.1

@@ -7,14 +7,14 @@ import sys
 import threading
 from pathlib import Path
 
-from slurm_plugin.core.config import Config
+from slurm_plugin.core.comments.admin_comment import Note, read_signed, signed_note
+from slurm_plugin.core.comments.signed_comment import read_key
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import ConfigError, SlurmError
-from slurm_plugin.core.note import Note, read_signed, signed_note
-from slurm_plugin.core.wire import read_key
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.slurm.commands import SlurmCommands
-from slurm_plugin.slurm.conf_files import find_slurm_conf
 from slurm_plugin.slurm.control import JobChange, SlurmControl
+from slurm_plugin.slurm.files.conf_files import find_slurm_conf
 
 ANSWER_S = 3.0
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from slurm_plugin.core.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.units import MIB
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.monitor.attribution import Traced

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Protocol
 
 from slurm_plugin.core.clock import Clock
-from slurm_plugin.core.config import Config
-from slurm_plugin.core.daemon_log import about
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import MpsError
-from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.log import HookLog
-from slurm_plugin.core.process import PROC, Process
-from slurm_plugin.core.waiting import owed_bytes, waiting_jobs
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.ledger.requeued_jobs import owed_bytes, waiting_jobs
+from slurm_plugin.core.logs.daemon_log import about
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.logs.hook_log import HookLog
+from slurm_plugin.core.process.identity import PROC, Process
+from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.guard.faults import Seen, fault_incidents
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.findings import findings

@@ -70,7 +70,7 @@ local function command(file, look_first)
     return "'" .. text:gsub("'", "'\\''") .. "'"
   end
   local start = string.format(
-    "exec timeout %d %s -I -m slurm_plugin.stamp %s %s 2>/dev/null </dev/null",
+    "exec timeout %d %s -I -m slurm_plugin.login.cli_filter %s %s 2>/dev/null </dev/null",
     cli.settings.time_limit_s, quoted(cli.settings.python), quoted(cli.settings.config), quoted(file)
   )
   if not look_first then

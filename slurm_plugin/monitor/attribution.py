@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.process import PROC, Process, owner_of
-from slurm_plugin.slurm.daemons import Belonging
-from slurm_plugin.slurm.processes import owners_of
+from slurm_plugin.core.process.identity import PROC, Process, owner_of
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.slurm.node.daemons import Belonging
+from slurm_plugin.slurm.node.processes import owners_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

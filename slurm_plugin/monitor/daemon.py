@@ -15,18 +15,18 @@ from pathlib import Path
 from types import FrameType
 
 from slurm_plugin.core.clock import Clock, SystemClock
-from slurm_plugin.core.config import DEFAULT_PATH, Config
-from slurm_plugin.core.daemon_log import PLAIN, about, log_events, log_to_stderr
+from slurm_plugin.core.config.last_good import config_in_force
+from slurm_plugin.core.config.load import DEFAULT_PATH, Config
+from slurm_plugin.core.entry_point import plain_end
 from slurm_plugin.core.errors import ConfigError, DeviceError, LedgerError
-from slurm_plugin.core.events import EventKind
 from slurm_plugin.core.exits import Exit
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.last_good import config_in_force
-from slurm_plugin.core.ledger_store import LedgerStore, boot_id
-from slurm_plugin.core.program_end import plain_end
-from slurm_plugin.core.systemd import notify
+from slurm_plugin.core.ledger.store import LedgerStore, boot_id
+from slurm_plugin.core.logs.daemon_log import PLAIN, about, log_events, log_to_stderr
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.process.systemd import notify
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.monitor.gpus.source import lasting_telemetry
 from slurm_plugin.monitor.monitor import Exporter, Monitor, Watcher
-from slurm_plugin.monitor.source import lasting_telemetry
 from slurm_plugin.monitor.sweeper import Sweeper
 from slurm_plugin.node.node import Node
 
@@ -165,7 +165,7 @@ def _exporter(options: argparse.Namespace, config: Config) -> Exporter | None:
     address = options.metrics or ("" if options.once else config.telemetry.serve)
     if not address:
         return None
-    from slurm_plugin.monitor.web import serve
+    from slurm_plugin.monitor.export.web import serve
 
     try:
         return serve(address, Path(config.paths.log))

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Protocol
 
 from slurm_plugin.core.clock import Clock
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.ledger_store import LedgerStore
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.ledger.store import LedgerStore
+from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.attribution import JobFinder, Traced
+from slurm_plugin.monitor.gpus.telemetry import Telemetry
 from slurm_plugin.monitor.seen import Seen
-from slurm_plugin.monitor.telemetry import Telemetry
 from slurm_plugin.monitor.usage import add_readings
 from slurm_plugin.monitor.window import job_path, read_job, recorded_jobs, write_job, write_window
 

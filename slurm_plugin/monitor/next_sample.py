@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from slurm_plugin.core.clock import Clock, Deadline
-from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.window import read_window
 
 NEXT_SAMPLE_S = 1.4

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.ledger import Ledger
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.window import JobUsage
 
 

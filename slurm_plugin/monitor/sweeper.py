@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from slurm_plugin.core.background import in_background
-from slurm_plugin.core.complaint import Complaint
 from slurm_plugin.core.errors import RadError
-from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.logs.once import Complaint
+from slurm_plugin.core.process.background import in_background
+from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.node.doubts import earlier_doubts, forget_doubts
+from slurm_plugin.node.extend_time import MoreTime
 from slurm_plugin.node.facts import refresh_facts
-from slurm_plugin.node.more_time import MoreTime
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import run_again, sweep
 

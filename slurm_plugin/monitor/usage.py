@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.window import JobUsage
 
 BINS = 50

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from slurm_plugin.core.errors import DeviceError
-from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading
-from slurm_plugin.core.whole_file import replace_file
+from slurm_plugin.core.files.atomic import replace_file
+from slurm_plugin.core.records.gpu import GpuCounters, GpuProcess, GpuReading
 
 STALE_AFTER_S = 5.0
 """A window this old means that the monitor hangs or is gone: it writes once a second."""

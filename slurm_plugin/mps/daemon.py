@@ -9,8 +9,8 @@ from pathlib import Path
 
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import CommandError, MpsError
-from slurm_plugin.core.process import Process, owner_of
-from slurm_plugin.core.shell import SYSTEM_PATH, run, spawn_daemon
+from slurm_plugin.core.process.identity import Process, owner_of
+from slurm_plugin.core.process.run import SYSTEM_PATH, run, spawn_daemon
 from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.mps.access import close_files, let_in
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from slurm_plugin.core.clock import Clock, Deadline, SystemClock
 from slurm_plugin.core.errors import MpsError
-from slurm_plugin.core.process import Process
+from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.mps.daemon import LOG, Daemon
 from slurm_plugin.mps.state import State, locked, read_state, write_state

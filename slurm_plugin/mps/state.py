@@ -12,8 +12,8 @@ from typing import Any
 
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import MpsError
-from slurm_plugin.core.process import Process
-from slurm_plugin.core.whole_file import replace_file
+from slurm_plugin.core.files.atomic import replace_file
+from slurm_plugin.core.process.identity import Process
 
 _POLL_S = 0.02
 

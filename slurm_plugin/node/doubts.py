@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from slurm_plugin.core.spare_files import SpareFiles
+from slurm_plugin.core.files.preallocated import SpareFiles
 
 LEAST_AGE_S = 10.0
 """Had a run ended just before it was doubted, Slurm knows of it by then."""

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from slurm_plugin.core.booking.gres_text import count_of, parse_gres
+from slurm_plugin.core.comments.signed_comment import read_key, read_stamp
 from slurm_plugin.core.errors import ConfigError, SlurmError
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.gres import count_of, parse_gres
-from slurm_plugin.core.job_file import PlacedFile
-from slurm_plugin.core.node_records import Reservation
-from slurm_plugin.core.process import owner_of
-from slurm_plugin.core.reconcile import Evidence, SlurmSays
-from slurm_plugin.core.wire import read_key, read_stamp
+from slurm_plugin.core.ledger.job_file import PlacedFile
+from slurm_plugin.core.ledger.reconcile import Evidence, SlurmSays
+from slurm_plugin.core.process.identity import owner_of
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.core.records.node import Reservation
 from slurm_plugin.node.facts import NodeFacts
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.control import JobView
-from slurm_plugin.slurm.daemons import Belonging
-from slurm_plugin.slurm.processes import claimed_gpus, living_jobs, owners_of
+from slurm_plugin.slurm.node.daemons import Belonging
+from slurm_plugin.slurm.node.processes import claimed_gpus, living_jobs, owners_of
 
 STARTED = ("RUNNING", "CONFIGURING")
 """States of a job that Slurm takes for running."""

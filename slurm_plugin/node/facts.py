@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.booking.gres_text import count_of, parse_gres
+from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.gres import count_of, parse_gres
-from slurm_plugin.core.placement import Pin
-from slurm_plugin.core.spare_files import SpareFiles
+from slurm_plugin.core.files.preallocated import SpareFiles
+from slurm_plugin.core.placement.choose import Pin
+from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.node.node import Node
-from slurm_plugin.slurm.conf_files import find_slurm_conf
+from slurm_plugin.slurm.files.conf_files import find_slurm_conf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_plugin.core.clock import Clock, SystemClock
-from slurm_plugin.core.config import Config, PartitionConfig
+from slurm_plugin.core.comments.signed_comment import read_key
+from slurm_plugin.core.config.load import Config, PartitionConfig
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.job_file import JobFile
-from slurm_plugin.core.ledger_store import LedgerStore, boot_id
-from slurm_plugin.core.log import HookLog
-from slurm_plugin.core.process import PROC
-from slurm_plugin.core.wire import read_key
-from slurm_plugin.slurm.conf_files import devices_confined, find_slurm_conf
-from slurm_plugin.slurm.hook_env import HookJob, owner_in
+from slurm_plugin.core.ledger.job_file import JobFile
+from slurm_plugin.core.ledger.store import LedgerStore, boot_id
+from slurm_plugin.core.logs.hook_log import HookLog
+from slurm_plugin.core.process.identity import PROC
+from slurm_plugin.slurm.files.conf_files import devices_confined, find_slurm_conf
+from slurm_plugin.slurm.node.hook_env import HookJob, owner_in
 
 # An ordinary job starts without Slurm's answers: what asks for them is loaded when it is needed.
 if TYPE_CHECKING:

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from slurm_plugin.core.clock import Deadline
-from slurm_plugin.core.ended_runs import EndedRun, EndedRuns
 from slurm_plugin.core.errors import LedgerError, SlurmError
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.job_file import JobFile, PlacedFile, placed_files
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.reconcile import (
+from slurm_plugin.core.files.atomic import clear_drafts
+from slurm_plugin.core.files.preallocated import SpareFiles
+from slurm_plugin.core.ledger.ended_runs import EndedRun, EndedRuns
+from slurm_plugin.core.ledger.job_file import JobFile, PlacedFile, placed_files
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.ledger.reconcile import (
     YOUNG_S,
     Evidence,
     doubtful,
@@ -24,13 +25,12 @@ from slurm_plugin.core.reconcile import (
     rebuild,
     reconcile,
 )
-from slurm_plugin.core.spare_files import SpareFiles
-from slurm_plugin.core.whole_file import clear_drafts
+from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.node.doubts import Doubt, doubt, earlier_doubts, forget_doubts
 from slurm_plugin.node.evidence import STARTED, look, present, unknown_holders
 from slurm_plugin.node.facts import NodeFacts, read_facts
 from slurm_plugin.node.node import Node
-from slurm_plugin.slurm.processes import living_jobs, slurmd_since_s
+from slurm_plugin.slurm.node.processes import living_jobs, slurmd_since_s
 
 LOCK_S = 3.0
 """Of a hook's time."""

@@ -12,12 +12,12 @@ from pathlib import Path
 import click
 
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import DEFAULT_PATH
-from slurm_plugin.core.daemon_log import log_events, log_to_stderr
+from slurm_plugin.core.config.last_good import config_in_force
+from slurm_plugin.core.config.load import DEFAULT_PATH
+from slurm_plugin.core.entry_point import plain_end
 from slurm_plugin.core.errors import RadError
-from slurm_plugin.core.last_good import config_in_force
-from slurm_plugin.core.program_end import plain_end
-from slurm_plugin.core.systemd import inherited_listener, notify
+from slurm_plugin.core.logs.daemon_log import log_events, log_to_stderr
+from slurm_plugin.core.process.systemd import inherited_listener, notify
 from slurm_plugin.radd.accounts import AccountsReader
 from slurm_plugin.radd.keeping import Keeper
 from slurm_plugin.radd.learned import Learner
@@ -26,9 +26,9 @@ from slurm_plugin.radd.recover import Recoverer
 from slurm_plugin.radd.reply import tell
 from slurm_plugin.radd.server import Server
 from slurm_plugin.radd.service import Service
-from slurm_plugin.slurm.accounting import Accounts
 from slurm_plugin.slurm.backend import open_control
-from slurm_plugin.slurm.conf_files import find_slurm_conf, has_slurmdbd
+from slurm_plugin.slurm.files.conf_files import find_slurm_conf, has_slurmdbd
+from slurm_plugin.slurm.queries.accounting import Accounts
 
 log = logging.getLogger("radd")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

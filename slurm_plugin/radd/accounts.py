@@ -10,15 +10,15 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from slurm_plugin.core import wire
-from slurm_plugin.core.background import in_background
 from slurm_plugin.core.clock import Clock, SystemClock
-from slurm_plugin.core.complaint import Complaint
-from slurm_plugin.core.config import Config
+from slurm_plugin.core.comments import signed_comment
+from slurm_plugin.core.comments.admin_comment import Note, read_signed
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import RadError
-from slurm_plugin.core.note import Note, read_signed
+from slurm_plugin.core.logs.once import Complaint
+from slurm_plugin.core.process.background import in_background
 from slurm_plugin.radd.history import Peaks, run_told
-from slurm_plugin.slurm.accounting import Accounts, EndedJob
+from slurm_plugin.slurm.queries.accounting import Accounts, EndedJob
 
 log = logging.getLogger("radd")
 
@@ -67,7 +67,7 @@ class AccountsReader:
         away_s = 0 if self._looked_s is None else max(0, int(now_s - self._looked_s - 2 * EVERY_S))
         back_s = FIRST_S if self._looked_s is None else min(AGAIN_S + away_s, MOST_S)
         ended = {job.job_id: job for job in self._accounts.completed(back_s)}
-        key = wire.read_key(Path(config.paths.key))
+        key = signed_comment.read_key(Path(config.paths.key))
         told = {
             job_id: note
             for job_id, job in ended.items()
@@ -86,7 +86,7 @@ class AccountsReader:
         self._looked_s = now_s
 
     def _remember(self, job: EndedJob, comment: str, note: Note, config: Config, key: bytes) -> None:
-        booking = wire.read_stamp(comment, user_id=job.user_id, key=key)
+        booking = signed_comment.read_stamp(comment, user_id=job.user_id, key=key)
         now_s = self._clock.now_s()
         run = run_told(note, booking, config, user_id=job.user_id, job_id=job.job_id, now_s=now_s)
         if run is not None and not self._peaks.knows(job.job_id):

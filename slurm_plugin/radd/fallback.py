@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin.core.config import Config
-from slurm_plugin.core.gres import GPU_ENVIRONMENT
-from slurm_plugin.core.whole_file import replace_file
+from slurm_plugin.core.booking.gres_text import GPU_ENVIRONMENT
+from slurm_plugin.core.config.load import Config
+from slurm_plugin.core.files.atomic import replace_file
 from slurm_plugin.radd.own_files import own_file
 
 log = logging.getLogger("radd")

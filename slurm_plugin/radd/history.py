@@ -1,6 +1,6 @@
 """What jobs really needed: the observed peak of each user's models, for when the same job comes again.
 
-Runs are kept in `peaks.jsonl` under paths.state (core/peaks.py). Epilogs append to it where that folder is shared with
+Runs are kept in `peaks.jsonl` under paths.state (core/history/runs.py). Epilogs append to it where that folder is shared with
 the nodes; radd appends what it hears through notes and reads in Slurm's accounts. Every way ends in `refresh`, which
 reads on from where it stopped.
 """
@@ -11,15 +11,15 @@ import logging
 import threading
 from pathlib import Path
 
-from slurm_plugin.core import peaks
-from slurm_plugin.core.binding import partition_mark
-from slurm_plugin.core.complaint import Complaint
-from slurm_plugin.core.config import Config
-from slurm_plugin.core.lines import PRIVATE, NewLines, make_file
-from slurm_plugin.core.note import Note
-from slurm_plugin.core.observed import ObservedPeaks, Seen
-from slurm_plugin.core.peaks import Run
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.booking.verification import partition_mark
+from slurm_plugin.core.comments.admin_comment import Note
+from slurm_plugin.core.config.load import Config
+from slurm_plugin.core.files.append_log import PRIVATE, NewLines, make_file
+from slurm_plugin.core.history import runs
+from slurm_plugin.core.history.observed import ObservedPeaks, Seen
+from slurm_plugin.core.history.runs import Run
+from slurm_plugin.core.logs.once import Complaint
+from slurm_plugin.core.records.submission import Booking
 
 log = logging.getLogger("radd")
 
@@ -60,7 +60,7 @@ class Peaks:
         self._unread.set("")
         with self._lock:  # not held while a file system makes us wait: submissions need it
             for line in lines:
-                self._take(peaks.from_line(line))
+                self._take(runs.from_line(line))
 
     def record(self, run: Run) -> None:
         """Remember a run that ended well.
@@ -69,7 +69,7 @@ class Peaks:
             run: What was seen of it, on one GPU.
         """
         try:
-            peaks.record(self._path, run)
+            runs.record(self._path, run)
         except OSError as exc:
             self._unwritten.set(f"{self._path}: {exc.strerror}; peaks are remembered until radd stops")
             with self._lock:

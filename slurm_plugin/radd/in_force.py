@@ -10,10 +10,10 @@ import logging
 import os
 from contextlib import suppress
 
-from slurm_plugin.core.config import Config
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.slurm.conf_files import find_slurm_conf, settings_of
 from slurm_plugin.slurm.control import SlurmControl
+from slurm_plugin.slurm.files.conf_files import find_slurm_conf, settings_of
 from slurm_plugin.slurm.versions import OLDEST, SPREADING, Version
 
 log = logging.getLogger("radd")

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable
 
 from slurm_plugin.core.clock import Clock, Deadline
-from slurm_plugin.core.config import Config
-from slurm_plugin.core.daemon_log import about
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.turn import Turn
+from slurm_plugin.core.logs.daemon_log import about
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.records.queue_position import Turn
 from slurm_plugin.radd.lending import Lender, users_move_priority
 from slurm_plugin.radd.turns import LEAST, Ageing, lifts
 from slurm_plugin.slurm.control import SlurmControl, Standing

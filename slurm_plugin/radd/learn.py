@@ -4,7 +4,7 @@
 
 radd starts it once an hour where `features.learn` is on, so that radd itself computes nothing; `rad learn` shows it
 to admins. Runs are compared with what the estimator says of their profiles today, so a new release, or another base,
-learns anew from old runs. What is learned, and from whom, says core/learn.py.
+learns anew from old runs. What is learned, and from whom, says core/history/site_quantiles.py.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import Config
-from slurm_plugin.core.last_good import config_in_force
-from slurm_plugin.core.learn import Observation, limits_of
-from slurm_plugin.core.learned import Learned, gpu_of, group_of, learned_path, to_text
-from slurm_plugin.core.lines import NewLines
-from slurm_plugin.core.models import Model, from_lines, models_path
-from slurm_plugin.core.observed import is_representative
-from slurm_plugin.core.peaks import Run, from_line, peaks_path
-from slurm_plugin.core.whole_file import replace_file
+from slurm_plugin.core.config.last_good import config_in_force
+from slurm_plugin.core.config.load import Config
+from slurm_plugin.core.files.append_log import NewLines
+from slurm_plugin.core.files.atomic import replace_file
+from slurm_plugin.core.history.models import Model, from_lines, models_path
+from slurm_plugin.core.history.observed import is_representative
+from slurm_plugin.core.history.runs import Run, from_line, peaks_path
+from slurm_plugin.core.history.site_quantiles import Observation, limits_of
+from slurm_plugin.core.history.site_quantiles_file import Learned, gpu_of, group_of, learned_path, to_text
 from slurm_plugin.estimate import Estimator, model_in
 
 MOST_SETUPS = 50

@@ -8,13 +8,19 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from slurm_plugin.core.background import in_background
-from slurm_plugin.core.complaint import Complaint
-from slurm_plugin.core.config import Config
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import CommandError
-from slurm_plugin.core.learned import Learned, applied, group_of, learned_path, read_learned
-from slurm_plugin.core.records import MemoryEstimate
-from slurm_plugin.core.shell import run
+from slurm_plugin.core.history.site_quantiles_file import (
+    Learned,
+    applied,
+    group_of,
+    learned_path,
+    read_learned,
+)
+from slurm_plugin.core.logs.once import Complaint
+from slurm_plugin.core.process.background import in_background
+from slurm_plugin.core.process.run import run
+from slurm_plugin.core.records.submission import MemoryEstimate
 
 log = logging.getLogger("radd")
 

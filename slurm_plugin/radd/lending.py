@@ -17,11 +17,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from slurm_plugin.core.clock import Clock
-from slurm_plugin.core.config import Config
-from slurm_plugin.core.daemon_log import about
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.whole_file import replace_file
+from slurm_plugin.core.files.atomic import replace_file
+from slurm_plugin.core.logs.daemon_log import about
+from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.radd.loans import DAY_S, Claim, Loan, held, is_due, loan_for, raised
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl, Standing
 

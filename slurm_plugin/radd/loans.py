@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from slurm_plugin.core.config import PartitionConfig
-from slurm_plugin.core.note import Fault
+from slurm_plugin.core.comments.admin_comment import Fault
+from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.slurm.control import JobView, Standing
 
 DAY_S = 86_400.0

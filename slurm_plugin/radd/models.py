@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin.core.complaint import Complaint
+from slurm_plugin.core.booking.request import request_from
 from slurm_plugin.core.errors import EstimateError, WireError
-from slurm_plugin.core.lines import PRIVATE, NewLines, append_line
-from slurm_plugin.core.models import from_lines, to_line
-from slurm_plugin.core.request import request_from
+from slurm_plugin.core.files.append_log import PRIVATE, NewLines, append_line
+from slurm_plugin.core.history.models import from_lines, to_line
+from slurm_plugin.core.logs.once import Complaint
 from slurm_plugin.estimate import model_of
 
 log = logging.getLogger("radd")

@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from slurm_plugin.core.config import Config
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.submit import Peaks, Site, Submission
-from slurm_plugin.slurm.conf_files import (
+from slurm_plugin.slurm.files.conf_files import (
     chosen_after_lua,
     find_slurm_conf,
     gres_of_nodes,

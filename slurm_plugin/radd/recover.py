@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from slurm_plugin.core.background import in_background
 from slurm_plugin.core.clock import Clock, Deadline
-from slurm_plugin.core.daemon_log import about
+from slurm_plugin.core.comments.admin_comment import Note, read_signed
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.note import Note, read_signed
+from slurm_plugin.core.logs.daemon_log import about
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.process.background import in_background
 from slurm_plugin.radd.keeping import Keeper
 from slurm_plugin.radd.lending import Lender
 from slurm_plugin.radd.loans import Claim

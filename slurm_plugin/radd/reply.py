@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from slurm_plugin.core import wire
-from slurm_plugin.core.daemon_log import about
+from slurm_plugin.core.comments import signed_comment
 from slurm_plugin.core.errors import WireError
-from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.records import Booking, JobRequest, MemoryEstimate, Rewrite
+from slurm_plugin.core.logs.daemon_log import about
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.records.submission import Booking, JobRequest, MemoryEstimate, Rewrite
 from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import to_mib_up
 
@@ -63,10 +63,10 @@ def reply_of(made: Decided, *, key: bytes) -> Reply:
     request, rewrite = made.request, made.rewrite
     fields = dict(rewrite.fields)
     if rewrite.booking is not None:
-        signed = wire.stamp(rewrite.booking, user_id=request.user_id, key=key)
-        fields["comment"] = wire.with_stamp(request.comment, signed)
-    elif wire.profile_in(request.comment) is not None:
-        fields["comment"] = wire.user_words(request.comment)  # nobody will read the profile
+        signed = signed_comment.stamp(rewrite.booking, user_id=request.user_id, key=key)
+        fields["comment"] = signed_comment.with_stamp(request.comment, signed)
+    elif signed_comment.profile_in(request.comment) is not None:
+        fields["comment"] = signed_comment.user_words(request.comment)  # nobody will read the profile
     return {
         "v": VERSION,
         "set": fields,

@@ -9,17 +9,17 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from slurm_plugin.core import wire
-from slurm_plugin.core.background import in_background
 from slurm_plugin.core.clock import Clock, SystemClock
-from slurm_plugin.core.config import Config
-from slurm_plugin.core.daemon_log import about
+from slurm_plugin.core.comments import signed_comment
+from slurm_plugin.core.comments.admin_comment import format_note, read_note, read_signed
+from slurm_plugin.core.config.last_good import config_in_force
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import ConfigError, WireError
-from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.last_good import config_in_force
-from slurm_plugin.core.models import models_path
-from slurm_plugin.core.note import format_note, read_note, read_signed
-from slurm_plugin.core.peaks import peaks_path
+from slurm_plugin.core.history.models import models_path
+from slurm_plugin.core.history.runs import peaks_path
+from slurm_plugin.core.logs.daemon_log import about
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.process.background import in_background
 from slurm_plugin.radd.fallback import EVERY_S, fallback_of, write_fallback
 from slurm_plugin.radd.history import Peaks, run_told
 from slurm_plugin.radd.in_force import SelectParameters, version_of
@@ -142,7 +142,7 @@ class Service:
         if operation == "submit":
             self._note_undecided(message.get("undecided"))
             reply = self._submission.answer(self._standby.noted(message))
-            if self.config.features.history and wire.profile_in(str(message.get("comment") or "")):
+            if self.config.features.history and signed_comment.profile_in(str(message.get("comment") or "")):
                 self._changes.put(message)
             return reply
         if operation == "change":
@@ -153,7 +153,7 @@ class Service:
         raise WireError(f"unknown operation {operation!r}")
 
     def _prepared(self, config: Config) -> Submission:
-        key = wire.read_key(Path(config.paths.key))
+        key = signed_comment.read_key(Path(config.paths.key))
         self._select.look(config)
         submission, in_the_way = prepared(
             config,
@@ -235,7 +235,7 @@ class Service:
         note = read_signed(text, job_id=job_id, user_id=user_id, key=self.key)
         if note is None:
             return
-        booking = wire.read_stamp(str(message.get("comment") or ""), user_id=user_id, key=self.key)
+        booking = signed_comment.read_stamp(str(message.get("comment") or ""), user_id=user_id, key=self.key)
         if self.config.features.recovery:
             self._recoverer.hear(job_id, note, profile_key=None if booking is None else booking.profile_key)
         if self.config.features.history:

@@ -15,12 +15,12 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.clock import Clock
-from slurm_plugin.core.config import Config
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import SlurmError, WireError
-from slurm_plugin.core.gres import count_of, parse_gres
-from slurm_plugin.slurm.conf_files import controllers_of, find_slurm_conf
 from slurm_plugin.slurm.control import SlurmControl
+from slurm_plugin.slurm.files.conf_files import controllers_of, find_slurm_conf
 from slurm_plugin.slurm.versions import Version, traits
 
 log = logging.getLogger("radd")

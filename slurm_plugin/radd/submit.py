@@ -6,21 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from slurm_plugin.core import wire, words
-from slurm_plugin.core.bookings import gpus_of, processes_of
-from slurm_plugin.core.compute import with_waits
-from slurm_plugin.core.config import Config
+from slurm_plugin.core.booking import messages
+from slurm_plugin.core.booking.available_gres import gpus_for
+from slurm_plugin.core.booking.bookings import gpus_of, processes_of
+from slurm_plugin.core.booking.decide import decide
+from slurm_plugin.core.booking.request import request_from
+from slurm_plugin.core.comments import signed_comment
+from slurm_plugin.core.comments.admin_comment import Note, format_note
+from slurm_plugin.core.config.compute import with_waits
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import EstimateError
-from slurm_plugin.core.learned import gpu_of
-from slurm_plugin.core.note import Note, format_note
-from slurm_plugin.core.observed import Seen, with_runs
-from slurm_plugin.core.offer import gpus_for
-from slurm_plugin.core.policy import decide
-from slurm_plugin.core.records import Claims, JobRequest, MemoryEstimate, Rewrite
-from slurm_plugin.core.request import request_from
+from slurm_plugin.core.history.observed import Seen, with_runs
+from slurm_plugin.core.history.site_quantiles_file import gpu_of
+from slurm_plugin.core.records.submission import Claims, JobRequest, MemoryEstimate, Rewrite
+from slurm_plugin.directives import BEHIND, claims_of, directives_of
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.reply import Decided, Reply, reply_of
-from slurm_plugin.said import BEHIND, claims_of, directives_of
 
 NO_NAME = "job script"
 """Of a script that came as no file."""
@@ -127,7 +128,7 @@ class Submission:
         if self.config.mode == "observe":
             faults = ()
         elif faults and rewrite.refusal is None and rewrite.reason != "no gpu":
-            faults = (*faults, words.without_that(rewrite.reason == "exclusive"))
+            faults = (*faults, messages.without_that(rewrite.reason == "exclusive"))
         return Decided(request=request, rewrite=rewrite, estimate=estimate, faults=faults)
 
     def answer_change(self, message: Mapping[str, Any]) -> Reply:
@@ -140,7 +141,7 @@ class Submission:
             WireError: The message is not one of job_submit.lua's.
         """
         request = request_from(message)
-        booked = wire.read_stamp(request.comment, user_id=request.user_id, key=self.key)
+        booked = signed_comment.read_stamp(request.comment, user_id=request.user_id, key=self.key)
         changed = None if booked is None else replace(booked, changed=True)
         made = Decided(request=request, rewrite=Rewrite(booking=changed, reason="changed"))
         return reply_of(made, key=self.key)
@@ -159,7 +160,7 @@ class Submission:
         claims = claims_of(directives, request.comment)
         if directives is not None and directives.model is not None and claims.profile is None:
             where = f"{directives.path}:{directives.line}: " if directives.line else ""
-            why = (words.NO_FILE,) if directives.path == NO_NAME else ()
+            why = (messages.NO_FILE,) if directives.path == NO_NAME else ()
             return claims, (f"RAD: {where}no model summary was read, so its GPU memory is not known", *why)
         return claims, ()
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 
-from slurm_plugin.core.turn import Turn
+from slurm_plugin.core.records.queue_position import Turn
 from slurm_plugin.slurm.control import Standing
 from slurm_plugin.slurm.time_limits import parse_limit_s
 

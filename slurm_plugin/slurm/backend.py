@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from slurm_plugin.core.clock import Clock
-from slurm_plugin.core.config import Config
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.control import SlurmControl
 

@@ -13,11 +13,10 @@ from contextlib import suppress
 from typing import TypeVar
 
 from slurm_plugin.core.errors import CommandError, SlurmError
-from slurm_plugin.core.shell import run_bytes
-from slurm_plugin.slurm.columns import Columns, Row, cut, records
-from slurm_plugin.slurm.conf_files import away_s, find_slurm_conf, settings_of
+from slurm_plugin.core.process.run import run_bytes
 from slurm_plugin.slurm.control import JobChange, JobView, NodeView, Standing
 from slurm_plugin.slurm.environment import slurm_environment
+from slurm_plugin.slurm.files.conf_files import away_s, find_slurm_conf, settings_of
 from slurm_plugin.slurm.names import (
     TASK_COLUMNS,
     asked_by,
@@ -26,7 +25,8 @@ from slurm_plugin.slurm.names import (
     requeued_name,
     shown_name,
 )
-from slurm_plugin.slurm.printed import (
+from slurm_plugin.slurm.queries.columns import Columns, Row, cut, records
+from slurm_plugin.slurm.queries.printed import (
     JOB_COLUMNS,
     NAME_COLUMNS,
     NODE_COLUMNS,
@@ -39,7 +39,7 @@ from slurm_plugin.slurm.printed import (
     parse_nodes,
     parse_version,
 )
-from slurm_plugin.slurm.standings import ONE_STANDING_COLUMNS, STANDING_COLUMNS, standing
+from slurm_plugin.slurm.queries.standings import ONE_STANDING_COLUMNS, STANDING_COLUMNS, standing
 from slurm_plugin.slurm.versions import requeue_delay_s, traits
 
 T = TypeVar("T")

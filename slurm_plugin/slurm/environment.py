@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slurm_plugin.core.shell import SYSTEM_PATH
+from slurm_plugin.core.process.run import SYSTEM_PATH
 
 
 def slurm_environment(slurm_conf: Path | str | None) -> dict[str, str]:

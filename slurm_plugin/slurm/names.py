@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.slurm.columns import Columns, known
+from slurm_plugin.slurm.queries.columns import Columns, known
 
 TASK_COLUMNS: Columns = (
     ("JobID", 20),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from slurm_plugin.slurm.conf_files import chosen_after_lua, lacks, why_no_shards
+from slurm_plugin.slurm.files.conf_files import chosen_after_lua, lacks, why_no_shards
 from slurm_plugin.slurm.versions import NEWEST, OLDEST, Version, known, release_of
 
 

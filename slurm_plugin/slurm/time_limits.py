@@ -11,9 +11,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.slurm.columns import cut, lines
 from slurm_plugin.slurm.commands import UNKNOWN_JOB, SlurmCommands
-from slurm_plugin.slurm.printed import seconds_of
+from slurm_plugin.slurm.queries.columns import cut, lines
+from slurm_plugin.slurm.queries.printed import seconds_of
 
 _COLUMNS = (
     ("JobID", 20),

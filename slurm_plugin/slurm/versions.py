@@ -39,8 +39,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slurm_plugin.core.config import PartitionConfig
-from slurm_plugin.core.gres import count_of, parse_gres
+from slurm_plugin.core.booking.gres_text import count_of, parse_gres
+from slurm_plugin.core.config.load import PartitionConfig
 
 Version = tuple[int, int, int]
 

@@ -13,8 +13,8 @@ from beside.compare import Difference, compare
 from beside.runs import Record, run_cells
 from beside.table import Row, rows_of
 
-from slurm_plugin.core.shell import run
-from slurm_plugin.slurm.printed import parse_version
+from slurm_plugin.core.process.run import run
+from slurm_plugin.slurm.queries.printed import parse_version
 
 LIMIT_S = 1800.0
 AGAIN = 60

@@ -17,7 +17,7 @@ from beside.clusters import VARIANTS
 from beside.table import Row, reasons, summary
 
 from lab.place import home_of
-from slurm_plugin.core.shell import run
+from slurm_plugin.core.process.run import run
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LONG = os.environ.get("RAD_BESIDE", "short") == "long"

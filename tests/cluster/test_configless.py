@@ -14,7 +14,7 @@ from cluster_jobs import submit
 from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, Place
-from slurm_plugin.slurm.processes import living_jobs, slurmd_since_s
+from slurm_plugin.slurm.node.processes import living_jobs, slurmd_since_s
 from tests.cluster.conftest import jobs_on, started
 from tests.cluster.test_documents import mounts_apart
 

@@ -20,10 +20,10 @@ from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from lab.watch import Watcher
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.simulated import SimulatedGpus
-from slurm_plugin.monitor.simulated_cards import Card
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated_gpus import Card
 from slurm_plugin.monitor.window import read_window
-from slurm_plugin.slurm.printed import parse_version
+from slurm_plugin.slurm.queries.printed import parse_version
 from slurm_plugin.slurm.versions import traits
 from tests.cluster.conftest import jobs_on, started
 

@@ -13,9 +13,9 @@ import pytest
 from lab.cluster import Cluster
 from lab.daemons import wait_until
 from lab.jobs import Jobs
+from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.gres import count_of, parse_gres
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.control import JobChange, SlurmControl
 from slurm_plugin.slurm.pyslurm import PyslurmControl

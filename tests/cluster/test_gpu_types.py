@@ -12,7 +12,7 @@ from lab.config import RESERVED_MIB, shards_of
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from lab.watch import Watcher
-from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.versions import traits
 from tests.cluster.conftest import jobs_on, started

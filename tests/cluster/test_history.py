@@ -11,8 +11,8 @@ from gpumemnet.units import GIB
 from lab.cluster import Cluster
 from lab.daemons import wait_until
 from lab.jobs import Jobs, Submitted
-from slurm_plugin.core.observed import LEAST_RUN_S
-from slurm_plugin.core.peaks import LEAST_MARGIN_BYTES, MARGIN
+from slurm_plugin.core.history.observed import LEAST_RUN_S
+from slurm_plugin.core.history.runs import LEAST_MARGIN_BYTES, MARGIN
 
 pytestmark = pytest.mark.cluster
 

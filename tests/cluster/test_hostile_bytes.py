@@ -16,17 +16,17 @@ from cluster_jobs import submit
 from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
+from slurm_plugin.core.comments.admin_comment import Note, format_note, read_signed, signed_note
+from slurm_plugin.core.comments.signed_comment import with_stamp
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.note import Note, format_note, read_signed, signed_note
-from slurm_plugin.core.turn import Turn
-from slurm_plugin.core.wire import with_stamp
-from slurm_plugin.slurm.accounting import Accounts
-from slurm_plugin.slurm.columns import cut
+from slurm_plugin.core.records.queue_position import Turn
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.control import JobChange, JobView
-from slurm_plugin.slurm.job_times import job_times
 from slurm_plugin.slurm.names import TASK_COLUMNS
-from slurm_plugin.slurm.queue import waiting_jobs
+from slurm_plugin.slurm.queries.accounting import Accounts
+from slurm_plugin.slurm.queries.columns import cut
+from slurm_plugin.slurm.queries.job_times import job_times
+from slurm_plugin.slurm.queries.queue import waiting_jobs
 
 pytestmark = pytest.mark.cluster
 

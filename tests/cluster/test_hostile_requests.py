@@ -15,8 +15,8 @@ from lab.cluster import Cluster
 from lab.config import SHARD_MIB, shards_of
 from lab.daemons import LabError
 from lab.jobs import Jobs
+from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.errors import CommandError
-from slurm_plugin.core.gres import count_of, parse_gres
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.versions import traits

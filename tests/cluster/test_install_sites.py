@@ -12,7 +12,7 @@ import pytest
 
 from lab.cluster import Cluster
 from lab.jobs import Jobs
-from slurm_plugin.slurm.printed import parse_version
+from slurm_plugin.slurm.queries.printed import parse_version
 from slurm_plugin.slurm.versions import known, traits
 from tests.cluster.test_edit_slurm import again, bare
 from tests.cluster.test_uninstall_order import installed, jobs, jobs_run, ours, restart, typed

@@ -14,12 +14,12 @@ from gpumemnet.profile.record import ModelProfile
 from gpumemnet.training import TrainingSetup
 from lab.cluster import Cluster
 from lab.jobs import Jobs, Submitted
-from slurm_plugin.core.config import load_config
-from slurm_plugin.core.learn import LEAST_MODELS
-from slurm_plugin.core.learned import learned_path
-from slurm_plugin.core.lines import PRIVATE, append_line
-from slurm_plugin.core.models import Model, models_path, to_line
-from slurm_plugin.core.peaks import Run, peaks_path, record
+from slurm_plugin.core.config.load import load_config
+from slurm_plugin.core.files.append_log import PRIVATE, append_line
+from slurm_plugin.core.history.models import Model, models_path, to_line
+from slurm_plugin.core.history.runs import Run, peaks_path, record
+from slurm_plugin.core.history.site_quantiles import LEAST_MODELS
+from slurm_plugin.core.history.site_quantiles_file import learned_path
 from slurm_plugin.estimate import Estimator
 
 pytestmark = pytest.mark.cluster

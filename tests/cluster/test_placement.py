@@ -11,7 +11,7 @@ from lab.jobs import Jobs
 from lab.place import NodeSpec
 from lab.watch import Watcher
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.monitor.window import read_window
 
 pytestmark = pytest.mark.cluster

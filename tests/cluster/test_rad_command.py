@@ -10,7 +10,7 @@ import pytest
 from lab.cluster import Cluster
 from lab.daemons import wait_until
 from lab.jobs import Jobs
-from slurm_plugin.core.config import load_config
+from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.errors import CommandError
 
 pytestmark = pytest.mark.cluster

@@ -7,7 +7,7 @@ import pytest
 from lab.cluster import Cluster
 from lab.config import shards_of
 from lab.jobs import Jobs
-from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.config.load import PartitionConfig
 
 pytestmark = pytest.mark.cluster
 

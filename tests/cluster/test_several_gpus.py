@@ -12,7 +12,7 @@ from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from lab.watch import Watcher
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.monitor.window import read_window
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.versions import traits

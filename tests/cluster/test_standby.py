@@ -21,9 +21,9 @@ from slurm_plugin.core.errors import CommandError, SlurmError
 from slurm_plugin.radd.recover import POLL_IDLE_S
 from slurm_plugin.radd.standby import UNSURE_S
 from slurm_plugin.slurm.commands import SlurmCommands
-from slurm_plugin.slurm.conf_files import settings_of
 from slurm_plugin.slurm.control import JobView
-from slurm_plugin.slurm.installed import installed_version
+from slurm_plugin.slurm.files.conf_files import settings_of
+from slurm_plugin.slurm.files.installed import installed_version
 from slurm_plugin.slurm.versions import traits
 from tests.cluster.conftest import jobs_on, started
 from tests.cluster.test_lending import GROWS, MODEL

@@ -11,11 +11,11 @@ import pytest
 from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
-from slurm_plugin.core.ledger_codec import reservation_from
-from slurm_plugin.core.node_records import Reservation
-from slurm_plugin.core.pool import pooled_bytes, share_of
+from slurm_plugin.core.ledger.codec import reservation_from
+from slurm_plugin.core.ledger.pooled_reserve import pooled_bytes, share_of
+from slurm_plugin.core.records.node import Reservation
 from slurm_plugin.core.units import MIB, from_mib, to_mib_down
-from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from tests.cluster.conftest import started
 
 pytestmark = pytest.mark.cluster

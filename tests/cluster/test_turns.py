@@ -13,7 +13,7 @@ from lab.config import cards_of
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.control import Standing
 from tests.cluster.conftest import jobs_on, started

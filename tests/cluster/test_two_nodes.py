@@ -11,7 +11,7 @@ from lab.files import rewrite
 from lab.jobs import Jobs
 from lab.watch import Watcher
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.versions import traits
 

@@ -14,7 +14,7 @@ from lab.cluster import Cluster
 from lab.config import shards_of
 from lab.jobs import Jobs
 from lab.place import NodeSpec
-from slurm_plugin.core.config import PartitionConfig
+from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.slurm.versions import (
     AFTER_REVOCATION_S,

@@ -18,7 +18,7 @@ from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.slurm.commands import SlurmCommands
-from slurm_plugin.slurm.installed import PLUGIN_FOLDERS
+from slurm_plugin.slurm.files.installed import PLUGIN_FOLDERS
 from slurm_plugin.slurm.versions import traits
 from tests.cluster.conftest import jobs_on, started
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from slurm_plugin.core.units import GIB, MIB
-from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 
 folder = Path(sys.argv[1])
 gpus = SimulatedGpus(Path(os.environ["RAD_SIMULATED_GPUS"], os.environ["SLURMD_NODENAME"]))

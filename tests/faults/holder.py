@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 
 folder, gpu, gib, ready = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
 how = sys.argv[5:]

@@ -14,7 +14,7 @@ from pathlib import Path
 from lab.cluster import Cluster
 from lab.install import why_no_slurm
 from lab.place import Place, home_of
-from slurm_plugin.core.shell import run
+from slurm_plugin.core.process.run import run
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 

@@ -24,8 +24,8 @@ from lab.daemons import LabError
 from lab.jobs import Jobs
 from lab.load import equal_nodes
 from lab.place import ClusterSpec
-from slurm_plugin.core.gres import count_of, parse_gres
-from slurm_plugin.core.records import GresItem
+from slurm_plugin.core.booking.gres_text import count_of, parse_gres
+from slurm_plugin.core.records.submission import GresItem
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.slurm.commands import SlurmCommands
 

@@ -23,10 +23,10 @@ from faults.test_hostile import NEIGHBOUR, USER, jobs, submit  # noqa: F401 # a 
 from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec
-from slurm_plugin.core.process import Process, opened, owner_of
-from slurm_plugin.slurm.cgroups import hierarchies
-from slurm_plugin.slurm.daemons import Belonging
-from slurm_plugin.slurm.processes import living_jobs, owners_of, processes_of
+from slurm_plugin.core.process.identity import Process, opened, owner_of
+from slurm_plugin.slurm.node.cgroups import hierarchies
+from slurm_plugin.slurm.node.daemons import Belonging
+from slurm_plugin.slurm.node.processes import living_jobs, owners_of, processes_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -429,7 +429,7 @@ def test_a_pid_that_is_anothers_by_the_next_look() -> None:
     script = (
         "import os, subprocess, sys\n"
         "from pathlib import Path\n"
-        "from slurm_plugin.core.process import opened\n"
+        "from slurm_plugin.core.process.identity import opened\n"
         "def started(name):\n"
         "    return subprocess.Popen([name, '30'], executable='/bin/sleep')\n"
         "first = started('first')\n"

@@ -13,9 +13,9 @@ from faults.test_slurmctld import saved, slurmctld_killed
 from faults.trial import Trials
 
 from lab.cluster import Cluster
-from slurm_plugin.core.process import started_ticks
+from slurm_plugin.core.process.identity import started_ticks
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

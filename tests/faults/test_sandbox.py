@@ -13,7 +13,7 @@ import pytest
 from faults.trial import Trials, nothing
 
 from lab.cluster import Cluster
-from slurm_plugin.admin.templates import templates_folder
+from slurm_plugin.admin.own_files.templates import templates_folder
 from slurm_plugin.monitor.window import window_path
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

@@ -11,7 +11,7 @@ from lab.cluster import Cluster
 from lab.daemons import kill_leftovers
 from lab.load import equal_nodes
 from slurm_plugin.core.clock import Deadline, SystemClock
-from slurm_plugin.core.ledger_store import LedgerStore, boot_id
+from slurm_plugin.core.ledger.store import LedgerStore, boot_id
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -14,9 +14,9 @@ from lab import config
 from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec
-from slurm_plugin.core.ledger_codec import reservation_from
-from slurm_plugin.core.node_records import Reservation
-from slurm_plugin.core.trim import SETTLED_SAMPLES
+from slurm_plugin.core.ledger.codec import reservation_from
+from slurm_plugin.core.ledger.trim import SETTLED_SAMPLES
+from slurm_plugin.core.records.node import Reservation
 from slurm_plugin.core.units import GIB, to_mib_down
 from slurm_plugin.monitor.window import read_job
 

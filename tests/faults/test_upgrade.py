@@ -21,8 +21,8 @@ from lab.config import STAND_IN_LUA
 from lab.install import install_package
 from lab.jobs import Jobs
 from lab.load import equal_nodes
-from lab.packages import PREFIX, deb
 from lab.place import ClusterSpec, home_of
+from tools.packages import PREFIX, deb
 
 pytestmark = pytest.mark.cluster
 

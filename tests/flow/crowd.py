@@ -21,8 +21,8 @@ from collections import Counter
 from pathlib import Path
 from types import FrameType
 
-from slurm_plugin.core import run_hook, supervise
-from slurm_plugin.core.child import monotonic_s
+from slurm_plugin.core.hooks import run, supervise
+from slurm_plugin.core.process.child import monotonic_s
 
 UNHURRIED = supervise.Limits(work_s=120, end_s=180)
 """For any machine: what is shown then holds without exception."""
@@ -39,7 +39,7 @@ def main() -> None:
     sys.argv = [name, *options[options.index("--") + 1 :]]
     supervise.LIMITS.update(dict.fromkeys(supervise.LIMITS, UNHURRIED))
     hook, _ = importlib.import_module(f"{name}.__main__"), importlib.import_module(f"{name}.hook")
-    run_hook.hook_started_s = monotonic_s  # type: ignore[attr-defined]
+    run.hook_started_s = monotonic_s  # type: ignore[attr-defined]
     gc.freeze()
     gate_out, gate_in = os.pipe()
     children = []

@@ -22,7 +22,8 @@ import time
 from types import FrameType
 from typing import Any
 
-from slurm_plugin.core import supervise, timely_file
+from slurm_plugin.core.config import timed_read
+from slurm_plugin.core.hooks import supervise
 
 LIMITS = supervise.Limits(work_s=0.7, end_s=1.7, least_s=1.0)
 UNHURRIED = supervise.Limits(work_s=60, end_s=90)
@@ -113,7 +114,7 @@ def run_one(request: dict[str, Any]) -> None:
             limits = UNHURRIED if request["site"] is None else LIMITS
             supervise.LIMITS.update(dict.fromkeys(supervise.LIMITS, limits))
             supervise._UNWIND_S = 0.1
-            timely_file.READ_S = 30.0 if request["site"] is None else 0.3
+            timed_read.READ_S = 30.0 if request["site"] is None else 0.3
             watch_calls(request["calls"], request["site"])
             status = importlib.import_module(f"{name}.__main__").main()
         finally:

@@ -19,8 +19,8 @@ from flow.test_node_hooks import SHARED, Hooks
 
 from lab.bare_node import KEY
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.ledger_store import LedgerStore, boot_id
-from slurm_plugin.core.wire import stamp
+from slurm_plugin.core.comments.signed_comment import stamp
+from slurm_plugin.core.ledger.store import LedgerStore, boot_id
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as other users")
 
@@ -41,7 +41,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.simulated import CardFullError, SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated import CardFullError, SimulatedGpus
 
 gpus = SimulatedGpus(Path(sys.argv[1]))
 for gib in sys.argv[2:]:

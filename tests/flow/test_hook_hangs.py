@@ -25,13 +25,13 @@ limit would take forever."""
 AT_ONCE = 12
 
 CANNOT_RELEASE = (
-    "core/ledger_store.py",
-    "core/two_slots.py",
-    "core/node_lock.py",
-    "core/spare_files.py",
-    "core/whole_file.py",
-    "core/job_file.py",
-    "core/child.py",
+    "core/ledger/store.py",
+    "core/files/two_slots.py",
+    "core/ledger/lock.py",
+    "core/files/preallocated.py",
+    "core/files/atomic.py",
+    "core/ledger/job_file.py",
+    "core/process/child.py",
     " _read_copy",
     " _keep",
     " import",

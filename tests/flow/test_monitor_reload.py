@@ -12,8 +12,8 @@ from pathlib import Path
 
 from flow.test_node_hooks import Hooks
 
-from slurm_plugin.core.events import EventKind, from_line
-from slurm_plugin.core.log import EVENTS
+from slurm_plugin.core.logs.events import EventKind, from_line
+from slurm_plugin.core.logs.hook_log import EVENTS
 
 PATIENCE_S = 30.0
 

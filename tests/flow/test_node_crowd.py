@@ -13,14 +13,14 @@ import pytest
 from fakes import FakeClock, FakeSlurm
 
 from lab.bare_node import job_environment, make_bare_node
-from slurm_plugin.core.binding import partition_mark
+from slurm_plugin.core.booking.verification import partition_mark
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import load_config
-from slurm_plugin.core.job_file import JobFile
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.ledger_store import LedgerStore, boot_id
-from slurm_plugin.core.reconcile import LAUNCH_S
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.config.load import load_config
+from slurm_plugin.core.ledger.job_file import JobFile
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.ledger.reconcile import LAUNCH_S
+from slurm_plugin.core.ledger.store import LedgerStore, boot_id
+from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB, from_mib
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import sweep

@@ -15,18 +15,18 @@ from small_disks import fill, small_disk
 
 from lab.bare_node import comment_of, job_environment, make_bare_node
 from prolog.inherited import OF_A_JOB, OF_MPS
-from slurm_plugin.admin.templates import render, templates_folder
-from slurm_plugin.core.binding import partition_mark
+from slurm_plugin.admin.own_files.templates import render, templates_folder
+from slurm_plugin.core.booking.verification import partition_mark
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.ended_runs import EndedRun, EndedRuns
 from slurm_plugin.core.errors import CommandError
-from slurm_plugin.core.events import EventKind, as_text, from_line
-from slurm_plugin.core.job_file import JobFile
-from slurm_plugin.core.ledger_store import LedgerStore, boot_id
-from slurm_plugin.core.records import AskedTasks, Booking
-from slurm_plugin.core.shell import run
+from slurm_plugin.core.ledger.ended_runs import EndedRun, EndedRuns
+from slurm_plugin.core.ledger.job_file import JobFile
+from slurm_plugin.core.ledger.store import LedgerStore, boot_id
+from slurm_plugin.core.logs.events import EventKind, as_text, from_line
+from slurm_plugin.core.process.run import run
+from slurm_plugin.core.records.submission import AskedTasks, Booking
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.monitor.window import JobUsage, read_job, write_job, write_window
 from slurm_plugin.mps.state import State, read_state, write_state
 

@@ -15,20 +15,20 @@ from fakes import FakeClock, FakeSlurm
 
 from prolog.demand import wanted_by
 from prolog.place import Placed, place
-from slurm_plugin.core.binding import partition_mark
+from slurm_plugin.core.booking.verification import partition_mark
 from slurm_plugin.core.clock import Deadline
-from slurm_plugin.core.config import Config, GpuType, parse_config
+from slurm_plugin.core.comments.signed_comment import stamp, with_stamp
+from slurm_plugin.core.config.load import Config, GpuType, parse_config
 from slurm_plugin.core.errors import DeviceError
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.job_file import placed_files
-from slurm_plugin.core.ledger_store import LedgerStore
-from slurm_plugin.core.node_records import Demand
-from slurm_plugin.core.process import Process
-from slurm_plugin.core.reconcile import LAUNCH_S
-from slurm_plugin.core.records import Booking, BookingKind
-from slurm_plugin.core.spare_files import SpareFiles
+from slurm_plugin.core.files.preallocated import SpareFiles
+from slurm_plugin.core.ledger.job_file import placed_files
+from slurm_plugin.core.ledger.reconcile import LAUNCH_S
+from slurm_plugin.core.ledger.store import LedgerStore
+from slurm_plugin.core.process.identity import Process
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.core.records.node import Demand
+from slurm_plugin.core.records.submission import Booking, BookingKind
 from slurm_plugin.core.units import GIB
-from slurm_plugin.core.wire import stamp, with_stamp
 from slurm_plugin.monitor.sweeper import SWEEP_EVERY_S, Sweeper
 from slurm_plugin.monitor.window import STALE_AFTER_S, JobUsage, write_job, write_window
 from slurm_plugin.mps.state import State, write_state
@@ -36,7 +36,7 @@ from slurm_plugin.node.facts import facts_of
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import UNSWEPT_S, sweep
 from slurm_plugin.slurm.control import JobView, NodeView
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 KEY = b"k" * 32
 

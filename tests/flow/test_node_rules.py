@@ -16,21 +16,21 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from prolog.place import place
 from slurm_plugin.core.clock import Deadline
-from slurm_plugin.core.config import Config, PartitionConfig, parse_config
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.job_file import JobFile, placed_files
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.ledger_store import LedgerStore
-from slurm_plugin.core.node_records import Demand, Reservation
-from slurm_plugin.core.pool import pooled_bytes, share_of
-from slurm_plugin.core.records import Booking, BookingKind
+from slurm_plugin.core.comments.signed_comment import stamp
+from slurm_plugin.core.config.load import Config, PartitionConfig, parse_config
+from slurm_plugin.core.ledger.job_file import JobFile, placed_files
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.ledger.pooled_reserve import pooled_bytes, share_of
+from slurm_plugin.core.ledger.store import LedgerStore
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.core.records.node import Demand, Reservation
+from slurm_plugin.core.records.submission import Booking, BookingKind
 from slurm_plugin.core.units import GIB
-from slurm_plugin.core.wire import stamp
 from slurm_plugin.monitor.window import write_window
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import sweep
 from slurm_plugin.slurm.control import JobView
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 GPUS = 3
 KEY = b"r" * 32

@@ -10,18 +10,18 @@ from fakes import FakeClock, FakeSlurm
 
 from prolog.seats import why_no_start
 from prolog.unmanaged import as_given, note
-from slurm_plugin.core.config import parse_config
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.gres import parse_gres
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.ledger_store import LedgerStore
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.booking.gres_text import parse_gres
+from slurm_plugin.core.comments.signed_comment import stamp
+from slurm_plugin.core.config.load import parse_config
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.ledger.store import LedgerStore
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
-from slurm_plugin.core.wire import stamp
 from slurm_plugin.node.facts import Card, NodeFacts, facts_of, pin_of, read_facts
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.control import JobView, NodeView
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 KEY = b"u" * 32
 READINGS = [

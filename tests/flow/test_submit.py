@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from lua.lua_programs import VERSIONS, LuaProgram
 
-from slurm_plugin.admin.gather_here import ping
-from slurm_plugin.core import wire
-from slurm_plugin.core.events import Entry, EventKind, from_line
-from slurm_plugin.core.log import EVENTS
+from slurm_plugin.admin.doctor.collect_local import ping
+from slurm_plugin.core.comments import signed_comment
+from slurm_plugin.core.logs.events import Entry, EventKind, from_line
+from slurm_plugin.core.logs.hook_log import EVENTS
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "models"
 KEY = bytes(range(32))
@@ -148,7 +148,7 @@ def test_from_a_summary_to_a_signed_booking(lua: str, hooks: LuaProgram, tmp_pat
         environment={"SLURM_GPUS": "1"},
     )
     job = answer["job"]
-    booking = wire.read_stamp(job["comment"], user_id=1000, key=KEY)
+    booking = signed_comment.read_stamp(job["comment"], user_id=1000, key=KEY)
     assert booking is not None and booking.kind == "shared"
     wait_until(lambda: asked_of(tmp_path / "logs" / EVENTS))  # the log is written after the answer
     asked = asked_of(tmp_path / "logs" / EVENTS)

@@ -11,8 +11,8 @@ import pytest
 from gpu.programs import Results
 
 from slurm_plugin.core.errors import DeviceError
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.monitor.nvml import NvmlTelemetry
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 
 
 @pytest.fixture(scope="session")

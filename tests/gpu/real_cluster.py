@@ -9,7 +9,7 @@ from pathlib import Path
 from lab.cluster import Cluster
 from lab.place import ClusterSpec, Place
 from lab.real_gpus import real_node
-from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.records.gpu import GpuReading
 
 NODE = "n0"
 

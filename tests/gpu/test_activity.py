@@ -9,13 +9,13 @@ import time
 import pytest
 from gpu.programs import PYTHON, Results
 
-from slurm_plugin.core.config import PartitionConfig
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.node_records import Demand, Reservation
-from slurm_plugin.core.placement import choose_gpu
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.placement.choose import choose_gpu
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.core.records.node import Demand, Reservation
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.nvml import NvmlTelemetry
+from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 
 pytestmark = pytest.mark.gpu
 

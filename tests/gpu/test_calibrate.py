@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from gpu.programs import PYTHON, Results, Training, eventually
 
-from slurm_plugin.core import toml
-from slurm_plugin.core.config import Config, load_config
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.records import Claims, MemoryEstimate
+from slurm_plugin.core.config import toml
+from slurm_plugin.core.config.load import Config, load_config
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.core.records.submission import Claims, MemoryEstimate
 from slurm_plugin.core.units import MIB, to_mib_up
+from slurm_plugin.directives import directives_of, profile_of
 from slurm_plugin.estimate import Estimator
-from slurm_plugin.monitor.nvml import NvmlTelemetry
-from slurm_plugin.said import directives_of, profile_of
+from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 
 pytestmark = pytest.mark.gpu
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from gpu.programs import PYTHON, Results
 
-from gpumemnet.fit.parts import PARTS
-from gpumemnet.rules.numbers import TABLE, read_site_table, read_table
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.monitor.nvml import NvmlTelemetry
+from gpumemnet.calibration.fit.parts import PARTS
+from gpumemnet.gpu_memory.rules.numbers import TABLE, read_site_table, read_table
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 
 pytestmark = pytest.mark.gpu
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpumemnet.dataset.child import Job
-from gpumemnet.dataset.generate import generate
-from gpumemnet.dataset.nvml import Card
-from gpumemnet.dataset.runner import Runner
-from gpumemnet.dataset.store import TRAINING_ROWS, read_records
+from gpumemnet.learning.dataset.child import Job
+from gpumemnet.learning.dataset.generate import generate
+from gpumemnet.learning.dataset.nvml import Card
+from gpumemnet.learning.dataset.runner import Runner
+from gpumemnet.learning.dataset.store import TRAINING_ROWS, read_records
 
 pytestmark = pytest.mark.gpu
 GIB = 1 << 30

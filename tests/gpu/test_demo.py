@@ -14,8 +14,8 @@ from lab.demo import NODE_NAME, Demo
 from lab.install import why_no_slurm
 from lab.place import Place
 from lab.real_gpus import real_node
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.monitor.nvml import NvmlTelemetry
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(why_no_slurm() is not None, reason=str(why_no_slurm()))]
 

@@ -12,19 +12,19 @@ import pytest
 from gpu.programs import Client, Results, Training, eventually
 
 from slurm_plugin.core.clock import Deadline, SystemClock
-from slurm_plugin.core.config import Config, PartitionConfig, Paths
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.ledger_store import LedgerStore, boot_id
-from slurm_plugin.core.node_records import Reservation
-from slurm_plugin.core.shell import SYSTEM_PATH, find_program
+from slurm_plugin.core.config.load import Config, PartitionConfig, Paths
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.ledger.store import LedgerStore, boot_id
+from slurm_plugin.core.process.run import SYSTEM_PATH, find_program
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.core.records.node import Reservation
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.guard.incident_file import read_incidents
 from slurm_plugin.guard.incidents import Incident
 from slurm_plugin.guard.stop import Stopper
 from slurm_plugin.guard.watch import Guard
+from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 from slurm_plugin.monitor.monitor import Monitor
-from slurm_plugin.monitor.nvml import NvmlTelemetry
 from slurm_plugin.mps import Mps
 from slurm_plugin.mps.node import CONTROL
 from slurm_plugin.mps.state import read_state

@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from gpu.programs import Results, eventually
 
-from slurm_plugin.core.binding import partition_mark
+from slurm_plugin.core.booking.verification import partition_mark
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.ledger_store import LedgerStore, boot_id
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.comments.signed_comment import stamp
+from slurm_plugin.core.ledger.store import LedgerStore, boot_id
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB, to_mib_up
-from slurm_plugin.core.wire import stamp
 from slurm_plugin.monitor.window import read_window
 
 pytestmark = [

@@ -12,10 +12,10 @@ import pytest
 from gpu.programs import Client, Results, eventually
 
 from slurm_plugin.core.clock import Deadline, SystemClock
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.process import started_ticks
+from slurm_plugin.core.process.identity import started_ticks
+from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.nvml import NvmlTelemetry
+from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 from slurm_plugin.mps import Mps
 from slurm_plugin.mps.daemon import Daemon
 from slurm_plugin.mps.node import CONTROL

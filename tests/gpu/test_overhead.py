@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from gpu.programs import Results, Training
 
-from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.window import read_window
 
 pytestmark = pytest.mark.gpu

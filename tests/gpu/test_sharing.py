@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from gpu.programs import Results, Training
 
-from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.units import GIB
 from slurm_plugin.mps import Mps
 

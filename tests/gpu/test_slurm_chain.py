@@ -18,7 +18,7 @@ from gpu.real_cluster import NODE, start
 from lab.cluster import Cluster
 from lab.install import why_no_slurm
 from lab.jobs import Jobs
-from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.window import read_window
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(why_no_slurm() is not None, reason=str(why_no_slurm()))]

@@ -21,8 +21,8 @@ from lab.cluster import Cluster
 from lab.install import why_no_slurm
 from lab.jobs import Jobs
 from lab.watch import Run, Watcher
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.monitor.nvml import NvmlTelemetry
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 from slurm_plugin.monitor.window import read_window
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(why_no_slurm() is not None, reason=str(why_no_slurm()))]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gpu.programs import Client, Results, Training, eventually
 
-from slurm_plugin.core.gpu import GpuReading
+from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.window import read_job, read_window
 
 pytestmark = pytest.mark.gpu

@@ -15,8 +15,8 @@ import pytest
 from paths import CHECKOUT
 
 PACKAGES = ("gpumemnet", "slurm_plugin", "prolog", "epilog", "lab")
-TRAIN_PARTS = ("gpumemnet.dataset", "gpumemnet.evaluate", "gpumemnet.train")
-HAS_TRAIN = find_spec("gpumemnet.dataset") is not None
+TRAIN_PARTS = ("gpumemnet.learning.dataset", "gpumemnet.learning.evaluate", "gpumemnet.learning.train")
+HAS_TRAIN = find_spec("gpumemnet.learning.dataset") is not None
 PROGRAMS = sorted(
     path for folder in ("bench", "examples", "docker") for path in (CHECKOUT / folder).rglob("*.py")
 )
@@ -58,5 +58,5 @@ def test_a_program_imports_what_is_there(path: Path) -> None:
 
 
 def test_a_name_that_moved_is_seen() -> None:
-    assert lacks("slurm_plugin.core.ledger", "from_json") and lacks("slurm_plugin.core.nothing", "")
-    assert not lacks("slurm_plugin.core.ledger_codec", "decode") and not lacks("slurm_plugin.core", "wire")
+    assert lacks("slurm_plugin.core.ledger.ledger", "from_json") and lacks("slurm_plugin.core.nothing", "")
+    assert not lacks("slurm_plugin.core.ledger.codec", "decode") and not lacks("slurm_plugin.core", "wire")

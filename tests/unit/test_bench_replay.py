@@ -23,7 +23,7 @@ from replay.record import Loader
 from replay.run import shards_of
 
 WITH_DATA = pytest.mark.skipif(
-    find_spec("gpumemnet.dataset") is None, reason="rad-slurm-train is not installed"
+    find_spec("gpumemnet.learning.dataset") is None, reason="rad-slurm-train is not installed"
 )
 
 TRACE = """job,arrival_s,workload,gpus,epochs,duration_min,mem_mib_a100

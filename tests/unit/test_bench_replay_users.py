@@ -21,7 +21,7 @@ from replay.wanted import argv_of
 from simulate_replayed import _name
 
 from slurm_plugin.admin.report.runs import read_runs
-from slurm_plugin.admin.simulate.trace import read_trace
+from slurm_plugin.simulate.trace import read_trace
 
 ROWS = [f"{60 * k}.0,vgg3,1,20.0,900" for k in range(20)]
 HEADER = "arrival_s,workload,gpus,duration_min,mem_mib"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.admin.templates import render, templates_folder
-from slurm_plugin.core.shell import spawn_daemon
+from slurm_plugin.admin.own_files.templates import render, templates_folder
+from slurm_plugin.core.process.run import spawn_daemon
 
 
 def script_with(folder: Path, name: str, python: str, *, limit_s: int = 30) -> Path:

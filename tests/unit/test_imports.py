@@ -20,7 +20,7 @@ HEAVY = {
 HOOKS = ("prolog.hook", "prolog.task_prolog", "epilog.hook")
 RUNTIME = (
     "gpumemnet.cli",
-    "slurm_plugin.stamp",
+    "slurm_plugin.login.cli_filter",
     "slurm_plugin.radd.__main__",
     "slurm_plugin.monitor.daemon",
     "slurm_plugin.admin.cli",
@@ -61,12 +61,12 @@ def test_programs_start_without_heavy_packages(module: str) -> None:
 
 
 def test_a_batch_jobs_submission_loads_neither_what_estimates_nor_what_decides() -> None:
-    code = "import sys, slurm_plugin.stamp, gpumemnet.profile.build; print(*sys.modules)"
+    code = "import sys, slurm_plugin.login.cli_filter, gpumemnet.profile.build; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     unwanted = (
         "gpumemnet.estimators",
         "gpumemnet.estimate",
-        "slurm_plugin.core.policy",
-        "slurm_plugin.core.request",
+        "slurm_plugin.core.booking.decide",
+        "slurm_plugin.core.booking.request",
     )
     assert [name for name in done.stdout.split() if name.startswith(unwanted)] == []

@@ -9,9 +9,9 @@ import pytest
 from golden_texts import Golden
 from paths import CHECKOUT
 
-from slurm_plugin import stamp
-from slurm_plugin.core.config import parse_config
+from slurm_plugin.core.config.load import parse_config
 from slurm_plugin.estimate import Estimator
+from slurm_plugin.login import cli_filter
 from slurm_plugin.radd.submit import Submission
 
 SCRIPTS = sorted((CHECKOUT / "examples").rglob("*.sh"))
@@ -42,7 +42,7 @@ def test_the_messages_of_a_job_script(script: Path, tmp_path: Path, golden: Gold
     options = {"command": "sbatch", "script": script.name}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        seen = stamp.answer(options, CONFIG, folder=folder, user_id=1000)
+        seen = cli_filter.answer(options, CONFIG, folder=folder, user_id=1000)
     made = Submission(config=CONFIG, key=bytes(32), estimator=Estimator(), whole_as_gpu={})
     request = {"v": 1, "user_id": 1000, "script": script.read_text(), "script_name": script.name}
     reply = made.answer({**request, **asked_by(script), "comment": seen["set"].get("comment", "")})

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 from house import lines_of_code  # noqa: E402
 
-from slurm_plugin.core.shell import run  # noqa: E402
+from slurm_plugin.core.process.run import run  # noqa: E402
 
 PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog")
 
@@ -27,8 +27,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "slurm_plugin.monitor.attribution": (
         "slurm_plugin.core",
         "slurm_plugin.monitor",
-        "slurm_plugin.slurm.daemons",
-        "slurm_plugin.slurm.processes",
+        "slurm_plugin.slurm.node.daemons",
+        "slurm_plugin.slurm.node.processes",
     ),
     "slurm_plugin.monitor.daemon": (
         "slurm_plugin.core",
@@ -47,29 +47,29 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "slurm_plugin.slurm": ("slurm_plugin.core", "slurm_plugin.slurm"),
     "slurm_plugin.mps": ("slurm_plugin.core", "slurm_plugin.mps"),
-    "slurm_plugin.said": ("slurm_plugin.core", "gpumemnet"),
-    "slurm_plugin.estimate": ("slurm_plugin.core", "slurm_plugin.said", "gpumemnet"),
-    "slurm_plugin.stamp": (
+    "slurm_plugin.directives": ("slurm_plugin.core", "gpumemnet"),
+    "slurm_plugin.estimate": ("slurm_plugin.core", "slurm_plugin.directives", "gpumemnet"),
+    "slurm_plugin.login.cli_filter": (
         "slurm_plugin.core",
-        "slurm_plugin.said",
-        "slurm_plugin.interactive",
+        "slurm_plugin.directives",
+        "slurm_plugin.login.interactive",
         "slurm_plugin.slurm.commands",
-        "slurm_plugin.slurm.conf_files",
+        "slurm_plugin.slurm.files.conf_files",
         "slurm_plugin.slurm.versions",
     ),
-    "slurm_plugin.interactive": (
+    "slurm_plugin.login.interactive": (
         "slurm_plugin.core",
-        "slurm_plugin.said",
+        "slurm_plugin.directives",
         "slurm_plugin.estimate",
-        "slurm_plugin.slurm.job_desc",
+        "slurm_plugin.slurm.submission.job_desc",
     ),
-    "slurm_plugin.dryrun": (
+    "slurm_plugin.dry_run": (
         "slurm_plugin.core",
         "slurm_plugin.slurm",
-        "slurm_plugin.said",
+        "slurm_plugin.directives",
         "slurm_plugin.estimate",
         "slurm_plugin.radd",
-        "slurm_plugin.stamp",
+        "slurm_plugin.login.cli_filter",
         "gpumemnet.cli",
         "gpumemnet.gpus",
         "gpumemnet.errors",
@@ -77,62 +77,80 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "slurm_plugin.radd": (
         "slurm_plugin.core",
         "slurm_plugin.slurm",
-        "slurm_plugin.said",
+        "slurm_plugin.directives",
         "slurm_plugin.estimate",
         "slurm_plugin.radd",
     ),
     "slurm_plugin.admin": ("slurm_plugin", "gpumemnet"),
     **dict.fromkeys(_WORDS, ("gpumemnet.errors", "gpumemnet.names", "gpumemnet.records")),
-    "gpumemnet.rules": (*_WORDS, "gpumemnet.rules"),
-    "gpumemnet.gpus": (*_WORDS, "gpumemnet.rules"),
+    "gpumemnet.gpu_memory.rules": (*_WORDS, "gpumemnet.gpu_memory.rules"),
+    "gpumemnet.gpus": (*_WORDS, "gpumemnet.gpu_memory.rules"),
     "gpumemnet.directives": (*_WORDS, "gpumemnet.directives"),
-    "gpumemnet.texts": (*_WORDS, "gpumemnet.texts"),
-    "gpumemnet.shapes": (*_WORDS, "gpumemnet.texts", "gpumemnet.shapes"),
-    "gpumemnet.hidden": (*_WORDS, "gpumemnet.texts", "gpumemnet.hidden"),
-    "gpumemnet.cudnn": (*_WORDS, "gpumemnet.rules", "gpumemnet.cudnn"),
-    "gpumemnet.allocator": (*_WORDS, "gpumemnet.rules", "gpumemnet.allocator"),
-    "gpumemnet.graph": (
+    "gpumemnet.summaries.texts": (*_WORDS, "gpumemnet.summaries.texts"),
+    "gpumemnet.summaries.shapes": (*_WORDS, "gpumemnet.summaries.texts", "gpumemnet.summaries.shapes"),
+    "gpumemnet.summaries.collapsed_blocks": (
         *_WORDS,
-        "gpumemnet.texts",
-        "gpumemnet.hidden",
-        "gpumemnet.cudnn",
-        "gpumemnet.graph",
+        "gpumemnet.summaries.texts",
+        "gpumemnet.summaries.collapsed_blocks",
     ),
-    "gpumemnet.replay": (*_WORDS, "gpumemnet.graph.tape", "gpumemnet.allocator", "gpumemnet.replay"),
-    "gpumemnet.saved": (
+    "gpumemnet.gpu_memory.cudnn": (*_WORDS, "gpumemnet.gpu_memory.rules", "gpumemnet.gpu_memory.cudnn"),
+    "gpumemnet.gpu_memory.allocator": (
+        *_WORDS,
+        "gpumemnet.gpu_memory.rules",
+        "gpumemnet.gpu_memory.allocator",
+    ),
+    "gpumemnet.summaries.graph": (
+        *_WORDS,
+        "gpumemnet.summaries.texts",
+        "gpumemnet.summaries.collapsed_blocks",
+        "gpumemnet.gpu_memory.cudnn",
+        "gpumemnet.summaries.graph",
+    ),
+    "gpumemnet.summaries.replay": (
+        *_WORDS,
+        "gpumemnet.summaries.graph.tape",
+        "gpumemnet.gpu_memory.allocator",
+        "gpumemnet.summaries.replay",
+    ),
+    "gpumemnet.tracing.saved": (
         *_WORDS,
         "gpumemnet.profile.record",
-        "gpumemnet.trace",
-        "gpumemnet.saved",
+        "gpumemnet.tracing.trace",
+        "gpumemnet.tracing.saved",
     ),
-    "gpumemnet.script": (*_WORDS, "gpumemnet.trace", "gpumemnet.saved", "gpumemnet.script"),
+    "gpumemnet.tracing.script": (
+        *_WORDS,
+        "gpumemnet.tracing.trace",
+        "gpumemnet.tracing.saved",
+        "gpumemnet.tracing.script",
+    ),
     "gpumemnet.profile": (
         *_WORDS,
-        "gpumemnet.saved",
-        "gpumemnet.texts",
-        "gpumemnet.shapes",
-        "gpumemnet.graph",
-        "gpumemnet.replay",
+        "gpumemnet.tracing.saved",
+        "gpumemnet.summaries.texts",
+        "gpumemnet.summaries.shapes",
+        "gpumemnet.summaries.graph",
+        "gpumemnet.summaries.replay",
         "gpumemnet.profile",
     ),
     "gpumemnet.profile.record": _WORDS,
     "gpumemnet.estimate": _WORDS,
-    "gpumemnet.trace": (
+    "gpumemnet.tracing.trace": (
         *_WORDS,
-        "gpumemnet.rules",
-        "gpumemnet.cudnn",
-        "gpumemnet.allocator",
-        "gpumemnet.trace",
+        "gpumemnet.gpu_memory.rules",
+        "gpumemnet.gpu_memory.cudnn",
+        "gpumemnet.gpu_memory.allocator",
+        "gpumemnet.tracing.trace",
     ),
     "gpumemnet.estimators": (
         *_WORDS,
-        "gpumemnet.rules",
+        "gpumemnet.gpu_memory.rules",
         "gpumemnet.gpus",
         "gpumemnet.estimate",
         "gpumemnet.profile.record",
-        "gpumemnet.hidden.scale",
-        "gpumemnet.texts",
-        "gpumemnet.trace",
+        "gpumemnet.summaries.collapsed_blocks.scale",
+        "gpumemnet.summaries.texts",
+        "gpumemnet.tracing.trace",
         "gpumemnet.estimators",
     ),
     "gpumemnet.cli": (
@@ -140,39 +158,45 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "gpumemnet.gpus",
         "gpumemnet.estimate",
         "gpumemnet.directives",
-        "gpumemnet.texts",
+        "gpumemnet.summaries.texts",
         "gpumemnet.profile",
-        "gpumemnet.replay.timeline",
-        "gpumemnet.saved",
-        "gpumemnet.script",
+        "gpumemnet.summaries.replay.timeline",
+        "gpumemnet.tracing.saved",
+        "gpumemnet.tracing.script",
         "gpumemnet.estimators",
-        "gpumemnet.trace",
+        "gpumemnet.tracing.trace",
         "gpumemnet.cli",
     ),
-    "gpumemnet.calibration": (),
-    "gpumemnet.fit": (*_WORDS, "gpumemnet.rules", "gpumemnet.gpus", "gpumemnet.cudnn", "gpumemnet.fit"),
-    "gpumemnet.dataset": (*_WORDS, "gpumemnet.dataset"),
-    "gpumemnet.train": (
+    "gpumemnet.calibration.measure": (),
+    "gpumemnet.calibration.fit": (
+        *_WORDS,
+        "gpumemnet.gpu_memory.rules",
+        "gpumemnet.gpus",
+        "gpumemnet.gpu_memory.cudnn",
+        "gpumemnet.calibration.fit",
+    ),
+    "gpumemnet.learning.dataset": (*_WORDS, "gpumemnet.learning.dataset"),
+    "gpumemnet.learning.train": (
         *_WORDS,
         "gpumemnet.gpus",
-        "gpumemnet.texts",
+        "gpumemnet.summaries.texts",
         "gpumemnet.profile",
         "gpumemnet.estimators",
-        "gpumemnet.dataset",
-        "gpumemnet.train",
+        "gpumemnet.learning.dataset",
+        "gpumemnet.learning.train",
     ),
-    "gpumemnet.evaluate": (
+    "gpumemnet.learning.evaluate": (
         *_WORDS,
         "gpumemnet.gpus",
         "gpumemnet.estimate",
-        "gpumemnet.texts",
+        "gpumemnet.summaries.texts",
         "gpumemnet.profile",
-        "gpumemnet.allocator",
+        "gpumemnet.gpu_memory.allocator",
         "gpumemnet.estimators",
-        "gpumemnet.trace",
-        "gpumemnet.dataset",
-        "gpumemnet.train",
-        "gpumemnet.evaluate",
+        "gpumemnet.tracing.trace",
+        "gpumemnet.learning.dataset",
+        "gpumemnet.learning.train",
+        "gpumemnet.learning.evaluate",
     ),
     "prolog": (
         "slurm_plugin.core",
@@ -196,29 +220,29 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 # Foreign modules that only one place may meet.
 SEAMS: dict[str, tuple[str, ...]] = {
     "pynvml": (
-        "slurm_plugin.monitor.nvml",
-        "slurm_plugin.monitor.nvml_binding",
-        "gpumemnet.dataset",
-        "gpumemnet.calibration",
+        "slurm_plugin.monitor.gpus.nvml",
+        "slurm_plugin.monitor.gpus.nvml_binding",
+        "gpumemnet.learning.dataset",
+        "gpumemnet.calibration.measure",
     ),
     "pyslurm": ("slurm_plugin.slurm.pyslurm",),
     "subprocess": (
-        "slurm_plugin.core.shell",
-        "gpumemnet.script.shields",
-        "gpumemnet.dataset",
-        "gpumemnet.calibration",
+        "slurm_plugin.core.process.run",
+        "gpumemnet.tracing.script.shield.shields",
+        "gpumemnet.learning.dataset",
+        "gpumemnet.calibration.measure",
     ),
     "torch": (
-        "gpumemnet.saved",
-        "gpumemnet.script",
-        "gpumemnet.trace",
-        "gpumemnet.dataset",
+        "gpumemnet.tracing.saved",
+        "gpumemnet.tracing.script",
+        "gpumemnet.tracing.trace",
+        "gpumemnet.learning.dataset",
         "gpumemnet.estimators",
-        "gpumemnet.train",
-        "gpumemnet.evaluate",
-        "gpumemnet.calibration",
+        "gpumemnet.learning.train",
+        "gpumemnet.learning.evaluate",
+        "gpumemnet.calibration.measure",
     ),
-    "sklearn": ("gpumemnet.estimators", "gpumemnet.train", "gpumemnet.evaluate"),
+    "sklearn": ("gpumemnet.estimators", "gpumemnet.learning.train", "gpumemnet.learning.evaluate"),
 }
 SLURM_PROGRAMS = {
     *(
@@ -237,8 +261,8 @@ SLURM_PROGRAMS = {
     *("sshare", "sstat", "strigger", "slurmctld", "slurmd", "slurmdbd", "slurmrestd"),
 }
 NAMES_NO_PROGRAM = {
-    "slurm_plugin.admin.setup_commands": {"scontrol"},  # asks whether it is there
-    "slurm_plugin.stamp": {"sbatch"},  # tells which command the user typed
+    "slurm_plugin.admin.install.command": {"scontrol"},  # asks whether it is there
+    "slurm_plugin.login.cli_filter": {"sbatch"},  # tells which command the user typed
     "gpumemnet.cli.report_json": {"sbatch"},  # a key of what is printed
 }
 STANDARD_LIBRARY_ONLY = ("slurm_plugin.core", "prolog", "epilog")
@@ -324,7 +348,7 @@ def test_no_module_needs_itself_in_the_end() -> None:
 
 def test_no_folder_of_gpumemnet_needs_itself_in_the_end() -> None:
     """A folder's records may be needed below it: `graph.tape` and `profile.record` count as folders of their own."""
-    apart = ("gpumemnet.graph.tape", "gpumemnet.profile.record")
+    apart = ("gpumemnet.summaries.graph.tape", "gpumemnet.profile.record")
 
     def folder(module: str) -> str:
         return module if module in apart else ".".join(module.split(".")[:2])
@@ -367,7 +391,7 @@ def test_one_package_alone_calls_slurm(path: Path) -> None:
 def test_hooks_and_core_need_the_standard_library_alone(path: Path) -> None:
     foreign = {name.partition(".")[0] for name in imports_of(path)} - set(PACKAGES)
     older = (
-        {"tomli"} if module_name(path) == "slurm_plugin.core.toml" else set()
+        {"tomli"} if module_name(path) == "slurm_plugin.core.config.toml" else set()
     )  # Python 3.10 has no tomllib
     assert foreign - set(sys.stdlib_module_names) <= older
 
@@ -402,27 +426,29 @@ def test_other_numbers_are_no_units(code: str) -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)
 def test_units_live_in_one_place(path: Path) -> None:
     if path.name == "units.py" or within(
-        module_name(path), ("gpumemnet.dataset",)
+        module_name(path), ("gpumemnet.learning.dataset",)
     ):  # 1024 neurons are no KiB
         return
     allowed = {
-        "slurm_plugin.core.wire": {1024},  # characters of a comment
-        "slurm_plugin.core.timely_file": {1 << 20},  # units.py loads more than the file's readers may
-        "slurm_plugin.core.partition_settings": {1024},  # MiB of a shard, a default in the unit of its name
+        "slurm_plugin.core.comments.signed_comment": {1024},  # characters of a comment
+        "slurm_plugin.core.config.timed_read": {1 << 20},  # units.py loads more than the file's readers may
+        "slurm_plugin.core.config.partition": {1024},  # MiB of a shard, a default in the unit of its name
         "gpumemnet.cli.told": {1024},  # likewise
         "gpumemnet.directives.values": {1024, 1 << 30},  # most GPUs of one job; the largest count
         "gpumemnet.cli.rad_estimate": {1 << 30},  # likewise
-        "gpumemnet.script.listened": {1 << 30},  # the bit of calls by x32
-        "gpumemnet.calibration.measure_base": {
+        "gpumemnet.tracing.script.shield.listened": {1 << 30},  # the bit of calls by x32
+        "gpumemnet.calibration.measure.base": {
             1 << 20
         },  # a program of its own: it runs where the package is not installed
-        "gpumemnet.calibration.measure_rules": {1 << 20},  # likewise
-        "gpumemnet.calibration.measure_convolutions": {1024},  # channels
+        "gpumemnet.calibration.measure.rules": {1 << 20},  # likewise
+        "gpumemnet.calibration.measure.convolutions": {1024},  # channels
     }.get(module_name(path), set())
     assert units_in(ast.parse(path.read_text(encoding="utf-8"))) <= allowed
 
 
-LONGER = {"gpumemnet.dataset.runner": 240}  # one state machine over child processes, which only a GPU tries
+LONGER = {
+    "gpumemnet.learning.dataset.runner": 240
+}  # one state machine over child processes, which only a GPU tries
 """Files of more than 200 lines of code, and why."""
 
 

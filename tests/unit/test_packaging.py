@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from paths import CHECKOUT
 
-from lab.release import USERS_PYTHONS, pythons
-from lab.stage import fallback_version, stage_node, stage_profile, stage_train
+from tools.release import USERS_PYTHONS, pythons
+from tools.stage import fallback_version, stage_node, stage_profile, stage_train
 
 PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog")
 MOST_BYTES = 1_220_000
@@ -90,7 +90,12 @@ def test_top_levels(node: Path, train: Path) -> None:
 
 def test_a_node_gets_a_megabyte_and_nothing_to_train_with(node: Path) -> None:
     assert node.stat().st_size < MOST_BYTES
-    training = ("gpumemnet/data", "gpumemnet/dataset/", "gpumemnet/train/", "gpumemnet/evaluate/")
+    training = (
+        "gpumemnet/data",
+        "gpumemnet/learning/dataset/",
+        "gpumemnet/learning/train/",
+        "gpumemnet/learning/evaluate/",
+    )
     assert [name for name in names_in(node) if name.startswith(training)] == []
 
 
@@ -123,10 +128,10 @@ def test_what_users_install_is_read_by_their_python(version: str, profile: Path,
         pytest.skip(f"no Python {version} here")
     zipfile.ZipFile(profile).extractall(tmp_path)
     code = (
-        "import gpumemnet, gpumemnet.saved.choose, gpumemnet.saved.of_trace, gpumemnet.cudnn.conv_layer\n"
+        "import gpumemnet, gpumemnet.tracing.saved.choose, gpumemnet.tracing.saved.of_trace, gpumemnet.gpu_memory.cudnn.conv_layer\n"
         "from gpumemnet.names import Optimizer\n"
         "from gpumemnet.profile.record import ModelProfile, WORDS\n"
-        "from gpumemnet.saved.record import SavedProfile\n"
+        "from gpumemnet.tracing.saved.record import SavedProfile\n"
         "numbers = dict.fromkeys(ModelProfile.__dataclass_fields__, 1) | {k: v[0] for k, v in WORDS.items()}\n"
         "made = SavedProfile(profiles=(ModelProfile(**numbers),), batch_size=1, model='m', inputs=(), versions={})\n"
         "assert SavedProfile.from_text(made.to_text(), path='m.rad') == made\n"

@@ -10,17 +10,17 @@ from slurm_plugin.admin.job_report.story import Found
 from slurm_plugin.admin.top.command import port_of
 from slurm_plugin.admin.top.gather import Gatherer
 from slurm_plugin.core.clock import Clock
-from slurm_plugin.core.config import Config
+from slurm_plugin.core.comments.signed_comment import read_key, read_stamp
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import ConfigError, SlurmError
-from slurm_plugin.core.events import Entry, from_line
-from slurm_plugin.core.lines import NewLines
-from slurm_plugin.core.log import EVENTS
-from slurm_plugin.core.records import Booking
-from slurm_plugin.core.wire import read_key, read_stamp
-from slurm_plugin.monitor.status import GpuStatus
+from slurm_plugin.core.files.append_log import NewLines
+from slurm_plugin.core.logs.events import Entry, from_line
+from slurm_plugin.core.logs.hook_log import EVENTS
+from slurm_plugin.core.records.submission import Booking
+from slurm_plugin.monitor.export.status import GpuStatus
 from slurm_plugin.slurm.commands import SlurmCommands
-from slurm_plugin.slurm.conf_files import find_slurm_conf, has_slurmdbd
-from slurm_plugin.slurm.job_times import JobTimes, job_times
+from slurm_plugin.slurm.files.conf_files import find_slurm_conf, has_slurmdbd
+from slurm_plugin.slurm.queries.job_times import JobTimes, job_times
 
 ANSWER_S = 10.0
 """Slurm has so long to say where a node is."""

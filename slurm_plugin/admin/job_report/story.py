@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from slurm_plugin.admin.simulate.interference import Load, slowdowns
-from slurm_plugin.core.advice import next_time
-from slurm_plugin.core.events import Entry
-from slurm_plugin.core.models import Model
-from slurm_plugin.core.peaks import Run
-from slurm_plugin.core.records import Booking
-from slurm_plugin.monitor.status import GpuStatus
-from slurm_plugin.slurm.job_times import JobTimes
+from slurm_plugin.core.history.advice import next_time
+from slurm_plugin.core.history.models import Model
+from slurm_plugin.core.history.runs import Run
+from slurm_plugin.core.logs.events import Entry
+from slurm_plugin.core.records.submission import Booking
+from slurm_plugin.monitor.export.status import GpuStatus
+from slurm_plugin.simulate.interference import Load, slowdowns
+from slurm_plugin.slurm.queries.job_times import JobTimes
 
 INTENSITY = 0.69
 """Share of the SMs that a training keeps busy while its kernels run: the median of simulate/workloads.csv. A monitor

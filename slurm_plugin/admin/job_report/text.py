@@ -10,9 +10,9 @@ from datetime import datetime
 from slurm_plugin.admin.history import user_name
 from slurm_plugin.admin.job_report.story import Neighbour, RunStory, Story
 from slurm_plugin.admin.top.cells import duration
-from slurm_plugin.core.advice import used
-from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.history.advice import used
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import human
 

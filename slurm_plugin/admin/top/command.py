@@ -12,11 +12,11 @@ from pathlib import Path
 import click
 
 from slurm_plugin.admin.options import Command, config_option, json_option
+from slurm_plugin.core.booking.gres_text import parse_gres
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import Config, load_config
+from slurm_plugin.core.config.load import Config, load_config
 from slurm_plugin.core.errors import ConfigError, SlurmError
-from slurm_plugin.core.gres import parse_gres
-from slurm_plugin.monitor.web import PORT, split_address
+from slurm_plugin.monitor.export.web import PORT, split_address
 
 NARROWEST = 80
 
@@ -42,7 +42,7 @@ def top(
     Asks each node's rad-monitor over HTTP (telemetry.serve in rad.toml) and Slurm's queue. Nothing is changed.
     """
     from slurm_plugin.admin.top.gather import Gatherer
-    from slurm_plugin.slurm.queue import waiting_jobs
+    from slurm_plugin.slurm.queries.queue import waiting_jobs
 
     settings = _settings(config)
     conf = settings.paths.slurm_conf

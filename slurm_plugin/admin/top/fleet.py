@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from slurm_plugin.monitor.status import GpuStatus, Happened, JobStatus, NodeStatus
-from slurm_plugin.slurm.queue import WaitingJob
+from slurm_plugin.monitor.export.status import GpuStatus, Happened, JobStatus, NodeStatus
+from slurm_plugin.slurm.queries.queue import WaitingJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,10 +16,10 @@ from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.errors import SlurmError, WireError
 from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import MIB
-from slurm_plugin.monitor.status import NodeStatus
-from slurm_plugin.monitor.status_codec import from_text
+from slurm_plugin.monitor.export.status import NodeStatus
+from slurm_plugin.monitor.export.status_codec import from_text
 from slurm_plugin.monitor.window import STALE_AFTER_S
-from slurm_plugin.slurm.queue import WaitingJob
+from slurm_plugin.slurm.queries.queue import WaitingJob
 
 ANSWER_S = 1.0
 """A node that takes longer is shown as silent, with what it told last."""

@@ -8,7 +8,7 @@ from slurm_plugin.admin.top.cells import Bar, Row, duration
 from slurm_plugin.admin.top.fleet import Fleet, Node
 from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.status import GpuStatus, JobStatus
+from slurm_plugin.monitor.export.status import GpuStatus, JobStatus
 
 _LONGEST_CELL = 200
 

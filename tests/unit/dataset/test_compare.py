@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpumemnet.dataset.compare import compare
+from gpumemnet.learning.dataset.compare import compare
 from gpumemnet.units import GIB, MIB
 
 

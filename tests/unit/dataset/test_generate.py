@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from gpumemnet.dataset.config import Configuration
-from gpumemnet.dataset.generate import FAMILIES, generate
+from gpumemnet.learning.dataset.config import Configuration
+from gpumemnet.learning.dataset.generate import FAMILIES, generate
 from gpumemnet.names import OPTIMIZERS, PRECISIONS
 
 

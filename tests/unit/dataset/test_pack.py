@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpumemnet.dataset.pack import pack
+from gpumemnet.learning.dataset.pack import pack
 from gpumemnet.units import MIB
 
 SESSION = {"session": True, "gpu": "NVIDIA H200", "torch": "2.11", "libraries": {"timm": "1.0"}}

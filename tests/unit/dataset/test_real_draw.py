@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from gpumemnet.dataset import real_draw
-from gpumemnet.dataset.store import HELDOUT_ROWS, read_records
+from gpumemnet.learning.dataset import real_draw
+from gpumemnet.learning.dataset.store import HELDOUT_ROWS, read_records
 
 
 def names(configurations: list[real_draw.Configuration]) -> set[str]:

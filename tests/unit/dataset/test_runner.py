@@ -7,11 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpumemnet.dataset.child import Job  # noqa: E402
-from gpumemnet.dataset.generate import generate  # noqa: E402
-from gpumemnet.dataset.job_queue import LONG, JobQueue  # noqa: E402
-from gpumemnet.dataset.need import estimate_need  # noqa: E402
-from gpumemnet.dataset.runner import Runner  # noqa: E402
+from gpumemnet.learning.dataset.child import Job  # noqa: E402
+from gpumemnet.learning.dataset.generate import generate  # noqa: E402
+from gpumemnet.learning.dataset.job_queue import LONG, JobQueue  # noqa: E402
+from gpumemnet.learning.dataset.need import estimate_need  # noqa: E402
+from gpumemnet.learning.dataset.runner import Runner  # noqa: E402
 
 
 class IdleCard:

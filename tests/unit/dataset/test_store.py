@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpumemnet.dataset.pack import pack
-from gpumemnet.dataset.splits import near_twins
-from gpumemnet.dataset.store import (
+from gpumemnet.learning.dataset.pack import pack
+from gpumemnet.learning.dataset.splits import near_twins
+from gpumemnet.learning.dataset.store import (
     HELDOUT_ROWS,
     TRAINING_ROWS,
     appender,

@@ -10,10 +10,10 @@ torch = pytest.importorskip("torch")
 torchsummary = pytest.importorskip("torchsummary")
 pytest.importorskip("torchinfo")
 
-from gpumemnet.dataset.generate import generate  # noqa: E402
-from gpumemnet.dataset.models import cnn, mlp  # noqa: E402
-from gpumemnet.dataset.need import estimate_need  # noqa: E402
-from gpumemnet.dataset.summaries import texts, torchsummary_text  # noqa: E402
+from gpumemnet.learning.dataset.generate import generate  # noqa: E402
+from gpumemnet.learning.dataset.models import cnn, mlp  # noqa: E402
+from gpumemnet.learning.dataset.need import estimate_need  # noqa: E402
+from gpumemnet.learning.dataset.summaries import texts, torchsummary_text  # noqa: E402
 
 
 def test_the_torchsummary_text_is_what_torchsummary_prints() -> None:

@@ -12,9 +12,9 @@ from fakes import FakeClock, FakeSlurm
 
 from epilog.anew import goes_on
 from lab.bare_node import make_bare_node
-from slurm_plugin.core.config import load_config
-from slurm_plugin.core.node_records import Reservation
-from slurm_plugin.core.reconcile import LAUNCH_S
+from slurm_plugin.core.config.load import load_config
+from slurm_plugin.core.ledger.reconcile import LAUNCH_S
+from slurm_plugin.core.records.node import Reservation
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.control import JobView
 

@@ -13,13 +13,13 @@ import pytest
 import epilog.last_line
 from epilog.last_line import append, line_of, tell_owner
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.oom_patterns import load_patterns
-from slurm_plugin.core.peaks import Run
-from slurm_plugin.core.recovery import Ending, classify
+from slurm_plugin.core.history.runs import Run
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.recovery.classify import Ending, classify
+from slurm_plugin.core.recovery.oom_patterns import load_patterns
 from slurm_plugin.core.units import GIB
-from slurm_plugin.slurm.hook_env import HookJob
-from slurm_plugin.slurm.owner import Identity
+from slurm_plugin.slurm.node.hook_env import HookJob
+from slurm_plugin.slurm.node.owner import Identity
 
 ME = Identity(user_id=os.geteuid(), group_id=os.getegid())
 NOBODY = Identity(user_id=65534, group_id=65534)
@@ -30,7 +30,7 @@ REASONS = (
     "held more GPU memory than it booked, runs again with 20.0 GiB",
     "lost through another's fault (job 8), runs again as it was",
 )
-"""As core/recovery.py words them."""
+"""As core/recovery/classify.py words them."""
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 

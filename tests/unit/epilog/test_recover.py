@@ -6,16 +6,16 @@ import pytest
 from fakes import KEY, FakeSlurm, signed
 
 from epilog.recover import MOST_RESTARTS, recover
-from slurm_plugin.core.config import GpuType, PartitionConfig
+from slurm_plugin.core.comments.admin_comment import Note, read_note
+from slurm_plugin.core.comments.signed_comment import read_stamp, user_words
+from slurm_plugin.core.config.load import GpuType, PartitionConfig
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.events import Event, EventKind
-from slurm_plugin.core.node_records import Outcome, Recovery
-from slurm_plugin.core.note import Note, read_note
-from slurm_plugin.core.records import AskedTasks, Booking
+from slurm_plugin.core.logs.events import Event, EventKind
+from slurm_plugin.core.records.node import Outcome, Recovery
+from slurm_plugin.core.records.submission import AskedTasks, Booking
 from slurm_plugin.core.units import GIB
-from slurm_plugin.core.wire import read_stamp, user_words
 from slurm_plugin.slurm.control import JobChange, JobView
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 JOB = HookJob(job_id=7, user_id=1000, group_id=1000, partition="gpu", seats=(0,))
 PARTITION = PartitionConfig(collocate=True, shards_per_gpu=40)

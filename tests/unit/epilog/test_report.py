@@ -9,14 +9,14 @@ from fakes import KEY
 
 from epilog.report import run_of
 from epilog.tell import tell_peak
-from slurm_plugin.core.node_records import Outcome
-from slurm_plugin.core.note import read_note
-from slurm_plugin.core.peaks import from_line, to_line
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.comments.admin_comment import read_note
+from slurm_plugin.core.history.runs import from_line, to_line
+from slurm_plugin.core.records.node import Outcome
+from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.monitor.window import JobUsage
-from slurm_plugin.slurm import accounting
-from slurm_plugin.slurm.conf_files import has_slurmdbd
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.files.conf_files import has_slurmdbd
+from slurm_plugin.slurm.node.hook_env import HookJob
+from slurm_plugin.slurm.queries import accounting
 
 JOB = HookJob(job_id=71, user_id=1000, group_id=1000)
 MIB = 1 << 20

@@ -8,9 +8,9 @@ import pytest
 
 import epilog.tails
 from epilog.tails import TAIL_BYTES, read_tails
-from slurm_plugin.core import child
 from slurm_plugin.core.clock import Deadline, SystemClock
-from slurm_plugin.slurm.owner import Identity
+from slurm_plugin.core.process import child
+from slurm_plugin.slurm.node.owner import Identity
 
 ME = Identity(user_id=os.geteuid(), group_id=os.getegid())
 NOBODY = Identity(user_id=65534, group_id=65534, user_name="nobody")

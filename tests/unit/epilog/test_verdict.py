@@ -10,10 +10,10 @@ import pytest
 from fakes import FakeClock
 
 from epilog.verdict import verdict_on
-from slurm_plugin.core.config import Config, Paths
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.node_records import Outcome, Reservation
-from slurm_plugin.core.process import Process
+from slurm_plugin.core.config.load import Config, Paths
+from slurm_plugin.core.process.identity import Process
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.core.records.node import Outcome, Reservation
 from slurm_plugin.core.units import GIB
 from slurm_plugin.guard.incident_file import write_incidents
 from slurm_plugin.guard.incidents import Incident

@@ -7,11 +7,9 @@ import pytest
 from fakes import KEY, FakeClock, FakeSlurm, signed
 
 from epilog.wake import MOST_ASKED, wake
+from slurm_plugin.core.comments.admin_comment import Note, read_note
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.note import Note, read_note
-from slurm_plugin.core.turn import Turn
-from slurm_plugin.core.waiting import (
+from slurm_plugin.core.ledger.requeued_jobs import (
     OWED_S,
     Lack,
     Waiting,
@@ -20,6 +18,8 @@ from slurm_plugin.core.waiting import (
     owed_bytes,
     waiting_jobs,
 )
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.records.queue_position import Turn
 from slurm_plugin.slurm.control import JobChange, JobView
 
 PENDING = JobView(job_id=7, user_id=1000, state="PENDING", priority=9)

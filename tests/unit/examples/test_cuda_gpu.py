@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.core.oom_patterns import load_patterns
-from slurm_plugin.core.recovery import Ending, classify
+from slurm_plugin.core.recovery.classify import Ending, classify
+from slurm_plugin.core.recovery.oom_patterns import load_patterns
 from slurm_plugin.core.units import GIB, MIB
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples"))

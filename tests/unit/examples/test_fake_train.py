@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.core.oom_patterns import load_patterns
-from slurm_plugin.core.recovery import Ending, classify
+from slurm_plugin.core.recovery.classify import Ending, classify
+from slurm_plugin.core.recovery.oom_patterns import load_patterns
 from slurm_plugin.core.units import GIB, MIB
-from slurm_plugin.monitor.simulated import SimulatedGpus
-from slurm_plugin.monitor.simulated_cards import Card
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated_gpus import Card
 
 PROGRAM = Path(__file__).resolve().parents[3] / "examples" / "fake_train.py"
 

@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 from paths import SUMMARIES
 
-from gpumemnet.cudnn import conv_geometry, conv_layer, conv_workspace, reduction, rnn_reserve
-from gpumemnet.hidden import expand
+from gpumemnet.gpu_memory.cudnn import conv_geometry, conv_layer, conv_workspace, reduction, rnn_reserve
 from gpumemnet.names import ConvPass
 from gpumemnet.profile.build import build_profile, profile_summary, profile_with_warnings, with_shapes
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.texts.formats.detect import parse_text
-from gpumemnet.texts.records import Layer
-from gpumemnet.texts.settle import count_once
+from gpumemnet.summaries.collapsed_blocks import expand
+from gpumemnet.summaries.texts.formats.detect import parse_text
+from gpumemnet.summaries.texts.records import Layer
+from gpumemnet.summaries.texts.settle import count_once
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB
 

@@ -11,9 +11,9 @@ from paths import SUMMARIES
 
 from gpumemnet.estimators import conformal, ours
 from gpumemnet.gpus import gpu_named
-from gpumemnet.graph.checkpoint_blocks import repeated
 from gpumemnet.profile.build import profile_summary
-from gpumemnet.texts.records import Layer
+from gpumemnet.summaries.graph.checkpoint_blocks import repeated
+from gpumemnet.summaries.texts.records import Layer
 from gpumemnet.training import TrainingSetup
 
 SHOWN = profile_summary(str(SUMMARIES / "residual.torchsummary.txt"), TrainingSetup(batch_size=8))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gpumemnet.estimators import conformal
-from gpumemnet.graph.attention_sites import find_sites
 from gpumemnet.profile.build import profile_summary, profile_with_warnings
-from gpumemnet.texts import kinds
-from gpumemnet.texts.formats.detect import parse_text
-from gpumemnet.texts.model_names import ties_words
+from gpumemnet.summaries.graph.attention_sites import find_sites
+from gpumemnet.summaries.texts import kinds
+from gpumemnet.summaries.texts.formats.detect import parse_text
+from gpumemnet.summaries.texts.model_names import ties_words
 from gpumemnet.training import TrainingSetup
 
 RULE = "=" * 90

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import SUMMARIES
 
-from gpumemnet.hidden import bottlenecks, decoders, inverted, stacks
-from gpumemnet.hidden.expand import Shown, activation_of, expand, shown
-from gpumemnet.hidden.token_templates import TokenTemplates, exact_stack
 from gpumemnet.profile.build import build_profile
-from gpumemnet.texts.formats.detect import parse_text
-from gpumemnet.texts.model_names import usual_activation
-from gpumemnet.texts.records import Layer
+from gpumemnet.summaries.collapsed_blocks import bottlenecks, decoders, inverted, stacks
+from gpumemnet.summaries.collapsed_blocks.expand import Shown, activation_of, expand, shown
+from gpumemnet.summaries.collapsed_blocks.token_templates import TokenTemplates, exact_stack
+from gpumemnet.summaries.texts.formats.detect import parse_text
+from gpumemnet.summaries.texts.model_names import usual_activation
+from gpumemnet.summaries.texts.records import Layer
 from gpumemnet.training import TrainingSetup
 
 
@@ -231,7 +231,10 @@ def test_few_widths_are_tried_for_a_block_of_thousands_of_channels() -> None:
 
 def test_what_a_text_shows_is_looked_up_once_whatever_it_hides(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr("gpumemnet.hidden.expand.shown", lambda layers: asked.append(layers) or shown(layers))
+    monkeypatch.setattr(
+        "gpumemnet.summaries.collapsed_blocks.expand.shown",
+        lambda layers: asked.append(layers) or shown(layers),
+    )
     text = (SUMMARIES / "bert_default.torchinfo.txt").read_text(encoding="utf-8")
     build_profile(parse_text(text, path="x"), TrainingSetup(batch_size=8), path="x")
     assert len(asked) == 1

@@ -8,8 +8,8 @@ from paths import SUMMARIES
 from gpumemnet.errors import SetupError
 from gpumemnet.names import Source
 from gpumemnet.profile.build import profile_with_warnings
-from gpumemnet.shapes.from_counts import with_arguments
-from gpumemnet.texts.records import Layer
+from gpumemnet.summaries.shapes.from_counts import with_arguments
+from gpumemnet.summaries.texts.records import Layer
 from gpumemnet.training import TrainingSetup
 
 SETUP = TrainingSetup(batch_size=8, seq_len=64)

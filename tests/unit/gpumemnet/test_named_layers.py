@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gpumemnet.graph.build import build
-from gpumemnet.graph.stems import usual_image
-from gpumemnet.hidden import named_layers
 from gpumemnet.profile.build import profile_summary
-from gpumemnet.texts import kinds
-from gpumemnet.texts.formats.detect import parse_text
-from gpumemnet.texts.records import ModelSummary
+from gpumemnet.summaries.collapsed_blocks import named_layers
+from gpumemnet.summaries.graph.build import build
+from gpumemnet.summaries.graph.stems import usual_image
+from gpumemnet.summaries.texts import kinds
+from gpumemnet.summaries.texts.formats.detect import parse_text
+from gpumemnet.summaries.texts.records import ModelSummary
 from gpumemnet.training import TrainingSetup
 
 SETUP = TrainingSetup(batch_size=8)

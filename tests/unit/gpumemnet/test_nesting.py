@@ -8,9 +8,9 @@ import pytest
 
 from gpumemnet.profile.build import profile_summary
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.texts.formats.detect import parse_text
-from gpumemnet.texts.formats.nesting import nested
-from gpumemnet.texts.records import Layer
+from gpumemnet.summaries.texts.formats.detect import parse_text
+from gpumemnet.summaries.texts.formats.nesting import nested
+from gpumemnet.summaries.texts.records import Layer
 from gpumemnet.training import TrainingSetup
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "models"

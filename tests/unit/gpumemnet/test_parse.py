@@ -5,7 +5,7 @@ from paths import SUMMARIES
 
 from gpumemnet.errors import GpuMemNetError, SummaryError
 from gpumemnet.profile.build import profile_with_warnings
-from gpumemnet.texts.formats.detect import parse_text
+from gpumemnet.summaries.texts.formats.detect import parse_text
 from gpumemnet.training import TrainingSetup
 
 RESIDUAL_PARAMS = 45146

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from paths import SUMMARIES
 
-from gpumemnet.shapes.run_order import arrange
-from gpumemnet.texts.formats.detect import parse_text
-from gpumemnet.texts.records import Layer
+from gpumemnet.summaries.shapes.run_order import arrange
+from gpumemnet.summaries.texts.formats.detect import parse_text
+from gpumemnet.summaries.texts.records import Layer
 
 POST_NORM = """Net(
   (layer): TransformerEncoderLayer(

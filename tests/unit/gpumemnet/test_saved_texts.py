@@ -13,11 +13,11 @@ from paths import SUMMARIES
 
 from gpumemnet.errors import SetupError, SummaryError
 from gpumemnet.profile.build import profile_with_warnings
-from gpumemnet.texts.files import read_text
-from gpumemnet.texts.formats.clean import clean, following
-from gpumemnet.texts.formats.detect import parse_text
-from gpumemnet.texts.read import text_of as text_at
-from gpumemnet.texts.records import ModelSummary
+from gpumemnet.summaries.texts.files import read_text
+from gpumemnet.summaries.texts.formats.clean import clean, following
+from gpumemnet.summaries.texts.formats.detect import parse_text
+from gpumemnet.summaries.texts.read import text_of as text_at
+from gpumemnet.summaries.texts.records import ModelSummary
 from gpumemnet.training import TrainingSetup
 
 NAMES = sorted(path.name for path in SUMMARIES.glob("*.txt"))

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from paths import SUMMARIES
 
-from gpumemnet.graph.build import build
-from gpumemnet.graph.tape import Op, Tape
 from gpumemnet.profile.build import with_shapes
-from gpumemnet.replay.optimizer_memory import OPTIMIZER_MEMORY
-from gpumemnet.replay.schedule import BORROW, Call, schedule
-from gpumemnet.replay.training_step import replay
-from gpumemnet.texts.read import read
+from gpumemnet.summaries.graph.build import build
+from gpumemnet.summaries.graph.tape import Op, Tape
+from gpumemnet.summaries.replay.optimizer_memory import OPTIMIZER_MEMORY
+from gpumemnet.summaries.replay.schedule import BORROW, Call, schedule
+from gpumemnet.summaries.replay.training_step import replay
+from gpumemnet.summaries.texts.read import read
 from gpumemnet.training import TrainingSetup
 
 TWO_LAYERS = Tape(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpumemnet.script import frameworks
-from gpumemnet.script.start import Untraced, run
+from gpumemnet.tracing.script import frameworks
+from gpumemnet.tracing.script.start import Untraced, run
 
 ROOT = Path(__file__).resolve().parents[3]
 STANDINS = {
@@ -73,9 +73,11 @@ def test_only_rad_estimate_starts_a_users_script() -> None:
             for node in ast.walk(ast.parse(path.read_text())):
                 names = [node.module] if isinstance(node, ast.ImportFrom) else []
                 names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
-                if any((name or "").startswith("gpumemnet.script") for name in names):
+                if any((name or "").startswith("gpumemnet.tracing.script") for name in names):
                     users.add(str(path.relative_to(ROOT)))
-    assert {name for name in users if not name.startswith("gpumemnet/script/")} == {"gpumemnet/cli/answer.py"}
+    assert {name for name in users if not name.startswith("gpumemnet/tracing/script/")} == {
+        "gpumemnet/cli/answer.py"
+    }
     source = (ROOT / "gpumemnet" / "cli" / "answer.py").read_text()
     callers = [path for path in (ROOT / "slurm_plugin").rglob("*.*") if b"for_script" in path.read_bytes()]
     assert source.count("start.run(") == 1 and not callers

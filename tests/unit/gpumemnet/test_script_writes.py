@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumemnet.script.shields import SHIELDS, Copies, Refusing
+from gpumemnet.tracing.script.shield.shields import SHIELDS, Copies, Refusing
 
 ROOT = Path(__file__).resolve().parents[3]
 NOBODY = 65534
@@ -83,8 +83,8 @@ HEAD = (
 )
 TRACE = """
     import os, sys
-    from gpumemnet.script import shields
-    from gpumemnet.script.start import run
+    from gpumemnet.tracing.script import shields
+    from gpumemnet.tracing.script.start import run
     print(run(sys.argv[2:], environment=os.environ, ways=(getattr(shields, sys.argv[1]),)).why)
 """
 ALL = {
@@ -146,7 +146,7 @@ def script(folders: list[Path]) -> list[str]:
 
 
 def readable(user: int) -> bool:
-    words = [sys.executable, "-c", "import gpumemnet.script.start"]
+    words = [sys.executable, "-c", "import gpumemnet.tracing.script.start"]
     return not subprocess.run(words, cwd=ROOT, user=user, capture_output=True, check=False).returncode
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpumemnet.graph.slices import by_channel
-from gpumemnet.texts.records import Layer
+from gpumemnet.summaries.graph.slices import by_channel
+from gpumemnet.summaries.texts.records import Layer
 
 IMAGE = (8, 32, 16, 16)
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpumemnet.allocator.blocks import Block, address_of, size_of
-from gpumemnet.allocator.caching import CachingAllocator
-from gpumemnet.allocator.events import replay
-from gpumemnet.replay.optimizer_memory import runs
+from gpumemnet.gpu_memory.allocator.blocks import Block, address_of, size_of
+from gpumemnet.gpu_memory.allocator.caching import CachingAllocator
+from gpumemnet.gpu_memory.allocator.events import replay
+from gpumemnet.summaries.replay.optimizer_memory import runs
 from gpumemnet.units import KIB, MIB
 
 # Sizes on both sides of every rule: below a block, small pool, shared large segments, segments of their own.

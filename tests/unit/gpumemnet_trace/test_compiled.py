@@ -14,9 +14,9 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from gpumemnet.saved.record import SavedProfile  # noqa: E402
-from gpumemnet.script import start  # noqa: E402
-from gpumemnet.script.compiled import LEFT_OUT, NOT_COUNTED  # noqa: E402
+from gpumemnet.tracing.saved.record import SavedProfile  # noqa: E402
+from gpumemnet.tracing.script import start  # noqa: E402
+from gpumemnet.tracing.script.libraries.compiled import LEFT_OUT, NOT_COUNTED  # noqa: E402
 
 SCRIPT = """
     import sys, torch

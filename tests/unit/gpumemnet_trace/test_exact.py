@@ -17,10 +17,10 @@ from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from gpumemnet.estimators.faketensor import StorageCounter  # noqa: E402
-from gpumemnet.script.data_parallel import DistributedDataParallel, assigned  # noqa: E402
-from gpumemnet.trace.device import pretended_cuda  # noqa: E402
-from gpumemnet.trace.recorder import Recorder  # noqa: E402
-from gpumemnet.trace.workspace import Workspaces  # noqa: E402
+from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataParallel, assigned  # noqa: E402
+from gpumemnet.tracing.trace.device import pretended_cuda  # noqa: E402
+from gpumemnet.tracing.trace.recorder import Recorder  # noqa: E402
+from gpumemnet.tracing.trace.workspace import Workspaces  # noqa: E402
 
 WIDTH, BATCH = 256, 1024
 

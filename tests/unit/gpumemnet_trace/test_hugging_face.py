@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpumemnet.errors import TraceError
-from gpumemnet.trace import hugging_face, trace_module
+from gpumemnet.tracing.trace import hugging_face, trace_module
 from gpumemnet.training import TrainingSetup
 
 pytest.importorskip("torch")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gpumemnet.errors import TraceError
-from gpumemnet.trace.inputs import InputSpec, parse_inputs
+from gpumemnet.tracing.trace.inputs import InputSpec, parse_inputs
 from gpumemnet.training import TrainingSetup
 
 SETUP = TrainingSetup(batch_size=8, seq_len=512)

@@ -14,7 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpumemnet.script import kernels  # noqa: E402
+from gpumemnet.tracing.script.libraries import kernels  # noqa: E402
 
 MAIN = "from gpumemnet.cli import main; main()"
 

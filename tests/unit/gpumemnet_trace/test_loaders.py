@@ -18,9 +18,9 @@ torch = pytest.importorskip("torch")
 
 from torch.utils.data import DataLoader  # noqa: E402
 
-from gpumemnet.saved.record import SavedProfile  # noqa: E402
-from gpumemnet.script import loaders  # noqa: E402
-from gpumemnet.script.pretend import Said  # noqa: E402
+from gpumemnet.tracing.saved.record import SavedProfile  # noqa: E402
+from gpumemnet.tracing.script import loaders  # noqa: E402
+from gpumemnet.tracing.script.pretend import Said  # noqa: E402
 
 MAIN = "from gpumemnet.cli import main; main()"
 PADDED = """

@@ -9,7 +9,7 @@ import pytest
 
 from gpumemnet.cli.answer import for_module, for_summary
 from gpumemnet.errors import SummaryError, TraceError
-from gpumemnet.trace import trace_module
+from gpumemnet.tracing.trace import trace_module
 from gpumemnet.training import TrainingSetup
 
 pytest.importorskip("torch")
@@ -128,7 +128,7 @@ def test_torch_is_left_as_it_was(spec) -> None:
 
 
 def test_importing_the_package_imports_no_torch() -> None:
-    code = "import sys, gpumemnet.trace, gpumemnet.allocator; sys.exit('torch' in sys.modules)"
+    code = "import sys, gpumemnet.tracing.trace, gpumemnet.gpu_memory.allocator; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

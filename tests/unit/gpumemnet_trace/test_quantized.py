@@ -15,9 +15,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from gpumemnet.saved.record import SavedProfile
-from gpumemnet.script import start
-from gpumemnet.script.paged import PAGED
+from gpumemnet.tracing.saved.record import SavedProfile
+from gpumemnet.tracing.script import start
+from gpumemnet.tracing.script.libraries.paged import PAGED
 
 LAYERS, WIDTH, RANK = 6, 1024, 128
 """Of that rank an adapter has more than 100,000 weights, below which bitsandbytes pages no states."""

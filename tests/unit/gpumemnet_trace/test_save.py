@@ -15,10 +15,10 @@ import gpumemnet  # noqa: E402
 from gpumemnet.errors import SetupError, TraceError  # noqa: E402
 from gpumemnet.estimators.registry import estimate  # noqa: E402
 from gpumemnet.profile.build import profile_with_warnings  # noqa: E402
-from gpumemnet.saved.make import saved_profile  # noqa: E402
-from gpumemnet.saved.record import SavedProfile  # noqa: E402
-from gpumemnet.texts.formats.detect import parse_text  # noqa: E402
-from gpumemnet.trace import trace_module  # noqa: E402
+from gpumemnet.summaries.texts.formats.detect import parse_text  # noqa: E402
+from gpumemnet.tracing.saved.make import saved_profile  # noqa: E402
+from gpumemnet.tracing.saved.record import SavedProfile  # noqa: E402
+from gpumemnet.tracing.trace import trace_module  # noqa: E402
 from gpumemnet.training import TrainingSetup  # noqa: E402
 
 

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torchinfo")
 from torch import Tensor, nn  # noqa: E402 - skipped above where it is missing
 
-from gpumemnet.dataset.summaries import torchinfo_text  # noqa: E402
+from gpumemnet.learning.dataset.summaries import torchinfo_text  # noqa: E402
 from gpumemnet.names import Precision  # noqa: E402
 from gpumemnet.profile.build import profile_summary  # noqa: E402
 from gpumemnet.training import TrainingSetup  # noqa: E402

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from gpumemnet.names import Group
-from gpumemnet.texts import kinds
+from gpumemnet.summaries.texts import kinds
 
 torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402 - skipped above where it is missing

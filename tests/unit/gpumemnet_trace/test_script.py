@@ -17,14 +17,14 @@ from torch import nn  # noqa: E402
 from traced import MAIN, estimated  # noqa: E402
 
 from gpumemnet.gpus import DEFAULT_GPU, gpu_named  # noqa: E402
-from gpumemnet.saved.make import saved_profile  # noqa: E402
-from gpumemnet.saved.record import SavedProfile  # noqa: E402
-from gpumemnet.script import pretend  # noqa: E402
-from gpumemnet.script.failures import why  # noqa: E402
-from gpumemnet.script.streams import Streams  # noqa: E402
-from gpumemnet.trace import device  # noqa: E402
-from gpumemnet.trace.recorder import Recorder  # noqa: E402
-from gpumemnet.trace.workspace import Workspaces  # noqa: E402
+from gpumemnet.tracing.saved.make import saved_profile  # noqa: E402
+from gpumemnet.tracing.saved.record import SavedProfile  # noqa: E402
+from gpumemnet.tracing.script import pretend  # noqa: E402
+from gpumemnet.tracing.script.failures import why  # noqa: E402
+from gpumemnet.tracing.script.streams import Streams  # noqa: E402
+from gpumemnet.tracing.trace import device  # noqa: E402
+from gpumemnet.tracing.trace.recorder import Recorder  # noqa: E402
+from gpumemnet.tracing.trace.workspace import Workspaces  # noqa: E402
 from gpumemnet.units import to_mib_nearest  # noqa: E402
 
 CLASSIFIER = """

@@ -12,7 +12,8 @@ from traced import MAIN, estimated
 
 pytest.importorskip("torch")
 
-from gpumemnet.script import shields, start
+from gpumemnet.tracing.script import start
+from gpumemnet.tracing.script.shield import shields
 
 LINGERS = """
     import sys, time, torch

@@ -12,12 +12,12 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from gpumemnet.script import evaluation  # noqa: E402
-from gpumemnet.script.evaluation import Evaluations  # noqa: E402
-from gpumemnet.trace.build import skip_inits  # noqa: E402
-from gpumemnet.trace.device import pretended_cuda  # noqa: E402
-from gpumemnet.trace.recorder import Recorder  # noqa: E402
-from gpumemnet.trace.workspace import Workspaces  # noqa: E402
+from gpumemnet.tracing.script.libraries import evaluation  # noqa: E402
+from gpumemnet.tracing.script.libraries.evaluation import Evaluations  # noqa: E402
+from gpumemnet.tracing.trace.build import skip_inits  # noqa: E402
+from gpumemnet.tracing.trace.device import pretended_cuda  # noqa: E402
+from gpumemnet.tracing.trace.recorder import Recorder  # noqa: E402
+from gpumemnet.tracing.trace.workspace import Workspaces  # noqa: E402
 
 
 class Pair(nn.Module):

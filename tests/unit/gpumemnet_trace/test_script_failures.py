@@ -10,7 +10,7 @@ from traced import estimated, saved
 
 pytest.importorskip("torch")
 
-from gpumemnet.script.failures import ASKED, first_of
+from gpumemnet.tracing.script.failures import ASKED, first_of
 
 LOOP = """
     import sys, torch

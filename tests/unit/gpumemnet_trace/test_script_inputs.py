@@ -10,7 +10,7 @@ from traced import estimated, saved
 
 pytest.importorskip("torch")
 
-from gpumemnet.script.failures import AFTER_READING
+from gpumemnet.tracing.script.failures import AFTER_READING
 
 TRIES = """
     import torch

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumemnet.script import processes, start
+from gpumemnet.tracing.script import processes, start
 
 APART = """
     import subprocess, sys, time

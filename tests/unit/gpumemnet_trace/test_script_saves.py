@@ -10,7 +10,7 @@ from traced import estimated
 
 pytest.importorskip("torch")
 
-from gpumemnet.script.saves import TOO_SOON
+from gpumemnet.tracing.script.libraries.checkpoints import TOO_SOON
 
 CHECKPOINTS = """
     import io, os, torch

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import gpumemnet
-from gpumemnet.saved.record import SavedProfile
-from gpumemnet.script import start
+from gpumemnet.tracing.saved.record import SavedProfile
+from gpumemnet.tracing.script import start
 
 torch = pytest.importorskip("torch")
 
@@ -146,7 +146,7 @@ REAL = """
 """
 TRACED = """
     import json, os, sys
-    from gpumemnet.script import live, mixed
+    from gpumemnet.tracing.script import live, mixed
 
     run = live.Run(os.getcwd())
     run.watch()
@@ -176,7 +176,7 @@ TRACED = """
 STREAMS = """
     import json, os
     from collections import Counter
-    from gpumemnet.script import live, mixed
+    from gpumemnet.tracing.script import live, mixed
 
     run = live.Run(os.getcwd())
     run.watch()

@@ -13,10 +13,10 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
-from gpumemnet.trace import memory_of, older, recorder  # noqa: E402
-from gpumemnet.trace.inputs import parse_inputs  # noqa: E402
-from gpumemnet.trace.session import Trace, record  # noqa: E402
-from gpumemnet.trace.target import Target  # noqa: E402
+from gpumemnet.tracing.trace import memory_of, older, recorder  # noqa: E402
+from gpumemnet.tracing.trace.inputs import parse_inputs  # noqa: E402
+from gpumemnet.tracing.trace.session import Trace, record  # noqa: E402
+from gpumemnet.tracing.trace.target import Target  # noqa: E402
 from gpumemnet.training import TrainingSetup  # noqa: E402
 
 

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("gpumemnet.dataset") else ["test_*.py"]
+collect_ignore_glob = [] if find_spec("gpumemnet.learning.dataset") else ["test_*.py"]

@@ -11,9 +11,9 @@ np = pytest.importorskip("numpy")
 pytest.importorskip("sklearn")
 
 from gpumemnet.estimators import conformal
-from gpumemnet.train import correction
-from gpumemnet.train.correction import Samples
-from gpumemnet.train.rows import lineage
+from gpumemnet.learning.train import correction
+from gpumemnet.learning.train.correction import Samples
+from gpumemnet.learning.train.rows import lineage
 
 BOUND = conformal.LEVELS.index(conformal.CONFIDENCE)
 

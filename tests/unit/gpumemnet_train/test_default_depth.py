@@ -7,9 +7,9 @@ import re
 import pytest
 from paths import MODELS, SUMMARIES
 
+from gpumemnet.learning.train.default_depth import cut
 from gpumemnet.profile.build import profile_summary
-from gpumemnet.texts.formats.detect import parse_text
-from gpumemnet.train.default_depth import cut
+from gpumemnet.summaries.texts.formats.detect import parse_text
 from gpumemnet.training import TrainingSetup
 
 

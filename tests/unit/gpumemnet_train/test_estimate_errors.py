@@ -9,7 +9,7 @@ from paths import CHECKOUT
 
 pytest.importorskip("numpy")
 
-from gpumemnet.evaluate.heldout import MAIN_FORMAT, held_out
+from gpumemnet.learning.evaluate.heldout import MAIN_FORMAT, held_out
 
 sys.path.insert(0, str(CHECKOUT / "bench"))
 import estimate_errors

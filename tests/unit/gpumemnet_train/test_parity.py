@@ -18,9 +18,9 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from gpumemnet.errors import ModelFileError
 from gpumemnet.estimators import buckets, features, transformer, tree_model
 from gpumemnet.estimators.tree_model import Trees
-from gpumemnet.train.classifiers import members_of
-from gpumemnet.train.export import layers_of, trees_of, write
-from gpumemnet.train.networks import Fitting, MlpEnsemble, TransformerClassifier, fit
+from gpumemnet.learning.train.classifiers import members_of
+from gpumemnet.learning.train.export import layers_of, trees_of, write
+from gpumemnet.learning.train.networks import Fitting, MlpEnsemble, TransformerClassifier, fit
 
 RANDOM = np.random.RandomState(3)
 

@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("numpy")
 
 from gpumemnet.errors import GpuMemNetError
-from gpumemnet.evaluate import peer_data, peer_features, peer_graph, peer_step, peer_workspaces
-from gpumemnet.evaluate.peer_data import PeerLayer, PeerRun
+from gpumemnet.learning.evaluate import peer_data, peer_features, peer_graph, peer_step, peer_workspaces
+from gpumemnet.learning.evaluate.peer_data import PeerLayer, PeerRun
 from gpumemnet.units import MIB
 
 NAME = (

@@ -8,9 +8,9 @@ import pytest
 from lab import config
 from lab.daemons import LabError
 from lab.place import ClusterSpec, NodeSpec, Place
-from slurm_plugin.core import toml
-from slurm_plugin.core.config import parse_config
-from slurm_plugin.slurm.conf_files import devices_confined
+from slurm_plugin.core.config import toml
+from slurm_plugin.core.config.load import parse_config
+from slurm_plugin.slurm.files.conf_files import devices_confined
 
 PLACE = Place(root=Path("/srv/rad/.rad/lab"), venv=Path("/srv/rad/.rad/venv"))
 SPEC = ClusterSpec(nodes=(NodeSpec(name="n0", gpu_mib=(40960, 40960)), NodeSpec(name="n1", gpu_mib=(81920,))))

@@ -7,7 +7,7 @@ import pytest
 from lab.config import shards_of
 from lab.daemons import LabError
 from lab.real_gpus import real_node
-from slurm_plugin.core.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.units import GIB, MIB, to_mib_up
 
 H200 = GpuReading(

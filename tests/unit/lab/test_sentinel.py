@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.sentinel import Held, card_faults, held_on, ledger_faults
-from slurm_plugin.core.process import started_ticks
+from slurm_plugin.core.process.identity import started_ticks
 
 USABLE = {"G": 100, "H": 100}
 

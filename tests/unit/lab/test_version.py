@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.core.shell import run
+from slurm_plugin.core.process.run import run
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 FILES = ("pyproject.toml", ".gitattributes", ".git_archival.txt")

@@ -10,14 +10,14 @@ import pytest
 
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.simulated import SimulatedGpus
-from slurm_plugin.monitor.simulated_cards import Card, CardFullError
-from slurm_plugin.monitor.telemetry import Telemetry
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated_gpus import Card, CardFullError
+from slurm_plugin.monitor.gpus.telemetry import Telemetry
 
 HOLDER = """
 import sys
 from pathlib import Path
-from slurm_plugin.monitor.simulated import CardFullError, SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated import CardFullError, SimulatedGpus
 gpus = SimulatedGpus(Path(sys.argv[1]))
 try:
     gpus.hold(sys.argv[2], int(sys.argv[3]), smact=0.6)

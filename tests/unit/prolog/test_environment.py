@@ -13,15 +13,15 @@ from prolog.environment import environment_of, mps_of, visible_devices
 from prolog.place import Placed
 from slurm_plugin import mps
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import Features, PartitionConfig, load_config
+from slurm_plugin.core.config.load import Features, PartitionConfig, load_config
 from slurm_plugin.core.errors import MpsError
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.log import HookLog
-from slurm_plugin.core.node_records import Placement, Reservation
+from slurm_plugin.core.logs.hook_log import HookLog
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.core.records.node import Placement, Reservation
 from slurm_plugin.core.units import GIB
 from slurm_plugin.node.facts import Card
 from slurm_plugin.node.node import Node
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 JOB = HookJob(job_id=7, user_id=1000, group_id=1000, partition="gpu")
 HELD = Reservation(

@@ -12,12 +12,12 @@ from lab.bare_node import make_bare_node
 from prolog import own_run
 from prolog.own_run import SOON_S, of_an_earlier_job, without_prolog
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import Config, load_config
-from slurm_plugin.core.ended_runs import KEPT_S, EndedRun, EndedRuns
-from slurm_plugin.core.job_file import JobFile
-from slurm_plugin.core.ledger_store import boot_id
-from slurm_plugin.core.node_records import Reservation
-from slurm_plugin.core.settings import Features
+from slurm_plugin.core.config.load import Config, load_config
+from slurm_plugin.core.config.settings import Features
+from slurm_plugin.core.ledger.ended_runs import KEPT_S, EndedRun, EndedRuns
+from slurm_plugin.core.ledger.job_file import JobFile
+from slurm_plugin.core.ledger.store import boot_id
+from slurm_plugin.core.records.node import Reservation
 
 HELD = Reservation(
     job_id=7,

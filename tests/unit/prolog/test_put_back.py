@@ -10,15 +10,15 @@ from fakes import KEY, FakeClock, FakeSlurm, signed
 
 from lab.bare_node import make_bare_node
 from prolog.put_back import FIRST_DELAY_S, LONGEST_DELAY_S, MOST_FOR_FAULTS, may_put_back, put_back
-from slurm_plugin.core.config import load_config
+from slurm_plugin.core.comments.admin_comment import Note, format_note, read_note
+from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.note import Note, format_note, read_note
-from slurm_plugin.core.turn import Turn
-from slurm_plugin.core.waiting import Waiting, waiting_jobs
+from slurm_plugin.core.ledger.requeued_jobs import Waiting, waiting_jobs
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.records.queue_position import Turn
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.control import JobChange, JobView, Standing
-from slurm_plugin.slurm.hook_env import HookJob
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 WHY = "no idle GPU for a whole-GPU job"
 NEW, OLD = (24, 11, 5), (22, 5, 8)

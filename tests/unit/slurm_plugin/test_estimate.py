@@ -9,16 +9,16 @@ from paths import MODELS
 from gpumemnet.directives.values import DEFAULT_CONFIDENCE, LEAST_CONFIDENCE, MOST_CONFIDENCE
 from gpumemnet.estimators import tree_model
 from gpumemnet.profile.record import ModelProfile
+from slurm_plugin.core.booking.confidence import SHARES
+from slurm_plugin.core.comments.signed_comment import COMMENT_LIMIT, with_profile
+from slurm_plugin.core.config.partition import PartitionConfig
 from slurm_plugin.core.errors import ConfigError, EstimateError
-from slurm_plugin.core.partition_settings import PartitionConfig
-from slurm_plugin.core.records import LEAST_CONFIDENCE as LEAST
-from slurm_plugin.core.records import MOST_CONFIDENCE as MOST
-from slurm_plugin.core.records import Claims
-from slurm_plugin.core.risk import SHARES
+from slurm_plugin.core.records.submission import LEAST_CONFIDENCE as LEAST
+from slurm_plugin.core.records.submission import MOST_CONFIDENCE as MOST
+from slurm_plugin.core.records.submission import Claims
 from slurm_plugin.core.units import GIB
-from slurm_plugin.core.wire import COMMENT_LIMIT, with_profile
+from slurm_plugin.directives import claims_of, directives_of, profile_of
 from slurm_plugin.estimate import Estimator
-from slurm_plugin.said import claims_of, directives_of, profile_of
 
 SUMMARIES = sorted(path for path in MODELS.glob("*.txt") if path.name != "broken.txt")
 

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.history import as_text, peaks
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.lines import PRIVATE, append_line
-from slurm_plugin.core.models import Model, from_lines, models_path, to_line
-from slurm_plugin.core.peaks import Run, peaks_path, record
+from slurm_plugin.core.files.append_log import PRIVATE, append_line
+from slurm_plugin.core.history.models import Model, from_lines, models_path, to_line
+from slurm_plugin.core.history.runs import Run, peaks_path, record
 from slurm_plugin.core.units import GIB
 
 USER = 4_000_000_000  # no machine has a name for it

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.admin.checks_learn import OLD_S, check_learn
-from slurm_plugin.admin.facts import Facts
+from slurm_plugin.admin.doctor.checks.learn import OLD_S, check_learn
+from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.learn import NOTHING, as_json, as_text, learned_of
-from slurm_plugin.core.config import Config, Features, Paths
+from slurm_plugin.core.booking.confidence import SHARES
+from slurm_plugin.core.config.load import Config, Features, Paths
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.learn import Limits
-from slurm_plugin.core.learned import Learned
-from slurm_plugin.core.models import models_path
-from slurm_plugin.core.peaks import peaks_path
-from slurm_plugin.core.risk import SHARES
+from slurm_plugin.core.history.models import models_path
+from slurm_plugin.core.history.runs import peaks_path
+from slurm_plugin.core.history.site_quantiles import Limits
+from slurm_plugin.core.history.site_quantiles_file import Learned
 
 LIMITS = Limits(
     lowest=tuple(0.01 * at for at in range(len(SHARES))),

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.schema import schema
-from slurm_plugin.core import toml
-from slurm_plugin.core.config import parse_config
+from slurm_plugin.core.config import toml
+from slurm_plugin.core.config.load import parse_config
 from slurm_plugin.core.errors import ConfigError
 
 CHECKOUT = Path(__file__).resolve().parents[4]

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.core.config import Config, PartitionConfig
-from slurm_plugin.core.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.node_records import Reservation
-from slurm_plugin.core.process import Process
+from slurm_plugin.core.config.load import Config, PartitionConfig
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.process.identity import Process
+from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.records.node import Reservation
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.findings import findings

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.core.node_records import Outcome, Verdict
-from slurm_plugin.core.process import Process
+from slurm_plugin.core.process.identity import Process
+from slurm_plugin.core.records.node import Outcome, Verdict
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.incident_file import incidents_path, read_incidents, write_incidents

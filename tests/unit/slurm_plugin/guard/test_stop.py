@@ -11,10 +11,10 @@ import pytest
 from fakes import FakeClock
 
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.process import Process
+from slurm_plugin.core.process.identity import Process
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.stop import ROUNDS, Stopper, end_job
-from slurm_plugin.slurm.processes import processes_of
+from slurm_plugin.slurm.node.processes import processes_of
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as other users")
 

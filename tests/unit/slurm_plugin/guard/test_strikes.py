@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slurm_plugin.core.process import Process
+from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.units import GIB
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.strikes import Key, Strike, confirmed

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from fakes import FakeSlurm
 
-from slurm_plugin.core.note import Note, read_signed, signed_note
+from slurm_plugin.core.comments.admin_comment import Note, read_signed, signed_note
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.tell import warn
 from slurm_plugin.slurm.control import JobChange, JobView

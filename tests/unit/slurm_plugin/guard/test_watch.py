@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from fakes import FakeClock
 
-from slurm_plugin.core.config import Config, Features, PartitionConfig, Paths, TelemetryConfig
-from slurm_plugin.core.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.node_records import Reservation
-from slurm_plugin.core.process import Process
+from slurm_plugin.core.config.load import Config, Features, PartitionConfig, Paths, TelemetryConfig
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.ledger.requeued_jobs import Lack, Waiting, begin_waiting
+from slurm_plugin.core.process.identity import Process
+from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.records.node import Reservation
 from slurm_plugin.core.units import GIB
-from slurm_plugin.core.waiting import Lack, Waiting, begin_waiting
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.incident_file import read_incidents
 from slurm_plugin.guard.leaving import LEAVING_S, Leaving

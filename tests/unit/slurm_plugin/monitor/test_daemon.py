@@ -17,13 +17,13 @@ from fake_proc import cgroups, process
 from fakes import FakeClock
 
 from slurm_plugin.core.clock import Deadline
-from slurm_plugin.core.config import Config, Features, PartitionConfig
+from slurm_plugin.core.config.load import Config, Features, PartitionConfig
 from slurm_plugin.core.errors import DeviceError
-from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.ledger_store import LedgerStore
-from slurm_plugin.core.node_records import Reservation
-from slurm_plugin.core.process import Process
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.ledger.store import LedgerStore
+from slurm_plugin.core.process.identity import Process
+from slurm_plugin.core.records.gpu import GpuCounters, GpuProcess, GpuReading
+from slurm_plugin.core.records.node import Reservation
 from slurm_plugin.monitor.attribution import JobFinder, Traced
 from slurm_plugin.monitor.daemon import watch
 from slurm_plugin.monitor.monitor import Monitor

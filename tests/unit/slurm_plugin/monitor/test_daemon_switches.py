@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from lab.bare_node import make_bare_node
-from slurm_plugin.core.last_good import config_in_force
-from slurm_plugin.core.log import EVENTS
+from slurm_plugin.core.config.last_good import config_in_force
+from slurm_plugin.core.logs.hook_log import EVENTS
 from slurm_plugin.guard.watch import Guard
 from slurm_plugin.monitor import daemon
 from slurm_plugin.monitor.monitor import Monitor

@@ -12,17 +12,17 @@ import pytest
 from fakes import FakeClock
 from paths import CHECKOUT
 
-from slurm_plugin.core.events import Entry, Event, EventKind
-from slurm_plugin.core.gpu import GpuCounters, GpuProcess, GpuReading
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.node_records import Reservation
-from slurm_plugin.monitor.board import Board
-from slurm_plugin.monitor.hook_counts import HookCounts
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.logs.events import Entry, Event, EventKind
+from slurm_plugin.core.records.gpu import GpuCounters, GpuProcess, GpuReading
+from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.monitor.export.board import Board
+from slurm_plugin.monitor.export.hook_counts import HookCounts
 from slurm_plugin.monitor.seen import Seen
 from slurm_plugin.monitor.window import JobUsage
-from slurm_plugin.slurm.queue import WaitingJob
+from slurm_plugin.slurm.queries.queue import WaitingJob
 
-metrics = pytest.importorskip("slurm_plugin.monitor.metrics")
+metrics = pytest.importorskip("slurm_plugin.monitor.export.metrics")
 DASHBOARDS = sorted((CHECKOUT / "gres_conf" / "grafana").glob("*.json"))
 RULES = CHECKOUT / "gres_conf" / "prometheus" / "rad.rules.yml"
 OF_PROMETHEUS = {"instance", "job", "le", "alertname"}
@@ -31,7 +31,7 @@ GIB = 2**30
 
 def told() -> Iterator[Any]:
     """Yield every metric that rad-monitor and `rad metrics` can tell."""
-    from slurm_plugin.admin import controller_metrics
+    from slurm_plugin.admin import metrics as controller_metrics
 
     counts = HookCounts(Path("/nonexistent"))
     for hook, kind in (

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_plugin.core.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.usage import add_readings
 from slurm_plugin.monitor.window import JobUsage

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.core.errors import MpsError
-from slurm_plugin.core.process import started_ticks
+from slurm_plugin.core.process.identity import started_ticks
 from slurm_plugin.core.units import GIB
 from slurm_plugin.mps import Mps
 from slurm_plugin.mps.node import START_BUDGET_S

@@ -10,11 +10,11 @@ from fake_proc import process, slurmstepd
 from fakes import FakeSlurm
 
 from lab.bare_node import make_bare_node
-from slurm_plugin.core.config import load_config
-from slurm_plugin.core.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.job_file import PlacedFile
-from slurm_plugin.core.node_records import Reservation
-from slurm_plugin.core.reconcile import SlurmSays
+from slurm_plugin.core.config.load import load_config
+from slurm_plugin.core.ledger.job_file import PlacedFile
+from slurm_plugin.core.ledger.reconcile import SlurmSays
+from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.records.node import Reservation
 from slurm_plugin.core.units import GIB
 from slurm_plugin.node.evidence import look, present
 from slurm_plugin.node.facts import NodeFacts

@@ -10,7 +10,7 @@ from fake_proc import slurmstepd
 from fakes import FakeSlurm
 
 from lab.bare_node import make_bare_node
-from slurm_plugin.core.config import load_config
+from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.node.doubts import earlier_doubts
 from slurm_plugin.node.facts import learn_facts

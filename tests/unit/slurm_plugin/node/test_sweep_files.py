@@ -10,11 +10,11 @@ import pytest
 from fakes import FakeClock, FakeSlurm
 
 from lab.bare_node import make_bare_node
-from slurm_plugin.core.config import load_config
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.node_records import Reservation
-from slurm_plugin.core.reconcile import YOUNG_S, Evidence
-from slurm_plugin.core.whole_file import draft_of
+from slurm_plugin.core.config.load import load_config
+from slurm_plugin.core.files.atomic import draft_of
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.ledger.reconcile import YOUNG_S, Evidence
+from slurm_plugin.core.records.node import Reservation
 from slurm_plugin.node import sweep as module
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import sweep

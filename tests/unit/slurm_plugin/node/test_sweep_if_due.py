@@ -11,10 +11,10 @@ import pytest
 from fakes import FakeClock
 
 from lab.bare_node import make_bare_node
-from slurm_plugin.core.config import load_config
+from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.errors import LedgerError
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.ledger_store import Found
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.ledger.store import Found
 from slurm_plugin.node import sweep as module
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.sweep import LOCK_S, UNSWEPT_S, sweep_if_due

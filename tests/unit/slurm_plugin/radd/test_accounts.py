@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from fakes import FakeClock, signed
 
-from slurm_plugin.core import wire
-from slurm_plugin.core.binding import partition_mark
-from slurm_plugin.core.config import Config, Features, PartitionConfig, Paths
+from slurm_plugin.core.booking.verification import partition_mark
+from slurm_plugin.core.comments import signed_comment
+from slurm_plugin.core.comments.admin_comment import Event, Note
+from slurm_plugin.core.config.load import Config, Features, PartitionConfig, Paths
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.note import Event, Note
-from slurm_plugin.core.peaks import Run, from_line
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.history.runs import Run, from_line
+from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.radd.accounts import AGAIN_S, EVERY_S, FIRST_S, MOST_S, AccountsReader
 from slurm_plugin.radd.history import Peaks
-from slurm_plugin.slurm.accounting import Accounts, EndedJob
+from slurm_plugin.slurm.queries.accounting import Accounts, EndedJob
 
 KEY = bytes(32)
 PROFILE = "ab12cd34"
@@ -70,7 +70,7 @@ def stamped(user_id: int = 1000) -> str:
         profile_key=PROFILE,
         partitions=(partition_mark("gpu"),),
     )
-    return wire.with_stamp("my words", wire.stamp(booking, user_id=user_id, key=KEY))
+    return signed_comment.with_stamp("my words", signed_comment.stamp(booking, user_id=user_id, key=KEY))
 
 
 @pytest.fixture

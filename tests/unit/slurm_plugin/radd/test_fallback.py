@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from slurm_plugin.core.config import Config, parse_config
+from slurm_plugin.core.config.load import Config, parse_config
 from slurm_plugin.radd.fallback import HOLDS_S, fallback_of
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.core.peaks import Run
+from slurm_plugin.core.history.runs import Run
 from slurm_plugin.core.units import GIB
 from slurm_plugin.radd.history import Peaks
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fakes import FakeSlurm
 
-from slurm_plugin.core.config import Config, Paths
+from slurm_plugin.core.config.load import Config, Paths
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.radd.in_force import SelectParameters
 from slurm_plugin.radd.prepare import prepared

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from fakes import KEY, FakeClock, FakeSlurm, signed
 
-from slurm_plugin.core.config import Config, parse_config
+from slurm_plugin.core.comments.admin_comment import Note
+from slurm_plugin.core.config.load import Config, parse_config
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.note import Note
-from slurm_plugin.core.turn import Turn
+from slurm_plugin.core.records.queue_position import Turn
 from slurm_plugin.radd.keeping import EVERY_S, Keeper
 from slurm_plugin.radd.lending import Lender
 from slurm_plugin.radd.loans import Claim

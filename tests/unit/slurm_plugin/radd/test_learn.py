@@ -13,14 +13,14 @@ from paths import MODELS
 from gpumemnet.profile.build import profile_with_warnings
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.training import TrainingSetup
-from slurm_plugin.core.config import Config, parse_config
+from slurm_plugin.core.config.load import Config, parse_config
 from slurm_plugin.core.errors import CommandError
-from slurm_plugin.core.learn import LEAST_MODELS
-from slurm_plugin.core.learned import learned_path
-from slurm_plugin.core.models import Model, models_path, to_line
-from slurm_plugin.core.observed import LEAST_RUN_S
-from slurm_plugin.core.peaks import Run, peaks_path, record
-from slurm_plugin.core.records import MemoryEstimate
+from slurm_plugin.core.history.models import Model, models_path, to_line
+from slurm_plugin.core.history.observed import LEAST_RUN_S
+from slurm_plugin.core.history.runs import Run, peaks_path, record
+from slurm_plugin.core.history.site_quantiles import LEAST_MODELS
+from slurm_plugin.core.history.site_quantiles_file import learned_path
+from slurm_plugin.core.records.submission import MemoryEstimate
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd import learned as radd_learned
 from slurm_plugin.radd.learn import MOST_SETUPS, gpu_of, learn, main, observed, write

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from fakes import KEY, FakeClock, FakeSlurm
 
-from slurm_plugin.core.config import Config, PartitionConfig, parse_config
-from slurm_plugin.core.note import Note
+from slurm_plugin.core.comments.admin_comment import Note
+from slurm_plugin.core.config.load import Config, PartitionConfig, parse_config
 from slurm_plugin.radd.lending import Lender
 from slurm_plugin.radd.loans import DAY_S, Claim, Loan, is_due, loan_for
 from slurm_plugin.radd.recover import Recoverer

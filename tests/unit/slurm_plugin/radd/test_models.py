@@ -9,10 +9,10 @@ import pytest
 from paths import CHECKOUT
 
 from gpumemnet.directives.parse import parse_script
-from slurm_plugin.core.models import from_lines
-from slurm_plugin.core.wire import with_profile
+from slurm_plugin.core.comments.signed_comment import with_profile
+from slurm_plugin.core.history.models import from_lines
+from slurm_plugin.directives import profile_of
 from slurm_plugin.radd.models import Models
-from slurm_plugin.said import profile_of
 
 SCRIPT = "#!/bin/sh\n#RAD model=models/resnet50_torchinfo.txt batch_size=32 optimizer=adam\n"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.core.config import parse_config
+from slurm_plugin.core.config.load import parse_config
 from slurm_plugin.radd.prepare import prepared
 from slurm_plugin.radd.submit import Submission
 

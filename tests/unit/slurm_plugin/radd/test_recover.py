@@ -8,10 +8,10 @@ import pytest
 from fakes import KEY, FakeClock, FakeSlurm, signed
 
 from epilog.wake import wake
-from slurm_plugin.core.background import in_background
 from slurm_plugin.core.clock import Deadline, SystemClock
-from slurm_plugin.core.note import Note, read_note
-from slurm_plugin.core.waiting import Waiting
+from slurm_plugin.core.comments.admin_comment import Note, read_note
+from slurm_plugin.core.ledger.requeued_jobs import Waiting
+from slurm_plugin.core.process.background import in_background
 from slurm_plugin.radd import recover
 from slurm_plugin.radd.recover import MOST_SWEPT, PATIENCE_S, YOUNG_S, Recoverer
 from slurm_plugin.slurm.control import JobChange, JobView

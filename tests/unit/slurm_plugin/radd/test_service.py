@@ -15,13 +15,13 @@ from paths import CHECKOUT
 
 from gpumemnet.profile.build import profile_summary
 from gpumemnet.training import TrainingSetup
-from slurm_plugin.core import wire
-from slurm_plugin.core.background import in_background
+from slurm_plugin.core.comments import signed_comment
+from slurm_plugin.core.comments.admin_comment import Note
 from slurm_plugin.core.errors import ConfigError, SlurmError, WireError
-from slurm_plugin.core.models import models_path
-from slurm_plugin.core.note import Note
-from slurm_plugin.core.peaks import Run, from_line, peaks_path, record
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.history.models import models_path
+from slurm_plugin.core.history.runs import Run, from_line, peaks_path, record
+from slurm_plugin.core.process.background import in_background
+from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.radd import service as radd_service
 from slurm_plugin.radd.recover import Recoverer
@@ -246,7 +246,7 @@ SlurmCommands.version = lambda self: (22, 5, 8)
 service = Service(Path({str(toml)!r}), SlurmCommands(), Recoverer(SlurmCommands(), SystemClock(), key=lambda: b""))
 loaded, opened = set(sys.modules), []
 sys.addaudithook(lambda event, args: opened.append(args[0]) if event == "open" else None)
-reply = service.handle({{**{SUBMIT!r}, "script": "#RAD model=a", "comment": {wire.with_profile("", profile)!r}}})
+reply = service.handle({{**{SUBMIT!r}, "script": "#RAD model=a", "comment": {signed_comment.with_profile("", profile)!r}}})
 print(sorted(set(sys.modules) - loaded), [str(name) for name in opened if "models.jsonl" not in str(name)])
 print("profile=" in reply["log"])
 """
@@ -305,7 +305,7 @@ def modified(note: Note, comment: str = "", **more: Any) -> dict[str, Any]:
 def test_notes_reach_the_recoverer_and_peaks_the_history(tmp_path: Path) -> None:
     made, heard = service(tmp_path)
     booking = Booking(kind="shared", memory_bytes=GIB, profile_key="ab12")
-    comment = wire.with_stamp("mine", wire.stamp(booking, user_id=1000, key=KEY))
+    comment = signed_comment.with_stamp("mine", signed_comment.stamp(booking, user_id=1000, key=KEY))
     recovered = Note(event="recovered", start_in_s=0, restart=1, peak_bytes=30 * GIB)
     ended = Note(event="ended", restart=1, peak_bytes=10 * GIB)
     made.handle(modified(recovered, comment))
@@ -352,7 +352,7 @@ def test_a_switch_turns_off_its_own_part_and_no_other(tmp_path: Path, off: str |
     script = "#!/bin/sh\n#RAD model=resnet18_torchinfo.txt batch_size=8\n"
     reply = made.handle({**SUBMIT, "script": script, "comment": f"rad.profile:{profile}"})
     booking = Booking(kind="shared", memory_bytes=GIB, profile_key="ab12")
-    comment = wire.with_stamp("", wire.stamp(booking, user_id=1000, key=KEY))
+    comment = signed_comment.with_stamp("", signed_comment.stamp(booking, user_id=1000, key=KEY))
     made.handle(modified(Note(event="ended", peak_bytes=10 * GIB), comment))
     made.stop()
     done = {

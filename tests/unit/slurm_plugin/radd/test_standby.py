@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fakes import FakeClock, FakeSlurm
 
-from slurm_plugin.core.config import Config, Paths
+from slurm_plugin.core.config.load import Config, Paths
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.radd.standby import UNSURE_S, Standby
 from slurm_plugin.slurm.control import NodeView

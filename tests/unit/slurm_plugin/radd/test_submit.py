@@ -8,13 +8,13 @@ import pytest
 
 from gpumemnet.profile.build import profile_summary
 from gpumemnet.training import TrainingSetup
-from slurm_plugin.core import wire
-from slurm_plugin.core.config import Features, parse_config
+from slurm_plugin.core.comments import signed_comment
+from slurm_plugin.core.comments.admin_comment import Note
+from slurm_plugin.core.config.load import Features, parse_config
 from slurm_plugin.core.errors import WireError
-from slurm_plugin.core.note import Note
-from slurm_plugin.core.observed import SEVERAL
-from slurm_plugin.core.peaks import Run
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.history.observed import SEVERAL
+from slurm_plugin.core.history.runs import Run
+from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.history import Peaks, run_told
@@ -72,7 +72,7 @@ def answer(made: Submission | None = None, **message: Any) -> dict[str, Any]:
 def test_a_profile_in_the_comment_becomes_a_signed_booking() -> None:
     reply = answer(comment=f"my words rad.profile:{PROFILE}")
     comment = reply["set"]["comment"]
-    booking = wire.read_stamp(comment, user_id=1000, key=KEY)
+    booking = signed_comment.read_stamp(comment, user_id=1000, key=KEY)
     assert booking is not None and booking.memory_bytes is not None and booking.estimate_bytes is not None
     assert booking.profile_key == MODEL.key
     assert reply["set"]["gres"] == f"shard:{booking.memory_bytes // GIB}"
@@ -134,7 +134,7 @@ def test_a_short_run_that_ended_well_lowers_no_booking(tmp_path: Any) -> None:
 
     def booked() -> Booking:
         comment = answer(made, comment=f"rad.profile:{PROFILE}")["set"]["comment"]
-        booking = wire.read_stamp(str(comment), user_id=1000, key=KEY)
+        booking = signed_comment.read_stamp(str(comment), user_id=1000, key=KEY)
         assert booking is not None
         return booking
 
@@ -172,7 +172,7 @@ def test_processes_that_share_a_gpu_are_remembered_together(
 
     def booked(**message: Any) -> Booking:
         comment = answer(made, comment=f"rad.profile:{PROFILE}", **message)["set"]["comment"]
-        booking = wire.read_stamp(str(comment), user_id=1000, key=KEY)
+        booking = signed_comment.read_stamp(str(comment), user_id=1000, key=KEY)
         assert booking is not None
         return booking
 
@@ -200,7 +200,7 @@ def test_what_was_seen_of_the_activity_wins_over_what_the_model_tells(tmp_path: 
     made = submission(peaks=peaks)
     for words in ("", "rad:memory=2G "):
         comment = str(answer(made, comment=f"{words}rad.profile:{PROFILE}")["set"]["comment"])
-        booking = wire.read_stamp(comment, user_id=1000, key=KEY)
+        booking = signed_comment.read_stamp(comment, user_id=1000, key=KEY)
         assert booking is not None and booking.smact == 0.123
 
 
@@ -304,10 +304,10 @@ def test_the_log_line_has_every_figure() -> None:
 def test_a_changed_request_only_marks_the_booking() -> None:
     """Slurm may yet refuse the change, or a part of it; what it gives is asked when the job starts."""
     comment = answer(comment="mine rad:memory=7G,retry=no")["set"]["comment"]
-    before = wire.read_stamp(comment, user_id=1000, key=KEY)
+    before = signed_comment.read_stamp(comment, user_id=1000, key=KEY)
     assert before is not None and not before.changed
     changed = submission().answer_change({"user_id": 1000, "comment": comment})["set"]["comment"]
-    booking = wire.read_stamp(changed, user_id=1000, key=KEY)
+    booking = signed_comment.read_stamp(changed, user_id=1000, key=KEY)
     assert booking == replace(before, changed=True)
     assert changed.startswith("mine rad:memory=7G,retry=no rad2:")
 
@@ -335,5 +335,5 @@ def test_earlier_runs_count_only_where_history_is_on(tmp_path, history: bool, so
     config = replace(submission().config, features=Features(history=history))
     made, _ = prepared(config, (24, 11, 5), key=KEY, peaks=peaks)
     comment = answer(made, comment=f"rad.profile:{PROFILE}")["set"]["comment"]
-    booking = wire.read_stamp(comment, user_id=1000, key=KEY)
+    booking = signed_comment.read_stamp(comment, user_id=1000, key=KEY)
     assert booking is not None and booking.basis == source

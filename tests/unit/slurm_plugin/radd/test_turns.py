@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.core.turn import Turn
+from slurm_plugin.core.records.queue_position import Turn
 from slurm_plugin.radd.turns import Ageing, lifts, owed
 from slurm_plugin.slurm.control import Standing
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config import parse_config
+from slurm_plugin.core.config.load import parse_config
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.slurm.backend import open_control
 from slurm_plugin.slurm.commands import SlurmCommands

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.slurm.columns import Columns, records
 from slurm_plugin.slurm.commands import SlurmCommands, update_words
 from slurm_plugin.slurm.control import JobChange, SlurmControl
-from slurm_plugin.slurm.printed import (
+from slurm_plugin.slurm.queries.columns import Columns, records
+from slurm_plugin.slurm.queries.printed import (
     JOB_COLUMNS,
     ONE_JOB_COLUMNS,
     job_view,

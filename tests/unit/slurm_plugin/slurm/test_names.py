@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.slurm.columns import Columns
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.control import JobChange
 from slurm_plugin.slurm.names import exact_name, requeued_name
+from slurm_plugin.slurm.queries.columns import Columns
 
 PLAIN = {"JobID": "12", "UserID": "1000", "ArrayJobID": "12", "ArrayTaskID": "N/A", "HetJobID": "N/A"}
 TASK = {**PLAIN, "ArrayJobID": "7", "ArrayTaskID": "3"}

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_plugin.core.config import PartitionConfig
-from slurm_plugin.core.offer import Offer
+from slurm_plugin.core.booking.available_gres import Offer
+from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.slurm.versions import known, release, traits, whole_as_gpu
 
 

@@ -13,16 +13,16 @@ from fakes import FakeClock
 from slurm_plugin.admin.job_report import gather
 from slurm_plugin.admin.job_report.story import Found
 from slurm_plugin.admin.top.fleet import Fleet, Node
-from slurm_plugin.core.config import Config, Features, Paths, TelemetryConfig
+from slurm_plugin.core.comments.signed_comment import stamp
+from slurm_plugin.core.config.load import Config, Features, Paths, TelemetryConfig
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.events import EventKind
-from slurm_plugin.core.log import HookLog
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.logs.hook_log import HookLog
+from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
-from slurm_plugin.core.wire import stamp
-from slurm_plugin.monitor.status import GpuStatus, JobStatus, NodeStatus
+from slurm_plugin.monitor.export.status import GpuStatus, JobStatus, NodeStatus
 from slurm_plugin.slurm.control import NodeView
-from slurm_plugin.slurm.job_times import JobTimes
+from slurm_plugin.slurm.queries.job_times import JobTimes
 
 KEY = b"k" * 32
 BOOKING = Booking(kind="shared", memory_bytes=4 * GIB)

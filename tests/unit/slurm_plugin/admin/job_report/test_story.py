@@ -12,12 +12,12 @@ from golden_texts import Golden
 from slurm_plugin.admin.job_report.story import Found, slowdown_of, story_of
 from slurm_plugin.admin.job_report.text import as_json, as_text
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.events import Entry, Event, EventKind
-from slurm_plugin.core.models import Model
-from slurm_plugin.core.peaks import Run
-from slurm_plugin.core.records import Booking
+from slurm_plugin.core.history.models import Model
+from slurm_plugin.core.history.runs import Run
+from slurm_plugin.core.logs.events import Entry, Event, EventKind
+from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
-from slurm_plugin.slurm.job_times import _SACCT, _SQUEUE, JobTimes, parse_sacct, parse_squeue
+from slurm_plugin.slurm.queries.job_times import _SACCT, _SQUEUE, JobTimes, parse_sacct, parse_squeue
 
 START_S = 1_772_366_400.0
 USER = 4_000_000_000  # no machine has a name for it

@@ -16,15 +16,15 @@ from fakes import FakeClock
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.top.command import places, port_of
 from slurm_plugin.admin.top.gather import QUEUE_EVERY_S, Gatherer
-from slurm_plugin.core.config import Config, TelemetryConfig
+from slurm_plugin.core.config.load import Config, TelemetryConfig
 from slurm_plugin.core.errors import ConfigError, SlurmError
-from slurm_plugin.core.gpu import GpuReading
-from slurm_plugin.core.ledger import Ledger
-from slurm_plugin.core.node_records import Reservation
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.core.records.node import Reservation
 from slurm_plugin.core.units import GIB
+from slurm_plugin.monitor.export.web import PORT, serve
 from slurm_plugin.monitor.seen import Seen
-from slurm_plugin.monitor.web import PORT, serve
-from slurm_plugin.slurm.queue import _COLUMNS, WaitingJob, parse_waiting
+from slurm_plugin.slurm.queries.queue import _COLUMNS, WaitingJob, parse_waiting
 
 Answerer = Callable[[socket.socket], None]
 

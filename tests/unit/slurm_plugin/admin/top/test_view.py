@@ -21,8 +21,8 @@ from slurm_plugin.admin.top.frame import as_text, frame
 from slurm_plugin.admin.top.screens import SCREENS
 from slurm_plugin.admin.top.view import View, after, rows_of
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.status import GpuStatus, Happened, JobStatus, NodeStatus
-from slurm_plugin.slurm.queue import WaitingJob
+from slurm_plugin.monitor.export.status import GpuStatus, Happened, JobStatus, NodeStatus
+from slurm_plugin.slurm.queries.queue import WaitingJob
 
 NOW_S = 1_772_366_400.0
 

@@ -1,0 +1,88 @@
+"""What `rad calibrate --deep` measures: one program run for each part, and the numbers it tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One measurement, in a process of its own.
+
+    Attributes:
+        name: Key of what it tells.
+        program: File in gpumemnet/calibration/measure/.
+        arguments: Of the program.
+        takes_s: About how long, most of it importing torch.
+        tells: Which rules follow from it.
+    """
+
+    name: str
+    program: str
+    arguments: tuple[str, ...]
+    takes_s: int
+    tells: str
+
+
+PARTS = (
+    Part(
+        name="device",
+        program="measure_rules.py",
+        arguments=("device",),
+        takes_s=10,
+        tells="versions, memory, multiprocessors",
+    ),
+    Part(
+        name="conv",
+        program="measure_base.py",
+        arguments=("conv",),
+        takes_s=15,
+        tells="base of a process with convolutions",
+    ),
+    Part(
+        name="dense",
+        program="measure_base.py",
+        arguments=("dense",),
+        takes_s=15,
+        tells="base of other processes",
+    ),
+    Part(
+        name="convs_only",
+        program="measure_base.py",
+        arguments=("convs_only",),
+        takes_s=15,
+        tells="how much lower the base is without cuBLAS",
+    ),
+    Part(
+        name="segments",
+        program="measure_rules.py",
+        arguments=("segments",),
+        takes_s=10,
+        tells="the allocator's segments and thresholds",
+    ),
+    Part(
+        name="cublas",
+        program="measure_rules.py",
+        arguments=("cublas",),
+        takes_s=10,
+        tells="workspaces of cuBLAS and cuBLASLt",
+    ),
+    *(
+        Part(
+            name=f"convolutions-{seed}",
+            program="measure_convolutions.py",
+            arguments=(str(seed), "near") if seed % 2 else (str(seed),),
+            takes_s=30,
+            tells="cuDNN's workspaces, by 260 drawn convolutions",
+        )
+        for seed in range(4)
+    ),
+    Part(
+        name="mps",
+        program="measure_rules.py",
+        arguments=("mps",),
+        takes_s=20,
+        tells="memory of an MPS server and of a client's context",
+    ),
+)
+CONVOLUTIONS = tuple(part.name for part in PARTS if part.program == "measure_convolutions.py")

@@ -1,0 +1,132 @@
+"""A site's own table of rules: rows from what was measured, and the file they are written to."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpumemnet.calibration.fit.tellers import TELLERS, Seen
+from gpumemnet.errors import SetupError
+from gpumemnet.gpu_memory.rules import numbers
+from gpumemnet.gpu_memory.rules.numbers import COLUMNS, UNIT_BYTES, Rule, Status
+from gpumemnet.gpus import NAMES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """What a measurement comes to.
+
+    Attributes:
+        rules: Rows for the site's table.
+        notes: One line for each part that told nothing usable, and for numbers that are only known as a range.
+    """
+
+    rules: tuple[Rule, ...]
+    notes: tuple[str, ...]
+
+
+def gpu_key(product: str) -> str:
+    """Return the name of a type of GPU in the table: ours if we have it, else the product's without the maker.
+
+    Args:
+        product: As the driver names it: "NVIDIA A100-SXM4-40GB".
+    """
+    wanted = product.lower()
+    return next((name for name in NAMES if name in wanted), wanted.removeprefix("nvidia ").strip())
+
+
+def rows(seen: Seen, *, found_by: str) -> Table:
+    """Turn a measurement into rows.
+
+    Args:
+        seen: What the parts told; parts that failed are left out.
+        found_by: For the column of that name: command and date.
+
+    Returns:
+        The rows; a number that was not measured has none, and keeps what our table says.
+
+    Raises:
+        SetupError: The part "device" is missing, without which no row has a name.
+    """
+    try:
+        about = seen["device"]
+        gpu, releases = gpu_key(about["gpu"]), _releases(about)
+    except (KeyError, TypeError) as exc:
+        raise SetupError(f"the GPU was not told ({exc!r}); nothing can be fitted") from exc
+    known = {(rule.library, rule.name): rule for rule in numbers.read_table(numbers.TABLE)}
+    made: list[Rule] = []
+    notes: list[str] = []
+    for library, needs, tell in TELLERS:
+        if not all(name in seen for name in needs):
+            notes.append(f"{library}: not measured ({', '.join(n for n in needs if n not in seen)})")
+            continue
+        try:
+            told, more = tell(seen)
+        except (SetupError, KeyError, TypeError, ValueError, ZeroDivisionError) as exc:
+            notes.append(f"{library}: nothing usable was measured ({exc})")
+            continue
+        notes += more
+        made += [
+            known[library, name]._replace(
+                gpu=gpu,
+                release=releases[library],
+                value=value,
+                status=Status.MEASURED,
+                found_by=found_by,
+            )
+            for name, value in told.items()
+        ]
+    return Table(rules=tuple(made), notes=tuple(notes))
+
+
+def as_text(rules: Iterable[Rule]) -> str:
+    """Write rows as a table.
+
+    Args:
+        rules: The rows; sizes that are no whole number of their unit are rounded up.
+    """
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow(COLUMNS)
+    for rule in rules:
+        value = -(-rule.value // UNIT_BYTES.get(rule.unit, 1))
+        lines.writerow(
+            (
+                rule.library,
+                rule.release,
+                rule.gpu,
+                rule.name,
+                value,
+                rule.unit,
+                rule.status,
+                rule.found_by,
+                rule.meaning,
+            )
+        )
+    return out.getvalue()
+
+
+def merged(old: Sequence[Rule], new: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Return a site's table with new rows: those of the GPU measured last come first, as profiles follow the first.
+
+    Args:
+        old: The table as it is.
+        new: What was measured now; of two rows for one number it wins.
+    """
+    keys = {(rule.library, rule.gpu, rule.name) for rule in new}
+    return (*new, *(rule for rule in old if (rule.library, rule.gpu, rule.name) not in keys))
+
+
+def _releases(about: Mapping[str, Any]) -> dict[str, str]:
+    torch = f"PyTorch {about['torch']}"
+    return {
+        "device": f"CUDA {about['cuda']}",
+        "process": f"{torch} CUDA {about['cuda']}",
+        "allocator": torch,
+        "cublas": str(about["cuda"]),
+        "cudnn": str(about["cudnn"]),
+        "mps": str(about["driver"]),
+    }

@@ -1,0 +1,115 @@
+"""What each part of a measurement tells: numbers by name, for one library after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from gpumemnet.calibration.fit import convolutions, segments
+from gpumemnet.calibration.fit.parts import CONVOLUTIONS
+from gpumemnet.errors import SetupError
+from gpumemnet.gpu_memory.cudnn.conv_workspace import Plan
+from gpumemnet.gpu_memory.rules import numbers
+from gpumemnet.names import ConvPass
+from gpumemnet.units import MIB
+
+Seen = Mapping[str, Mapping[str, Any]]
+"""What each part of the measurement told, by the part's name."""
+Told = tuple[dict[str, int], list[str]]
+
+
+def _device(seen: Seen) -> Told:
+    return {name: int(seen["device"][name]) for name in ("multiprocessors", "threads")}, []
+
+
+def _process(seen: Seen) -> Told:
+    conv, dense, convs_only = (_bytes(seen[name]["base_bytes"]) for name in ("conv", "dense", "convs_only"))
+    told = {"memory": _bytes(seen["device"]["memory_bytes"]), "conv_base": conv, "base": dense}
+    if convs_only < conv:
+        return told | {"without_cublas": conv - convs_only}, []
+    return told, ["process: a network of convolutions alone holds as much as others here"]
+
+
+def _bytes(value: int | Sequence[int]) -> int:
+    """Take the middle of several readings, in whole MiB, upward."""
+    middle = median(value) if isinstance(value, Sequence) else value
+    if middle <= 0:
+        raise SetupError(f"a process cannot hold {middle} bytes")
+    return -(-int(middle) // MIB) * MIB
+
+
+def _allocator(seen: Seen) -> Told:
+    pairs = [(int(request), int(segment)) for request, segment in seen["segments"]["segments"]]
+    return segments.fit(pairs, numbers.of("allocator", numbers.REFERENCE_GPU)), []
+
+
+def _cublas(seen: Seen) -> Told:
+    told = seen["cublas"]
+    found = {
+        "handle_workspace": _bytes(told["handle_bytes"]),
+        "workspaces": _bytes(told["both_threads_bytes"]),
+    }
+    if not told["lt_bytes"]:  # PyTorch before 2.7 gives it back at once, and some later ones share cuBLAS'
+        return found, ["cublas: nothing stays of cuBLASLt's workspace; lt_handle_workspace stays as it was"]
+    return found | {"lt_handle_workspace": _bytes(told["lt_bytes"])}, []
+
+
+def _cudnn(seen: Seen) -> Told:
+    prior = dict(numbers.of("cudnn", numbers.REFERENCE_GPU))
+    prior["part_blocks_fp32"] = int(seen["device"]["multiprocessors"])
+    samples = [sample(told) for name in CONVOLUTIONS if name in seen for told in seen[name]["convolutions"]]
+    if not samples:
+        raise SetupError("no convolution ran")
+    fitted = convolutions.fit(samples, prior)
+    share = convolutions.explained(samples, prior | {name: one.value for name, one in fitted.items()}) / len(
+        samples
+    )
+    notes = [f"cudnn: the rules tell {share:.0%} of {len(samples)} calls within a tenth"]
+    notes += [
+        f"cudnn: {name} = {one.value}; {one.low} to {one.high} explain as much"
+        for name, one in fitted.items()
+        if one.decided and one.low < one.high
+    ]
+    return {
+        "part_blocks_fp32": prior["part_blocks_fp32"],
+        **{name: one.value for name, one in fitted.items() if one.decided},
+    }, notes
+
+
+def sample(told: Mapping[str, Any]) -> convolutions.Sample:
+    """Read one pass of a convolution as the measuring program writes it.
+
+    Args:
+        told: "kind", "x" and "y" (batch, channels, sides), "area",
+            "groups", "item_bytes", "strided", "workspace_bytes".
+
+    Raises:
+        KeyError: One of them is missing.
+        ValueError: The kind is none of ours.
+    """
+    plan = Plan(
+        kind=ConvPass(told["kind"]),
+        x=tuple(told["x"]),
+        y=tuple(told["y"]),
+        area=told["area"],
+        groups=told["groups"],
+        item_bytes=told["item_bytes"],
+        strided=told["strided"],
+    )
+    return convolutions.Sample(plan, told["workspace_bytes"])
+
+
+def _mps(seen: Seen) -> Told:
+    return {name: _bytes(seen["mps"][f"{name}_bytes"]) for name in ("server", "client")}, []
+
+
+TELLERS: tuple[tuple[str, tuple[str, ...], Callable[[Seen], Told]], ...] = (
+    ("device", ("device",), _device),
+    ("process", ("conv", "dense", "convs_only"), _process),
+    ("allocator", ("segments",), _allocator),
+    ("cublas", ("cublas",), _cublas),
+    ("cudnn", (), _cudnn),
+    ("mps", ("mps",), _mps),
+)
+"""Library, the parts that tell of it, and how."""

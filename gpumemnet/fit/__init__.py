@@ -1,1 +1,0 @@
-"""From what a GPU was seen to do to rows of a site's own table of rules. Pure; `gpumemnet.calibration` measures."""

@@ -1,0 +1,1 @@
+"""How PyTorch's allocator, cuDNN and their releases use GPU memory."""

@@ -1,0 +1,74 @@
+"""A recorded sequence of allocator calls, and the peaks that it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Optional
+
+from gpumemnet.gpu_memory.allocator.blocks import Block
+from gpumemnet.gpu_memory.allocator.caching import CachingAllocator
+from gpumemnet.records import frozen
+
+Event = tuple[int, Optional[int]]
+"""One call: (key, bytes) allocates, (key, None) frees what was allocated under that key."""
+
+
+@frozen
+class Peaks:
+    """What a whole sequence of calls came to.
+
+    Attributes:
+        allocated_bytes: The highest sum of blocks in use.
+        reserved_bytes: The highest sum of segments.
+        allocated_peak_event: Index of the event at which `allocated_bytes` was first reached.
+        reserved_peak_event: Index of the event at which `reserved_bytes` was first reached.
+    """
+
+    allocated_bytes: int
+    reserved_bytes: int
+    allocated_peak_event: int
+    reserved_peak_event: int
+
+
+_ONE_POOL: Mapping[int, int] = {}
+
+
+def replay(
+    events: Iterable[Event], *, pool_of: Mapping[int, int] = _ONE_POOL, expandable_segments: bool = False
+) -> Peaks:
+    """Run a sequence of calls through the allocator.
+
+    Args:
+        events: In order; a key may be used again once it is freed. A key that is not allocated is ignored when
+            freed, as a tensor of zero bytes is.
+        pool_of: Number of the stream that a key's memory is for, each of which has segments of its own; keys that are
+            not there are the default stream's, 0.
+        expandable_segments: As for `CachingAllocator`.
+    """
+    pools: dict[int, CachingAllocator] = {}
+    live: dict[int, Block] = {}
+    allocated = reserved = allocated_event = reserved_event = 0
+    for index, (key, n_bytes) in enumerate(events):
+        pool = pool_of.get(key, 0)
+        allocator = pools.get(pool)
+        if allocator is None:
+            allocator = pools[pool] = CachingAllocator(expandable_segments=expandable_segments)
+        if n_bytes is None:
+            allocator.free(live.pop(key, None))
+            continue
+        block = allocator.malloc(n_bytes)
+        if block is None:
+            continue
+        live[key] = block
+        in_use = sum(each.allocated_bytes for each in pools.values())
+        held = sum(each.reserved_bytes for each in pools.values())
+        if in_use > allocated:
+            allocated, allocated_event = in_use, index
+        if held > reserved:
+            reserved, reserved_event = held, index
+    return Peaks(
+        allocated_bytes=allocated,
+        reserved_bytes=reserved,
+        allocated_peak_event=allocated_event,
+        reserved_peak_event=reserved_event,
+    )

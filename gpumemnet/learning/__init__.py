@@ -1,0 +1,1 @@
+"""Measure trainings, train the estimators on them, and evaluate those."""

@@ -1,0 +1,56 @@
+"""What the runner knows of a child process, and what it asks of the card."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+from gpumemnet.learning.dataset.child import Job
+
+
+class Gpu(Protocol):
+    """What the runner asks of the card (see nvml.Card)."""
+
+    def usable_bytes(self) -> int:
+        """Return the memory that processes can share."""
+        ...
+
+    def processes(self) -> dict[int, int]:
+        """Return the bytes each process holds."""
+        ...
+
+    def begin_activity(self) -> None:
+        """Take the first sample of the activity counters."""
+        ...
+
+    def end_activity(self) -> dict[str, float | None]:
+        """Return the activity since the first sample."""
+        ...
+
+
+@dataclass(slots=True)
+class Child:
+    """A live child, as the runner sees it.
+
+    Its state goes from "estimating" over "ready" and "training" (and "texts") to "idle", and round again or to
+    "ending".
+    """
+
+    pid: int
+    pipe: Connection
+    job: Job
+    libraries: str
+    state: str = "estimating"
+    since_s: float = 0.0
+    reserved_bytes: int = 0
+    peak_bytes: int | None = None
+    neighbours: int = 0
+    runs_before: int = 0
+    activity: dict[str, float | None] = field(default_factory=dict)
+    row: dict[str, Any] | None = None
+
+    @property
+    def training(self) -> bool:
+        """Whether it may hold the memory that is reserved for it."""
+        return self.state in ("training", "texts") or (self.state == "ending" and self.reserved_bytes > 0)

@@ -1,0 +1,30 @@
+"""The caching allocator on a card that ends, as the peers' runs met it."""
+
+from __future__ import annotations
+
+from gpumemnet.gpu_memory.allocator.caching import CachingAllocator
+from gpumemnet.units import MIB
+
+CARD_BYTES = 38_800 * MIB
+"""What an A100 of 40 GB (40,536 MiB) leaves to the allocator beside a context and libraries of about 1,700 MiB."""
+
+
+class CardFull(Exception):
+    """The card has no room for another segment."""
+
+
+class CardAllocator(CachingAllocator):
+    """The caching allocator on a card that ends: cached segments are given back, then it fails."""
+
+    def __init__(self, card_bytes: int | None) -> None:
+        super().__init__()
+        self.card_bytes = card_bytes
+        self.retries = 0
+
+    def _reserve(self, n_bytes: int) -> None:
+        if self.card_bytes is not None and self.reserved_bytes + n_bytes > self.card_bytes:
+            self.retries += 1
+            self.empty_cache()
+            if self.reserved_bytes + n_bytes > self.card_bytes:
+                raise CardFull
+        super()._reserve(n_bytes)

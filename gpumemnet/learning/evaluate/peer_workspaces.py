@@ -1,0 +1,95 @@
+"""Hypotheses on the scratch of convolutions.
+
+What cuDNN takes as scratch decides a fifth of a CNN's peak and depends on the algorithm its heuristics pick. Two
+families explain the measurements to a few MiB: tensor-core kernels that work on channels-last copies of input, output
+and weights, and, for the weight gradient of layers with few channels, non-fused Winograd F(4x4, 3x3), which
+transforms every 4x4 tile into 6x6 = 36 numbers. Each hypothesis is replayed; which one holds is learned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from gpumemnet.learning.evaluate.peer_graph import Node
+
+FLOAT_BYTES = 4
+WINOGRAD_FEW_CHANNELS = 256
+"""Up to here the measured weight gradients look like Winograd, beyond like channels-last copies."""
+
+Workspace = Callable[[Node, Node, int, str], int]
+"""(convolution, its input, batch, "forward" | "input" | "weight") -> scratch bytes."""
+
+
+def no_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
+    """Return 0: convolutions without scratch.
+
+    Args:
+        conv: The convolution.
+        source: The layer that it reads.
+        batch: Samples.
+        phase: "forward", "input" or "weight": which of its passes.
+    """
+    return 0
+
+
+def copies_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
+    """Return the bytes of channels-last copies of input, output and weights.
+
+    Args:
+        conv: The convolution.
+        source: The layer that it reads.
+        batch: Samples.
+        phase: "forward", "input" or "weight": which of its passes.
+    """
+    return FLOAT_BYTES * (batch * (source.elements + conv.elements) + conv.params)
+
+
+def winograd_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
+    """Return the bytes of all transformed 4x4 tiles of input and output, and of the weights.
+
+    Args:
+        conv: The convolution.
+        source: The layer that it reads.
+        batch: Samples.
+        phase: "forward", "input" or "weight": which of its passes.
+    """
+    if conv.kernel != 3:
+        return 0
+    tiles = batch * math.ceil(math.sqrt(conv.area) / 4) ** 2
+    return FLOAT_BYTES * 36 * (tiles * (source.channels + conv.channels) + source.channels * conv.channels)
+
+
+def winograd_weight_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
+    """Return `winograd_workspace` for the weight gradient alone.
+
+    Args:
+        conv: The convolution.
+        source: The layer that it reads.
+        batch: Samples.
+        phase: "forward", "input" or "weight": which of its passes.
+    """
+    return winograd_workspace(conv, source, batch, phase) if phase == "weight" else 0
+
+
+def mixed_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
+    """Return Winograd's scratch for the weight gradient of narrow layers, channels-last copies for the rest.
+
+    Args:
+        conv: The convolution.
+        source: The layer that it reads.
+        batch: Samples.
+        phase: "forward", "input" or "weight": which of its passes.
+    """
+    if phase == "weight" and conv.channels <= WINOGRAD_FEW_CHANNELS:
+        return winograd_workspace(conv, source, batch, phase)
+    return copies_workspace(conv, source, batch, phase)
+
+
+HYPOTHESES: dict[str, Workspace] = {
+    "none": no_workspace,
+    "copies": copies_workspace,
+    "winograd": winograd_workspace,
+    "winograd_weight": winograd_weight_workspace,
+    "mixed": mixed_workspace,
+}

@@ -1,0 +1,263 @@
+"""Find attention in a list of layers: which linear layers make queries, keys and values.
+
+Between those projections and the output projection no module may run at all (fused attention), or only a dropout or
+softmax over the scores; the path of containers or the order of the rows tells where it is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from gpumemnet.names import Group
+from gpumemnet.summaries.graph import head_rows
+from gpumemnet.summaries.graph.mask_units import in_units
+from gpumemnet.summaries.graph.site import Path, Site, out_of, own_parameters, reads, same_width
+from gpumemnet.summaries.texts import kinds
+from gpumemnet.summaries.texts.model_names import blocks_of_tokens, writes_scores
+from gpumemnet.summaries.texts.records import Layer
+from gpumemnet.summaries.texts.widths import widening
+
+_ATTENTION = re.compile(r"att|mhs?a|gpsa|^xca$", re.IGNORECASE)
+_ROLE = re.compile(
+    r"(?:^|[^a-z])(q|k|v|qkv|kv|query|key|value|query_key_value|in_proj|c_attn|wq|wk|wv)(?:[^a-z]|$)"
+)
+
+
+_BLOCK_HEAD = 32
+"""Width of a head of NesT, the one model whose blocks of tokens are a dimension of their own."""
+_MOST_HEADS = 64
+_NEAR = 3
+"""How many rows after the projections their scores are looked for."""
+
+
+def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
+    """Find the attention operations.
+
+    Args:
+        layers: In running order.
+
+    Returns:
+        Sites by the index of their last projection.
+    """
+    groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    loose: list[int] = []
+    for index, layer in enumerate(layers):
+        if not layer.runs or layer.is_block or kinds.group_of(layer.kind) is not Group.LINEAR:
+            continue
+        depth = max((at for at, (cls, name) in enumerate(layer.path) if is_attention(cls, name)), default=-1)
+        if depth >= 0:
+            groups.setdefault(layer.path[: depth + 1], []).append(index)
+        elif not layer.path:
+            loose.append(index)
+    drops = {layer.path for layer in layers if kinds.group_of(layer.kind) is Group.DROPOUT}
+    sites = [
+        site
+        for path, found in groups.items()
+        for site in _in_streams(layers, path, found, drops=path in drops)
+    ]
+    sites = in_units(layers, sites)
+    sites += _in_rows(layers, loose)
+    return {site.projections[-1]: site for site in sites if site is not None}
+
+
+def is_attention(cls: str, name: str) -> bool:
+    """Tell whether a module is attention, by its class or by its local name."""
+    return bool(_ATTENTION.search(cls) or _ATTENTION.search(name))
+
+
+def _local_name(layer: Layer) -> str:
+    inside = re.search(r"\((\w+)\)", layer.name)
+    return (inside.group(1) if inside else layer.name).lower()
+
+
+def head_width(sites: dict[int, Site], layers: tuple[Layer, ...]) -> int | None:
+    """Return the width of one head, from the widths of all attention of a model; None where there is none.
+
+    Most published transformers have heads of 64; where not all widths are multiples of it, of 32 (vision models whose
+    width grows from stage to stage).
+
+    Args:
+        sites: As `find_sites` returns them.
+        layers: The layers that these are sites of.
+    """
+    widths = [
+        (out_of(layers[site.projections[0]])[-1] or 0) // (3 if len(site.projections) == 1 else 1)
+        for site in sites.values()
+        if out_of(layers[site.projections[0]])
+    ]
+    common = math.gcd(*widths)
+    return (32 if common % 64 and not common % 32 else 64) if common else None
+
+
+def _in_streams(layers: tuple[Layer, ...], path: Path, found: list[int], *, drops: bool) -> list[Site | None]:
+    """Find the attention of one module, or both where it has two streams of their own widths, text and layout (LiLT).
+
+    Their scores are added to each other, so both are written out.
+    """
+    parts = (found[:3], found[3:])
+    widths = {out_of(layers[part[0]])[-1:] for part in parts if part}
+    if len(found) != 6 or len(widths) != 2 or not all(same_width(layers, part) for part in parts):
+        return [_in_container(layers, path, found, drops=drops)]
+    sites = [_in_container(layers, path, part, drops=drops) for part in parts]
+    one, other = sites
+    if one is None or other is None or other.scores is None:
+        return sites
+    last = other.scores + 1
+    both = out_of(layers[other.scores]) == out_of(layers[min(last, len(layers) - 1)])
+    return [
+        one._replace(scores=other.scores, eager=True),
+        other._replace(scores=last if both else other.scores),
+    ]
+
+
+def _in_container(layers: tuple[Layer, ...], path: Path, found: list[int], *, drops: bool) -> Site | None:
+    container = path[-1][0]
+    width = None
+    over = tuple(index for index in found if _over_scores(layers[index]))
+    found = [index for index in found if index not in over]
+    named = [index for index in found if _ROLE.search(_role_text(layers[index]))]
+    if named:
+        projections = tuple(named[:3])
+    elif (apart := _values_apart(layers, found)) is not None:
+        projections, width = (found[0], apart), reads(layers[found[0]])
+    elif len(found) >= 3 and same_width(layers, found[:3]):
+        projections = tuple(found[:3])
+    elif len(found) == 2 and _few_keys(layers, *found):
+        projections, width = (found[0],), reads(layers[found[0]])
+    elif found and widening(layers[found[0]], unknown=0.0) >= 1.5:
+        projections = (found[0],)
+    else:
+        return None
+    kernel = _beside_a_convolution(layers, found)
+    scores = _scores_after(layers, found[-1] if kernel else projections[-1])
+    heads = head_rows.find(layers, path, projections)
+    folded = len(out_of(layers[projections[0]])) == 3  # blocks of tokens may be part of the batch
+    eager = scores is not None or writes_scores(container, path[0][0]) or len(over) > 1
+    blocks = not folded and blocks_of_tokens(cls for cls, _ in path)
+    spelt_out = not eager and (blocks or (heads is not None and heads.folded))
+    shown = out_of(layers[scores])[1] if scores is not None and len(out_of(layers[scores])) == 4 else None
+    return Site(
+        projections=projections,
+        scores=scores,
+        eager=eager or spelt_out,
+        container=container,
+        width=width,
+        drops=drops,
+        heads=heads.number if heads else _block_heads(layers[projections[0]]) if blocks else None,
+        over=over,
+        spelt_out=spelt_out,
+        cosine=shown is not None and own_parameters(layers, path, projections[0]) == shown,
+        windows=kernel // shown if kernel and shown else 0,
+    )
+
+
+def _beside_a_convolution(layers: tuple[Layer, ...], found: list[int]) -> int:
+    """Return the features of the layer that makes a convolution's kernel at each token, for each head; 0 if none does.
+
+    After queries, keys and values come that layer and one for what is convolved (ConvBERT).
+    """
+    if len(found) != 5 or not same_width(layers, found[:3]):
+        return 0
+    width, kernel, convolved = (
+        (out_of(layers[at]) or (0,))[-1] or 0 for at in (found[0], found[3], found[4])
+    )
+    return kernel if kernel < width == convolved == reads(layers[found[3]]) else 0
+
+
+def _block_heads(joint: Layer) -> int:
+    """Return how many heads attention over blocks of tokens has, from its joint projection."""
+    return max((out_of(joint)[-1] or 0) // 3 // _BLOCK_HEAD, 1)
+
+
+def _over_scores(layer: Layer) -> bool:
+    """Tell whether a linear layer works on the heads of [batch, tokens, tokens, heads]."""
+    made, heads = out_of(layer), (out_of(layer) or (0,))[-1] or 0
+    square = len(made) == 4 and made[1] == made[2] and 1 < heads <= min(made[1] or 0, _MOST_HEADS)
+    if not square or not layer.input_shapes:
+        return square and layer.params == heads * heads + heads
+    return layer.input_shapes[0] == made
+
+
+def _values_apart(layers: tuple[Layer, ...], found: list[int]) -> int | None:
+    """Return the layer of the values where the first one makes queries and keys together (TNT, ConViT)."""
+    if len(found) < 3 or (out_of(layers[found[0]]) or (0,))[-1] != 2 * reads(layers[found[0]]):
+        return None
+    width = reads(layers[found[0]])
+    return next(
+        (
+            index
+            for index in found[1:3]
+            if reads(layers[index]) == width and (out_of(layers[index]) or (0,))[-1] == width
+        ),
+        None,
+    )
+
+
+def _few_keys(layers: tuple[Layer, ...], first: int, second: int) -> bool:
+    """Tell whether the first of two layers makes all queries and fewer heads of keys and values (multi-query)."""
+    made, read = (out_of(layers[first]) or (0,))[-1] or 0, reads(layers[first])
+    return 0 < read < made < 2 * read and reads(layers[second]) == read and not (made - read) % 2
+
+
+def _role_text(layer: Layer) -> str:
+    return re.sub(r"_(proj|lin|linear)\b", "", _local_name(layer))
+
+
+def _in_rows(layers: tuple[Layer, ...], loose: list[int]) -> list[Site]:
+    """Without containers: three linear layers on tokens in a row, or one three times as wide as the next needs."""
+    sites: list[Site] = []
+    at = 0
+    while at < len(loose):
+        index = loose[at]
+        out = out_of(layers[index])
+        run = [other for other in loose[at : at + 3] if other - index < 6]
+        if len(out) >= 3 and len(run) == 3 and same_width(layers, run) and _only_idle(layers, index, run[-1]):
+            sites.append(Site(projections=tuple(run), scores=_scores_after(layers, run[-1]), eager=False))
+            at += 3
+            continue
+        following = loose[at + 1] if at + 1 < len(loose) else None
+        if (
+            len(out) >= 3
+            and following is not None
+            and (out[-1] or 0) % 3 == 0
+            and reads(layers[following]) == (out[-1] or 0) // 3
+            and _only_idle(layers, index, following)
+        ):
+            sites.append(Site(projections=(index,), scores=_scores_after(layers, index), eager=False))
+        at += 1
+    return [
+        Site(projections=site.projections, scores=site.scores, eager=site.scores is not None)
+        for site in sites
+    ]
+
+
+def _only_idle(layers: tuple[Layer, ...], start: int, end: int) -> bool:
+    return all(
+        kinds.group_of(layers[at].kind) in (Group.LINEAR, Group.DROPOUT, Group.VIEW, Group.LAYERNORM)
+        or layers[at].kind == "softmax"
+        for at in range(start + 1, end)
+    )
+
+
+def _scores_after(layers: tuple[Layer, ...], index: int) -> int | None:
+    """Return the index of a softmax or dropout over scores that follows, told by its shape.
+
+    Rows of a module inside of the attention, which makes a bias of the tokens' distances, may come before.
+    """
+    inside, seen = layers[index].path, 0
+    for at in range(index + 1, len(layers)):
+        layer = layers[at]
+        deeper = len(layer.path) > len(inside) > 0 and layer.path[: len(inside)] == inside
+        seen += not deeper
+        if seen > _NEAR or (inside and layer.path[: len(inside)] != inside):
+            return None
+        group = kinds.group_of(layer.kind)
+        if group is Group.LINEAR and not deeper:
+            return None
+        shape = out_of(layer)
+        if layer.runs and (group is Group.DROPOUT or layer.kind == "softmax") and len(shape) >= 3:
+            wide = out_of(layers[index])
+            if shape[-1] == shape[-2] and (len(shape) > len(wide) or shape[-1] != wide[-1]):
+                return at
+    return None

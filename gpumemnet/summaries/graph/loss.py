@@ -1,0 +1,72 @@
+"""The loss at the end of a training step, which no summary shows."""
+
+from __future__ import annotations
+
+import re
+
+from gpumemnet.names import Group
+from gpumemnet.summaries.graph import stems
+from gpumemnet.summaries.graph.builder import TapeBuilder
+from gpumemnet.summaries.graph.tape import Op
+
+_FLOAT_LOSS = re.compile(
+    r"ForCausalLM$|LMHeadModel$|^BertGenerationDecoder$|^(?:ModernBert|EuroBert|Esmc|NeoMME)ForMaskedLM$"
+)
+"""transformers' language models take the loss of `logits.float()`; of those for masked words, the ones that call
+`self.loss_function` (5.17)."""
+_OWN_LOSS = re.compile(
+    r"^(?:(?:M?Bart|PLBart|BigBirdPegasus|Pegasus|Blenderbot(?:Small)?|Clvp|CpmAnt|Marian|Musicgen(?:Melody)?|Mvp"
+    r"|TrOCR|Whisper|ProphetNet)ForCausalLM|XLNetLMHeadModel|(?:XLM|Flaubert)WithLMHeadModel|BlipTextLMHeadModel)$"
+)
+"""Those among them that call a loss of their own on the scores as they are (5.17)."""
+
+
+_ENLARGED = "ForSemanticSegmentation"
+"""transformers' models with this end of their name enlarge their classes' scores to the labels' size, that of the
+image, by a function, and take the loss there."""
+_IMAGE = 4
+_WORDS = "ForConditionalGeneration"
+"""Models that may hand on what they made of each token first and the words' scores after it (FSMT)."""
+
+
+def cross_entropy(builder: TapeBuilder, root: str) -> None:
+    """Add the cross entropy on the last output: its log-softmax is saved for backward, in 32 bits.
+
+    Args:
+        builder: The tape so far.
+        root: Class name of the model, which tells in what precision its loss is taken.
+    """
+    if builder.current < 0 or not builder.tape.ops:
+        return
+    logits = _of_words(builder) if root.endswith(_WORDS) else builder.current
+    shape = builder.shapes[logits]
+    if root.endswith(_ENLARGED) and len(shape) == _IMAGE:
+        shape, logits = _enlarged(builder, shape, logits)
+    widened = _FLOAT_LOSS.search(root) and not _OWN_LOSS.match(root)
+    wide = 4 if builder.amp or widened else builder.high
+    if builder.items[logits] != wide:
+        narrow, logits = logits, builder.tensor(shape, wide)
+        builder.add(Op(inputs=(narrow,), output=logits, group=Group.LOSS))
+    probabilities = builder.tensor(shape, wide)
+    builder.add(Op(inputs=(logits,), output=probabilities, saved=(probabilities,), group=Group.LOSS))
+
+
+def _of_words(builder: TapeBuilder) -> int:
+    """Return the last tensor, or the words' scores where the text shows less for the model than its last layer made."""
+    shape = builder.shapes[builder.current]
+    last = next((op.output for op in reversed(builder.tape.ops) if op.group is Group.LINEAR), builder.current)
+    wide = builder.shapes[last]
+    return last if wide[:-1] == shape[:-1] and wide[-1] > 4 * shape[-1] else builder.current
+
+
+def _enlarged(builder: TapeBuilder, shape: tuple[int, ...], scores: int) -> tuple[tuple[int, ...], int]:
+    """Enlarge scores to the size of the image that the model read; return shape and number of what was made."""
+    images = (builder.shapes[number] for number in sorted(builder.tape.constants))
+    image = next((found for found in images if len(found) == _IMAGE and found[0] == shape[0]), None)
+    image = image or stems.coloured(builder, shape) or shape
+    if image[2:] == shape[2:]:
+        return shape, scores
+    shape = (*shape[:2], *image[2:])
+    made = builder.tensor(shape, builder.items[scores])
+    builder.add(Op(inputs=(scores,), output=made, group=Group.FUNCTION))
+    return shape, made

@@ -1,0 +1,63 @@
+"""Memory over one training step, the steady one: what tensors hold after each call of the allocator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpumemnet.summaries.graph.tape import Tape
+from gpumemnet.summaries.replay.optimizer_memory import OptimizerMemory
+from gpumemnet.summaries.replay.schedule import Call, schedule
+
+PHASES = ("forward", "backward", "optimizer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """Memory over one step.
+
+    Attributes:
+        held_bytes: What tensors hold after each change, in order; workspaces within an operation count.
+        starts: Index into `held_bytes` at which each of PHASES begins.
+        kept_bytes: Of that, what stays between steps: weights, buffers, optimizer states.
+    """
+
+    held_bytes: tuple[int, ...]
+    starts: tuple[int, int, int]
+    kept_bytes: int
+
+
+def timeline(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool) -> Timeline:
+    """Run one step of a tape, after the first one has made the optimizer's states.
+
+    Args:
+        tape: The forward pass.
+        optimizer: States and temporaries.
+        checkpointing: Blocks keep their inputs only and run again in backward.
+    """
+    constants = sum(tape.sizes[number] for number in tape.constants)
+    weights = sum(tape.parameters) + sum(tape.frozen) + constants
+    kept_bytes = weights + optimizer.state_bytes(tape.parameters)
+    step = schedule(tape, checkpointing=checkpointing)
+    held = [kept_bytes + tape.cast_bytes]
+    live: dict[int, int] = {}
+    _follow(step.forward, live, held)
+    backward = len(held) - 1
+    _follow(step.backward, live, held)
+    end = len(held) - 1
+    held.append(held[-1] - tape.cast_bytes)
+    held += [held[-1] + optimizer.step_bytes(tape.parameters), kept_bytes]
+    return Timeline(held_bytes=tuple(held), starts=(0, backward, end), kept_bytes=kept_bytes)
+
+
+def _follow(calls: Iterable[Call], live: dict[int, int], held: list[int]) -> None:
+    now = held[-1]
+    for key, n_bytes in calls:
+        if n_bytes is None:
+            now -= live.pop(key, 0)
+        elif key < 0:
+            held.append(now + n_bytes)
+        else:
+            live[key] = n_bytes
+            now += n_bytes
+        held.append(now)

@@ -1,0 +1,79 @@
+"""Models whose batch is the second dimension inside (XLNet): turned round where the text tells it for certain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpumemnet.names import Group
+from gpumemnet.summaries.texts import rows
+from gpumemnet.summaries.texts.records import ModelSummary, Shape
+
+
+def batch_first(summary: ModelSummary) -> ModelSummary:
+    """Return the summary with the batch as the first dimension of every shape.
+
+    It is certain where an embedding makes [tokens, batch, width] and what the model hands on at its end begins with
+    the batch again. Other models of that kind are refused when they are scaled (`contradictions`).
+
+    Args:
+        summary: The parsed text.
+    """
+    order = _tokens_and_batch(summary)
+    if order is None:
+        return _parts_turned(summary)
+    tokens, batch = order
+    layers = tuple(
+        replace(
+            layer,
+            input_shapes=tuple(_turned(shape, tokens, batch) for shape in layer.input_shapes),
+            output_shapes=tuple(_turned(shape, tokens, batch) for shape in layer.output_shapes),
+        )
+        for layer in summary.layers
+    )
+    return replace(summary, layers=layers, batch_size=batch)
+
+
+def _parts_turned(summary: ModelSummary) -> ModelSummary:
+    """Turn round the rows of a part that runs on [tokens, batch, width], where others show [batch, tokens]."""
+    batch = summary.batch_size
+    shapes = [shape for layer in summary.layers for shape in (*layer.input_shapes, *layer.output_shapes)]
+    lengths = {shape[1] for shape in shapes if len(shape) in (2, 3) and shape[0] == batch}
+    if batch is None or not any(_is_turned(shape, lengths, batch) for shape in shapes):
+        return summary
+
+    def turned(found: tuple[Shape, ...]) -> tuple[Shape, ...]:
+        return tuple(
+            (shape[1], shape[0], shape[2]) if _is_turned(shape, lengths, batch) else shape for shape in found
+        )
+
+    layers = tuple(
+        replace(layer, input_shapes=turned(layer.input_shapes), output_shapes=turned(layer.output_shapes))
+        for layer in summary.layers
+    )
+    return replace(summary, layers=layers)
+
+
+def _is_turned(shape: Shape, lengths: set[int | None], batch: int) -> bool:
+    """Tell whether a shape is [tokens, batch, width]."""
+    return len(shape) == 3 and shape[1] == batch != shape[0] and shape[0] in lengths
+
+
+def _tokens_and_batch(summary: ModelSummary) -> tuple[int, int] | None:
+    """Return what the first two dimensions inside are; None where the batch is first or nothing tells."""
+    embeddings = rows.of_group(summary.layers, Group.EMBEDDING)
+    words = next((layer for layer in embeddings if list(map(len, layer.output_shapes[:1])) == [3]), None)
+    last = next((layer for layer in reversed(summary.layers) if layer.runs and layer.output_shapes), None)
+    if words is None or last is None or not last.output_shapes[0]:
+        return None
+    tokens, batch = words.output_shapes[0][:2]
+    ends = last.output_shapes[0][0]
+    if tokens is None or batch is None or tokens == batch or tokens != summary.batch_size or ends != batch:
+        return None
+    return tokens, batch
+
+
+def _turned(shape: Shape, tokens: int, batch: int) -> Shape:
+    """Exchange the first two dimensions of a shape inside; attention over distances has twice as many tokens."""
+    if len(shape) in (2, 3) and shape[0] in (tokens, 2 * tokens) and shape[1] == batch:
+        return (batch, shape[0], *shape[2:])
+    return shape

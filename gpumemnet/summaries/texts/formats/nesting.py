@@ -1,0 +1,154 @@
+"""Which containers each row of a torchsummary text is in: it lists them after what they hold, and shows no depth.
+
+A container holds rows that end before it. Where it begins follows from the others: a class that came for the first time
+after another is not inside that one, no class is inside itself, and all of a class begin alike.
+What torchinfo prints of the same models is the measure (docs/measurements/2026-11-analytical-model.md).
+
+Known limitations:
+    - Sequential, ModuleList and the model itself have no rows, so their rows stand one level higher.
+    - What stands once before the first block of a class, or between two, may be taken into the next block.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gpumemnet.names import Group
+from gpumemnet.summaries.texts import kinds
+from gpumemnet.summaries.texts.records import Layer
+
+Kinds = tuple[str, ...]
+_ROOT = ("", "")
+"""The model, of which there is no row."""
+_PART = re.compile(r"att|mhs?a$|gpsa|xca$|mlp$|feedforward|ffn", re.IGNORECASE)
+"""Parts of a block: none is in another, and the block normalises what they read."""
+_NORMS = (Group.LAYERNORM, Group.BATCHNORM)
+_BETWEEN = ("identity", "droppath", "dropout")
+"""Rows between the parts of a block."""
+_NORMS_THAT_ACTIVATE = ("batchnormact2d", "layernormact2d", "layernormact", "groupnormact")
+_MOST_INSIDE = 2
+"""They hold a dropout and an activation (timm)."""
+_MOST_CLASSES = 200
+"""No model has more; beyond, a text is not worth the time."""
+
+
+def nested(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    """Give each row the path of the containers that it is in.
+
+    Args:
+        layers: The rows in order; `is_block` where one ends a container.
+
+    Returns:
+        The rows; as they are where the text shows no containers.
+    """
+    first: dict[str, int] = {}
+    for at, layer in enumerate(layers):
+        if layer.is_block:
+            first.setdefault(layer.kind, at)
+    if not 0 < len(first) <= _MOST_CLASSES:
+        return tuple(layers)
+    layers = _norms_first(layers)
+    return _with_paths(layers, _starts(layers, first))
+
+
+def _starts(layers: Sequence[Layer], first: dict[str, int]) -> dict[int, int]:
+    """Return the first row of each container, by its own.
+
+    Args:
+        layers: The rows.
+        first: Where each class of containers ends for the first time.
+    """
+    words = tuple(layer.kind for layer in layers)
+    ends = [at for at, layer in enumerate(layers) if layer.is_block]
+    often = Counter(words[at] for at in ends)
+    most = {at: _after_what_leads(layers, _earliest(words, first, often, at), at) for at in ends}
+    alike: dict[str, set[Kinds]] = defaultdict(set)
+    siblings: dict[str, set[Kinds]] = defaultdict(
+        set
+    )  # of them, those that hold all since one of their own class
+    bounded: dict[str, set[Kinds]] = defaultdict(set)  # or since another container
+    for at, start in most.items():
+        inside = words[start:at]
+        alike[words[at]].add(inside)
+        if start and words[start - 1] in first and not first.keys().isdisjoint(inside):
+            (siblings if words[start - 1] == words[at] else bounded)[words[at]].add(inside)
+    starts = {}
+    for at, start in most.items():
+        whole = _lengths(words[start:at], siblings.get(words[at]) or bounded[words[at]])
+        length = max(whole) if whole else min(_lengths(words[start:at], alike[words[at]]))
+        starts[at] = _after_what_leads(layers, at - length, at)
+    return starts
+
+
+def _earliest(words: Kinds, first: dict[str, int], often: Counter[str], end: int) -> int:
+    """Return the first row that the container which ends at a row may hold."""
+    own, at = words[end], end
+    while at > 0 and not (words[at - 1] in first and _outside(words[at - 1], own, first, often)):
+        at -= 1
+    return at
+
+
+def _outside(other: str, own: str, first: dict[str, int], often: Counter[str]) -> bool:
+    """Tell whether a container of one class cannot be in one of another; a lone one holds no repeated blocks."""
+    if first[other] >= first[own] or (often[own] == 1 < often[other]):
+        return True
+    return _is_part(other) and _is_part(own)
+
+
+def _lengths(most: Kinds, known: set[Kinds]) -> list[int]:
+    """Return the lengths of the endings of what a container may hold that others of its class hold."""
+    return [n for n in {len(each) for each in known} if n <= len(most) and most[len(most) - n :] in known]
+
+
+def _is_part(kind: str) -> bool:
+    return _PART.search(kind) is not None
+
+
+def _after_what_leads(layers: Sequence[Layer], start: int, end: int) -> int:
+    """Return where a container begins without rows that belong to what came before, or to the block around it."""
+    part = _is_part(layers[end].kind)
+    for at in range(start, end):
+        kind = layers[at].kind
+        if kind not in _BETWEEN and not (part and kinds.group_of(kind) in _NORMS):
+            return at
+    return end if part else start
+
+
+def _norms_first(layers: Sequence[Layer]) -> list[Layer]:
+    """Put norms that hold their activation before it: they end after it, and normalise first."""
+    found = list(layers)
+    for at, layer in enumerate(layers):
+        if layer.kind not in _NORMS_THAT_ACTIVATE:
+            continue
+        begin = at
+        while begin > max(at - _MOST_INSIDE, 0) and _in_a_norm(found[begin - 1]):
+            begin -= 1
+        inside = [replace(row, path=(_of(layer),)) for row in found[begin:at]]
+        found[begin : at + 1] = [layer, *inside]
+    return found
+
+
+def _in_a_norm(layer: Layer) -> bool:
+    return layer.kind in _BETWEEN or kinds.group_of(layer.kind) is Group.ACTIVATION
+
+
+def _with_paths(layers: Sequence[Layer], starts: dict[int, int]) -> tuple[Layer, ...]:
+    """Return the rows with paths, found from the last row to the first: an outer container ends after an inner one."""
+    made: list[Layer] = []
+    around: list[tuple[int, tuple[str, str]]] = []  # where each begins, from the outside in
+    for at in range(len(layers) - 1, -1, -1):
+        while around and at < around[-1][0]:
+            around.pop()
+        layer = layers[at]
+        made.append(replace(layer, path=(_ROOT, *(pair for _, pair in around), *layer.path)))
+        if layer.is_block and starts[at] < at:
+            around.append((max(starts[at], around[-1][0] if around else 0), _of(layer)))
+    return tuple(reversed(made))
+
+
+def _of(layer: Layer) -> tuple[str, str]:
+    """Return a container as it stands in paths: "Block-23" is the pair of "Block" and "Block-23"."""
+    return layer.name.rpartition("-")[0], layer.name

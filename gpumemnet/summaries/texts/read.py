@@ -1,0 +1,64 @@
+"""The one way from a text to rows: a file that the user names, or the text itself, held against what the user says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpumemnet.summaries.texts import contradictions, ways
+from gpumemnet.summaries.texts.batch_second import batch_first
+from gpumemnet.summaries.texts.files import read_text
+from gpumemnet.summaries.texts.formats.detect import parse_text
+from gpumemnet.summaries.texts.notebook import is_notebook, outputs_of
+from gpumemnet.summaries.texts.records import ModelSummary
+from gpumemnet.training import TrainingSetup
+
+_FORMAT_WITHIN = 100
+"""Characters at the beginning of a saved profile that name its format, even where it was cut off later."""
+
+
+def read(path_or_text: str, setup: TrainingSetup) -> tuple[ModelSummary, str]:
+    """Parse a summary.
+
+    Args:
+        path_or_text: A file's path, or the text itself (told by a line break in it).
+        setup: How the model is trained.
+
+    Returns:
+        The summary, and what to call it in messages.
+
+    Raises:
+        SummaryError: The file or the text is unusable.
+        SetupError: The text contradicts the setup.
+    """
+    text, path = text_of(path_or_text)
+    return rows_of(text, setup, path=path), path
+
+
+def text_of(path_or_text: str) -> tuple[str, str]:
+    """Return the text that is meant, and what to call it in messages; arguments and errors as for `read`."""
+    text, path = (
+        (path_or_text, "summary") if "\n" in path_or_text else (read_text(path_or_text), path_or_text)
+    )
+    return (outputs_of(text) if is_notebook(text) else text), path
+
+
+def is_profile(text: str) -> bool:
+    """Return whether a text is a saved profile, or other JSON; a log may begin with a printed dictionary."""
+    inside = text.strip()
+    return inside[:1] == "{" and (inside[-1:] == "}" or '"format"' in inside[:_FORMAT_WITHIN])
+
+
+def rows_of(text: str, setup: TrainingSetup, *, path: str) -> ModelSummary:
+    """Parse a text that was read; errors as for `read`.
+
+    Args:
+        text: The whole text.
+        setup: How the model is trained.
+        path: File, for messages.
+
+    Returns:
+        The summary.
+    """
+    summary = batch_first(parse_text(text, path=path))
+    doubts = (*ways.check(summary, path=path), *contradictions.check(summary, setup, path=path))
+    return replace(summary, warnings=(*summary.warnings, *doubts)) if doubts else summary

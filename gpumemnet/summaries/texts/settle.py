@@ -1,0 +1,104 @@
+"""Settle what the rows of a summary leave open: what does nothing, what is shared, what is frozen.
+
+The rows have shapes by now, shown or followed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpumemnet.names import Group, Source
+from gpumemnet.summaries.texts import kinds, rows, totals
+from gpumemnet.summaries.texts.model_names import drops_nothing, ties_words
+from gpumemnet.summaries.texts.records import Layer, ModelSummary
+
+
+def settle(summary: ModelSummary) -> ModelSummary:
+    """Mark dropouts that drop nothing, count shared weights once, mark the frozen layers, say what does not add up."""
+    settled = freeze_first(count_once(without_idle(summary)))
+    return replace(settled, warnings=(*settled.warnings, *totals.doubts(settled)))
+
+
+def without_idle(summary: ModelSummary) -> ModelSummary:
+    """Mark dropouts of rate 0, as most published vision models have it: PyTorch runs no kernel and keeps no mask.
+
+    `print(model)` shows the rate. Other texts do not; but timm's blocks, whose rates are 0 unless asked for, put an
+    Identity wherever an option is off, beside their dropouts. Where one is off, so are the others of the model: one
+    argument of the model sets them all. Of transformers' models the class name tells.
+    """
+    beside = {layer.path for layer in summary.layers if layer.path and layer.kind == "identity"}
+    dropouts = rows.of_group(summary.layers, Group.DROPOUT)
+    shown = any(layer.path in beside for layer in dropouts if "p" not in layer.args)
+    if not shown and not drops_nothing(summary.root):
+        return summary
+    layers = tuple(
+        replace(layer, args={**layer.args, "p": 0.0}) if _rate_untold(layer) else layer
+        for layer in summary.layers
+    )
+    return replace(summary, layers=layers)
+
+
+def drops(summary: ModelSummary) -> bool:
+    """Tell whether any dropout of a model drops something."""
+    return not all(map(is_idle, rows.of_group(summary.layers, Group.DROPOUT)))
+
+
+def is_idle(layer: Layer) -> bool:
+    """Tell whether a layer is a dropout of rate 0."""
+    return kinds.group_of(layer.kind) is Group.DROPOUT and layer.args.get("p") == 0.0
+
+
+def _rate_untold(layer: Layer) -> bool:
+    """Tell whether a dropout's rate is not shown."""
+    return kinds.group_of(layer.kind) is Group.DROPOUT and "p" not in layer.args
+
+
+def count_once(summary: ModelSummary) -> ModelSummary:
+    """Take the second showing of a tied weight, the word embedding of language models, out of the count.
+
+    A stated total decides where the text has one that counts each weight once (annotated `print(model)`); else the
+    model's class name does.
+    """
+    root = summary.root
+    total, counted = summary.total_params, sum(layer.params or 0 for layer in summary.layers)
+    exact = summary.format == Source.MODULE_REPR and total is not None
+    embeddings = rows.of_group(summary.layers, Group.EMBEDDING)
+    first = next((layer for layer in embeddings if layer.params), None)
+    if first is None or not (ties_words(root) if not exact else counted > (total or 0)):
+        return summary
+    size = first.params or 0
+    seen = False
+    layers: list[Layer] = []
+    removed = 0
+    for layer in summary.layers:
+        count = layer.params or 0
+        if _is_embedding(layer) and count == size:
+            if seen:
+                layer, removed = replace(layer, params=0, param_shapes=()), removed + count
+            seen = True
+        elif kinds.group_of(layer.kind) is Group.LINEAR and size <= count <= size + size // 16 and seen:
+            layer, removed = replace(layer, params=count - size, param_shapes=()), removed + size
+        layers.append(layer)
+    # torchinfo's total counts a tied weight once for each row that shows it.
+    stated = total if total is None or exact else max(total - removed, 0)
+    return replace(summary, layers=tuple(layers), total_params=stated)
+
+
+def _is_embedding(layer: Layer) -> bool:
+    return kinds.group_of(layer.kind) is Group.EMBEDDING
+
+
+def freeze_first(summary: ModelSummary) -> ModelSummary:
+    """Mark the first layers as frozen, as in fine-tuning, up to the number of frozen parameters that is stated."""
+    total, trainable = summary.total_params, summary.trainable_params
+    marked = any(not layer.trainable for layer in summary.layers)
+    if total is None or trainable is None or marked or summary.format == Source.KERAS:
+        return summary
+    frozen, layers = total - trainable, list(summary.layers)
+    for index, layer in enumerate(layers):
+        if frozen < (layer.params or 0) or frozen < total // 100:
+            break
+        if layer.params:
+            layers[index] = replace(layer, trainable=False)
+            frozen -= layer.params
+    return replace(summary, layers=tuple(layers))

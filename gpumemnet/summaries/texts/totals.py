@@ -1,0 +1,43 @@
+"""The rows of a summary against the totals below them: what does not add up is said, never passed over."""
+
+from __future__ import annotations
+
+from gpumemnet.names import Group, Source
+from gpumemnet.summaries.texts import rows
+from gpumemnet.summaries.texts.records import ModelSummary
+
+MISSING_SHARE = 0.1
+"""Parameters that containers hold themselves are in no row of torchsummary; more than this is more than that."""
+EXTRA_SHARE = 0.01
+"""Rows that hold this much more than the total count something twice."""
+
+
+def doubts(summary: ModelSummary) -> tuple[str, ...]:
+    """Return one sentence for each way in which rows and totals disagree.
+
+    Args:
+        summary: Settled: shared weights count once.
+    """
+    found = []
+    if summary.format is Source.TORCHSUMMARY and any(
+        not layer.params for layer in rows.of_group(summary.layers, Group.RNN)
+    ):
+        found.append(
+            "torchsummary leaves out the weights of recurrent layers, so the estimate does, too;"
+            " print it with torchinfo.summary(model, input_size=...)"
+        )
+    total = summary.total_params
+    counted = sum(layer.params or 0 for layer in summary.layers)
+    if not total:
+        return tuple(found)
+    if total - counted > MISSING_SHARE * total:
+        found.append(
+            f"its rows hold {counted:,} of {total:,} parameters: the rest counts as weights,"
+            " but nothing says what it is multiplied with; print all levels and save the whole table"
+        )
+    elif counted - total > EXTRA_SHARE * counted:
+        found.append(
+            f"its rows hold {counted:,} parameters and its total is {total:,}: the rows are counted;"
+            " print the summary again if lines were repeated or edited"
+        )
+    return tuple(found)

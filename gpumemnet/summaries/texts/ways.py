@@ -1,0 +1,49 @@
+"""Ways to train that a text shows and cannot tell the memory of: refused or said, with the command that traces them."""
+
+from __future__ import annotations
+
+import re
+
+from gpumemnet.errors import SummaryError
+from gpumemnet.names import Source
+from gpumemnet.summaries.texts.records import ModelSummary
+
+_QUANTIZED = frozenset(("linear4bit", "linearnf4", "linearfp4", "linear8bitlt"))
+"""Kinds of bitsandbytes."""
+_TRACE = "trace the script: rad-estimate --save m.rad -- {command}"
+_SHARDED = re.compile(r"^(?:FullyShardedDataParallel|FSDP[A-Z]\w*)$")
+_ADAPTED = re.compile(r"^(?:LoraModel|PeftModel\w*|lora\.\w+)$")
+
+
+def check(summary: ModelSummary, *, path: str) -> tuple[str, ...]:
+    """Look for ways to train of which a text does not tell enough.
+
+    Args:
+        summary: The parsed text.
+        path: File, for messages.
+
+    Returns:
+        One sentence for each that is booked with more than it needs.
+
+    Raises:
+        SummaryError: Weights are quantized: what they take is in no text.
+    """
+    quantized = next((layer for layer in summary.layers if layer.kind in _QUANTIZED), None)
+    if quantized is not None:
+        raise SummaryError(
+            path=path,
+            line=quantized.line,
+            problem="its weights are quantized (bitsandbytes), and no text tells what they take",
+            fix=_TRACE.format(command="python train.py"),
+        )
+    classes = {cls for layer in summary.layers for cls, _ in layer.path}
+    found = []
+    if any(map(_SHARDED.match, classes)):
+        fix = _TRACE.format(command="torchrun --nproc-per-node=N train.py")
+        found.append(f"FSDP: a rank holds a part of this model, and all of it is booked; {fix}")
+    if summary.format is Source.MODULE_REPR and any(map(_ADAPTED.match, classes)):
+        fix = _TRACE.format(command="python train.py")
+        found.append(
+            f"LoRA: print(model) does not tell what is frozen, and all weights count as trained; {fix}"
+        )
+    return tuple(found)

@@ -1,0 +1,57 @@
+"""A trace's result as the profile that travels."""
+
+from __future__ import annotations
+
+from gpumemnet.names import Optimizer, Precision, Source
+from gpumemnet.profile.record import ModelProfile
+from gpumemnet.tracing.trace.result import TracedMemory
+from gpumemnet.training import TrainingSetup
+
+
+def profile_of(
+    traced: TracedMemory, setup: TrainingSetup, *, batch_size: int, seq_len: int = 0
+) -> ModelProfile:
+    """Return the profile of a trace: what the allocator came to, and where the bytes were at the peak.
+
+    Args:
+        traced: The trace's result, in bytes.
+        setup: How it was trained.
+        batch_size: Samples per step.
+        seq_len: Tokens per sample; 0 if there are none.
+    """
+    parts = traced.breakdown_bytes
+    numbers = dict.fromkeys(_UNTOLD, 0) | {
+        "parameters": traced.parameters,
+        "parameter_bytes": parts["parameters"],
+        "gradient_bytes": parts["gradients"],
+        "optimizer_bytes": parts["optimizer"],
+        "saved_bytes": parts["activations"],
+        "allocated_bytes": traced.allocated_peak_bytes,
+        "reserved_bytes": traced.reserved_peak_bytes,
+        "borrowed_bytes": traced.convolution_bytes,
+        "convs": int(traced.uses_cudnn),
+    }
+    return ModelProfile(
+        family=traced.family,
+        source=Source.TRACE,
+        optimizer=Optimizer(setup.optimizer),
+        precision=Precision(setup.precision),
+        gradient_checkpointing=int(setup.gradient_checkpointing),
+        gpus=setup.gpus,
+        batch_size=batch_size,
+        seq_len=seq_len,
+        **numbers,
+    )
+
+
+_SAID = (
+    "family",
+    "source",
+    "optimizer",
+    "precision",
+    "gradient_checkpointing",
+    "gpus",
+    "batch_size",
+    "seq_len",
+)
+_UNTOLD = tuple(name for name in ModelProfile.__dataclass_fields__ if name not in _SAID)

@@ -1,0 +1,1 @@
+"""What libraries do in a training script, done without a GPU."""

@@ -1,0 +1,139 @@
+"""One rank of a distributed script, where there are neither other ranks nor NCCL.
+
+The group is PyTorch's own, with its backend "fake": it answers as for the rank and the number of ranks that launcher or
+script name, and what is sent goes nowhere. What NCCL holds itself is no tensor: the estimate adds it to the process'
+base (`gpumemnet.estimators.base`), as it was measured for one group of several ranks.
+`data_parallel` stands in for DDP; FSDP is PyTorch's own code, with what `sharded` adds.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+import torch.distributed
+import torch.distributed.distributed_c10d
+import torch.nn.parallel
+import torch.nn.parallel.distributed
+from torch import Tensor, nn
+
+from gpumemnet.tracing.script.libraries import sharded
+from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataParallel
+from gpumemnet.tracing.script.pretend import Said
+from gpumemnet.tracing.trace.device import replaced
+from gpumemnet.tracing.trace.recorder import Recorder
+from gpumemnet.tracing.trace.tensors import on_cuda
+
+ALONE = "what NCCL holds for a single rank was not measured, and is not in the estimate; a first run tells it"
+FURTHER = "NCCL is counted for one group of ranks; what it holds for further ones was not measured"
+SENT = (
+    *("all_reduce", "reduce", "broadcast", "broadcast_object_list", "barrier", "monitored_barrier"),
+    *("all_gather_into_tensor", "all_gather_single", "_all_gather_base"),
+    *("reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "_reduce_scatter_base"),
+    *("all_to_all", "all_to_all_single", "_broadcast_coalesced", "_verify_params_across_processes"),
+)
+"""Operations that fill tensors which are there already; on the GPU they hold no values."""
+_OF_GROUPS = ("group_desc", "use_local_synchronization")
+
+
+class _Sent:
+    """What came of an operation that was not waited for."""
+
+    def wait(self, *_: Any) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+
+class Ranks:
+    """Makes groups whose other ranks are not there."""
+
+    def __init__(self, stack: ExitStack, said: Said, recorder: Recorder) -> None:
+        self._stack, self._said, self._recorder = stack, said, recorder
+        self._begin, self._new_group = torch.distributed.init_process_group, torch.distributed.new_group
+
+    def init_process_group(self, *_: Any, rank: int = -1, world_size: int = -1, **__: Any) -> None:
+        """Make the group; other ranks than the first leave, as one is all that is traced.
+
+        Args:
+            rank: Of this process; -1 where the launcher's variable says it.
+            world_size: How many ranks there are; -1 likewise.
+        """
+        rank = rank if rank >= 0 else int(os.environ.get("RANK", 0))
+        if rank > 0:
+            os._exit(0)
+        self._said.gpus = world_size if world_size > 0 else int(os.environ.get("WORLD_SIZE", 1))
+        if self._said.gpus == 1:
+            self._said.warn[ALONE] = None
+        from torch.testing._internal.distributed.fake_pg import FakeStore  # registers the backend
+
+        self._begin("fake", rank=rank, world_size=self._said.gpus, store=FakeStore())
+        sharded.pretended(self._stack, self._recorder)
+
+    def new_group(
+        self, ranks: Any = None, timeout: Any = None, backend: Any = None, *_: Any, **how: Any
+    ) -> Any:
+        """Make a further group.
+
+        Args:
+            ranks: Its members; None for all.
+            timeout: Of no use here.
+            backend: As the script asks; all but gloo are taken for NCCL.
+            **how: As for torch.distributed.
+        """
+        if backend != "gloo":
+            self._said.warn[FURTHER] = None
+        return self._new_group(ranks, backend="fake", **{k: v for k, v in how.items() if k in _OF_GROUPS})
+
+
+def _gathered(into: Any, value: Any) -> _Sent:
+    """Fill a list, one place for each rank, with what every rank would have sent: the same."""
+    for at in range(len(into)):
+        if isinstance(into[at], Tensor) and on_cuda(into[at]):
+            continue  # it is there already
+        into[at] = value
+    return _Sent()
+
+
+def counted(stack: ExitStack) -> None:
+    """Let each rank that a launcher starts on this node find a GPU: scripts refuse to start where there are fewer.
+
+    Args:
+        stack: Holds it.
+    """
+    gpus = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    for module in (torch.cuda, getattr(torch, "accelerator", None)):
+        if hasattr(module, "device_count"):
+            stack.enter_context(replaced(module, "device_count", lambda *_, **__: gpus))
+
+
+def pretended(stack: ExitStack, said: Said, recorder: Recorder) -> None:
+    """Put all of it in place, for good.
+
+    Args:
+        stack: Holds it.
+        said: Is told what the script does.
+        recorder: Is told of gathered parameters.
+    """
+    ranks = Ranks(stack, said, recorder)
+    answers: dict[str, Any] = {
+        "init_process_group": ranks.init_process_group,
+        "new_group": ranks.new_group,
+        "is_nccl_available": lambda: True,
+        "get_backend": lambda *_, **__: "nccl",
+        "all_gather": lambda tensor_list, tensor, *_, **__: _gathered(tensor_list, tensor),
+        "all_gather_object": lambda object_list, obj, *_, **__: _gathered(object_list, obj),
+        **dict.fromkeys(SENT, lambda *_, **__: _Sent()),
+    }
+    meshes = getattr(torch.distributed, "device_mesh", None)  # has taken some by name
+    for module in (torch.distributed, torch.distributed.distributed_c10d, meshes):
+        for name, answer in answers.items():
+            if hasattr(module, name):
+                stack.enter_context(replaced(module, name, answer))
+    for module in (torch.nn.parallel, torch.nn.parallel.distributed):
+        stack.enter_context(replaced(module, "DistributedDataParallel", DistributedDataParallel))
+    convert = staticmethod(lambda module, *_, **__: module)
+    stack.enter_context(replaced(nn.SyncBatchNorm, "convert_sync_batchnorm", convert))

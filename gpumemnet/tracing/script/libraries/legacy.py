@@ -1,0 +1,103 @@
+"""Types of tensors as PyTorch named them at first, which scripts still use: `torch.cuda.FloatTensor`.
+
+They make tensors by the driver, past all that can be pretended; here they make what `device="cuda"` makes.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gpumemnet.tracing.trace.device import replaced
+from gpumemnet.tracing.trace.tensors import CUDA, on_cuda
+
+_DTYPES = {
+    "FloatTensor": torch.float32,
+    "DoubleTensor": torch.float64,
+    "HalfTensor": torch.float16,
+    "BFloat16Tensor": torch.bfloat16,
+    "LongTensor": torch.int64,
+    "IntTensor": torch.int32,
+    "ShortTensor": torch.int16,
+    "CharTensor": torch.int8,
+    "ByteTensor": torch.uint8,
+    "BoolTensor": torch.bool,
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+
+class _Kind(type):
+    """A type of tensors on the GPU, which makes them but is no class of theirs."""
+
+    dtype: torch.dtype
+
+    def __instancecheck__(cls, tensor: Any) -> bool:
+        return isinstance(tensor, Tensor) and on_cuda(tensor) and tensor.dtype is cls.dtype
+
+    def __call__(cls, *args: Any, **_: Any) -> Any:
+        """Make a tensor of sizes, of another tensor or of values, as the legacy constructors do."""
+        if len(args) == 1 and isinstance(args[0], Tensor):
+            return args[0].to(CUDA, cls.dtype)
+        if len(args) == 1 and not isinstance(args[0], (int, torch.Size)):
+            return torch.as_tensor(args[0], device="cpu").to(CUDA, cls.dtype)
+        sizes = args[0] if len(args) == 1 and isinstance(args[0], torch.Size) else args
+        return torch.empty(tuple(sizes), dtype=cls.dtype, device=CUDA)
+
+
+KINDS = {
+    name: _Kind(name, (), {"dtype": dtype, "__module__": "torch.cuda"}) for name, dtype in _DTYPES.items()
+}
+
+
+def pretended(stack: ExitStack) -> None:
+    """Put the types in place, and what sets one as the default.
+
+    Args:
+        stack: Holds it.
+    """
+    for name, kind in KINDS.items():
+        stack.enter_context(replaced(torch.cuda, name, kind))
+    index = Tensor.get_device
+    stack.enter_context(replaced(Tensor, "get_device", lambda self, *_: 0 if on_cuda(self) else index(self)))
+    set_default = torch.set_default_tensor_type
+
+    def set_default_tensor_type(kind: Any) -> None:
+        found = _of_gpu(kind)
+        if found is None:
+            torch.set_default_device("cpu")
+            set_default(kind)
+        else:
+            torch.set_default_dtype(found.dtype)
+            torch.set_default_device("cuda")
+
+    stack.enter_context(replaced(torch, "set_default_tensor_type", set_default_tensor_type))
+
+
+def type_of(tensor: Tensor, kind: Any = None, *_: Any, **__: Any) -> Any:
+    """Do as `Tensor.type`, for a type that is of the GPU or a tensor that is there.
+
+    Args:
+        tensor: The tensor.
+        kind: The type that it gets; None to ask for its own.
+
+    Returns:
+        A tensor or a name; NotImplemented where PyTorch's own method does.
+    """
+    if kind is None:
+        return (
+            f"torch.cuda.{_NAMES[tensor.dtype]}"
+            if on_cuda(tensor) and tensor.dtype in _NAMES
+            else NotImplemented
+        )
+    found = _of_gpu(kind)
+    return NotImplemented if found is None else tensor.to(CUDA, found.dtype)
+
+
+def _of_gpu(kind: Any) -> _Kind | None:
+    """Return the type that a script means, if it is of the GPU."""
+    if isinstance(kind, str) and kind.startswith("torch.cuda."):
+        return KINDS.get(kind.rpartition(".")[2])
+    return kind if isinstance(kind, _Kind) else None

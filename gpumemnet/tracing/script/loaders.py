@@ -1,0 +1,222 @@
+"""The script's data loaders: they read in this process, and of batches that differ in size the largest is soon met.
+
+Texts that are padded to the longest of their batch, images of many sizes and graphs make batches that differ. The peak
+of a training is that of its largest one, which two steps would hardly meet; and blocks that smaller ones left do not
+fit larger ones, so that PyTorch reserves more and more. So the smallest comes first, then an ordinary one, then the
+largest.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from gpumemnet.tracing.script.workers import Worker
+
+ALWAYS = 4
+"""Batches that are looked at in any case: if they are alike, the rest is taken to be so, too."""
+MOST = 200
+"""Batches that are looked at where they differ."""
+LOOK_S = 20.0
+"""How long looking may take."""
+TOLD = 1.02
+"""How many times the middle one the largest batch must be to be told."""
+DIFFER = "its batches differ in size"
+ENDED = "the script ended before that step: let it make three"
+DEPTH = 6
+"""How deep a batch's tensors may lie in it."""
+OBJECTS = 10_000
+"""How many lists and objects are looked through for them."""
+
+_HERE = {
+    "num_workers": 0,
+    "pin_memory": False,
+    "persistent_workers": False,
+    "prefetch_factor": None,
+    "timeout": 0,
+}
+_NO_BATCH = (str, bytes, int, float, type(None), type, nn.Module)
+_ARGUMENTS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers")
+
+
+def pretended(said: Any) -> None:
+    """Have every loader made from now on read here, and its largest batch come soon.
+
+    Args:
+        said: Is told where batches differ, how much, and whether the largest came.
+    """
+    make, begin = DataLoader.__init__, DataLoader.__iter__
+    largest: WeakKeyDictionary[DataLoader[Any], Looked] = WeakKeyDictionary()
+    workers: WeakSet[DataLoader[Any]] = WeakSet()
+
+    def in_this_process(self: Any, *args: Any, **kwargs: Any) -> None:
+        kwargs = dict(zip(_ARGUMENTS, args[:6])) | kwargs
+        asked = bool(kwargs.get("num_workers"))
+        kwargs = {key: value for key, value in kwargs.items() if key not in _HERE}
+        kwargs.pop("multiprocessing_context", None)
+        kwargs.pop("pin_memory_device", None)
+        make(self, **kwargs)
+        if asked:
+            workers.add(self)
+
+    def largest_soon(self: Any) -> Any:
+        batches = begin(self)
+        if self in workers:
+            batches = Worker(self, batches)  # type: ignore[assignment]
+        if self not in largest:
+            seen = Looked(batches)
+            largest[self] = seen
+            said.differ = said.differ or bool(seen.largest)
+            said.ratio = max(said.ratio, seen.ratio)
+            return _Batches(batches, seen.in_place, seen, said)
+        return _Batches(batches, largest[self].largest, largest[self], said)
+
+    DataLoader.__init__ = in_this_process  # type: ignore[method-assign]
+    DataLoader.__iter__ = largest_soon  # type: ignore[method-assign]
+
+
+class Looked:
+    """The first batches of a loader.
+
+    Attributes:
+        in_place: What comes in the place of those that were looked at.
+        largest: The largest of them, if they differ.
+        ratio: How many times the smallest one the largest is.
+        sentence: What the user is told once the largest was trained on, "" of batches that are alike.
+        missed: What he is told if that never is.
+    """
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        """Read them.
+
+        Args:
+            batches: As a loader gives them.
+        """
+        began = time.monotonic()
+        first, sizes = [], []
+        self.largest: list[Any] = []
+        self.ratio = 1.0
+        self.sentence = self.missed = ""
+        for batch in _for(LOOK_S, islice(batches, ALWAYS), began):
+            first.append(batch)
+            sizes.append(size_of(batch))
+        self.in_place: Sequence[Any] = first
+        if len({shapes for shapes, _ in sizes}) < 2:
+            return
+        order = sorted(range(len(first)), key=lambda n: sizes[n][1])
+        middle = order[len(order) // 2]
+        smallest = largest = (sizes[middle][1], first[middle])
+        samples = _samples(sizes[middle][0])
+        rest = _for(LOOK_S, islice(batches, MOST - ALWAYS), began)
+        for n, batch in enumerate(chain(first, rest)):
+            if n == len(sizes):
+                sizes.append(size_of(batch))
+            shapes, size = sizes[n]
+            if size < smallest[0] and _samples(shapes) == samples:  # the last batch of an epoch has fewer
+                smallest = (size, batch)
+            if size > largest[0]:
+                largest = (size, batch)
+        most, best = largest
+        self.largest = [best]
+        self.in_place = [smallest[1], first[middle], *[best] * len(sizes)][: len(sizes)]
+        counts = sorted(size for _, size in sizes)
+        usual = max(counts[len(counts) // 2], 1)
+        self.ratio = most / max(counts[0], 1)
+        if most > TOLD * usual:
+            of, times = f"the largest of the first {len(sizes)}", f"{most / usual:.2f} times the middle one"
+            self.sentence = f"{DIFFER}: {of} is counted, {times}; a larger one takes more"
+            self.missed = f"{DIFFER}: {of}, {times}, is not counted, as {ENDED}"
+
+
+def _samples(shapes: Sequence[Sequence[int]]) -> int:
+    """Return how many samples a batch seems to have; of graphs it is their nodes, and no two batches have as many."""
+    return shapes[0][0] if shapes and shapes[0] else 0
+
+
+def _for(seconds: float, batches: Iterator[Any], began: float) -> Iterator[Any]:
+    for batch in batches:
+        yield batch
+        if time.monotonic() - began > seconds:
+            return
+
+
+class _Batches:
+    """A loader's iterator that gives other batches first, and tells when the largest comes."""
+
+    def __init__(self, rest: Any, first: Sequence[Any], looked: Looked, said: Any) -> None:
+        self._rest, self._first, self._looked, self._said = rest, iter(first), looked, said
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        for batch in self._first:
+            self._tell(batch)
+            return copy.copy(batch)  # the same one comes again: a script may take things out of it
+        return next(self._rest)
+
+    def _tell(self, batch: Any) -> None:
+        looked, told = self._looked, self._said
+        if not looked.sentence:
+            return
+        if any(batch is each for each in looked.largest):
+            told.came[looked.missed] = looked.sentence
+        elif looked.sentence not in told.warn and torch.is_grad_enabled():
+            told.missed[looked.missed] = None
+
+    def __len__(self) -> int:
+        return len(self._rest)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rest, name)
+
+
+def size_of(batch: Any) -> tuple[tuple[tuple[int, ...], ...], int]:
+    """Return the shapes of all tensors in a batch, and how many elements they have.
+
+    Args:
+        batch: Whatever a loader gives: tensors, lists and mappings of them, objects that hold them (graphs).
+    """
+    shapes = tuple(tuple(tensor.shape) for tensor in tensors_in(batch))
+    count = 0
+    for shape in shapes:
+        elements = 1
+        for length in shape:
+            elements *= length
+        count += elements
+    return shapes, count
+
+
+def tensors_in(batch: Any) -> Iterator[Tensor]:
+    """Yield the tensors of a batch, in their order.
+
+    Args:
+        batch: As for `size_of`.
+    """
+    return _tensors(batch, DEPTH, set())
+
+
+def _tensors(value: Any, depth: int, met: set[int]) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+        return
+    if depth == 0 or id(value) in met or len(met) > OBJECTS or isinstance(value, _NO_BATCH):
+        return
+    met.add(id(value))
+    inside: Any = ()
+    if isinstance(value, Mapping):
+        inside = value.values()
+    elif isinstance(value, (list, tuple)):
+        inside = value
+    elif hasattr(value, "__dict__"):
+        inside = vars(value).values()
+    for one in list(inside):
+        yield from _tensors(one, depth - 1, met)

@@ -1,0 +1,154 @@
+"""Fake tensors on the GPU beside real ones on the CPU, so that the script's data and its own arithmetic stay real.
+
+What moves to the GPU loses its values there; what comes back is made of zeros, and a number read from the GPU is what
+`gpumemnet.tracing.trace.assume` answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+import torch.utils._device
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_flatten
+
+from gpumemnet.tracing.script import become
+from gpumemnet.tracing.script.libraries import legacy
+from gpumemnet.tracing.trace.build import LARGE_ELEMENTS, skip_inits
+from gpumemnet.tracing.trace.device import CudaFakeMode, pretended_cuda, replaced
+from gpumemnet.tracing.trace.recorder import Recorder
+from gpumemnet.tracing.trace.tensors import CUDA, on_cuda, unfolds
+
+aten = torch.ops.aten
+_NOTHING: Mapping[str, Any] = {}
+_RANDOM = (
+    Tensor.normal_,
+    Tensor.uniform_,
+    Tensor.exponential_,
+    Tensor.log_normal_,
+    Tensor.cauchy_,
+    Tensor.bernoulli_,
+)
+
+
+class MixedMode(CudaFakeMode):
+    """Leaves to the CPU what is on the CPU."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] = _NOTHING
+    ) -> Any:
+        """Run one operator."""
+        if unfolds(types):
+            return NotImplemented
+        kwargs = kwargs or {}
+        leaves = tree_flatten((args, kwargs))[0]
+        fake = any(isinstance(leaf, FakeTensor) for leaf in leaves)
+        where = kwargs.get("device")
+        kind = None if where is None else torch.device(where).type
+        if fake and func is aten._to_copy.default and kind == "cpu":
+            return _zeros(args[0], kwargs.get("dtype"))
+        if func is aten.copy_.default and fake:
+            return args[0]
+        if fake:
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        if kind == "cuda" or (kind == "meta" and not _asks_for_meta()):
+            if func is aten._to_copy.default:
+                tensor, dtype = args[0], kwargs.get("dtype") or args[0].dtype
+                func, args = aten.empty_strided.default, (tensor.shape, _strides(tensor, kwargs))
+                kwargs = {"dtype": dtype, "device": CUDA}
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        return func(*args, **kwargs)
+
+
+def _strides(tensor: Tensor, kwargs: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the strides that a copy gets: as they are if dense, or as asked for."""
+    wanted = kwargs.get("memory_format")
+    meta = torch.empty_strided(tensor.shape, tensor.stride(), device="meta")
+    if wanted is None or wanted is torch.preserve_format:
+        return tuple(torch.empty_like(meta).stride())
+    return tuple(torch.empty_like(meta, memory_format=wanted).stride())
+
+
+def _asks_for_meta() -> bool:
+    """Tell whether the script itself is under `torch.device("meta")`; C++ is told "meta" for the pretended GPU."""
+    current = getattr(torch.utils._device, "CURRENT_DEVICE", None)
+    return current is not None and current.type == "meta"
+
+
+class Read:
+    """What the script brought back.
+
+    Attributes:
+        values: More than single numbers, which are zeros here.
+    """
+
+    values = False
+
+
+def _zeros(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
+    Read.values = Read.values or tensor.numel() > 1
+    zeros: Tensor = aten.zeros.default(
+        list(tensor.shape), dtype=dtype or tensor.dtype, device=torch.device("cpu")
+    )
+    return zeros
+
+
+class ScriptCalls(TorchFunctionMode):
+    """Brings values back from the GPU, and does not fill the weights of large models."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run one call."""
+        kwargs = kwargs or {}
+        first = args[0] if args else None
+        if isinstance(first, Tensor):
+            if func == _IS_META and on_cuda(first):
+                return False  # a fake tensor is one of meta's; libraries take what is there for waiting to be filled
+            if func == _SET_DATA and on_cuda(args[1]) and not isinstance(first, FakeTensor):
+                return become.become(first, args[1])
+            if func is Tensor.__format__ and on_cuda(first) and not first.dim():
+                return format(first.item(), args[1])
+            if func is Tensor.type:
+                typed = legacy.type_of(*args, **kwargs)
+                return func(*args, **kwargs) if typed is NotImplemented else typed
+            if func in _BACK and on_cuda(first):
+                return _BACK[func](_zeros(first.detach(), None))
+            if func in _RANDOM and first.numel() > LARGE_ELEMENTS and not isinstance(first, FakeTensor):
+                return first
+        return func(*args, **kwargs)
+
+
+_IS_META = Tensor.is_meta.__get__  # type: ignore[attr-defined]
+_SET_DATA = Tensor.data.__set__  # type: ignore[attr-defined]
+_BACK: dict[Any, Any] = {
+    Tensor.numpy: lambda zeros: zeros.numpy(),
+    Tensor.tolist: lambda zeros: zeros.tolist(),
+    Tensor.__array__: lambda zeros: zeros.numpy(),
+}
+
+
+def enter(stack: ExitStack, recorder: Recorder) -> None:
+    """Enter everything, for good.
+
+    Args:
+        stack: Holds it.
+        recorder: Notes what is made on the pretended GPU.
+    """
+    # An optimizer that was made before the model moved keeps its parameters: they move by changing places.
+    if hasattr(torch.__future__, "set_swap_module_params_on_conversion"):
+        torch.__future__.set_swap_module_params_on_conversion(True)
+        torch.utils.swap_tensors = become.swap
+    else:  # before 2.3 they are made anew, and an optimizer has to be made after the model moved
+        torch.__future__.set_overwrite_module_params_on_conversion(True)
+    stack.enter_context(skip_inits())
+    stack.enter_context(pretended_cuda(MixedMode))
+    stack.enter_context(replaced(Tensor, "_make_subclass", staticmethod(become.of_class)))
+    legacy.pretended(stack)
+    stack.enter_context(ScriptCalls())
+    stack.enter_context(recorder)

@@ -1,0 +1,115 @@
+"""What came of the script's steps: a saved profile, or a text of its model."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shlex
+from contextlib import ExitStack
+
+from torch import Tensor, nn
+
+from gpumemnet.errors import TraceError
+from gpumemnet.names import Precision
+from gpumemnet.tracing.saved import make, table
+from gpumemnet.tracing.saved.of_trace import profile_of
+from gpumemnet.tracing.saved.record import SavedProfile
+from gpumemnet.tracing.script.files import COMMAND
+from gpumemnet.tracing.script.libraries import sharded
+from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataParallel
+from gpumemnet.tracing.script.seen import Seen, users
+from gpumemnet.tracing.trace import memory_of
+from gpumemnet.tracing.trace.recorder import Recorder
+from gpumemnet.tracing.trace.session import Trace, family_of
+from gpumemnet.tracing.trace.tensors import local, on_cuda
+from gpumemnet.training import TrainingSetup
+
+
+def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
+    """Return the profile of what was recorded.
+
+    Args:
+        seen: What was seen of the script.
+        recorder: With whole steps in it.
+
+    Raises:
+        TraceError: It trains on the CPU.
+    """
+    recorder.finish()
+    model, trained = _model(seen), seen.trained()
+    if not any(on_cuda(local(p)) for p in trained):
+        raise TraceError("it trains on the CPU: no parameter of its optimizer is on the GPU")
+    _mark(seen, recorder, model)
+    parameters = [local(p) for p in model.parameters()]
+    count = sum(p.numel() for p in parameters)
+    trace = Trace(
+        events=tuple(recorder.events),
+        purpose_of=recorder.purposes(),
+        phase_starts=tuple(recorder.phase_starts),
+        workspaces=recorder.workspaces,
+        pool_of=recorder.pool_of,
+        parameters=count,
+        family=family_of(model),
+        warnings=tuple(recorder.assumptions.warnings),
+    )
+    floats = [p for p in parameters if p.is_floating_point()]  # weights of 4 bits are integers
+    half = 2 * sum(p.numel() for p in floats if p.element_size() == 2) > sum(p.numel() for p in floats)
+    mixed = seen.said.autocast or sharded.computes_in_half()
+    setup = TrainingSetup(
+        optimizer=make.name_of(next(iter(seen.rounds.optimizers.values()))),
+        precision=Precision.BF16 if half else Precision.AMP if mixed else Precision.FP32,
+        gradient_checkpointing=seen.said.checkpointing,
+        gpus=seen.said.gpus,
+    )
+    profile = profile_of(memory_of(trace), setup, batch_size=seen.batch_size, seq_len=seen.tokens)
+    return SavedProfile(
+        profiles=(profile,),
+        batch_size=seen.batch_size,
+        shards=seen.said.gpus if sharded.is_sharded(model) else 1,
+        model=type(users(model)).__name__,
+        inputs=tuple(map(make.written, seen.inputs)),
+        command=tuple(shlex.split(os.environ.get(COMMAND, ""))),
+        versions=make.versions(),
+        warnings=trace.warnings,
+    )
+
+
+def text(seen: Seen, stack: ExitStack) -> str:
+    """Return the model as a text: a table with shapes if it ran at all, else what print shows; "" if there is none yet.
+
+    Args:
+        seen: What was seen of the script.
+        stack: Of all that is pretended; left, as another model is run now.
+    """
+    model = users(_model(seen))
+    if not any(True for _ in model.parameters()):
+        return ""
+    printed = f"{model}\n"
+    if not seen.inputs:
+        return printed
+    stack.close()
+    try:
+        return f"{table.of_model(make.unfilled_copy(model), seen.inputs)}\n"
+    except TraceError:
+        return printed
+
+
+def _mark(seen: Seen, recorder: Recorder, model: nn.Module) -> None:
+    trained = seen.trained()
+    recorder.mark((p.grad for p in trained), "gradients")
+    copies = [m for m in gc.get_objects() if issubclass(type(m), DistributedDataParallel)]
+    recorder.mark([bucket for copy in copies for bucket in copy.buckets], "gradients")
+    states = [state for o in seen.rounds.optimizers.values() for state in o.state.values()]
+    recorder.mark([v for state in states for v in state.values() if isinstance(v, Tensor)], "optimizer")
+    recorder.mark([*trained, *model.parameters(), *model.buffers()], "parameters")
+
+
+def _model(seen: Seen) -> nn.Module:
+    """Return the largest module that is alive, of those that hold what an optimizer trains; if none does, of all.
+
+    None does where copies in 32 bits are trained, from which the module's own weights in 16 are copied.
+    """
+    trained = {id(p) for p in seen.trained()}
+    modules = [found for found in gc.get_objects() if issubclass(type(found), nn.Module)]
+    holders = [m for m in modules if not trained or any(id(p) in trained for p in m.parameters())]
+    return max(holders or modules, key=lambda m: sum(p.numel() for p in m.parameters()), default=nn.Module())

@@ -1,0 +1,132 @@
+"""What was seen of a script: what its model was called with, and how often its optimizers made a step."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataParallel
+from gpumemnet.tracing.script.loaders import TOLD, tensors_in
+from gpumemnet.tracing.script.pretend import Said
+from gpumemnet.tracing.script.rounds import Rounds
+from gpumemnet.tracing.trace.inputs import InputSpec
+
+
+@dataclass
+class Seen:
+    """What was seen of a script.
+
+    Attributes:
+        said: What it asked of torch.
+        inputs: What its model was called with: before the first backward pass the last time, then the largest.
+        batch_size: Samples in them; 1 where it is called with none (a model that makes its own, or holds its graph).
+        parameters: Of that model, the largest that was called.
+        rounds: Counts its optimizers' steps.
+    """
+
+    said: Said
+    inputs: tuple[InputSpec, ...] = ()
+    batch_size: int = 1
+    parameters: int = 0
+    rounds: Rounds = field(default_factory=Rounds)
+    _most: dict[int, int] = field(default_factory=dict)
+
+    def called(self, module: nn.Module, args: Any, kwargs: Any, *, first: bool) -> bool:
+        """Note a call's inputs; tell whether they are the model's.
+
+        Args:
+            module: What is called; a smaller one than another before is a part or a helper of the model.
+            args: Positional arguments.
+            kwargs: Arguments by name.
+            first: No backward pass was made yet: what came before may have been a trial of the model.
+        """
+        inputs = _specs(module, args, kwargs)
+        parameters = sum(0 if is_lazy(p) else p.numel() for p in module.parameters())
+        if not inputs or parameters < self.parameters:
+            return False
+        size, step = _elements(inputs), self.rounds.made
+        self._most[step] = max(size, self._most.get(step, 0))
+        if first or size > _elements(self.inputs) or parameters > self.parameters:
+            self.parameters, self.inputs, self.batch_size = parameters, inputs, max(_samples(args, inputs), 1)
+        return True
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of each sample, where the model is called with integers of two dimensions; else 0."""
+        first = next((each for each in self.inputs if len(each.shape) > 1), None)
+        return first.shape[1] if first and len(first.shape) == 2 and first.dtype.startswith("int") else 0
+
+    @property
+    def changing(self) -> str:
+        """A sentence for the user where the script itself makes inputs of other sizes in other steps; "" if not.
+
+        Optimizers that take turns have steps that differ in any case.
+        """
+        if len(self.rounds.optimizers) > 1:
+            return ""
+        sizes = [size for step, size in self._most.items() if step < self.rounds.made]
+        ratio = max(sizes, default=1) / max(min(sizes, default=1), 1)
+        if ratio <= TOLD * self.said.ratio:
+            return ""
+        return (
+            f"the script makes inputs of other sizes in other steps ({ratio:.2f} times within the first {len(sizes)}): "
+            "the largest of these is counted; a larger one takes more"
+        )
+
+    def trained(self) -> list[Tensor]:
+        """Return the parameters of all optimizers."""
+        return [
+            p for o in self.rounds.optimizers.values() for group in o.param_groups for p in group["params"]
+        ]
+
+
+def users(model: nn.Module) -> nn.Module:
+    """Return what the user wrote, of a model that a library wrapped for several ranks.
+
+    Args:
+        model: As the script calls it.
+    """
+    wrapped = (
+        isinstance(model, (DistributedDataParallel, nn.DataParallel))
+        or type(model).__name__ == "FullyShardedDataParallel"
+    )
+    return model.module if wrapped and isinstance(model.module, nn.Module) else model
+
+
+def _specs(module: nn.Module, args: Any, kwargs: Any) -> tuple[InputSpec, ...]:
+    """Return a call's tensors, in the order in which the model names them: a loader may put labels first."""
+    try:
+        places = list(inspect.signature(users(module).forward).parameters)
+    except (TypeError, ValueError):
+        places = []
+    place = {name: at for at, name in enumerate(places)}
+    named = sorted(kwargs.items(), key=lambda item: place.get(item[0], len(place)))
+    found = []
+    for name, value in [*((None, a) for a in args), *named]:
+        for tensor in tensors_in(value):
+            if tensor.dim():
+                dtype = str(tensor.dtype).removeprefix("torch.")
+                found.append(InputSpec(name=name, shape=tuple(tensor.shape), dtype=dtype))
+    return tuple(found)
+
+
+def _elements(inputs: tuple[InputSpec, ...]) -> int:
+    return sum(math.prod(each.shape) for each in inputs)
+
+
+def _samples(args: Any, inputs: tuple[InputSpec, ...]) -> int:
+    """Return the size of a batch: of a list of images (torchvision's detectors) their number.
+
+    Of a dictionary or an object nobody knows which tensor comes first; its largest one has a row for each sample.
+    """
+    first = inputs[0]
+    if not args or isinstance(args[0], Tensor) or first.name is not None:
+        return first.shape[0]
+    if isinstance(args[0], (list, tuple)) and all(isinstance(each, Tensor) for each in args[0]):
+        return len(args[0]) if len(first.shape) == 3 else first.shape[0]
+    return max(inputs, key=lambda each: math.prod(each.shape)).shape[0]

@@ -1,0 +1,1 @@
+"""Keep the user's files unchanged while a script is traced."""

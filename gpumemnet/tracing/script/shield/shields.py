@@ -1,0 +1,129 @@
+"""How the files of the user are kept as they are while a script is traced: two ways, and the first that works here."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from gpumemnet.errors import TraceError
+from gpumemnet.tracing.script.shield import apart, listened
+from gpumemnet.tracing.script.shield.refusals import Refusals
+
+NONE_HERE = (
+    "nothing here would keep a script from writing over files: neither a mount namespace nor a seccomp filter is "
+    "allowed ({}); trace it on another machine, or give the text of its model"
+)
+
+
+class Shield(Protocol):
+    """A way to keep files as they are."""
+
+    def begin(self) -> None:
+        """Take effect on this process and all that it starts; runs between fork and exec, and may only raise."""
+
+    def started(self) -> None:
+        """Do the parent's part, once the command runs."""
+
+    def end(self) -> str:
+        """End the parent's part, also where nothing was started; return the file that was refused first, or ""."""
+
+
+class Copies:
+    """Whatever is written is a copy, which goes with the trace."""
+
+    def __init__(self, folder: str, home: str) -> None:
+        self._folder, self._home = folder, home
+
+    def begin(self) -> None:
+        """As Shield says."""
+        apart.enter(self._folder, self._home)
+
+    def started(self) -> None:
+        """As Shield says."""
+
+    def end(self) -> str:
+        """As Shield says."""
+        return ""
+
+
+class Refusing:
+    """What changes a file that was there is refused; new files stay."""
+
+    def __init__(self, folder: str, home: str) -> None:
+        self._refusals = Refusals(folder)
+        self._mine, self._childs = socket.socketpair()
+        self._listener: listened.Listener | None = None
+
+    def begin(self) -> None:
+        """As Shield says."""
+        listened.submit(self._childs)
+
+    def started(self) -> None:
+        """As Shield says."""
+        _, fds, _, _ = socket.recv_fds(self._mine, 1, 1)
+        self._listener = listened.Listener(fds[0], self._refusals.allows)
+
+    def end(self) -> str:
+        """As Shield says."""
+        if self._listener is not None:
+            self._listener.stop()
+        for each in (self._mine, self._childs):
+            each.close()
+        return self._refusals.refused
+
+
+Make = Callable[[str, str], Shield]
+SHIELDS: tuple[Make, ...] = (Copies, Refusing)
+
+
+def start(
+    command: Sequence[str], shields: Sequence[Make], folder: str, *, bound: Callable[[], None], **how: Any
+) -> tuple[subprocess.Popen[bytes], Shield]:
+    """Start a command under the first shield that works.
+
+    Args:
+        command: Its words.
+        shields: To be tried, in this order.
+        folder: The trace's own.
+        bound: Runs in the new process, once the shield is there.
+        **how: Further arguments of Popen, `env` among them.
+
+    Raises:
+        TraceError: None works.
+        OSError: The command cannot be started.
+    """
+    why = []
+    for make in shields:
+        shield = make(folder, how["env"].get("HOME", ""))
+        told, tells = socket.socketpair()
+
+        def prepare(shield: Shield = shield, tells: socket.socket = tells) -> None:
+            try:
+                shield.begin()
+            except BaseException as exc:
+                with suppress(OSError):
+                    tells.send(str(exc).encode(errors="replace")[:300] or b"?")
+                raise
+            bound()
+
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=prepare, **how)
+        except (subprocess.SubprocessError, OSError):
+            shield.end()
+            told.setblocking(False)
+            with suppress(BlockingIOError):
+                why.append(told.recv(300).decode(errors="replace"))
+                continue
+            raise
+        except BaseException:  # a signal: whoever called ends what was started
+            shield.end()
+            raise
+        finally:
+            told.close()
+            tells.close()
+        shield.started()
+        return process, shield
+    raise TraceError(NONE_HERE.format("; ".join(why)))

@@ -1,0 +1,196 @@
+"""Start the user's command, bound it, and read what it left."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gpumemnet.errors import TraceError
+from gpumemnet.records import frozen
+from gpumemnet.tracing.saved.record import SavedProfile
+from gpumemnet.tracing.script import frameworks, processes
+from gpumemnet.tracing.script.bounds import bound, cleaned_up
+from gpumemnet.tracing.script.failures import ASKED, END_OF_INPUT, OWN
+from gpumemnet.tracing.script.files import COMMAND, FAILED, FOLDER, HOOKED, RESULT, STARTED_IN
+from gpumemnet.tracing.script.shield import shields, unhooked
+from gpumemnet.units import GIB
+
+PACKAGE = Path(__file__).resolve().parent.parent
+MAX_PROCESSES = 64
+_POLL_S = 0.1
+_LOG_TAIL = 4096
+_REFUSED = "a trace leaves files as they are, and {} was to be changed: name another folder for results"
+_SITECUSTOMIZE = "from gpumemnet.tracing.script import inside\n\ninside.install()\n"
+
+
+@frozen
+class Limits:
+    """What the script may use until its steps are done.
+
+    Attributes:
+        seconds: Of wall time.
+        resident_bytes: Of memory, all its processes together.
+    """
+
+    seconds: float = 300.0
+    resident_bytes: int = 16 * GIB
+
+
+@frozen
+class Untraced:
+    """A script that could not be traced.
+
+    Attributes:
+        why: One line.
+        text: A text of its model at full depth; empty if it came to none.
+    """
+
+    why: str
+    text: str
+
+
+def run(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    limits: Limits | None = None,
+    ways: Sequence[shields.Make] = shields.SHIELDS,
+) -> SavedProfile | Untraced:
+    """Run a training script until its optimizer has made its steps on a pretended GPU, and stop it there.
+
+    No file that was there is changed by it, and where the kernel allows copies, none is left behind.
+
+    Args:
+        command: The words, as the user would type them.
+        environment: The user's.
+        limits: Of time and memory; None for the defaults.
+        ways: To keep files as they are; the first that works is taken.
+
+    Returns:
+        The profile, or why there is none.
+
+    Raises:
+        TraceError: The command cannot be started, or nothing would keep files as they are.
+    """
+    limits = limits or Limits()
+    folder = Path(tempfile.mkdtemp(prefix="rad-script-")).resolve()
+    try:
+        _prepare(folder)
+        with cleaned_up():
+            why = _run(list(command), folder, dict(environment), limits, ways)
+        if (folder / RESULT).exists():
+            return SavedProfile.from_text((folder / RESULT).read_text(encoding="utf-8"), path=RESULT)
+        told, _, text = (
+            (folder / FAILED).read_text(encoding="utf-8") if (folder / FAILED).exists() else ""
+        ).partition("\n")
+        told = told.removeprefix(OWN) if why.refused else told  # the refusal is of the trace
+        return Untraced(why=(told or why.ended) + why.refused, text=text)
+    finally:
+        _remove(folder)
+
+
+@frozen
+class _Why:
+    """Why there may be no result.
+
+    Attributes:
+        ended: How it ended.
+        refused: What follows it, where the script was not let change a file.
+    """
+
+    ended: str
+    refused: str = ""
+
+
+def _prepare(folder: Path) -> None:
+    """Make the folder that stands first in the script's PYTHONPATH: this package alone, and what starts it."""
+    (folder / "gpumemnet").symlink_to(PACKAGE)
+    (folder / "sitecustomize.py").write_text(_SITECUSTOMIZE, encoding="utf-8")
+    (folder / "tmp").mkdir()
+    (folder / HOOKED).write_bytes(b"1")
+
+
+def _remove(folder: Path) -> None:
+    """Remove the folder with all copies in it; a copy of a folder may be one that nobody writes to."""
+    for parent, names, _ in os.walk(folder):
+        for path in (os.path.join(parent, name) for name in names):
+            if not os.path.islink(path):
+                with suppress(OSError):
+                    os.chmod(path, stat.S_IRWXU)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(
+    command: list[str],
+    folder: Path,
+    environment: dict[str, str],
+    limits: Limits,
+    ways: Sequence[shields.Make],
+) -> _Why:
+    """Run the command until there is a result or a limit is met; return why there may be none."""
+    before = environment.get("PYTHONPATH")
+    environment |= {
+        "PYTHONPATH": f"{folder}{os.pathsep}{before}" if before else str(folder),
+        FOLDER: str(folder),
+        "CUDA_VISIBLE_DEVICES": "",  # a real GPU stays out of it
+        "OMP_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "WANDB_MODE": "disabled",
+        COMMAND: shlex.join(command),
+        STARTED_IN: os.readlink("/proc/self/cwd"),  # PWD is right only where a shell has set it
+        "TMPDIR": str(folder / "tmp"),  # a script that is ended tidies nothing up
+    }
+    how: dict[str, Any] = {"env": environment, "start_new_session": True}
+    with (folder / "log").open("wb") as log, processes.adopting() as started:
+        how |= {"stdout": log, "stderr": log, "bound": partial(bound, limits.seconds, os.getpid())}
+        try:
+            process, shield = shields.start(command, ways, str(folder), **how)
+        except OSError as exc:
+            raise TraceError(f"cannot start {command[0]}: {exc.strerror}") from exc
+        why = ""
+        ends = time.monotonic() + limits.seconds
+        try:
+            while process.poll() is None and not (folder / RESULT).exists() and not why:
+                why = _beyond(started.alive(), folder, limits, time.monotonic() - ends)
+                time.sleep(_POLL_S)
+        finally:
+            started.end()
+            process.wait()
+            refused = shield.end()
+    why = why or _last_line(folder / "log", process.returncode)
+    return _Why(ended=why, refused=f"; {_REFUSED.format(refused)}" if refused else "")
+
+
+def _beyond(started: Sequence[int], folder: Path, limits: Limits, late_s: float) -> str:
+    """Return why it is to be ended now; empty if it may go on."""
+    past = unhooked.first(started, f"{folder.name}/{HOOKED}")
+    if past is not None:
+        return unhooked.why(past, str(folder))
+    if late_s > 0:
+        return f"its optimizer made no two steps within {limits.seconds:.0f} s"
+    if sum(map(processes.resident_bytes, started)) > limits.resident_bytes:
+        return f"it took more than {limits.resident_bytes // GIB} GiB of memory"
+    return f"it started more than {MAX_PROCESSES} processes" if len(started) > MAX_PROCESSES else ""
+
+
+def _last_line(log: Path, status: int | None) -> str:
+    """Return the last line that the script printed: what a traceback ends with."""
+    with log.open("rb") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - _LOG_TAIL, 0))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    said = "".join(c if c.isprintable() else " " for c in lines[-1])[:300] if lines else "nothing"
+    if END_OF_INPUT in said:
+        return ASKED
+    other = frameworks.missing(said.partition("No module named '")[2].partition("'")[0])
+    if other:
+        return frameworks.line(other)
+    return f"it ended with status {status} before its optimizer made two steps; its last words: {said}"

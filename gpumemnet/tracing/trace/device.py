@@ -1,0 +1,155 @@
+"""A CUDA device that is not there: fake tensors that say they are on it, on any build of PyTorch.
+
+`FakeTensorMode` gives tensors without storage that answer `device="cuda:0"`. Two things stand in the way of training
+with them where there is no GPU. PyTorch's C++ asks the CUDA driver about the tensors' device (streams for backward,
+device guards), and its Python asks `torch.cuda`. So the C++ side is told "meta", which it handles without a driver,
+while Python code is told "cuda:0"; the few C++ decisions that depend on the device are made in `composites` and
+`autocast`, as PyTorch makes them for CUDA. docs/estimator/traces.md names the releases of PyTorch that were tried,
+builds with CUDA without a driver among them; `older` holds how they differ.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+import torch._subclasses.fake_tensor as fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.optim.optimizer import _foreach_supported_types
+
+from gpumemnet.tracing.trace import autocast, composites
+from gpumemnet.tracing.trace.calls import CudaCalls
+from gpumemnet.tracing.trace.older import INIT_CONTEXT, META_HANDLERS
+from gpumemnet.tracing.trace.tensors import CUDA, META
+
+_NOTHING: Mapping[str, Any] = {}
+_DEVICE_OP = torch.ops.prim.device.default
+
+
+def _no_inference(enabled: bool = True) -> Any:
+    """Inference mode takes what no_grad takes, but hands composite operators over whole, which nothing knows."""
+    return torch.no_grad() if enabled else torch.enable_grad()
+
+
+def _device_for_cpp(args: Any) -> torch.device:
+    tensor = args[0]
+    if tensor.fake_mode.in_kernel_invocation or tensor.fake_device.type == "cuda":
+        return META
+    device: torch.device = tensor.fake_device
+    return device
+
+
+class CudaFakeMode(FakeTensorMode):
+    """Fake tensors; what C++ asks to be made on "meta" is made on the pretended device, since C++ is told that."""
+
+    avoid_device_init = True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] = _NOTHING
+    ) -> Any:
+        if func is _DEVICE_OP:
+            return _device_for_cpp(args)
+        device = kwargs.get("device")
+        if device is not None and torch.device(device).type == "meta":
+            kwargs = {**kwargs, "device": CUDA}
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+_CUDA_ANSWERS: dict[str, Callable[..., Any]] = {
+    "_lazy_init": lambda *_, **__: None,
+    "is_available": lambda *_, **__: True,
+    "device_count": lambda *_, **__: 1,
+    "current_device": lambda *_, **__: 0,
+    "get_device_name": lambda *_, **__: "traced",
+    "get_device_capability": lambda *_, **__: (9, 0),
+    "is_current_stream_capturing": lambda *_, **__: False,
+    "is_bf16_supported": lambda *_, **__: True,
+    "synchronize": lambda *_, **__: None,
+    "empty_cache": lambda *_, **__: None,
+    "reset_peak_memory_stats": lambda *_, **__: None,
+    "memory_allocated": lambda *_, **__: 0,
+    "max_memory_allocated": lambda *_, **__: 0,
+    "memory_reserved": lambda *_, **__: 0,
+    "max_memory_reserved": lambda *_, **__: 0,
+    "set_device": lambda *_, **__: None,
+}
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Set an attribute and put the old one back.
+
+    Args:
+        owner: Module or class.
+        name: Of the attribute.
+        value: Meanwhile.
+    """
+    missing = object()
+    before = owner.__dict__.get(name, missing) if isinstance(owner, type) else getattr(owner, name, missing)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if before is missing:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)
+
+
+@contextmanager
+def pretend_cuda_calls() -> Iterator[None]:
+    """Let Python code believe that there is one GPU; nothing is moved to it yet."""
+    with ExitStack() as stack:
+        for name, answer in _CUDA_ANSWERS.items():
+            stack.enter_context(replaced(torch.cuda, name, answer))
+        yield
+
+
+@contextmanager
+def pretended_cuda(kind: type[CudaFakeMode] = CudaFakeMode) -> Iterator[CudaFakeMode]:
+    """Make fake CUDA tensors work on this machine, with or without a GPU.
+
+    Args:
+        kind: Which mode to enter.
+
+    Yields:
+        The fake tensor mode, already entered.
+    """
+    original = FakeTensor.__torch_dispatch__
+
+    def dispatch(cls: type, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _DEVICE_OP:
+            return _device_for_cpp(args)
+        return original(func, types, args, kwargs or {})
+
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        # What fails is told in one line; the log would print a traceback before it.
+        stack.enter_context(replaced(logging.getLogger(fake_tensor.__name__), "disabled", True))
+        stack.enter_context(replaced(FakeTensor, "__torch_dispatch__", classmethod(dispatch)))
+        if _DEVICE_OP in META_HANDLERS:
+            stack.callback(META_HANDLERS.__setitem__, _DEVICE_OP, META_HANDLERS[_DEVICE_OP])
+            META_HANDLERS[_DEVICE_OP] = _device_for_cpp
+        # A build with CUDA would ask the driver for a context: a login node has no driver, a full GPU no room.
+        stack.enter_context(replaced(fake_tensor, INIT_CONTEXT, lambda *_: None))
+        # The optimizers take their multi-tensor path for plain parameters on CUDA only; these count as such.
+        _foreach_supported_types.append(FakeTensor)
+        stack.callback(_foreach_supported_types.remove, FakeTensor)
+        stack.enter_context(pretend_cuda_calls())
+        stack.enter_context(replaced(torch._C, "_InferenceMode", _no_inference))
+        # Transformers makes masks for what it takes for a compiler's tracing that it does without in a plain run.
+        library = sys.modules.get("transformers.utils.import_utils")
+        if hasattr(library, "is_fake_tensor"):
+            stack.enter_context(replaced(library, "is_fake_tensor", lambda tensor: False))
+        stack.enter_context(composites.registered())
+        stack.enter_context(autocast.registered())
+        mode = kind(allow_non_fake_inputs=True, allow_fallback_kernels=False)
+        stack.enter_context(mode)
+        stack.enter_context(CudaCalls())
+        yield mode

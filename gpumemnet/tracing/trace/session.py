@@ -1,0 +1,148 @@
+"""One traced training: build, move, run, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gpumemnet.errors import TraceError
+from gpumemnet.gpu_memory.allocator.events import Event
+from gpumemnet.names import Family, Precision
+from gpumemnet.records import frozen
+from gpumemnet.tracing.trace.build import move_to_cuda, unfilled
+from gpumemnet.tracing.trace.checkpoint import switch_on
+from gpumemnet.tracing.trace.convolution import Convolution
+from gpumemnet.tracing.trace.device import pretended_cuda
+from gpumemnet.tracing.trace.inputs import InputSpec
+from gpumemnet.tracing.trace.loss import step_for, users_step
+from gpumemnet.tracing.trace.recorder import Recorder
+from gpumemnet.tracing.trace.step import STEPS, Step, Training, optimizer_of, run
+from gpumemnet.tracing.trace.target import Target
+from gpumemnet.tracing.trace.tensors import CUDA
+from gpumemnet.tracing.trace.workspace import CUDNN_ATTENTION, Workspaces
+from gpumemnet.training import TrainingSetup
+
+
+@frozen
+class Trace:
+    """A recorded training.
+
+    Attributes:
+        events: Allocations and frees in order.
+        purpose_of: What each key was for: parameters, gradients, optimizer, activations or workspace.
+        phase_starts: (number of events then, phase) where inputs, forward, backward and optimizer begin.
+        workspaces: What each workspace key was for, for those who study a trace.
+        pool_of: The stream whose pool a key is of; keys that are not there are of the default stream's.
+        parameters: Number of parameters.
+        family: Kind of network.
+        warnings: What was assumed.
+    """
+
+    events: tuple[Event, ...]
+    purpose_of: dict[int, str]
+    phase_starts: tuple[tuple[int, str], ...]
+    workspaces: dict[int, Any]
+    parameters: int
+    family: Family
+    warnings: tuple[str, ...]
+    pool_of: Mapping[int, int] = field(default_factory=dict)
+
+    def uses_cudnn(self) -> bool:
+        """Tell whether a convolution or cuDNN's attention ran."""
+        return any(
+            isinstance(what, Convolution) or what == CUDNN_ATTENTION for what in self.workspaces.values()
+        )
+
+    def largest_convolution_bytes(self) -> int:
+        """Return the largest workspace of a convolution; 0 if there is none."""
+        calls = {key for key, what in self.workspaces.items() if isinstance(what, Convolution)}
+        return max(
+            (n_bytes for key, n_bytes in self.events if n_bytes is not None and key in calls), default=0
+        )
+
+
+def record(
+    make: Callable[[], Target],
+    specs: Sequence[InputSpec],
+    setup: TrainingSetup,
+    *,
+    step: Step | None = None,
+    steps: int = STEPS,
+) -> Trace:
+    """Build a model and train it for a few steps on fake tensors.
+
+    Args:
+        make: Builds the model; runs on the CPU with weights left unfilled.
+        specs: The inputs.
+        setup: How it is trained.
+        step: Computes the loss; None for the target's step or loss.
+        steps: How often.
+
+    Raises:
+        TraceError: The model does not run on these inputs.
+    """
+    with unfilled():
+        target = make()
+    recorder = Recorder(Workspaces())
+    warn = recorder.assumptions.warnings.__setitem__
+    if setup.gradient_checkpointing:
+        said = switch_on(target.model)
+        if said is not None:
+            warn(said, None)
+    half = torch.bfloat16 if setup.precision is Precision.BF16 else None
+    family = family_of(target.model)
+    try:
+        with pretended_cuda(), recorder:
+            model = target.model.train()
+            move_to_cuda(model, half)
+            recorder.enter("inputs")
+            batch = {spec.name or str(i): _tensor(spec, half) for i, spec in enumerate(specs)}
+            training = Training(
+                model=model,
+                batch=batch,
+                step=step or _step_of(target, lambda text: warn(text, None)),
+                optimizer=target.optimizer or optimizer_of(setup),
+                setup=setup,
+            )
+            run(training, recorder, steps=steps)
+    except (TraceError, KeyboardInterrupt):
+        raise
+    except Exception as exc:
+        text = " ".join(str(exc).split())[:300]
+        raise TraceError(f"the model does not run on these inputs: {type(exc).__name__}: {text}") from exc
+    return Trace(
+        events=tuple(recorder.events),
+        purpose_of=recorder.purposes(),
+        phase_starts=tuple(recorder.phase_starts),
+        workspaces=recorder.workspaces,
+        parameters=sum(p.numel() for p in target.model.parameters()),
+        family=family,
+        warnings=tuple(recorder.assumptions.warnings),
+    )
+
+
+def _step_of(target: Target, warn: Callable[[str], None]) -> Step:
+    return users_step(target.step) if target.step is not None else step_for(target.loss, warn)
+
+
+def _tensor(spec: InputSpec, half: torch.dtype | None) -> Tensor:
+    dtype = getattr(torch, spec.dtype)
+    if half is not None and dtype == torch.float32:
+        dtype = half
+    return torch.empty(spec.shape, dtype=dtype, device=CUDA)
+
+
+def family_of(model: nn.Module) -> Family:
+    """Tell the kind of network from its modules."""
+    kinds = {type(module).__name__.lower() for module in model.modules()}
+    if any("attention" in kind or "attn" in kind for kind in kinds):
+        return Family.TRANSFORMER
+    if any(isinstance(module, nn.modules.conv._ConvNd) for module in model.modules()):
+        return Family.CNN
+    if any(isinstance(module, (nn.RNNBase, nn.EmbeddingBag)) for module in model.modules()):
+        return Family.OTHER
+    return Family.MLP if any(isinstance(module, nn.Linear) for module in model.modules()) else Family.OTHER

@@ -1,0 +1,1 @@
+"""`rad calibrate`: measure a GPU's constants."""

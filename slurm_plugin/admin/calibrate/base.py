@@ -1,0 +1,100 @@
+"""`rad calibrate`: measure this GPU's base memory and say what to put into rad.toml."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gpumemnet
+from slurm_plugin.core.errors import CommandError, EstimateError
+from slurm_plugin.core.process.run import run
+from slurm_plugin.core.units import to_mib_up
+
+KINDS = {"conv": "conv_base_mib", "dense": "base_mib"}
+"""What is measured -> its key in rad.toml."""
+
+PROGRAMS = Path(gpumemnet.__file__).parent / "calibration"
+_TIMEOUT_S = 180.0
+"""A first import of torch from a cold disk takes a minute; the measurement itself takes seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """What one kind of process holds.
+
+    Attributes:
+        key: Its key in rad.toml.
+        base_bytes: Beyond what PyTorch's allocator reserves.
+        gpu: Product name.
+        torch: PyTorch's version.
+    """
+
+    key: str
+    base_bytes: int
+    gpu: str
+    torch: str
+
+
+def measure(python: str, env: Mapping[str, str], *, program: Path | None = None) -> list[Base]:
+    """Measure both kinds on the GPU that this process would get.
+
+    Args:
+        python: A Python that has torch, as jobs use it.
+        env: Its environment.
+        program: What measures; None for gpumemnet/calibration/measure/base.py.
+
+    Returns:
+        One for each of KINDS.
+
+    Raises:
+        EstimateError: There is no GPU, no torch, or the driver does not tell.
+    """
+    script = program or PROGRAMS / "measure_base.py"
+    found = []
+    for kind, key in KINDS.items():
+        told = tell(python, script, kind, env=env)
+        try:
+            found.append(Base(key=key, base_bytes=told["base_bytes"], gpu=told["gpu"], torch=told["torch"]))
+        except KeyError as exc:
+            raise EstimateError(f"{script} told nothing usable ({exc!r})") from exc
+    return found
+
+
+def tell(python: str, script: Path, *arguments: str, env: Mapping[str, str]) -> dict[str, Any]:
+    """Run a program that measures, and return the JSON object of its last line.
+
+    Args:
+        python: A Python that has torch.
+        script: The program.
+        arguments: Its arguments.
+        env: Its environment.
+
+    Returns:
+        The object.
+
+    Raises:
+        EstimateError: It failed, or said something else.
+    """
+    try:
+        told = json.loads(
+            run([python, str(script), *arguments], timeout_s=_TIMEOUT_S, env=env).splitlines()[-1]
+        )
+    except CommandError as exc:
+        raise EstimateError(f"{exc}; --python must name a Python with torch and a GPU") from exc
+    except (ValueError, IndexError) as exc:
+        raise EstimateError(f"{script} told nothing usable ({exc!r})") from exc
+    if not isinstance(told, dict):
+        raise EstimateError(f"{script} told nothing usable ({str(told)[:60]!r})")
+    return told
+
+
+def as_text(bases: list[Base]) -> str:
+    """Return the lines for rad.toml."""
+    origin = {f"{base.gpu}, PyTorch {base.torch}" for base in bases}
+    lines = [f"{base.key} = {to_mib_up(base.base_bytes)}" for base in bases]
+    return "\n".join(
+        [f"# measured on {', '.join(sorted(origin))}; put this at the head of rad.toml:", *lines]
+    )

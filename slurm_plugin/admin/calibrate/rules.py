@@ -1,0 +1,112 @@
+"""`rad calibrate --deep`: measure a GPU part by part and write the site's own table of rules.
+
+The programs that measure (gpumemnet/calibration) run in a Python that has torch, each part in a process of its own;
+gpumemnet/fit turns what they tell into rows. A part that fails costs its own rows and no other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from gpumemnet.calibration.fit.parts import PARTS, Part
+from gpumemnet.calibration.fit.site_table import Table, merged, rows
+from gpumemnet.calibration.fit.site_table import as_text as table_text
+from gpumemnet.errors import GpuMemNetError
+from gpumemnet.gpu_memory.rules.numbers import of, read_site_table
+from slurm_plugin.admin.calibrate.base import PROGRAMS, tell
+from slurm_plugin.core.errors import EstimateError
+from slurm_plugin.core.files.atomic import replace_file
+
+COMMAND = "rad calibrate --deep"
+
+
+def plan(out: Path) -> str:
+    """Return what would be measured, and how long it takes.
+
+    Args:
+        out: Where the table would go.
+    """
+    lines = [f"{part.name:<16}{part.takes_s:>4} s  {part.tells}" for part in PARTS]
+    return "\n".join(
+        [*lines, f"{'together':<16}{sum(part.takes_s for part in PARTS):>4} s  then {out} is written"]
+    )
+
+
+def measure(
+    python: str,
+    env: Mapping[str, str],
+    *,
+    out: Path,
+    today: date,
+    say: Callable[[str], None],
+    programs: Path = PROGRAMS,
+) -> Table:
+    """Measure all parts on the GPU that this process would get, and write the table.
+
+    Args:
+        python: A Python that has torch, as jobs use it.
+        env: Its environment.
+        out: The site's table; rows for other GPUs in it stay.
+        today: For the column that says how a number was found.
+        say: Takes a line on what goes on.
+        programs: Folder of the programs that measure.
+
+    Returns:
+        What was fitted.
+
+    Raises:
+        EstimateError: The GPU tells nothing, or the table cannot be read or written, which is tried first.
+    """
+    if not os.access(out.parent, os.W_OK):
+        raise EstimateError(
+            f"{out.parent}: no such folder, or it may not be written; name another with --out"
+        )
+    try:
+        old = read_site_table(out)
+        seen = dict[str, Mapping[str, Any]]()
+        for part in PARTS:
+            _measure(part, seen, python, env, programs, say)
+        table = rows(seen, found_by=f"{COMMAND}, {today.isoformat()}")
+        replace_file(out, table_text(merged(old, table.rules)).encode())
+    except (GpuMemNetError, OSError) as exc:
+        raise EstimateError(str(exc)) from exc
+    return table
+
+
+def _measure(
+    part: Part,
+    seen: dict[str, Mapping[str, Any]],
+    python: str,
+    env: Mapping[str, str],
+    programs: Path,
+    say: Callable[[str], None],
+) -> None:
+    """Run one part and add what it tells; one that fails is said and left out, but for the first."""
+    say(f"{part.name}: {part.tells}, about {part.takes_s} s")
+    try:
+        seen[part.name] = tell(python, programs / part.program, *part.arguments, env=env)
+    except EstimateError as exc:
+        if part is PARTS[0]:
+            raise
+        say(f"{part.name}: left out: {exc}")
+
+
+def as_text(table: Table, out: Path) -> str:
+    """Return what was found beside what counted so far.
+
+    Args:
+        table: What was fitted.
+        out: Where it stands now.
+    """
+    lines = [
+        f"{rule.library:<12}{rule.name:<26}{rule.value:>14}  (was {of(rule.library, rule.gpu)[rule.name]})"
+        for rule in table.rules
+    ]
+    lines += [f"note: {note}" for note in table.notes]
+    return "\n".join(
+        [*lines, f"{len(table.rules)} numbers are in {out}; restart radd, and copy it to login nodes"]
+    )

@@ -1,0 +1,1 @@
+"""`rad doctor`: collect facts about a site, check them, print fixes."""

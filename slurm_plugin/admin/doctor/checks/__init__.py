@@ -1,0 +1,1 @@
+"""Checks of `rad doctor`: pure functions from facts to findings."""

@@ -1,0 +1,82 @@
+"""The checks of `rad doctor` on what keeps whole-GPU and shared jobs apart: confined devices, and types of GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from slurm_plugin.admin.doctor.facts import Facts
+from slurm_plugin.admin.doctor.finding import Finding, fail, warn
+from slurm_plugin.admin.doctor.fixes import Change, Deed, record, setting
+from slurm_plugin.admin.doctor.slurm_state import (
+    beside,
+    sharing,
+)
+from slurm_plugin.core.booking.gres_text import parse_gres
+from slurm_plugin.slurm.versions import traits
+
+
+def check_apart(facts: Facts) -> Iterator[Finding]:
+    """An old Slurm can give a GPU with shards in use away as a whole; where devices are confined, both are pinned."""
+    if facts.gres is None:
+        return
+    slurm = {} if facts.slurm is None else facts.slurm.settings
+    cgroup = {} if facts.cgroup is None else facts.cgroup.settings
+    constrained = cgroup.get("constraindevices", "no").lower() in ("yes", "true", "1")
+    confined = constrained and "cgroup" in slurm.get("taskplugin", "").lower()
+    if constrained and not confined:
+        text = "ConstrainDevices=yes does nothing without TaskPlugin=task/cgroup"
+        yield warn("cgroup.conf", text, _unconfined(facts))
+    if facts.version is None or traits(facts.version).keeps_gpu_and_shard_apart:
+        return
+    if confined:
+        text = "this Slurm may give a GPU with shards in use to a whole-GPU job, and cgroups pin both to it"
+        text += "; where that must stay, keep both kinds on different nodes, or upgrade to 23.11.5"
+        yield fail("cgroup.conf", text, _unconfined(facts))
+    elif not _gpus_have_topology(facts):
+        text = "this Slurm gives a GPU with shards in use to a whole-GPU job, and the Prolog must put that job back"
+        words = (
+            "Type=NAME on each GPU's line, and the same in slurm.conf (Gres=gpu:NAME:4,...): it is rare then"
+        )
+        yield warn("gres.conf", text, _typed(facts) or words)
+
+
+def _unconfined(facts: Facts) -> Change:
+    return setting(facts.cgroup, beside(facts, "cgroup.conf"), "ConstrainDevices", "no")
+
+
+def _typed(facts: Facts) -> tuple[Deed, ...]:
+    """Return the changes that give GPUs a type in both files."""
+    kind = next((partition.gpu_type for _, partition in sharing(facts) if partition.gpu_type), "gpu")
+    deeds: list[Deed] = []
+    for index, line in enumerate(() if facts.gres is None else facts.gres.lines):
+        if line.get("name", "").lower() == "gpu" and facts.gres is not None:
+            deeds.append(record(facts.gres, index, beside(facts, "gres.conf"), "Type", kind))
+    for index, line in enumerate(() if facts.slurm is None else facts.slurm.lines):
+        if "gpu:" in line.get("gres", "") and not _is_typed(line["gres"]) and facts.slurm is not None:
+            gres = re.sub(r"\bgpu:(?=\d+(?:,|$))", f"gpu:{kind}:", line["gres"])
+            deeds.append(record(facts.slurm, index, beside(facts, "slurm.conf"), "Gres", gres))
+    return tuple(deeds)
+
+
+def _gpus_have_topology(facts: Facts) -> bool:
+    """Return whether Slurm before 23.11.5 compares GPUs with shards: where one has a type or cores, it does for all.
+
+    Even then it takes a GPU for free as soon as one of the jobs that share it has ended (gres_ctld.c, _job_dealloc).
+
+    A type counts only if slurm.conf names it too: else slurmd drops it (seen on 22.05.8). Source: src/common/gres.c
+    (_get_tot_gres_cnt) and src/plugins/select/cons_tres/gres_sched.c of Slurm 22.05.8.
+    """
+    if facts.gres is None or facts.slurm is None:
+        return False
+    detect = [facts.gres.settings.get("autodetect", "")]
+    detect += [line.get("autodetect", "") for line in facts.gres.lines]
+    gpus = [line for line in facts.gres.lines if line.get("name", "").lower() == "gpu"]
+    typed = any("gpu:" in line.get("gres", "") and _is_typed(line["gres"]) for line in facts.slurm.lines)
+    return any(("type" in line and typed) or "cores" in line for line in gpus) or any(
+        each.lower() not in ("", "off") for each in detect
+    )
+
+
+def _is_typed(gres: str) -> bool:
+    return any(item.name == "gpu" and item.type for item in parse_gres(gres))

@@ -1,0 +1,95 @@
+"""The checks of `rad doctor` on kinds of GPUs: memory and type as rad.toml says them, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from slurm_plugin.admin.doctor.checks.gpu_types import check_gpu_types, types_of
+from slurm_plugin.admin.doctor.facts import Facts
+from slurm_plugin.admin.doctor.finding import Finding, fail, warn
+from slurm_plugin.admin.doctor.slurm_state import gpu_nodes, gpus_of, partitions, rad_toml, shards_of, sharing
+from slurm_plugin.core.booking.gres_text import parse_gres
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.units import from_mib, human, to_mib_down
+from slurm_plugin.slurm.versions import traits
+
+
+def check_cards(facts: Facts) -> Iterator[Finding]:
+    """A partition's GPUs have the memory and the type that rad.toml says, on each of its nodes."""
+    known = partitions(facts)
+    for name, partition in sharing(facts):
+        nodes = gpu_nodes(facts, known.get(name, {}))
+        if partition.gpus:
+            yield from check_gpu_types(facts, name, partition, nodes)
+            here = types_of(nodes[facts.node]) if facts.node in nodes else set()
+            if len(here) == 1 and (kind := here.pop()) in partition.gpus:
+                yield from _check_memory_here(facts, f"{name}.gpus.{kind}", partition.of_type(kind))
+            continue
+        yield from _check_types(facts, name, partition, nodes)
+        sizes = {node: shards_of(row) // gpus_of(row) for node, row in nodes.items() if shards_of(row)}
+        yield from _check_sizes(facts, name, partition, sizes)
+        if len(set(sizes.values())) < 2 and (facts.node in nodes or len(sharing(facts)) == 1):
+            yield from _check_memory_here(facts, name, partition)
+
+
+def _check_types(
+    facts: Facts, name: str, partition: PartitionConfig, nodes: Mapping[str, Mapping[str, str]]
+) -> Iterator[Finding]:
+    """Shards have no type: a request for one becomes shards only where all GPUs are of it."""
+    found = [item for row in nodes.values() for item in parse_gres(row.get("gres")) if item.name == "gpu"]
+    types = sorted({item.type for item in found if item.type})
+    if not partition.gpu_type or not types or types == [partition.gpu_type]:
+        return
+    asked = f"gpu:{partition.gpu_type}:1"
+    if partition.gpu_type in types:
+        others = ", ".join(kind for kind in types if kind != partition.gpu_type)
+        text = f"partition {name} has GPUs of type {others} too, and by its shards {asked} may land there"
+        yield fail("rad.toml", text, rad_toml(facts, f"partition.{name}", "gpu_type", '""'))
+    else:
+        text = f"gpu_type of partition {name} is {partition.gpu_type!r}, and Slurm's is {', '.join(types)}"
+        right = types[0] if len(types) == 1 else ""
+        yield fail("rad.toml", text, rad_toml(facts, f"partition.{name}", "gpu_type", f'"{right}"'))
+
+
+def _check_sizes(
+    facts: Facts, name: str, partition: PartitionConfig, sizes: Mapping[str, int]
+) -> Iterator[Finding]:
+    """A partition has one number of shards in rad.toml; which one is right depends on how a whole GPU is asked for.
+
+    From 23.11.5 on that is `gpu:1`, which any GPU serves: the largest is right, and shards send a job where it fits.
+    Before, it is all shards of a GPU, and with the largest number the smaller GPUs would get no such job.
+    """
+    if len(set(sizes.values())) < 2 or facts.version is None:
+        return
+    shown = ", ".join(f"{node} {shards}" for node, shards in list(sizes.items())[:4])
+    said = f"GPUs of partition {name} have different numbers of shards ({shown})"
+    most = max(sizes.values())
+    if not traits(facts.version).keeps_gpu_and_shard_apart:
+        text = f"{said}: a job alone on a larger one leaves shards of it to Slurm, and who comes is put back"
+        yield warn(
+            "slurm.conf",
+            text,
+            "a partition for each size of GPU, or a table for each type in rad.toml, or Slurm 23.11.5 or later",
+        )
+    elif partition.shards < most:
+        text = f"{said}: what needs more than {partition.shards} of them is refused, or may get one too small"
+        fixes = [rad_toml(facts, f"partition.{name}", "shards_per_gpu", str(most))]
+        if partition.gpu_memory_mib:
+            memory_mib = str(max(partition.gpu_memory_mib, most * partition.shard_mib))
+            fixes.append(rad_toml(facts, f"partition.{name}", "gpu_memory_mib", memory_mib))
+        yield warn("rad.toml", text, tuple(fixes))
+
+
+def _check_memory_here(facts: Facts, name: str, partition: PartitionConfig) -> Iterator[Finding]:
+    """A job may book as much as rad.toml says that a GPU has; where none has that, it is put back again and again."""
+    usable = [
+        gpu.usable_bytes for gpu in facts.readings or () if gpu.healthy and not gpu.mig and gpu.usable_bytes
+    ]
+    if not usable or from_mib(partition.gpu_memory_mib) <= min(usable):
+        return
+    text = (
+        f"partition {name} counts {human(from_mib(partition.gpu_memory_mib))} for a GPU, and one here has "
+        f"{human(min(usable))}"
+    )
+    least = str(to_mib_down(min(usable)))
+    yield fail("rad.toml", text, rad_toml(facts, f"partition.{name}", "gpu_memory_mib", least))

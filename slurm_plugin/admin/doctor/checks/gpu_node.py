@@ -1,0 +1,115 @@
+"""The checks of `rad doctor` on a GPU node: the driver, the monitor, MPS, the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from slurm_plugin.admin.doctor.facts import Facts
+from slurm_plugin.admin.doctor.finding import Finding, fail, ok, unseen, warn
+from slurm_plugin.admin.doctor.fixes import Deed, command
+from slurm_plugin.admin.doctor.slurm_state import (
+    rad_toml,
+    sharing,
+    slurm_conf,
+)
+from slurm_plugin.core.units import human
+
+
+def check_gpus(facts: Facts) -> Iterator[Finding]:
+    """The driver answers, tells SM activity, and the monitor runs."""
+    if not facts.gpu_node:
+        yield unseen("GPUs", "none on this machine; run rad doctor on a GPU node too")
+        return
+    if facts.readings is None:
+        yield fail("GPUs", facts.readings_error, "nvidia-smi must work first")
+        return
+    for reading in facts.readings:
+        subject = f"GPU {reading.index}"
+        if not reading.healthy:
+            yield fail(
+                subject, f"{reading.uuid} needs a reset or is lost", "nvidia-smi -q -i " + reading.uuid
+            )
+        elif reading.mig:
+            yield ok(subject, f"{reading.name}, MIG: never shared")
+        elif reading.smact_source in (None, "nvml-utilisation"):
+            text = f"{reading.name}: only utilisation is known, which calls one busy block a full GPU"
+            yield warn(subject, text, "before Hopper: install DCGM and run: systemctl start nvidia-dcgm")
+        else:
+            usable = human(reading.usable_bytes)
+            yield ok(subject, f"{reading.name}, {usable} usable, SMACT from {reading.smact_source}")
+    if facts.monitored:
+        yield ok("rad-monitor", "writes its window")
+    else:
+        text = (
+            "no fresh window: no guard acts, jobs that no cap holds share with nobody new, "
+            "and no job's peak is known"
+        )
+        yield warn("rad-monitor", text, command("systemctl enable --now rad-monitor"))
+
+
+def check_mps(facts: Facts) -> Iterator[Finding]:
+    """Where sharing is by MPS, its control program must be there."""
+    wanting = [name for name, partition in sharing(facts) if partition.sharing == "mps"]
+    simulated = facts.config is not None and facts.config.telemetry.source == "simulated"
+    if not wanting or not facts.gpu_node or simulated:
+        return
+    if facts.mps_control is None:
+        text = "nvidia-cuda-mps-control is missing: shared jobs run in time slices, and nothing caps their memory"
+        fixes = tuple(rad_toml(facts, f"partition.{name}", "sharing", '"streams"') for name in wanting)
+        yield warn("MPS", f"{text}; it comes with the driver, or say so", fixes)
+    else:
+        yield ok("MPS", facts.mps_control)
+    yield from _check_pipes(facts)
+
+
+def check_guard(facts: Facts) -> Iterator[Finding]:
+    """What a job takes and did not book can be ended only where its processes can be told."""
+    if facts.config is None or not sharing(facts) or not facts.gpu_node:
+        return
+    for name, partition in sharing(facts):
+        if not facts.config.features.guard or partition.on_overrun == "warn":
+            text = (
+                f"jobs of partition {name} that take more GPU memory than they booked are named, not stopped"
+            )
+            fixes: list[Deed] = []
+            if not facts.config.features.guard:
+                fixes.append(rad_toml(facts, "features", "guard", "true"))
+            if partition.on_overrun == "warn":
+                fixes.append(rad_toml(facts, f"partition.{name}", "on_overrun", '"requeue"'))
+            yield warn("guard", text, tuple(fixes))
+    tracking = "" if facts.slurm is None else facts.slurm.settings.get("proctracktype", "")
+    if tracking and "cgroup" not in tracking.lower():
+        text = f"ProctrackType={tracking}: a process that leaves its job's tree is nobody's, for Slurm and for us"
+        yield warn("guard", text, slurm_conf(facts, "ProctrackType", "proctrack/cgroup"))
+    yield from _check_compute_modes(facts)
+
+
+def _check_compute_modes(facts: Facts) -> Iterator[Finding]:
+    """A GPU that takes one process takes one user's MPS server, and one job where there is no MPS (nvidia-smi(1))."""
+    closed = _gpus_in(facts, "Prohibited")
+    if closed:
+        text = f"GPU {', '.join(closed)} takes no process at all (compute mode PROHIBITED), and jobs are placed there"
+        yield fail("compute mode", text, command(f"nvidia-smi -i {','.join(closed)} -c DEFAULT"))
+    exclusive = _gpus_in(facts, "Exclusive_Process")
+    default = command(f"nvidia-smi -i {','.join(exclusive)} -c DEFAULT")
+    gpus = f"GPU {', '.join(exclusive)} takes one process at a time"
+    for name, partition in sharing(facts) if exclusive else ():
+        if partition.sharing == "streams":
+            yield fail(
+                "compute mode", f"{gpus}, and jobs of partition {name} are to share in time slices", default
+            )
+        elif not partition.one_user_per_gpu:
+            text = f"{gpus}, so one user's MPS server: in partition {name} another user's job beside it fails"
+            fix = rad_toml(facts, f"partition.{name}", "one_user_per_gpu", "true")
+            yield fail("compute mode", text, fix)
+
+
+def _gpus_in(facts: Facts, mode: str) -> list[str]:
+    return [str(index) for index, found in facts.compute_modes.items() if found == mode]
+
+
+def _check_pipes(facts: Facts) -> Iterator[Finding]:
+    """Where MPS pipes lie, one user can be let in and others kept out."""
+    if facts.acls is False:
+        text = "the file system of paths.run has no access control lists: shared jobs run without MPS, without caps"
+        yield fail("MPS", f"{text}; a tmpfs has them", rad_toml(facts, "paths", "run", '"/run/rad"'))

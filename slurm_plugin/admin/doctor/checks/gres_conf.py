@@ -1,0 +1,185 @@
+"""The checks of `rad doctor` on gres.conf: shards against slurm.conf, rad.toml and the GPUs' memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from slurm_plugin.admin.doctor.facts import Facts
+from slurm_plugin.admin.doctor.finding import Finding, Fix, fail, ok, unseen, warn
+from slurm_plugin.admin.doctor.fixes import Change, Deed, record
+from slurm_plugin.admin.doctor.gres_lines import missing_lines, shard_lines
+from slurm_plugin.admin.doctor.slurm_state import (
+    beside,
+    gpu_nodes,
+    gpus_of,
+    nodes,
+    partitions,
+    rad_toml,
+    row_of,
+    shards_of,
+    sharing,
+)
+from slurm_plugin.admin.own_files.values import UNSHARED_MIB, shards_within
+from slurm_plugin.core.booking.gres_text import count_of, parse_gres
+from slurm_plugin.core.units import human, to_mib_up
+from slurm_plugin.slurm.files.conf_lines import expand
+
+
+def shards_per_gpu(facts: Facts) -> dict[tuple[str, str], float]:
+    """Return the shards of each GPU, by node name ("" for any) and device file ("" for evenly over all GPUs).
+
+    A `Count` without `File` is spread over the GPUs of its node, and how many these are gres.conf does not say where
+    Slurm finds them (AutoDetect): then the node's Gres does.
+    """
+    found: dict[tuple[str, str], float] = {}
+    if facts.gres is None:
+        return found
+    files: dict[str, list[str]] = {}
+    for line in facts.gres.lines:
+        if line.get("name", "").lower() == "gpu":
+            for node in expand(line.get("nodename", "")):
+                files.setdefault(node, []).extend(file for file in expand(line.get("file", "")) if file)
+    with_gpus = {name: gpus_of(row) for name, row in nodes(facts).items() if gpus_of(row)}
+    for line in facts.gres.lines:
+        if line.get("name", "").lower() != "shard":
+            continue
+        count = count_of(parse_gres(f"shard:{line.get('count', '0')}"), "shard")
+        for node in expand(line.get("nodename", "")):
+            own = [file for file in expand(line.get("file", "")) if file]
+            if own:
+                found |= {(node, file): count / len(own) for file in own}
+                continue
+            here = files.get(node) or files.get("")
+            if here:
+                found[node, ""] = count / len(here)
+                continue
+            named = with_gpus if not node else {node: with_gpus[node]} if node in with_gpus else {}
+            found |= {(name, ""): count / gpus for name, gpus in named.items()} or {(node, ""): count}
+    return found
+
+
+def check_gres(facts: Facts) -> Iterator[Finding]:
+    """gres.conf: GPUs have shards, as many as rad.toml says, and no more than their memory holds."""
+    if facts.slurm is None:
+        return
+    if facts.gres is None and facts.configless:  # sackd gets slurm.conf and cli_filter.lua (seen on 24.11.5)
+        yield unseen("gres.conf", "slurmctld sends it to GPU nodes alone")
+        return
+    if facts.gres is None:
+        yield fail("gres.conf", "not beside slurm.conf", missing_lines(facts))
+        return
+    per_gpu = shards_per_gpu(facts)
+    if not per_gpu:
+        yield fail("gres.conf", "no shards", missing_lines(facts))
+        return
+    yield from _check_sums(facts)
+    for name, partition in sharing(facts):
+        if partition.gpus:
+            continue  # each type has its own number: checks_gpu_types
+        here = gpu_nodes(facts, partitions(facts).get(name, {}))
+        counts = {count for (node, _), count in per_gpu.items() if not here or not node or node in here}
+        if counts and partition.shards not in counts:
+            have = ", ".join(f"{count:g}" for count in sorted(counts))
+            text = f"GPUs have {have} shards, but partition.{name} in rad.toml counts {partition.shards}"
+            least = str(int(min(counts)))
+            yield fail("gres.conf", text, rad_toml(facts, f"partition.{name}", "shards_per_gpu", least))
+    yield from _check_memory(facts, per_gpu)
+    yield ok("gres.conf", f"{len(per_gpu)} entries with shards")
+
+
+def _check_sums(facts: Facts) -> Iterator[Finding]:
+    """A node whose gres.conf has fewer shards than slurm.conf says is drained by slurmctld."""
+    sums: dict[str, int] = {}
+    for line in () if facts.gres is None else facts.gres.lines:
+        if line.get("name", "").lower() == "shard":
+            for node in filter(None, expand(line.get("nodename", ""))):
+                one = count_of(parse_gres(f"shard:{line.get('count', '0')}"), "shard")
+                sums[node] = sums.get(node, 0) + one
+    without = [node for node, row in nodes(facts).items() if shards_of(row) and node not in sums]
+    if facts.live is not None or _for_any_node(facts) or not set(sums) - {facts.node}:
+        without = []  # slurmctld knows, or it is a node's own file
+    if without:
+        text = f"{without[0]} has shards in slurm.conf, and none here: slurmctld drains it"
+        new = shard_lines(facts, without)
+        words = "add Name=shard Count=... File=... for its GPUs"
+        fix = Change(path=beside(facts, "gres.conf"), new="\n".join(new)) if new else words
+        yield fail("gres.conf", text, fix)
+    for node, row in nodes(facts).items():
+        said = shards_of(row)
+        if said and node in sums and sums[node] < said:
+            text = f"{node} has {sums[node]} shards here, and {said} in slurm.conf: slurmctld drains it"
+            wanted = re.sub(r"(shard(?::[^:,]+)*?:)\d+[KMGkmg]?", rf"\g<1>{sums[node]}", row.get("gres", ""))
+            deeds = row_of(facts, "nodename", node, "Gres", wanted)
+            yield fail("gres.conf", text, deeds or f"NodeName={node} ... Gres={wanted}")
+
+
+def _for_any_node(facts: Facts) -> bool:
+    """Return whether a line with shards names no node."""
+    lines = () if facts.gres is None else facts.gres.lines
+    return any(line.get("name", "").lower() == "shard" and "nodename" not in line for line in lines)
+
+
+def _check_memory(facts: Facts, per_gpu: dict[tuple[str, str], float]) -> Iterator[Finding]:
+    """A shard is a promise of memory: what is promised must be there, or be given back by jobs that do not need it."""
+    if facts.config is None or any(partition.trim for _, partition in sharing(facts)):
+        return
+    shard_mib = min(
+        (partition.shard_mib for _, partition in sharing(facts)),
+        default=facts.config.partition_defaults.shard_mib,
+    )
+    for reading in facts.readings or ():
+        usable_mib = to_mib_up(reading.usable_bytes)
+        counts = [
+            count
+            for (node, file), count in per_gpu.items()
+            if file == f"/dev/nvidia{reading.index}"
+            or (not file and (node in ("", facts.node) or len(facts.readings or ()) == 1))
+        ]
+        promised_mib = max(counts, default=0) * shard_mib
+        if promised_mib <= usable_mib - (UNSHARED_MIB if _under_mps(facts) else 0) or not usable_mib:
+            continue
+        most = shards_within(usable_mib, shard_mib)
+        words = f"{most} shards for each GPU: in gres.conf, in slurm.conf's Gres and as shards_per_gpu in rad.toml"
+        fix: Fix = _fewer(facts, reading.index, most) or words
+        if promised_mib > usable_mib:
+            text = f"GPU {reading.index}: {max(counts):g} shards of {shard_mib} MiB, but {human(reading.usable_bytes)}"
+            yield fail("gres.conf", f"{text} usable", fix)
+        else:
+            text = f"GPU {reading.index}: {max(counts):g} shards leave no room for MPS servers and contexts"
+            yield warn("gres.conf", f"{text}: jobs that book the last of them may be put back", fix)
+
+
+def _fewer(facts: Facts, gpu: int, most: int) -> tuple[Deed, ...]:
+    """Return the changes that give one GPU fewer shards, in all three files that say how many there are."""
+    if facts.gres is None or facts.slurm is None:
+        return ()
+    for index, line in enumerate(facts.gres.lines):
+        if line.get("name", "").lower() != "shard" or line.get("file") != f"/dev/nvidia{gpu}":
+            continue
+        deeds: list[Deed] = [record(facts.gres, index, beside(facts, "gres.conf"), "Count", str(most))]
+        less = int(line["count"]) - most if line.get("count", "").isdigit() else 0
+        for node in expand(line.get("nodename", "")):
+            row = nodes(facts).get(node, {})
+            if shards_of(row) >= less:
+                left = shards_of(row) - less
+                wanted = re.sub(r"(shard(?::[^:,]+)*?:)\d+[KMGkmg]?", rf"\g<1>{left}", row.get("gres", ""))
+                deeds += row_of(facts, "nodename", node, "Gres", wanted)
+        deeds += [
+            rad_toml(facts, f"partition.{name}", "shards_per_gpu", str(most))
+            for name, partition in sharing(facts)
+            if partition.shards > most
+        ]
+        return tuple(deeds)
+    return ()
+
+
+def _under_mps(facts: Facts) -> bool:
+    """Return whether jobs share these GPUs under MPS; simulated ones need no servers."""
+    config = facts.config
+    return (
+        config is not None
+        and config.features.mps
+        and config.telemetry.source != "simulated"
+        and any(partition.sharing == "mps" for _, partition in sharing(facts))
+    )

@@ -1,0 +1,40 @@
+"""The check of `rad doctor` on what a site learns of all users' runs: it is wanted, so it should be there and fresh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from slurm_plugin.admin.doctor.facts import Facts
+from slurm_plugin.admin.doctor.finding import Finding, ok, unseen, warn
+from slurm_plugin.admin.doctor.fixes import command
+from slurm_plugin.admin.doctor.slurm_state import rad_toml
+from slurm_plugin.core.history.site_quantiles_file import learned_path
+
+OLD_S = 86400.0
+"""radd learns once an hour."""
+_SUBJECT = "learning"
+
+
+def check_learn(facts: Facts) -> Iterator[Finding]:
+    """What is learned was made lately, from a history that is kept, and can be read where users ask."""
+    config = facts.config
+    if config is None or not config.features.learn:
+        return
+    path = learned_path(Path(config.paths.state))
+    if not config.features.history:
+        yield warn(
+            _SUBJECT,
+            "learn is on without history: no runs are kept",
+            rad_toml(facts, "features", "history", "true"),
+        )
+    elif facts.learned_age_s is None and not facts.radd_here:
+        yield unseen(_SUBJECT, f"{path} is not on this machine: rad-estimate tells here what is shipped")
+    elif facts.learned_age_s is None:
+        text = f"nothing was learned yet: there is no {path} that every user may read"
+        yield warn(_SUBJECT, text, command(f"rad learn --write --config {facts.config_path}"))
+    elif facts.learned_age_s > OLD_S:
+        text = f"{path} is {facts.learned_age_s / OLD_S:.0f} days old; radd's log says why"
+        yield warn(_SUBJECT, text, command(f"rad learn --write --config {facts.config_path}"))
+    else:
+        yield ok(_SUBJECT, f"{path} is fresh; rad learn shows it")

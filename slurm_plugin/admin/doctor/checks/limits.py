@@ -1,0 +1,180 @@
+"""The checks of `rad doctor` on accounts: limits and billing count jobs that share GPUs as they count GPUs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from slurm_plugin.admin.billing import Weights, fair, line, parse_weights, unit
+from slurm_plugin.admin.doctor.facts import Facts
+from slurm_plugin.admin.doctor.finding import Finding, fail, ok, unseen, warn
+from slurm_plugin.admin.doctor.fixes import command
+from slurm_plugin.admin.doctor.slurm_state import gpu_nodes, partitions, row_of, settings, sharing, slurm_conf
+from slurm_plugin.slurm.files.conf_files import keeps_accounts
+from slurm_plugin.slurm.queries.limits import Limit
+
+_SUBJECT = "accounts"
+_ALWAYS = "(null) cpu mem energy node billing fs/disk vmem pages gres/gpu gres/shard"
+"""slurm.conf(5), AccountingStorageTRES: the first ones are counted on every cluster, the last two are added."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Billing:
+    """How a site's partitions bill their GPUs.
+
+    Attributes:
+        partitions: By name, the weights of each that has GPUs, and the shards of a GPU; 0 where GPUs are not shared.
+    """
+
+    partitions: Mapping[str, tuple[Weights, int]]
+
+    @property
+    def most_shards(self) -> int:
+        """Return the shards of the GPU that has most; 0 if none is shared."""
+        return max((shards for _, shards in self.partitions.values()), default=0)
+
+    @property
+    def worths(self) -> set[Fraction]:
+        """Return what a GPU costs, wherever it costs anything."""
+        return {weights.gpu for weights, _ in self.partitions.values() if weights.gpu}
+
+    @property
+    def wrong(self) -> list[str]:
+        """Return the partitions where a GPU costs nothing, or something else than all of its shards."""
+        return [
+            name
+            for name, (weights, shards) in self.partitions.items()
+            if not weights.gpu or (shards and not fair(weights, shards))
+        ]
+
+    @property
+    def mended(self) -> dict[str, tuple[Weights, int]]:
+        """Return the partitions with the most that a GPU costs anywhere, where it cost nothing."""
+        base = max(self.worths, default=Fraction(1))
+        return {
+            name: (replace(weights, gpu=weights.gpu or base), shards)
+            for name, (weights, shards) in self.partitions.items()
+        }
+
+    @property
+    def factor(self) -> int:
+        """Return by what all weights are multiplied, so that those of shards become whole numbers."""
+        return unit(self.mended) if self.wrong else 1
+
+    @property
+    def worth(self) -> Fraction:
+        """Return what a GPU shall cost."""
+        return max(self.worths, default=Fraction(1)) * self.factor
+
+
+def check_limits(facts: Facts) -> Iterator[Finding]:
+    """Limits that name GPUs hold for shards too, and a GPU costs the same in whichever way it is taken."""
+    running = settings(facts)
+    if not keeps_accounts(running):
+        return  # without a database there are neither limits nor fair share
+    billing = _Billing(partitions=_partitions(facts))
+    if not billing.most_shards:
+        return
+    by_gpu = [limit for limit in facts.limits or () if limit.gpus is not None]
+    matters = bool(by_gpu or billing.worths)
+    untracked = list(_check_tracked(facts, running, matters=matters))
+    yield from untracked
+    if facts.limits is None:
+        yield unseen(_SUBJECT, "sacctmgr does not answer here, so limits on GPUs were not looked at")
+    if not matters:
+        yield ok(_SUBJECT, "nobody is limited or billed by GPUs")
+        return
+    if by_gpu and "limits" not in running.get("accountingstorageenforce", "").lower():
+        text = "there are limits on GPUs, and AccountingStorageEnforce has no limits: nobody is held to them"
+        fix = "AccountingStorageEnforce=associations,limits,qos, once every user has an association"
+        yield warn(_SUBJECT, text, fix)
+    unfair = list(_check_weights(facts, billing))
+    yield from unfair
+    if len(billing.worths) > 1 and by_gpu:
+        text = "partitions bill GPUs differently, so no amount of billing stands for a number of GPUs"
+        fix = "give each such partition a QOS with limits of its own (PartitionName=... QOS=...)"
+        yield warn(_SUBJECT, text, fix)
+    worth = billing.worth
+    loose = [found for limit in by_gpu for found in _check_limit(limit, worth, billing.most_shards)]
+    yield from loose
+    yield from _check_parts(facts, worth)
+    if not (untracked or unfair or loose):
+        text = f"a GPU is billed {_shown(worth)}, as are all of its shards; {len(by_gpu)} limits hold"
+        yield ok(_SUBJECT, text)
+
+
+def _check_tracked(facts: Facts, running: Mapping[str, str], *, matters: bool) -> Iterator[Finding]:
+    """Slurm counts shards at all; where it `matters`, limits or billing depend on it."""
+    tracked = [each.strip() for each in running.get("accountingstoragetres", "").lower().split(",")]
+    if "gres/shard" in tracked:
+        return
+    text = "AccountingStorageTRES has no gres/shard: sacct, limits and billing do not see shared jobs"
+    named = [each for each in tracked if each and each not in _ALWAYS.split()]
+    change = slurm_conf(facts, "AccountingStorageTRES", ",".join([*named, "gres/gpu", "gres/shard"]))
+    yield (fail if matters else warn)(_SUBJECT, text, (change, command("systemctl restart slurmctld")))
+
+
+def _check_weights(facts: Facts, billing: _Billing) -> Iterator[Finding]:
+    """In each partition a GPU costs something, and all of its shards the same."""
+    factor, mended = billing.factor, billing.mended
+    for name in mended if factor > 1 else billing.wrong:
+        given, shards = billing.partitions[name]
+        each = f", each of its {shards} shards {_shown(given.shard)}" if shards else ""
+        text = f"partition {name} bills a GPU {_shown(given.gpu)}{each}: GPUs and shards must add up to one number"
+        wanted = line(*mended[name], factor)
+        deeds = row_of(facts, "partitionname", name, "TRESBillingWeights", wanted)
+        yield fail(_SUBJECT, text, deeds or f"PartitionName={name} ... TRESBillingWeights={wanted}")
+
+
+def _check_parts(facts: Facts, worth: Fraction) -> Iterator[Finding]:
+    """Who may have less than a GPU never gets the whole one that a rerun after running out of memory asks for."""
+    if not any(partition.recovery != "off" for _, partition in sharing(facts)):
+        return
+    for limit in facts.limits or ():
+        billing = limit.tres.get("billing", 0)
+        if limit.name in ("MaxTRESPerJob", "MaxTRESPerUser", "GrpTRES") and 0 < billing < math.floor(worth):
+            text = f"{limit.owner}: {limit.name}=billing={billing} is less than a GPU ({_shown(worth)})"
+            fix = 'recovery = "off" in such a partition: a rerun with a GPU of its own would wait for ever'
+            yield warn(_SUBJECT, text, fix)
+
+
+def _check_limit(limit: Limit, worth: Fraction, shards: int) -> Iterator[Finding]:
+    gpus = limit.gpus or 0
+    said = f"{limit.owner}: {limit.name}=gres/gpu={gpus}"
+    change = f"sacctmgr -i modify {limit.target} set {limit.name}"
+    if limit.name.startswith("Min"):
+        yield fail(
+            _SUBJECT, f"{said} keeps out every job that shares a GPU", command(f"{change}=gres/gpu=-1")
+        )
+        return
+    if limit.name == "MaxTRESPerNode" or not gpus:
+        # Billing is no amount of a node, and 0 of it forbids all jobs.
+        wanted, name = gpus * shards, "gres/shard"
+    else:
+        wanted, name = math.floor(gpus * worth), "billing"
+    have = limit.tres.get(name)
+    if have is None or have > wanted:
+        text = f"{said} does not count jobs that share a GPU"
+        if have is not None:
+            text = f"{said}, but {name}={have} allows more"
+        yield fail(_SUBJECT, text, command(f"{change}={name}={wanted}"))
+
+
+def _partitions(facts: Facts) -> dict[str, tuple[Weights, int]]:
+    """Return each partition that has GPUs, as `_Billing` has them."""
+    if facts.config is None:
+        return {}
+    found = {}
+    for name, row in partitions(facts).items():
+        ours = facts.config.partitions.get(name)
+        if gpu_nodes(facts, row):
+            # Of several sizes the smallest: a limit of one GPU is then never more than one.
+            shards = ours.sizes[0].shards if ours and ours.collocate else 0
+            found[name] = (parse_weights(row.get("tresbillingweights", "")), shards)
+    return found
+
+
+def _shown(number: Fraction | None) -> str:
+    return "nothing" if number is None else f"{float(number):g}"

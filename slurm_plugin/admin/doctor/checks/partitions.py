@@ -1,0 +1,148 @@
+"""The checks of `rad doctor` on partitions: what rad.toml says of them, and what of Slurm's keeps jobs from sharing."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from slurm_plugin.admin.doctor.checks.gpu_types import types_of
+from slurm_plugin.admin.doctor.facts import Facts
+from slurm_plugin.admin.doctor.finding import Finding, fail, warn
+from slurm_plugin.admin.doctor.fixes import Change, Deed, command, record
+from slurm_plugin.admin.doctor.slurm_state import (
+    beside,
+    gpu_nodes,
+    gpus_of,
+    nodes,
+    partitions,
+    rad_toml,
+    row_of,
+    settings,
+    shards_of,
+    sharing,
+    slurm_conf,
+)
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.slurm.files.conf_lines import expand, lines_of
+
+_UNLIMITED = ("", "unlimited", "0", "(null)", "none")
+
+
+def check_names(facts: Facts) -> Iterator[Finding]:
+    """rad.toml names Slurm's partitions, and its default one."""
+    known = partitions(facts)
+    if facts.config is None or not known:
+        return
+    for name in facts.config.partitions:
+        if name not in known:
+            text = f"Slurm has no partition {name}: [partition.{name}] is about nothing"
+            yield fail("rad.toml", text, _renamed(facts, name, list(known)))
+    default = next((name for name, row in known.items() if row.get("default", "").upper() == "YES"), None)
+    ours = facts.config.default_partition
+    if default and ours != default and (ours or default in facts.config.partitions):
+        said = f"default_partition is {ours!r}" if ours else "default_partition is not set"
+        text = f"{said}, but jobs that name no partition go to {default}"
+        yield fail("rad.toml", text, rad_toml(facts, "", "default_partition", f'"{default}"'))
+
+
+def _renamed(facts: Facts, name: str, known: list[str]) -> Change | str:
+    config = facts.config
+    free = [each for each in known if config is None or each not in config.partitions]
+    lines = lines_of(facts.config_text)
+    at = [
+        n for n, line in enumerate(lines, 1) if re.match(rf"\s*\[partition\.\"?{re.escape(name)}\"?\]", line)
+    ]
+    nearest = difflib.get_close_matches(name, free, n=1, cutoff=0.0)
+    if not at or not nearest:
+        return "take it out, or name the partition that is meant"
+    return Change(path=facts.config_path, first=at[0], count=1, new=f"[partition.{nearest[0]}]")
+
+
+def check_partitions(facts: Facts) -> Iterator[Finding]:
+    """Several jobs can be on one node of a partition that shares."""
+    known = partitions(facts)
+    for name, _ in sharing(facts):
+        if name not in known:
+            continue
+        row = known[name]
+        yield from _check_alone(facts, name, row)
+        yield from _check_memory_default(facts, name, row)
+        if facts.slurm is not None and nodes(facts) and not gpu_nodes(facts, row):
+            text = f"partition {name} has no node with GPUs in its Gres: nothing is shared there"
+            yield fail(
+                "slurm.conf",
+                text,
+                f"Gres=gpu:...,shard:... on its nodes, or no collocate in [partition.{name}]",
+            )
+
+
+def _check_alone(facts: Facts, name: str, row: Mapping[str, str]) -> Iterator[Finding]:
+    key = "Shared" if "shared" in row else "OverSubscribe"
+    if row.get(key.lower(), "").upper().startswith("EXCLUSIVE"):
+        text = f"partition {name}: {key}=EXCLUSIVE gives each job whole nodes, so nothing is shared"
+        yield fail("slurm.conf", text, row_of(facts, "partitionname", name, key, "NO"))
+
+
+def _check_memory_default(facts: Facts, name: str, row: Mapping[str, str]) -> Iterator[Finding]:
+    running = settings(facts)
+    if "memory" not in running.get("selecttypeparameters", "").lower():
+        return
+    defaults = [each.get(key, "") for each in (row, running) for key in ("defmempercpu", "defmempernode")]
+    if any(text.lower() not in _UNLIMITED for text in defaults):
+        return
+    text = f"partition {name} has no DefMemPerCPU: a job without --mem takes all memory of its node"
+    each = [
+        int(node["realmemory"]) // int(cpus)
+        for node in gpu_nodes(facts, row).values()
+        if node.get("realmemory", "").isdigit()
+        and (cpus := node.get("cputot", node.get("cpus", ""))).isdigit()
+        and int(cpus)
+    ]
+    fix: Change | str = "DefMemPerCPU=... in slurm.conf: a node's memory over its CPUs"
+    yield warn("slurm.conf", text, slurm_conf(facts, "DefMemPerCPU", str(min(each))) if each else fix)
+
+
+def check_nodes(facts: Facts) -> Iterator[Finding]:
+    """Nodes with GPUs in a partition that shares have shards too, or no shared job can start on them."""
+    known = partitions(facts)
+    told: set[str] = set()
+    for name, partition in sharing(facts):
+        found = gpu_nodes(facts, known.get(name, {}))
+        bare = [node for node, row in found.items() if not shards_of(row)]
+        if bare and facts.slurm is not None:
+            more = f" (and {len(bare) - 1} more)" if len(bare) > 1 else ""
+            gres = found[bare[0]].get("gres", "")
+            text = f"{bare[0]}{more} of partition {name} has Gres={gres}: no shared job can start there"
+            changes = {
+                str(deed): deed for deed in _shards_for(facts, partition, found, bare)
+            }  # a line names many
+            words = f"add the shards of all its GPUs: Gres={_with_shards(partition, found[bare[0]])}"
+            fix: tuple[Deed, ...] | str = tuple(changes.values()) or words
+            yield (fail if len(bare) == len(found) else warn)("slurm.conf", text, fix)
+        for node, row in found.items():
+            reason = row.get("reason", "")
+            if "DRAIN" in row.get("state", "") and reason.startswith("gres/") and node not in told:
+                told.add(node)
+                text = f"{node} is drained ({reason}): its gres.conf says less than slurm.conf"
+                yield fail("slurm.conf", text, command(f"scontrol update NodeName={node} State=RESUME"))
+
+
+def _shards_for(
+    facts: Facts, partition: PartitionConfig, found: Mapping[str, Mapping[str, str]], bare: Sequence[str]
+) -> Iterator[Deed]:
+    """Return the changes that give nodes the shards of all their GPUs, a line after the other."""
+    lacking = set(bare)
+    for index, row in enumerate(() if facts.slurm is None else facts.slurm.lines):
+        here = [node for node in expand(row.get("nodename", "")) if node in lacking]
+        if here and facts.slurm is not None:
+            wanted = _with_shards(partition, found[here[0]])
+            yield record(facts.slurm, index, beside(facts, "slurm.conf"), "Gres", wanted)
+
+
+def _with_shards(partition: PartitionConfig, row: Mapping[str, str]) -> str:
+    """Return a node's Gres with the shards of all its GPUs."""
+    gres, kinds = row.get("gres", ""), types_of(row)
+    kind = kinds.pop() if len(kinds) == 1 and kinds <= set(partition.gpus) else ""
+    shards = gpus_of(row) * partition.of_type(kind).shards
+    return f"{gres},shard:{kind}:{shards}" if kind else f"{gres},shard:{shards}"

@@ -1,0 +1,186 @@
+"""The checks of `rad doctor`: pure functions of what was seen. Here: rad.toml, the version, the controller."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from slurm_plugin.admin.doctor.checks.device_isolation import check_apart
+from slurm_plugin.admin.doctor.checks.gpu_memory import check_cards
+from slurm_plugin.admin.doctor.checks.gpu_node import check_gpus, check_guard, check_mps
+from slurm_plugin.admin.doctor.checks.gres_conf import check_gres
+from slurm_plugin.admin.doctor.checks.learn import check_learn
+from slurm_plugin.admin.doctor.checks.limits import check_limits
+from slurm_plugin.admin.doctor.checks.lua import check_lua
+from slurm_plugin.admin.doctor.checks.partitions import check_names, check_nodes, check_partitions
+from slurm_plugin.admin.doctor.checks.slurm_conf import check_hooks, check_slurm_conf
+from slurm_plugin.admin.doctor.checks.slurmd_detected import check_detected
+from slurm_plugin.admin.doctor.checks.standby import check_standby
+from slurm_plugin.admin.doctor.facts import Facts
+from slurm_plugin.admin.doctor.finding import Finding, Fix, fail, ok, unseen, warn
+from slurm_plugin.admin.doctor.fixes import Change, command
+from slurm_plugin.admin.doctor.slurm_state import (
+    beside,
+    gpu_nodes,
+    gpus_of,
+    partitions,
+    rad_toml,
+    shards_of,
+    sharing,
+)
+from slurm_plugin.core.config.last_good import copy_of
+from slurm_plugin.core.config.load import Features
+from slurm_plugin.slurm.files.conf_lines import lines_of
+from slurm_plugin.slurm.versions import NEWEST, OLDEST, known, release_of, written
+
+_UNKNOWN = re.compile(r"unknown key (\S+); did you mean (\S+)\?")
+_WRONG = re.compile(r": (\S+) is .*; it must ")
+
+
+def examine(facts: Facts) -> list[Finding]:
+    """Return the findings of every check."""
+    found = [finding for check in _CHECKS for finding in check(facts)]
+    return [_at_the_source(facts, finding) for finding in found] if facts.configless else found
+
+
+def _at_the_source(facts: Facts, finding: Finding) -> Finding:
+    """Return a finding whose fix is made where it lasts: what is changed here, slurmctld sends anew."""
+    here = beside(facts, "slurm.conf")
+    if not any(isinstance(deed, Change) and deed.path.is_relative_to(here.parent) for deed in finding.deeds):
+        return finding
+    lines = [
+        f"{deed.path.name}: {deed.new}" if isinstance(deed, Change) else str(deed) for deed in finding.deeds
+    ]
+    words = "on the controller, whose files these are copies of, then scontrol reconfigure:"
+    return replace(finding, fix="\n".join([words, *lines]), deeds=())
+
+
+def check_config(facts: Facts) -> Iterator[Finding]:
+    """rad.toml: readable, every key known, at least one partition that shares GPUs."""
+    subject = "rad.toml"
+    if facts.config is None:
+        yield fail(subject, facts.config_error, _mended(facts))
+        return
+    if facts.config.mode != "enforce":
+        text = f"mode is {facts.config.mode!r}: nothing is changed"
+        yield warn(subject, text, rad_toml(facts, "", "mode", '"enforce"'))
+    if not facts.config_readable:
+        text = "users cannot read it, so sbatch reads no model of theirs and rad-estimate tells nothing"
+        yield warn(subject, text, command(f"chmod 644 {facts.config_path}"))
+    if not facts.config_copied:
+        text = f"no copy of it is kept at {copy_of(facts.config_path)}, for when it is broken"
+        yield warn(subject, text, "run rad doctor as root; a GPU node's hooks keep one with each job")
+    names = [name for name, _ in sharing(facts)]
+    if not names:
+        yield warn(subject, "no partition shares GPUs", _a_partition(facts))
+    else:
+        yield ok(subject, f"{facts.config_path}: sharing in {', '.join(names)}")
+    usual = Features()
+    for name in facts.config.features.__slots__:
+        if getattr(usual, name) and not getattr(facts.config.features, name):
+            yield warn(subject, f"switched off: {name}", rad_toml(facts, "features", name, "true"))
+
+
+def _mended(facts: Facts) -> Fix:
+    """Return what makes a rad.toml right that cannot be used: the key that was meant, or the default instead."""
+    if "names no partition" in facts.config_error:
+        return _a_partition(facts)
+    if found := _UNKNOWN.search(facts.config_error):
+        (table, _, old), new = found[1].rpartition("."), found[2].rpartition(".")[2]
+        change = rad_toml(facts, table, old, "")
+        line = _line(facts, change)
+        return replace(change, new=line.replace(old, new, 1)) if line else "mend the key that is named"
+    if found := _WRONG.search(facts.config_error):
+        table, _, key = found[1].rpartition(".")
+        for place in (table, "partition_defaults"):  # where a partition's value may stand, too
+            change = rad_toml(facts, place, key, "")
+            if line := _line(facts, change):
+                return replace(change, new=f"#{line}")
+    return "mend the key that is named, or run: rad install"
+
+
+def _line(facts: Facts, change: Change) -> str:
+    return lines_of(facts.config_text)[change.first - 1] if change.count else ""
+
+
+def _a_partition(facts: Facts) -> Fix:
+    """Return the lines for the first partition that could share, as Slurm has it."""
+    for name, row in partitions(facts).items():
+        ready = [node for node in gpu_nodes(facts, row).values() if shards_of(node)]
+        if ready:
+            if facts.config is not None and name in facts.config.partitions:
+                return rad_toml(facts, f"partition.{name}", "collocate", "true")
+            each = min(shards_of(node) // gpus_of(node) for node in ready)
+            new = f"[partition.{name}]\ncollocate = true\nshards_per_gpu = {each}"
+            return Change(path=facts.config_path, new=new)
+    return "add [partition.NAME] with collocate = true"
+
+
+def check_version(facts: Facts) -> Iterator[Finding]:
+    """Slurm's version lies in the table of differences."""
+    if facts.version is None:
+        yield unseen("Slurm", "no Slurm program is installed here")
+        return
+    text = written(facts.version)
+    oldest, newest = map(release_of, (OLDEST, NEWEST))
+    if facts.version < OLDEST:
+        yield fail("Slurm", f"{text} is older than {oldest}", f"upgrade Slurm to {oldest} or later")
+    elif not known(facts.version):
+        yield warn("Slurm", f"{text} is newer than {newest}, the newest tried", f"it is treated as {newest}")
+    else:
+        yield ok("Slurm", text)
+
+
+def check_controller(facts: Facts) -> Iterator[Finding]:
+    """The cluster's key, radd and the units."""
+    if facts.key_error is None:
+        yield unseen("key", "only root and SlurmUser may look at it")
+    elif facts.key_error:
+        text, said, run = facts.key_error.rpartition("; run: ")
+        words = "it must be the same 0600 file on controller and GPU nodes"
+        yield fail("key", text if said else facts.key_error, command(run) if said else words)
+    else:
+        yield ok("key", "private")
+    if not facts.radd_here:
+        yield unseen("radd", "its socket is not on this machine; look on the controller")
+    elif facts.radd == "ok":
+        yield ok("radd", "answers")
+    else:
+        yield fail("radd", facts.radd or "no answer", command("systemctl restart radd"))
+    if facts.undecided:
+        text = (
+            f"{facts.undecided} submissions went undecided, as radd heard since it started, some within a day"
+        )
+        yield warn(
+            "radd",
+            text,
+            "slurmctld's log says why of each; if it is a time-out, give the controller more CPU",
+        )
+    for unit, state in facts.units.items():
+        wanted = facts.gpu_node if unit == "rad-monitor" else facts.radd_here
+        if wanted and state != "active":
+            yield warn(f"{unit}.service", state, command(f"systemctl enable --now {unit}"))
+
+
+_CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+    check_config,
+    check_names,
+    check_version,
+    check_slurm_conf,
+    check_hooks,
+    check_lua,
+    check_controller,
+    check_standby,
+    check_learn,
+    check_limits,
+    check_partitions,
+    check_nodes,
+    check_cards,
+    check_gres,
+    check_detected,
+    check_apart,
+    check_gpus,
+    check_mps,
+    check_guard,
+)

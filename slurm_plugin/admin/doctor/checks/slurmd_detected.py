@@ -1,0 +1,47 @@
+"""The check of `rad doctor` of what slurmd finds on this node against what slurm.conf promises of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from slurm_plugin.admin.doctor.facts import Facts
+from slurm_plugin.admin.doctor.finding import Finding, fail, ok, warn
+from slurm_plugin.admin.doctor.slurm_state import gpus_of, nodes, row_of, shards_of
+
+
+def check_detected(facts: Facts) -> Iterator[Finding]:
+    """A node that registers with less than slurm.conf says is drained by slurmctld, or never comes up."""
+    found, known = facts.detected, nodes(facts)
+    name = _this_node(facts)
+    if found is None or name is None:
+        return
+    row = known[name]
+    said = gpus_of(row), shards_of(row)
+    subject, detail = "detected", f"slurmd finds {found.gpus} GPUs and {found.shards} shards here"
+    if (found.gpus, found.shards) == said:
+        yield ok(subject, f"{detail}, as slurm.conf says of {name}")
+    elif found.gpus < said[0] or found.shards < said[1]:
+        text = f"{detail}, and slurm.conf says {said[0]} and {said[1]} of {name}: slurmctld drains it"
+        yield fail(
+            subject, text, "compare gres.conf with `slurmd -G`, or look for the GPU that nvidia-smi lacks"
+        )
+    else:
+        text = f"{detail}, and slurm.conf says {said[0]} and {said[1]} of {name}: the rest is never used"
+        yield warn(subject, text, "give the node's Gres in slurm.conf what `slurmd -G` shows")
+    promised = row.get("realmemory", "")
+    overridden = facts.slurm is not None and "config_overrides" in facts.slurm.settings.get(
+        "slurmdparameters", ""
+    )
+    if promised.isdigit() and found.memory_mib and int(promised) > found.memory_mib and not overridden:
+        text = f"{name} has {found.memory_mib} MiB of memory, and slurm.conf says {promised}: slurmctld drains it"
+        deeds = row_of(facts, "nodename", name, "RealMemory", str(found.memory_mib))
+        yield fail(subject, text, deeds or "what `slurmd -C` says")
+
+
+def _this_node(facts: Facts) -> str | None:
+    """Return Slurm's name of this machine, where it has just one."""
+    known = nodes(facts)
+    if facts.node in known:
+        return facts.node
+    here = [name for name, row in known.items() if facts.node in (row.get("nodehostname", name), "")]
+    return here[0] if len(here) == 1 and facts.node else None

@@ -1,0 +1,167 @@
+"""What mends a finding of `rad doctor`, exactly: lines of files and commands. Nothing here is carried out."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_plugin.slurm.files.conf_lines import ConfFile, Line, lines_of
+
+_FIRST_PAIR = re.compile(r"\w+\s*=\s*[^\s\\]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Lines of a file that are to be others.
+
+    Attributes:
+        path: The file; it may not be there yet.
+        first: The first line that is replaced, from 1; 0 adds at the end.
+        count: How many lines are replaced; 0 puts the new ones above line `first`.
+        new: What is to stand there.
+    """
+
+    path: Path
+    new: str
+    first: int = 0
+    count: int = 0
+
+    def __str__(self) -> str:
+        """Return it for a person."""
+        new = f"\n{self.new}" if "\n" in self.new else self.new
+        gap = "" if new.startswith("\n") else " "
+        if not self.first:
+            return f"add to {self.path}:{gap}{new}"
+        return f"{'' if self.count else 'above '}{self.path}:{self.first}:{gap}{new}"
+
+    def applied(self, text: str) -> str:
+        r"""Return the file's text with the change made.
+
+        >>> Change(path=Path("f"), first=2, count=1, new="B").applied("a\nb\nc\n")
+        'a\nB\nc\n'
+        """
+        lines = lines_of(text)
+        start = self.first - 1 if self.first else len(lines)
+        lines[start : start + self.count] = lines_of(self.new)
+        return "\n".join([*lines, ""])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A command that mends it.
+
+    Attributes:
+        argv: The command.
+    """
+
+    argv: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return it for a person and for a shell."""
+        return f"run: {shlex.join(self.argv)}"
+
+
+Deed = Change | Run
+
+
+def command(text: str) -> Run:
+    """Return a command that is written as for a shell.
+
+    >>> str(command("chmod 600 /etc/rad/key"))
+    'run: chmod 600 /etc/rad/key'
+    """
+    return Run(argv=tuple(shlex.split(text)))
+
+
+def setting(conf: ConfFile | None, path: Path, name: str, value: str) -> Change:
+    """Return the change that gives a setting a value.
+
+    Args:
+        conf: What the file says now; None if there is none.
+        path: The file, for a setting that it does not have.
+        name: The setting, as Slurm spells it.
+        value: Its new value.
+    """
+    at = None if conf is None else conf.settings_at.get(name.lower())
+    pair = f"{name}={value}"
+    return _in_place(at, path, (at and _replaced(at.raw, name, pair)) or pair)
+
+
+def record(conf: ConfFile, index: int, path: Path, key: str, value: str) -> Change:
+    """Return the change that gives a record's key a value.
+
+    Args:
+        conf: What the file says now.
+        index: Which of its records.
+        path: The file, where the record's place is not known.
+        key: The key, as Slurm spells it.
+        value: Its new value.
+    """
+    at = conf.lines_at[index] if index < len(conf.lines_at) else None
+    text = at.text if at else " ".join(f"{name}={old}" for name, old in conf.lines[index].items())
+    pair = f"{key}={value}"
+    if key.lower() not in conf.lines[index]:
+        goes_on = at is not None and at.raw.strip() != text  # over several lines, or with a comment behind it
+        new = _FIRST_PAIR.sub(rf"\g<0> {pair}", at.raw, count=1) if at and goes_on else f"{text} {pair}"
+        return _in_place(at, path, new)
+    return _in_place(at, path, (at and _replaced(at.raw, key, pair)) or _replaced(text, key, pair) or text)
+
+
+def toml(text: str, path: Path, table: str, key: str, value: str) -> Change:
+    r"""Return the change that gives a key of a TOML file a value.
+
+    Args:
+        text: The file's text.
+        path: The file.
+        table: "features", "partition.gpu"; "" for the top.
+        key: The key.
+        value: Its value as TOML spells it.
+
+    >>> print(toml('[a]\nx = 1\n[b]\nx = 2\n', Path("f"), "b", "x", "3"))
+    f:4: x = 3
+    """
+    now, new = "", f"{key} = {value}"
+    lines = lines_of(text)
+    head = None if table else 0
+    for number, line in enumerate(lines, 1):
+        if found := re.match(r"\s*\[([^\]]+)\]", line):
+            now = re.sub(r"[\s\"']", "", found[1])
+            head = number if now == table else head
+        elif now == table and re.match(rf"\s*{re.escape(key)}\s*=", line):
+            return Change(path=path, first=number, count=1, new=new)
+    if head is None:
+        return Change(path=path, new=f"[{table}]\n{new}")
+    return Change(path=path, first=head + 1, new=new)
+
+
+def shown(deeds: Sequence[Deed]) -> str:
+    """Return all of them for a person, each on a line of its own."""
+    return "\n".join(map(str, deeds))
+
+
+def _replaced(raw: str, key: str, pair: str) -> str | None:
+    r"""Return lines with one pair put in the place of what its key has there; None where that goes on on a next line.
+
+    >>> _replaced("GresTypes = gpu   # GresTypes=none", "GresTypes", "GresTypes=gpu,shard")
+    'GresTypes=gpu,shard   # GresTypes=none'
+    """
+    lines = raw.split("\n")
+    for index, line in enumerate(lines):
+        code, sign, comment = line.partition("#")
+        found = re.search(rf"(?i)(?<!\w){re.escape(key)}\s*=\s*(\"[^\"]*\"|[^\s\\]*)", code)
+        if found is None:
+            continue
+        if code[found.end() :].startswith("\\"):
+            return None
+        lines[index] = f"{code[: found.start()]}{pair}{code[found.end() :]}{sign}{comment}"
+        return "\n".join(lines)
+    return None
+
+
+def _in_place(at: Line | None, path: Path, new: str) -> Change:
+    if at is None:
+        return Change(path=path, new=new)
+    return Change(path=at.path, first=at.first, count=at.last - at.first + 1, new=new)

@@ -1,0 +1,66 @@
+"""`rad doctor`: see, check, say; changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from slurm_plugin.admin.doctor.checks.run import examine
+from slurm_plugin.admin.doctor.collect import gather
+from slurm_plugin.admin.doctor.finding import Finding
+from slurm_plugin.admin.doctor.fixes import Deed, Run
+from slurm_plugin.core.clock import Clock
+
+_MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL", "unseen": "?   "}
+
+
+def diagnose(config_path: Path, env: Mapping[str, str], clock: Clock) -> list[Finding]:
+    """Return everything that can be told from this machine.
+
+    Args:
+        config_path: Path of rad.toml.
+        env: Environment variables.
+        clock: Time.
+    """
+    return examine(gather(config_path, env, clock))
+
+
+def as_text(findings: Sequence[Finding]) -> str:
+    """Return the findings for a person, each fix under its finding, and a verdict."""
+    width = max((len(finding.subject) for finding in findings), default=0)
+    lines = []
+    for finding in findings:
+        lines.append(f"{_MARKS[finding.level]}  {finding.subject:<{width}}  {finding.text}")
+        if finding.fix:
+            margin = f"      {'':<{width}}  "
+            lines.append(f"{margin}fix: {finding.fix}".replace("\n", f"\n{margin}    "))
+    counts = {level: sum(finding.level == level for finding in findings) for level in _MARKS}
+    verdict = f"{counts['fail']} to mend, {counts['warn']} could be better, {counts['ok']} fine"
+    return "\n".join([*lines, f"{verdict}, {counts['unseen']} not to be seen from this machine"])
+
+
+def as_json(findings: Sequence[Finding]) -> str:
+    """Return the findings for a program."""
+    rows = [
+        {
+            "level": finding.level,
+            "subject": finding.subject,
+            "text": finding.text,
+            "fix": finding.fix,
+            "deeds": [_deed(deed) for deed in finding.deeds],
+        }
+        for finding in findings
+    ]
+    return json.dumps({"version": 1, "findings": rows}, indent=1)
+
+
+def _deed(deed: Deed) -> dict[str, object]:
+    if isinstance(deed, Run):
+        return {"run": list(deed.argv)}
+    return {"file": str(deed.path), "line": deed.first, "lines": deed.count, "new": deed.new}
+
+
+def failed(findings: Sequence[Finding]) -> bool:
+    """Return whether anything must be mended."""
+    return any(finding.level == "fail" for finding in findings)

@@ -1,0 +1,229 @@
+"""`rad install` and `rad uninstall`: what an admin runs first and last."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from slurm_plugin.admin.options import Command
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.exits import Exit
+
+if TYPE_CHECKING:
+    from slurm_plugin.admin.install.slurm_files import Plan
+    from slurm_plugin.admin.install.transaction import Write
+    from slurm_plugin.admin.own_files.steps import Step
+
+
+@click.command(cls=Command)
+@click.option(
+    "--root", default="/", type=click.Path(path_type=Path), help="Put everything below this folder."
+)
+@click.option("--prefix", default="/opt/rad/venv", show_default=True, help="Where the package is installed.")
+@click.option(
+    "--etc", default="/etc/rad", show_default=True, help="Folder of rad.toml, key and hook scripts."
+)
+@click.option("--slurm", "slurm_etc", default="/etc/slurm", show_default=True, help="Folder of slurm.conf.")
+@click.option("--partition", help="The partition that shares GPUs; default: as rad.toml says, else gpu.")
+@click.option(
+    "--mode",
+    type=click.Choice(["observe", "enforce"]),
+    default="observe",
+    show_default=True,
+    help="What rad.toml starts with: log what would be done, or do it.",
+)
+@click.option("--node", help="GPU node, or nodes such as gpu[1-4]; default: this machine.")
+@click.option(
+    "--gpus", type=click.IntRange(1, 64), help="GPUs of such a node; counted here if there are any."
+)
+@click.option(
+    "--gpu-memory-mib",
+    type=click.IntRange(1),
+    help="Usable memory of one GPU; default: asked from the driver, else as rad.toml says.",
+)
+@click.option(
+    "--shard-mib",
+    type=click.IntRange(1),
+    default=PartitionConfig().shard_mib,
+    show_default=True,
+    help="Size of a shard.",
+)
+@click.option("--slurm-user", help="User that slurmctld runs as; default: as slurm.conf says, else slurm.")
+@click.option("--key", "with_key", is_flag=True, help="Make the cluster's key, if there is none.")
+@click.option(
+    "--edit-slurm",
+    is_flag=True,
+    help="Change slurm.conf and gres.conf, too, and make the key.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
+def install(
+    root: Path,
+    prefix: str,
+    etc: str,
+    slurm_etc: str,
+    partition: str | None,
+    mode: str,
+    node: str | None,
+    gpus: int | None,
+    gpu_memory_mib: int | None,
+    shard_mib: int,
+    slurm_user: str | None,
+    with_key: bool,
+    edit_slurm: bool,
+    dry_run: bool,
+) -> None:
+    """Write rad.toml, hook scripts and units; show what to add to Slurm's own files.
+
+    A file that is already there is never overwritten: if it says something else, the difference is shown. With
+    --edit-slurm, Slurm's files change in one go or, where anything is not understood, not at all; then the status
+    is 1, and nothing else is written either.
+    """
+    from slurm_plugin.admin.install import backup
+    from slurm_plugin.admin.install import plan as installing
+    from slurm_plugin.admin.install.defaults import found
+    from slurm_plugin.admin.own_files.steps import as_text
+    from slurm_plugin.admin.own_files.values import install_values
+
+    if edit_slurm and root != Path("/"):
+        raise click.UsageError("--edit-slurm changes the files of this machine; it takes no --root")
+    _undo_unfinished(root / etc.lstrip("/"), dry_run=dry_run)
+    there = found(root / etc.lstrip("/") / "rad.toml", root / slurm_etc.lstrip("/") / "slurm.conf", partition)
+    values, cards = install_values(
+        prefix=prefix,
+        etc=etc,
+        mode=mode,
+        partition=there.partition,
+        node=node,
+        gpus=gpus,
+        gpu_memory_mib=gpu_memory_mib,
+        known_memory_mib=there.gpu_memory_mib,
+        shard_mib=shard_mib,
+        slurm_user=slurm_user or there.slurm_user,
+        clock=SystemClock(),
+    )
+    places = {
+        "etc": etc,
+        "units": "/etc/systemd/system",
+        "logrotate": "/etc/logrotate.d",
+        "slurm": slurm_etc,
+    }
+    steps = installing.plan(values, places, root=root, gpus=cards, with_key=with_key or edit_slurm)
+    if edit_slurm:
+        steps = [step for step in steps if step.action not in ("show", "change")]
+    click.echo(as_text(steps, verbose=dry_run, edited=edit_slurm))
+    changed = _slurms_files(steps, values, places, cards, dry_run=dry_run) if edit_slurm else None
+    if changed is not None and changed.refused:
+        sys.exit(Exit.FINDINGS)
+    after = {} if changed is None else dict(changed.after)
+    steps = installing.fitted(steps, after)
+    wanted = installing.writes(steps, places, root=root)
+    if changed is not None:
+        wanted += backup.writes(Path(etc), changed.before, after, runs=changed.runs)
+    _change(wanted, root / etc.lstrip("/"), dry_run=dry_run)
+    if not dry_run:
+        installing.have_loaded(steps)
+
+
+def _change(wanted: Sequence[Write], etc: Path, *, dry_run: bool) -> None:
+    """Change all files or none; without changing any, end with status 1 where that could not be done."""
+    from slurm_plugin.admin.install.transaction import change_together, hindered
+
+    if not dry_run:
+        change_together(wanted, etc)
+    elif found := hindered(wanted, etc):
+        click.echo("\n".join(["nothing would be changed, because not all of it can be:", *found]))
+        sys.exit(Exit.FINDINGS)
+
+
+def _undo_unfinished(etc: Path, *, dry_run: bool) -> None:
+    """Put back what a run that was killed left half done, before anything is looked at."""
+    from slurm_plugin.admin.install.transaction import undo_unfinished, unfinished
+    from slurm_plugin.core.errors import ConfigError
+
+    if not dry_run:
+        for line in undo_unfinished(etc):
+            click.echo(line)
+    elif unfinished(etc):
+        raise ConfigError(
+            f"{etc}: an earlier run was cut off; run this without --dry-run, which first undoes that"
+        )
+
+
+def _slurms_files(
+    steps: Sequence[Step],
+    values: Mapping[str, str],
+    places: Mapping[str, str],
+    cards: Sequence[Mapping[str, str]],
+    *,
+    dry_run: bool,
+) -> Plan:
+    """Return what becomes of Slurm's files, and say it."""
+    from slurm_plugin.admin.install import slurm_files
+    from slurm_plugin.admin.install.plan import gpus_of_nodes
+    from slurm_plugin.admin.install.slurm_files_text import as_text
+    from slurm_plugin.admin.own_files.steps import SECRET
+    from slurm_plugin.slurm.files.conf_files import settings_of
+    from slurm_plugin.slurm.files.installed import installed_version, plugins
+
+    slurm_conf = Path(places["slurm"], "slurm.conf")
+    written = {
+        step.path: step.content.decode()
+        for step in steps
+        if step.action in ("write", "update") and step.mode != SECRET
+    }
+    plan = slurm_files.plan(
+        slurm_conf=slurm_conf,
+        config_path=Path(values["config"]),
+        written=written,
+        version=installed_version(),
+        plugins=plugins(settings_of(slurm_conf)) if slurm_conf.exists() else None,
+        gpus=gpus_of_nodes(values, cards),
+    )
+    click.echo(as_text(plan, places, dry_run=dry_run))
+    return plan
+
+
+@click.command(cls=Command)
+@click.option(
+    "--root", default="/", type=click.Path(path_type=Path), help="Everything lies below this folder."
+)
+@click.option(
+    "--etc", default="/etc/rad", show_default=True, help="Folder of rad.toml, key and hook scripts."
+)
+@click.option("--slurm", "slurm_etc", default="/etc/slurm", show_default=True, help="Folder of slurm.conf.")
+@click.option("--edit-slurm", is_flag=True, help="Take our lines out of slurm.conf and gres.conf, too.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+def uninstall(root: Path, etc: str, slurm_etc: str, edit_slurm: bool, dry_run: bool) -> None:
+    """Take back what `rad install` wrote, once Slurm's own files name it no longer.
+
+    A file that was changed since stays, and so does the cluster's key. Ends with status 1 as long as Slurm names a
+    file of ours; with --edit-slurm and without any change as long as jobs hold or wait for shards.
+    """
+    from slurm_plugin.admin.install import uninstall as uninstalling
+    from slurm_plugin.admin.install.uninstall_steps import as_text as told
+    from slurm_plugin.admin.install.uninstall_steps import shard_jobs, why_not_yet
+    from slurm_plugin.slurm.queries.live import ask_slurm, slurm_is_here
+
+    running: Mapping[str, str] | None = {}
+    if root == Path("/") and slurm_is_here():  # else nothing could be started
+        live = ask_slurm(os.environ)
+        running = None if live is None else live.settings
+    _undo_unfinished(root / etc.lstrip("/"), dry_run=dry_run)
+    removal = uninstalling.plan(root=root, etc=etc, slurm=slurm_etc, running=running)
+    jobs = shard_jobs(os.environ) if running and removal.takes_shards else None
+    if edit_slurm and (why := why_not_yet(removal, jobs)):
+        click.echo(f"nothing was changed: {why}")
+        sys.exit(Exit.FINDINGS)
+    click.echo(told(removal, edited=edit_slurm and not dry_run, jobs=jobs))
+    edits = removal.edits if edit_slurm else ()
+    _change(uninstalling.writes(removal, edits), removal.manifest.parent, dry_run=dry_run)
+    if not dry_run:
+        uninstalling.tidy(removal)
+    if removal.edits or removal.named:
+        sys.exit(Exit.FINDINGS)

@@ -1,0 +1,225 @@
+"""Slurm's own files as `rad install --edit-slurm` would have them: what `rad doctor` says, done in memory.
+
+Each step is one finding's fix, to the letter, after which everything is looked at again; so the two can never
+disagree. What a site decides for itself (which jobs share a node, what counts as memory, billing) is left to it, and
+where anything is left that shards need, nothing at all is changed: a node whose gres.conf says less than slurm.conf is
+drained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from slurm_plugin.admin.doctor.checks.device_isolation import check_apart
+from slurm_plugin.admin.doctor.checks.gres_conf import check_gres
+from slurm_plugin.admin.doctor.checks.lua import check_lua
+from slurm_plugin.admin.doctor.checks.partitions import check_names, check_nodes, check_partitions
+from slurm_plugin.admin.doctor.checks.slurm_conf import check_hooks, check_slurm_conf
+from slurm_plugin.admin.doctor.checks.standby import check_shard_types
+from slurm_plugin.admin.doctor.collect import hook_scripts
+from slurm_plugin.admin.doctor.facts import Facts
+from slurm_plugin.admin.doctor.finding import Finding
+from slurm_plugin.admin.doctor.fixes import Change, record
+from slurm_plugin.core.config import toml
+from slurm_plugin.core.config.load import parse_config
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.slurm.files.conf_files import controllers_of
+from slurm_plugin.slurm.files.conf_lines import expand, read_conf, text_of
+
+CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+    check_names,
+    check_slurm_conf,
+    check_hooks,
+    check_lua,
+    check_nodes,
+    check_gres,
+    check_partitions,
+    check_shard_types,
+)
+_ALSO = ("CliFilterPlugins=", "PrologFlags=", "SelectTypeParameters=", "NodeName=")
+"""Lines that are wanted although Slurm could share without them, or on other nodes."""
+_THE_SITES = ("SelectType=", "PartitionName=", "[partition")
+"""Lines that only the site changes: SelectType loses all jobs, the others say which jobs share a node with whom."""
+_MOST_STEPS = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What would become of Slurm's files.
+
+    Attributes:
+        before: Text of each file that changes; None for one that is not there yet.
+        after: What each would say.
+        left: What `rad doctor` would still say of these files.
+        told: What it would say besides: whole-GPU jobs may meet shared ones. How GPUs are told apart is the site's.
+    """
+
+    before: Mapping[Path, str | None] = field(default_factory=dict)
+    after: Mapping[Path, str] = field(default_factory=dict)
+    left: tuple[Finding, ...] = ()
+    told: tuple[Finding, ...] = ()
+
+    @property
+    def runs(self) -> tuple[Path, ...]:
+        """Return the new files that Slurm starts as programs."""
+        new = (path for path, text in self.before.items() if text is None)
+        return tuple(path for path in new if self.after[path].startswith("#!"))
+
+    @property
+    def refused(self) -> bool:
+        """Return whether something is left that must be mended first, by the site."""
+        return any(finding.level in ("fail", "unseen") for finding in self.left)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGpus:
+    """GPUs of nodes that slurm.conf does not know of yet.
+
+    Attributes:
+        nodes: The nodes, in Slurm's short form.
+        gres: Their Gres.
+        lines: Their lines of gres.conf.
+    """
+
+    nodes: str
+    gres: str
+    lines: str
+
+
+def plan(
+    *,
+    slurm_conf: Path,
+    config_path: Path,
+    written: Mapping[Path, str],
+    version: tuple[int, int, int] | None,
+    plugins: frozenset[str] | None,
+    gpus: NodeGpus | None = None,
+) -> Plan:
+    """Return what would become of Slurm's files.
+
+    Args:
+        slurm_conf: The site's slurm.conf.
+        config_path: rad.toml.
+        written: Files that `rad install` writes now, by path; of them only rad.toml may still change.
+        version: Of Slurm here.
+        plugins: Names of its plugins.
+        gpus: Of nodes that may be there without their GPUs; what slurm.conf says of GPUs counts before it.
+
+    Raises:
+        ConfigError: There is no slurm.conf, or rad.toml cannot be used.
+    """
+    texts: dict[Path, str] = dict(written)
+
+    def read(path: Path) -> str:
+        return texts[path] if path in texts else text_of(path)
+
+    def look() -> tuple[Facts, list[Finding]]:
+        facts = _facts(slurm_conf, config_path, read, tuple(texts), version, plugins)
+        return facts, [each for check in CHECKS for each in check(facts) if each.level != "ok"]
+
+    if gpus is not None:
+        texts |= _with_gpus(slurm_conf, gpus, read)
+    facts, found = look()
+    for _ in range(_MOST_STEPS):
+        changes = next((each for each in map(_changes, found) if _allowed(each, facts, written)), ())
+        if not changes:
+            break
+        for change in sorted(changes, key=lambda change: -change.first):
+            old = read(change.path) if change.path in texts or change.path.exists() else ""
+            texts[change.path] = change.applied(old)
+        facts, found = look()
+    changed = {path: text for path, text in texts.items() if written.get(path) != text}
+    before = {path: written.get(path) or (text_of(path) if path.exists() else None) for path in changed}
+    told = tuple(finding for finding in check_apart(facts) if finding.level != "ok")
+    return Plan(before=before, after=changed, left=tuple(found), told=told)
+
+
+def _facts(
+    slurm_conf: Path,
+    config_path: Path,
+    read: Callable[[Path], str],
+    planned: tuple[Path, ...],
+    version: tuple[int, int, int] | None,
+    plugins: frozenset[str] | None,
+) -> Facts:
+    """Return what the files say; of what runs nothing is asked, since it runs with what they said before."""
+    slurm = read_conf(slurm_conf, read)
+    if slurm is None:
+        raise ConfigError(f"{slurm_conf}: cannot be read; say --slurm FOLDER, or run where slurm.conf is")
+    config_text = read(config_path)
+    scripts = hook_scripts(slurm, slurm_conf, version, planned)
+    hooks = {
+        name: "\n".join(text for path in paths if (text := _text(path, read)) is not None) or None
+        for name, paths in scripts.items()
+    }
+    lua = {name: _text(slurm_conf.with_name(f"{name}.lua"), read) for name in ("job_submit", "cli_filter")}
+    return Facts(
+        config_path=config_path,
+        config=parse_config(toml.loads(config_text), origin=str(config_path)),
+        config_text=config_text,
+        slurm_conf_path=slurm_conf,
+        slurm=slurm,
+        controllers=controllers_of(slurm_conf),
+        gres=read_conf(slurm_conf.with_name("gres.conf"), read),
+        cgroup=read_conf(slurm_conf.with_name("cgroup.conf"), read),
+        version=version,
+        plugins=plugins,
+        hooks=hooks,
+        lua=lua,
+        lua_sockets=("",),
+    )
+
+
+def _text(path: Path, read: Callable[[Path], str]) -> str | None:
+    try:
+        return read(path)
+    except OSError:
+        return None
+
+
+def _changes(finding: Finding) -> tuple[Change, ...]:
+    """Return the lines that mend a finding, if sharing needs it."""
+    changes = tuple(deed for deed in finding.deeds if isinstance(deed, Change))
+    wanted = finding.level == "fail" or any(change.new.lstrip().startswith(_ALSO) for change in changes)
+    return changes if wanted else ()
+
+
+def _allowed(changes: tuple[Change, ...], facts: Facts, written: Mapping[Path, str]) -> bool:
+    return bool(changes) and all(
+        not change.new.lstrip().startswith(_THE_SITES)
+        and (change.path != facts.config_path or change.path in written)  # else it is the admin's
+        and _only_more(change.new, facts)
+        for change in changes
+    )
+
+
+def _only_more(new: str, facts: Facts) -> bool:
+    """Return whether a change of what counts as a resource only adds to it; what jobs may take is the site's."""
+    name, _, value = new.partition("=")
+    if name.strip().lower() != "selecttypeparameters" or facts.slurm is None:
+        return True
+    now = facts.slurm.settings.get("selecttypeparameters", "").lower().split(",")
+    return now != [""] and {word.strip() for word in now} <= set(value.lower().split(","))
+
+
+def _with_gpus(slurm_conf: Path, gpus: NodeGpus, read: Callable[[Path], str]) -> dict[Path, str]:
+    """Return slurm.conf's files with the GPUs of nodes that have none there, and gres.conf with their lines."""
+    conf = read_conf(slurm_conf, read)
+    named = set(expand(gpus.nodes))
+    rows = [] if conf is None else [(index, row) for index, row in enumerate(conf.lines) if "nodename" in row]
+    if conf is None or any("gpu" in row.get("gres", "") for _, row in rows):
+        return {}
+    deeds = [
+        record(conf, index, slurm_conf, "Gres", ",".join(filter(None, (row.get("gres"), gpus.gres))))
+        for index, row in rows
+        if named.issuperset(expand(row["nodename"]))
+    ]
+    texts: dict[Path, str] = {}
+    for change in deeds:  # each has a line of its own and stays on it
+        texts[change.path] = change.applied(texts.get(change.path) or read(change.path))
+    if deeds:
+        path = slurm_conf.with_name("gres.conf")
+        texts[path] = f"{(_text(path, read) or '').rstrip()}\n{gpus.lines}\n".lstrip()
+    return texts

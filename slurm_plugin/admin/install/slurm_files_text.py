@@ -1,0 +1,43 @@
+"""What `rad install --edit-slurm` says: the differences, what it leaves to the site, and what comes next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from slurm_plugin.admin.install.slurm_files import Plan
+from slurm_plugin.slurm.files.conf_lines import lines_of
+
+NEXT = """\
+then, while jobs run on:
+  copy {folders} to the other machines ({key} to the controller and GPU nodes alone, mode 0600)
+  on the controller:    systemctl enable --now radd && systemctl restart slurmctld
+  on each GPU node:     systemctl enable --now rad-monitor && systemctl restart slurmd
+  anywhere:             rad doctor"""
+
+
+def as_text(plan: Plan, places: Mapping[str, str], *, dry_run: bool) -> str:
+    """Return it.
+
+    Args:
+        plan: What would become of Slurm's files.
+        places: "etc" and "slurm": the folders of our files and of slurm.conf.
+        dry_run: Whether nothing is written.
+    """
+    lines: list[str] = []
+    for path, after in plan.after.items():
+        before = plan.before[path]
+        old = [] if before is None else lines_of(before)
+        lines += difflib.unified_diff(old, lines_of(after), str(path), str(path), n=1, lineterm="")
+    for finding in (*plan.left, *plan.told):
+        lines.append(f"left to you: {finding.subject}: {finding.text}")
+        lines += [f"    {line}" for line in f"fix: {finding.fix}".splitlines()] if finding.fix else []
+    if plan.refused:
+        lines.append("nothing of Slurm's was changed: mend what is left to you first, then run this again")
+    elif plan.after and not dry_run:
+        lines.append(f"Slurm's files as they were: {places['etc']}/slurm-files/before")
+        folders = " and ".join(dict.fromkeys((places["etc"], places["slurm"])))
+        lines.append(NEXT.format(folders=folders, key=f"{places['etc']}/key"))
+    elif not plan.after:
+        lines.append("Slurm's files say all that is needed")
+    return "\n".join(lines)

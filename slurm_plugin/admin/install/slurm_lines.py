@@ -1,0 +1,127 @@
+"""Slurm's own files without what RAD had an admin add to them. Pure: text in, text out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+
+from slurm_plugin.slurm.files.conf_lines import lines_of
+
+HOOKS = ("prolog", "epilog", "taskprolog")
+_LISTS = {
+    "grestypes": "shard",
+    "accountingstoragetres": "gres/shard",
+    "selecttypeparameters": "ll_shared_gres",
+}
+"""Lists in slurm.conf, and the word of ours in each."""
+_SCRIPTS = {"jobsubmitplugins": "job_submit.lua", "clifilterplugins": "cli_filter.lua"}
+"""Lists that name `lua`, and the script that is loaded then."""
+_SETTING = re.compile(r"^(\s*)(\w+)(\s*=\s*)([^\s#]*)", re.ASCII)
+_NODE_SHARDS = re.compile(r"(?<=[=,])shard:[^\s,#]*,?|,shard:[^\s,#]*", re.IGNORECASE)
+
+_SHARD_WEIGHT = re.compile(r"(?<=[=,])gres/shard=[^\s,#\"]*,?|,gres/shard=[^\s,#\"]*", re.IGNORECASE)
+
+
+def slurm_conf_without(text: str, ours: Collection[str]) -> str:
+    r"""Return slurm.conf without shards, our hooks and our Lua scripts; every other byte stays.
+
+    Args:
+        text: slurm.conf.
+        ours: Paths of files that RAD wrote. A hook or a script that is not among them is the site's and stays.
+
+    >>> slurm_conf_without("GresTypes=gpu,shard\nProlog=/etc/rad/prolog.sh\n", {"/etc/rad/prolog.sh"})
+    'GresTypes=gpu\n'
+    """
+    names = {path.rpartition("/")[2] for path in ours}
+
+    def edited(line: str) -> str:
+        if re.match(r"\s*nodename\s*=", line, re.IGNORECASE):
+            fewer = _NODE_SHARDS.sub("", line)
+            return line if fewer == line else re.sub(r"\s+Gres=(?=\s|$)", "", fewer, flags=re.IGNORECASE)
+        if re.match(r"\s*partitionname\s*=", line, re.IGNORECASE):
+            fewer = _SHARD_WEIGHT.sub("", line)
+            return re.sub(r"\s+TRESBillingWeights=(?=\s|$)", "", fewer, flags=re.IGNORECASE)
+        found = _SETTING.match(line)
+        if found is None:
+            return line
+        name, value = found[2].lower(), found[4]
+        if name in HOOKS and value in ours:
+            return ""
+        word = _LISTS.get(name) or ("lua" if _SCRIPTS.get(name) in names else None)
+        if word is None:
+            return line
+        words = value.split(",")
+        left = [one for one in words if one.strip().lower().removeprefix("job_submit/") != word]
+        if left == words:
+            return line
+        return f"{found[1]}{found[2]}{found[3]}{','.join(left)}{line[found.end() :]}" if left else ""
+
+    return _each_line(text, edited)
+
+
+def gres_conf_without(text: str) -> str:
+    r"""Return gres.conf without its lines of shards.
+
+    >>> gres_conf_without("NodeName=n1 Name=gpu File=/dev/nvidia0\nNodeName=n1 Name=shard Count=39\n")
+    'NodeName=n1 Name=gpu File=/dev/nvidia0\n'
+    """
+    ours = re.compile(r"^(?!\s*#).*\bname\s*=\s*shard\b", re.IGNORECASE)
+    return _each_line(text, lambda line: "" if ours.match(line) else line)
+
+
+def flags_last(old: str, new: str) -> str:
+    r"""Return a new text whose PrologFlags stay as long as anything else changes.
+
+    A slurmd with `PrologFlags=Alloc` waits for slurmctld's word before each job, and drains its node where a slurmctld
+    without it sends none (tried on 22.05). So slurmctld must lose the flag last, and shards first.
+
+    Args:
+        old: slurm.conf, or a file that it includes.
+        new: What it would be.
+
+    >>> flags_last("a=1\nPrologFlags=Alloc\n", "a=2\n")
+    'a=2\nPrologFlags=Alloc\n'
+    >>> flags_last("a=2\nPrologFlags=Alloc\n", "a=2\n")
+    'a=2\n'
+    """
+    flags = [line for line in lines_of(old) if re.match(r"\s*prologflags\s*=", line, re.IGNORECASE)]
+    rest = [line for line in lines_of(new) if not re.match(r"\s*prologflags\s*=", line, re.IGNORECASE)]
+    if not flags or [line for line in lines_of(old) if line not in flags] == rest:
+        return new
+    lines = lines_of(new)
+    at = next((lines.index(line) for line in lines if line not in rest), len(lines))
+    return "\n".join(
+        [*(line for line in lines[:at]), *flags, *(line for line in lines[at:] if line in rest), ""]
+    )
+
+
+def changed_lines(old: str, new: str) -> list[str]:
+    r"""Return what goes and what comes, each line with its number in the old text.
+
+    Args:
+        old: A file's text.
+        new: What it would be.
+
+    >>> changed_lines("a=1\nb=2,3\n", "a=1\nb=2\n")
+    ['line 2: b=2,3  ->  b=2']
+    """
+    import difflib  # not at the top: `rad` loads quickly
+
+    before, after = lines_of(old), lines_of(new)
+    rows = []
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if kind == "equal":
+            continue
+        olds, news = before[a:b], after[c:d]
+        news += ["(goes)"] * (len(olds) - len(news))
+        olds += ["(new)"] * (len(news) - len(olds))
+        rows += [
+            f"line {a + index + 1}: {one}  ->  {other}"
+            for index, (one, other) in enumerate(zip(olds, news, strict=True))
+        ]
+    return rows
+
+
+def _each_line(text: str, edited: Callable[[str], str]) -> str:
+    """Apply a function to each line, continuation lines (a backslash at the end) left alone; an empty one goes."""
+    return "\n".join(new for line in text.split("\n") if (new := edited(line)) or not line)

@@ -1,0 +1,214 @@
+"""`rad uninstall`: take back what `rad install` wrote, and what it had an admin add to Slurm's own files.
+
+Slurm comes first: a hook that slurm.conf names and that is missing drains its node (slurm.conf(5), Prolog), and
+slurmctld does not start with `JobSubmitPlugins=lua` and no job_submit.lua. So a file stays as long as slurm.conf, or
+the configuration that slurmctld runs with, still names it. Hooks stay even then, as scripts that do nothing: a slurmd
+starts what it read when it was started, and nothing on this machine knows what that was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from slurm_plugin.admin.install import backup
+from slurm_plugin.admin.install.slurm_lines import flags_last, gres_conf_without, slurm_conf_without
+from slurm_plugin.admin.install.transaction import Write
+from slurm_plugin.admin.install.uninstall_steps import SAVED, Edit, Removal
+from slurm_plugin.admin.own_files.manifest import NAME, digest, list_of, read_installed
+from slurm_plugin.admin.own_files.templates import LUA_STUBS, STUBS
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.slurm.files.conf_lines import bytes_of, lines_of, text_of
+
+_SCRIPTS = {"job_submit.lua": "jobsubmitplugins", "cli_filter.lua": "clifilterplugins"}
+"""The scripts that Slurm loads, by the setting that has them loaded."""
+_OURS = re.compile(r"""require\W{1,4}rad(_cli)?["']""")
+"""How a script calls what lies in the folder rad beside it."""
+
+
+def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None) -> Removal:
+    """Return what would be done.
+
+    Args:
+        root: Everything lies below this folder.
+        etc: Folder of our files.
+        slurm: Folder of slurm.conf.
+        running: What slurmctld runs with, names in lower case; None where it does not answer. As long as there is a
+            slurm.conf then, whatever Slurm may start stays: slurmd runs with what it read last.
+
+    Raises:
+        ConfigError: A file cannot be read.
+    """
+    manifest = root / etc.lstrip("/") / NAME
+    installed = read_installed(manifest)
+    folder = root / slurm.lstrip("/")
+    guards = {f"{etc}/{name}": f"{slurm}/rad/{name}" for name in STUBS}
+    ours = {*installed, *guards, *guards.values()}
+    recorded = backup.recorded(manifest.parent, root)
+    own = {path: one for path, one in recorded.items() if f"/{path.relative_to(root)}" in ours}
+    edits = tuple(one for one in _edits(folder, ours, recorded, bool(installed)) if one.path not in own)
+    in_use = (folder / "slurm.conf").exists() or (root / "run/slurm/conf/slurm.conf").exists()  # configless
+    remove: list[Path] = []
+    stubs: list[Path] = []
+    named, changed, quiet = [], [], []
+    for name, wrote in sorted(installed.items()):
+        path = root / name.lstrip("/")
+        try:
+            same = digest(path.read_bytes()) in wrote or _before(own.get(path)) in wrote
+        except FileNotFoundError:
+            continue
+        except OSError as exc:
+            raise ConfigError(f"{path}: {exc.strerror}; run as root") from exc
+        silent = running is None and in_use and name.endswith((".sh", ".lua"))
+        names = (name, guards.get(name, name))
+        if silent or any(_needed_by(names, one) for one in edits) or _runs_with(path, names, running or {}):
+            named.append(path)
+            if same and path.name in LUA_STUBS:
+                quiet.append(path)
+        elif same and _is_stub(path):
+            stubs.append(path)  # and stays until an admin takes it away
+        elif same:
+            (stubs if path.name in STUBS and in_use else remove).append(path)
+        else:
+            changed.append(path)
+    return Removal(
+        edits=edits,
+        remove=tuple(remove),
+        stubs=tuple(stubs),
+        named=tuple(named),
+        quiet=tuple(quiet),
+        changed=tuple(changed),
+        manifest=manifest,
+        root=root,
+    )
+
+
+def writes(removal: Removal, edits: Sequence[Edit]) -> list[Write]:
+    """Return what changes: first Slurm's files, each kept beside itself as it was, then ours.
+
+    Args:
+        removal: As `plan` returns it.
+        edits: What changes of Slurm's files by the same command.
+
+    Raises:
+        ConfigError: A file cannot be read, or is a link that leads out of the root.
+    """
+    found: list[Write] = []
+    try:
+        for one in sorted(edits, key=lambda one: (one.path.suffix != ".conf", one.path.name == "gres.conf")):
+            if not one.path.resolve().is_relative_to(removal.root.resolve()):
+                where = f"a link that leads out of {removal.root}; change the file where it is used"
+                raise ConfigError(f"{one.path}: {where}")
+            saved, old = one.path.with_name(one.path.name + SAVED), bytes_of(one.old)
+            if one.new is not None and not saved.exists():
+                found.append(Write(path=saved, old=None, new=old, like=one.path))
+            new = None if one.new is None else bytes_of(one.new)
+            found.append(Write(path=one.path, old=old, new=new))
+            for name, text in (
+                ("before", one.last),
+                ("after", one.new),
+            ):  # the next takes back what is left of it
+                kept = removal.manifest.parent / backup.NAME / name / one.path.relative_to(removal.root)
+                if text is not None and kept.exists():
+                    found.append(Write(path=kept, old=kept.read_bytes(), new=bytes_of(text)))
+        found += [Write(path=path, old=path.read_bytes(), new=STUBS[path.name]) for path in removal.stubs]
+        quiet = removal.quiet if edits else ()
+        found += [Write(path=path, old=path.read_bytes(), new=LUA_STUBS[path.name]) for path in quiet]
+        found += [Write(path=path, old=path.read_bytes(), new=None) for path in removal.remove]
+        if removal.manifest.exists():
+            stubs = {path: STUBS[path.name] for path in removal.stubs}
+            stubs |= {path: LUA_STUBS[path.name] for path in quiet}
+            found.append(_list_after(removal, stubs))
+    except OSError as exc:
+        raise ConfigError(f"{exc.filename}: {exc.strerror}; run as root") from exc
+    return found
+
+
+def _list_after(removal: Removal, new: Mapping[Path, bytes]) -> Write:
+    """Return the list of what is left, with stubs as they are: so that the next `rad install` renews them, too."""
+    names = {f"/{path.relative_to(removal.root)}": path for path in (*removal.named, *removal.stubs)}
+    installed = read_installed(removal.manifest)
+    left = {name: set(found) for name, found in installed.items() if name in names}
+    left |= {name: {digest(new[path])} for name, path in names.items() if path in new}
+    return Write(
+        path=removal.manifest, old=removal.manifest.read_bytes(), new=list_of(left) if left else None
+    )
+
+
+def tidy(removal: Removal) -> None:
+    """Remove what was kept of Slurm's files, if nothing there speaks of us, and folders of ours that are empty."""
+    if not removal.edits:
+        backup.forget(removal.manifest.parent)
+    for folder in {path.parent for path in removal.remove if path.parent.name == "rad"} | {
+        removal.manifest.parent
+    }:
+        with suppress(OSError):  # not empty, or gone
+            folder.rmdir()
+
+
+def _before(one: Edit | None) -> str | None:
+    """Return the digest of a file of ours before `--edit-slurm` of a release up to 1.3 changed and recorded it."""
+    return None if one is None or one.new is None else digest(bytes_of(one.new))
+
+
+def _edits(
+    folder: Path, ours: Collection[str], recorded: Mapping[Path, Edit | None], installed: bool
+) -> tuple[Edit, ...]:
+    """Return what `rad install --edit-slurm` did, turned round; what an admin added by hand is told by its words.
+
+    Where nothing was installed and slurm.conf names no hook of ours, shards are the site's own.
+    """
+    found = [one for one in recorded.values() if one is not None]
+    if not installed and not _names(folder / "slurm.conf", ours):
+        return tuple(found)
+    for name in ("slurm.conf", "gres.conf"):
+        path = folder / name
+        if recorded and recorded.get(path, path) is not None:  # turned round above, or never changed by us
+            continue
+        try:
+            old = text_of(path)
+        except FileNotFoundError:
+            continue
+        except OSError as exc:
+            raise ConfigError(f"{path}: {exc.strerror}; run as root") from exc
+        new = slurm_conf_without(old, ours) if name == "slurm.conf" else gres_conf_without(old)
+        if new != old:
+            found.append(Edit(path=path, old=old, new=new))
+    kept = [replace(one, new=flags_last(one.old, one.new), last=one.new) if one.new else one for one in found]
+    return tuple(one for one in kept if one.new != one.old)
+
+
+def _needed_by(names: Sequence[str], conf: Edit) -> bool:
+    """Return whether a file must change before one of ours may go: a hook that it names, or a Lua file of `lua`."""
+    gone = set(lines_of(conf.old)) - set(lines_of(conf.new or ""))
+    if names[0].endswith(".lua"):
+        return any("lua" in line.lower() for line in gone)
+    return any(name in line for line in gone for name in names)
+
+
+def _runs_with(path: Path, names: Sequence[str], running: Mapping[str, str]) -> bool:
+    """Tell whether slurmctld runs with a file of ours, a hook, a script that it loads, or what such a script calls."""
+    if path.suffix != ".lua":
+        return any(name in value.split() for value in running.values() for name in names)
+    if path.name in _SCRIPTS:
+        return _loaded(path.name, running)
+    scripts = [path.parent.parent / script for script in _SCRIPTS if _loaded(script, running)]
+    return any(script.exists() and _OURS.search(text_of(script)) for script in scripts)
+
+
+def _names(conf: Path, ours: Collection[str]) -> bool:
+    try:
+        return any(name in text_of(conf) for name in ours)
+    except OSError:
+        return False  # told where it is read for its lines
+
+
+def _is_stub(path: Path) -> bool:
+    return path.name in STUBS and path.read_bytes() == STUBS[path.name]
+
+
+def _loaded(script: str, running: Mapping[str, str]) -> bool:
+    return any(setting.startswith(_SCRIPTS[script]) and "lua" in value for setting, value in running.items())

@@ -1,0 +1,151 @@
+"""What `rad uninstall` finds of ours, and how it says so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_plugin.admin.install.slurm_lines import changed_lines
+from slurm_plugin.core.errors import CommandError
+from slurm_plugin.core.process.run import run
+
+SAVED = ".before-rad-uninstall"
+_TIMEOUT_S = 20.0
+
+HOLDERS = (
+    "squeue -h -a -t PD,CF,R,S,CG -O JobArrayID:40,tres-alloc:500,tres-per-node:500,tres-per-task:500,"
+    "tres-per-job:500,tres-per-socket:500"
+)
+"""Jobs and their shards in every spelling: `gres:shard:4`, `gres/shard=4`, by node, task, job or socket."""
+_SHARDS = re.compile(r"\bgres[:/]shard\b")
+_MOST_NAMED = 20
+
+UNASKED = f"before that no job may hold or wait for shards: {HOLDERS} | grep -E 'gres[:/]shard'"
+FLAGS_STAY = "PrologFlags stay until slurmctld, restarted, runs with this slurm.conf; then run this again"
+AFTERWARDS = (
+    "then copy the files to all machines; restart slurmctld first and at once (a slurmd that starts before it reports\n"
+    "fewer shards than slurmctld expects, and gets no job until then), slurmd afterwards;\n"
+    "then run this again: it takes PrologFlags back, which slurmd must lose first and slurmctld last"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A file of Slurm's that still speaks of us.
+
+    Attributes:
+        path: The file.
+        old: What it says.
+        new: What it would say without us; None for a file that is ours alone and goes.
+        last: What it says once its PrologFlags may go, too.
+    """
+
+    path: Path
+    old: str
+    new: str | None
+    last: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What is taken back.
+
+    Attributes:
+        edits: Files of Slurm's that must change first.
+        stubs: Hooks that stay as scripts that do nothing.
+        remove: Files that are as `rad install` wrote them and that nobody names.
+        named: Files that Slurm still names, or may name: slurmctld does not answer.
+        quiet: Slurm's Lua scripts among these, where they are ours: they stay as scripts that do nothing.
+        changed: Files that somebody changed since; they stay.
+        manifest: The list of what was written.
+        root: Below which everything lies.
+    """
+
+    edits: tuple[Edit, ...]
+    remove: tuple[Path, ...]
+    stubs: tuple[Path, ...]
+    named: tuple[Path, ...]
+    quiet: tuple[Path, ...]
+    changed: tuple[Path, ...]
+    manifest: Path
+    root: Path
+
+    @property
+    def takes_shards(self) -> bool:
+        """Return whether Slurm's files lose shards."""
+        return any(
+            "shard" in row.lower() for one in self.edits for row in changed_lines(one.old, one.new or "")
+        )
+
+    @property
+    def too_early(self) -> bool:
+        """Return whether PrologFlags alone are left while slurmctld, not restarted yet or silent, needs them."""
+        rows = [row for one in self.edits for row in changed_lines(one.old, one.new or "")]
+        return bool(rows and self.named) and all("prologflags" in row.lower() for row in rows)
+
+
+def shard_jobs(env: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the ids of jobs that hold or wait for shards; None if slurmctld does not answer.
+
+    Args:
+        env: Environment for squeue.
+    """
+    try:
+        rows = run(HOLDERS.split(), timeout_s=_TIMEOUT_S, env=dict(env)).splitlines()
+    except CommandError:
+        return None
+    return tuple(row.split()[0] for row in rows if _SHARDS.search(row))
+
+
+def why_not_yet(removal: Removal, jobs: Sequence[str] | None) -> str:
+    """Return why Slurm's files must not change yet; "" where they may.
+
+    Args:
+        removal: As `plan` returns it.
+        jobs: From `shard_jobs`.
+    """
+    return FLAGS_STAY if removal.too_early else _jobs_text(jobs)
+
+
+def _jobs_text(jobs: Sequence[str] | None) -> str:
+    if not jobs:
+        return ""
+    more = f" and {len(jobs) - _MOST_NAMED} more" if len(jobs) > _MOST_NAMED else ""
+    return (
+        f"jobs that hold or wait for shards: {', '.join(jobs[:_MOST_NAMED])}{more}\n"
+        "slurm.conf must keep its shards until they have ended: wait for them or cancel them, then run this again;\n"
+        'with mode = "off" in rad.toml and `rad reload`, new jobs ask for none'
+    )
+
+
+def as_text(removal: Removal, *, edited: bool, jobs: Sequence[str] | None) -> str:
+    """Return what is done, or what must be done first, for a person.
+
+    Args:
+        removal: As `plan` returns it.
+        edited: Whether Slurm's files are changed by this very command.
+        jobs: From `shard_jobs`; None where slurmctld was not asked.
+    """
+    lines = []
+    for one in removal.edits:
+        what = f"changed, as it was in {one.path.name}{SAVED}" if edited else "still speaks of RAD"
+        lines.append(f"{one.path}: {what}")
+        lines += [f"    {row}" for row in changed_lines(one.old, one.new or "")]
+    if removal.edits:
+        lines += [] if edited else ["change these lines, or say --edit-slurm"]
+        lines += (
+            [UNASKED] if removal.takes_shards and jobs is None else list(filter(None, [_jobs_text(jobs)]))
+        )
+        lines.append(AFTERWARDS)
+    lines += [f"remove {path}" for path in removal.remove]
+    lines += [f"keep {path}: it does nothing now" for path in removal.stubs]
+    if removal.stubs:
+        folders = sorted({f"{path.parent}/*.sh" for path in removal.stubs})
+        lines.append(
+            f"a slurmd that was not restarted still starts these; once all of them were: rm {' '.join(folders)}"
+        )
+    lines += [f"keep {path}: Slurm still names it, or slurmctld does not answer" for path in removal.named]
+    lines += [f"keep {path}: changed since `rad install` wrote it" for path in removal.changed]
+    return "\n".join(lines) or "nothing of `rad install` is left here"

@@ -1,0 +1,193 @@
+"""`rad metrics`: what Prometheus is told of the controller: radd's health, and who waits for GPUs.
+
+It asks radd over its socket as job_submit.lua does, and Slurm as anybody may; radd itself, which submissions wait for,
+serves nothing. prometheus-client is imported here and in monitor/metrics.py alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from slurm_plugin.admin.ask_radd import ask_radd
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.config.load import Config
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.history.site_quantiles_file import Learned, read_learned
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.monitor.export.hook_counts import HookCounts
+from slurm_plugin.slurm.queries.queue import WaitingJob, waiting_jobs
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
+FRESH_S = 15.0
+"""What was seen so short ago is told again: several scrapers ask slurmctld no more often than one."""
+
+_FROM_ZERO = (EventKind.SUBMITTED, EventKind.TROUBLE, EventKind.BUG)
+"""Told before they first happen: Prometheus' increase() does not see a counter's first value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The controller at one moment.
+
+    Attributes:
+        time_s: When, seconds since the epoch.
+        radd_up: Whether radd answers.
+        radd_answer_s: How long its answer took; None if there was none.
+        radd_leaves_jobs: Whether it leaves every job alone, because something in Slurm's settings is in its way.
+        undecided: Submissions that it did not decide, as it heard since it started; None if not known.
+        learned: What the site learned of its runs; nothing where that is off.
+        waiting: Jobs that wait for GPUs; None if Slurm did not say.
+    """
+
+    time_s: float
+    radd_up: bool
+    radd_answer_s: float | None
+    radd_leaves_jobs: bool
+    waiting: Sequence[WaitingJob] | None
+    undecided: int | None = None
+    learned: Learned = field(default_factory=Learned)
+
+
+def look(config: Config, clock: Clock) -> Seen:
+    """Ask radd and Slurm.
+
+    Args:
+        config: rad.toml.
+        clock: Time.
+    """
+    start_s = clock.monotonic_s()
+    answer = ask_radd(config.paths.socket)
+    took_s = clock.monotonic_s() - start_s
+    up = isinstance(answer, dict)
+    undecided = answer.get("undecided") if isinstance(answer, dict) else None
+    try:
+        waiting = waiting_jobs(slurm_conf=config.paths.slurm_conf)
+    except SlurmError:
+        waiting = None
+    return Seen(
+        time_s=clock.now_s(),
+        radd_up=up,
+        radd_answer_s=took_s if up else None,
+        radd_leaves_jobs=isinstance(answer, dict) and bool(answer.get("leaves_jobs")),
+        waiting=waiting,
+        undecided=undecided if isinstance(undecided, int) else None,
+        learned=read_learned(Path(config.paths.state)) if config.learns else Learned(),
+    )
+
+
+class ControllerMetrics(Collector):
+    """What was seen, as Prometheus asks for it."""
+
+    def __init__(self, look: Callable[[], Seen], counts: HookCounts, clock: Clock) -> None:
+        """Prepare.
+
+        Args:
+            look: Asks radd and Slurm.
+            counts: What radd does, by its events.
+            clock: Time.
+        """
+        self._look, self._counts, self._clock = look, counts, clock
+        self._lock = Lock()
+        self._seen: Seen | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric."""
+        with self._lock:
+            if self._seen is None or not 0 <= self._clock.now_s() - self._seen.time_s < FRESH_S:
+                self._seen = self._look()
+            seen = self._seen
+            self._counts.update()
+        yield from _of_radd(seen)
+        events = CounterMetricFamily("rad_radd_events", "What radd did", labels=["event"])
+        found = {kind.value: 0 for kind in _FROM_ZERO}
+        found |= {event: count for (hook, event, _), count in self._counts.events.items() if hook == "radd"}
+        for event, count in sorted(found.items()):
+            events.add_metric([event], count)
+        yield events
+        yield from _of_learning(seen.learned)
+        yield from _of_queue(seen)
+
+
+def _of_radd(seen: Seen) -> Iterator[Metric]:
+    yield GaugeMetricFamily("rad_radd_up", "1 if radd answers", value=int(seen.radd_up))
+    took = GaugeMetricFamily("rad_radd_answer_seconds", "How long radd took to answer a ping")
+    if seen.radd_answer_s is not None:
+        took.add_metric([], seen.radd_answer_s)
+    yield took
+    missed = CounterMetricFamily(
+        "rad_radd_undecided_submissions", "Jobs that went on as submitted, as radd heard since it started"
+    )
+    if seen.undecided is not None:
+        missed.add_metric([], seen.undecided)
+    yield missed
+    text = "1 if Slurm's settings are such that radd leaves every job as it is"
+    yield GaugeMetricFamily("rad_radd_leaves_jobs", text, value=int(seen.radd_leaves_jobs))
+
+
+def _of_learning(learned: Learned) -> Iterator[Metric]:
+    when = "When the site last learned of its runs, seconds since the epoch; 0 if never"
+    yield GaugeMetricFamily("rad_learned_time_seconds", when, value=learned.time_s)
+    runs = GaugeMetricFamily(
+        "rad_learned_runs", "Runs that a group of jobs was learned from", labels=["jobs"]
+    )
+    for name, limits in sorted(learned.groups.items()):
+        runs.add_metric([name], limits.runs)
+    yield runs
+
+
+def _of_queue(seen: Seen) -> Iterator[Metric]:
+    known = "1 if Slurm told who waits"
+    yield GaugeMetricFamily("rad_queue_known", known, value=int(seen.waiting is not None))
+    jobs = GaugeMetricFamily(
+        "rad_queue_jobs", "Jobs that wait for GPUs, in each of their partitions", labels=["partition"]
+    )
+    mean = GaugeMetricFamily(
+        "rad_queue_wait_mean_seconds", "How long they have waited by now, mean", labels=["partition"]
+    )
+    longest = GaugeMetricFamily(
+        "rad_queue_wait_longest_seconds", "How long the first has waited", labels=["partition"]
+    )
+    waits: dict[str, list[float]] = {}
+    for job in seen.waiting or ():
+        waited_s = max(0.0, seen.time_s - (job.submit_s or seen.time_s))
+        for partition in set(job.partition.split(",")):  # a user may name several: no label is his to make up
+            waits.setdefault(partition, []).append(waited_s)
+    for partition, all_s in sorted(waits.items()):
+        jobs.add_metric([partition], len(all_s))
+        mean.add_metric([partition], sum(all_s) / len(all_s))
+        longest.add_metric([partition], max(all_s))
+    yield from (jobs, mean, longest)
+
+
+def registry_of(config: Config, clock: Clock, *, once: bool = False) -> CollectorRegistry:
+    """Return what tells the controller's metrics.
+
+    Args:
+        config: rad.toml.
+        clock: Time.
+        once: They are asked for once: what happened before counts.
+    """
+    registry = CollectorRegistry()
+    counts = HookCounts(Path(config.paths.log), from_end=not once)
+    registry.register(ControllerMetrics(lambda: look(config, clock), counts, clock))
+    return registry
+
+
+def app_of(registry: CollectorRegistry) -> WSGIApplication:
+    """Return what answers a scrape."""
+    return make_wsgi_app(registry)
+
+
+def as_text(registry: CollectorRegistry) -> str:
+    """Return the metrics as text, for node_exporter's folder of text files."""
+    return generate_latest(registry).decode()

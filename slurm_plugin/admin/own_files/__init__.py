@@ -1,0 +1,1 @@
+"""RAD's own files on a host: templates, values and a manifest."""

@@ -1,0 +1,139 @@
+"""What the templates of a real installation say, as far as it can be asked from this machine."""
+
+from __future__ import annotations
+
+import pwd
+import re
+import socket
+
+from slurm_plugin.admin.own_files.templates import templates_folder
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.config.load import Paths, TelemetryConfig
+from slurm_plugin.core.errors import ConfigError, DeviceError
+from slurm_plugin.core.units import GIB, to_mib_down, to_mib_up
+from slurm_plugin.monitor.gpus.source import timely_telemetry
+from slurm_plugin.slurm.files.installed import installed_version
+from slurm_plugin.slurm.versions import SPREADING, traits
+
+_SAY = (
+    "say --gpu-memory-mib N, what a GPU of yours has in MiB (on a GPU node: memory.total less memory.reserved of "
+    "nvidia-smi --query-gpu=memory.total,memory.reserved --format=csv)"
+)
+
+UNSHARED_MIB = to_mib_up(GIB)
+"""Of each GPU, kept out of its shards for MPS servers (66 MiB each on an H200, one for each user) and what contexts
+take there: a card whose last shard was booked lacked 0.7 GiB in a replay, and the job went back into the queue."""
+
+
+def shards_within(memory_mib: int, shard_mib: int) -> int:
+    """Return how many shards a GPU of so much usable memory can promise; one at least, if it holds one at all.
+
+    Args:
+        memory_mib: Usable memory of the GPU.
+        shard_mib: Size of one shard.
+    """
+    return max((memory_mib - UNSHARED_MIB) // shard_mib, min(1, memory_mib // shard_mib))
+
+
+def install_values(
+    *,
+    prefix: str,
+    etc: str,
+    mode: str,
+    partition: str,
+    node: str | None,
+    gpus: int | None,
+    gpu_memory_mib: int | None,
+    shard_mib: int,
+    slurm_user: str,
+    clock: Clock,
+    known_memory_mib: int | None = None,
+) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """Return the values of all templates, and those of each GPU's lines in gres.conf.
+
+    Args:
+        prefix: Folder of the virtual environment.
+        etc: Folder of our files.
+        mode: rad.toml's mode.
+        partition: The partition that shares.
+        node: Name of the GPU node, or of several in Slurm's short form; None for this machine.
+        gpus: GPUs of the node; None counts those of this machine.
+        gpu_memory_mib: Usable memory of one GPU; None asks the driver.
+        shard_mib: Size of a shard.
+        slurm_user: User that slurmctld runs as.
+        clock: Time.
+        known_memory_mib: What stands for `gpu_memory_mib` where there is no GPU to ask; None for nothing.
+
+    Raises:
+        ConfigError: The GPUs' memory was not given and cannot be asked here.
+    """
+    try:
+        readings = timely_telemetry(TelemetryConfig(), clock).read()
+    except DeviceError as exc:
+        gpu_memory_mib = gpu_memory_mib or known_memory_mib
+        if gpu_memory_mib is None:
+            raise ConfigError(f"no GPU here to ask ({exc}); {_SAY}") from exc
+        readings = ()
+    memory_mib = gpu_memory_mib or min(
+        (to_mib_down(r.usable_bytes) for r in readings if not r.mig and r.healthy), default=0
+    )
+    if memory_mib < shard_mib:
+        raise ConfigError(f"no GPU that could be shared; {_SAY}")
+    paths, version = Paths(), installed_version()
+    spreads = version is not None and traits(version).spreads_shards
+    values = {
+        "prefix": prefix,
+        "python": f"{prefix}/bin/python",
+        "templates": str(templates_folder().resolve()),  # one name for every Python
+        "etc": etc,
+        "config": f"{etc}/rad.toml",
+        "run": paths.run,
+        "state": paths.state,
+        "key": f"{etc}/key",
+        "socket": paths.socket,
+        "log": paths.log,
+        "slurm_conf": paths.slurm_conf,
+        "slurm_user": slurm_user,
+        "slurm_uid": str(_uid_of(slurm_user)),
+        "mode": mode,
+        "telemetry": "auto",
+        "simulated_folder": "",
+        "partition": partition,
+        "shard_mib": str(shard_mib),
+        "sharing": "mps",
+        "gpu_memory_mib": str(memory_mib),
+        "shards": str(shards_within(memory_mib, shard_mib)),
+        "select_parameters": f"CR_Core_Memory,LL_SHARED_GRES,{SPREADING}" if spreads else "CR_Core_Memory",
+        "share_multi_gpu": "true" if spreads else "false",
+        "constrain_devices": "no",
+        "node": node or socket.gethostname().partition(".")[0],
+    }
+    if gpus is not None or not readings:
+        name = readings[0].name if readings else "gpu"
+        alike = {"shards": values["shards"], "type": _type_of(name)}
+        return values, [{"device": f"/dev/nvidia{index}", **alike} for index in range(gpus or 1)]
+    return values, [
+        {
+            "device": f"/dev/nvidia{reading.index}",
+            "type": _type_of(reading.name),
+            "shards": str(shards_within(gpu_memory_mib or to_mib_down(reading.usable_bytes), shard_mib)),
+        }
+        for reading in readings
+    ]
+
+
+def _type_of(name: str) -> str:
+    """Return a GPU's type for gres.conf, spelled as Slurm's AutoDetect=nvml spells it.
+
+    >>> _type_of("NVIDIA H100 80GB HBM3")
+    'nvidia_h100_80gb_hbm3'
+    """
+    return "_".join(re.findall(r"[a-z0-9.-]+", name.lower())) or "gpu"
+
+
+def _uid_of(user: str) -> int:
+    """Return a user's id, by name or number; root's of one who is not known, so that nobody is trusted by mistake."""
+    try:
+        return int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return 0

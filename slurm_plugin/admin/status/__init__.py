@@ -1,0 +1,1 @@
+"""`rad status`: what runs on each GPU, and what waits."""

@@ -1,0 +1,40 @@
+"""`rad status`: the GPUs of this node, who is on them, what was booked and what is really used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.config.load import Config
+from slurm_plugin.core.errors import DeviceError
+from slurm_plugin.core.ledger.store import LedgerStore, boot_id
+from slurm_plugin.monitor.attribution import JobFinder
+from slurm_plugin.monitor.export.status import GpuStatus, gpu_status
+from slurm_plugin.monitor.gpus.source import timely_telemetry
+from slurm_plugin.monitor.window import read_job, read_window
+
+
+def node_status(config: Config, clock: Clock) -> tuple[GpuStatus, ...]:
+    """Return the state of this node's GPUs.
+
+    Args:
+        config: rad.toml.
+        clock: Time.
+
+    Raises:
+        DeviceError: There are none, or they do not answer.
+    """
+    run = Path(config.paths.run)
+    window = read_window(run, now_s=clock.now_s())
+    try:
+        readings = timely_telemetry(config.telemetry, clock).read() if window is None else window
+    except DeviceError as exc:
+        raise DeviceError(f"{exc}; rad status is for a GPU node, and rad top shows all of them") from exc
+    ledger = LedgerStore(run, clock=clock, boot_id=boot_id()).read().ledger
+    users = {held.job_id: held.user_id for held in ledger.reservations}
+    owners = JobFinder().owners(readings, users=users)
+    found = {held.job_id: read_job(run, held.job_id) for held in ledger.reservations}
+    usages = {job_id: usage for job_id, usage in found.items() if usage is not None}
+    return tuple(
+        gpu_status(reading, ledger, owners, usages, averaged=window is not None) for reading in readings
+    )

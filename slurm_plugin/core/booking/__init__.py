@@ -1,0 +1,1 @@
+"""What a job books: the decision table, its request to Slurm and the signed result."""

@@ -1,0 +1,113 @@
+"""How part of a GPU, or a whole one, is asked of Slurm, in a partition with GPUs of one type or of several.
+
+Shards can have the type of the GPU whose device they share: `shard:a100:5` is given on an a100 alone. slurm.conf
+must name the type at its nodes' shards, or the job's own srun fails (seen on 22.05.8 and 24.11.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from slurm_plugin.core.config.gpu_types import GpuType
+from slurm_plugin.core.config.partition import PartitionConfig
+from slurm_plugin.core.records.submission import GresItem
+
+
+def type_of(partition: PartitionConfig, asked: Iterable[GresItem]) -> str:
+    """Return the type of GPU that a request names, where rad.toml has a table for it; "" if any serves.
+
+    Args:
+        partition: The partition's settings.
+        asked: What the job asks for.
+    """
+    named = {item.type for item in asked if item.name in ("gpu", "shard") and item.type}
+    return min(named) if len(named) == 1 and min(named) in partition.gpus else ""
+
+
+def gpus_for(partition: PartitionConfig | None, asked: Iterable[GresItem]) -> tuple[GpuType, ...]:
+    """Return what rad.toml says of each type of GPU that a request may be given; nothing of one without a table.
+
+    Args:
+        partition: The partition's settings.
+        asked: What the job asks for.
+    """
+    if partition is None:
+        return (GpuType(),)
+    kind = type_of(partition, asked)
+    if kind:
+        return (partition.gpus[kind],)
+    return tuple(partition.gpus.get(size.type, GpuType()) for size in partition.sizes) or (GpuType(),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What a job of a partition may ask Slurm for.
+
+    Attributes:
+        partition: The partition's settings; for a job that names a type, those for GPUs of this type alone.
+        type: The type that the job names, where rad.toml has a table for it; "" if any GPU serves.
+        whole_as_gpu: A GPU of one's own is asked for by `gpu:1` and not by all shards of a GPU.
+        spread: On so many GPUs of one node may the shards of one job lie; 0 where Slurm keeps them on one GPU.
+        guarded: rad-monitor ends what holds more than it may.
+    """
+
+    partition: PartitionConfig
+    type: str = ""
+    whole_as_gpu: bool = False
+    spread: int = 0
+    guarded: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        partition: PartitionConfig,
+        asked: Iterable[GresItem],
+        *,
+        whole_as_gpu: bool,
+        spread: int = 0,
+        guarded: bool = True,
+    ) -> Offer:
+        """Return the offer for a request.
+
+        Args:
+            partition: The partition's settings.
+            asked: What the job asks for.
+            whole_as_gpu: A GPU of one's own is asked for by `gpu:1`.
+            spread: On so many GPUs of one node may the shards of one job lie.
+            guarded: Whether rad-monitor may end jobs.
+        """
+        kind = type_of(partition, asked)
+        settings = partition.of_type(kind)
+        held = guarded and settings.on_overrun != "warn"
+        return cls(partition=settings, type=kind, whole_as_gpu=whole_as_gpu, spread=spread, guarded=held)
+
+    def share(self, shards: int) -> str:
+        """Return the request for so many shards of one GPU."""
+        return _request("shard", self.type, shards)
+
+    def whole(self, need_bytes: int | None, *, rerun: bool = False) -> str:
+        """Return the request for a GPU of one's own that is not too small.
+
+        Where all GPUs are alike, or `gpu:1` is asked for and all are large enough, any serves. Else it is the smallest
+        type that is large enough, by its name: all shards of one type are only a part of another.
+
+        Args:
+            need_bytes: What the job needs; None if that is not known, so that nothing speaks against any GPU.
+            rerun: The job has shards already. Slurm 22.05 then takes a type only where they had one; without it the job
+                gets as much as the smallest large enough GPU has.
+        """
+        sizes = self.partition.sizes
+        fitting = [size for size in sizes if size.capacity_bytes >= (need_bytes or 0)] or list(sizes[-1:])
+        alike = sizes[0].shards == sizes[-1].shards
+        # What has no name cannot be asked for, unless all are alike.
+        least = next((size for size in fitting if size.type or alike), fitting[-1])
+        if self.whole_as_gpu and len(fitting) == len(sizes):
+            return _request("gpu", self.type, 1)
+        if self.whole_as_gpu and least.type:
+            return _request("gpu", least.type, 1)
+        return _request("shard", self.type if alike or rerun else least.type, least.shards)
+
+
+def _request(name: str, kind: str, count: int) -> str:
+    return ":".join(filter(None, (name, kind, str(count))))

@@ -1,0 +1,138 @@
+"""Shards in the place of GPUs: whether a request allows it, and what else of the request must change with it.
+
+Shards are asked for by node, or by task. A task's shards lie on one GPU, and with `one-task-per-sharing` those of two
+tasks on two: so a job of k GPUs is told to Slurm as k tasks, and its steps get the tasks that the user asked for back
+(prolog/task_prolog.py). Where slurm.conf lets shards lie on several GPUs (MULTIPLE_SHARING_GRES_PJ), a job of one GPU
+asks by task, too: Slurm would split what it asks for by node as soon as no GPU has all of it free.
+"""
+
+from __future__ import annotations
+
+import re
+
+from slurm_plugin.core.booking.gres_text import GPU_ENVIRONMENT, count_of
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.records.submission import AskedTasks, GresItem, JobRequest
+
+ONE_TASK_PER_GPU = "one-task-per-sharing"
+"""`--gres-flags` of sbatch(1); job_submit.lua sets its bit."""
+
+
+def shard_fields(request: JobRequest, gres: str) -> dict[str, str]:
+    """Return the job_desc changes that put shards in the place of one GPU.
+
+    `gres` and not `tres_per_node`, because it is the one spelling that every version takes. Options that count by
+    GPU are converted and cleared: Slurm refuses them without gres/gpu.
+
+    Args:
+        request: What the job asks for: one GPU.
+        gres: The shards, as GRES: "shard:12".
+    """
+    fields = {"gres": f"{request.other_gres},{gres}" if request.other_gres else gres}
+    if request.gres_per_job or request.gres_per_task:
+        fields |= {"min_nodes": "1", "max_nodes": "1"}  # one GPU in all was one node by itself
+    if request.gres_per_job:
+        fields["tres_per_job"] = ""
+    if request.gres_per_task:
+        fields["tres_per_task"] = request.other_per_task
+    if request.cpus_per_gpu is not None:
+        cpus_per_task = -(-request.cpus_per_gpu // (request.tasks or 1))
+        fields |= {"cpus_per_tres": "", "cpus_per_task": str(cpus_per_task)}
+        fields["min_cpus"] = str(cpus_per_task * (request.tasks or 1))
+    if request.memory_per_gpu_mib is not None:
+        fields |= {"mem_per_tres": "", "min_mem_per_node": str(request.memory_per_gpu_mib)}
+    if request.binds_gpus:
+        fields["tres_bind"] = ""
+    return fields
+
+
+def task_fields(request: JobRequest, gres: str, gpus: int) -> dict[str, str]:
+    """Return the job_desc changes that put shards of so many GPUs of one node in the place of these GPUs.
+
+    The CPUs stay as many, rounded up to a multiple of the GPUs.
+
+    Args:
+        request: What the job asks for: so many GPUs, or shards of one.
+        gres: The shards of each GPU, as GRES: "shard:12".
+        gpus: On so many GPUs.
+    """
+    cpus = -(-_cpus(request, gpus) // gpus)
+    fields = {"gres": request.other_gres} if request.gres else {}
+    if request.gres_per_job:
+        fields["tres_per_job"] = ""
+    others = re.sub(r"\bcpu([=:])\d+", rf"cpu\g<1>{cpus}", request.other_per_task)
+    fields |= {
+        "tres_per_task": ",".join(filter(None, (others, f"gres/{gres}"))),
+        "num_tasks": str(gpus),
+        "ntasks_per_node": str(gpus),
+        "cpus_per_task": str(cpus),
+        "min_cpus": str(cpus * gpus),
+        "min_nodes": "1",
+        "max_nodes": "1",
+    }
+    if gpus > 1:
+        fields["gres_flags"] = ONE_TASK_PER_GPU
+    if request.cpus_per_gpu is not None:
+        fields["cpus_per_tres"] = ""
+    if request.memory_per_gpu_mib is not None:
+        fields |= {"mem_per_tres": "", "min_mem_per_node": str(request.memory_per_gpu_mib * gpus)}
+    if request.binds_gpus:
+        fields["tres_bind"] = ""
+    return fields
+
+
+def asked_tasks(request: JobRequest, gpus: int) -> AskedTasks:
+    """Return the tasks that the steps of a job are to have, where Slurm is told one for each GPU.
+
+    Args:
+        request: What the user asked for.
+        gpus: GPUs of the job.
+    """
+    tasks = request.tasks or 1
+    cpus = request.cpus_per_task or 0
+    if request.cpus_per_gpu is not None:
+        cpus = -(-_cpus(request, gpus) // tasks)
+    own_gpu = tasks == gpus > 1 and count_of(request.gres_per_task, "gpu") == 1
+    return AskedTasks(tasks=tasks, cpus=cpus, own_gpu=own_gpu)
+
+
+def _cpus(request: JobRequest, gpus: int) -> int:
+    """Return how many CPUs a request is for in all."""
+    tasks = request.tasks or 1
+    if request.cpus_per_gpu is not None:
+        return max(tasks, request.cpus_per_gpu * gpus)
+    return tasks * (request.cpus_per_task or 1)
+
+
+def cleared_environment(request: JobRequest) -> dict[str, str]:
+    """Return what the job's variables that name GPUs become; "" blanks one."""
+    return dict.fromkeys(GPU_ENVIRONMENT, "") | {"SLURM_TRES_PER_TASK": request.other_per_task}
+
+
+def gpu_obstacle(request: JobRequest, partition: PartitionConfig) -> str | None:
+    """Return why shards cannot stand for the GPUs of a request; None if they can.
+
+    Args:
+        request: What the job asks for.
+        partition: The partition's settings.
+    """
+    if request.gpu_only_option is not None:
+        return f"{request.gpu_only_option} works only with a GPU of one's own"
+    if request.before_shards:
+        return "slurmctld has just started or taken over, and knows of no shards yet"
+    if request.whole_nodes:
+        return "a job that takes whole nodes shares no GPU"
+    if request.gres_per_socket:
+        return "--gpus-per-socket works only with a GPU of one's own"
+    if any(item.name != "gpu" for item in request.gres_per_job):
+        return "--gpus together with other per-job resources works only with a GPU of one's own"
+    kinds = {item.type for item in _gpu_items(request) if item.type is not None}
+    strange = kinds - {partition.gpu_type}
+    if strange:
+        return f"gpu:{min(strange)} names a type of GPU, which a share of a GPU cannot have"
+    return None
+
+
+def _gpu_items(request: JobRequest) -> tuple[GresItem, ...]:
+    asked = (*request.gres, *request.gres_per_job, *request.gres_per_task)
+    return tuple(item for item in asked if item.name == "gpu")

@@ -1,0 +1,50 @@
+"""A job in a partition with `mig = "map"`: the smallest MIG instance that holds it."""
+
+from __future__ import annotations
+
+from slurm_plugin.core.booking import messages
+from slurm_plugin.core.booking.bookings import processes_of, spoken
+from slurm_plugin.core.booking.gres_request import cleared_environment, gpu_obstacle, shard_fields
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.config.mig_profiles import parse_profiles, smallest_profile
+from slurm_plugin.core.records.submission import (
+    Claims,
+    GresItem,
+    JobRequest,
+    MemoryEstimate,
+    Rewrite,
+)
+
+
+def mig_instance(
+    request: JobRequest, claims: Claims, estimate: MemoryEstimate | None, partition: PartitionConfig
+) -> Rewrite:
+    """Give a job the smallest MIG instance that holds it; whatever else it asks for is its own affair.
+
+    Args:
+        request: What the user asked for.
+        claims: What the user says about the job.
+        estimate: The need of one process; None if it is unknown.
+        partition: Settings of its partition.
+    """
+    plain = request.gres == (GresItem(name="gpu"),) or request.gres_per_job == (GresItem(name="gpu"),)
+    asked = request.asked
+    single = len(asked) == 1 and (request.nodes or 1) == 1 and not request.heterogeneous
+    if estimate is None or not plain or not single or request.interactive:
+        return Rewrite(reason="mig")
+    if gpu_obstacle(request, partition) is not None:
+        return Rewrite(reason="mig")
+    profiles = parse_profiles(partition.mig_profiles)
+    need_bytes = processes_of(request, claims) * estimate.upper_bytes
+    profile = smallest_profile(need_bytes, profiles)
+    if profile is None:
+        return Rewrite(
+            messages=(messages.no_instance(need_bytes, profiles[-1].usable_bytes),),
+            reason="mig: too large",
+        )
+    return Rewrite(
+        fields=shard_fields(request, f"gpu:{profile.name}:1"),
+        environment=cleared_environment(request),
+        messages=(messages.instance(profile.name, estimate),) if spoken(claims) else (),
+        reason="mig: mapped",
+    )

@@ -1,0 +1,106 @@
+"""The message of the submission hooks as a JobRequest.
+
+Numbers arrive as Slurm keeps them, where the largest values of a type mean "not set" (slurm.h: NO_VAL, INFINITE and
+their 16- and 64-bit forms).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from slurm_plugin.core.booking.gres_text import count_of, others, parse_gres
+from slurm_plugin.core.errors import WireError
+from slurm_plugin.core.records.submission import JobRequest
+
+_LARGEST = 0x7FFFFFFF
+_NO_VAL_16 = (0xFFFE, 0xFFFF)
+
+
+def request_from(message: Mapping[str, Any]) -> JobRequest:
+    """Return the job that a message describes.
+
+    Args:
+        message: job_desc fields by their Lua name; missing and null both mean "not set".
+
+    Raises:
+        WireError: A field is of the wrong kind, or there is no user_id.
+    """
+    user_id = _number(message, "user_id")
+    if user_id is None:
+        raise WireError("a submission without user_id")
+    per_node, per_task = _text(message, "gres"), _text(message, "tres_per_task")
+    return JobRequest(
+        user_id=user_id,
+        partition=_text(message, "partition"),
+        gres=parse_gres(per_node),
+        gres_per_job=parse_gres(_text(message, "tres_per_job")),
+        gres_per_task=parse_gres(per_task),
+        gres_per_socket=parse_gres(_text(message, "tres_per_socket")),
+        cpus_per_gpu=_per_gpu(message, "cpus_per_tres"),
+        memory_per_gpu_mib=_per_gpu(message, "mem_per_tres"),
+        nodes=_number(message, "min_nodes"),
+        tasks=_tasks(message),
+        cpus_per_task=_each_task(message),
+        comment=_text(message, "comment") or "",
+        script=_text(message, "script"),
+        heterogeneous=message.get("heterogeneous") is True,
+        recurs=message.get("recurs") is True,
+        interactive=message.get("interactive") is True,
+        whole_nodes=message.get("whole_nodes") is True,
+        before_shards=message.get("new_controller") is True,
+        other_gres=others(per_node, keep_prefix=False),
+        other_per_task=others(per_task, keep_prefix=True),
+        binds_gpus="gpu" in (_text(message, "tres_bind") or ""),
+        gpu_only_option=_gpu_only_option(message),
+    )
+
+
+def _tasks(message: Mapping[str, Any]) -> int | None:
+    """Return the tasks of a job; Slurm 24.11 and 26.05 do not count those asked for by node yet, as 22.05 does."""
+    tasks, each = _number(message, "num_tasks"), _number(message, "ntasks_per_node")
+    if tasks is not None or each in (None, 0, *_NO_VAL_16):
+        return tasks
+    return (each or 1) * (_number(message, "min_nodes") or 1)
+
+
+def _each_task(message: Mapping[str, Any]) -> int | None:
+    """Return the CPUs of each task, if they are stated."""
+    cpus = _number(message, "cpus_per_task")
+    return None if cpus in (0, *_NO_VAL_16) else cpus
+
+
+def _gpu_only_option(message: Mapping[str, Any]) -> str | None:
+    if "gpu" in (_text(message, "tres_freq") or ""):
+        return "--gpu-freq"
+    if _number(message, "ntasks_per_gpu") not in (None, 0, *_NO_VAL_16):
+        return "--ntasks-per-gpu"
+    if message.get("recurs") is True:
+        return "scrontab"  # to run it again after a failure is Slurm's affair: each of its runs is a restart
+    if message.get("reserves_parts") is True:
+        return "--reservation of GPUs"
+    if _text(message, "container"):
+        return "--container"  # no cap of ours reaches into an OCI container, and on 22.05 no variable does
+    return _text(message, "gpu_only_option")
+
+
+def _per_gpu(message: Mapping[str, Any], name: str) -> int | None:
+    return count_of(parse_gres(_text(message, name)), "gpu") or None
+
+
+def _text(message: Mapping[str, Any], name: str) -> str | None:
+    value = message.get(name)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise WireError(f"{name} is no text")
+    return value
+
+
+def _number(message: Mapping[str, Any], name: str) -> int | None:
+    value = message.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise WireError(f"{name} is no count")
+    return value if value <= _LARGEST or name == "user_id" else None

@@ -1,0 +1,32 @@
+"""How a decision asks Slurm for shards: by node, or by task where they could else lie on several GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slurm_plugin.core.booking.available_gres import Offer
+from slurm_plugin.core.booking.gres_request import asked_tasks, cleared_environment, shard_fields, task_fields
+from slurm_plugin.core.records.submission import JobRequest, Rewrite
+
+
+def with_shards(rewrite: Rewrite, request: JobRequest, offer: Offer, gres: str, gpus: int = 1) -> Rewrite:
+    """Return a decision with the changes of the submission that ask for what it books.
+
+    Args:
+        rewrite: The decision.
+        request: What the user asked for.
+        offer: What it may ask for.
+        gres: What it asks for of each GPU, as GRES: "shard:12".
+        gpus: Of so many GPUs.
+    """
+    environment = cleared_environment(request)
+    by_task = offer.spread > 0 and gres.startswith("shard") and not request.interactive
+    if not by_task or rewrite.booking is None:
+        return replace(rewrite, fields=shard_fields(request, gres), environment=environment)
+    return replace(
+        rewrite,
+        fields=task_fields(request, gres, gpus),
+        environment=environment,
+        booking=replace(rewrite.booking, by_task=asked_tasks(request, gpus)),
+        each_gpu=gres,
+    )

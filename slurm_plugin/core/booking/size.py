@@ -1,0 +1,142 @@
+"""The size of a job: its memory at the chosen confidence, the shards that stand for its compute, its part of a GPU."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from slurm_plugin.core.booking import messages
+from slurm_plugin.core.booking.bookings import by_hand
+from slurm_plugin.core.booking.confidence import Card, Size, size_of
+from slurm_plugin.core.config.compute import TRAINS, TURNS
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.records.submission import (
+    Booking,
+    Claims,
+    MemoryEstimate,
+)
+from slurm_plugin.core.units import from_mib, shards_for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The part of a GPU that a job needs, or of each of its GPUs.
+
+    Attributes:
+        need_bytes: At the chosen confidence.
+        fits: Whether it leaves anything of the GPU; else the job needs one alone.
+        booked_bytes: What the shards of its memory hold.
+        cap_bytes: What it may go up to; None if that is what it books.
+        asked: Shards to ask Slurm for, because of its memory or its compute.
+        by_user: Whether the user chose to book less than the site would.
+        message: What the user is told.
+    """
+
+    need_bytes: int
+    fits: bool
+    booked_bytes: int
+    cap_bytes: int | None
+    asked: int
+    by_user: bool
+    message: str
+
+    def of(self, booking: Booking) -> Booking:
+        """Return a booking with this part's cap, and by the user's hand where he chose it."""
+        return replace(by_hand(booking) if self.by_user else booking, cap_bytes=self.cap_bytes)
+
+
+def part_for(
+    claims: Claims,
+    estimate: MemoryEstimate | None,
+    partition: PartitionConfig,
+    *,
+    processes: int = 1,
+    gpus: int = 1,
+) -> Part:
+    """Return the part of a GPU that a job needs.
+
+    Args:
+        claims: What the user says about the job.
+        estimate: The need of one process; None if it is unknown.
+        partition: Settings of its partition.
+        processes: That share the GPU.
+        gpus: GPUs of which it needs such a part.
+    """
+    size = size_for(claims, estimate, partition)
+    need_bytes = processes * size.booked_bytes
+    shards = shards_for(need_bytes, partition.shard_bytes)
+    booked_bytes = shards * partition.shard_bytes
+    cap_bytes = min(processes * size.cap_bytes, partition.capacity_bytes)
+    surprise = cap_bytes if cap_bytes > booked_bytes else None
+    turns = gpus > 1 or partition.sharing == "streams"
+    asked = max(shards, compute_shards(processes, estimate, partition, turns=turns))
+    return Part(
+        need_bytes=need_bytes,
+        fits=shards < partition.shards and need_bytes <= partition.capacity_bytes,
+        booked_bytes=booked_bytes,
+        cap_bytes=surprise,
+        asked=asked,
+        by_user=size.by_user,
+        message=messages.reserves(
+            booked_bytes,
+            estimate,
+            gpus=gpus,
+            processes=processes,
+            share=size.share,
+            cap_bytes=surprise,
+            compute=(asked, partition.shards) if asked > shards else None,
+            max_slowdown=partition.max_slowdown,
+        ),
+    )
+
+
+def compute_shards(
+    processes: int, estimate: MemoryEstimate | None, partition: PartitionConfig, *, turns: bool = False
+) -> int:
+    """Return how many shards stand for the compute that a job is expected to take; 0 where only memory counts.
+
+    A job of unknown activity counts as the placement counts it: else to tell nothing would be the way to the front.
+    What no run has shown yet is taken to wait for data for some of its time, but where the site promises a speed. Never
+    all of a GPU: compute can be shared, and only memory needs a GPU alone.
+
+    Args:
+        processes: That share the GPU.
+        estimate: The need of one process; None if it is unknown.
+        partition: Settings of its partition.
+        turns: Whether it takes turns with its neighbours: it runs outside of their MPS servers. While its kernels run
+            nobody else's do, so the time that they take counts, and not the SMs that they keep busy meanwhile.
+    """
+    if not partition.packed_activity:
+        return 0
+    known = None if estimate is None else (estimate.busy if turns else estimate.smact)
+    if turns:
+        part = 1.0 if known is None else min(1.0, TURNS * known)
+    else:
+        part = partition.smact_max / 2 if known is None else known
+    seen = known is not None and estimate is not None and estimate.smact_seen
+    if not seen and not partition.max_slowdown:
+        part *= TRAINS
+    share = processes * part / partition.packed_activity
+    return min(math.ceil(share * partition.shards), partition.shards - 1)
+
+
+def size_for(claims: Claims, estimate: MemoryEstimate | None, partition: PartitionConfig) -> Size:
+    """Return the size of one process.
+
+    Args:
+        claims: What the user says about the job.
+        estimate: The need of one process; None if it is unknown.
+        partition: Settings of its partition.
+    """
+    if estimate is None:
+        free_bytes = from_mib(partition.free_min_mib)
+        return Size(booked_bytes=free_bytes, cap_bytes=free_bytes, share=None)
+    recovery = partition.recovery if claims.retry and partition.max_recoveries else "off"
+    return size_of(
+        estimate,
+        site=partition.confidence,
+        user=claims.confidence,
+        card=Card(
+            usable_bytes=partition.capacity_bytes, shard_bytes=partition.shard_bytes, recovery=recovery
+        ),
+    )

@@ -1,0 +1,74 @@
+"""Jobs that ask for shards of their own choice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slurm_plugin.core.booking import messages as words
+from slurm_plugin.core.booking.available_gres import Offer
+from slurm_plugin.core.booking.bookings import by_hand, shared, whole
+from slurm_plugin.core.booking.gres_text import count_of
+from slurm_plugin.core.booking.shard_layout import with_shards
+from slurm_plugin.core.booking.size import part_for
+from slurm_plugin.core.records.submission import (
+    Claims,
+    JobRequest,
+    MemoryEstimate,
+    Rewrite,
+)
+from slurm_plugin.core.units import shards_for
+
+
+def own_shards(
+    shards: int,
+    request: JobRequest,
+    claims: Claims,
+    estimate: MemoryEstimate | None,
+    offer: Offer,
+) -> Rewrite:
+    """Book the shards that a job asked for, or the GPU if they are all of one.
+
+    Args:
+        shards: So many.
+        request: What the user asked for.
+        claims: What the user says about the job.
+        estimate: The need of one process; None if it is unknown.
+        offer: What it may ask for.
+    """
+    if request.whole_nodes:
+        return Rewrite(reason="shards of whole nodes", refusal=words.SHARDS_OF_WHOLE_NODES)
+    partition = offer.partition
+    if shards > partition.shards:
+        return Rewrite(
+            reason="too many shards",
+            refusal=words.too_many_shards(shards, partition.shards),
+        )
+    if shards == partition.shards:
+        booking = by_hand(whole(1, request, claims, estimate))
+        return _on_one_gpu(Rewrite(booking=booking, reason="own shards"), shards, request, offer)
+    booked_bytes = shards * partition.shard_bytes
+    messages: tuple[str, ...] = ()
+    if estimate is not None and (need := part_for(claims, estimate, partition).booked_bytes) > booked_bytes:
+        enough = min(shards_for(need, partition.shard_bytes), partition.shards)
+        messages = (words.too_few_shards(booked_bytes, need, enough),)
+    booking = by_hand(shared(booked_bytes, request, claims, estimate))
+    if (gpus := _gpus_by_task(request, offer)) > 1:
+        booking = replace(
+            by_hand(whole(gpus, request, claims, estimate)), kind="shared", memory_bytes=booked_bytes
+        )
+    rewrite = Rewrite(messages=messages, booking=booking, reason="own shards")
+    return _on_one_gpu(rewrite, shards, request, offer)
+
+
+def _gpus_by_task(request: JobRequest, offer: Offer) -> int:
+    """Return on how many GPUs the shards of a user's own tasks may lie; the Prolog asks Slurm where they do."""
+    tasks = request.tasks or 1
+    return tasks if count_of(request.gres_per_task, "shard") and 1 < tasks <= offer.spread else 1
+
+
+def _on_one_gpu(rewrite: Rewrite, shards: int, request: JobRequest, offer: Offer) -> Rewrite:
+    """Ask for the same shards by task where Slurm could else give some of each of several GPUs."""
+    if not offer.spread or request.interactive or count_of(request.gres, "shard") != shards:
+        return rewrite
+    kind = next(item.type for item in request.gres if item.name == "shard")
+    return with_shards(rewrite, request, offer, f"shard:{kind}:{shards}" if kind else f"shard:{shards}")

@@ -1,0 +1,101 @@
+"""What binds a booking to the request that Slurm fulfils, so that neither can be changed without the other.
+
+A booking names the partitions of its job and how many shards or GPUs it asks for. A change of the request marks the
+booking as changed (`slurm_job_modify`). The Prolog compares what it is told for nothing: the partition and the number
+of GPUs. Where that does not agree, or the request was changed, it asks Slurm what was given, and that counts. Shards
+are compared once more by TaskProlog, to which Slurm tells their number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+from slurm_plugin.core.booking.gres_text import count_of, parse_gres
+from slurm_plugin.core.records.submission import Booking, GresItem, JobRequest, Rewrite
+
+MOST_PARTITIONS = 8
+"""A job that names more is left as it was submitted: their marks would not leave room in the comment."""
+
+
+def partition_mark(name: str) -> str:
+    """Return what stands for a partition in a stamp, whatever its name is made of.
+
+    >>> partition_mark("gpu")
+    'e3c5ba51'
+    """
+    return hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:8]
+
+
+def bound(rewrite: Rewrite, request: JobRequest, default_partition: str) -> Rewrite:
+    """Return a decision whose booking says what the job asks Slurm for, and where.
+
+    Args:
+        rewrite: The decision.
+        request: What was asked for before it.
+        default_partition: The partition of a job that names none.
+    """
+    if rewrite.booking is None:
+        return rewrite
+    asks_anew = "gres" in rewrite.fields or bool(rewrite.each_gpu)
+    names = (request.partition or default_partition).split(",")
+    if len(names) > MOST_PARTITIONS:
+        return Rewrite(reason="too many partitions")
+    marks = tuple(partition_mark(name) for name in names)
+    booking = replace(
+        rewrite.booking,
+        shards=_shards(rewrite, rewrite.booking.gpus, request),
+        partitions=marks,
+        changed=not asks_anew and not _plain(request),
+    )
+    return replace(rewrite, booking=booking)
+
+
+def _shards(rewrite: Rewrite, gpus: int, request: JobRequest) -> int:
+    """Return how many shards a job asks for on each node."""
+    if rewrite.each_gpu:
+        return gpus * count_of(parse_gres(rewrite.each_gpu), "shard")
+    items = parse_gres(rewrite.fields["gres"]) if "gres" in rewrite.fields else request.asked
+    return count_of(items, "shard")
+
+
+def _plain(request: JobRequest) -> bool:
+    """Return whether a request says by itself what Slurm gives: one spelling, and no shards by task or socket."""
+    spellings = (request.gres, request.gres_per_job, request.gres_per_task, request.gres_per_socket)
+    used = [each for each in spellings if count_of(each, "gpu") or count_of(each, "shard")]
+    counted = (*request.gres_per_task, *request.gres_per_socket)
+    return len(used) == 1 and not count_of(counted, "shard")
+
+
+def doubt_about(booking: Booking, *, partition: str, seats: int) -> str | None:
+    """Return why Slurm must be asked what it gave a job; None if nothing speaks against its booking.
+
+    Args:
+        booking: The job's verified booking.
+        partition: Where it starts.
+        seats: GPU indices that Slurm gave it on this node; a shard counts as the GPU that it lies on.
+    """
+    if booking.changed:
+        return "only Slurm knows what its request gives"
+    if partition_mark(partition) not in booking.partitions:
+        return f"it was booked for another partition than {partition}"
+    if seats != booking.gpus:
+        return f"Slurm gave it {seats} GPU{'s' * (seats != 1)} and not {booking.gpus}"
+    return None
+
+
+def least_given(layouts: tuple[tuple[GresItem, ...], ...]) -> tuple[GresItem, ...]:
+    """Return the smallest of several claims about what Slurm gave a job; shards are less than a GPU.
+
+    A user can forge lines of `scontrol show job` by the job's name, but not take the true one away. So who forges
+    can only lose.
+
+    >>> least_given((parse_gres("gpu:2"), parse_gres("shard:3"), parse_gres("shard:9")))
+    (GresItem(name='shard', type=None, count=3),)
+    """
+
+    def size(items: tuple[GresItem, ...]) -> tuple[int, int]:
+        shards, gpus = count_of(items, "shard"), count_of(items, "gpu")
+        return (0, shards) if shards else (1, gpus)
+
+    return min(layouts, key=size, default=())

@@ -1,0 +1,1 @@
+"""Signed text that RAD keeps in a job's Comment and AdminComment."""

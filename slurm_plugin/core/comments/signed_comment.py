@@ -1,0 +1,202 @@
+"""The booking in the job's comment: the one channel from submission to the node that every Slurm has.
+
+A comment is the user's to edit, so the booking carries a message authentication code under the cluster's key, over
+the job's owner and the booking, which names the request (`ask`) and the partitions (`part`) that it is for. A stamp
+that does not verify is no stamp. The user's own text is kept in front:
+
+    my own words rad2:shared:gpus=1:mem=12288:est=10432:try=0:retry=1:src=e:ask=12:part=aacd834e:5d1c0a9b8e7f6a5b
+
+Before the rewrite, the same comment may carry what the login node read of the model (`rad.profile:...`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from pathlib import Path
+
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.records.submission import AskedTasks, Booking, BookingBasis, BookingKind
+from slurm_plugin.core.units import from_mib, to_mib_up
+
+COMMENT_LIMIT = 1024
+"""Longest comment that Slurm keeps (slurm.h, MAX_COMMENT_LEN in effect since 22.05)."""
+
+KEY_BYTES = 32
+THOUSAND = 1000
+"""Shares travel in thousandths: a stamp holds no other than whole numbers."""
+_MAC_HEX = 16  # 64 bits: a forger gets one try a submission, and slurmctld takes some hundred a second
+_STAMP = re.compile(r"(?:^| )rad2:(shared|whole):([A-Za-z0-9=:.]{1,240}):([0-9a-f]{16})(?= |$)")
+_OLD_STAMP = re.compile(r"(?:^| )rad1:(?:shared|whole):[A-Za-z0-9=:]{1,160}(?= |$)")
+"""Of an older release: bound to no request, so it counts for nothing."""
+_PROFILE = re.compile(r"(?:^| )rad\.profile:([A-Za-z0-9._~-]{1,700})(?= |$)")
+_FIELDS = (
+    *("gpus", "procs", "mem", "cap", "est", "sm", "try", "retry", "key", "src"),
+    *("ask", "tasks", "part", "changed"),
+)
+_BASES: dict[str, BookingBasis] = {"e": "estimate", "h": "history"}
+"""Who is answerable for the size; without one it was the user."""
+
+
+def read_key(path: Path) -> bytes:
+    """Return the cluster's key.
+
+    Raises:
+        ConfigError: The file is missing, too short, open to others or closed to this user.
+    """
+    try:
+        if path.stat().st_mode & 0o077:
+            raise ConfigError(f"{path}: other users can read the cluster key; run: chmod 600 {path}")
+        key = path.read_bytes()
+    except PermissionError as exc:
+        fix = (
+            f"run this as root, or as slurmctld's user, who must own it on the controller: chown slurm {path}"
+        )
+        raise ConfigError(f"{path}: the cluster key cannot be read; {fix}") from exc
+    except OSError as exc:
+        raise ConfigError(f"{path}: no cluster key ({exc.strerror}); run: rad install --key") from exc
+    if len(key) < KEY_BYTES:
+        raise ConfigError(
+            f"{path}: the cluster key is shorter than {KEY_BYTES} bytes; remove it and run: rad install --key"
+        )
+    return key
+
+
+def stamp(booking: Booking, *, user_id: int, key: bytes) -> str:
+    """Return the signed text form of a booking.
+
+    Args:
+        booking: What was booked.
+        user_id: The job's owner, for whom alone it counts.
+        key: The cluster's key, 32 bytes.
+    """
+    values = {
+        "gpus": booking.gpus,
+        "procs": booking.processes if booking.processes > 1 else None,
+        "mem": None if booking.memory_bytes is None else to_mib_up(booking.memory_bytes),
+        "cap": _cap_mib(booking),
+        "est": None if booking.estimate_bytes is None else to_mib_up(booking.estimate_bytes),
+        "sm": None if booking.smact is None else round(booking.smact * THOUSAND),
+        "try": booking.recoveries,
+        "retry": int(booking.retry),
+        "key": booking.profile_key,
+        "src": next((letter for letter, basis in _BASES.items() if basis == booking.basis), None),
+        "ask": booking.shards or None,
+        "tasks": _tasks_text(booking.by_task),
+        "part": ".".join(booking.partitions) or None,
+        "changed": 1 if booking.changed else None,
+    }
+    body = ":".join(f"{name}={value}" for name, value in values.items() if value is not None)
+    return f"rad2:{booking.kind}:{body}:{_mac(booking.kind, body, user_id, key)}"
+
+
+def _tasks_text(asked: AskedTasks | None) -> str | None:
+    return None if asked is None else f"{asked.tasks}.{asked.cpus}.{int(asked.own_gpu)}"
+
+
+def _tasks(text: str) -> AskedTasks:
+    tasks, cpus, own_gpu = map(int, text.split("."))
+    return AskedTasks(tasks=tasks, cpus=cpus, own_gpu=own_gpu == 1)
+
+
+def _cap_mib(booking: Booking) -> int | None:
+    """Return the cap if it says more than the booking does; a release that knows no caps reads the others."""
+    if booking.cap_bytes is None or booking.cap_bytes <= (booking.memory_bytes or 0):
+        return None
+    return to_mib_up(booking.cap_bytes)
+
+
+def read_stamp(comment: str, *, user_id: int, key: bytes) -> Booking | None:
+    """Return the booking in a comment, or None if there is none that verifies for this owner.
+
+    Args:
+        comment: The job's comment.
+        user_id: The job's owner, as Slurm knows it.
+        key: The cluster's key, 32 bytes.
+    """
+    found = _STAMP.findall(comment)
+    if not found:
+        return None
+    kind, body, mac = found[-1]  # ours stands last; before it may stand whatever the user wrote
+    if not hmac.compare_digest(mac, _mac(kind, body, user_id, key)):
+        return None
+    values = dict(part.partition("=")[::2] for part in body.split(":"))
+    if not set(values) <= set(_FIELDS):
+        return None
+    booking_kind: BookingKind = "shared" if kind == "shared" else "whole"
+    return Booking(
+        kind=booking_kind,
+        gpus=int(values.get("gpus", "1")),
+        processes=int(values.get("procs", "1")),
+        memory_bytes=from_mib(int(values["mem"])) if "mem" in values else None,
+        cap_bytes=from_mib(int(values["cap"])) if "cap" in values else None,
+        estimate_bytes=from_mib(int(values["est"])) if "est" in values else None,
+        smact=int(values["sm"]) / THOUSAND if "sm" in values else None,
+        recoveries=int(values.get("try", "0")),
+        retry=values.get("retry", "1") == "1",
+        profile_key=values.get("key"),
+        basis=_BASES.get(values.get("src", ""), "asked"),
+        shards=int(values.get("ask", "0")),
+        by_task=_tasks(values["tasks"]) if "tasks" in values else None,
+        partitions=tuple(filter(None, values.get("part", "").split("."))),
+        changed="changed" in values,
+    )
+
+
+def with_stamp(comment: str, stamp_text: str) -> str:
+    """Return a comment that carries this stamp and no other, the user's words before it.
+
+    The user's words are cut where both do not fit; the stamp never is.
+
+    Args:
+        comment: The comment so far.
+        stamp_text: As `stamp` makes it.
+    """
+    words = user_words(comment)
+    room = COMMENT_LIMIT - 1 - len(stamp_text.encode()) - 1
+    if _size(words) > room:
+        words = words.encode(errors="surrogateescape")[:room].decode(errors="ignore").rstrip()
+    return f"{words} {stamp_text}" if words else stamp_text
+
+
+def user_words(comment: str) -> str:
+    """Return a comment without our stamps: what the user wrote."""
+    return _PROFILE.sub("", _OLD_STAMP.sub("", _STAMP.sub("", comment))).strip()
+
+
+def profile_in(comment: str) -> str | None:
+    """Return the model profile that the login node put into a comment, or None."""
+    match = _PROFILE.search(comment)
+    return match.group(1) if match else None
+
+
+def with_profile(comment: str, profile: str) -> str | None:
+    """Return a comment with a model profile after the user's words; None if both do not fit.
+
+    Args:
+        comment: The comment so far.
+        profile: `ModelProfile.to_text()`, at most 600 characters.
+    """
+    text = f"{user_words(comment)} rad.profile:{profile}".strip()
+    return text if _size(text) < COMMENT_LIMIT else None
+
+
+def _size(text: str) -> int:
+    """Return the bytes of a comment; it may hold bytes that are no UTF-8, which travel as surrogates."""
+    return len(text.encode(errors="surrogateescape"))
+
+
+def _mac(kind: str, body: str, user_id: int, key: bytes) -> str:
+    return sign(f"rad2|{user_id}|{kind}|{body}", key)
+
+
+def sign(message: str, key: bytes) -> str:
+    """Return the message authentication code of a message, as 16 hexadecimal digits.
+
+    Args:
+        message: What is signed; it begins with a word of its kind, so that none can be taken for one of another kind.
+        key: The cluster's key, 32 bytes.
+    """
+    content = message.encode(errors="surrogateescape")
+    return hmac.new(key, content, hashlib.sha256).hexdigest()[:_MAC_HEX]

@@ -1,0 +1,155 @@
+"""rad.toml, or the last copy of it that was good: a slip of an admin's hand must not uncap the jobs that run.
+
+Whoever reads a good rad.toml as root, or as SlurmUser, keeps a copy of it in /var/lib/rad, or beside a rad.toml that is
+not at its usual place. The copy is believed only if nobody but root and the reader can have written it, and if it is
+whole. It is taken where rad.toml is missing, wrong, no file, cut short, or on a file server that does not answer.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_plugin.core.config import toml
+from slurm_plugin.core.config.load import DEFAULT_PATH, Config, parse_config
+from slurm_plugin.core.config.timed_read import LONGEST, TimelyFile
+from slurm_plugin.core.errors import ConfigError
+
+COPIES = Path("/var/lib/rad")
+"""Of the rad.toml at its usual place; on a disk of this machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InForce:
+    """The configuration to go by.
+
+    Attributes:
+        config: The configuration.
+        trouble: Why it is not rad.toml's but the last good copy's; "" if it is rad.toml's.
+    """
+
+    config: Config
+    trouble: str = ""
+
+
+def copy_of(path: Path) -> Path:
+    """Return where the last good copy of a rad.toml is kept."""
+    return COPIES / "rad.toml.good" if path == DEFAULT_PATH else path.with_name(path.name + ".good")
+
+
+def config_in_force(rad_toml: Path | TimelyFile) -> InForce:
+    """Read rad.toml, and keep a copy of it if it is good; else take the last good copy.
+
+    Args:
+        rad_toml: Its path, or the file that is being read already.
+
+    Raises:
+        ConfigError: rad.toml cannot be used, and there never was a good one here.
+    """
+    file = rad_toml if isinstance(rad_toml, TimelyFile) else TimelyFile(str(rad_toml))
+    path = Path(file.path)
+    copy = _read_copy(path)  # meanwhile
+    try:
+        text = file.text()
+        config = parse_text(text, origin=str(path))
+        if copy is not None and text != copy:
+            _refuse_remains(path, text, config, copy)
+    except ConfigError as exc:
+        last_good = None if copy is None else _parse_copy(path, copy)
+        if last_good is None:
+            raise ConfigError(f"{exc}; and there is no last good copy at {copy_of(path)}") from exc
+        return InForce(config=last_good, trouble=f"{exc}; the last good copy is in force")
+    if text != copy:
+        _keep(copy_of(path), text)
+    return InForce(config=config)
+
+
+def parse_text(text: str, *, origin: str, strict: bool = True) -> Config:
+    """Return the configuration that a text describes.
+
+    Args:
+        text: The text of a rad.toml.
+        origin: File name for messages.
+        strict: Whether an unknown key is an error.
+
+    Raises:
+        ConfigError: It is no TOML, or a key or value is wrong.
+    """
+    try:
+        return parse_config(toml.loads(text), origin=origin, strict=strict)
+    except (toml.TOMLDecodeError, RecursionError) as exc:
+        raise ConfigError(f"{origin}: {exc}") from exc
+
+
+def copied_at_s(path: Path) -> float | None:
+    """Return when the copy of a rad.toml was kept, seconds since the epoch; None if there is none to go by."""
+    copy = _read_copy(path)
+    usable = copy is not None and _parse_copy(path, copy) is not None
+    return copy_of(path).stat().st_mtime if usable else None
+
+
+def _refuse_remains(path: Path, text: str, config: Config, copy: str) -> None:
+    """Refuse what is valid TOML, and yet what a full disk or an editor at work leaves of a file.
+
+    Raises:
+        ConfigError: It is.
+    """
+    before = _parse_copy(path, copy)
+    if before is None:
+        return
+    if before.partitions and not config.partitions and config.mode != "off":
+        raise ConfigError(f'{path}: names no partition any more; if that is meant, say mode = "off"')
+    if copy.startswith(text) and not text.endswith("\n"):
+        raise ConfigError(f"{path}: ends in the middle of a line")
+
+
+def _read_copy(path: Path) -> str | None:
+    """Return the text of the last good copy; None if there is none that can be believed."""
+    place = copy_of(path)
+    try:
+        handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        own = found.st_uid in (0, os.geteuid()) and not stat.S_IMODE(found.st_mode) & 0o022
+        if not stat.S_ISREG(found.st_mode) or not own:
+            return None
+        head, _, content = file.read(LONGEST + 100).partition(b"\n")
+    if head != _head(content):
+        return None
+    with suppress(UnicodeDecodeError):
+        return content.decode()
+    return None
+
+
+def _parse_copy(path: Path, text: str) -> Config | None:
+    """Return what a copy says; None if this version cannot read it."""
+    with suppress(ConfigError):
+        return parse_text(text, origin=str(copy_of(path)), strict=False)
+    return None
+
+
+def _keep(place: Path, text: str) -> None:
+    """Replace the copy whole; where it cannot be written, the older one stays, and rad doctor says so."""
+    content = text.encode()
+    draft = place.with_name(f".{place.name}.{os.getpid()}")
+    with suppress(OSError):
+        place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            handle = os.open(draft, flags, 0o644)
+            with os.fdopen(handle, "wb") as file:
+                file.write(_head(content) + b"\n" + content)
+                os.fchmod(handle, 0o644)
+            draft.replace(place)
+        except OSError:
+            draft.unlink(missing_ok=True)
+
+
+def _head(content: bytes) -> bytes:
+    return f"# The last good rad.toml, kept by RAD; crc {zlib.crc32(content):08x}".encode()

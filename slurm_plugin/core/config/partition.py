@@ -1,0 +1,173 @@
+"""What rad.toml says of one partition: fields, defaults and meanings; settings.py holds the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from slurm_plugin.core.config.compute import overcommit_for
+from slurm_plugin.core.config.gpu_types import GpuSize, GpuType
+from slurm_plugin.core.records.submission import Confidence, PolicyName
+from slurm_plugin.core.units import from_mib
+
+OVERCOMMIT = 2.0
+"""Expected SM activity that a GPU is given by default: the most at which makespan hardly grows
+(docs/measurements/2026-11-sharing-simulated.md)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionConfig:
+    """How jobs of one partition are treated.
+
+    Attributes:
+        collocate: Whether single-GPU jobs of this partition may share GPUs. False leaves every job alone.
+        default: What a GPU job without usable #RAD lines gets: its GPU for itself, or untouched, or collocation
+            with its need unknown.
+        gpu_memory_mib: Usable memory of one GPU of the partition; 0 takes it from shards_per_gpu.
+        shards_per_gpu: Shards of one GPU as gres.conf says; 0 derives them from gpu_memory_mib.
+        gpus: By type, as `scontrol show node` calls it (`Gres=gpu:a100:4`), the same and the base memory, where a
+            partition has GPUs of several types. Those without a table have the partition's own numbers.
+        shard_mib: What one shard stands for.
+        gpu_type: Type of the partition's GPUs as gres.conf says, if all have the same. A request for it (`gpu:a100:1`)
+            can then be turned into shards, as can one for a type in `gpus`; any other typed request keeps its GPU.
+        exclusive_form: How a GPU of one's own is asked for: "shards" takes all shards of a GPU, "gpu" takes gpu:1
+            (Slurm 23.11.5 and later), "auto" picks by the running version.
+        confidence: Share of jobs for which what is booked shall be enough: a number, "bound" for the estimator's
+            bound (0.99), or "auto" for what costs least by this partition's cards and recovery (core/booking/confidence.py). What is
+            not booked, up to the bound, a job may still have while nobody needs it.
+        compute_overcommit: Slurm gives a GPU jobs of at most this much expected SM activity in all: a job asks for the
+            larger of the shards of its memory and this part of a GPU's shards; what it may hold stays its memory. 2.0
+            lets two jobs share that would each fill the GPU. Jobs of several GPUs, and all under `sharing = "streams"`,
+            take turns: of them the time counts in which their kernels run (core/config/compute.py). 0 counts memory alone.
+        max_slowdown: The same as a promise, in its place: Slurm packs a GPU so that 9 of 10 jobs run at most this many
+            times slower than alone, as measured (core/config/compute.py). 0 promises nothing.
+        share_multi_gpu: Whether a job of several GPUs of one node shares them, too, where the need of each of its
+            processes is known: it gets shards of that many GPUs. Needs Slurm 23.11 and
+            `SelectTypeParameters=...,MULTIPLE_SHARING_GRES_PJ`; without them, and by default, such jobs keep their GPUs
+            to themselves.
+        policy: Placement policy (thesis section 6.2.2).
+        pin: "slurm" keeps jobs on the GPU that Slurm booked. "bound" lets the policy choose whenever no job sits on
+            the booked GPU yet. "free" lets it choose among all GPUs of the node; jobs that want a whole GPU then often
+            find none idle and go back to the queue. "auto" is "slurm" where cgroups confine devices, or where the
+            node also serves a partition that is not collocated: its jobs run on the very GPU that Slurm names, so
+            no job of ours may have been moved there. Elsewhere it is "bound".
+        one_user_per_gpu: Whether only jobs of one user share a GPU. Partitions whose jobs meet on a GPU should agree.
+        smact_max: A GPU at or above this SM activity takes no further job.
+        free_min_mib: Free memory that a job of unknown need must find.
+        margin_mib: Added to the need on a GPU where somebody holds memory that nobody booked.
+        on_saturated: What to do when no GPU has compute to spare: place all the same, or wait in the queue.
+        saturated_waits: How often a job waits for that at most, before it is placed all the same. The waits last 10,
+            20, 40, 80 and then 160 s each, so 5 are some five minutes.
+        sharing: How processes share a GPU: MPS, or time-sliced streams.
+        mps_thread_percentage: CUDA_MPS_ACTIVE_THREAD_PERCENTAGE of a shared job; 0 leaves it unset.
+        visible_devices: How CUDA_VISIBLE_DEVICES names a job's GPUs: "index" by numbers, as Slurm does, which every
+            launcher reads (of a job under MPS 0, its daemon's one GPU); "uuid" by UUIDs, which name the right GPU also
+            in a container that does not see the MPS pipe. Where cgroups confine devices, Slurm's own numbers stay.
+        memory_cap: Whether a shared job's GPU memory is capped at what it booked.
+        on_overrun: What rad-monitor does to a job that holds more GPU memory than it booked, or uses a GPU that
+            another job holds: name it; or stop it and run it again with a GPU of its own, as after running out of
+            memory; or end it.
+        on_outside_mps: The same for a job that was given an MPS server and uses its GPU past it. A container that does
+            not see the pipe directory does so without malice.
+        mig: "pass" leaves MIG requests alone; "map" turns a request for one GPU, of no type, into the smallest of
+            mig_profiles that holds the estimate. The partition's GPUs are then all partitioned, and not shared.
+        mig_profiles: The types of MIG instances in gres.conf, e.g. "1g.10gb 3g.40gb".
+        trim: Whether a job that has settled gives back what it does not need, once another needs it (core/ledger/trim.py).
+            That helps only where gres.conf has more shards than a GPU has memory.
+        time_limit_factor: A job that shared its GPU with another user's may run longer than its --time: by as long as
+            it shared, up to this many times its --time, never past the partition's MaxTime or into a reservation of
+            its node. 1 gives no time.
+        keep_turn: Whether a job that its Prolog put back stands in the queue where it stood: Slurm takes it for one
+            that was submitted just then. What it lost is lent to it until it starts (radd/turns.py).
+        recovery: After running out of memory: "exclusive" takes a whole GPU at once; "escalate" first tries the
+            observed peak plus the failed allocation plus 5 GiB (thesis section 7.2); "off" leaves the job failed.
+        max_recoveries: Reruns of one job at most.
+        recovery_boost: By how much the priority of a rerun rises from its requeue until it starts, if its end was our
+            estimate's fault or a neighbour's; 0 lends nothing. With priority/multifactor take PriorityWeightAge: what
+            the longest wait earns.
+        recovery_priority: No rerun is raised above this. The default is where priority/basic begins to count down
+            (slurm.h, TOP_PRIORITY); what an admin sets by hand above it stays first.
+        boosts_per_day: Reruns of one user in 24 hours that are lent priority.
+    """
+
+    collocate: bool = False
+    default: Literal["exclusive", "leave", "collocate"] = "exclusive"
+    gpu_memory_mib: int = 0
+    shards_per_gpu: int = 0
+    shard_mib: int = 1024
+    gpu_type: str = ""
+    gpus: dict[str, GpuType] = field(default_factory=dict)
+    exclusive_form: Literal["auto", "shards", "gpu"] = "auto"
+    confidence: Confidence = 0.95
+    compute_overcommit: float = OVERCOMMIT
+    max_slowdown: float = 0.0
+    share_multi_gpu: bool = False
+    policy: PolicyName = "magm"
+    pin: Literal["auto", "slurm", "bound", "free"] = "auto"
+    one_user_per_gpu: bool = False
+    smact_max: float = 0.80
+    free_min_mib: int = 5120
+    margin_mib: int = 512
+    on_saturated: Literal["place", "wait"] = "place"
+    saturated_waits: int = 5
+    sharing: Literal["mps", "streams"] = "mps"
+    mps_thread_percentage: int = 0
+    visible_devices: Literal["index", "uuid"] = "index"
+    memory_cap: bool = True
+    on_overrun: Literal["warn", "requeue", "end"] = "requeue"
+    on_outside_mps: Literal["warn", "requeue", "end"] = "warn"
+    trim: bool = False
+    mig: Literal["pass", "map"] = "pass"
+    mig_profiles: str = ""
+    time_limit_factor: float = 2.0
+    keep_turn: bool = True
+    recovery: Literal["exclusive", "escalate", "off"] = "exclusive"
+    max_recoveries: int = 2
+    recovery_boost: int = 1000
+    recovery_priority: int = 4_294_901_760
+    boosts_per_day: int = 5
+
+    @property
+    def ours(self) -> bool:
+        """Return whether submissions to this partition are changed at all."""
+        return self.collocate or self.mig == "map"
+
+    @property
+    def shard_bytes(self) -> int:
+        """Return what one shard stands for."""
+        return from_mib(self.shard_mib)
+
+    @property
+    def sizes(self) -> tuple[GpuSize, ...]:
+        """Return the sizes of the partition's GPUs, the smallest first; none if nothing tells."""
+        others = GpuType(gpu_memory_mib=self.gpu_memory_mib, shards_per_gpu=self.shards_per_gpu)
+        found = []
+        for name, gpu in {"": others, **self.gpus}.items():
+            shards = gpu.shards_per_gpu or gpu.gpu_memory_mib // self.shard_mib
+            capacity_bytes = from_mib(gpu.gpu_memory_mib) or shards * self.shard_bytes
+            if shards:
+                found.append(GpuSize(type=name, shards=shards, capacity_bytes=capacity_bytes))
+        return tuple(sorted(found, key=lambda size: (size.shards, size.capacity_bytes)))
+
+    @property
+    def shards(self) -> int:
+        """Return the shards of one whole GPU, the largest if they differ."""
+        return max((size.shards for size in self.sizes), default=0)
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Return the memory of one GPU that jobs can have, the largest if they differ."""
+        return max((size.capacity_bytes for size in self.sizes), default=0)
+
+    def of_type(self, name: str | None) -> PartitionConfig:
+        """Return the settings for GPUs of one type alone; unchanged where it has no table of its own."""
+        gpu = self.gpus.get(name or "")
+        if gpu is None:
+            return self
+        memory_mib, shards = gpu.gpu_memory_mib, gpu.shards_per_gpu
+        return replace(self, gpus={}, gpu_type=name or "", gpu_memory_mib=memory_mib, shards_per_gpu=shards)
+
+    @property
+    def packed_activity(self) -> float:
+        """Return how much expected SM activity Slurm may give one GPU; 0 where memory alone counts."""
+        return overcommit_for(self.max_slowdown) if self.max_slowdown else self.compute_overcommit

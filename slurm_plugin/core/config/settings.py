@@ -1,0 +1,154 @@
+"""The settings of rad.toml with their defaults and meanings; config.py reads them, gres_conf/rad.toml explains them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from slurm_plugin.core.config.partition import PartitionConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paths:
+    """Where things lie.
+
+    Attributes:
+        run: Node state that a reboot may lose: ledger, job folders, MPS pipes, the monitor's window.
+        state: What must survive a reboot: history, verdicts not yet delivered.
+        key: The cluster's key, mode 0600, the same on every node.
+        socket: radd's socket.
+        log: Folder of our logs.
+        slurm_conf: slurm.conf; "" lets Slurm's commands find it.
+    """
+
+    run: str = "/run/rad"
+    state: str = "/var/lib/rad"
+    key: str = "/etc/rad/key"
+    socket: str = "/run/rad/radd.sock"
+    log: str = "/var/log/rad"
+    slurm_conf: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """Kill switches: each turns one part off and leaves the others working.
+
+    Attributes:
+        submit: radd changes submissions.
+        placement: The Prolog chooses the GPU and keeps the ledger.
+        mps: Shared jobs run under MPS; without it every partition is read as `sharing = "streams"`.
+        recovery: A job that ran out of memory runs again.
+        history: What earlier runs needed is what later ones book.
+        accounting: The estimate is written into a job's AdminComment and, where there is slurmdbd, the observed peak.
+        guard: rad-monitor acts on jobs that take more than they booked.
+        learn: What all users' runs needed re-calibrates the estimates of models that are new to a user: off, because it
+            pays on a site with many users, and one should look at `rad learn` first.
+        output_line: A batch job's output ends with a line that says what it used: off, because the file is the user's
+            and a program may read it.
+    """
+
+    submit: bool = True
+    placement: bool = True
+    mps: bool = True
+    recovery: bool = True
+    history: bool = True
+    accounting: bool = True
+    guard: bool = True
+    learn: bool = False
+    output_line: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetryConfig:
+    """Where readings of GPUs come from.
+
+    Attributes:
+        source: "auto" takes NVML, with SMACT from GPM or DCGM as the card has it.
+        simulated_folder: State of simulated GPUs, for `source = "simulated"`.
+        timeout_s: A GPU that does not answer in this time is left out.
+        window_s: Length of the window over which activity is averaged (thesis section 6.2.2).
+        serve: "PORT" or "ADDRESS:PORT" where rad-monitor answers Prometheus and `rad top`; "" for nowhere.
+    """
+
+    source: Literal["auto", "nvml", "dcgm", "simulated"] = "auto"
+    simulated_folder: str = ""
+    timeout_s: float = 2.0
+    window_s: int = 90
+    serve: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """All of rad.toml.
+
+    Attributes:
+        mode: "enforce"; "observe" logs what would be done and changes nothing; "off" does nothing at all.
+        estimator: Which of gpumemnet's estimators books the memory.
+        gpu: GPU name for the estimate's base, as `rad-estimate --gpu` takes it; "" for the generic base.
+        conv_base_mib: Memory of a process that uses convolutions before its first tensor, as `rad calibrate` measures
+            it here; 0 takes the figure of `gpu`.
+        base_mib: The same for other processes.
+        default_partition: The partition of a job that names none; "" if jobs must name one.
+        slurm_backend: How radd speaks to Slurm: its own commands, or a pyslurm made for the running version.
+        paths: Where things lie.
+        features: Kill switches.
+        telemetry: Where readings come from.
+        partition_defaults: What holds for every partition unless it says otherwise.
+        partitions: The configured partitions; others are left alone.
+    """
+
+    mode: Literal["enforce", "observe", "off"] = "enforce"
+    estimator: str = "ours"
+    gpu: str = ""
+    conv_base_mib: int = 0
+    base_mib: int = 0
+    default_partition: str = ""
+    slurm_backend: Literal["commands", "pyslurm"] = "commands"
+    paths: Paths = field(default_factory=Paths)
+    features: Features = field(default_factory=Features)
+    telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
+    partition_defaults: PartitionConfig = field(default_factory=PartitionConfig)
+    partitions: dict[str, PartitionConfig] = field(default_factory=dict)
+
+    @property
+    def learns(self) -> bool:
+        """Return whether all users' runs correct estimates; without history none are kept."""
+        return self.features.learn and self.features.history
+
+    @property
+    def places(self) -> bool:
+        """Return whether Prologs place jobs, so that there is a ledger to keep true."""
+        return self.mode == "enforce" and self.features.placement
+
+    @property
+    def guards(self) -> bool:
+        """Return whether rad-monitor acts on jobs that take more than they booked."""
+        return self.mode == "enforce" and self.features.guard
+
+    @property
+    def guarded(self) -> tuple[str, ...]:
+        """Return the partitions of whose jobs rad-monitor ends those that keep from others what they booked."""
+        warned = {name for name, settings in self.partitions.items() if settings.on_overrun == "warn"}
+        return tuple(name for name in self.partitions if name not in warned) if self.guards else ()
+
+    @property
+    def sliced(self) -> tuple[str, ...]:
+        """Return the partitions whose jobs share GPUs in time slices, outside of MPS."""
+        return tuple(name for name, settings in self.partitions.items() if settings.sharing == "streams")
+
+    def caps(self, partition: str) -> bool:
+        """Return whether jobs that share one GPU of a partition are to be capped by MPS."""
+        settings = self.partitions.get(partition)
+        return (
+            self.features.mps and settings is not None and settings.sharing == "mps" and settings.memory_cap
+        )
+
+    def partition(self, name: str | None) -> PartitionConfig | None:
+        """Return the settings of a partition; None if jobs of it are left alone.
+
+        A job may name several partitions, separated by commas; it starts in any of them, so it is ours only if all
+        of them are treated alike.
+        """
+        names = (name or self.default_partition).split(",")
+        settings = [self.partitions.get(one) for one in names]
+        return settings[0] if all(one == settings[0] for one in settings) else None

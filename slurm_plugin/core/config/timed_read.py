@@ -1,0 +1,54 @@
+"""A small file that a child reads while its reader goes on: a file server that hangs costs READ_S and no more."""
+
+from __future__ import annotations
+
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.process.child import Child, ChildError
+
+READ_S = 1.0
+"""For reading a small file, on a machine that may be busy."""
+
+LONGEST = 1 << 20
+"""What is beyond these bytes is not read."""
+
+_READABLE, _FAILED = b"+", b"-"
+
+
+class TimelyFile:
+    """A file that is being read."""
+
+    def __init__(self, path: str) -> None:
+        """Begin to read."""
+        self.path = path
+        self._child: Child | None = None
+        self._problem = ""
+        try:
+            self._child = Child(self._read, timeout_s=READ_S)
+        except ChildError as exc:
+            self._problem = str(exc)
+
+    def text(self) -> str:
+        """Wait for the content and return it; only once.
+
+        Raises:
+            ConfigError: It cannot be read, or not in time.
+        """
+        if self._child is None:
+            raise ConfigError(f"{self.path}: cannot be read: {self._problem}")
+        try:
+            answer = self._child.answer()
+        except ChildError as exc:
+            raise ConfigError(f"{self.path}: cannot be read: {exc}") from exc
+        if answer.startswith(_FAILED):
+            raise ConfigError(f"{self.path}: {answer[1:].decode()}; run: rad install")
+        try:
+            return answer[1:].decode()
+        except UnicodeDecodeError as exc:
+            raise ConfigError(f"{self.path}: {exc}") from exc
+
+    def _read(self) -> bytes:
+        try:
+            with open(self.path, "rb") as file:
+                return _READABLE + file.read(LONGEST)
+        except OSError as exc:
+            return _FAILED + (exc.strerror or str(exc)).encode()

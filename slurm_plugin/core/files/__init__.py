@@ -1,0 +1,1 @@
+"""Files that survive a kill, a full disk and a reboot."""

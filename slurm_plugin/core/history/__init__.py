@@ -1,0 +1,1 @@
+"""Memory that earlier runs used, and what it says of the next."""

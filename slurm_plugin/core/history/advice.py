@@ -1,0 +1,69 @@
+"""What to tell the owner of a job that ended: what it used of what it booked, and what to do next time. Pure."""
+
+from __future__ import annotations
+
+from slurm_plugin.core.history.runs import Run, bound_of
+from slurm_plugin.core.units import GIB, human
+
+WORTH_BYTES = GIB
+"""Less than this between booked and needed is not worth a word."""
+
+IDLE = 0.15
+"""Below this mean SM activity a training mostly waits for something else than its GPU."""
+
+LEAST_S = 60.0
+"""A shorter run says little of a training's activity."""
+
+
+def used(run: Run) -> str:
+    """Return what a run used, in a few words; "" if nobody saw it.
+
+    >>> used(Run(user_id=1, peak_bytes=9 * GIB, booked_bytes=12 * GIB, mean_smact=0.41))
+    'used 9.0 of 12.0 GiB, SM activity 0.41'
+    """
+    if run.peak_bytes is None:
+        return ""
+    memory = f"used {human(run.peak_bytes)} of a GPU of its own"
+    if run.booked_bytes is not None:
+        peak, booked = human(run.peak_bytes), human(run.booked_bytes)
+        same_unit = peak.endswith(" GiB") and booked.endswith(" GiB")
+        memory = f"used {peak.removesuffix(' GiB') if same_unit else peak} of {booked}"
+    return memory if run.mean_smact is None else f"{memory}, SM activity {run.mean_smact:.2f}"
+
+
+def next_time(run: Run, *, remembered: bool) -> tuple[str, ...]:
+    """Return what is worth changing, one sentence each, the most useful first.
+
+    Args:
+        run: How it went.
+        remembered: Whether radd will book what this run was seen to need if the same model comes again.
+    """
+    found = []
+    if run.outcome == "ok" and run.peak_bytes is not None:
+        found += _about_size(run, run.peak_bytes, remembered=remembered and run.profile_key is not None)
+    elif run.outcome == "gpu-oom":
+        found.append("it needed more than it booked: give #RAD model=, or a larger memory=")
+    elif run.outcome == "overrun":
+        found.append("it held more than it may: book what it needs with #RAD memory=, or give #RAD model=")
+    lasted_s = None if run.start_s is None or run.time_s is None else run.time_s - run.start_s
+    if run.mean_smact is not None and run.mean_smact < IDLE and (lasted_s or 0.0) >= LEAST_S:
+        found.append("its GPU mostly waited: more workers in the data loader, or a larger batch, may help")
+    return tuple(found)
+
+
+def _about_size(run: Run, peak_bytes: int, *, remembered: bool) -> list[str]:
+    bound = bound_of(peak_bytes)
+    if run.booked_bytes is None:
+        return [f"it may share a GPU with #RAD memory={_asked(bound)}"]
+    if run.booked_bytes - bound < WORTH_BYTES:
+        if bound <= run.booked_bytes or remembered:
+            return []
+        return [f"it needs #RAD memory={_asked(bound)} to be safe"]
+    if remembered:
+        return [f"next time it books {human(bound)}, as seen now"]
+    return [f"#RAD memory={_asked(bound)} is enough"]
+
+
+def _asked(n_bytes: int) -> str:
+    """Return a size as `memory=` takes it, rounded up."""
+    return f"{-(-n_bytes // GIB)}G"

@@ -1,0 +1,185 @@
+"""What a site learned, as it is kept and used: limits by group in STATE/learned.json, applied to one estimate.
+
+    {"version":1,"made_for":"...","time_s":1.5,"groups":{"torchinfo@h200":{"lowest":[...],"highest":[...,null],
+     "runs":157,"models":61,"users":9}}}
+
+The file names no user and no model, and everybody may read it: radd books by it, and `rad-estimate` says the same as
+sbatch. What is missing, damaged or made for another estimator changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from slurm_plugin.core.booking.confidence import SHARES
+from slurm_plugin.core.config.load import Config
+from slurm_plugin.core.history.site_quantiles import BOUND, Limits
+from slurm_plugin.core.records.submission import MemoryEstimate
+from slurm_plugin.core.units import MIB
+
+VERSION = 1
+LONGEST = MIB
+"""Bytes of the file that are read; a site has some dozens of groups of 500 bytes."""
+ANY_GPU = "gpu"
+_SHOWN = 0.95
+"""The quantile that people are told of, beside the bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What a site learned.
+
+    Attributes:
+        made_for: The estimator and its settings that the runs were compared with.
+        time_s: When it was learned, seconds since the epoch.
+        groups: By `group_of`.
+    """
+
+    made_for: str = ""
+    time_s: float = 0.0
+    groups: Mapping[str, Limits] = field(default_factory=dict)
+
+
+def learned_path(state: Path) -> Path:
+    """Return where the file lies; `state` is paths.state."""
+    return state / "learned.json"
+
+
+def group_of(kind: str, gpu: str) -> str:
+    """Name the jobs that are learned from together.
+
+    Args:
+        kind: What the estimate was made from, as `MemoryEstimate.kind`.
+        gpu: Type of GPU.
+    """
+    return f"{kind}@{gpu}"
+
+
+def gpu_of(config: Config, partition: str | None) -> str:
+    """Name the type of GPU of a partition; jobs of several are alike only on one type.
+
+    Args:
+        config: rad.toml.
+        partition: Its name, or those that a job names.
+    """
+    settings = config.partition(partition)
+    return (settings.gpu_type if settings is not None else "") or config.gpu or ANY_GPU
+
+
+def applied(estimate: MemoryEstimate, limits: Limits) -> MemoryEstimate:
+    """Return an estimate whose quantiles and bound are brought between the limits; its best guess stays.
+
+    Args:
+        estimate: As shipped.
+        limits: What the site learned of its group.
+    """
+    width = estimate.upper_bytes - estimate.estimate_bytes
+    if width <= 0:
+        return estimate
+
+    def within(n_bytes: int, at: int) -> int:
+        score = (n_bytes - estimate.estimate_bytes) / width
+        wanted = max(min(score, limits.highest[at]), limits.lowest[at])
+        return n_bytes if wanted == score else estimate.estimate_bytes + math.ceil(wanted * width)
+
+    found = replace(
+        estimate,
+        upper_bytes=within(estimate.upper_bytes, SHARES.index(BOUND)),
+        quantiles=tuple(
+            (share, within(n_bytes, SHARES.index(share))) for share, n_bytes in estimate.quantiles
+        ),
+    )
+    return replace(found, learned=_told(estimate, found, limits))
+
+
+def _told(before: MemoryEstimate, after: MemoryEstimate, limits: Limits) -> str:
+    """Return one sentence on what changed, for users."""
+
+    def times(one: MemoryEstimate, n_bytes: int) -> str:
+        return f"{n_bytes / max(one.estimate_bytes, 1):.2f}"
+
+    old, new = dict(before.quantiles).get(_SHOWN), dict(after.quantiles).get(_SHOWN)
+    points = [] if old is None or new is None else [(f"{_SHOWN * 100:g} %", new, old)]
+    points.append(("the bound", after.upper_bytes, before.upper_bytes))
+    said = ", ".join(
+        f"{name} = estimate x {times(after, now)} (shipped {times(before, was)})" for name, now, was in points
+    )
+    return f"re-calibrated by {limits.runs} runs of this site ({limits.models} models, {limits.users} users): {said}"
+
+
+def to_text(learned: Learned) -> str:
+    """Return the file's text."""
+    groups = {
+        name: {
+            "lowest": [round(score, 6) for score in limits.lowest],
+            "highest": [None if score == math.inf else round(score, 6) for score in limits.highest],
+            "runs": limits.runs,
+            "models": limits.models,
+            "users": limits.users,
+        }
+        for name, limits in sorted(learned.groups.items())
+    }
+    tree = {
+        "version": VERSION,
+        "made_for": learned.made_for,
+        "time_s": round(learned.time_s, 3),
+        "shares": SHARES,
+        "groups": groups,
+    }
+    return json.dumps(tree, separators=(",", ":"))
+
+
+def from_text(text: str) -> Learned | None:
+    """Return what a file says; None if it is damaged or of another version."""
+    try:
+        tree = json.loads(text)
+        if tree["version"] != VERSION or tuple(tree["shares"]) != SHARES:
+            return None
+        return Learned(
+            made_for=str(tree["made_for"]),
+            time_s=float(tree["time_s"]),
+            groups={str(name): _limits(row) for name, row in tree["groups"].items()},
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return None
+
+
+def read_learned(state: Path) -> Learned:
+    """Return what a site learned; nothing where the file is missing, damaged or of another version.
+
+    Args:
+        state: paths.state.
+    """
+    try:
+        with learned_path(state).open("rb") as file:
+            text = file.read(LONGEST + 1)
+    except OSError:
+        return Learned()
+    return from_text(text.decode("ascii", errors="replace")) or Learned()
+
+
+def _limits(row: Mapping[str, Any]) -> Limits:
+    """Return the limits of one group.
+
+    Raises:
+        ValueError: They do not rise, or are not what SHARES asks for.
+        TypeError: They are no numbers.
+        KeyError: One is missing.
+    """
+    lowest = tuple(float(score) for score in row["lowest"])
+    highest = tuple(math.inf if score is None else float(score) for score in row["highest"])
+    for scores in (lowest, highest):
+        if len(scores) != len(SHARES) or list(scores) != sorted(scores) or any(map(math.isnan, scores)):
+            raise ValueError("limits must rise")
+    return Limits(
+        lowest=lowest,
+        highest=highest,
+        runs=int(row["runs"]),
+        models=int(row["models"]),
+        users=int(row["users"]),
+    )

@@ -1,0 +1,1 @@
+"""The frame in which Prolog and Epilog run: time limit, arguments, exit status."""

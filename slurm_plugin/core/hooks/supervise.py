@@ -1,0 +1,164 @@
+"""A hook's own limit of time, kept by a process that does nothing else.
+
+Slurm waits for its hooks, by default without end. So a hook does its work in a child (core/process/child.py). If the time is
+over before the child has ended by itself, a second child does what must be done all the same: it gives back what the
+job holds. The limits count from the start of the process as the kernel tells it, so that they cover the interpreter's
+start on a busy machine too.
+
+The parent loads next to nothing, and the child loads what it works with: a fork of a small process is quick, and a
+file server that hangs while a module is loaded is covered by the limit too.
+"""
+
+from __future__ import annotations
+
+import io
+import marshal
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from slurm_plugin.core.process.child import ChildError, in_child, monotonic_s
+from slurm_plugin.core.text import one_line
+
+LONGEST_START_S = 60.0
+"""No interpreter takes longer to start; an older process has a clock of its own (a container's)."""
+
+_UNWIND_S = 0.3
+"""A child is interrupted so long before it is killed: it ends the programs that it waits for, and says where it was."""
+
+_LONGEST_COMPLAINT = 1000
+
+
+class Limits:
+    """When a hook is over, in seconds since its process was started.
+
+    Attributes:
+        work_s: When its work is given up.
+        end_s: When its second child is given up.
+        least_s: What each child gets in any case, also where starting the interpreter took all the time.
+    """
+
+    __slots__ = ("end_s", "least_s", "work_s")
+
+    def __init__(self, *, work_s: float, end_s: float, least_s: float = 1.5) -> None:
+        self.work_s, self.end_s, self.least_s = work_s, end_s, least_s
+
+
+LIMITS = {
+    "prolog": Limits(work_s=7.2, end_s=8.7),
+    "task_prolog": Limits(work_s=7.2, end_s=8.7),
+    "epilog": Limits(work_s=15.0, end_s=18.0),
+}
+"""Of each hook. slurmctld calls a Prolog hung near MessageTimeout, 10 s by default; for an Epilog it waits.
+
+Where the first of two slurmctld is a machine without power, a question takes two seconds more. A put-back has three of
+them (6.2 s in all), and a rerun four (9.1 s).
+"""
+
+
+class _Ended:
+    """How a child ended; `status` is None if its task was not done."""
+
+    __slots__ = ("err", "out", "status", "why")
+
+    def __init__(self, status: int | None, why: str = "", out: str = "", err: str = "") -> None:
+        self.status, self.why, self.out, self.err = status, why, out, err
+
+    def to_bytes(self) -> bytes:
+        return marshal.dumps((self.status, self.why, self.out, self.err))  # both sides are one interpreter
+
+    @classmethod
+    def of_bytes(cls, told: bytes) -> _Ended:
+        return cls(*marshal.loads(told))
+
+
+def hook_started_s() -> float:
+    """Return when this process was started, on the monotonic clock."""
+    return monotonic_s() - age_s()
+
+
+def age_s() -> float:
+    """Return for how long this process has run; 0 where the kernel does not tell anything plausible.
+
+    Source: proc(5), /proc/PID/stat, field 22.
+    """
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            ticks = int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return age if 0 <= age < LONGEST_START_S else 0.0
+
+
+def supervised(
+    work: Callable[[], int],
+    rescue: Callable[[str], int] | None,
+    *,
+    started_s: float,
+    limits: Limits,
+) -> int:
+    """Run a hook's work under its limit of time and return the hook's exit status.
+
+    What a child prints is printed here once it has ended by itself.
+
+    Args:
+        work: The hook; returns its exit status.
+        rescue: What must be done if the work did not end by itself; it is told why and returns the exit status.
+        started_s: When the hook was started, as `hook_started_s` tells.
+        limits: The limits.
+    """
+    ended = _attempt(work, max(started_s + limits.work_s - monotonic_s(), limits.least_s))
+    if ended.status is None and rescue is not None:
+        why = ended.why
+        ended = _attempt(lambda: rescue(why), max(started_s + limits.end_s - monotonic_s(), limits.least_s))
+    sys.stdout.write(ended.out)
+    sys.stdout.flush()
+    with suppress(OSError):
+        sys.stderr.write(ended.err or (f"rad: {ended.why}\n" if ended.status is None else ""))
+    return ended.status or 0
+
+
+def _attempt(task: Callable[[], int], timeout_s: float) -> _Ended:
+    def told() -> bytes:
+        return _run(task, timeout_s - _UNWIND_S).to_bytes()
+
+    try:
+        return _Ended.of_bytes(in_child(told, timeout_s=timeout_s))
+    except ChildError as exc:
+        return _Ended(None, str(exc))
+
+
+def _run(task: Callable[[], int], timeout_s: float) -> _Ended:
+    """In the child: do it, and say how it ended."""
+    import gc
+
+    from slurm_plugin.core.process.time_budget import TimeIsUp, time_budget
+
+    gc.disable()  # it lives for a tenth of a second, and all that it loads it keeps
+    status: int | None = None
+    why = ""
+    sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
+    try:
+        with time_budget(timeout_s):
+            status = int(task())
+    except TimeIsUp as exc:
+        why = f"{exc}{_place(exc)}"
+    except Exception as exc:  # noqa: BLE001 - what nobody expected is told, and the rescue follows
+        why = f"{type(exc).__name__}: {exc}{_place(exc)}"
+    complaint = sys.stderr.getvalue()[-_LONGEST_COMPLAINT:]
+    return _Ended(status, one_line(why, _LONGEST_COMPLAINT), sys.stdout.getvalue(), complaint)
+
+
+def _place(exc: BaseException) -> str:
+    """Return where in our own code it happened."""
+    place, step = "", exc.__traceback__
+    while step is not None:
+        file = step.tb_frame.f_code.co_filename
+        ours = any(f"/{package}/" in file for package in ("slurm_plugin", "prolog", "epilog"))
+        if ours and not file.endswith("time_budget.py"):
+            place = f" in {'/'.join(file.rsplit('/', 2)[1:])}:{step.tb_lineno}"
+        step = step.tb_next
+    return place

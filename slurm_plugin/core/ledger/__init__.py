@@ -1,0 +1,1 @@
+"""A node's ledger of GPU memory: allocations, files, locks and reconciliation."""

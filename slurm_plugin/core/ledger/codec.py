@@ -1,0 +1,102 @@
+"""A ledger as text: JSON that older and newer releases can read.
+
+A release may add fields and never changes the meaning of one. What a reader does not know it passes over; what it
+misses has a default; a kind of reservation that it has never heard of counts as a whole GPU.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import MISSING, asdict, fields
+from typing import Any
+
+from slurm_plugin.core.errors import LedgerError
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.records.node import Reservation
+
+_FIELDS = {field.name: field for field in fields(Reservation)}
+_NUMBERS = ("job_id", "user_id", "booked_bytes", "restart")
+
+
+def encode(ledger: Ledger, *, boot_id: str) -> bytes:
+    """Return a ledger as text.
+
+    Args:
+        ledger: The ledger.
+        boot_id: The present boot of the node.
+    """
+    tree = {
+        "boot_id": boot_id,
+        "last_gpu": ledger.last_gpu,
+        "swept_s": ledger.swept_s,
+        "reservations": [asdict(held) for held in ledger.reservations],
+    }
+    return json.dumps(tree).encode()
+
+
+_LARGEST = 2.0**63
+"""No time and no share is larger; a whole number beyond a float's range would be an error later."""
+
+
+def decode(text: bytes, *, boot_id: str) -> Ledger | None:
+    """Return the ledger in a text; None if it is of another boot, so that none of its jobs is alive.
+
+    Args:
+        text: The content of a slot.
+        boot_id: The present boot of the node.
+
+    Raises:
+        LedgerError: The text holds no ledger.
+    """
+    try:
+        tree = json.loads(text)
+        if tree["boot_id"] != boot_id:
+            return None
+        reservations = tuple(reservation_from(row) for row in tree["reservations"])
+        last_gpu, swept_s = tree.get("last_gpu"), tree.get("swept_s")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        raise LedgerError(f"not a ledger: {exc!r:.200}") from exc
+    if len({held.job_id for held in reservations}) != len(reservations):
+        raise LedgerError("not a ledger: a job id appears twice")
+    return Ledger(
+        reservations=reservations,
+        last_gpu=last_gpu if isinstance(last_gpu, str) else None,
+        swept_s=float(swept_s) if _is_number(swept_s) else None,
+    )
+
+
+def reservation_from(row: Any) -> Reservation:
+    """Return the reservation that JSON values describe.
+
+    Raises:
+        LedgerError: They describe none.
+    """
+    try:
+        known = {name: row[name] for name in _FIELDS if name in row}
+        known |= {"gpus": tuple(row["gpus"]), "seats": tuple(row["seats"])}
+        missing = [name for name, field in _FIELDS.items() if field.default is MISSING and name not in known]
+        if missing:
+            raise LedgerError(f"not a reservation: no {', '.join(missing)}")
+        held = Reservation(**{**known, "kind": "shared" if row["kind"] == "shared" else "whole"})
+    except (KeyError, TypeError, ValueError) as exc:
+        raise LedgerError(f"not a reservation: {exc!r:.200}") from exc
+    whole_numbers = [getattr(held, name) for name in _NUMBERS] + list(held.seats)
+    fits = (
+        held.gpus
+        and all(isinstance(uuid, str) for uuid in held.gpus)
+        and all(isinstance(number, int) and number >= 0 for number in whole_numbers)
+        and _is_number(held.created_s)
+        and isinstance(held.managed, bool)
+        and isinstance(held.settled, bool)
+        and isinstance(held.uncapped, bool)
+        and all(each is None or isinstance(each, int) for each in (held.cap_bytes, held.estimate_bytes))
+        and (held.smact is None or _is_number(held.smact))
+        and (held.profile_key is None or isinstance(held.profile_key, str))
+    )
+    if not fits:
+        raise LedgerError(f"not a reservation: {json.dumps(row)[:200]}")
+    return held
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST

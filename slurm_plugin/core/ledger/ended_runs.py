@@ -1,0 +1,76 @@
+"""Which jobs have ended on this node and have had no Prolog since: RUN/ended/ID, root's.
+
+    {"partition": "gpu", "reported": true}
+
+slurmd runs no Prolog for a job that it believes to know: 22.05 starts a requeued job so, until it has forgotten the run
+before. Each Epilog of a job that RAD places leaves such a file and each Prolog takes it away first, whatever the job or
+its partition is by then. So a task that finds one belongs to a run without a Prolog: nothing is reserved for it.
+A job that never had an Epilog here has none, and with it all that started before RAD was installed.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_plugin.core.files.preallocated import SpareFiles
+
+KEPT_S = 1800.0
+"""slurmd knows a job until its credential expires, `cred_expire` (120 s as Slurm comes) after its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedRun:
+    """A run that is over.
+
+    Attributes:
+        partition: Its partition.
+        reported: Whether its Epilog has said how it ended: one that was killed in between does so when it runs again.
+    """
+
+    partition: str
+    reported: bool = True
+
+
+class EndedRuns:
+    """The files of a node, below paths.run."""
+
+    def __init__(self, run: Path) -> None:
+        self._run, self._folder = run, run / "ended"
+
+    def note(self, job_id: int, ended: EndedRun) -> None:
+        """Say that a run is over; without the file its job's next run is taken for one with a Prolog.
+
+        Args:
+            job_id: Slurm's job id.
+            ended: The run.
+        """
+        text = json.dumps({"partition": ended.partition, "reported": ended.reported})
+        with suppress(OSError):
+            self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            SpareFiles(self._run).write(self._folder / str(job_id), text.encode())
+
+    def of_job(self, job_id: int) -> EndedRun | None:
+        """Return the run that ended here, and after which no Prolog of the job has run; None if there is none."""
+        try:
+            row = json.loads((self._folder / str(job_id)).read_bytes())
+            return EndedRun(partition=str(row["partition"]), reported=bool(row["reported"]))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+
+    def forget(self, job_id: int) -> None:
+        """Say that a Prolog of the job runs; nothing happens if there is no file."""
+        SpareFiles(self._run).discard(self._folder / str(job_id))
+
+    def forget_old(self, *, now_s: float) -> None:
+        """Take away what slurmd has forgotten as well.
+
+        Args:
+            now_s: Seconds since the epoch; a clock that was set costs a file its time, or gives it more.
+        """
+        with suppress(OSError):
+            for path in self._folder.iterdir():
+                if now_s - path.stat().st_mtime > KEPT_S:
+                    SpareFiles(self._run).discard(path)

@@ -1,0 +1,109 @@
+"""The reservations of one node: pure state whose changes refuse what would break a rule.
+
+Rule 2: a whole GPU has one holder. Rule 3: what is booked on a GPU, with what unmanaged processes hold there, never
+exceeds what the GPU can give, and neither does what its jobs may need together (pool.py). Jobs that are not ours are
+noted as Slurm gave them: that may break either rule, and then nobody else is let in. ledger_codec.py writes it as
+text, ledger_store.py keeps that in a file, reconcile.py finds what of it is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from slurm_plugin.core.errors import LedgerError
+from slurm_plugin.core.ledger.pooled_reserve import pooled_bytes, share_of
+from slurm_plugin.core.records.node import Reservation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """Who holds what on the GPUs of one node.
+
+    Attributes:
+        reservations: At most one per job id.
+        last_gpu: The GPU that was given out last, where round robin goes on; None at the start.
+        swept_s: When it was last compared with what is really there, seconds since boot; None if it never was.
+    """
+
+    reservations: tuple[Reservation, ...] = ()
+    last_gpu: str | None = None
+    swept_s: float | None = None
+
+    def of_job(self, job_id: int) -> Reservation | None:
+        """Return what a job holds, or None."""
+        return next((held for held in self.reservations if held.job_id == job_id), None)
+
+    def on(self, uuid: str) -> tuple[Reservation, ...]:
+        """Return the reservations on one GPU."""
+        return tuple(held for held in self.reservations if uuid in held.gpus)
+
+    def reserve(self, wanted: Reservation, room_bytes: Mapping[str, int]) -> Ledger:
+        """Return the ledger with a reservation, in place of any older one of the same job.
+
+        Args:
+            wanted: The reservation.
+            room_bytes: What jobs may book on each GPU in all: usable memory less what unmanaged processes hold.
+
+        Raises:
+            LedgerError: It would put a second job on a whole GPU, book more than a GPU has, or lend the job memory
+                beyond its booking that the surprises of all may need.
+        """
+        others = self.release(wanted.job_id, restart=wanted.restart)
+        if others.of_job(wanted.job_id) is not None:
+            raise LedgerError(f"job {wanted.job_id}: a later run of it holds a reservation")
+        if not wanted.gpus or len(set(wanted.gpus)) != len(wanted.gpus):
+            raise LedgerError(f"job {wanted.job_id}: a reservation needs distinct GPUs")
+        for uuid in wanted.gpus:
+            if uuid not in room_bytes:
+                raise LedgerError(f"job {wanted.job_id}: this node has no GPU {uuid}")
+            neighbours = others.on(uuid)
+            if neighbours and "whole" in {wanted.kind, *(held.kind for held in neighbours)}:
+                raise LedgerError(f"job {wanted.job_id}: GPU {uuid} would not be exclusive")
+            booked = sum(held.booked_bytes for held in neighbours) + wanted.booked_bytes
+            if wanted.kind == "shared" and booked > room_bytes[uuid]:
+                raise LedgerError(
+                    f"job {wanted.job_id}: GPU {uuid} would be overbooked, {booked} of {room_bytes[uuid]}"
+                )
+            pooled = pooled_bytes(share_of(held) for held in (*neighbours, wanted))
+            if (
+                wanted.kind == "shared"
+                and wanted.limit_bytes > wanted.booked_bytes
+                and pooled > room_bytes[uuid]
+            ):
+                raise LedgerError(
+                    f"job {wanted.job_id}: GPU {uuid} would be overcommitted, {pooled} of {room_bytes[uuid]}"
+                )
+        return replace(others, reservations=(*others.reservations, wanted), last_gpu=wanted.gpus[-1])
+
+    def note(self, given: Reservation) -> Ledger:
+        """Return the ledger with what a job has already, whatever that breaks, in place of any older run of it."""
+        others = self.release(given.job_id, restart=given.restart)
+        if others.of_job(given.job_id) is not None:
+            return others
+        return replace(others, reservations=(*others.reservations, given))
+
+    def trim(self, settled_bytes: Mapping[int, int]) -> Ledger:
+        """Return the ledger with smaller bookings of jobs that have settled; what they may hold at most stays.
+
+        Args:
+            settled_bytes: What a job is seen to need, by job id; more than it booked changes nothing.
+        """
+
+        def trimmed(held: Reservation) -> Reservation:
+            booked_bytes = settled_bytes.get(held.job_id, held.booked_bytes)
+            if held.kind == "whole" or booked_bytes >= held.booked_bytes:
+                return held
+            return replace(held, booked_bytes=booked_bytes, cap_bytes=held.limit_bytes, settled=True)
+
+        return replace(self, reservations=tuple(trimmed(held) for held in self.reservations))
+
+    def release(self, job_id: int, *, restart: int) -> Ledger:
+        """Return the ledger without a job's reservation, unless a later run of the job holds it by now.
+
+        Args:
+            job_id: Slurm's job id.
+            restart: Restart count of the run that ends.
+        """
+        kept = tuple(held for held in self.reservations if held.job_id != job_id or held.restart > restart)
+        return self if len(kept) == len(self.reservations) else replace(self, reservations=kept)

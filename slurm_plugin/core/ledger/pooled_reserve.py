@@ -1,0 +1,115 @@
+"""What jobs on one GPU may need together: the sum of what each is expected to need, and one reserve for all surprises.
+
+Estimates of different models err independently of each other, so that not all jobs surprise at once. What their caps
+exceed their estimates by is added as independent errors are, by the root of the sum of squares. Copies of one model err
+alike, and add up plainly. The sum never exceeds that of the caps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import isqrt
+
+from slurm_plugin.core.records.node import Reservation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One job's part of a GPU.
+
+    Attributes:
+        expected_bytes: What it is expected to need, or holds already.
+        most_bytes: What it may hold at most; never less.
+        model: Jobs of the same one err alike; None is no model, and errs alone.
+    """
+
+    expected_bytes: int
+    most_bytes: int
+    model: str | None = None
+
+    @property
+    def surprise_bytes(self) -> int:
+        """Return by how much it may exceed what is expected."""
+        return self.most_bytes - self.expected_bytes
+
+
+def share(
+    booked_bytes: int,
+    *,
+    cap_bytes: int | None,
+    estimate_bytes: int | None,
+    model: str | None,
+    touched_bytes: int = 0,
+) -> Share:
+    """Return the part that a job takes of a GPU.
+
+    Args:
+        booked_bytes: What it books; all of that is expected of a job without an estimate, and never more at its start.
+        cap_bytes: What it may hold at most; None if no more than it books.
+        estimate_bytes: The best guess; None if there is none.
+        model: Its model; None if that is not known.
+        touched_bytes: What it holds now, which is no longer uncertain.
+    """
+    guess_bytes = booked_bytes if estimate_bytes is None else min(estimate_bytes, booked_bytes)
+    return Share(
+        expected_bytes=max(guess_bytes, touched_bytes),
+        most_bytes=max(booked_bytes, cap_bytes or 0, touched_bytes),
+        model=model,
+    )
+
+
+def share_of(held: Reservation, touched_bytes: int = 0) -> Share:
+    """Return the part that a reservation takes of a GPU; `touched_bytes` is what its job holds now.
+
+    Args:
+        held: The reservation.
+        touched_bytes: What its job holds now.
+    """
+    return share(
+        held.booked_bytes,
+        cap_bytes=None if held.settled else held.cap_bytes,
+        estimate_bytes=held.estimate_bytes,
+        model=held.profile_key,
+        touched_bytes=touched_bytes,
+    )
+
+
+def pooled_bytes(shares: Iterable[Share]) -> int:
+    """Return what jobs may need together.
+
+    >>> one, other = Share(expected_bytes=5, most_bytes=8, model="a"), Share(expected_bytes=5, most_bytes=9, model="b")
+    >>> pooled_bytes([one]), pooled_bytes([one, other]), pooled_bytes([one, one])
+    (8, 15, 16)
+    """
+    shares = tuple(shares)
+    squares = sum(each * each for each in _surprises(shares).values())
+    root = isqrt(squares)
+    return sum(share.expected_bytes for share in shares) + root + (root * root < squares)
+
+
+def widest(others: Iterable[Share], newcomer: Share, room_bytes: int) -> int | None:
+    """Return the most that a newcomer may hold so that all still have room; None if not even what it is expected to.
+
+    Args:
+        others: Who is there.
+        newcomer: Who comes.
+        room_bytes: What jobs may have together.
+    """
+    others = tuple(others)
+    surprises = _surprises(others)
+    alike = 0 if newcomer.model is None else surprises.pop(newcomer.model, 0)
+    left = room_bytes - newcomer.expected_bytes - sum(share.expected_bytes for share in others)
+    spare = left * left - sum(each * each for each in surprises.values())
+    if left < 0 or spare < alike * alike:
+        return None
+    return min(newcomer.most_bytes, newcomer.expected_bytes + isqrt(spare) - alike)
+
+
+def _surprises(shares: Iterable[Share]) -> dict[object, int]:
+    """Return by how much the jobs of each model may exceed what is expected of them."""
+    found: dict[object, int] = {}
+    for number, share in enumerate(shares):
+        model: object = number if share.model is None else share.model
+        found[model] = found.get(model, 0) + share.surprise_bytes
+    return found

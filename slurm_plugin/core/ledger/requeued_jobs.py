@@ -1,0 +1,130 @@
+"""Which jobs were put back from this node and wait for a GPU of it: whoever frees one wakes the next.
+
+RUN/waiting/ID      root's; when Slurm may start the job again at the earliest, the restart count of that rerun, and
+                    what it lacks: since when, how many bytes, on which GPUs
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_plugin.core.files.atomic import replace_file
+
+OWED_S = 30.0
+"""What a job lacks counts for so long: it may be cancelled meanwhile, and tells it anew when it is put back again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """Memory that a job books and does not find, because others hold more than they may.
+
+    Attributes:
+        since_s: When it was missed, seconds since the epoch.
+        need_bytes: What the job needs on each GPU to start there.
+        gpus: UUIDs of the GPUs where it would fit if nobody held more than he booked.
+    """
+
+    since_s: float
+    need_bytes: int
+    gpus: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """One job that was put back.
+
+    Attributes:
+        job_id: Slurm's job id.
+        earliest_s: Before this Slurm could not start it on the same node again, seconds since the epoch.
+        restart: Restart count of the rerun that waits; None in the note of an older release.
+        lack: What others keep from it; None if nobody holds more than he booked.
+    """
+
+    job_id: int
+    earliest_s: float
+    restart: int | None = None
+    lack: Lack | None = None
+
+
+def begin_waiting(run: Path, waiting: Waiting) -> None:
+    """Note that a job waits; without the note it waits as long as it was told.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        waiting: The job, and when Slurm can start it again at the earliest.
+    """
+    with contextlib.suppress(OSError):
+        (run / "waiting").mkdir(mode=0o755, exist_ok=True)
+        replace_file(run / "waiting" / str(waiting.job_id), _as_text(waiting).encode())
+
+
+def waiting_jobs(run: Path) -> tuple[Waiting, ...]:
+    """Return the jobs that wait, whoever has waited longest first."""
+    try:
+        names = os.listdir(run / "waiting")
+    except OSError:
+        return ()
+    found = []
+    for name in filter(str.isdigit, names):  # others are drafts
+        with contextlib.suppress(OSError, ValueError):  # one that another Epilog has just woken
+            found.append(_from_text(int(name), (run / "waiting" / name).read_text(encoding="ascii")))
+    return tuple(sorted(found, key=lambda each: (each.earliest_s, each.job_id)))
+
+
+def owed_bytes(waiting: Iterable[Waiting], *, now_s: float) -> dict[str, int]:
+    """Return what jobs that wait lack on each GPU, the most that one of them does, by UUID.
+
+    Args:
+        waiting: The jobs that were put back from this node.
+        now_s: Seconds since the epoch.
+    """
+    found: dict[str, int] = {}
+    for each in waiting:
+        if each.lack is not None and abs(now_s - each.lack.since_s) <= OWED_S:
+            for gpu in each.lack.gpus:
+                found[gpu] = max(found.get(gpu, 0), each.lack.need_bytes)
+    return found
+
+
+def _as_text(waiting: Waiting) -> str:
+    """Return a note; who rolls back to a release that knows two words alone has jobs with a lack wait their delay.
+
+    >>> _as_text(Waiting(job_id=7, earliest_s=9, restart=2, lack=Lack(since_s=8, need_bytes=1, gpus=("GPU-0",))))
+    '9 2 8 1 GPU-0'
+    """
+    words = [f"{waiting.earliest_s:.0f}"]
+    if waiting.restart is not None:
+        words.append(str(waiting.restart))
+        if waiting.lack is not None:
+            lack = waiting.lack
+            words += [f"{lack.since_s:.0f}", str(lack.need_bytes), *lack.gpus]
+    return " ".join(words)
+
+
+def _from_text(job_id: int, text: str) -> Waiting:
+    """Return what a note says.
+
+    Raises:
+        ValueError: It is none.
+    """
+    earliest_s, *more = text.split()
+    lack = None
+    if len(more) > 3:
+        lack = Lack(since_s=float(int(more[1])), need_bytes=int(more[2]), gpus=tuple(more[3:]))
+    restart = int(more[0]) if more else None
+    return Waiting(job_id=job_id, earliest_s=float(int(earliest_s)), restart=restart, lack=lack)
+
+
+def end_waiting(run: Path, job_id: int) -> None:
+    """Forget that a job waits; safe to repeat.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+        job_id: The job.
+    """
+    with contextlib.suppress(OSError):
+        (run / "waiting" / str(job_id)).unlink(missing_ok=True)

@@ -1,0 +1,170 @@
+"""The ledger of a node: one lock, space reserved beforehand, and no state in between that a reader could see.
+
+    RUN/ledger.lock             held while a hook reads, decides and writes
+    RUN/sweep.lock              held while one process compares the ledger with what is really there (node/sweep.py)
+    RUN/ledger                  its text (ledger_codec.py) in two slots of 256 KiB (two_slots.py)
+    RUN/released/ID.RESTART     a hook that could not wait for the lock gave this job's GPUs back
+
+A ledger of another boot counts for nothing: none of its jobs is alive.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_plugin.core.clock import Clock, Deadline
+from slurm_plugin.core.errors import LedgerError
+from slurm_plugin.core.files.preallocated import SpareFiles
+from slurm_plugin.core.files.two_slots import TwoSlots
+from slurm_plugin.core.ledger.codec import decode, encode
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.ledger.lock import NodeLock
+from slurm_plugin.core.records.node import Reservation
+
+_READS = 5
+"""A reader without the lock may meet a writer once; never so often."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What was read.
+
+    Attributes:
+        ledger: The reservations; none if they are lost.
+        lost: There is no ledger of this boot: it must be rebuilt from what is really there (reconcile.py).
+    """
+
+    ledger: Ledger
+    lost: bool
+
+
+class LedgerStore:
+    """The ledger of this node."""
+
+    def __init__(self, folder: Path, *, clock: Clock, boot_id: str) -> None:
+        self._folder = folder
+        self._slots = TwoSlots(folder / "ledger")
+        self._lock = NodeLock(folder / "ledger.lock", clock)
+        self._sweep_lock = NodeLock(folder / "sweep.lock", clock)
+        self.boot_id = boot_id
+        self._applied: dict[Path, tuple[int, int]] = {}
+
+    def locked(self, deadline: Deadline) -> AbstractContextManager[None]:
+        """Keep every other hook of this node out; do nothing slow inside.
+
+        Raises:
+            LedgerError: On entry: the folder cannot be used, or another hook held the lock too long.
+        """
+        return self._lock.held(deadline)
+
+    def sweeping(self) -> AbstractContextManager[bool]:
+        """Tell whether no other process of this node sweeps now, and keep others from it meanwhile.
+
+        Raises:
+            LedgerError: On entry: the folder cannot be used.
+        """
+        return self._sweep_lock.tried()
+
+    def read(self) -> Found:
+        """Return the reservations; call it under the lock if anything is to be written."""
+        ledger = self._read()
+        self._applied = self._notes()
+        if ledger is None:
+            return Found(ledger=Ledger(), lost=True)
+        for job_id, restart in self._applied.values():
+            ledger = ledger.release(job_id, restart=restart)
+        return Found(ledger=ledger, lost=False)
+
+    def write(self, ledger: Ledger) -> None:
+        """Replace the reservations; call it under the lock.
+
+        Raises:
+            LedgerError: They cannot be written; the older ones are still there, whole.
+        """
+        text = encode(ledger, boot_id=self.boot_id)
+        try:
+            made = self._slots.write(text)
+        except OSError as exc:
+            raise LedgerError(f"{self._folder}/ledger: {exc.strerror}") from exc
+        if made:
+            self._lay_out()
+        for note in self._applied:
+            SpareFiles(self._folder).discard(note)
+        self._applied = {}
+
+    def release(self, job_id: int, *, restart: int, deadline: Deadline) -> Reservation | None:
+        """Give back what a job holds and return it; repeating it does nothing. Takes the lock itself.
+
+        If the lock is not free in time, a note is left for whoever takes it next.
+
+        Args:
+            job_id: The job.
+            restart: Restart count of the run that ends; what a later run holds stays.
+            deadline: Until when the lock is waited for.
+
+        Raises:
+            LedgerError: Neither ledger nor note can be written.
+        """
+        if not (self._folder / "ledger").exists():
+            return None
+        try:
+            with self.locked(deadline):
+                found = self.read()
+                after = found.ledger.release(job_id, restart=restart)
+                if after is found.ledger:
+                    return None
+                self.write(after)
+                return found.ledger.of_job(job_id)
+        except LedgerError:
+            held = self.read().ledger.of_job(job_id)
+            self._leave_note(job_id, restart)
+            return held
+
+    def _read(self) -> Ledger | None:
+        """Return what the file says of this boot; None if it says nothing."""
+        for _ in range(_READS):
+            text = self._slots.read()
+            if text is not None:
+                with suppress(LedgerError):
+                    return decode(text, boot_id=self.boot_id)
+                return None  # whole, and yet no ledger: the other slot would be out of date
+        return None
+
+    def _lay_out(self) -> None:
+        """Make what later needs an inode, while there is one; what cannot be made is made where it is needed."""
+        with suppress(OSError, LedgerError):
+            self._lock.make()
+            self._sweep_lock.make()
+            for name in ("placed", "released"):
+                (self._folder / name).mkdir(mode=0o755, exist_ok=True)
+        SpareFiles(self._folder).fill()
+
+    def _leave_note(self, job_id: int, restart: int) -> None:
+        path = self._folder / "released" / f"{job_id}.{restart}"
+        try:
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            SpareFiles(self._folder).write(path, b"")
+        except OSError as exc:
+            raise LedgerError(f"{path}: {exc.strerror}") from exc
+
+    def _notes(self) -> dict[Path, tuple[int, int]]:
+        """Return what was released by hooks that could not wait for the lock."""
+        folder = self._folder / "released"
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            return {}
+        found = {}
+        for name in names:
+            job_id, _, restart = name.partition(".")
+            if job_id.isdigit() and restart.isdigit():
+                found[folder / name] = (int(job_id), int(restart))
+        return found
+
+
+def boot_id() -> str:
+    """Return the kernel's id of the present boot (random(4))."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

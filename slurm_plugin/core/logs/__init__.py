@@ -1,0 +1,1 @@
+"""Events and the logs that hold them."""

@@ -1,0 +1,1 @@
+"""Which GPU a job runs on: candidates and placement policies."""

@@ -1,0 +1,141 @@
+"""One GPU as a newcomer finds it: whose its memory is, what jobs may still take, how busy it will be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.ledger.pooled_reserve import Share, share_of
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.core.records.node import Reservation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """One GPU as a newcomer finds it.
+
+    Attributes:
+        uuid: The GPU.
+        index: The number that Slurm uses.
+        free_bytes: Live free memory, less what neighbours have booked and not yet touched.
+        smact: Activity of the window and expected activity of neighbours younger than it; None if not known.
+        unmanaged_bytes: Memory of processes that belong to no job of the ledger.
+        overrun_bytes: Memory that neighbours hold beyond what they booked.
+        jobs: Reservations on it.
+        room_bytes: What jobs may have of it together: all that unmanaged processes leave.
+        shares: What each of those jobs may need.
+    """
+
+    uuid: str
+    index: int
+    free_bytes: int
+    room_bytes: int
+    shares: tuple[Share, ...]
+    smact: float | None
+    unmanaged_bytes: int
+    overrun_bytes: int
+    jobs: tuple[Reservation, ...]
+
+    @property
+    def idle(self) -> bool:
+        """Return whether no job holds any of it."""
+        return not self.jobs
+
+    @property
+    def activity(self) -> float:
+        """Return the activity that policies compare; what nobody can tell counts as none."""
+        return self.smact or 0.0
+
+
+def room_of(
+    reading: GpuReading,
+    jobs: tuple[Reservation, ...],
+    settings: PartitionConfig,
+    *,
+    now_s: float,
+    window_s: float,
+    owners: Mapping[int, int],
+) -> Room:
+    """Return a GPU as a newcomer finds it.
+
+    Args:
+        reading: The GPU, activity averaged over the window.
+        jobs: Reservations on it.
+        settings: The partition's settings.
+        now_s: Seconds since the node's boot.
+        window_s: Length of the window behind the reading's activity, in seconds.
+        owners: Job id of each GPU process, where known; other processes are unmanaged.
+    """
+    use = memory_use(reading, jobs, owners)
+    expected = sum(_still_unseen(held, settings, now_s=now_s, window_s=window_s) for held in jobs)
+    return Room(
+        uuid=reading.uuid,
+        index=reading.index,
+        free_bytes=reading.usable_bytes - reading.memory_used_bytes - use.untouched_bytes,
+        room_bytes=reading.usable_bytes - use.unmanaged_bytes,
+        shares=tuple(share_of(held, use.touched_bytes.get(held.job_id, 0)) for held in jobs),
+        smact=reading.smact + expected if reading.smact is not None else (expected or None),
+        unmanaged_bytes=use.unmanaged_bytes,
+        overrun_bytes=use.overrun_bytes,
+        jobs=jobs,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryUse:
+    """Whose the used memory of a GPU is.
+
+    Attributes:
+        untouched_bytes: Booked by jobs and not yet taken.
+        overrun_bytes: Taken by jobs beyond what they booked.
+        unmanaged_bytes: Taken by what belongs to no job.
+        touched_bytes: What each job holds, by job id; empty where the driver does not tell.
+    """
+
+    untouched_bytes: int
+    overrun_bytes: int
+    unmanaged_bytes: int
+    touched_bytes: Mapping[int, int] = field(default_factory=dict)
+
+
+def memory_use(reading: GpuReading, jobs: Sequence[Reservation], owners: Mapping[int, int]) -> MemoryUse:
+    """Return whose the used memory of a GPU is.
+
+    Where the driver does not tell the memory of some process of a job, all jobs together are compared with all that
+    is used.
+
+    Args:
+        reading: The GPU.
+        jobs: Reservations on it.
+        owners: Job id of each GPU process, where known; other processes are unmanaged.
+    """
+    touched = dict.fromkeys((held.job_id for held in jobs), 0)
+    told = True
+    for process in reading.processes:
+        job_id = owners.get(process.pid)
+        if job_id in touched:
+            touched[job_id] += process.memory_bytes or 0
+            told = told and process.memory_bytes is not None
+    used_bytes = reading.memory_used_bytes
+    if not told:
+        booked_bytes = sum(held.booked_bytes for held in jobs)
+        return MemoryUse(
+            untouched_bytes=max(0, booked_bytes - used_bytes),
+            overrun_bytes=0,
+            unmanaged_bytes=max(0, used_bytes - booked_bytes),
+        )
+    return MemoryUse(
+        untouched_bytes=sum(max(0, held.booked_bytes - touched[held.job_id]) for held in jobs),
+        overrun_bytes=sum(max(0, touched[held.job_id] - held.booked_bytes) for held in jobs),
+        unmanaged_bytes=max(0, used_bytes - sum(touched.values())),
+        touched_bytes=touched,
+    )
+
+
+def _still_unseen(held: Reservation, settings: PartitionConfig, *, now_s: float, window_s: float) -> float:
+    """Return the share of a young job's activity that the window's mean does not show yet."""
+    age_s = max(0.0, now_s - held.created_s)
+    # Two newcomers of unknown activity count as a full GPU until the window has seen them.
+    expected = held.smact if held.smact is not None else settings.smact_max / 2
+    return expected * max(0.0, 1.0 - age_s / window_s)

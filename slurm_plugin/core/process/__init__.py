@@ -1,0 +1,1 @@
+"""Processes: run, identify, watch and end them in time."""

@@ -1,0 +1,221 @@
+"""Why a job ended and what its next attempt is: pure functions of what is known when it ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from slurm_plugin.core.booking.confidence import ESCALATION_MARGIN_BYTES
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.records.node import Outcome, Recovery, Reservation, Verdict
+from slurm_plugin.core.records.submission import Booking
+from slurm_plugin.core.recovery.oom_patterns import OomPattern, last_found
+from slurm_plugin.core.text import one_line
+from slurm_plugin.core.units import human, shards_for
+
+CORROBORATING_SHARE = 0.8
+"""A job whose peak came this near to what it could have did run out of memory: the monitor samples once a second, so
+the last allocations before the end are often not seen."""
+
+_EVIDENCE_LIMIT = 200
+_CANCELLING_SIGNALS = (2, 9, 15)  # what scancel, a time limit and preemption send to the batch script
+_CUT_SHORT = r"^(?:slurmstepd(?:-\S+)?:|\[[^]\n]*\]) error: \*\*\* JOB {} ON \S+ CANCELLED AT "
+"""What slurmstepd writes into the output of a batch script that it sends SIGTERM or SIGKILL (seen on 22.05.8, 24.11.5
+and, with the time in the place of its name, 26.05.5): scancel, preemption, a time limit, a requeue. A trap may end the
+script with any status after that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """What is known of a job when it ends.
+
+    Attributes:
+        exit_status: Wait status of the batch script; None if unknown. Slurm says 0, too, of a job that is cancelled,
+            preempted or at its time limit, and ends the script only then.
+        derived_exit: Highest exit status of its steps.
+        peak_bytes: Highest GPU memory that the monitor saw of it; None without a monitor.
+        limit_bytes: What was its own for sure: its booking, or the card; None if unknown.
+        user_id: The job's owner; None if unknown.
+        verdict: What the monitor found of it; None if nothing.
+        job_id: The job; None if its output is not looked at.
+        requeued: Whether somebody has put it back into the queue already: its owner, an admin, a preemption.
+    """
+
+    exit_status: int | None
+    derived_exit: int = 0
+    peak_bytes: int | None = None
+    limit_bytes: int | None = None
+    user_id: int | None = None
+    verdict: Verdict | None = None
+    job_id: int | None = None
+    requeued: bool = False
+
+
+def classify(ending: Ending, tails: Sequence[str], patterns: Sequence[OomPattern]) -> Outcome:
+    """Return why a job ended.
+
+    Args:
+        ending: Exit statuses and the monitor's record.
+        tails: The last part of each of its output files.
+        patterns: The words of an OOM.
+    """
+    cancelled = ending.requeued or _cut_short(ending, tails)
+    if not ending.exit_status and not ending.derived_exit:
+        return Outcome(kind="cancelled" if cancelled else "ok", peak_bytes=ending.peak_bytes)
+    judged = _judged(ending, cancelled=cancelled)
+    if judged is not None:
+        return judged
+    # The last word counts: a script may go on after the GPU refused it something, and fail for another memory.
+    found = last_found(tails, [one for one in patterns if one.kind == "host" or not cancelled])
+    if found is None:
+        return Outcome(kind="cancelled" if cancelled else "failed", peak_bytes=ending.peak_bytes)
+    outcome = Outcome(
+        kind="host-oom",
+        evidence=_evidence(found.line),
+        pattern=found.pattern.name,
+        peak_bytes=ending.peak_bytes,
+    )
+    if found.pattern.kind == "host":
+        return outcome
+    return replace(
+        outcome,
+        kind="gpu-oom",
+        attempted_bytes=found.attempted_bytes,
+        corroborated=_corroborated(ending),
+    )
+
+
+def _cut_short(ending: Ending, tails: Sequence[str]) -> bool:
+    """Return whether somebody ended a job: by its exit status, or by what slurmstepd wrote of it."""
+    if (ending.exit_status or 0) & 0x7F in _CANCELLING_SIGNALS:  # low seven bits of a wait status, wait(2)
+        return True
+    line = re.compile(_CUT_SHORT.format(ending.job_id), re.MULTILINE)
+    return ending.job_id is not None and any(map(line.search, tails))
+
+
+def _judged(ending: Ending, *, cancelled: bool) -> Outcome | None:
+    """Return how a job ended that the monitor has a verdict on; None if it has none that explains this end."""
+    verdict = ending.verdict
+    if verdict is None or (verdict.kind == "victim" and cancelled):
+        return None  # whoever cancels a job does not want it back
+    return Outcome(
+        kind=verdict.kind,
+        evidence=_evidence(verdict.detail),
+        peak_bytes=ending.peak_bytes,
+        corroborated=verdict.culprit_user_id not in (None, ending.user_id),
+        culprit=verdict.culprit,
+        rerun=verdict.rerun,
+    )
+
+
+def _corroborated(ending: Ending) -> bool:
+    if ending.peak_bytes is None or ending.limit_bytes is None:
+        return False
+    return ending.peak_bytes >= CORROBORATING_SHARE * ending.limit_bytes
+
+
+def as_held(booking: Booking, held: Reservation | None) -> Booking:
+    """Return a booking with the size that its job really held; a change of the request may have made it another.
+
+    Args:
+        booking: As signed at submission.
+        held: What the job held on this node; None if nothing is known of that.
+    """
+    if held is None:
+        return booking
+    if held.kind == "whole":
+        return replace(booking, kind="whole", memory_bytes=None, cap_bytes=None)
+    return replace(booking, kind="shared", memory_bytes=held.booked_bytes, cap_bytes=held.cap_bytes)
+
+
+def unsigned(held: Reservation | None, outcome: Outcome) -> Booking | None:
+    """Return what a job without a booking had, where its end was the guard's or a neighbour's doing; else None.
+
+    It was sized by hand, or while radd was away. What it does to itself is between it and Slurm, as without us.
+
+    Args:
+        held: What it held on this node; None if nothing is known of that.
+        outcome: Why it ended.
+    """
+    if held is None or not held.managed or outcome.kind not in ("overrun", "victim"):
+        return None
+    return as_held(Booking(kind=held.kind, gpus=len(held.gpus)), held)
+
+
+def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig) -> Recovery | None:
+    """Return how a job is run again, or None if it is not.
+
+    Priority is lent only for a fault that the job's owner did not make: a neighbour's, or a size that we estimated or
+    that earlier runs made plausible. A size that the user chose is the user's own.
+
+    Args:
+        booking: What it had.
+        outcome: Why it ended.
+        partition: The partition's settings.
+    """
+    if partition.recovery == "off" or not booking.retry:
+        return None
+    if outcome.kind == "victim":
+        by = "" if outcome.culprit is None else f" (job {outcome.culprit})"
+        reason = f"lost through another's fault{by}, runs again as it was"
+        return Recovery(booking=booking, lend_priority=outcome.corroborated, reason=reason)
+    overrun = outcome.kind == "overrun" and outcome.rerun
+    if outcome.kind != "gpu-oom" and not overrun:
+        return None
+    sizes, least_bytes = partition.sizes, outcome.least_bytes
+    small = booking.gpus == 1 and sizes[0].capacity_bytes < least_bytes <= sizes[-1].capacity_bytes
+    if (booking.kind == "whole" and not small) or booking.recoveries >= partition.max_recoveries:
+        return None  # a GPU of its own was not enough, so another one is not either
+    larger_bytes = _escalated(booking, outcome, partition)
+    following = replace(
+        booking,
+        kind="whole" if larger_bytes is None else "shared",
+        memory_bytes=larger_bytes,
+        cap_bytes=None,
+        recoveries=booking.recoveries + 1,
+    )
+    own = "a GPU of its own" if booking.gpus == 1 else f"{booking.gpus} GPUs of its own"
+    share = own if larger_bytes is None else human(larger_bytes)
+    why = "held more GPU memory than it booked" if overrun else f"out of GPU memory ({outcome.pattern})"
+    return Recovery(
+        booking=following,
+        lend_priority=not overrun and outcome.corroborated and _came_near_our_guess(booking, outcome),
+        reason=f"{why}, runs again with {share}",
+    )
+
+
+def _came_near_our_guess(booking: Booking, outcome: Outcome) -> bool:
+    """Return whether a job really used what we, or its earlier runs, said that it would need."""
+    if booking.basis == "asked" or booking.estimate_bytes is None or outcome.peak_bytes is None:
+        return False
+    return outcome.peak_bytes >= CORROBORATING_SHARE * booking.estimate_bytes
+
+
+def _escalated(booking: Booking, outcome: Outcome, partition: PartitionConfig) -> int | None:
+    """Return the memory of a rerun that still shares, in whole shards; None if it gets a GPU of its own.
+
+    A job that was stopped on its way to its cap was never told what it could not have: it books the cap. Where CUDA
+    itself and no framework refused memory, nobody tells how much it was: a job that was near its limit gets the margin.
+    """
+    shared = booking.kind == "shared"
+    first_try = partition.recovery == "escalate" and shared and booking.recoveries == 0
+    seen_bytes = outcome.peak_bytes or booking.memory_bytes
+    if not first_try or seen_bytes is None:
+        return None
+    cap_bytes = booking.cap_bytes or 0
+    limit_bytes = max(booking.memory_bytes or 0, cap_bytes)
+    near = 0 < CORROBORATING_SHARE * limit_bytes <= (outcome.peak_bytes or 0)
+    if outcome.attempted_bytes is not None or (outcome.kind == "gpu-oom" and near):
+        seen_bytes = max(seen_bytes, booking.memory_bytes or 0)
+        need_bytes = seen_bytes + (outcome.attempted_bytes or 0) + ESCALATION_MARGIN_BYTES
+    elif outcome.kind == "overrun" and seen_bytes <= cap_bytes:
+        need_bytes = cap_bytes
+    else:
+        return None
+    shards = shards_for(need_bytes, partition.shard_bytes)
+    return shards * partition.shard_bytes if shards < partition.shards else None
+
+
+def _evidence(line: str) -> str:
+    return one_line(line, _EVIDENCE_LIMIT)

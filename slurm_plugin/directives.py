@@ -1,0 +1,126 @@
+"""What a user says about a job, and the profile of the model that he names: gpumemnet's readers, our records out.
+
+radd and the program on the login node share it. Nothing here opens a file but `profile_of`, which runs as the user.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from gpumemnet.directives.meant import no_summary
+from gpumemnet.directives.parse import MARK, Directives, parse_comment, parse_script
+from gpumemnet.errors import GpuMemNetError, lines_of
+from gpumemnet.names import Policy
+from slurm_plugin.core.comments.signed_comment import profile_in, user_words
+from slurm_plugin.core.errors import EstimateError
+from slurm_plugin.core.records.submission import Claims
+
+__all__ = ["BEHIND", "SCRIPT_HEAD_BYTES", "Directives", "claims_of", "directives_of", "head_of", "profile_of"]
+
+SCRIPT_HEAD_BYTES = 1 << 16
+"""How far into a job script #RAD lines are looked for."""
+BEHIND = f"#RAD lines behind the first {SCRIPT_HEAD_BYTES >> 10} KiB are not read; move them to the top"
+MOST_LINES = 5
+"""About what is wrong with one submission; more would be read by nobody."""
+_POLICIES: dict[Policy, Literal["exclusive", "collocate"]] = {
+    Policy.EXCLUSIVE: "exclusive",
+    Policy.COLLOCATE: "collocate",
+}
+
+
+def head_of(script: bytes) -> tuple[str, bool]:
+    """Return the whole lines at a script's start that are read, and whether #RAD lines stand behind them.
+
+    Args:
+        script: The job script; all of it, or more than SCRIPT_HEAD_BYTES.
+    """
+    head = script
+    if len(script) > SCRIPT_HEAD_BYTES:
+        head = script[: script.rfind(b"\n", 0, SCRIPT_HEAD_BYTES) + 1]  # half a line would say something else
+    return head.decode(errors="replace"), f"\n{MARK}".encode() in script[max(len(head) - 1, 0) :]
+
+
+def directives_of(script: str | None, script_name: str, comment: str) -> Directives | None:
+    """Return what the user says about the job; a `rad:` comment stands in place of the script's #RAD lines.
+
+    Args:
+        script: The start of the job script; None if there is none to read.
+        script_name: Its path, for messages.
+        comment: The job's comment.
+
+    Raises:
+        EstimateError: It is malformed; the text names file, line and fix.
+    """
+    try:
+        spoken = parse_comment(user_words(comment))
+        return spoken or (parse_script(script, script_name) if script else None)
+    except GpuMemNetError as exc:
+        raise EstimateError(*lines_of(exc)[:MOST_LINES]) from exc
+
+
+def claims_of(directives: Directives | None, comment: str) -> Claims:
+    """Return the user's claims, with the profile that the login node put into the comment.
+
+    Args:
+        directives: What the user says; None if nothing.
+        comment: The job's comment.
+    """
+    profile = profile_in(comment)
+    if directives is None:
+        return Claims(profile=profile)
+    return Claims(
+        profile=profile,
+        memory_bytes=directives.memory_bytes,
+        policy=None if directives.policy is None else _POLICIES[directives.policy],
+        retry=directives.retry,
+        gpus=directives.gpus,
+        confidence=directives.confidence,
+    )
+
+
+def _found(model: str, folders: tuple[Path, ...]) -> Path:
+    """Return the file that `model=` means; `~` is the user's home, as in a shell.
+
+    Raises:
+        EstimateError: It is nowhere.
+    """
+    named = os.path.expanduser(model)
+    for folder in folders:
+        if os.path.lexists(folder / named):
+            return folder / named
+    looked = (
+        "" if os.path.isabs(named) else f" in {' or '.join(dict.fromkeys(map(os.path.abspath, folders)))}"
+    )
+    shell = ": no shell reads this line, so variables stay as they are" if "$" in model else ""
+    raise EstimateError(f"{named}: no such file{looked}; check the path{shell}")
+
+
+def profile_of(directives: Directives, folders: tuple[Path, ...]) -> tuple[str, tuple[str, ...]] | None:
+    """Read the model summary that the user names and return its profile; None if no model is named.
+
+    Args:
+        directives: What the user says.
+        folders: Where a relative path is looked for, in this order.
+
+    Returns:
+        The profile's text and what had to be assumed, one sentence each.
+
+    Raises:
+        EstimateError: The summary or the setup is unusable; the text names file, line and fix.
+    """
+    from gpumemnet.profile.build import profile_with_warnings  # radd never reads a model
+
+    if directives.model is None:
+        return None
+    if directives.model.startswith("hf:"):
+        raise EstimateError(f"{directives.model}: {no_summary(directives.model)}")
+    path = _found(directives.model, folders)
+    if other := no_summary(path.name):
+        raise EstimateError(f"{path}: {other}")
+    try:
+        profile, warnings = profile_with_warnings(str(path), directives.setup)
+    except GpuMemNetError as exc:
+        raise EstimateError(str(exc)) from exc
+    return profile.to_text(), warnings

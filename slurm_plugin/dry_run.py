@@ -1,0 +1,213 @@
+"""What sbatch will say to a job, before it is submitted: the decisions of the login node and of radd, made here.
+
+`rad-estimate` is gpumemnet's command; this is the cluster that it is told about. Nothing is signed and nobody is asked,
+so two things stay unknown: earlier runs of the same job, which radd remembers, and whether Slurm takes the job. `ask`
+finds out both. What radd learned of all users' runs is read where paths.state can be seen from here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpumemnet.cli import main as estimate_main
+from gpumemnet.cli.cluster import Asked, Job, Place, Verdict
+from gpumemnet.errors import SetupError
+from gpumemnet.gpus import Gpu
+from slurm_plugin.core.config.load import DEFAULT_PATH, Config, load_config
+from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
+from slurm_plugin.core.history.site_quantiles_file import learned_path
+from slurm_plugin.core.records.submission import GresItem, JobRequest
+from slurm_plugin.directives import head_of
+from slurm_plugin.login.cli_filter import Seen, seen_on_login
+from slurm_plugin.radd.learned import SiteQuantiles
+from slurm_plugin.radd.prepare import prepared
+from slurm_plugin.radd.reply import Decided
+from slurm_plugin.slurm.commands import SlurmCommands
+from slurm_plugin.slurm.submission.dry_submit import try_submission
+from slurm_plugin.slurm.submission.job_desc import batch_desc
+from slurm_plugin.slurm.submission.sbatch_options import options_of
+from slurm_plugin.slurm.versions import OLDEST
+
+VARIABLE = "RAD_CONFIG"
+
+
+class DryRun:
+    """A cluster with RAD, as rad.toml and slurm.conf on this machine describe it."""
+
+    def __init__(self, rad_toml: Path, *, env: Mapping[str, str], folder: Path, user_id: int) -> None:
+        """Read the files.
+
+        Args:
+            rad_toml: Its path.
+            env: The user's environment.
+            folder: Where the user would type sbatch.
+            user_id: The user.
+
+        Raises:
+            ConfigError: rad.toml cannot be used.
+        """
+        self.origin = str(rad_toml)
+        self._env, self._folder, self._user_id = env, folder, user_id
+        self._config = _read(rad_toml)
+        try:
+            version = SlurmCommands(slurm_conf=self._config.paths.slurm_conf).version()
+        except SlurmError:
+            version = OLDEST  # as radd itself takes it
+        self._site = SiteQuantiles(Path(self._config.paths.state))
+        if self._config.learns:
+            self._site.refresh()
+        self._submission, _ = prepared(self._config, version, key=b"", peaks=None, site=self._site)
+
+    @property
+    def estimator(self) -> str:
+        """Return the estimator that books there."""
+        return self._config.estimator
+
+    @property
+    def card(self) -> Gpu:
+        """Return its type of GPU, with the base that was measured there."""
+        return self._submission.estimator.card()
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Return its shared partitions."""
+        return tuple(
+            Place(partition=name, gpu=size.type or self.card.name, usable_bytes=size.capacity_bytes)
+            for name, settings in self._config.partitions.items()
+            if settings.collocate
+            for size in settings.sizes
+        )
+
+    def submit(self, job: Job) -> Verdict:
+        """Return what sbatch would say, without asking Slurm.
+
+        Raises:
+            SetupError: sbatch itself would not understand the options.
+        """
+        try:
+            options = options_of(job.script, job.typed, self._env)
+            seen, decided = self._decide(job, options)
+        except RadError as exc:
+            raise SetupError(str(exc)) from exc
+        booking = decided.rewrite.booking
+        learned = "" if decided.estimate is None else decided.estimate.learned
+        name = decided.request.partition or self._config.default_partition
+        partition = self._config.partition(name)
+        return Verdict(
+            says=(*seen.says, *decided.says),
+            refusal=decided.refusal,
+            faults=seen.trouble or bool(decided.faults),
+            partition=name,
+            gres=_asks(decided),
+            decision=decided.rewrite.reason,
+            booked_bytes=None if booking is None else booking.memory_bytes,
+            capacity_bytes=partition.capacity_bytes
+            if partition is not None and partition.collocate
+            else None,
+            shard_bytes=partition.shard_bytes if partition is not None and partition.collocate else None,
+            upper_bytes=decided.estimate.upper_bytes if learned and decided.estimate is not None else None,
+            learned=learned or self._unknown(decided),
+        )
+
+    def ask(self, job: Job) -> Asked:
+        """Return what Slurm says, and when the job would start; nothing is submitted.
+
+        Raises:
+            SetupError: Slurm cannot be asked here.
+        """
+        words = (*job.typed, *([job.path] if job.path else []))
+        script = job.script if job.path is None else None
+        env = dict(self._env)
+        if self._config.paths.slurm_conf:
+            env.setdefault("SLURM_CONF", self._config.paths.slurm_conf)
+        try:
+            tried = try_submission(words, env=env, script=script or "#!/bin/sh\n")
+        except RadError as exc:
+            raise SetupError(str(exc)) from exc
+        return Asked(lines=tried.lines, starts=tried.starts)
+
+    def _unknown(self, decided: Decided) -> str:
+        """Return why what this site learned is not told here; "" if it is, or there is nothing to tell."""
+        made_for = self._submission.made_for
+        if (
+            not made_for
+            or decided.estimate is None
+            or not decided.estimate.kind
+            or self._site.readable(made_for)
+        ):
+            return ""
+        path = learned_path(Path(self._config.paths.state))
+        return f"runs of this site may change what is booked: what radd learned of them cannot be read here ({path})"
+
+    def _decide(self, job: Job, options: Mapping[str, str]) -> tuple[Seen, Decided]:
+        """Do what cli_filter.lua does on the login node, and then what job_submit.lua asks radd."""
+        config, comment = self._config, options.get("comment", "")
+        partition = config.partition(options.get("partition"))
+        ours = partition is not None and partition.ours
+        off = config.mode == "off" or not config.features.submit or bool(self._submission.leave_jobs)
+        head, goes_on = (None, False) if job.script is None else head_of(job.script.encode(errors="replace"))
+        seen = Seen()
+        if ours and not off:
+            seen = seen_on_login(head if job.path else None, job.path, comment=comment, folder=self._folder)
+        desc = batch_desc(
+            options, comment=comment if seen.comment is None else seen.comment, user_id=self._user_id
+        )
+        name = None if job.path is None else str(self._folder / job.path)  # as sbatch hands it on
+        message = {**desc, "script": head, "script_goes_on": goes_on, "script_name": name}
+        decided = self._submission.decided(message)
+        return (Seen() if config.mode == "observe" else seen), decided
+
+
+def find_cluster(given: Path | None) -> DryRun | None:
+    """Return the cluster that this machine belongs to; None if it has no rad.toml.
+
+    Args:
+        given: A rad.toml that the user names; None for $RAD_CONFIG, else /etc/rad/rad.toml.
+
+    Raises:
+        SetupError: The file is missing, cannot be read or is wrong.
+    """
+    named = os.environ.get(VARIABLE)
+    path = given or (Path(named) if named else DEFAULT_PATH)
+    try:
+        if path == DEFAULT_PATH and not path.exists():
+            return None
+        return DryRun(path, env=os.environ, folder=Path.cwd(), user_id=os.getuid())
+    except RadError as exc:
+        raise SetupError(str(exc)) from exc
+
+
+def main() -> None:
+    """Be rad-estimate, on a machine that may belong to a cluster."""
+    estimate_main(find_cluster)
+
+
+def _read(path: Path) -> Config:
+    """Return what rad.toml says, as the login node reads it at each submission.
+
+    Raises:
+        ConfigError: It cannot be used.
+    """
+    if path.exists() and not os.access(path, os.R_OK):
+        fix = "it holds no secret, and every sbatch reads it; an admin should run: chmod 644"
+        raise ConfigError(f"{path}: you may not read it; {fix} {path}")
+    return load_config(path)
+
+
+def _asks(decided: Decided) -> str:
+    """Return what a job asks Slurm for, as `--gres` would have it for each of its GPUs."""
+    rewrite, booking = decided.rewrite, decided.rewrite.booking
+    if rewrite.each_gpu and booking is not None:
+        return rewrite.each_gpu if booking.gpus == 1 else f"{booking.gpus} x {rewrite.each_gpu}"
+    return rewrite.fields.get("gres") or _as_text(decided.request)
+
+
+def _as_text(request: JobRequest) -> str:
+    """Return what a job that is left alone asks for, in whichever way it does."""
+    return ",".join(_item(item) for item in request.asked if item.name in ("gpu", "shard"))
+
+
+def _item(item: GresItem) -> str:
+    return ":".join(filter(None, (item.name, item.type, str(item.count))))

@@ -1,0 +1,195 @@
+"""The program that cli_filter.lua starts on the login node, as the user.
+
+It reads the model summary that a job names and puts its profile into the job's comment. For srun and salloc it also
+makes the decision that job_submit makes for batch jobs: Slurm 22.05 sets up their first step from the request as it
+was typed. The decision is the same function; a user who leaves it out gains nothing, as job_submit decides again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from slurm_plugin import directives as said
+from slurm_plugin.core.comments import signed_comment
+from slurm_plugin.core.config.load import Config, load_config
+from slurm_plugin.core.errors import EstimateError, RadError, SlurmError, WireError
+from slurm_plugin.directives import SCRIPT_HEAD_BYTES, Directives, directives_of, profile_of
+from slurm_plugin.slurm.files.conf_files import (
+    chosen_after_lua,
+    chosen_by_plugin,
+    find_slurm_conf,
+    gres_of_nodes,
+    settings_of,
+    why_no_shards,
+)
+from slurm_plugin.slurm.versions import OLDEST, Version, whole_as_gpu
+
+MAX_WARNINGS = 2
+"""More lines at each submission would be read by nobody; `rad-estimate` shows all."""
+
+
+def main() -> None:
+    """Print one line of JSON: what to set and what to say.
+
+    Arguments: rad.toml, and a file of two lines: the path of the job script, and the options as JSON. Both are
+    cli_filter.lua's; no command line library is worth its 15 ms at each submission here.
+    """
+    config_path, request_path = sys.argv[1:]
+    try:
+        text = Path(request_path).read_text(encoding="utf-8", errors="surrogateescape").partition("\n")[2]
+        config = load_config(Path(config_path))
+        slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
+        settings = {} if slurm_conf is None else settings_of(slurm_conf)
+        if slurm_conf is not None and (reason := why_no_shards(settings, gres_of_nodes(slurm_conf))):
+            raise SlurmError(f"{slurm_conf}: {reason}: every job is left as it is")
+        options = _options(text)
+        is_batch = options.get("command") == "sbatch"
+        if chosen_after_lua(settings) or (not is_batch and chosen_by_plugin(settings)):
+            config = replace(config, default_partition="")
+        version = OLDEST if is_batch else _version(slurm_conf)
+        reply = answer(options, config, folder=Path.cwd(), user_id=os.getuid(), version=version)
+    except (RadError, OSError, ValueError) as exc:
+        print(f"rad: {exc}", file=sys.stderr)
+        sys.exit(1)
+    line = json.dumps(reply, ensure_ascii=False) + "\n"
+    sys.stdout.buffer.write(line.encode(errors="surrogateescape"))
+
+
+def _options(text: str) -> dict[str, str]:
+    """Return the options that cli_filter.lua wrote.
+
+    Raises:
+        WireError: They are no JSON object of texts.
+    """
+    options = json.loads(text)
+    if not isinstance(options, dict) or not all(isinstance(value, str) for value in options.values()):
+        raise WireError("options that are no JSON object of texts")
+    return options
+
+
+def _version(slurm_conf: Path | None) -> Version:
+    from slurm_plugin.slurm.commands import SlurmCommands  # no batch job's submission needs it
+
+    try:
+        return SlurmCommands(slurm_conf=str(slurm_conf or "")).version()
+    except SlurmError:
+        return OLDEST
+
+
+def answer(
+    options: Mapping[str, str],
+    config: Config,
+    *,
+    folder: Path,
+    user_id: int,
+    version: Version = OLDEST,
+) -> dict[str, Any]:
+    """Return what to set and what to say.
+
+    Args:
+        options: Options of sbatch, srun or salloc by their long name, with "command" and "script".
+        config: rad.toml as this node has it.
+        folder: Where the user typed the command.
+        user_id: The user.
+        version: Of Slurm here.
+
+    Raises:
+        RadError: An option cannot be understood.
+    """
+    partition = config.partition(options.get("partition"))
+    off = config.mode == "off" or not config.features.submit
+    if off or partition is None or not partition.ours:
+        return {}
+    script_name = options.get("script")
+    script = None if script_name is None else head_of(Path(script_name))
+    seen = seen_on_login(script, script_name, comment=options.get("comment", ""), folder=folder)
+    says = () if config.mode == "observe" else seen.says
+    changes = {} if seen.comment is None else {"comment": seen.comment}
+    if options.get("command") == "sbatch":
+        return {"set": changes, "say": list(says)}
+    comment = options.get("comment", "") if seen.comment is None else seen.comment
+    from slurm_plugin.login.interactive import decided  # a batch job's submission need not load what decides
+
+    rewrite, options_now = decided(
+        options,
+        seen.directives,
+        config,
+        comment=comment,
+        user_id=user_id,
+        whole_as_gpu=whole_as_gpu(partition, version),
+    )
+    return {"set": changes | options_now, "say": [*says, *rewrite.messages], "refuse": rewrite.refusal}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the login node finds in a submission.
+
+    Attributes:
+        directives: What the user says; None if nothing, or nothing that can be understood.
+        comment: The comment with the model's profile; None if no model was read.
+        says: Lines for the user.
+        trouble: Whether the model could not be read.
+    """
+
+    directives: Directives | None = None
+    comment: str | None = None
+    says: tuple[str, ...] = ()
+    trouble: bool = False
+
+
+def seen_on_login(script: str | None, script_name: str | None, *, comment: str, folder: Path) -> Seen:
+    """Read the model that a submission names.
+
+    Args:
+        script: The start of the job script; None if there is none to read.
+        script_name: Its path as typed; None if there is none.
+        comment: The comment as typed.
+        folder: Where the user typed the command.
+    """
+    try:
+        directives = directives_of(script, str(script_name), comment)
+    except EstimateError:
+        return Seen()  # job_submit says so: it sees the same text, and its word reaches every user
+    if directives is None or directives.model is None:
+        return Seen(directives=directives)
+    folders = (folder,) if script_name is None else (folder, Path(script_name).parent)
+    try:
+        profile, warnings = profile_of(directives, folders) or ("", ())
+        says = tuple(f"RAD: {text}" for text in warnings[:MAX_WARNINGS])
+        return Seen(directives=directives, comment=_with_profile(comment, profile), says=says)
+    except EstimateError as exc:
+        return Seen(directives=directives, says=(f"RAD: {exc}",), trouble=True)
+
+
+def head_of(script: Path) -> str | None:
+    """Return the start of a job script, or None if it is no ordinary file that can be read."""
+    try:
+        if not script.is_file():
+            return None
+        with script.open("rb") as file:
+            return said.head_of(file.read(SCRIPT_HEAD_BYTES + 1))[0]
+    except OSError:
+        return None
+
+
+def _with_profile(comment: str, profile: str) -> str:
+    """Return the comment with the profile.
+
+    Raises:
+        EstimateError: Both do not fit.
+    """
+    changed = signed_comment.with_profile(comment, profile)
+    if changed is None:
+        raise EstimateError("the comment leaves no room for the model's profile; use at most 400 characters")
+    return changed
+
+
+if __name__ == "__main__":
+    main()

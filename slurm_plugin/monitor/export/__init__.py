@@ -1,0 +1,1 @@
+"""What rad-monitor saw, for Prometheus, `rad top` and `rad status`."""

@@ -1,0 +1,145 @@
+"""Prometheus metrics of one GPU node, with every job on a GPU beside the others.
+
+prometheus-client is imported here alone, and only when somebody asks for metrics. `gpu`, `UUID`, `Hostname` and
+`modelName` are dcgm-exporter's names for the same things, `jobid` is jobstats', so that their series join with ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.monitor.export.board import Board
+from slurm_plugin.monitor.export.hook_counts import HookCounts
+from slurm_plugin.monitor.seen import Seen
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
+_GPU = ["gpu", "UUID", "Hostname", "modelName"]
+_FROM_ZERO = (
+    EventKind.OK,
+    EventKind.FAILED,
+    EventKind.GPU_OOM,
+    EventKind.OVERRUN,
+    EventKind.VICTIM,
+    EventKind.RUNS_AGAIN,
+)
+"""Told before they first happen: Prometheus' increase() does not see a counter's first value."""
+_JOB = ["gpu", "UUID", "Hostname", "jobid", "userid"]
+
+_GPU_GAUGES: dict[str, tuple[str, Callable[[GpuReading], float | None]]] = {
+    "rad_gpu_memory_usable_bytes": ("Memory that processes can have in all", lambda r: r.usable_bytes),
+    "rad_gpu_memory_used_bytes": ("Memory that processes hold", lambda r: r.memory_used_bytes),
+    "rad_gpu_smact_ratio": ("SM activity, mean over the window", lambda r: r.smact),
+    "rad_gpu_smocc_ratio": ("SM occupancy", lambda r: r.counters.smocc),
+    "rad_gpu_tensor_ratio": ("Tensor core activity", lambda r: r.counters.tensor),
+    "rad_gpu_dram_ratio": ("Device memory activity", lambda r: r.counters.dram),
+    "rad_gpu_graphics_ratio": ("Time in which any kernel ran; misleading", lambda r: r.counters.graphics),
+    "rad_gpu_pcie_tx_bytes_per_second": ("Traffic to the host", lambda r: r.counters.pcie_tx_bytes_s),
+    "rad_gpu_pcie_rx_bytes_per_second": ("Traffic from the host", lambda r: r.counters.pcie_rx_bytes_s),
+    "rad_gpu_nvlink_tx_bytes_per_second": ("Traffic to other GPUs", lambda r: r.counters.nvlink_tx_bytes_s),
+    "rad_gpu_nvlink_rx_bytes_per_second": ("Traffic from other GPUs", lambda r: r.counters.nvlink_rx_bytes_s),
+    "rad_gpu_power_watts": ("Draw of the board", lambda r: r.counters.power_w),
+    "rad_gpu_ecc_uncorrected": ("Uncorrectable memory errors", lambda r: r.counters.ecc_uncorrected),
+    "rad_gpu_last_xid": ("Last Xid error heard", lambda r: r.counters.xid),
+    "rad_gpu_healthy": ("0 after an error that needs a reset", lambda r: int(r.healthy)),
+    "rad_gpu_mig": ("1 if the card is partitioned", lambda r: int(r.mig)),
+}
+
+
+class NodeMetrics(Collector):
+    """What the monitor saw last, as Prometheus asks for it."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric."""
+        seen, host = self._board.seen(), self._board.host
+        yield from _of_gpus(seen, host)
+        yield from _of_jobs(seen, host)
+        yield from _of_hooks(self._board.counts(), host)
+
+
+def metrics_app(board: Board) -> WSGIApplication:
+    """Return what answers a scrape."""
+    registry = CollectorRegistry()
+    registry.register(NodeMetrics(board))
+    return make_wsgi_app(registry)
+
+
+def _of_gpus(seen: Seen, host: str) -> Iterator[Metric]:
+    for name, (text, value_of) in _GPU_GAUGES.items():
+        gauge = GaugeMetricFamily(name, text, labels=_GPU)
+        for reading in seen.readings:
+            value = value_of(reading)
+            if value is not None:
+                gauge.add_metric(_labels(reading, host), value)
+        yield gauge
+    source = GaugeMetricFamily("rad_gpu_smact_source", "1; who tells SM activity", labels=[*_GPU, "source"])
+    energy = CounterMetricFamily("rad_gpu_energy_joules", "Energy since the driver was loaded", labels=_GPU)
+    booked = GaugeMetricFamily("rad_gpu_memory_booked_bytes", "What its jobs booked", labels=_GPU)
+    unmanaged = GaugeMetricFamily("rad_gpu_memory_unmanaged_bytes", "Held outside of jobs", labels=_GPU)
+    jobs = GaugeMetricFamily("rad_gpu_jobs", "Jobs that hold it, or part of it", labels=[*_GPU, "kind"])
+    for reading in seen.readings:
+        labels, held = _labels(reading, host), seen.ledger.on(reading.uuid)
+        source.add_metric([*labels, reading.smact_source or "none"], 1)
+        if reading.counters.energy_j is not None:
+            energy.add_metric(labels, reading.counters.energy_j)
+        booked.add_metric(labels, sum(one.booked_bytes for one in held))
+        outside = [p.memory_bytes or 0 for p in reading.processes if p.pid not in seen.owners]
+        unmanaged.add_metric(labels, sum(outside))
+        for kind in ("shared", "whole"):
+            jobs.add_metric([*labels, kind], sum(one.kind == kind for one in held))
+    yield from (source, energy, booked, unmanaged, jobs)
+
+
+def _labels(reading: GpuReading, host: str) -> list[str]:
+    return [str(reading.index), reading.uuid, host, reading.name]
+
+
+def _of_jobs(seen: Seen, host: str) -> Iterable[Metric]:
+    booked = GaugeMetricFamily("rad_job_memory_booked_bytes", "What the job booked", labels=_JOB)
+    estimate = GaugeMetricFamily("rad_job_memory_estimate_bytes", "The estimate behind it", labels=_JOB)
+    used = GaugeMetricFamily("rad_job_memory_used_bytes", "What the job holds", labels=_JOB)
+    peak = GaugeMetricFamily("rad_job_memory_peak_bytes", "The most it held on one GPU", labels=_JOB)
+    smact = GaugeMetricFamily("rad_job_smact_ratio", "Its share of SM activity, mean", labels=_JOB)
+    index_of = {reading.uuid: reading.index for reading in seen.readings}
+    for held in seen.ledger.reservations:
+        usage = seen.usages.get(held.job_id)
+        for uuid in held.gpus:
+            labels = [str(index_of.get(uuid, "")), uuid, host, str(held.job_id), str(held.user_id)]
+            booked.add_metric(labels, held.booked_bytes)
+            used.add_metric(labels, _used_by(held.job_id, uuid, seen.readings, seen.owners))
+            if held.estimate_bytes is not None:
+                estimate.add_metric(labels, held.estimate_bytes)
+            if usage is not None and usage.peak_bytes is not None:
+                peak.add_metric(labels, usage.peak_bytes)
+            if usage is not None and usage.mean_smact is not None:
+                smact.add_metric(labels, usage.mean_smact)
+    return (booked, estimate, used, peak, smact)
+
+
+def _used_by(job_id: int, uuid: str, readings: Sequence[GpuReading], owners: Mapping[int, int]) -> int:
+    processes = [process for reading in readings if reading.uuid == uuid for process in reading.processes]
+    return sum(process.memory_bytes or 0 for process in processes if owners.get(process.pid) == job_id)
+
+
+def _of_hooks(counts: HookCounts, host: str) -> Iterator[Metric]:
+    events = CounterMetricFamily(
+        "rad_hook_events", "What hooks did", labels=["Hostname", "hook", "event", "policy"]
+    )
+    every = {("epilog", kind.value, ""): 0 for kind in _FROM_ZERO} | counts.events
+    for (hook, event, policy), count in sorted(every.items()):
+        events.add_metric([host, hook, event, policy], count)
+    times = HistogramMetricFamily("rad_hook_seconds", "How long hooks took", labels=["Hostname", "hook"])
+    for hook, told in sorted(counts.durations.items()):
+        times.add_metric([host, hook], [(str(edge), count) for edge, count in told.cumulative()], told.sum_s)
+    yield from (events, times)

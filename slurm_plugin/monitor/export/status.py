@@ -1,0 +1,161 @@
+"""The state of a node's GPUs as people look at it: who is on them, what was booked and what is really used.
+
+One record, made here alone. `rad status` shows that of its own node, rad-monitor serves it at /status (web.py) and
+`rad top` reads it from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.monitor.window import JobUsage
+
+VERSION = 1
+"""Of the text; it changes when a name changes its meaning. Names may be added at any time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """One job on one GPU.
+
+    Attributes:
+        job_id: Slurm's job id.
+        user_id: The owner.
+        kind: "shared" or "whole".
+        booked_bytes: What it booked on this GPU.
+        estimate_bytes: The best guess behind it, or None.
+        used_bytes: What it holds now; None where nobody tells.
+        peak_bytes: The most it held; None without a monitor.
+        smact: Its share of SM activity; None without a monitor.
+    """
+
+    job_id: int
+    user_id: int
+    kind: str
+    booked_bytes: int
+    estimate_bytes: int | None
+    used_bytes: int | None
+    peak_bytes: int | None
+    smact: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuStatus:
+    """One GPU.
+
+    Attributes:
+        index: The number that Slurm uses.
+        uuid: Its UUID.
+        name: Product name.
+        state: "ok", "mig" or "unhealthy".
+        usable_bytes: Memory that processes can have in all.
+        used_bytes: Memory that processes hold.
+        booked_bytes: What its jobs booked.
+        unmanaged_bytes: Held by processes outside of jobs.
+        smact: SM activity: over the window if `averaged`, else just now.
+        smact_source: Who tells it.
+        averaged: Whether the monitor's window is behind it.
+        jobs: Who is on it.
+    """
+
+    index: int
+    uuid: str
+    name: str
+    state: str
+    usable_bytes: int
+    used_bytes: int
+    booked_bytes: int
+    unmanaged_bytes: int
+    smact: float | None
+    smact_source: str | None
+    averaged: bool
+    jobs: tuple[JobStatus, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happened:
+    """Something that hooks or the guard did to a job: a recovery, a put-back, ...
+
+    Attributes:
+        time_s: When, seconds since the epoch.
+        job_id: The job.
+        event: Its kind, as in core/logs/events.py. The sentence that explains it is not told: it may quote a job's output.
+    """
+
+    time_s: float
+    job_id: int
+    event: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatus:
+    """One node.
+
+    Attributes:
+        host: Its name, as the kernel tells it.
+        time_s: When its GPUs were read, seconds since the epoch; 0 if never.
+        gpus: Its GPUs.
+        happened: What was done to jobs there lately, oldest first.
+    """
+
+    host: str
+    time_s: float
+    gpus: tuple[GpuStatus, ...]
+    happened: tuple[Happened, ...] = ()
+
+
+def gpu_status(
+    reading: GpuReading,
+    ledger: Ledger,
+    owners: Mapping[int, int],
+    usages: Mapping[int, JobUsage],
+    *,
+    averaged: bool,
+) -> GpuStatus:
+    """Return the state of one GPU.
+
+    Args:
+        reading: Its last reading.
+        ledger: What jobs hold on the node.
+        owners: Job id of each GPU process that belongs to a job.
+        usages: What the monitor knows of each job.
+        averaged: Whether the reading's activity is the window's.
+    """
+    jobs = ledger.on(reading.uuid)
+    used = dict.fromkeys((held.job_id for held in jobs), 0)
+    unmanaged = 0
+    for process in reading.processes:
+        job_id = owners.get(process.pid)
+        if job_id in used:
+            used[job_id] += process.memory_bytes or 0
+        else:
+            unmanaged += process.memory_bytes or 0
+    return GpuStatus(
+        index=reading.index,
+        uuid=reading.uuid,
+        name=reading.name,
+        state="unhealthy" if not reading.healthy else "mig" if reading.mig else "ok",
+        usable_bytes=reading.usable_bytes,
+        used_bytes=reading.memory_used_bytes,
+        booked_bytes=sum(held.booked_bytes for held in jobs),
+        unmanaged_bytes=unmanaged,
+        smact=reading.smact,
+        smact_source=reading.smact_source,
+        averaged=averaged,
+        jobs=tuple(
+            JobStatus(
+                job_id=held.job_id,
+                user_id=held.user_id,
+                kind=held.kind,
+                booked_bytes=held.booked_bytes,
+                estimate_bytes=held.estimate_bytes,
+                used_bytes=used[held.job_id],
+                peak_bytes=usages[held.job_id].peak_bytes if held.job_id in usages else None,
+                smact=usages[held.job_id].mean_smact if held.job_id in usages else None,
+            )
+            for held in jobs
+        ),
+    )

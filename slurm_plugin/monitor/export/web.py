@@ -1,0 +1,146 @@
+"""What rad-monitor saw, over HTTP: /metrics for Prometheus, /status for `rad top`.
+
+It answers who can reach the address: nothing is told that squeue does not tell, no word of a job's output, and nothing
+can be changed. Bind it to the network of the cluster's own machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from socketserver import ThreadingMixIn
+from threading import BoundedSemaphore, Thread
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.monitor.export.board import Board
+from slurm_plugin.monitor.export.hook_counts import HookCounts
+from slurm_plugin.monitor.export.status_codec import to_text
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+PORT = 9835
+"""Where `rad top` asks if nothing else is said."""
+
+PATIENCE_S = 5.0
+"""A caller that sends nothing for so long is left."""
+
+AT_ONCE = 8
+"""Callers that are answered at once; Prometheus and a few `rad top` are far fewer."""
+
+_NO_METRICS = b"metrics need prometheus-client: pip install 'rad-slurm[monitor]'\n"
+
+
+def serve(address: str, log: Path) -> Board:
+    """Serve over HTTP in threads of their own.
+
+    Args:
+        address: "PORT" or "ADDRESS:PORT"; a bare port is served on this machine alone.
+        log: paths.log, whose events are counted.
+
+    Returns:
+        The board whose state is served.
+
+    Raises:
+        ConfigError: The address cannot be used.
+    """
+    board = Board(HookCounts(log))
+    Thread(target=listen(address, _app(board)).serve_forever, name="rad-monitor-web", daemon=True).start()
+    return board
+
+
+def listen(address: str, app: WSGIApplication) -> WSGIServer:
+    """Return a server that listens; `serve_forever()` lets it answer.
+
+    Args:
+        address: "PORT" or "ADDRESS:PORT"; a bare port is served on this machine alone.
+        app: What answers.
+
+    Raises:
+        ConfigError: The address cannot be used.
+    """
+    host, port = split_address(address)
+    try:
+        return make_server(host or "127.0.0.1", port, app, server_class=_Server, handler_class=_Handler)
+    except (OSError, OverflowError) as exc:
+        raise ConfigError(
+            f"metrics address {address}: {exc}; write it like {PORT} or 0.0.0.0:{PORT}"
+        ) from exc
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of "PORT" or "ADDRESS:PORT"; the host is "" for a bare port.
+
+    Raises:
+        ConfigError: It is neither.
+
+    >>> split_address("0.0.0.0:9835"), split_address("9835")
+    (('0.0.0.0', 9835), ('', 9835))
+    """
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal() or ":" in host:
+        raise ConfigError(f"metrics address {address}: write it like {PORT} or 0.0.0.0:{PORT}")
+    return host, int(port)
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """Answers a few callers at once and hangs up on more: the guard needs threads and processes, too."""
+
+    daemon_threads = True
+    request_queue_size = 16
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        self._turns = BoundedSemaphore(AT_ONCE)
+        super().__init__(*args, **more)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread, if there is a turn for it."""
+        if not self._turns.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._turns.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and give the turn back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._turns.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a caller that hangs up is no trouble of ours."""
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = PATIENCE_S
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: a line for each scrape would fill the journal."""
+
+
+def _app(board: Board) -> WSGIApplication:
+    try:
+        from slurm_plugin.monitor.export.metrics import metrics_app
+
+        metrics = metrics_app(board)
+    except ImportError:
+        metrics = None
+
+    def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path == "/status":
+            text = to_text(board.status())
+            start("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(text)))])
+            return [text]
+        if path == "/metrics" and metrics is not None:
+            return metrics(environ, start)
+        start("404 Not Found", [("Content-Type", "text/plain")])
+        return [_NO_METRICS if path == "/metrics" else b"/metrics or /status\n"]
+
+    return app

@@ -1,0 +1,1 @@
+"""Readings of GPUs: NVML, GPM, DCGM or simulated ones behind one Protocol."""

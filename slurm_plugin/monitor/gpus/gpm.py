@@ -1,0 +1,85 @@
+"""NVML's GPU performance monitoring (GPM): the activity of a card between two samples, Hopper and later.
+
+Source: https://docs.nvidia.com/deploy/nvml-api/, "GPM Functions". On an H200 (driver 580) one sample costs 0.7 ms.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from slurm_plugin.core.units import MIB
+from slurm_plugin.monitor.gpus.nvml_binding import Nvml
+from slurm_plugin.monitor.gpus.telemetry import Activity, share
+
+if TYPE_CHECKING:
+    from slurm_plugin.monitor.gpus.nvml_binding import Device
+
+_PERCENT = 0.01
+
+
+METRICS = {
+    "smact": ("NVML_GPM_METRIC_SM_UTIL", _PERCENT),
+    "smocc": ("NVML_GPM_METRIC_SM_OCCUPANCY", _PERCENT),
+    "graphics": ("NVML_GPM_METRIC_GRAPHICS_UTIL", _PERCENT),
+    "tensor": ("NVML_GPM_METRIC_ANY_TENSOR_UTIL", _PERCENT),
+    "dram": ("NVML_GPM_METRIC_DRAM_BW_UTIL", _PERCENT),
+    "pcie_tx_bytes_s": ("NVML_GPM_METRIC_PCIE_TX_PER_SEC", MIB),
+    "pcie_rx_bytes_s": ("NVML_GPM_METRIC_PCIE_RX_PER_SEC", MIB),
+    "nvlink_tx_bytes_s": ("NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC", MIB),
+    "nvlink_rx_bytes_s": ("NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC", MIB),
+}
+"""Attribute -> name of NVML's metric, and what its unit counts in ours (percent, MiB/s)."""
+
+
+class Gpm:
+    """One card's samples: each reading tells what happened since the one before."""
+
+    def __init__(self, nvml: Nvml, handle: Device) -> None:
+        self._nvml = nvml
+        self._handle = handle
+        self._last = nvml.nvmlGpmSampleAlloc()
+        self._next = nvml.nvmlGpmSampleAlloc()
+        nvml.nvmlGpmSampleGet(handle, self._last)
+
+    @classmethod
+    def open(cls, nvml: Nvml, handle: Device) -> Gpm | None:
+        """Return the samples of a card, the first one taken; None if the card has no GPM.
+
+        Args:
+            nvml: The binding.
+            handle: The card's handle.
+
+        Raises:
+            NVMLError: The driver has none, or the card does not answer.
+        """
+        return cls(nvml, handle) if nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice else None
+
+    def read(self) -> Activity:
+        """Return the activity since the last reading.
+
+        Raises:
+            NVMLError: The card does not answer; the next reading starts from the same sample.
+        """
+        nvml = self._nvml
+        nvml.nvmlGpmSampleGet(self._handle, self._next)
+        question = nvml.c_nvmlGpmMetricsGet_t()
+        question.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        question.numMetrics = len(METRICS)
+        question.sample1, question.sample2 = self._last, self._next
+        for slot, (name, _) in zip(question.metrics, METRICS.values(), strict=False):
+            slot.metricId = getattr(nvml, name)
+        nvml.nvmlGpmMetricsGet(question)
+        self._last, self._next = self._next, self._last
+        told = {
+            attribute: slot.value * factor
+            for slot, (attribute, (_, factor)) in zip(question.metrics, METRICS.items(), strict=False)
+            if slot.nvmlReturn == nvml.NVML_SUCCESS
+        }
+        return Activity(**{name: share(v) if METRICS[name][1] == _PERCENT else v for name, v in told.items()})
+
+    def close(self) -> None:
+        """Give the samples' memory back."""
+        for sample in (self._last, self._next):
+            with suppress(self._nvml.NVMLError):  # the card is lost, and its samples with it
+                self._nvml.nvmlGpmSampleFree(sample)

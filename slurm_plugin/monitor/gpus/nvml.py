@@ -1,0 +1,122 @@
+"""GPUs through NVML: opening and losing the driver. The only place that imports pynvml (the distribution nvidia-ml-py).
+
+What differs between cards, drivers and settings stands in nvml_card.py, which asks about one card.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from slurm_plugin.core.clock import Clock, SystemClock
+from slurm_plugin.core.errors import DeviceError
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.monitor.gpus.nvml_binding import Nvml, asked, decoded
+from slurm_plugin.monitor.gpus.nvml_gpu import Card
+
+if TYPE_CHECKING:
+    from slurm_plugin.monitor.gpus.nvml_binding import Events
+
+FIRST_SAMPLES_APART_S = 0.1
+"""GPM tells what happened between two samples; the first reading takes both."""
+
+
+class NvmlTelemetry:
+    """Readings through NVML; the driver is met at the first reading, and stays open until `close`."""
+
+    def __init__(self, library: Nvml | None = None, *, clock: Clock | None = None) -> None:
+        """Prepare; nothing is loaded yet.
+
+        Args:
+            library: The module pynvml or a stand-in; None imports it when it is needed.
+            clock: Time.
+        """
+        self._library = library
+        self._clock = clock or SystemClock()
+        self._cards: list[Card] | None = None
+        self._events: Events | None = None
+
+    @property
+    def _nvml(self) -> Nvml:
+        """The binding, imported when it is first needed.
+
+        Raises:
+            DeviceError: It is not installed.
+        """
+        if self._library is None:
+            try:
+                import pynvml
+            except ImportError as exc:
+                raise DeviceError("nvidia-ml-py is not installed; run: pip install nvidia-ml-py") from exc
+            self._library = pynvml
+        return self._library
+
+    def read(self) -> tuple[GpuReading, ...]:
+        """Return a reading of every GPU, ordered by index.
+
+        Raises:
+            DeviceError: There is no driver, or it failed as a whole.
+        """
+        if self._cards is None:
+            self._cards = self._open()
+            self._clock.sleep(FIRST_SAMPLES_APART_S)
+        self._hear_xids()
+        readings = [card.reading(self._clock.now_s()) for card in self._cards]
+        if any(reading.memory_total_bytes == 0 for reading in readings):
+            self.close()
+        return tuple(sorted(readings, key=lambda reading: reading.index))
+
+    def close(self) -> None:
+        """Let go of the driver; the next reading opens it again."""
+        for card in self._cards or []:
+            if card.gpm is not None:
+                card.gpm.close()
+        if self._cards is not None:
+            with contextlib.suppress(self._nvml.NVMLError):
+                self._nvml.nvmlShutdown()
+        self._cards, self._events = None, None
+
+    def driver_version(self) -> str:
+        """Return the driver's version, e.g. "580.159.04".
+
+        Raises:
+            DeviceError: There is no driver.
+        """
+        if self._cards is None:
+            self._cards = self._open()
+        with self._translated("driver version"):
+            return decoded(self._nvml.nvmlSystemGetDriverVersion())
+
+    def _open(self) -> list[Card]:
+        nvml = self._nvml
+        with self._translated("NVML"):
+            nvml.nvmlInit()
+            count = nvml.nvmlDeviceGetCount()
+        self._events = asked(nvml, nvml.nvmlEventSetCreate)
+        cards = []
+        for number in range(count):
+            with contextlib.suppress(nvml.NVMLError):  # lost before we knew its name
+                cards.append(Card(nvml, nvml.nvmlDeviceGetHandleByIndex(number), number))
+                if self._events is not None:
+                    cards[-1].listen(self._events)
+        return cards
+
+    def _hear_xids(self) -> None:
+        """Note the Xids since the last reading; a timeout says that there are no more."""
+        while self._events is not None:
+            event = asked(self._nvml, self._nvml.nvmlEventSetWait, self._events, 0)
+            if event is None:
+                return
+            uuid = asked(self._nvml, self._nvml.nvmlDeviceGetUUID, event.device)
+            for card in self._cards or []:
+                if uuid is not None and card.uuid == decoded(uuid):
+                    card.xid = int(event.eventData)
+
+    @contextmanager
+    def _translated(self, subject: str) -> Iterator[None]:
+        try:
+            yield
+        except self._nvml.NVMLError as exc:
+            raise DeviceError(f"{subject}: {exc}; is the NVIDIA driver loaded? run: nvidia-smi") from exc

@@ -1,0 +1,161 @@
+"""GPUs that exist only in a folder: the telemetry source of demo and tests, and what their fake trainings run on.
+
+    FOLDER/cards.json           the cards, written once
+    FOLDER/lock                 taken while memory changes hands
+    FOLDER/processes/PID.json   what one process holds, written by that process alone
+
+A process file is replaced by rename, so a reader never sees half of one. It counts only while its process lives:
+pid and start time must both fit, so a crash or `kill -9` frees the memory as a real driver would.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from slurm_plugin.core.clock import Clock, SystemClock
+from slurm_plugin.core.errors import DeviceError
+from slurm_plugin.core.files.atomic import replace_file
+from slurm_plugin.core.process.identity import started_ticks
+from slurm_plugin.monitor.gpus.simulated_gpus import Card, CardFullError, Holding, parsed
+from slurm_plugin.monitor.gpus.telemetry import GpuProcess, GpuReading
+
+
+class SimulatedGpus:
+    """The cards of one node; any number of processes may use one folder at once."""
+
+    def __init__(self, folder: Path, *, clock: Clock | None = None) -> None:
+        self._folder = folder
+        self._clock = clock or SystemClock()
+
+    @classmethod
+    def create(cls, folder: Path, cards: Sequence[Card]) -> SimulatedGpus:
+        """Make the folder; every user of the machine may then run fake trainings on it.
+
+        Args:
+            folder: Where the cards lie as files.
+            cards: What cards to make.
+        """
+        processes = folder / "processes"
+        processes.mkdir(parents=True, exist_ok=True)
+        processes.chmod(0o1777)  # sticky, as /tmp: each user removes only files of their own
+        (folder / "lock").touch()
+        (folder / "lock").chmod(0o666)
+        (folder / "cards.json").write_text(json.dumps([asdict(card) for card in cards], indent=1))
+        return cls(folder)
+
+    def cards(self) -> tuple[Card, ...]:
+        """Return the cards, ordered by index.
+
+        Raises:
+            DeviceError: There is no such simulation.
+        """
+        try:
+            rows = json.loads((self._folder / "cards.json").read_text())
+        except (OSError, ValueError) as exc:
+            raise DeviceError(f"{self._folder}: no simulated GPUs here ({exc})") from exc
+        return tuple(sorted((Card(**row) for row in rows), key=lambda card: card.index))
+
+    def read(self) -> tuple[GpuReading, ...]:
+        """Return a reading of every card, as Telemetry asks.
+
+        Raises:
+            DeviceError: There is no such simulation.
+        """
+        holdings = self._living()
+        return tuple(
+            self._reading(card, [h for h in holdings if h.uuid == card.uuid]) for card in self.cards()
+        )
+
+    def _reading(self, card: Card, holdings: Sequence[Holding]) -> GpuReading:
+        return GpuReading(
+            uuid=card.uuid,
+            index=card.index,
+            name=card.name,
+            memory_total_bytes=card.memory_total_bytes,
+            memory_reserved_bytes=card.memory_reserved_bytes,
+            memory_used_bytes=sum(holding.memory_bytes for holding in holdings),
+            smact=min(1.0, sum(holding.smact for holding in holdings)),
+            smact_source="simulated",
+            processes=tuple(GpuProcess(pid=h.pid, memory_bytes=h.memory_bytes) for h in holdings),
+            time_s=self._clock.now_s(),
+        )
+
+    def hold(self, uuid: str, memory_bytes: int, *, cap_bytes: int | None = None, smact: float = 0.0) -> None:
+        """Let this process hold so much memory on a card from now on, more or less than before.
+
+        Args:
+            uuid: The card.
+            memory_bytes: All that the process holds there, not the change.
+            cap_bytes: Its own limit, as MPS sets one (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT); None for no limit.
+            smact: Share of SMs that it keeps busy.
+
+        Raises:
+            CardFullError: Card or cap is full; the process keeps what it held before.
+            DeviceError: No such card.
+        """
+        card = next((card for card in self.cards() if card.uuid == uuid), None)
+        if card is None:
+            raise DeviceError(f"no simulated GPU {uuid}")
+        pid = os.getpid()
+        with self._locked():
+            others = [holding for holding in self._living() if holding.uuid == uuid and holding.pid != pid]
+            room = card.usable_bytes - sum(holding.memory_bytes for holding in others)
+            room = room if cap_bytes is None else min(room, cap_bytes)
+            if memory_bytes > room:
+                held = self._own(pid)
+                total = card.usable_bytes if cap_bytes is None else min(cap_bytes, card.usable_bytes)
+                raise CardFullError(
+                    total_bytes=total, free_bytes=max(0, room - (held.memory_bytes if held else 0))
+                )
+            self._write(
+                Holding(
+                    pid=pid,
+                    started_ticks=started_ticks(pid) or 0,
+                    uuid=uuid,
+                    memory_bytes=memory_bytes,
+                    smact=smact,
+                )
+            )
+
+    def set_smact(self, smact: float) -> None:
+        """Let this process keep another share of SMs busy."""
+        with self._locked():
+            held = self._own(os.getpid())
+            if held is not None:
+                self._write(replace(held, smact=smact))
+
+    def release(self) -> None:
+        """Give back all that this process holds."""
+        self._file(os.getpid()).unlink(missing_ok=True)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with (self._folder / "lock").open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _file(self, pid: int) -> Path:
+        return self._folder / "processes" / f"{pid}.json"
+
+    def _write(self, holding: Holding) -> None:
+        replace_file(self._file(holding.pid), json.dumps(asdict(holding)).encode())
+
+    def _own(self, pid: int) -> Holding | None:
+        return next((holding for holding in self._living() if holding.pid == pid), None)
+
+    def _living(self) -> list[Holding]:
+        """Return the holdings of live processes and drop the files of dead ones where we may."""
+        found = []
+        for path in sorted((self._folder / "processes").glob("*.json")):
+            holding = parsed(path)
+            if holding is not None and started_ticks(holding.pid) == holding.started_ticks:
+                found.append(holding)
+            elif holding is not None and os.access(path, os.W_OK):
+                path.unlink(missing_ok=True)
+        return found

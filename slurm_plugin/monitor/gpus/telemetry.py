@@ -1,0 +1,49 @@
+"""Sources of readings of GPUs: NVML, DCGM or a simulation. What a reading holds is told in core/records/gpu.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from slurm_plugin.core.records.gpu import GpuCounters, GpuProcess, GpuReading, Source
+
+__all__ = ["Activity", "GpuCounters", "GpuProcess", "GpuReading", "Source", "Telemetry", "share"]
+
+_ROUNDING = 1.1
+"""A counter may say a little more than all; more than this is no share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What a card did over a short while; shares from 0 to 1, traffic in bytes a second; None if not told."""
+
+    smact: float | None = None
+    smocc: float | None = None
+    graphics: float | None = None
+    tensor: float | None = None
+    dram: float | None = None
+    pcie_tx_bytes_s: float | None = None
+    pcie_rx_bytes_s: float | None = None
+    nvlink_tx_bytes_s: float | None = None
+    nvlink_rx_bytes_s: float | None = None
+
+
+def share(value: float) -> float | None:
+    """Return a share between 0 and 1; None where a driver told what is none.
+
+    >>> share(0.5), share(1.003), share(-0.01), share(float("nan")), share(42949672.95)
+    (0.5, 1.0, None, None, None)
+    """
+    return min(value, 1.0) if 0.0 <= value <= _ROUNDING else None
+
+
+class Telemetry(Protocol):
+    """A source of readings."""
+
+    def read(self) -> tuple[GpuReading, ...]:
+        """Return a reading of every GPU of this node, ordered by index.
+
+        Raises:
+            DeviceError: The driver is missing or does not answer in time.
+        """
+        ...

@@ -1,0 +1,139 @@
+"""Give a job that shared its GPU the time that this cost it, before Slurm ends it at its limit.
+
+    RUN/monitor/limits/ID.json     what a job asked for and was given so far (node/time_extension.py)
+
+rad-monitor looks each time it sweeps: it knows who was beside whom, and for how long. What a run was given ends with
+it: a job that waits again has the limit that it asked for, or it would take the longer one to the next node as its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from slurm_plugin.core.files.preallocated import SpareFiles
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.node.facts import NodeFacts, read_facts
+from slurm_plugin.node.node import Node
+from slurm_plugin.node.time_extension import EARLY_S, MINUTE_S, Granted, more_minutes
+from slurm_plugin.slurm.time_limits import JobEnd, TimeLimits
+
+AGAIN_S = 60.0
+"""A job that is suspended, or has no limit yet, is asked for again after so long."""
+
+KEPT_S = 24 * 3600.0
+"""A job that holds nothing here for a day does not come back to this node."""
+
+
+class MoreTime:
+    """What the shared jobs of this node are given, look by look."""
+
+    def __init__(
+        self, node: Node, *, shared_s: Callable[[int], float], say: Callable[[EventKind, str], None]
+    ) -> None:
+        """Take up what was given before.
+
+        Args:
+            node: This node.
+            shared_s: Returns how long a job's run was on a GPU beside another user's, in seconds.
+            say: Takes a line for the log.
+        """
+        self._node = node
+        self._shared_s = shared_s
+        self._say = say
+        self._folder = node.run / "monitor" / "limits"
+        self._files = SpareFiles(node.run)
+        self._ends_s: dict[tuple[int, int], float] = {}
+        with suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)  # as long as there is room for a folder
+
+    def look(self) -> None:
+        """Raise the limits of the jobs whose end is near.
+
+        Raises:
+            SlurmError: Slurm does not answer; the next look asks again.
+            OSError: What is given cannot be written down, so nothing is given.
+        """
+        held = self._node.store.read().ledger.reservations
+        shared = {(one.job_id, one.restart) for one in held if one.kind == "shared" and one.managed}
+        self._ends_s = {run: end_s for run, end_s in self._ends_s.items() if run in shared}
+        now_s = self._node.clock.now_s()
+        for run in shared:
+            shared_s = self._shared_s(run[0])
+            if shared_s and self._ends_s.get(run, now_s) - now_s <= EARLY_S:
+                self._ends_s[run] = self._look_at(run[0], shared_s, now_s)
+        here = {one.job_id for one in held}
+        self._take_back(here)
+        self._forget(here, now_s)
+
+    def _look_at(self, job_id: int, shared_s: float, now_s: float) -> float:
+        """Give a job what it is due, and return when it ends."""
+        slurm = TimeLimits(self._node.slurm())
+        end = slurm.of(job_id)
+        settings = None if end is None else self._node.settings(end.partition)
+        if end is None or settings is None:
+            return now_s + EARLY_S + AGAIN_S
+        granted = self._read(job_id) or Granted(asked_s=end.limit_s)
+
+        def minutes(room_s: float) -> int:
+            return more_minutes(
+                granted,
+                shared_s=shared_s,
+                left_s=end.end_s - now_s,
+                factor=settings.time_limit_factor,
+                room_s=room_s,
+            )
+
+        more = minutes(float("inf"))
+        if more:
+            name = (read_facts(self._node) or NodeFacts()).name
+            more = minutes(slurm.room_s(end, node=name, now_s=now_s))
+        if more:
+            self._give(slurm, job_id, end, granted, more)
+        return end.end_s + more * MINUTE_S
+
+    def _give(self, slurm: TimeLimits, job_id: int, end: JobEnd, granted: Granted, minutes: int) -> None:
+        """Raise a job's limit; it is written down first, so that nobody gets the same minutes twice."""
+        given = replace(granted, granted_s=granted.granted_s + minutes * MINUTE_S)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._files.write(self._path(job_id), json.dumps(asdict(given)).encode())
+        slurm.add(job_id, minutes)
+        limit = int((end.limit_s + minutes * MINUTE_S) // MINUTE_S)
+        asked = int(granted.asked_s // MINUTE_S)
+        self._say(
+            EventKind.MORE_TIME,
+            f"job {job_id} shared its GPU: its limit is {limit} minutes now, it asked for {asked}",
+        )
+
+    def _read(self, job_id: int) -> Granted | None:
+        try:
+            row = json.loads(self._path(job_id).read_bytes())
+            return Granted(asked_s=float(row["asked_s"]), granted_s=float(row["granted_s"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _take_back(self, held: set[int]) -> None:
+        """Give jobs that wait again the limits that they asked for; whoever changed his limit himself keeps it."""
+        written = {int(path.stem) for path in self._folder.glob("*.json") if path.stem.isdecimal()}
+        given = {job_id: granted for job_id in written - held if (granted := self._read(job_id)) is not None}
+        if not given:
+            return
+        slurm = TimeLimits(self._node.slurm())
+        for job_id, limit_s in slurm.waiting(given).items():
+            granted = given[job_id]
+            if limit_s == granted.asked_s + granted.granted_s:
+                slurm.set(job_id, int(granted.asked_s // MINUTE_S))
+            self._files.discard(self._path(job_id))
+
+    def _forget(self, held: set[int], now_s: float) -> None:
+        """Take away what was written of jobs that are gone for long."""
+        for path in self._folder.glob("*.json"):
+            with suppress(OSError, ValueError):
+                if int(path.stem) not in held and abs(now_s - path.stat().st_mtime) > KEPT_S:
+                    self._files.discard(path)
+
+    def _path(self, job_id: int) -> Path:
+        return self._folder / f"{job_id}.json"

@@ -1,0 +1,175 @@
+"""`rad advise`: last month's jobs once as they were asked for and once shared, side by side."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.simulate.command import simulate
+from slurm_plugin.simulate.question import Question
+from slurm_plugin.simulate.trace import read_trace
+from slurm_plugin.simulate.trace_job import told
+from slurm_plugin.slurm.versions import Version, release_of
+
+HOUR_S, JOULES_PER_KWH = 3600.0, 3.6e6
+ROWS: tuple[tuple[str, str, float, str], ...] = (
+    ("mean waiting", "mean_waiting_s", 3600, "h"),
+    ("mean completion", "mean_completion_s", 3600, "h"),
+    ("until the last job ended", "makespan_s", 3600, "h"),
+    ("energy until then", "energy_j", JOULES_PER_KWH, "kWh"),
+    ("GPUs held", "gpu_held_share", 0.01, "%"),
+    ("median slowdown", "median_slowdown", 1, ""),
+    ("P95 slowdown", "p95_slowdown", 1, ""),
+    ("jobs over their limit", "over_limit", 1, ""),
+    ("out of memory, run again", "recoveries", 1, ""),
+)
+"""What is shown: name, figure, divisor, unit."""
+PASSED_S = 14_400
+"""The bf_min_age_reserve that is tried where none was named: four hours, as in the replays (docs/results.md)."""
+WORTH_TELLING = 0.95
+"""It is told of where it brings mean completion to so much or less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What sharing would have changed.
+
+    Attributes:
+        jobs: Jobs of the trace.
+        slurm: Which Slurm was simulated.
+        known: Those whose peak of GPU memory the trace tells; the others would keep their GPU.
+        whole: Figures with a GPU for each job.
+        shared: Figures with RAD.
+        passed: The same where Slurm's backfill lets jobs be passed that have waited for less than PASSED_S; None if
+            what the site has was named.
+        assumed_mib: What jobs of unknown peak are taken to need; None if they keep their GPU.
+    """
+
+    jobs: int
+    slurm: Version
+    known: int
+    whole: dict[str, Any]
+    shared: dict[str, Any]
+    passed: dict[str, Any] | None = None
+    assumed_mib: int | None = None
+
+    @property
+    def saved(self) -> dict[str, float]:
+        """Return what sharing would have saved; what it would have cost is below zero."""
+        return {
+            "gpu_hours": round((self.whole["gpu_held_s"] - self.shared["gpu_held_s"]) / HOUR_S, 1),
+            "energy_kwh": round((self.whole["energy_j"] - self.shared["energy_j"]) / JOULES_PER_KWH, 1),
+            "waiting_hours": round(
+                self.jobs_done * (self.whole["mean_waiting_s"] - self.shared["mean_waiting_s"]) / HOUR_S, 1
+            ),
+        }
+
+    @property
+    def jobs_done(self) -> int:
+        """Return the jobs that were simulated."""
+        return int(self.whole["jobs"])
+
+
+def advise(question: Question, clock: Clock, *, show_progress: bool = False) -> Advice:
+    """Run a trace both ways, and shared once more where Slurm's backfill is as it comes.
+
+    Args:
+        question: The cluster, the settings, and sacct's file as its trace.
+        clock: Tells how long the simulation took.
+        show_progress: Draw a progress bar for each way on the error output.
+
+    Raises:
+        ConfigError: The trace cannot be read, or no job of it fits the cluster.
+    """
+    jobs = read_trace(question.trace, question.partition).jobs
+    shared = replace(question, baseline="rad")
+    ways = [replace(question, baseline="whole"), shared]
+    if not question.min_age_reserve_s:
+        ways.append(replace(shared, min_age_reserve_s=PASSED_S))
+    found = [simulate(way, clock, show_progress=show_progress) for way in ways]
+    return Advice(
+        jobs=len(jobs),
+        slurm=question.slurm,
+        known=sum(job.memory_bytes is not None for job in jobs),
+        whole=found[0],
+        shared=found[1],
+        passed=found[2] if len(found) > 2 else None,
+        assumed_mib=question.assumed_mib,
+    )
+
+
+def as_text(advice: Advice) -> str:
+    """Return a table for people."""
+    lines = [f"{'':<26}{'a GPU each':>15}{'shared':>15}"]
+    for name, figure, divisor, unit in ROWS:
+        cells = (
+            f"{_number(found[figure] / divisor)} {unit}".rstrip() for found in (advice.whole, advice.shared)
+        )
+        lines.append(f"{name:<26}" + "".join(f"{cell:>15}" for cell in cells))
+    saved = advice.saved
+    lines += [
+        "",
+        f"Sharing would have saved {_number(saved['gpu_hours'])} hours of held GPUs and "
+        f"{_number(saved['waiting_hours'])} hours of waiting, over {advice.jobs_done} jobs.",
+        *_passing(advice),
+        f"Simulated as Slurm {release_of(advice.slurm)} counts and plans shared GPUs; --slurm names another.",
+        f"{advice.known} of {advice.jobs} jobs have a known peak of GPU memory.",
+    ]
+    if advice.known < advice.jobs and advice.assumed_mib is not None:
+        lines.append(f"The others with one GPU are taken to need {advice.assumed_mib} MiB: a guess of yours.")
+    elif advice.known < advice.jobs:
+        lines.append(
+            "The others keep a GPU each here; --assume-mib takes a guess. Let Slurm record peaks with "
+            "AccountingStorageTRES=gres/gpumem and AutoDetect=nvml."
+        )
+    unknown = advice.whole["unknown_workloads"]
+    if unknown:
+        lines.append(
+            f"What {unknown} of them do to a GPU was never measured: they count as the median of measured trainings, "
+            "without a pause for data, so slowdowns look worse here than they are where loaders are slow."
+        )
+    left_out = advice.whole["left_out"]
+    if left_out:
+        lines.append(f"Left out: {told(left_out)}.")
+    return "\n".join(lines)
+
+
+def _passing(advice: Advice) -> list[str]:
+    """Return what Slurm's backfill would bring, did it let young jobs be passed; nothing where that is little."""
+    passed, shared = advice.passed, advice.shared
+    if passed is None or passed["mean_completion_s"] > WORTH_TELLING * shared["mean_completion_s"]:
+        return []
+    completion, waiting = (
+        f"{_number(passed[figure] / HOUR_S)} h and not {_number(shared[figure] / HOUR_S)} h"
+        for figure in ("mean_completion_s", "mean_waiting_multi_gpu_s")
+    )
+    return [
+        f"With SchedulerParameters=bf_min_age_reserve={PASSED_S} in slurm.conf (in all partitions: who has waited for "
+        f"less than {PASSED_S / HOUR_S:g} hours may be passed) mean completion would be {completion}, and jobs of "
+        f"several GPUs would wait for {waiting}."
+    ]
+
+
+def _number(value: float) -> str:
+    """Return a number for people.
+
+    >>> _number(14190.4), _number(2.8019), _number(0.0)
+    ('14,190', '2.8', '0')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def as_json(advice: Advice) -> str:
+    """Return one JSON object."""
+    return json.dumps(
+        {
+            "jobs": advice.jobs,
+            "known": advice.known,
+            "saved": advice.saved,
+            "whole": advice.whole,
+            "shared": advice.shared,
+            "passed": advice.passed,
+        }
+    )

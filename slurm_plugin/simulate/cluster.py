@@ -1,0 +1,59 @@
+"""What a simulation runs on, and how it is set up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slurm_plugin.core.config.load import Config, PartitionConfig
+from slurm_plugin.core.placement.choose import Pin
+from slurm_plugin.simulate.interference import Slowdowns, slowdowns
+from slurm_plugin.slurm.versions import NEWEST, Version
+
+PARTITION = "gpu"
+"""The one partition, in rad.toml and in the queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Nodes of one kind, Slurm's settings and RAD's.
+
+    Attributes:
+        nodes: Number of nodes.
+        per_node: GPUs of each.
+        memory_bytes: Usable memory of a GPU.
+        config: rad.toml.
+        pin: Which GPUs of its node a job may get.
+        managed: Whether RAD places the jobs; without it they run where Slurm's seats say.
+        backfill_s: SchedulerParameters bf_interval; Slurm's default.
+        min_age_reserve_s: SchedulerParameters bf_min_age_reserve: who has waited for less may be passed.
+        began_s: When the trace begins, in seconds since the epoch: backfill plans starts by whole minutes of the clock.
+        kept: GPUs of each node that have no shards, for jobs with GPUs of their own.
+        slurm: Slurm's version: how it counts and plans shards beside whole GPUs.
+        requeue_s: Slurm cannot start a job that was put back any sooner on its node.
+        drain: Whether shared jobs go where they keep the GPU busy for the shortest time longer.
+        server_bytes: What an MPS server takes of a GPU in use.
+        interference: How jobs on one GPU slow each other down.
+    """
+
+    nodes: int
+    per_node: int
+    memory_bytes: int
+    config: Config
+    pin: Pin = "slurm"
+    managed: bool = True
+    backfill_s: float = 30.0
+    min_age_reserve_s: float = 0.0
+    began_s: float = 0.0
+    kept: int = 0
+    slurm: Version = NEWEST
+    requeue_s: float = 3.0
+    drain: bool = False
+    server_bytes: int = 0
+    interference: Slowdowns = slowdowns
+
+    @property
+    def settings(self) -> PartitionConfig:
+        """Return how RAD treats the partition."""
+        found = self.config.partition(PARTITION)
+        assert found is not None
+        return found

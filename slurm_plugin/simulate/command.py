@@ -1,0 +1,91 @@
+"""`rad simulate`: read a trace, run it, print what came out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.config.load import PartitionConfig, load_config
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.simulate.engine import Engine
+from slurm_plugin.simulate.jobs import seen_activity
+from slurm_plugin.simulate.metrics import metrics
+from slurm_plugin.simulate.question import Question
+from slurm_plugin.simulate.scenario import scenario
+from slurm_plugin.simulate.trace_job import told
+from slurm_plugin.slurm.versions import NEWEST, Version, traits
+
+
+def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -> dict[str, Any]:
+    """Run a trace and return its figures.
+
+    Args:
+        question: What is to be simulated.
+        clock: Tells how long the simulation itself took.
+        show_progress: Draw a progress bar on the error output.
+
+    Raises:
+        ConfigError: The trace cannot be read, or no job of it fits the cluster.
+    """
+    began_s = clock.monotonic_s()
+    found = scenario(question, history(question))
+    engine = Engine(found.cluster, found.jobs)
+    if show_progress:
+        import click
+
+        with click.progressbar(length=len(found.jobs), file=sys.stderr, label="jobs ended") as bar:
+            result = engine.run(bar.update)
+    else:
+        result = engine.run()
+    return metrics(result) | {
+        "left_out": dict(found.left_out),
+        "unknown_workloads": found.unknown,
+        "simulated_in_s": round(clock.monotonic_s() - began_s, 2),
+    }
+
+
+def history(question: Question) -> Mapping[str, float]:
+    """Return the SM activity of each workload, as the monitor saw it when the trace ran before; none if it did not."""
+    if question.activity != "history":
+        return {}
+    before = scenario(replace(question, activity="told"))
+    return seen_activity(Engine(before.cluster, before.jobs, learns=True).run().jobs)
+
+
+def settings_of(config: Path | None, partition: str | None, slurm: Version = NEWEST) -> PartitionConfig:
+    """Return the settings to try: those of a partition of rad.toml, or without a file what `rad install` writes.
+
+    Args:
+        config: Path of rad.toml; None takes what `rad install` writes.
+        partition: Its name; None takes the only one.
+        slurm: Its version decides whether jobs of several GPUs share them, as `rad install` has it.
+
+    Raises:
+        ConfigError: The file cannot be read, or does not say which partition is meant.
+    """
+    if config is None:
+        return PartitionConfig(share_multi_gpu=traits(slurm).spreads_shards)
+    found = load_config(config).partitions
+    name = partition or (next(iter(found)) if len(found) == 1 else None)
+    if name not in found:
+        names = ", ".join(found) or "none"
+        raise ConfigError(f"{config}: say which partition is meant with --partition; it has {names}")
+    return found[name]
+
+
+def as_text(figures: dict[str, Any]) -> str:
+    """Return the figures for people, one a line."""
+    words = {
+        name: told(value) or "none" if isinstance(value, dict) else value for name, value in figures.items()
+    }
+    return "\n".join(f"{name.replace('_', ' '):<26} {value}" for name, value in words.items())
+
+
+def as_json(figures: dict[str, Any]) -> str:
+    """Return one JSON object."""
+    return json.dumps(figures)

@@ -1,0 +1,144 @@
+"""The events: submissions, starts, ends, crashes, put-backs and reruns, in the order in which they happen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from slurm_plugin.simulate.aftermath import Waiting, put_back, recovers, saved
+from slurm_plugin.simulate.cluster import Cluster
+from slurm_plugin.simulate.hardware import Hardware
+from slurm_plugin.simulate.progress import Job, Run
+from slurm_plugin.simulate.result import Result
+from slurm_plugin.simulate.slurm.controller import Controller
+
+SAVE_S = 120.0
+"""A job in slots is told so long before its limit (examples/resume)."""
+
+
+class Engine:
+    """One simulation: Slurm's count of the cluster, the GPUs as they are, and what came of it so far."""
+
+    def __init__(self, cluster: Cluster, jobs: Sequence[Job], *, learns: bool = False) -> None:
+        """Start with an empty cluster.
+
+        Args:
+            cluster: What it runs on.
+            jobs: In order of submission.
+            learns: Whether what the GPUs show of each job's activity is kept, as rad-monitor does.
+        """
+        self._cluster = cluster
+        self.slurm = Controller(cluster)
+        self.hardware = Hardware(cluster, learns=learns)
+        limit_factor = cluster.settings.time_limit_factor if cluster.managed else 1.0
+        self.result = Result(jobs=jobs, gpus=self.hardware.gpus, limit_factor=limit_factor)
+        self._arrivals = list(reversed(jobs))
+        self._waiting = Waiting()
+
+    def run(self, progress: Callable[[int], None] = lambda done: None) -> Result:
+        """Run until every job has ended.
+
+        Slurm's main scheduler looks at the queue at every event, its backfill every `backfill_s`, if anything has
+        happened since.
+
+        Args:
+            progress: Told how many more jobs have ended.
+        """
+        changed, backfill_s = False, 0.0
+        while (now_s := self._next_s(backfill_s if changed else math.inf)) < math.inf:
+            if self._submit(now_s) | self.slurm.queue.wake(now_s) | self._end(now_s, progress):
+                changed = True
+                self._start(now_s, backfill=False)
+            if changed and now_s >= backfill_s:
+                self._start(now_s, backfill=True)
+                changed, backfill_s = False, now_s + self._cluster.backfill_s
+        return self.result
+
+    def _next_s(self, backfill_s: float) -> float:
+        """Return when something happens next; never, once every job has ended."""
+        times = (
+            self._arrivals[-1].trace.submit_s if self._arrivals else None,
+            self.hardware.next_s(),
+            self.slurm.queue.next_wake_s(),
+            backfill_s if self.slurm.queue else None,
+        )
+        return min((at_s for at_s in times if at_s is not None), default=math.inf)
+
+    def _submit(self, now_s: float) -> bool:
+        came = False
+        while self._arrivals and self._arrivals[-1].trace.submit_s <= now_s:
+            self.slurm.queue.add(self._arrivals.pop(), now_s)
+            came = True
+        return came
+
+    def _start(self, now_s: float, *, backfill: bool) -> None:
+        for job, seats in self.slurm.passes(now_s, backfill=backfill):
+            gpus, cap_bytes = seats, None
+            if self._cluster.managed:
+                placement = self.hardware.place(job, seats, now_s)
+                gpus = tuple(int(uuid.removeprefix("GPU-")) for uuid in placement.gpus)
+                cap_bytes = placement.cap_bytes
+            if not gpus:
+                self._put_back(job, seats, now_s)
+                continue
+            self._waiting.end(job)
+            run = Run(
+                job=job,
+                seats=seats,
+                gpus=gpus,
+                start_s=now_s,
+                trains_s=now_s + job.start_up_s,
+                cap_bytes=cap_bytes,
+                saves_s=now_s + max(1.0, job.limit_s - SAVE_S) if job.slotted else math.inf,
+            )
+            if job.first_start_s is None:
+                job.first_start_s = now_s
+            self.slurm.started(run)
+            self.hardware.occupy(run, now_s)
+
+    def _put_back(self, job: Job, seats: tuple[int, ...], now_s: float) -> None:
+        least_s = self._cluster.requeue_s
+        put_back(job, now_s, least_s)
+        self.result.put_backs += 1
+        self.slurm.queue.add(job, now_s)
+        self._waiting.begin(seats[0] // self._cluster.per_node, job, now_s + least_s)
+
+    def _end(self, now_s: float, progress: Callable[[int], None]) -> bool:
+        ended = False
+        for run in self.hardware.over(now_s):
+            ended = True
+            self.hardware.vacate(run, now_s)
+            self.slurm.ended(run)
+            self.result.count(run, now_s)
+            self._wake(run, now_s)
+            if self._comes_back(run, now_s):
+                self.slurm.queue.add(run.job, now_s)
+            else:
+                run.job.end_s = self.result.end_s = now_s
+                progress(1)
+        return ended
+
+    def _wake(self, run: Run, now_s: float) -> None:
+        woken = self._waiting.wake(run.seats[0] // self._cluster.per_node)
+        if woken is not None:
+            job, earliest_s = woken
+            self.slurm.queue.sooner(job, max(now_s, earliest_s))
+
+    def _comes_back(self, run: Run, now_s: float) -> bool:
+        """Return whether a job whose run is over goes back into the queue, and make it ready for that."""
+        job = run.job
+        if run.has_crashed(now_s):
+            self.result.crashes += 1
+            job.crashes += 1
+            self.result.stopped += run.stopped
+            self.result.hurt += job.peak_bytes <= run.booked_bytes
+            if not recovers(run, self._cluster, now_s):
+                self.result.failed += 1
+                job.ran_s += job.last_run_s
+                return False
+            self.result.recoveries += 1
+            return True
+        if run.is_done:
+            return False
+        saved(job, now_s)
+        return True

@@ -1,0 +1,140 @@
+"""One GPU as it really is: who is on it, how fast each of them is, memory, activity."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import replace
+
+from slurm_plugin.monitor.usage import SPARE, UNTOLD
+from slurm_plugin.simulate.interference import Load, Slowdowns, together
+from slurm_plugin.simulate.progress import Job, Run
+
+STARTS_UP = Load(smact=0.0, busy=0.0)
+"""What a job does to its GPU before its first step."""
+
+
+class Gpu:
+    """One physical GPU.
+
+    Attributes:
+        index: Its number in the cluster.
+        uuid: Its name.
+        runs: Who runs on it.
+        smact: Its activity now.
+        used_bytes: Memory in use.
+        changed_s: When jobs were last moved forward.
+        busy_s: Integral of the activity.
+        held_s: Time during which anybody was on it.
+        learns: Whether what it shows of each job's activity is kept.
+    """
+
+    __slots__ = (
+        "_slowdowns",
+        "_trail",
+        "busy_s",
+        "changed_s",
+        "held_s",
+        "index",
+        "learns",
+        "runs",
+        "smact",
+        "used_bytes",
+        "uuid",
+    )
+
+    def __init__(self, index: int, slowdowns: Slowdowns, *, learns: bool = False) -> None:
+        """Start idle; see the class for `learns`, and `Cluster.interference` for `slowdowns`."""
+        self.index, self.uuid, self._slowdowns = index, f"GPU-{index}", slowdowns
+        self.runs: list[Run] = []
+        self.smact = self.busy_s = self.held_s = self.changed_s = 0.0
+        self.used_bytes = 0
+        self.learns = learns
+        self._trail: deque[tuple[float, float]] = deque()
+
+    def advance(self, now_s: float) -> None:
+        """Move the work of its jobs forward to now."""
+        passed_s = now_s - self.changed_s
+        if passed_s > 0:
+            self.busy_s += self.smact * passed_s
+            self.held_s += passed_s * bool(self.runs)
+            if self.learns:
+                self._tell(passed_s)
+            for run in self.runs:
+                if run.gpus[0] == self.index and run.trains_s <= self.changed_s:
+                    run.job.left_s -= passed_s * run.rate
+        self.changed_s = now_s
+
+    def _tell(self, passed_s: float) -> None:
+        """Split the activity over the jobs by what is expected of each, as rad-monitor does (monitor/usage.py)."""
+        if len(self.runs) != 1 and (self.smact >= SPARE or any(run.job.load.turns for run in self.runs)):
+            return
+        weights = [max(0.01, _expected(run.job)) for run in self.runs]
+        for run, weight in zip(self.runs, weights, strict=True):
+            run.job.own_s += passed_s
+            run.job.own_activity_s += passed_s * self.smact * weight / sum(weights)
+
+    def settle(self, window_s: float) -> None:
+        """Work out rates and activity after a change of who is on it.
+
+        Args:
+            window_s: Length of the window of which `window_smact` tells, in seconds.
+        """
+        loads = [self._load(run) for run in self.runs]
+        factors = self._slowdowns(loads)
+        for run, factor in zip(self.runs, factors, strict=True):
+            run.factors[self.index] = factor
+        self.smact = together(
+            loads, [max(factor, load.elsewhere) for load, factor in zip(loads, factors, strict=True)]
+        )
+        self.used_bytes = sum(run.job.peak_bytes for run in self.runs)
+        self._trail.append((self.changed_s, self.busy_s))
+        while len(self._trail) > 1 and self._trail[1][0] < self.changed_s - window_s:
+            self._trail.popleft()
+
+    def _load(self, run: Run) -> Load:
+        """Return what a run does here; its first GPU is the one that gathers its gradients."""
+        load = run.job.load
+        if run.trains_s > self.changed_s:
+            return STARTS_UP
+        if not load.turns:
+            return load
+        elsewhere = [factor for index, factor in run.factors.items() if index != self.index]
+        exchanges_per_s = load.exchanges_per_s if run.gpus[0] == self.index else 0.0
+        return replace(load, exchanges_per_s=exchanges_per_s, elsewhere=max(elsewhere, default=1.0))
+
+    def window_smact(self, now_s: float, window_s: float) -> float:
+        """Return the mean activity of the last `window_s` seconds.
+
+        Args:
+            now_s: Seconds since the trace began.
+            window_s: Length of the window.
+        """
+        begin_s = max(0.0, now_s - window_s)
+        busy_s = self.busy_s + self.smact * (now_s - self.changed_s)
+        before = (0.0, 0.0)
+        trail = [*self._trail, (now_s, busy_s)]
+        for at_s, total in trail:
+            if at_s >= begin_s:
+                span_s = at_s - before[0]
+                share = (begin_s - before[0]) / span_s if span_s > 0 else 0.0
+                at_begin = before[1] + share * (total - before[1])
+                return (busy_s - at_begin) / (now_s - begin_s) if now_s > begin_s else self.smact
+            before = (at_s, total)
+        return self.smact
+
+    def next_s(self) -> float:
+        """Return when something happens to one of its jobs, if nothing changes; never on an idle GPU.
+
+        What happens to a job on several GPUs is told by its first one, but when its training begins by each.
+        """
+        return min((self._next_s(run) for run in self.runs), default=math.inf)
+
+    def _next_s(self, run: Run) -> float:
+        tells = run.gpus[0] == self.index or run.trains_s > self.changed_s
+        return run.next_s(self.changed_s) if tells else math.inf
+
+
+def _expected(job: Job) -> float:
+    known = None if job.booking is None else job.booking.smact
+    return UNTOLD if known is None else known

@@ -1,0 +1,226 @@
+"""How fast jobs run beside each other on one GPU under MPS: a small model, fitted to measured groups.
+
+**A GPU's work is conserved.** What the jobs' SM activity comes to while they share a GPU (each one's own, over its
+slowdown) is told by the sum S of what they have alone, whoever they are: all of it while there is room, up to a full
+GPU; 0.80 at a sum of 0.9, 0.97 at 1.75, 0.99 above 2. It is no less than what the busiest one has alone.
+
+    together = max(largest one alone, S / (1 + S ** q) ** (1 / q))
+
+**Who waits.** MPS serves processes kernel by kernel: on a full GPU all of them get about as many kernels a second
+done, whether these are of five microseconds or of five hundred. So a job waits the longer the shorter its own kernels
+are, and only for what no longer fits into its own pauses (its data loader, its Python):
+
+    slowdown_i = max(1, b_i * f_i)
+    f_i = 1 + delay * (TYPICAL_KERNEL_S / a_i) ** SHORTNESS * sum over neighbours j of b_j * I_j
+
+**Who takes turns.** Outside of MPS, contexts have a GPU one after the other, and whoever has nothing to do gives his
+turn up. So those who ask for little get all of it, and the others share the rest alike, of the SLICED part of the time
+that changing between them leaves:
+
+    slowdown_i = max(1, b_i / level),  with  sum over all j of min(b_j, level) = SLICED
+
+The MPS server is one of them, asking for the share u of the time in which not all of its clients pause.
+
+A job of several GPUs (one process on each, with no MPS server in common) waits for its slowest half, and so for more of
+its neighbours' time. Where its replicas hand over their gradients one by one, each of these e a second waits on the GPU
+that gathers them:
+
+    slowdown_i = max(1, b_i * (1 + max(TURNS, BY_TURNS_S * e) * sum over others j who take turns of b_j
+                                 + max(TURNS, BY_SERVER_S * e) * u))
+
+It holds its turn while it waits, 1 / slowdown_i of the time, and the server's clients do their work in what is left.
+
+b is the share of the time in which kernels run, I the share of the SMs that they keep busy meanwhile (intensity), a
+how long one of them takes; the delay is what it must be for the work to come to `together`. Fitted on groups of two to
+eight trainings on H200s (`python bench/interference_fit.py`; docs/measurements/2026-11-activity.md has the errors
+on workloads that were left out, and on replays, which no fit has seen).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from slurm_plugin.core.config.compute import TURNS
+
+CROWDING, SHORTNESS = 6.09, 0.81
+"""q, and by how much short kernels wait longer."""
+TYPICAL_KERNEL_S = 26e-6
+"""Median of 490 trainings: kernels run for so long, over the number of them that the profile tells."""
+BY_SERVER_S, BY_TURNS_S = 2.6e-3, 0.9e-3
+"""What a gradient waits that is handed over beside an MPS server with work, and beside one other who takes turns.
+
+By the server: 2.4 ms for each of 411 a step (tests/gpu/results/h200x2/two_gpu_jobs_copies.json); 2.5, 2.8 and 2.8 in
+steps of three replayed models. By turns: the middle of such steps without a server (bench/replayed_groups.py)."""
+SLICED = 0.91
+"""Share of its time that a GPU works while contexts take turns on it (bench/interference_fit.py)."""
+LONGEST_SLOWDOWN = 20.0
+"""Nobody starves for good: 17 was the largest slowdown that was measured."""
+MOST_WAIT = 1000.0
+"""The delay is looked for below this."""
+ROOM = 1e-4
+"""So little work lost is none."""
+MOST_INTENSE = 0.95
+"""The most that was measured; beyond it the model says nothing."""
+IDLE_W, BUSY_W = 88.0, 557.0
+"""Draw of an H200 that a process has open, and what full SM activity adds: fitted, mean error 37 W."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What a training does to a GPU when it runs alone.
+
+    Attributes:
+        smact: Mean SM activity while it trains without pause (0 to 1).
+        busy: Share of that time in which any of its kernels runs.
+        duty: Share of its time in which it trains; the rest it waits for data.
+        kernel_s: How long one of its kernels takes, on average.
+        sliced: Whether it runs outside of MPS though it has one GPU.
+        halves: Whether it has several GPUs, whose halves wait for each other; it has no MPS server in common.
+        exchanges_per_s: Gradients that this GPU gathers from its others and hands back, one by one, in a second alone.
+        elsewhere: How many times slower it is on the slowest of its other GPUs.
+    """
+
+    smact: float
+    busy: float
+    duty: float = 1.0
+    kernel_s: float = TYPICAL_KERNEL_S
+    sliced: bool = False
+    halves: bool = False
+    exchanges_per_s: float = 0.0
+    elsewhere: float = 1.0
+
+    @property
+    def turns(self) -> bool:
+        """Return whether it takes turns with its neighbours."""
+        return self.sliced or self.halves
+
+    @property
+    def mean_smact(self) -> float:
+        """Return the activity that a monitor sees of it alone."""
+        return self.smact * self.duty
+
+    @property
+    def intensity(self) -> float:
+        """Return the share of the SMs that its kernels keep busy while they run."""
+        return min(MOST_INTENSE, self.smact / max(self.busy, 0.02))
+
+
+Slowdowns = Callable[[Sequence[Load]], list[float]]
+"""By which factor the time of each of these jobs grows while they share a GPU."""
+
+
+def slowdowns(loads: Sequence[Load]) -> list[float]:
+    """Return by which factor each job's time grows while these jobs share a GPU."""
+    if any(load.turns for load in loads):
+        return _with_turns(loads)
+    return _under_mps(loads)
+
+
+def _with_turns(loads: Sequence[Load]) -> list[float]:
+    """Return the same where some jobs take turns: those under MPS have the time that these leave."""
+    busy = [load.busy * load.duty for load in loads]
+    rest = [k for k, load in enumerate(loads) if not load.turns]
+    wide = [k for k, load in enumerate(loads) if load.halves]
+    alike = [k for k, load in enumerate(loads) if load.turns and not load.halves]
+    served = 1.0 - math.prod(1.0 - busy[k] for k in rest)
+    found = [1.0] * len(loads)
+    for k in wide:
+        found[k] = _of_halves(loads[k], sum(busy[j] for j in (*wide, *alike) if j != k), served)
+    held = [loads[k].duty / max(found[k], loads[k].elsewhere) for k in wide]
+    if alike and len(loads) > 1:
+        level = fair_level([*(busy[k] for k in alike), served, *held], SLICED)
+        for k in alike:
+            found[k] = max(1.0, busy[k] / level)
+    if rest:
+        left = 1.0 - sum(held) - sum(busy[k] / found[k] for k in alike)
+        left = max(left, 1.0 / LONGEST_SLOWDOWN)
+        for k, factor in zip(rest, _under_mps([loads[k] for k in rest], left), strict=True):
+            found[k] = factor
+    return found
+
+
+def _of_halves(load: Load, others: float, served: float) -> float:
+    """Return how many times slower a job of several GPUs is.
+
+    Args:
+        load: What it does alone.
+        others: Share of the time in which kernels of others run that take turns, summed over these.
+        served: Share of the time in which the MPS server has work.
+    """
+    by_turns = max(TURNS, BY_TURNS_S * load.exchanges_per_s)
+    by_server = max(TURNS, BY_SERVER_S * load.exchanges_per_s)
+    return max(1.0, load.duty * (1.0 + by_turns * others + by_server * served))
+
+
+def fair_level(asked: Sequence[float], room: float) -> float:
+    """Return what each may have at most so that all have `room` together; 1 if there is enough (max-min fairness).
+
+    Args:
+        asked: What each asks for, 0 to 1.
+        room: What there is.
+
+    >>> fair_level([0.2, 1.0, 1.0], 0.9), fair_level([0.2, 0.3], 0.9)
+    (0.35, 1.0)
+    """
+    left = room
+    for k, one in enumerate(sorted(asked)):
+        level = left / (len(asked) - k)
+        if one >= level:
+            return level
+        left -= one
+    return 1.0
+
+
+def _under_mps(loads: Sequence[Load], left: float = 1.0) -> list[float]:
+    """Return the slowdowns of the clients of an MPS server that has a GPU for a share of the time."""
+    wanted = [load.busy * load.duty / left for load in loads]
+    busy = [min(1.0, b) for b in wanted]
+    alone = [max(1.0, b) for b in wanted]
+    work = [b * load.intensity for b, load in zip(busy, loads, strict=True)]
+    total = sum(work)
+    reached = reach(total, max(work, default=0.0))
+    if total - reached < ROOM:
+        return alone
+    behind = [
+        (TYPICAL_KERNEL_S / load.kernel_s) ** SHORTNESS * (total - own)
+        for load, own in zip(loads, work, strict=True)
+    ]
+
+    def slowed(delay: float) -> list[float]:
+        return [
+            min(LONGEST_SLOWDOWN, max(1.0, b * (1.0 + delay * w))) for b, w in zip(busy, behind, strict=True)
+        ]
+
+    low, high = 0.0, MOST_WAIT
+    while high - low > 1e-3 * high:
+        delay = (low + high) / 2.0
+        done = sum(own / factor for own, factor in zip(work, slowed(delay), strict=True))
+        low, high = (delay, high) if done > reached else (low, delay)
+    return [once * factor for once, factor in zip(alone, slowed(high), strict=True)]
+
+
+def reach(total: float, largest: float) -> float:
+    """Return the SM activity that a GPU comes to.
+
+    Args:
+        total: Sum of what its jobs have alone.
+        largest: What the busiest of them has alone.
+    """
+    return max(largest, total / (1.0 + total**CROWDING) ** (1.0 / CROWDING)) if total else 0.0
+
+
+def together(loads: Sequence[Load], factors: Sequence[float]) -> float:
+    """Return the GPU's SM activity while these jobs share it.
+
+    Args:
+        loads: What each job does to a GPU of its own.
+        factors: How many times slower each one is here; 1 is not slower.
+    """
+    return min(1.0, sum(load.mean_smact / factor for load, factor in zip(loads, factors, strict=True)))
+
+
+def power_w(smact: float) -> float:
+    """Return the draw of a GPU at this activity."""
+    return IDLE_W + BUSY_W * smact

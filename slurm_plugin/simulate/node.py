@@ -1,0 +1,102 @@
+"""One node: its jobs get their GPUs by the production placement, booked in the production ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.placement.choose import choose_gpu
+from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.records.node import Demand, Placement, Reservation
+from slurm_plugin.core.records.submission import BookingKind
+from slurm_plugin.simulate.cluster import Cluster
+from slurm_plugin.simulate.gpu import Gpu
+from slurm_plugin.simulate.progress import Job
+
+
+class Node:
+    """The GPUs of one host and their ledger."""
+
+    def __init__(self, gpus: Sequence[Gpu], cluster: Cluster) -> None:
+        """Start with an empty ledger."""
+        self._gpus, self._cluster, self._ledger = gpus, cluster, Ledger()
+        self._window_s = float(cluster.config.telemetry.window_s)
+        self._room_bytes = {gpu.uuid: cluster.memory_bytes for gpu in gpus}
+
+    def place(self, job: Job, seats: tuple[int, ...], now_s: float) -> Placement:
+        """Ask the production placement where a job goes, and book it there.
+
+        Args:
+            job: The job.
+            seats: Where Slurm counts it.
+            now_s: Seconds since the trace began.
+        """
+        cluster, booking = self._cluster, job.booking
+        rooms = self._gpus if cluster.pin != "slurm" else [gpu for gpu in self._gpus if gpu.index in seats]
+        kind: BookingKind = "whole" if job.whole else "shared"
+        demand = Demand(
+            job_id=job.number,
+            user_id=1000,
+            kind=kind,
+            gpus=job.gpus,
+            booked_bytes=None if booking is None else booking.memory_bytes,
+            seats=seats,
+            estimate_bytes=None if booking is None else booking.estimate_bytes,
+            cap_bytes=None if booking is None else booking.cap_bytes,
+            profile_key=None if booking is None else booking.profile_key,
+            smact=None if booking is None else booking.smact,
+            restart=job.restart,
+        )
+        placement = choose_gpu(
+            [self._reading(gpu, now_s) for gpu in rooms],
+            self._ledger,
+            demand,
+            cluster.settings,
+            pin=cluster.pin,
+            now_s=now_s,
+            window_s=self._window_s,
+            owners={run.job.number: run.job.number for gpu in rooms for run in gpu.runs},
+        )
+        if placement.gpus:
+            self._reserve(demand, placement, now_s)
+        return placement
+
+    def release(self, job: Job) -> None:
+        """Take a job that is over out of the ledger."""
+        self._ledger = self._ledger.release(job.number, restart=job.restart)
+
+    def _reserve(self, demand: Demand, placement: Placement, now_s: float) -> None:
+        booked_bytes = demand.booked_bytes if demand.kind == "shared" else None
+        self._ledger = self._ledger.reserve(
+            Reservation(
+                job_id=demand.job_id,
+                user_id=demand.user_id,
+                kind=demand.kind,
+                gpus=placement.gpus,
+                seats=demand.seats,
+                booked_bytes=booked_bytes or self._cluster.memory_bytes,
+                created_s=now_s,
+                estimate_bytes=demand.estimate_bytes,
+                cap_bytes=placement.cap_bytes,
+                profile_key=demand.profile_key,
+                smact=demand.smact,
+                restart=demand.restart,
+            ),
+            self._room_bytes,
+        )
+
+    def _reading(self, gpu: Gpu, now_s: float) -> GpuReading:
+        server_bytes = self._cluster.server_bytes * any(not run.job.whole for run in gpu.runs)
+        return GpuReading(
+            uuid=gpu.uuid,
+            index=gpu.index,
+            name="simulated",
+            memory_total_bytes=self._cluster.memory_bytes,
+            memory_used_bytes=gpu.used_bytes + server_bytes,
+            time_s=now_s,
+            smact=gpu.window_smact(now_s, self._window_s),
+            smact_source="simulated",
+            processes=tuple(
+                GpuProcess(pid=run.job.number, memory_bytes=run.job.peak_bytes) for run in gpu.runs
+            ),
+        )

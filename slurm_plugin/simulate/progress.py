@@ -1,0 +1,167 @@
+"""A job on its way through the simulation, and the run of it that is under way."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from slurm_plugin.core.records.submission import Booking
+from slurm_plugin.simulate.interference import Load
+from slurm_plugin.simulate.trace_job import TraceJob
+
+DONE_S = 1e-6
+"""Less work than this is none: times are sums of floats."""
+CRASH_S, CRASH_SHARE = 60.0, 0.05
+"""Training reaches its peak in the first steps: a job too large crashes after a minute, sooner if it is short."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Job:
+    """One job: what was submitted, where it stands, and what it has been through.
+
+    Attributes:
+        trace: What it is.
+        load: What it does to a GPU.
+        peak_bytes: GPU memory it really takes on each GPU.
+        limit_s: Its time limit.
+        gpus: GPUs it asks for.
+        start_up_s: Each time it starts, it imports and builds for so long before its first step.
+        slotted: Whether it runs in time slots: at the end of one it saves and goes back into the queue.
+        booking: What it books; None if RAD leaves it alone.
+        shards: What Slurm counts on each GPU: all of a GPU for a whole one.
+        priority: Slurm's; the higher the sooner.
+        eligible_s: When Slurm looks at it first.
+        queued_s: When it came into the queue, for its age there.
+        restart: Times that it came back into the queue.
+        left_s: Work that is left, in seconds alone on a GPU.
+        first_start_s: When it first started.
+        end_s: When it ended for good.
+        ran_s: How long its runs took, those that crashed left out.
+        last_run_s: How long the last one took.
+        crashes: Times that it ran out of GPU memory.
+        put_backs: Times that it was put back into the queue before it ran.
+        own_s: For how long its GPU's activity told of it alone, as rad-monitor counts it.
+        own_activity_s: Integral of its part of that activity.
+    """
+
+    trace: TraceJob
+    load: Load
+    peak_bytes: int
+    limit_s: float
+    gpus: int
+    start_up_s: float
+    slotted: bool
+    booking: Booking | None
+    shards: int
+    priority: int = 0
+    eligible_s: float
+    queued_s: float
+    restart: int = 0
+    left_s: float
+    first_start_s: float | None = None
+    end_s: float | None = None
+    ran_s: float = 0.0
+    last_run_s: float = 0.0
+    crashes: int = 0
+    put_backs: int = 0
+    own_s: float = 0.0
+    own_activity_s: float = 0.0
+
+    @property
+    def number(self) -> int:
+        """Return its number in the trace."""
+        return self.trace.number
+
+    @property
+    def key(self) -> tuple[int, float, int]:
+        """Return what the queue is sorted by: priority, then age."""
+        return (-self.priority, self.queued_s, self.trace.number)
+
+    @property
+    def whole(self) -> bool:
+        """Return whether it has GPUs of its own."""
+        return self.booking is None or self.booking.kind == "whole"
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Run:
+    """One run of a job, from its start until it leaves its GPUs.
+
+    Attributes:
+        job: Whose.
+        seats: GPUs that Slurm counts it on.
+        gpus: GPUs that it is on.
+        start_s: When it started.
+        trains_s: When it comes to its first step.
+        cap_bytes: What its GPU lets it hold; None if no more than it booked.
+        saves_s: When its slot ends: it saves and leaves. Never for a job without slots.
+        crashes_s: When it runs out of memory, or is stopped; None if neither.
+        stopped: Whether the guard stops it, for it holds more than it booked and others need theirs.
+        factors: By GPU, how many times slower it is there than alone.
+    """
+
+    job: Job
+    seats: tuple[int, ...]
+    gpus: tuple[int, ...]
+    start_s: float
+    trains_s: float
+    cap_bytes: int | None = None
+    saves_s: float = math.inf
+    crashes_s: float | None = None
+    stopped: bool = False
+    factors: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Return the work done in a second, 1 alone: a job on several GPUs is as slow as on the slowest."""
+        return 1.0 / max(self.factors.values(), default=1.0)
+
+    @property
+    def booked_bytes(self) -> int:
+        """Return what it booked; nothing without a booking, or with GPUs of its own."""
+        return 0 if self.job.booking is None else self.job.booking.memory_bytes or 0
+
+    def above_estimate_bytes(self) -> int:
+        """Return how far it is above what it was expected to hold."""
+        told = None if self.job.booking is None else self.job.booking.estimate_bytes
+        return self.job.peak_bytes - min(told or self.booked_bytes, self.booked_bytes)
+
+    @property
+    def peaks_s(self) -> float:
+        """Return when it holds the most that it ever will."""
+        return self.trains_s + min(CRASH_S, CRASH_SHARE * self.job.trace.duration_s)
+
+    def runs_out(self, at_s: float, *, stopped: bool = False) -> None:
+        """Note that it ends before its work is done.
+
+        Args:
+            at_s: When.
+            stopped: Whether the guard stops it; else it asks for more memory than there is.
+        """
+        self.crashes_s, self.stopped = at_s, stopped
+
+    def next_s(self, now_s: float) -> float:
+        """Return when it comes to its first step, saves, ends or crashes, if its rate stays.
+
+        Args:
+            now_s: Seconds since the trace began; its work is told up to now.
+        """
+        if self.trains_s > now_s:
+            return self.trains_s
+        end_s = now_s + max(0.0, self.job.left_s) / self.rate if self.crashes_s is None else self.crashes_s
+        return max(now_s, min(end_s, self.saves_s))
+
+    def is_over(self, now_s: float) -> bool:
+        """Return whether it leaves its GPUs now."""
+        if self.trains_s > now_s:
+            return False
+        return self.saves_s <= now_s or self.is_done or self.has_crashed(now_s)
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether its work is done."""
+        return self.crashes_s is None and self.job.left_s <= DONE_S
+
+    def has_crashed(self, now_s: float) -> bool:
+        """Return whether it has run out of memory."""
+        return self.crashes_s is not None and self.crashes_s <= now_s

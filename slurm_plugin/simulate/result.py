@@ -1,0 +1,57 @@
+"""What a simulation showed, before metrics are made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slurm_plugin.simulate.gpu import Gpu
+from slurm_plugin.simulate.progress import Job, Run
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """Jobs, GPUs and sums over all runs.
+
+    Attributes:
+        jobs: All jobs, with their times.
+        gpus: All GPUs, with the integrals of their activity.
+        limit_factor: A job may run so many times its limit: sharing gives that time back (node/time_extension.py).
+        end_s: When the last job ended.
+        crashes: Times that a job ran out of GPU memory or was stopped.
+        stopped: Times that the guard stopped a job which others needed the memory of.
+        hurt: Times that one ended although it held no more than it booked.
+        recoveries: Times that one was run again.
+        failed: Jobs that were not run again.
+        put_backs: Times that a job was put back into the queue.
+        booked_byte_s: Integral of what shared jobs booked.
+        used_byte_s: Integral of what they really took.
+    """
+
+    jobs: Sequence[Job]
+    gpus: Sequence[Gpu]
+    limit_factor: float = 1.0
+    end_s: float = 0.0
+    crashes: int = 0
+    stopped: int = 0
+    hurt: int = 0
+    recoveries: int = 0
+    failed: int = 0
+    put_backs: int = 0
+    booked_byte_s: float = 0.0
+    used_byte_s: float = 0.0
+
+    def count(self, run: Run, now_s: float) -> None:
+        """Count a run that is over.
+
+        Args:
+            run: The run.
+            now_s: Seconds since the trace began.
+        """
+        job, took_s = run.job, now_s - run.start_s
+        if not job.whole and job.booking is not None and job.booking.memory_bytes:
+            self.booked_byte_s += job.booking.memory_bytes * took_s
+            self.used_byte_s += job.peak_bytes * took_s
+        job.last_run_s = took_s
+        if not run.has_crashed(now_s):
+            job.ran_s += took_s

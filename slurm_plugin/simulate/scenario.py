@@ -1,0 +1,130 @@
+"""From a question to what the simulation starts with: a cluster, and jobs as they enter its queue."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from slurm_plugin.core.config.compute import with_waits
+from slurm_plugin.core.config.load import Config
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.units import from_mib
+from slurm_plugin.simulate.cluster import PARTITION, Cluster
+from slurm_plugin.simulate.interference import Load
+from slurm_plugin.simulate.jobs import NOTHING, Known, Refused, make_job
+from slurm_plugin.simulate.progress import Job
+from slurm_plugin.simulate.question import Question
+from slurm_plugin.simulate.trace import read_trace
+from slurm_plugin.simulate.trace_job import TraceJob, compressed, told
+from slurm_plugin.simulate.workloads import EXACT, Told, estimate_errors, load_of, measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A simulation before its first event.
+
+    Attributes:
+        cluster: What it runs on.
+        jobs: In order of submission.
+        unknown: How many of them nobody has measured.
+        left_out: Rows of the trace that are not simulated, by the reason.
+    """
+
+    cluster: Cluster
+    jobs: Sequence[Job]
+    unknown: int
+    left_out: Mapping[str, int]
+
+
+def scenario(question: Question, seen: Mapping[str, float] | None = None) -> Scenario:
+    """Read the trace, book its jobs and set the cluster up.
+
+    Args:
+        question: What is to be simulated.
+        seen: SM activity of workloads that ran before; None if there is no history.
+
+    Raises:
+        ConfigError: The trace cannot be read, or no job of it fits the cluster.
+    """
+    cluster = _cluster(question)
+    trace = read_trace(question.trace, question.partition)
+    known = measured()
+    errors = {"measured": estimate_errors(), "oracle": (EXACT,), "none": ()}[question.estimates]
+    left_out = Counter(trace.left_out)
+    jobs: list[Job] = []
+    for original, row in zip(trace.jobs, compressed(trace, question.compress).jobs, strict=True):
+        if row.gpus > question.gpus_per_node:
+            left_out["more GPUs than a node has"] += 1
+            continue
+        # Its share of waiting for data is that of the trace, compressed or not.
+        load = load_of(original, known)
+        if question.never_wait:
+            load = replace(load, duty=1.0)
+        if question.gradients == "buckets":
+            load = replace(load, exchanges_per_s=0.0)
+        if question.baseline == "rad" and question.settings.sharing == "streams":
+            load = replace(load, sliced=True)
+        of_it = _known(question, load, (seen or {}).get(row.workload))
+        try:
+            jobs.append(_job(question, cluster, row, load, errors, of_it))
+        except Refused:
+            left_out["larger than a GPU"] += 1
+    if not jobs:
+        raise ConfigError(f"{question.trace}: no job fits this cluster: {told(left_out)}")
+    unknown = sum(job.trace.workload not in known for job in jobs)
+    return Scenario(cluster=cluster, jobs=jobs, unknown=unknown, left_out=left_out)
+
+
+def _cluster(question: Question) -> Cluster:
+    settings = replace(question.settings, collocate=True, gpu_memory_mib=question.gpu_memory_mib)
+    return Cluster(
+        nodes=question.nodes,
+        per_node=question.gpus_per_node,
+        memory_bytes=from_mib(question.gpu_memory_mib),
+        config=Config(partitions={PARTITION: settings}, default_partition=PARTITION),
+        pin=question.pin,
+        managed=question.baseline == "rad",
+        backfill_s=question.backfill_s,
+        min_age_reserve_s=question.min_age_reserve_s,
+        kept=question.kept,
+        slurm=question.slurm,
+        drain=question.drain,
+        server_bytes=from_mib(question.server_mib),
+    )
+
+
+def _job(
+    question: Question,
+    cluster: Cluster,
+    row: TraceJob,
+    load: Load,
+    errors: Sequence[Told],
+    known: Known,
+) -> Job:
+    if question.assumed_mib is not None and row.gpus == 1 and row.memory_bytes is None:
+        row = replace(row, memory_bytes=from_mib(question.assumed_mib))
+    return make_job(
+        row,
+        load,
+        cluster.config,
+        baseline=question.baseline,
+        errors=errors,
+        usable_bytes=cluster.memory_bytes,
+        start_up_s=question.start_up_s,
+        compress=question.compress,
+        slot_s=None if question.slot_min is None else 60.0 * question.slot_min / question.compress,
+        known=known,
+        draw=question.draw,
+    )
+
+
+def _known(question: Question, load: Load, seen: float | None) -> Known:
+    """Return what RAD knows of what a job does when it is submitted."""
+    if question.activity == "none":
+        return NOTHING
+    if question.activity == "seen":
+        seen = load.mean_smact
+    if seen is None:
+        return Known(load.smact, load.busy)
+    return Known(round(seen, 3), with_waits(load.busy, load.smact, seen), seen=True)

@@ -1,0 +1,110 @@
+"""Where a job can start now, and what start is promised to one that cannot, so that backfill never delays it.
+
+Slurm plans a start for every waiting job it tests; here the first few that do not fit get one. It reserves whole nodes
+(slurm.schedmd.com/preempt.html, Limitations): who would still run at a promised start does not start on that node,
+whatever of it is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slurm_plugin.simulate.progress import Job
+from slurm_plugin.simulate.slurm.running import Running
+from slurm_plugin.simulate.slurm.seats import Seats
+
+RESOLUTION_S = 60.0
+"""SchedulerParameters bf_resolution, Slurm's default: a planned start is counted from the minute before it."""
+SEARCHED_NODES = 24
+"""Nodes looked at for a planned start; on larger clusters the plan is only nearly the earliest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """A start that backfill must not delay.
+
+    Attributes:
+        node: Where.
+        start_s: When, by the limits of those who run there.
+    """
+
+    node: int
+    start_s: float
+
+    def allows(self, node: int, end_s: float) -> bool:
+        """Return whether a job may start on a node.
+
+        Args:
+            node: Number of the node.
+            end_s: When the job ends at the latest.
+        """
+        return node != self.node or end_s <= self.start_s
+
+
+def find(
+    job: Job, seats: Seats, promises: Sequence[Promise], now_s: float, drained: Running | None = None
+) -> tuple[int, ...] | None:
+    """Return the seats that a job can have now without breaking a promise; None if there are none.
+
+    Args:
+        job: The job that waits.
+        seats: What is free.
+        promises: Starts that must not be delayed.
+        now_s: Seconds since the trace began.
+        drained: Who holds seats until when, where GPUs are to drain early; None takes the least loaded.
+    """
+    if not seats.may_fit(job.gpus, job.shards):
+        return None
+    end_s = now_s + job.limit_s
+    node = seats.nodes_with_room(job.gpus, job.shards)
+    while node is not None:
+        free = all(promise.allows(node, end_s) for promise in promises)
+        fitting = seats.candidates(node, job.gpus, job.shards) if free else []
+        if drained is not None and job.shards < seats.shards:
+            # sorted() keeps the order of those that are equal: the least loaded first, as before.
+            fitting.sort(key=lambda gpu: max(0.0, end_s - drained.until_s(gpu, now_s)))
+        if len(fitting) >= job.gpus:
+            return tuple(sorted(fitting[: job.gpus]))
+        node = seats.nodes_with_room(job.gpus, job.shards, node + 1)
+    return None
+
+
+def promise(
+    job: Job, seats: Seats, running: Running, now_s: float, began_s: float, promises: Sequence[Promise] = ()
+) -> Promise | None:
+    """Return where and when a job can start at the latest, by the limits of those who run; None if it never can.
+
+    Args:
+        job: The job that waits first.
+        seats: What is free.
+        running: Who holds seats until when at the latest.
+        now_s: Seconds since the trace began.
+        began_s: When that was, in seconds since the epoch.
+        promises: Starts that others were promised; of nodes alike the one without is taken.
+    """
+    promised = {one.node for one in promises}
+    found: Promise | None = None
+    least = job.shards
+    for node in range(0, seats.nodes, max(1, seats.nodes // SEARCHED_NODES)):
+        ready = []
+        for gpu in seats.gpus_for(node, least):
+            held = running.by_gpu[gpu]
+            unseen = 0
+            if seats.by_kind:
+                unseen = sum(shards for _, _, shards in held if not seats.sees(shards, least))
+            free, at_s = seats.room(gpu, job.gpus, least) + unseen, now_s
+            for end_s, _, shards in held:
+                if free >= least:
+                    break
+                if seats.sees(shards, least):
+                    free, at_s = free + seats.gained(shards, job.gpus, least), max(now_s, end_s)
+            if free >= least:
+                ready.append(at_s)
+        if len(ready) < job.gpus:
+            continue
+        start_s = sorted(ready)[job.gpus - 1]
+        planned_s = start_s - (start_s + began_s) % RESOLUTION_S
+        if found is None or (planned_s, node in promised) < (found.start_s, found.node in promised):
+            found = Promise(node=node, start_s=planned_s)
+    return found

@@ -1,0 +1,89 @@
+"""slurmctld: what waits, what is free, and what starts next."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+from slurm_plugin.simulate.cluster import Cluster
+from slurm_plugin.simulate.progress import Job, Run
+from slurm_plugin.simulate.slurm.backfill import Promise, find, promise
+from slurm_plugin.simulate.slurm.queue import Queue
+from slurm_plugin.simulate.slurm.running import Running
+from slurm_plugin.simulate.slurm.seats import Seats
+from slurm_plugin.slurm.versions import traits
+
+PROMISES = 5
+"""Blocked jobs that get a planned start."""
+BEHIND_PROMISE = 30
+"""Jobs of one size whose limits are looked at for whether they fit before a promised start."""
+
+
+class Controller:
+    """Slurm's view of the cluster.
+
+    Attributes:
+        queue: Who waits.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Start with an empty cluster."""
+        slurm = traits(cluster.slurm)
+        self.queue = Queue()
+        self._seats = Seats(
+            cluster.nodes,
+            cluster.per_node,
+            cluster.settings.shards,
+            cluster.kept,
+            apart=slurm.keeps_gpu_and_shard_apart,
+            by_kind=slurm.plans_by_kind,
+            managed=cluster.managed,
+        )
+        self._running = Running(cluster.nodes * cluster.per_node)
+        self._began_s = cluster.began_s
+        self._young_s = cluster.min_age_reserve_s
+        self._drained = self._running if cluster.drain else None
+
+    def started(self, run: Run) -> None:
+        """Count what a run takes."""
+        self._seats.take(run.seats, run.job.shards)
+        self._running.add(run)
+
+    def ended(self, run: Run) -> None:
+        """Count what it gives back; its job must not have changed its booking since."""
+        self._seats.give_back(run.seats, run.job.shards)
+        self._running.remove(run)
+
+    def passes(self, now_s: float, *, backfill: bool) -> Iterator[tuple[Job, tuple[int, ...]]]:
+        """Yield jobs to start with their seats; each is out of the queue, and the caller starts it or puts it back.
+
+        Args:
+            now_s: Seconds since the trace began.
+            backfill: False: stop at the first job that does not fit, as Slurm's main scheduler does.
+        """
+        heads = self.queue.heads()
+        promises: list[Promise] = []
+        while heads:
+            place = heapq.heappop(heads)
+            job = self.queue.at(place)
+            seats = find(job, self._seats, promises, now_s, self._drained)
+            if seats is not None:
+                self.queue.remove(job)
+                yield job, seats
+                following = self.queue.place(place.size, place.behind)
+            elif not backfill and self._reserves(job, now_s):
+                return
+            else:
+                blocked = not self._seats.may_fit(*place.size)
+                if len(promises) < PROMISES and self._reserves(job, now_s):
+                    planned = promise(job, self._seats, self._running, now_s, self._began_s, promises)
+                    promises += [] if planned is None else [planned]
+                if blocked or place.behind >= BEHIND_PROMISE:
+                    continue
+                following = self.queue.place(place.size, place.behind + 1)
+            if following is not None:
+                heapq.heappush(heads, following)
+
+    def _reserves(self, job: Job, now_s: float) -> bool:
+        """Return whether a job has waited for so long that others must not delay it."""
+        return now_s - max(job.queued_s, job.eligible_s) >= self._young_s

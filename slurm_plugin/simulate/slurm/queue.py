@@ -1,0 +1,116 @@
+"""The waiting jobs in Slurm's order: priority, then age.
+
+Waiting jobs of one size are interchangeable but for their limits, so they are kept in one list for each size; a pass
+looks at the sizes, not at every job.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from typing import NamedTuple
+
+from slurm_plugin.simulate.progress import Job
+
+Size = tuple[int, int]
+"""GPUs of a job, and shards of each."""
+Key = tuple[int, float, int]
+
+
+class Place(NamedTuple):
+    """A place in the queue; the least is looked at first.
+
+    Attributes:
+        key: Of the job that stands there.
+        size: Of which jobs.
+        behind: How many of them are before it.
+    """
+
+    key: Key
+    size: Size
+    behind: int
+
+
+class Queue:
+    """The jobs that wait, those included that Slurm does not look at yet."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._by_size: dict[Size, list[tuple[Key, Job]]] = {}
+        self._later: list[tuple[float, int, Job]] = []
+        self._waits: set[int] = set()
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return how many jobs wait."""
+        return self._count
+
+    def add(self, job: Job, now_s: float) -> None:
+        """Queue a job; it is looked at once it is eligible.
+
+        Args:
+            job: The job.
+            now_s: Seconds since the trace began.
+        """
+        self._count += 1
+        if job.eligible_s > now_s:
+            heapq.heappush(self._later, (job.eligible_s, job.number, job))
+            self._waits.add(job.number)
+        else:
+            self._enter(job)
+
+    def _enter(self, job: Job) -> None:
+        insort(self._by_size.setdefault((job.gpus, job.shards), []), (job.key, job))
+
+    def next_wake_s(self) -> float | None:
+        """Return when the next job becomes eligible; None if none waits for that."""
+        return self._later[0][0] if self._later else None
+
+    def wake(self, now_s: float) -> bool:
+        """Take up the jobs that have become eligible; return whether there are any."""
+        woken = False
+        while self._later and self._later[0][0] <= now_s:
+            at_s, _, job = heapq.heappop(self._later)
+            if job.number not in self._waits or at_s != job.eligible_s:
+                continue  # it was to start sooner
+            self._waits.remove(job.number)
+            self._enter(job)
+            woken = True
+        return woken
+
+    def sooner(self, job: Job, at_s: float) -> None:
+        """Look at a job earlier than it was said; nothing happens to one that is looked at already.
+
+        Args:
+            job: The job.
+            at_s: Seconds since the trace began.
+        """
+        if job.number in self._waits and at_s < job.eligible_s:
+            job.eligible_s = at_s
+            heapq.heappush(self._later, (at_s, job.number, job))
+
+    def remove(self, job: Job) -> None:
+        """Take a job out, as it starts."""
+        rows = self._by_size[job.gpus, job.shards]
+        rows.pop(bisect_left(rows, job.key, key=lambda row: row[0]))
+        self._count -= 1
+
+    def heads(self) -> list[Place]:
+        """Return the first place of each size, as a heap."""
+        found = [Place(rows[0][0], size, 0) for size, rows in self._by_size.items() if rows]
+        heapq.heapify(found)
+        return found
+
+    def at(self, place: Place) -> Job:
+        """Return the job at a place."""
+        return self._by_size[place.size][place.behind][1]
+
+    def place(self, size: Size, behind: int) -> Place | None:
+        """Return a place in the queue; None if nobody stands there.
+
+        Args:
+            size: Of which jobs.
+            behind: How many of them are before it.
+        """
+        rows = self._by_size[size]
+        return Place(rows[behind][0], size, behind) if len(rows) > behind else None

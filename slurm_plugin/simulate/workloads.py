@@ -1,0 +1,128 @@
+"""The measured tables: what each workload does to a GPU, and how far estimates are from the need."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib import resources
+
+from slurm_plugin.core.booking.confidence import SHARES
+from slurm_plugin.simulate.interference import TYPICAL_KERNEL_S, Load
+from slurm_plugin.simulate.trace_job import TraceJob
+
+UNKNOWN = Load(smact=0.39, busy=0.65, duty=1.0)
+"""A training of which nobody knows anything: medians of 492 measured ones, and no pause for data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A measured training, alone on its H200s.
+
+    Attributes:
+        gpus: On so many of them; on another number its steps take another time.
+        step_s: Seconds of one step.
+        smact: SM activity meanwhile (0 to 1).
+        busy: Share of the time in which any kernel ran.
+        kernels: Kernels of one step, as its profile tells; None if there is none.
+        steps_per_epoch: Steps through its data set; None if that is not known.
+        exchanges: Gradients that its GPUs hand over one by one in a step: its parameters' tensors. 0 on one GPU.
+    """
+
+    gpus: int
+    step_s: float
+    smact: float
+    busy: float
+    kernels: int | None
+    steps_per_epoch: int | None
+    exchanges: int = 0
+
+    @property
+    def kernel_s(self) -> float:
+        """Return how long one of its kernels takes, on average."""
+        return self.busy * self.step_s / self.kernels if self.kernels else TYPICAL_KERNEL_S
+
+    def load(self, job: TraceJob) -> Load:
+        """Return what it does as this job: a job that takes longer than its steps waits for data in between."""
+        duty = 1.0
+        if self.steps_per_epoch and job.epochs:
+            duty = min(1.0, job.epochs * self.steps_per_epoch * self.step_s / job.duration_s)
+        return self.alone(gpus=job.gpus, duty=duty)
+
+    def alone(self, *, gpus: int, duty: float) -> Load:
+        """Return what it does.
+
+        Args:
+            gpus: On so many GPUs.
+            duty: Share of its time in which it trains.
+        """
+        return Load(
+            smact=self.smact,
+            busy=self.busy,
+            duty=duty,
+            kernel_s=self.kernel_s,
+            halves=gpus > 1,
+            exchanges_per_s=self.exchanges / self.step_s if gpus > 1 else 0.0,
+        )
+
+
+def load_of(job: TraceJob, known: Mapping[str, Workload]) -> Load:
+    """Return what a job of a trace does to a GPU.
+
+    Args:
+        job: A job of a trace.
+        known: Measured workloads by name; of others the middle is assumed.
+    """
+    workload = known.get(job.workload)
+    return replace(UNKNOWN, halves=job.gpus > 1) if workload is None else workload.load(job)
+
+
+def measured() -> Mapping[str, Workload]:
+    """Return the measured workloads (docs/measurements/2026-11-activity.md)."""
+    return {
+        row["workload"]: Workload(
+            gpus=int(row["gpus"]),
+            step_s=float(row["step_s"]),
+            smact=float(row["smact"]),
+            busy=float(row["busy"]),
+            kernels=int(row["kernels"]) if row["kernels"] else None,
+            steps_per_epoch=int(row["steps_per_epoch"]) if row["steps_per_epoch"] else None,
+            exchanges=int(row["exchanges"] or 0),
+        )
+        for row in _rows("workloads.csv")
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What an estimator says of one program, over its real peak.
+
+    Attributes:
+        estimate: The best guess.
+        bound: The bound.
+        quantiles: What each of `SHARES` of jobs stays below.
+    """
+
+    estimate: float
+    bound: float
+    quantiles: tuple[float, ...]
+
+
+EXACT = Told(estimate=1.0, bound=1.0, quantiles=(1.0,) * len(SHARES))
+
+
+def estimate_errors() -> tuple[Told, ...]:
+    """Return what our estimator says of each held-out run (`bench/estimate_errors.py`)."""
+    return tuple(
+        Told(
+            estimate=float(row["estimate"]),
+            bound=float(row["bound"]),
+            quantiles=tuple(float(row[str(share)]) for share in SHARES),
+        )
+        for row in _rows("estimate_errors.csv")
+    )
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    text = resources.files("slurm_plugin.simulate").joinpath(name).read_text("utf-8")
+    return list(csv.DictReader(text.splitlines()))

@@ -1,0 +1,1 @@
+"""Slurm's configuration files and its installation on this host."""

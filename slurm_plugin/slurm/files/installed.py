@@ -1,0 +1,43 @@
+"""What of Slurm is installed on this machine, told by its programs and plugins and not by a daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from slurm_plugin.core.errors import CommandError, SlurmError
+from slurm_plugin.core.process.run import run
+from slurm_plugin.slurm.queries.printed import parse_version
+from slurm_plugin.slurm.versions import Version
+
+PLUGIN_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu/slurm-wlm",
+    "/usr/lib/aarch64-linux-gnu/slurm-wlm",
+    "/usr/lib64/slurm",
+    "/usr/lib/slurm",
+    "/usr/local/lib/slurm",
+)
+"""Where Debian, the RPMs and a build by hand put plugins; slurm.conf may name others (PluginDir)."""
+
+_ANSWER_S = 5.0
+
+
+def installed_version() -> Version | None:
+    """Return the version of the installed Slurm; None if there is none."""
+    for program in ("slurmctld", "slurmd", "sinfo"):
+        try:
+            return parse_version(run([program, "-V"], timeout_s=_ANSWER_S))
+        except (CommandError, SlurmError):
+            continue
+    return None
+
+
+def plugins(settings: Mapping[str, str]) -> frozenset[str] | None:
+    """Return the names of the plugins that are installed, such as "job_submit_lua"; None if no folder of them is found.
+
+    Args:
+        settings: slurm.conf, names in lower case.
+    """
+    folders = settings.get("plugindir", "").split(":") if settings.get("plugindir") else PLUGIN_FOLDERS
+    there = [Path(folder) for folder in folders if Path(folder).is_dir()]
+    return frozenset(path.stem for folder in there for path in folder.glob("*.so")) if there else None

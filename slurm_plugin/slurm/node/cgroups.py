@@ -1,0 +1,93 @@
+"""The job of a process by its cgroup: a folder that Slurm's plugin made, and no folder of the same name of a user's.
+
+    cgroup/v1   /slurm/uid_1000/job_42/step_0, or /slurm_NODE/...
+    cgroup/v2   /system.slice/slurmstepd.scope/job_42/step_0, or NODE_slurmstepd.scope
+
+A user makes folders of any name below what systemd, a container engine or Slurm itself (a step's folder of cgroup/v1)
+gave to him, and these are his. So the job's folder and all above it must be root's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_plugin.core.process.identity import PROC, ROOT, Entry
+
+_SLURMS = re.compile(r"(?:^|/)(?:slurm(?:_[^/]+)?/uid_\d+|(?:[^/]+_)?slurmstepd\.scope)/job_(\d+)(?=/|$)")
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hierarchy:
+    """Where one hierarchy of cgroups is mounted (proc(5), /proc/PID/mountinfo).
+
+    Attributes:
+        controllers: What /proc/PID/cgroup calls it; nothing for cgroup v2.
+        root: Which of its folders is mounted.
+        folder: Where.
+    """
+
+    controllers: frozenset[str]
+    root: str
+    folder: Path
+
+
+def hierarchies(proc: Path = PROC) -> tuple[Hierarchy, ...]:
+    """Return where cgroups are mounted, as we see them.
+
+    Args:
+        proc: Where /proc is.
+    """
+    try:
+        lines = (proc / "self" / "mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return ()
+    return tuple(found for line in lines for found in _hierarchy(line))
+
+
+def _hierarchy(line: str) -> Iterator[Hierarchy]:
+    mounted, _, rest = line.partition(" - ")
+    fields, (kind, *_, options) = mounted.split(" "), rest.split(" ") or [""]
+    if len(fields) > 4 and kind in ("cgroup", "cgroup2"):
+        root, folder = (_ESCAPE.sub(lambda found: chr(int(found[1], 8)), field) for field in fields[3:5])
+        names = frozenset(options.split(",")) if kind == "cgroup" else frozenset()
+        yield Hierarchy(controllers=names, root=root, folder=Path(folder))
+
+
+def job_of_cgroup(entry: Entry, mounted: Sequence[Hierarchy]) -> int | None:
+    """Return the job whose cgroup a process is in; None if it is in none that Slurm made.
+
+    Args:
+        entry: The process.
+        mounted: Where cgroups are.
+    """
+    for line in entry.read("cgroup").decode(errors="surrogateescape").splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        found = _SLURMS.search(path)
+        if found is not None and _is_roots(controllers, path[: found.end()], mounted):
+            return int(found[1])
+    return None
+
+
+def _is_roots(controllers: str, path: str, mounted: Sequence[Hierarchy]) -> bool:
+    """Return whether a cgroup and all above it are root's."""
+    wanted = frozenset(controllers.split(",")) - {""}
+    for one in mounted:
+        if bool(wanted) != bool(one.controllers) or not wanted <= one.controllers:
+            continue
+        if one.root != "/" and not path.startswith(f"{one.root}/"):
+            continue
+        below = Path(path.removeprefix(one.root).lstrip("/"))
+        if ".." in below.parts:
+            continue
+        try:
+            return all(
+                folder.lstat().st_uid == ROOT
+                for folder in (one.folder, *(one.folder / part for part in (below, *below.parents)))
+            )
+        except OSError:
+            continue
+    return False

@@ -1,0 +1,198 @@
+"""Which jobs are alive on this node and which process belongs to which job, read from /proc, with no question to Slurm.
+
+Every step has a slurmstepd, which daemons.py knows; a job between its Prolog and its first step has none yet, so
+absence proves nothing about a young job. What slurmstepd started is known by its parents, its session or its cgroup, of
+which a user can choose none that is another's. An environment is what a user wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.process.identity import PROC, Entry, Process, opened, owner_of, started_ticks
+from slurm_plugin.slurm.node.cgroups import hierarchies, job_of_cgroup
+from slurm_plugin.slurm.node.daemons import Belonging, is_slurmd, job_of_step
+
+_MOST_PARENTS = 256
+
+
+def living_jobs(*, slurm_conf: str | None = None, proc: Path = PROC) -> frozenset[int]:
+    """Return the ids of jobs that have a slurmstepd, certain or not: only what has none at all is given back.
+
+    Args:
+        slurm_conf: SLURM_CONF of this node's slurmd, where known: steps of another cluster on this host do not count.
+        proc: Where /proc is.
+    """
+    return frozenset(
+        step.job_id
+        for entry in _entries(proc)
+        if (step := job_of_step(entry, proc=proc)) is not None
+        and slurm_conf in (None, _environ(entry).get("SLURM_CONF", slurm_conf))
+    )
+
+
+def slurmd_since_s(name: str, *, slurm_conf: str | None = None, proc: Path = PROC) -> float | None:
+    """Return when this node's slurmd started, in seconds since boot as SystemClock counts them; None if none runs.
+
+    Args:
+        name: Slurm's name of the node; slurmds of other nodes on this host do not count.
+        slurm_conf: SLURM_CONF of this node's slurmd, where known.
+        proc: Where /proc is.
+    """
+    pids = [pid for pid in _pids(proc) if _is_slurmd_of(pid, name, slurm_conf, proc)]
+    ticks = [start for pid in pids if (start := started_ticks(pid, proc)) is not None]
+    if not ticks:
+        return None
+    # The oldest is the daemon: before it starts a program, it forks a process that looks the same.
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - min(ticks) / os.sysconf("SC_CLK_TCK")
+    return SystemClock().monotonic_s() - age_s
+
+
+def _is_slurmd_of(pid: int, name: str, slurm_conf: str | None, proc: Path) -> bool:
+    with opened(pid, proc) as entry:
+        if entry is None or not is_slurmd(entry):
+            return False
+        words = [word.decode(errors="replace") for word in entry.read("cmdline").split(b"\0")]
+        named = _option(words, "-N")
+        of = _option(words, "-f") or _environ(entry).get("SLURM_CONF")
+    return named in (None, name) and (None in (of, slurm_conf) or of == slurm_conf)
+
+
+def _option(words: Sequence[str], letter: str) -> str | None:
+    """Return the value of an option, set apart or not; None if it is not given."""
+    for word, following in zip(words, (*words[1:], ""), strict=True):
+        if word.startswith(letter):
+            return word.removeprefix(letter) or following
+    return None
+
+
+def owners_of(pids: Iterable[int], *, proc: Path = PROC) -> dict[int, Belonging]:
+    """Return the job of each process that belongs to one.
+
+    By the slurmstepd among its parents, by its session, by Slurm's cgroup: that is certain. A user cannot choose his
+    slurmstepd, and with cgroup/v1 he may go from one job of his own to another, so the cgroup comes last. What has
+    none of them may say in its environment which job it is of, and that is not certain.
+
+    Args:
+        pids: Processes; those that have ended are left out.
+        proc: Where /proc is.
+    """
+    found = {}
+    sessions: dict[int, Belonging] | None = None
+    mounted = hierarchies(proc)
+    for pid in pids:
+        with opened(pid, proc) as entry:
+            if entry is None:
+                continue
+            by_parents = _by_parents(entry, proc)
+            if by_parents is None or not by_parents.certain:
+                sessions = _sessions(proc) if sessions is None else sessions
+                job_id = job_of_cgroup(entry, mounted)
+                by_cgroup = None if job_id is None else Belonging(job_id=job_id, certain=True)
+                by_parents = sessions.get(entry.session) or by_cgroup or by_parents or _by_word(entry)
+            if by_parents is not None:
+                found[pid] = by_parents
+    return found
+
+
+def processes_of(job_id: int, user_id: int, *, proc: Path = PROC) -> tuple[Process, ...]:
+    """Return the processes of a job that run as its owner; root's, such as slurmstepd, are never among them.
+
+    Args:
+        job_id: The job.
+        user_id: Its owner.
+        proc: Where /proc is.
+    """
+    own = [pid for pid in _pids(proc) if owner_of(pid, proc) == user_id]
+    known = [Process.running(pid, proc) for pid in own]
+    belongs = owners_of([one.pid for one in known if one is not None], proc=proc)
+    return tuple(
+        one for one in known if one is not None and one.pid in belongs and belongs[one.pid].job_id == job_id
+    )
+
+
+def _by_parents(entry: Entry, proc: Path) -> Belonging | None:
+    """Return the job of the slurmstepd among a process' parents: nobody can choose another one's children."""
+    with ExitStack() as held:
+        for _ in range(_MOST_PARENTS):
+            pid = entry.parent
+            above = held.enter_context(opened(pid, proc)) if pid > 1 else None
+            if above is None or entry.parent != pid:  # it ended meanwhile, and its pid may be another's
+                return None
+            step = job_of_step(above, proc=proc)
+            if step is not None:
+                return step
+            entry = above
+    return None
+
+
+def _sessions(proc: Path) -> dict[int, Belonging]:
+    """Return the job of each session that a slurmstepd is in; one of several jobs proves nothing.
+
+    The process that begins it ends at once, as it only makes an orphan of slurmstepd (seen on 22.05.8, 24.11.5 and
+    26.05.5). One whose first process lives may be older than the job, such as a slurmd's own.
+    """
+    found: dict[int, set[Belonging]] = {}
+    for entry in _entries(proc):
+        step = job_of_step(entry, proc=proc)
+        session = entry.session
+        if step is not None and step.certain and session and not (proc / str(session)).exists():
+            found.setdefault(session, set()).add(step)
+    return {session: next(iter(steps)) for session, steps in found.items() if len(steps) == 1}
+
+
+def _by_word(entry: Entry) -> Belonging | None:
+    text = _environ(entry).get("SLURM_JOB_ID", "")
+    return Belonging(job_id=int(text), certain=False) if text.isascii() and text.isdigit() else None
+
+
+def claimed_gpus(jobs: Iterable[int], *, proc: Path = PROC) -> dict[int, tuple[str, ...]]:
+    """Return the GPUs that the tasks of these jobs name in their first environment.
+
+    A user may write there what he likes, so it is a hint for what nobody else tells; and a process of another job says
+    nothing about these.
+
+    Args:
+        jobs: Ids of jobs.
+        proc: Where /proc is.
+    """
+    wanted = frozenset(jobs)
+    named: dict[int, tuple[str, ...]] = {}
+    for pid in _pids(proc) if wanted else ():
+        with opened(pid, proc) as entry:
+            environ = {} if entry is None else _environ(entry)
+        words = (environ.get("RAD_GPUS") or environ.get("CUDA_VISIBLE_DEVICES", "")).split(",")
+        named[pid] = tuple(word for word in words if word.startswith("GPU-"))
+    found: dict[int, tuple[str, ...]] = {}
+    for pid, owner in owners_of([pid for pid, gpus in named.items() if gpus], proc=proc).items():
+        if owner.certain and owner.job_id in wanted:
+            found.setdefault(owner.job_id, named[pid])
+    return found
+
+
+def _entries(proc: Path) -> Iterator[Entry]:
+    for pid in _pids(proc):
+        with opened(pid, proc) as entry:
+            if entry is not None:
+                yield entry
+
+
+def _pids(proc: Path) -> Iterator[int]:
+    return (int(name) for name in _names(proc) if name.isdigit())
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _environ(entry: Entry) -> dict[str, str]:
+    parts = entry.read("environ").decode(errors="replace").split("\0")
+    return dict(part.partition("=")[::2] for part in parts if "=" in part)

@@ -1,0 +1,151 @@
+"""One job's times, place and comment, waiting, running or ended: from squeue while that knows it, then from sacct."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.slurm.commands import UNKNOWN_JOB, SlurmCommands
+from slurm_plugin.slurm.queries.accounting import sacct
+from slurm_plugin.slurm.queries.columns import Columns, Row, cut, known, number
+from slurm_plugin.slurm.queries.printed import seconds_of
+
+_SQUEUE: Columns = (
+    ("JobID", 20),
+    ("UserID", 12),
+    ("State", 24),
+    ("SubmitTime", 24),
+    ("StartTime", 24),
+    ("EndTime", 24),
+    ("RestartCnt", 8),
+    ("Partition", 256),
+    ("NodeList", 256),
+    ("tres-per-node", 256),
+    ("tres-per-job", 256),
+    ("tres-per-task", 256),
+    ("Comment", 1100),
+)
+_SACCT: Columns = (
+    ("JobIDRaw", 20),
+    ("UID", 12),
+    ("State", 24),
+    ("Submit", 24),
+    ("Start", 24),
+    ("End", 24),
+    ("Partition", 64),
+    ("NodeList", 256),
+    ("ReqTRES", 256),
+    ("Comment", 1100),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTimes:
+    """One job as Slurm tells it.
+
+    Attributes:
+        job_id: Slurm's job id.
+        user_id: The owner.
+        state: "PENDING", "RUNNING", "COMPLETED", ...
+        partition: Partition name.
+        nodes: Where it runs or ran, as Slurm writes lists of nodes; "" if nowhere yet.
+        asked: What it asks for, as Slurm writes it.
+        comment: The job's comment, "" where accounts do not keep it.
+        restarts: How often it was requeued; None where accounts do not tell.
+        submit_s: When it was submitted, or put back; seconds since the epoch. None if unknown, like the next two.
+        start_s: When its last run started; a guess of Slurm's while it waits.
+        end_s: When it ended, or will at the latest.
+    """
+
+    job_id: int
+    user_id: int
+    state: str
+    partition: str
+    nodes: str
+    asked: str
+    comment: str
+    restarts: int | None
+    submit_s: float | None
+    start_s: float | None
+    end_s: float | None
+
+
+def job_times(
+    job_id: int, *, slurm_conf: str = "", accounts: bool, timeout_s: float = 10.0
+) -> JobTimes | None:
+    """Return a job; None if Slurm no longer knows it.
+
+    Args:
+        job_id: Slurm's job id.
+        slurm_conf: Path for SLURM_CONF; "" lets the commands find it.
+        accounts: Whether there is slurmdbd to ask of jobs that slurmctld forgot.
+        timeout_s: After this long a command is stopped.
+
+    Raises:
+        SlurmError: A command failed or did not answer.
+    """
+    slurm = SlurmCommands(slurm_conf=slurm_conf, timeout_s=timeout_s)
+    try:
+        content = slurm.columns("squeue", _SQUEUE, "-a", "-t", "all", "-j", str(job_id))
+        found = parse_squeue(content, job_id)
+    except SlurmError as exc:
+        if UNKNOWN_JOB not in str(exc):
+            raise
+        found = None
+    if found is not None or not accounts:
+        return found
+    return parse_sacct(sacct(_SACCT, "-j", str(job_id), slurm_conf=slurm_conf, timeout_s=timeout_s), job_id)
+
+
+def parse_squeue(content: bytes, job_id: int) -> JobTimes | None:
+    """Return the job of this id that squeue printed, or None.
+
+    Args:
+        content: What squeue printed.
+        job_id: The job.
+
+    Raises:
+        SlurmError: It is not what these columns give.
+    """
+    return next((_times(row) for row in cut(content, _SQUEUE) if row["JobID"] == str(job_id)), None)
+
+
+def parse_sacct(content: bytes, job_id: int) -> JobTimes | None:
+    """Return the job of this id that sacct printed, its last run, or None.
+
+    Args:
+        content: What sacct printed.
+        job_id: The job.
+
+    Raises:
+        SlurmError: It is not what these columns give.
+    """
+    rows = [row for row in cut(content, _SACCT, gap=1) if row["JobIDRaw"] == str(job_id)]
+    names = {
+        "UID": "UserID",
+        "Submit": "SubmitTime",
+        "Start": "StartTime",
+        "End": "EndTime",
+        "ReqTRES": "tres-per-node",
+    }
+    return _times({names.get(name, name): value for name, value in rows[-1].items()}) if rows else None
+
+
+def _times(row: Row) -> JobTimes:
+    asked = (row.get(f"tres-per-{unit}", "") for unit in ("node", "job", "task"))
+    try:
+        return JobTimes(
+            job_id=number(row.get("JobID") or row["JobIDRaw"]),
+            user_id=number(row["UserID"]),
+            state=row["State"].partition(" ")[0],
+            partition=row["Partition"],
+            nodes=known(row["NodeList"]),
+            asked=",".join(filter(None, map(known, asked))),
+            comment=known(row["Comment"]),
+            restarts=number(row["RestartCnt"]) if "RestartCnt" in row else None,
+            submit_s=seconds_of(row["SubmitTime"]),
+            start_s=seconds_of(row["StartTime"]),
+            end_s=seconds_of(row["EndTime"]),
+        )
+    except ValueError as exc:
+        raise SlurmError(f"Slurm printed what is no job: {exc}") from exc

@@ -1,0 +1,164 @@
+"""What squeue, sinfo and scontrol print, read: the columns that are asked for, and our records of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+
+from slurm_plugin.core.booking.gres_text import parse_gres
+from slurm_plugin.core.booking.verification import least_given
+from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.slurm.control import JobView, NodeView
+from slurm_plugin.slurm.names import TASK_COLUMNS
+from slurm_plugin.slurm.queries.columns import Columns, Row, cut, known, lines, number
+
+JOB_COLUMNS: Columns = (
+    ("JobID", 20),
+    ("UserID", 12),
+    ("State", 24),
+    ("RestartCnt", 8),
+    ("Requeue", 4),
+    ("BatchFlag", 4),
+    ("PriorityLong", 16),
+    ("StartTime", 24),
+    ("Partition", 256),
+    ("BatchHost", 256),
+    ("Reason", 128),
+    ("tres-per-node", 256),
+    ("tres-per-job", 256),
+    ("tres-per-socket", 256),
+    ("tres-per-task", 256),
+)
+ONE_JOB_COLUMNS: Columns = (
+    *TASK_COLUMNS,
+    ("Nice", 16),
+    *JOB_COLUMNS[2:-4],
+    ("admin_comment", 1100),
+    *JOB_COLUMNS[-4:],
+    ("Comment", 1100),
+)
+"""Asked of one job alone: what its owner writes stands last. Slurm keeps at most 1,024 bytes of a comment."""
+NODE_COLUMNS: Columns = (
+    ("NodeList", 256),
+    ("NodeAddr", 256),
+    ("StateLong", 64),
+    ("Gres", 512),
+    ("Partition", 256),
+    ("Reason", 512),
+)
+NAME_COLUMNS: Columns = (*TASK_COLUMNS, ("Name", 1100))
+_SILENT = re.compile(r"(?m)^Slurmctld\(\w+\) at (\S+) is DOWN$")
+_LAYOUT = re.compile(r"(?m)^ +Nodes=\S+ CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
+
+
+def parse_version(text: str) -> tuple[int, int, int]:
+    """Return the version that `scontrol --version` prints.
+
+    Raises:
+        SlurmError: There is none in the text.
+
+    >>> parse_version("slurm-wlm 22.05.8")
+    (22, 5, 8)
+    """
+    match = re.search(r"(\d+)\.(\d+)\.(\d+)", text)
+    if match is None:
+        raise SlurmError(f"no Slurm version in {text[:80]!r}")
+    major, minor, micro = match.groups()
+    return int(major), int(minor), int(micro)
+
+
+def parse_nodes(content: bytes) -> tuple[NodeView, ...]:
+    """Return the nodes that sinfo printed, one line for each node and partition."""
+    found: dict[str, NodeView] = {}
+    for row in cut(content, NODE_COLUMNS):
+        name, partition = row["NodeList"], row["Partition"].rstrip("*")
+        before = found[name].partitions if name in found else ()
+        found[name] = NodeView(
+            name=name,
+            address=known(row["NodeAddr"]),
+            gres=known(row["Gres"]),
+            state=row["StateLong"].upper(),
+            partitions=(*before, partition),
+            reason=known(row["Reason"]),
+        )
+    return tuple(found.values())
+
+
+def parse_given(text: str) -> str:
+    r"""Return the smallest GRES of all allocation lines that `scontrol -d show job` prints; "" if there is none.
+
+    No other command tells it on 22.05. A job's name or comment may hold lines that look the same, and the tasks of
+    an array come together; whoever forges a line makes the answer smaller or leaves it as it is.
+
+    >>> parse_given("   NumNodes=1\n     Nodes=n0 CPU_IDs=0 Mem=100 GRES=shard:3(IDX:0)\n")
+    'shard:3'
+    """
+    layouts = tuple(parse_gres(match[1]) for match in _LAYOUT.finditer(text))
+    parts = ((item.name, item.type, str(item.count)) for item in least_given(layouts))
+    return ",".join(":".join(filter(None, part)) for part in parts)
+
+
+def parse_names(row: Mapping[str, str]) -> dict[str, str]:
+    """Return what codes in a path stand for, by sbatch(1), "filename pattern"; %a only of an array's task.
+
+    >>> parse_names({"ArrayJobID": "7", "ArrayTaskID": "N/A", "Name": "train"})
+    {'x': 'train', 'A': '7'}
+    """
+    codes = {"x": row["Name"], "A": row["ArrayJobID"], "a": known(row["ArrayTaskID"])}
+    return {code: text for code, text in codes.items() if text}
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """Return what `scontrol show config` prints, names as Slurm spells them."""
+    pairs = (line.partition("=") for line in lines(text) if "=" in line)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def silent_controllers(text: str) -> tuple[str, ...]:
+    r"""Return the machines whose slurmctld does not answer, by the last lines of `scontrol show config`.
+
+    >>> silent_controllers("\nSlurmctld(primary) at a is UP\nSlurmctld(backup) at b is DOWN\n")
+    ('b',)
+    """
+    return tuple(_SILENT.findall(text))
+
+
+def format_of(columns: Columns) -> str:
+    """Return columns as the option -O of squeue and sinfo takes them."""
+    return ",".join(f"{name}:{width}" for name, width in columns)
+
+
+def job_view(row: Row) -> JobView:
+    """Return the job of a record.
+
+    Raises:
+        ValueError: A number in it is none.
+    """
+    return JobView(
+        job_id=number(row["JobID"]),
+        user_id=number(row["UserID"]),
+        state=row["State"],
+        reason=known(row["Reason"]),
+        partition=row["Partition"],
+        gres=",".join(
+            filter(None, (known(row[f"tres-per-{unit}"]) for unit in ("node", "job", "socket", "task")))
+        ),
+        node=known(row["BatchHost"]),
+        comment=known(row.get("Comment", "")),
+        admin_comment=known(row.get("admin_comment", "")),
+        priority=number(row["PriorityLong"]),
+        nice=number(row.get("Nice", "0")),
+        requeue=row["Requeue"] != "0",
+        restarts=number(row["RestartCnt"]),
+        batch=row["BatchFlag"] != "0",
+        start_time_s=seconds_of(row["StartTime"]),
+    )
+
+
+def seconds_of(text: str) -> float | None:
+    """Return a point in time as Slurm prints it, in seconds since the epoch; None if it is none ("N/A")."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None

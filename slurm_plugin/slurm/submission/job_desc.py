@@ -1,0 +1,76 @@
+"""Options as users type them, as the job_desc that Slurm makes of them for job_submit.
+
+Two ask: `stamp.py`, of an srun or salloc that has not reached slurmctld yet, and the dry run, of an sbatch that was not
+typed yet. `core/booking/request.py` reads both, as it reads what Slurm itself hands over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_NOT_CLEARED = ("cpus-per-gpu", "mem-per-gpu", "gpu-bind", "gpu-freq", "ntasks-per-gpu")
+"""Options that Slurm takes only with gres/gpu, and that a cli_filter cannot take back."""
+
+
+def typed_desc(options: Mapping[str, str], *, comment: str, user_id: int) -> dict[str, Any]:
+    """Return the job_desc of an srun or salloc whose options can be changed on the login node alone.
+
+    Args:
+        options: Options by their long name.
+        comment: The job's comment.
+        user_id: The user.
+    """
+    alone = next((f"--{name}" for name in _NOT_CLEARED if options.get(name)), None)
+    return _common(options, comment, user_id) | {"gpu_only_option": alone}
+
+
+def batch_desc(options: Mapping[str, str], *, comment: str, user_id: int) -> dict[str, Any]:
+    """Return the job_desc of an sbatch, as slurmctld will have it.
+
+    Args:
+        options: Options by their long name (sbatch_options.py).
+        comment: The job's comment, with what the login node put into it.
+        user_id: The user.
+    """
+    per_gpu = {"cpus_per_tres": "cpus-per-gpu", "mem_per_tres": "mem-per-gpu", "tres_freq": "gpu-freq"}
+    said = {field: f"gres/gpu:{options[name]}" for field, name in per_gpu.items() if options.get(name)}
+    if options.get("gpu-bind") or "gpu" in options.get("tres-bind", ""):
+        said["tres_bind"] = f"gres/gpu:{options.get('gpu-bind', '')}"
+    return {
+        **_common(options, comment, user_id),
+        **said,
+        "ntasks_per_gpu": _count(options.get("ntasks-per-gpu")),
+        "heterogeneous": "hetjob" in options,
+    }
+
+
+def _common(options: Mapping[str, str], comment: str, user_id: int) -> dict[str, Any]:
+    per_node = [options.get("gres"), _gpus(options.get("gpus-per-node"))]
+    per_task = [options.get("tres-per-task"), _gpus(options.get("gpus-per-task"))]
+    return {
+        "user_id": user_id,
+        "partition": options.get("partition"),
+        "gres": ",".join(part for part in per_node if part),
+        "tres_per_job": _gpus(options.get("gpus")),
+        "tres_per_task": ",".join(part for part in per_task if part),
+        "tres_per_socket": _gpus(options.get("gpus-per-socket")),
+        "min_nodes": _count(options.get("nodes")),
+        "num_tasks": _count(options.get("ntasks")),
+        "ntasks_per_node": _count(options.get("ntasks-per-node")),
+        "whole_nodes": options.get("exclusive") in ("", "exclusive"),  # or "user", "mcs", "oversubscribe"
+        "cpus_per_task": _count(options.get("cpus-per-task")),
+        "container": options.get("container"),
+        "comment": comment,
+    }
+
+
+def _gpus(text: str | None) -> str | None:
+    """Return the value of a --gpus option as GRES: "2" is gpu:2, "a100:2" is gpu:a100:2."""
+    return ",".join(f"gpu:{part}" for part in text.split(",")) if text else None
+
+
+def _count(text: str | None) -> int | None:
+    """Return the least number of "4" or "2-4"; None for no number."""
+    first = (text or "").partition("-")[0]
+    return int(first) if first.isdigit() else None

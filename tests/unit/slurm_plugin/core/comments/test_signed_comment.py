@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_plugin.core.booking.verification import MOST_PARTITIONS, partition_mark
+from slurm_plugin.core.comments import signed_comment
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.records.submission import AskedTasks, Booking
+from slurm_plugin.core.units import MIB
+
+KEY = bytes(range(32))
+SIZES = st.none() | st.integers(1, 10**6).map(lambda mib: mib * MIB)
+PLAIN = st.builds(
+    Booking,
+    kind=st.sampled_from(["shared", "whole"]),
+    gpus=st.integers(1, 64),
+    memory_bytes=SIZES,
+    estimate_bytes=SIZES,
+    smact=st.none() | st.integers(0, 1000).map(lambda thousandths: thousandths / 1000),
+    recoveries=st.integers(0, 9),
+    retry=st.booleans(),
+    profile_key=st.none() | st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
+    basis=st.sampled_from(["asked", "estimate", "history"]),
+    shards=st.integers(0, 10**4),
+    by_task=st.none()
+    | st.builds(AskedTasks, tasks=st.integers(1, 10**4), cpus=st.integers(0, 10**3), own_gpu=st.booleans()),
+    partitions=st.lists(st.text(max_size=20).map(partition_mark), max_size=MOST_PARTITIONS).map(tuple),
+    changed=st.booleans(),
+)
+BOOKINGS = st.builds(
+    lambda booking, more: replace(
+        booking, cap_bytes=None if more is None else (booking.memory_bytes or 0) + more
+    ),
+    PLAIN,
+    SIZES,
+)
+COMMENTS = st.binary(max_size=1500).map(lambda data: data.decode(errors="surrogateescape"))
+
+
+@given(booking=BOOKINGS, comment=COMMENTS, user_id=st.integers(0, 2**32 - 1))
+def test_a_stamp_comes_back_from_any_comment(booking: Booking, comment: str, user_id: int) -> None:
+    text = signed_comment.with_stamp(comment, signed_comment.stamp(booking, user_id=user_id, key=KEY))
+    assert len(text.encode(errors="surrogateescape")) < signed_comment.COMMENT_LIMIT
+    assert signed_comment.read_stamp(text, user_id=user_id, key=KEY) == booking
+    assert signed_comment.read_stamp(text, user_id=user_id + 1, key=KEY) is None
+    assert signed_comment.read_stamp(text, user_id=user_id, key=KEY[::-1]) is None
+
+
+@given(booking=BOOKINGS, at=st.integers(0, 200), letter=st.characters())
+def test_a_changed_stamp_is_none(booking: Booking, at: int, letter: str) -> None:
+    stamp = signed_comment.stamp(booking, user_id=7, key=KEY)
+    forged = stamp[: at % len(stamp)] + letter + stamp[at % len(stamp) + 1 :]
+    assert signed_comment.read_stamp(forged, user_id=7, key=KEY) == (booking if forged == stamp else None)
+
+
+@given(booking=BOOKINGS, words=st.text(alphabet="abc %", max_size=60).map(str.strip))
+def test_a_new_stamp_replaces_the_old_and_keeps_the_words(booking: Booking, words: str) -> None:
+    old = signed_comment.with_stamp(words, signed_comment.stamp(Booking(kind="whole"), user_id=7, key=KEY))
+    new = signed_comment.with_stamp(old, signed_comment.stamp(booking, user_id=7, key=KEY))
+    assert signed_comment.user_words(new) == words
+    assert new.count("rad2:") == 1
+    assert signed_comment.read_stamp(new, user_id=7, key=KEY) == booking
+
+
+def test_a_stamp_of_an_older_release_is_none_and_no_word_of_the_user() -> None:
+    old = "mine rad1:whole:gpus=1:try=0:retry=1:5d1c0a9b8e7f6a5b"
+    assert signed_comment.read_stamp(old, user_id=7, key=KEY) is None
+    assert signed_comment.user_words(old) == "mine"
+
+
+def test_a_cap_that_adds_nothing_is_not_written_so_that_an_older_release_reads_the_stamp() -> None:
+    booking = Booking(kind="shared", memory_bytes=5 * MIB, cap_bytes=5 * MIB)
+    stamp = signed_comment.stamp(booking, user_id=7, key=KEY)
+    assert "cap=" not in stamp
+    assert signed_comment.read_stamp(stamp, user_id=7, key=KEY) == replace(booking, cap_bytes=None)
+
+
+@given(text=st.text(max_size=300))
+def test_text_that_is_no_stamp_is_none(text: str) -> None:
+    assert signed_comment.read_stamp(text, user_id=0, key=KEY) is None
+
+
+def test_a_profile_goes_in_and_out_and_gives_way_to_the_stamp() -> None:
+    comment = signed_comment.with_profile("my words", "p1.0.1-2_3~4")
+    assert comment == "my words rad.profile:p1.0.1-2_3~4"
+    assert signed_comment.profile_in(comment) == "p1.0.1-2_3~4"
+    stamped = signed_comment.with_stamp(
+        comment, signed_comment.stamp(Booking(kind="whole"), user_id=7, key=KEY)
+    )
+    assert signed_comment.profile_in(stamped) is None
+    assert stamped.startswith("my words rad2:whole:")
+    assert signed_comment.with_profile("x" * 600, "y" * 600) is None
+
+
+def test_a_key_of_somebody_else_says_whose_it_must_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(KEY)
+    path.chmod(0o600)
+
+    def refuse(self: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)  # root, who runs these tests too, may read everything
+    with pytest.raises(ConfigError, match=f"cannot be read.*chown slurm {path}"):
+        signed_comment.read_key(path)
+
+
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    with pytest.raises(ConfigError, match="rad install --key"):
+        signed_comment.read_key(path)
+    path.write_bytes(KEY)
+    for mode in (0o644, 0o640, 0o604):
+        path.chmod(mode)
+        with pytest.raises(ConfigError, match="chmod 600"):
+            signed_comment.read_key(path)
+    path.chmod(0o600)
+    assert signed_comment.read_key(path) == KEY
+    path.write_bytes(KEY[:10])
+    with pytest.raises(ConfigError, match="shorter"):
+        signed_comment.read_key(path)
+
+
+@pytest.mark.parametrize("end", ["\t", " ", "\n", ""])
+def test_a_dead_stamp_among_the_users_words_does_not_hide_ours(end: str) -> None:
+    booking = Booking(kind="shared", memory_bytes=5 * MIB)
+    good = signed_comment.stamp(booking, user_id=7, key=KEY)
+    dead = good[:-1] + ("0" if good[-1] != "0" else "1")
+    for comment in (signed_comment.with_stamp(f"{dead}{end}", good), f"{dead} {good}"):
+        assert signed_comment.read_stamp(comment, user_id=7, key=KEY) == booking
+
+
+def test_a_share_cannot_be_made_a_whole_gpu() -> None:
+    stamp = signed_comment.stamp(Booking(kind="shared", memory_bytes=5 * MIB), user_id=7, key=KEY)
+    assert signed_comment.read_stamp(stamp.replace("rad2:shared:", "rad2:whole:"), user_id=7, key=KEY) is None
+
+
+def test_a_stamp_of_a_newer_release_that_says_more_is_not_half_believed() -> None:
+    body = "gpus=1:mem=5:more=1"
+    stamp = f"rad2:shared:{body}:{signed_comment._mac('shared', body, 7, KEY)}"
+    assert signed_comment.read_stamp(stamp, user_id=7, key=KEY) is None
+
+
+def test_a_comment_is_filled_to_the_last_byte_that_slurm_keeps() -> None:
+    stamp = signed_comment.stamp(Booking(kind="whole"), user_id=7, key=KEY)
+    assert len(signed_comment.with_stamp("x" * 2000, stamp)) == signed_comment.COMMENT_LIMIT - 1
+    room = signed_comment.COMMENT_LIMIT - 1 - len("x rad.profile:")
+    assert signed_comment.with_profile("x", "y" * room) is not None
+    assert signed_comment.with_profile("x", "y" * (room + 1)) is None

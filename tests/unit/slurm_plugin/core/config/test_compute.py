@@ -1,0 +1,69 @@
+"""What `max_slowdown` promises is what was measured."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+
+import pytest
+from paths import CHECKOUT
+
+from slurm_plugin.core.config.compute import LEAST_SLOWDOWN, MOST_SLOWDOWN, SLOWED, overcommit_for, with_waits
+from slurm_plugin.core.config.load import parse_config
+from slurm_plugin.core.errors import ConfigError
+
+TABLE = CHECKOUT / "gpumemnet" / "data" / "interference_h200.csv"
+STEP = 0.5
+
+
+def measured() -> list[tuple[float, float]]:
+    """Return (sum of SM activity alone, slowdown) of each training in a group."""
+    groups: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for row in csv.DictReader(TABLE.read_text().splitlines()):
+        if row["sharing"] == "mps":
+            groups[row["group"]].append(
+                (float(row["alone_smact"]) * float(row["duty"]), float(row["slowdown"]))
+            )
+    return [
+        (sum(one for one, _ in group), slowdown)
+        for group in groups.values()
+        if len(group) > 1
+        for _, slowdown in group
+    ]
+
+
+@pytest.mark.parametrize(("factor", "activity"), SLOWED)
+def test_nine_of_ten_trainings_are_slowed_at_most_so(factor: float, activity: float) -> None:
+    found = sorted(slowdown for total, slowdown in measured() if activity - STEP < total <= activity)
+    assert len(found) > 50
+    ninth = found[int(0.9 * len(found))]
+    assert 0.93 * factor <= ninth <= factor, "no more is promised, and not much less"
+
+
+def test_more_slowdown_gives_more_room() -> None:
+    steps = [LEAST_SLOWDOWN + k * (MOST_SLOWDOWN - LEAST_SLOWDOWN) / 50 for k in range(51)]
+    rooms = [overcommit_for(step) for step in steps]
+    assert rooms == sorted(rooms) and (rooms[0], rooms[-1]) == (1.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"max_slowdown": 1.0}, "from 1.3 to 6.7"),
+        ({"max_slowdown": 9.0}, "from 1.3 to 6.7"),
+        ({"max_slowdown": -2.0}, "max_slowdown"),
+        ({"max_slowdown": float("nan")}, "max_slowdown"),
+        ({"max_slowdown": 2.0, "compute_overcommit": 1.5}, "remove one"),
+    ],
+)
+def test_a_promise_that_cannot_be_kept_is_refused(settings: dict[str, float], words: str) -> None:
+    tree = {"partition": {"gpu": {"collocate": True, "gpu_memory_mib": 40000, **settings}}}
+    with pytest.raises(ConfigError, match=words):
+        parse_config(tree, origin="rad.toml")
+
+
+def test_waits_that_were_seen_are_waits_of_its_kernels_too() -> None:
+    assert with_waits(0.8, 0.4, 0.1) == pytest.approx(0.2)
+    assert with_waits(0.8, 0.4, 0.9) == 0.8, "it was never busier than a training that never waits"
+    assert with_waits(None, 0.4, 0.1) is None
+    assert with_waits(0.8, None, 0.1) is None

@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import isqrt
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.errors import LedgerError
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.ledger.pooled_reserve import Share, pooled_bytes, share, share_of, widest
+from slurm_plugin.core.placement.choose import Pin, choose_gpu
+from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.records.node import Demand, Reservation
+from slurm_plugin.core.records.submission import PolicyName
+from slurm_plugin.core.units import GIB, MIB
+
+SHARES = st.builds(
+    lambda expected, more, model: Share(expected_bytes=expected, most_bytes=expected + more, model=model),
+    st.integers(0, 40 * GIB),
+    st.integers(0, 40 * GIB),
+    st.sampled_from([None, "a", "b"]),
+)
+
+
+@given(others=st.lists(SHARES, max_size=12), one=SHARES)
+def test_a_pool_lies_between_what_is_expected_and_all_caps(others: list[Share], one: Share) -> None:
+    everybody = [*others, one]
+    together = pooled_bytes(everybody)
+    assert sum(each.expected_bytes for each in everybody) + one.surprise_bytes <= together
+    assert together <= sum(each.most_bytes for each in everybody)
+    assert pooled_bytes(others) <= together
+
+
+@given(one=SHARES, copies=st.integers(1, 9))
+def test_copies_of_one_model_surprise_together(one: Share, copies: int) -> None:
+    alike = [replace(one, model="a")] * copies
+    assert pooled_bytes(alike) == copies * one.most_bytes
+
+
+@given(others=st.lists(SHARES, max_size=8), one=SHARES, room=st.integers(0, 200 * GIB))
+def test_the_widest_cap_fits_and_no_wider_one_does(others: list[Share], one: Share, room: int) -> None:
+    most = widest(others, one, room)
+    least = replace(one, most_bytes=one.expected_bytes)
+    if most is None:
+        assert pooled_bytes([*others, least]) > room
+        return
+    assert one.expected_bytes <= most <= one.most_bytes
+    assert pooled_bytes([*others, replace(one, most_bytes=most)]) <= room
+    if most < one.most_bytes:
+        assert pooled_bytes([*others, replace(one, most_bytes=most + 1)]) > room
+
+
+@pytest.mark.parametrize(
+    ("models", "together", "widest_of_a_third"),
+    [
+        (("a", "a"), 16, 14),  # 5 + 5 + 3 + 3; of 30 the third gets all but 16
+        (("a", "b"), 15, 16),  # 5 + 5 + the root of 9 + 9
+        ((None, None), 15, 19),
+    ],
+)
+def test_who_errs_alike_and_who_errs_alone(
+    models: tuple[str | None, str | None], together: int, widest_of_a_third: int
+) -> None:
+    pair = [Share(expected_bytes=5, most_bytes=8, model=model) for model in models]
+    assert pooled_bytes(pair) == together
+    third = Share(expected_bytes=5, most_bytes=99, model=models[0])
+    assert widest(pair, third, 30) == widest_of_a_third
+    assert pooled_bytes([*pair, replace(third, most_bytes=widest_of_a_third)]) <= 30
+    assert pooled_bytes([*pair, replace(third, most_bytes=widest_of_a_third + 1)]) > 30
+
+
+def test_what_a_job_holds_already_is_no_longer_uncertain() -> None:
+    young = share(10 * GIB, cap_bytes=16 * GIB, estimate_bytes=9 * GIB, model="a")
+    assert (young.expected_bytes, young.most_bytes) == (9 * GIB, 16 * GIB)
+    grown = share(10 * GIB, cap_bytes=16 * GIB, estimate_bytes=9 * GIB, model="a", touched_bytes=12 * GIB)
+    assert (grown.expected_bytes, grown.most_bytes) == (12 * GIB, 16 * GIB)
+
+
+def test_a_job_that_asked_for_less_than_we_expect_is_expected_to_keep_to_that() -> None:
+    by_hand = share(4 * GIB, cap_bytes=None, estimate_bytes=9 * GIB, model="a")
+    assert (by_hand.expected_bytes, by_hand.most_bytes) == (4 * GIB, 4 * GIB)
+
+
+def test_a_settled_job_surprises_nobody_and_a_root_is_rounded_up() -> None:
+    held = replace(reservation(demand(1, 6 * GIB, 9 * GIB, 5 * GIB, "a"), 9 * GIB), settled=True)
+    assert share_of(held).most_bytes == 6 * GIB
+    assert pooled_bytes(Share(expected_bytes=0, most_bytes=1, model=model) for model in "ab") == 2
+
+
+CARD = 40 * GIB
+
+
+def demand(job_id: int, booked: int, cap: int | None, estimate: int | None, model: str | None) -> Demand:
+    return Demand(
+        job_id=job_id,
+        user_id=1000,
+        kind="shared",
+        gpus=1,
+        booked_bytes=booked,
+        seats=(0,),
+        cap_bytes=cap,
+        estimate_bytes=estimate,
+        profile_key=model,
+    )
+
+
+def reservation(wanted: Demand, cap: int | None) -> Reservation:
+    return Reservation(
+        job_id=wanted.job_id,
+        user_id=1000,
+        kind="shared",
+        gpus=("GPU-0",),
+        seats=(0,),
+        booked_bytes=wanted.booked_bytes or 0,
+        created_s=0.0,
+        cap_bytes=cap,
+        estimate_bytes=wanted.estimate_bytes,
+        profile_key=wanted.profile_key,
+    )
+
+
+JOBS = st.lists(
+    st.tuples(
+        st.integers(1, 20 * GIB),
+        st.none() | st.integers(1, 60 * GIB),
+        st.none() | st.integers(0, 30 * GIB),
+        st.sampled_from([None, "a", "b", "c"]),
+        st.floats(0, 1),
+    ),
+    max_size=12,
+)
+
+
+@settings(deadline=None)
+@given(jobs=JOBS, unmanaged=st.integers(0, 5 * GIB))
+def test_whoever_comes_all_bookings_and_the_pool_fit_the_gpu(
+    jobs: list[tuple[int, int | None, int | None, str | None, float]], unmanaged: int
+) -> None:
+    """The ledger accepts whatever placement chose, also beside jobs that have used all that they may."""
+    ledger, held_bytes = Ledger(), {}
+    for number, (booked, cap, estimate, model, use) in enumerate(jobs, start=1):
+        wanted = demand(number, booked, cap, estimate, model)
+        reading = GpuReading(
+            uuid="GPU-0",
+            index=0,
+            name="card",
+            memory_total_bytes=CARD,
+            memory_used_bytes=sum(held_bytes.values()) + unmanaged,
+            time_s=0.0,
+            processes=tuple(GpuProcess(pid=pid, memory_bytes=size) for pid, size in held_bytes.items()),
+        )
+        owners = {pid: pid for pid in held_bytes}
+        placement = choose_gpu(
+            [reading], ledger, wanted, PartitionConfig(), pin="free", now_s=100.0, owners=owners
+        )
+        if not placement.gpus:
+            continue
+        held = reservation(wanted, placement.cap_bytes)
+        assert booked <= held.limit_bytes <= max(booked, cap or 0)
+        ledger = ledger.reserve(held, {"GPU-0": CARD - unmanaged})
+        free = CARD - unmanaged - sum(held_bytes.values())
+        held_bytes[number] = min(int(held.limit_bytes * use), free)
+    assert sum(held.booked_bytes for held in ledger.reservations) <= CARD - unmanaged
+
+
+def choose(newcomer: Demand, *others: Demand) -> tuple[bool, int | None]:
+    ledger = Ledger()
+    for other in others:
+        ledger = ledger.reserve(reservation(other, other.cap_bytes), {"GPU-0": CARD})
+    reading = GpuReading(
+        uuid="GPU-0", index=0, name="card", memory_total_bytes=CARD, memory_used_bytes=0, time_s=0.0
+    )
+    placement = choose_gpu([reading], ledger, newcomer, PartitionConfig(), pin="free", now_s=100.0)
+    return placement.put_back, placement.cap_bytes
+
+
+def test_a_cap_shrinks_towards_the_booking_where_a_gpu_fills() -> None:
+    def job(number: int) -> Demand:
+        return demand(number, 9 * GIB, 12 * GIB + 512 * MIB, 8 * GIB, f"model {number}")
+
+    assert choose(job(1)) == (False, 12 * GIB + 512 * MIB)
+    put_back, cap = choose(job(4), job(1), job(2), job(3))
+    assert not put_back and cap is not None and 9 * GIB <= cap < 12 * GIB
+
+
+def test_what_earlier_jobs_were_lent_keeps_nobody_from_what_he_books() -> None:
+    """Slurm counts bookings alone: whoever it lets in would else be put back, again and again."""
+    wide = demand(1, 6 * GIB, 30 * GIB, 5 * GIB, "same")
+    left = 5 * GIB + isqrt((30 * GIB) ** 2 - (25 * GIB) ** 2)
+    assert choose(demand(2, 6 * GIB, 30 * GIB, 5 * GIB, "other"), wide) == (False, left)
+    assert choose(demand(2, 12 * GIB, 20 * GIB, 12 * GIB, "other"), wide) == (False, 12 * GIB)
+    assert choose(demand(2, 34 * GIB, 40 * GIB, 34 * GIB, "other"), wide) == (False, 34 * GIB)
+    assert choose(demand(2, 34 * GIB + 1, 40 * GIB, 34 * GIB, "other"), wide)[0] is True
+
+
+def test_the_ledger_lends_nothing_that_the_surprises_of_all_may_need() -> None:
+    first = reservation(demand(1, 6 * GIB, 30 * GIB, 5 * GIB, "a"), 30 * GIB)
+    second = reservation(demand(2, 6 * GIB, 30 * GIB, 5 * GIB, "b"), 30 * GIB)
+    ledger = Ledger().reserve(first, {"GPU-0": CARD})
+    with pytest.raises(LedgerError, match="overcommitted"):
+        ledger.reserve(second, {"GPU-0": CARD})
+    ledger.reserve(replace(second, cap_bytes=10 * GIB), {"GPU-0": CARD + GIB * 2 + MIB})
+    ledger.reserve(replace(second, cap_bytes=None, booked_bytes=34 * GIB), {"GPU-0": CARD})
+    with pytest.raises(LedgerError, match="overbooked"):
+        ledger.reserve(replace(second, cap_bytes=None, booked_bytes=34 * GIB + 1), {"GPU-0": CARD})
+
+
+@dataclass(frozen=True)
+class Step:
+    gpus: int
+    whole: bool
+    booked_bytes: int
+    cap_bytes: int | None
+    seats: tuple[int, ...]
+    ends: int
+
+
+STEPS = st.lists(
+    st.builds(
+        Step,
+        gpus=st.integers(1, 3),
+        whole=st.booleans(),
+        booked_bytes=st.integers(1, 30 * GIB),
+        cap_bytes=st.none() | st.integers(1, 60 * GIB),
+        seats=st.permutations(range(4)).map(tuple),
+        ends=st.integers(0, 20),
+    ),
+    max_size=15,
+)
+
+
+@settings(deadline=None)
+@given(
+    steps=STEPS,
+    pin=st.sampled_from(["slurm", "bound", "free"]),
+    policy=st.sampled_from(["magm", "lug", "round_robin"]),
+)
+def test_jobs_of_several_gpus_never_exceed_any_of_them(
+    steps: list[Step], pin: Pin, policy: PolicyName
+) -> None:
+    """Jobs of one to three GPUs come and go, whole or shared: the ledger takes all that placement chooses."""
+    cards = {f"GPU-{index}": CARD for index in range(4)}
+    readings = [
+        GpuReading(
+            uuid=uuid, index=index, name="card", memory_total_bytes=CARD, memory_used_bytes=0, time_s=0.0
+        )
+        for index, uuid in enumerate(cards)
+    ]
+    ledger = Ledger()
+    for number, step in enumerate(steps, start=1):
+        ledger = ledger.release(step.ends, restart=0)
+        wanted = replace(
+            demand(number, step.booked_bytes, step.cap_bytes, None, None),
+            kind="whole" if step.whole else "shared",
+            gpus=step.gpus,
+            seats=step.seats[: step.gpus],
+        )
+        placement = choose_gpu(readings, ledger, wanted, PartitionConfig(policy=policy), pin=pin, now_s=100.0)
+        if placement.put_back:
+            continue
+        assert len(set(placement.gpus)) == step.gpus == len(placement.gpus)
+        held = replace(
+            reservation(wanted, placement.cap_bytes),
+            kind=wanted.kind,
+            gpus=placement.gpus,
+            seats=wanted.seats,
+            booked_bytes=CARD if step.whole else step.booked_bytes,
+        )
+        ledger = ledger.reserve(held, cards)
+        for uuid in cards:
+            assert sum(one.booked_bytes for one in ledger.on(uuid)) <= CARD
+            assert len(ledger.on(uuid)) <= 1 or all(one.kind == "shared" for one in ledger.on(uuid))

@@ -1,0 +1,248 @@
+"""rad-estimate on a machine with a rad.toml; that its words are sbatch's own, tests/cluster/test_dry_run.py shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paths import CHECKOUT
+
+from gpumemnet.estimators.tree_model import WEIGHTS
+from slurm_plugin.core.booking.confidence import SHARES
+from slurm_plugin.core.config.load import load_config
+from slurm_plugin.core.history.site_quantiles import Limits
+from slurm_plugin.core.history.site_quantiles_file import Learned
+from slurm_plugin.estimate import Estimator
+from slurm_plugin.radd.learn import write
+
+TOML = """
+mode = "{mode}"
+default_partition = "gpu"
+gpu = "a100"
+[partition.gpu]
+collocate = true
+gpu_memory_mib = 40000
+compute_overcommit = 0.0
+shard_mib = 2000
+exclusive_form = "shards"
+[partition.plain]
+"""
+MODEL = CHECKOUT / "examples" / "models" / "resnet18_torchinfo.txt"
+JOB = "#!/bin/sh\n#SBATCH --gpus=1\n#RAD {words}\npython train.py\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "rad.toml").write_text(TOML.format(mode="enforce"))
+    (tmp_path / "m.txt").write_bytes(MODEL.read_bytes())
+    return tmp_path
+
+
+def run(folder: Path, *args: str, stdin: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    code = "from slurm_plugin.dry_run import main; main()"
+    variables = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(WEIGHTS.parents[1]),
+        "PYTHONSAFEPATH": "1",
+        **env,
+    }
+    if "RAD_CONFIG" not in env and not any(word.startswith("--config") for word in args):
+        variables["RAD_CONFIG"] = str(folder / "rad.toml")
+    argv = [sys.executable, "-c", code, *args]
+    return subprocess.run(
+        argv, capture_output=True, text=True, timeout=60, cwd=folder, env=variables, input=stdin, check=False
+    )
+
+
+def job(folder: Path, words: str, *args: str) -> tuple[int, dict[str, Any]]:
+    (folder / "job.sh").write_text(JOB.format(words=words))
+    done = run(folder, "job.sh", "--json", *args)
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_a_stated_need_is_no_missing_model(folder: Path) -> None:
+    status, answer = job(folder, "memory=9G")
+    assert (status, answer["sbatch"]["gres"], answer["booked_mib"]) == (0, "shard:5", 10000)
+    assert answer["sbatch"]["says"] == ["RAD: reserves 9.8 GiB of one GPU, as stated"]
+
+
+def test_the_sites_card_shards_and_every_key_count(folder: Path) -> None:
+    status, answer = job(folder, "model=m.txt batch_size=64")
+    assert (status, answer["gpu"], answer["shard_mib"]) == (0, "a100", 2000)
+    assert answer["sbatch"]["gres"] == f"shard:{answer['shards']}"
+    assert job(folder, "model=m.txt batch_size=64 policy=exclusive")[1]["sbatch"]["gres"] == "shard:20"
+    assert job(folder, "model=m.txt batch_size=64 gpus=2")[1]["shards"] > answer["shards"]
+
+
+def test_a_script_longer_than_is_read_gets_the_same_word(folder: Path) -> None:
+    words = "memory=9G\n" + "# the licence\n" * 4700 + "#RAD gpus=2"
+    status, answer = job(folder, words)
+    assert (status, answer["sbatch"]["gres"]) == (2, "shard:5")
+    assert any("#RAD lines behind the first 64 KiB are not read" in line for line in answer["sbatch"]["says"])
+
+
+def test_options_of_the_command_line_stand_for_what_the_script_says(folder: Path) -> None:
+    _, small = job(folder, "model=m.txt batch_size=64")
+    _, large = job(folder, "model=m.txt batch_size=64", "--batch-size", "256")
+    assert large["shards"] > small["shards"]
+    assert job(folder, "memory=9G", "--options=-p plain")[1]["sbatch"]["decision"] == "not our partition"
+    assert job(folder, "memory=9G", "--options=--gpus=2")[1]["sbatch"]["gres"] == "gpu:2"
+
+
+def test_what_the_site_learned_is_told_as_radd_books_it(folder: Path) -> None:
+    toml = folder / "rad.toml"
+    toml.write_text(f'{toml.read_text()}[paths]\nstate = "{folder}"\n[features]\nlearn = true\n')
+    _, before = job(folder, "model=m.txt batch_size=256")
+    unread = f"runs of this site may change what is booked: what radd learned of them cannot be read here ({folder}"
+    assert before["sbatch"]["learned"].startswith(unread)
+    config = load_config(toml)
+    raised = Limits(lowest=(2.0,) * len(SHARES), highest=(3.0,) * len(SHARES), runs=90, models=40, users=9)
+    groups = {"torchinfo@a100": raised}
+    write(config, Learned(made_for=Estimator.from_config(config).made_for, time_s=1.0, groups=groups))
+    _, after = job(folder, "model=m.txt batch_size=256")
+    width = before["upper_mib"] - before["estimate_mib"]
+    assert after["upper_mib"] == pytest.approx(before["upper_mib"] + width, abs=3)
+    assert after["shards"] > before["shards"] and after["estimate_mib"] == before["estimate_mib"]
+    told = "e-calibrated by 90 runs of this site (40 models, 9 users): 95 % = estimate x "
+    assert after["sbatch"]["learned"].startswith("r" + told)
+    assert "\nR" + told in run(folder, "job.sh", "--explain").stdout
+    assert job(folder, "memory=9G")[1]["sbatch"]["learned"] is None
+
+
+def test_the_status_tells_fits_refused_and_not_understood(folder: Path) -> None:
+    assert job(folder, "memory=9G")[0] == 0
+    status, answer = job(folder, "memory=60G")
+    assert status == 1 and "--gpus=2" in answer["sbatch"]["refusal"]
+    status, answer = job(folder, "memory=lots optimizer=adamm model=m.txt")
+    assert status == 2 and answer["sbatch"]["gres"] == "shard:20", "sbatch takes it, with a GPU of its own"
+    first, second, last = answer["sbatch"]["says"]
+    assert (
+        last
+        == "RAD: the job goes on without that, with a GPU of its own; to change it: scancel, mend, and sbatch again"
+    )
+    assert first.startswith(f"RAD: {folder}/job.sh:3: memory=lots") and "optimizer 'adamm'" in second
+    status, answer = job(folder, "model=none.txt")
+    assert status == 2
+    assert answer["sbatch"]["says"][0] == f"RAD: none.txt: no such file in {folder}; check the path"
+
+
+def test_a_job_that_says_nothing_hears_what_it_gets_and_what_to_say(folder: Path) -> None:
+    (folder / "job.sh").write_text("#!/bin/sh\n#SBATCH --gpus=1\npython train.py\n")
+    first, second = run(folder, "job.sh").stdout.splitlines()
+    assert first == "asks Slurm for shard:20 in partition gpu: a GPU of its own"
+    assert second.startswith("note: nothing tells what its model needs; #RAD model=m.rad would, made by: ")
+    assert "note: " not in run(folder, "job.sh", "--options=-p plain").stdout
+    told = run(folder, "job.sh", "--options=--gpus=2").stdout
+    assert told == "asks Slurm for gpu:2 in partition gpu: GPUs of its own\n"
+    assert "note: " not in run(folder, "job.sh", "--options=--comment=rad:policy=exclusive").stdout
+
+
+def test_a_model_in_a_script_that_is_no_file_is_named(folder: Path) -> None:
+    done = run(folder, "-", stdin=JOB.format(words="model=m.txt"))
+    assert done.stdout.splitlines()[1].endswith("no model is read; name its file to sbatch")
+
+
+def test_a_summary_is_asked_about_as_a_job_for_one_gpu(folder: Path) -> None:
+    done = run(folder, "m.txt", "--batch-size", "64")
+    first, second, *_ = done.stdout.splitlines()
+    assert first.startswith("sbatch: RAD: needs about ") and done.returncode == 0
+    assert second.startswith("asks Slurm for shard:") and second.endswith(" in partition gpu")
+
+
+def test_from_standard_input(folder: Path) -> None:
+    done = run(folder, "-", "--json", stdin=JOB.format(words="memory=9G"))
+    assert json.loads(done.stdout)["sbatch"]["gres"] == "shard:5"
+    done = run(folder, "-", "--json", "--batch-size=64", stdin=MODEL.read_text())
+    assert done.returncode == 0 and json.loads(done.stdout)["estimate_mib"] > 0
+
+
+def test_observe_and_off_say_what_sbatch_says_then_nothing(folder: Path) -> None:
+    for mode in ("observe", "off"):
+        (folder / "rad.toml").write_text(TOML.format(mode=mode))
+        status, answer = job(folder, "memory=60G")
+        assert (status, answer["sbatch"]["says"], answer["sbatch"]["gres"]) == (0, [], "gpu:1")
+    (folder / "rad.toml").write_text(TOML.format(mode="enforce") + "[features]\nsubmit = false\n")
+    status, answer = job(
+        folder, "memory=60G nonsense=1"
+    )  # of which rad-estimate complains, and sbatch does not
+    assert (status, answer["sbatch"]["says"], answer["sbatch"]["gres"]) == (2, [], "gpu:1")
+
+
+@pytest.mark.parametrize(
+    ("mode", "more", "options", "lines"),
+    [
+        ("enforce", "", "", 3),
+        ("off", "", "", 0),
+        ("observe", "", "", 0),
+        ("enforce", "[features]\nsubmit = false\n", "", 0),
+        ("enforce", '[paths]\nslurm_conf = "slurm.conf"\n', "", 0),
+        ("enforce", "", "-p plain", 0),
+    ],
+    ids=["on", "off", "observe", "no submissions", "a Slurm without shards", "another partition"],
+)
+def test_a_summary_that_cannot_be_read_is_told_only_where_sbatch_would_read_it(
+    folder: Path, mode: str, more: str, options: str, lines: int
+) -> None:
+    (folder / "slurm.conf").write_text("GresTypes=gpu\nNodeName=n0 Gres=gpu:1\n")
+    more = more.replace("slurm.conf", str(folder / "slurm.conf"))
+    (folder / "rad.toml").write_text(TOML.format(mode=mode) + more)
+    (folder / "broken.txt").write_text("no summary\n")
+    _, answer = job(folder, "model=broken.txt batch_size=64", *([f"--options={options}"] if options else []))
+    assert len(answer["sbatch"]["says"]) == lines, answer
+
+
+def test_an_unknown_card_can_be_told_by_its_memory(folder: Path) -> None:
+    done = run(folder, "m.txt", "--batch-size=64", "--gpu=rtx4090", "--gpu-memory=24G", "--json")
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["gpu"]) == (0, "rtx4090") and "sbatch" not in answer
+    small = run(folder, "m.txt", "--batch-size=64", "--gpu=rtx4090", "--gpu-memory=2G")
+    assert small.returncode == 1 and "do not fit on one rtx4090 of 2.0 GiB" in small.stderr
+    wrong = run(folder, "m.txt", "--gpu-memory=much")
+    assert wrong.returncode == 2 and "write for example --gpu-memory 24G" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(None, "No such file"), ("moed = 1", "did you mean mode"), ("gpu = 'abacus'", "unknown GPU")],
+    ids=["missing", "wrong key", "unknown card"],
+)
+def test_a_rad_toml_that_cannot_be_used_is_one_line(folder: Path, text: str | None, words: str) -> None:
+    path = folder / "other.toml"
+    if text is not None:
+        path.write_text(text)
+    for done in (run(folder, "m.txt", f"--config={path}"), run(folder, "m.txt", RAD_CONFIG=str(path))):
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert words in done.stderr
+
+
+def test_errors_are_json_too(folder: Path) -> None:
+    done = run(folder, "none.txt", "--json")
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, error["status"]) == (2, 2) and "no such file" in error["lines"][0]
+
+
+def test_without_a_rad_toml_it_answers_for_a_card(folder: Path) -> None:
+    (folder / "job.sh").write_text(JOB.format(words="memory=9G"))
+    code = "from gpumemnet.cli import main; main()"
+    env = {**os.environ, "PYTHONPATH": str(WEIGHTS.parents[1])}
+    argv = [sys.executable, "-c", code, "job.sh"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=folder, env=env, check=False)
+    assert done.returncode == 0 and "reserves 9.0 GiB: 9 shards" in done.stdout
+
+
+def test_advice_counts_with_the_clusters_cards_and_partitions(folder: Path) -> None:
+    rows = json.loads(run(folder, "m.txt", "--batch-size=64", "--cards", "--json").stdout)["cards"]
+    assert [(row["partition"], row["card"], row["has_mib"]) for row in rows] == [("gpu", "a100", 40000)]
+    assert rows[0]["asks"].startswith("shard:")
+    rows = json.loads(run(folder, "m.txt", "--largest", "--json").stdout)["largest"]
+    assert rows[0]["room_mib"] == 40000
+
+
+def test_the_shell_can_complete_options(folder: Path) -> None:
+    words = {"COMP_WORDS": "rad-estimate --swe", "COMP_CWORD": "1", "_RAD_ESTIMATE_COMPLETE": "bash_complete"}
+    assert "--sweep" in run(folder, **words).stdout
