@@ -1,6 +1,6 @@
 """GPU memory of a training job, estimated before it runs.
 
-`gpumemnet.save` and `gpumemnet.summary` (gpumemnet/tracing/saved/calls.py) are for training code, where PyTorch is installed;
+`gpumemnet.save` and `gpumemnet.summary` (tracing/saved/calls.py) are for training code, where PyTorch is installed;
 importing this package imports no torch.
 """
 

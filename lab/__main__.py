@@ -44,16 +44,19 @@ TRAIN_TESTS = (
 NEEDS_TORCH = ",".join(
     f"*/gpumemnet/{name}"
     for name in (
-        "trace/*",
-        "saved/calls.py",
-        "saved/make.py",
-        "saved/table.py",
-        "script/*",
-        "dataset/*",
-        "train/*",
-        "evaluate/*",
+        "tracing/trace/*",
+        "tracing/saved/calls.py",
+        "tracing/saved/make.py",
+        "tracing/saved/table.py",
+        "tracing/script/*",
+        "learning/*",
     )
 )
+AT_ONCE = ("-n", "auto", "--dist", "worksteal")
+QUICK_CLUSTER = tuple(
+    f"tests/cluster/test_{name}.py" for name in ("rewrite", "steps", "placement", "recovery", "rad_command")
+)
+"""The path of a job, from its submission to its rerun, on this machine's Slurm."""
 FLOOR_PERCENT = 85
 """Of lines and branches of all else: a little below what the tests reach."""
 OUTPUT_SHOWN = 4000
@@ -106,10 +109,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.set_defaults(command=_exec)
     commands.add_parser("demo", help="set up, then run the demo").set_defaults(command=_demo)
-    test = commands.add_parser("test", help="set up, then run every test tier that this machine can run")
+    unit = commands.add_parser("unit", help="the quick unit tests: no Slurm, no root, no torch")
+    unit.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
+    unit.set_defaults(command=_unit)
+    quick = commands.add_parser(
+        "test", help="unit, Lua and flow tests, and a few on a real Slurm: ten minutes"
+    )
+    quick.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
+    quick.set_defaults(command=_test)
+    test = commands.add_parser("test-all", help="every test tier that this machine can run")
     test.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
     test.add_argument("--coverage", action="store_true", help="measure it, for `make coverage`")
-    test.set_defaults(command=_test)
+    test.set_defaults(command=_test_all)
     train = commands.add_parser("test-train", help="set up with torch, then run the tests that need it")
     train.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
     train.add_argument("--coverage", action="store_true", help="measure it, for `make coverage`")
@@ -215,7 +226,28 @@ def _demo(cluster: Cluster, options: argparse.Namespace) -> int:
     return 0 if Demo(cluster, node, gpus, checkout=CHECKOUT, say=say).run() else 1
 
 
+def _unit(cluster: Cluster, options: argparse.Namespace) -> int:
+    install_package(CHECKOUT, cluster.place.venv, environment=os.environ)
+    return _show([*_pytest(cluster), *AT_ONCE, "-m", "not slow", "tests/unit", *options.pytest])
+
+
 def _test(cluster: Cluster, options: argparse.Namespace) -> int:
+    _setup(cluster, options)
+    pytest = _pytest(cluster)
+    failed = _show(
+        [*pytest, *AT_ONCE, "-m", "not gpu", "tests/unit", "tests/lua", "tests/flow", *options.pytest]
+    )
+    if (reason := why_no_slurm()) is not None:
+        print(f"not run: tests/cluster, {reason}")
+        return failed
+    return _show([*pytest, "-m", "cluster", *QUICK_CLUSTER, *options.pytest]) or failed
+
+
+def _pytest(cluster: Cluster) -> list[str]:
+    return [str(cluster.place.venv / "bin" / "python"), "-Im", "pytest", "-q"]
+
+
+def _test_all(cluster: Cluster, options: argparse.Namespace) -> int:
     _setup(cluster, options)
     tiers = "not gpu" if why_no_slurm() is None else "not gpu and not cluster"
     python = str(cluster.place.venv / "bin" / "python")

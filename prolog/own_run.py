@@ -1,8 +1,8 @@
 """Whether a task's run had a Prolog: the one place that decides it.
 
-A run has had none if the last that happened to its job on this node is an Epilog (core/ledger/ended_runs.py), or if what the
-Prolog left names another owner or an earlier run, whose Epilog was lost. Only root writes either of them. The restart
-count in a task's environment may be its submitter's, so where it speaks against the file, Slurm is asked.
+A run has had none if the last that happened to its job on this node is an Epilog (core/ledger/ended_runs.py), or
+if what the Prolog left names another owner or an earlier run, whose Epilog was lost. Only root writes either of them.
+The restart count in a task's environment may be its submitter's, so where it speaks against the file, Slurm is asked.
 Such a run must not start where Prologs place jobs: nothing is reserved for it, and its GPU may be another job's alone.
 Everything else starts: partitions that rad.toml does not manage, `mode` and `placement` that do not place, jobs that
 have had no Epilog here, as before an installation, and whatever cannot be told.

@@ -211,13 +211,13 @@ TRIALS: dict[str, dict[str, Trial]] = {
         ),
     },
     "docs/estimator.md": {
-        "python bench/estimate_cost.py": MEASURES,
+        "python bench/cost/estimate_cost.py": MEASURES,
     },
     "docs/estimator/scripts.md": {
-        "python bench/traced_scripts.py --python ENVIRONMENT/bin/python": MEASURES,
+        "python bench/scripts/traced_scripts.py --python ENVIRONMENT/bin/python": MEASURES,
     },
     "docs/estimator/traces.md": {
-        "python bench/trace_accuracy.py --rows heldout": MEASURES,
+        "python bench/estimator/trace_accuracy.py --rows heldout": MEASURES,
     },
 }
 """Document -> command -> how it is tried."""

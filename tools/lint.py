@@ -11,7 +11,7 @@ from lab.install import install_packages
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.process.run import find_program
 
-PYTHON_PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog", "lab")
+PYTHON_PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog", "lab", "tools")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

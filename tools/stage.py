@@ -28,13 +28,19 @@ _NODE_SOURCES = (
 )
 _TRAIN_SOURCES = (
     "LICENSE",
-    *(f"gpumemnet/{name}" for name in ("data", "dataset", "evaluate", "train", "weights")),
+    *("gpumemnet/data", "gpumemnet/weights"),
+    *(f"gpumemnet/learning/{name}" for name in ("dataset", "evaluate", "train")),
 )
 _PROFILE_SOURCES = (
     "LICENSE",
     *(f"gpumemnet/{name}.py" for name in ("__init__", "errors", "names", "records", "training", "units")),
     *("gpumemnet/py.typed", "gpumemnet/profile/__init__.py", "gpumemnet/profile/record.py"),
-    *(f"gpumemnet/{name}" for name in ("allocator", "cudnn", "rules", "saved", "trace")),
+    *(
+        "gpumemnet/gpu_memory",
+        "gpumemnet/tracing/__init__.py",
+        "gpumemnet/tracing/saved",
+        "gpumemnet/tracing/trace",
+    ),
 )
 
 

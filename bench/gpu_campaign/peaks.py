@@ -1,6 +1,7 @@
 """Inside a measured script: what PyTorch's allocator says after each optimizer step, in a file that is always whole.
 
-bench/measured_scripts.py puts this first in the script's path, as its `sitecustomize`; the script is not changed.
+bench/scripts/measured_scripts.py puts this first in the script's path, as its `sitecustomize`; the script is not
+changed.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Three times follow from the profile: computing (multiply-adds over the peak of the precision), moving (bytes over the
 bandwidth) and launching (kernels, a few microseconds each). Linear models on their logarithms, with hinges where one
-takes over from another, were fitted to 492 measured trainings (`python -m gpumemnet.learning.train.activity` fits and judges
-them). What they tell is the training itself: a job that waits for its data does less.
+takes over from another, were fitted to 492 measured trainings (`python -m gpumemnet.learning.train.activity` fits and
+judges them). What they tell is the training itself: a job that waits for its data does less.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What jobs really needed: the observed peak of each user's models, for when the same job comes again.
 
-Runs are kept in `peaks.jsonl` under paths.state (core/history/runs.py). Epilogs append to it where that folder is shared with
-the nodes; radd appends what it hears through notes and reads in Slurm's accounts. Every way ends in `refresh`, which
-reads on from where it stopped.
+Runs are kept in `peaks.jsonl` under paths.state (core/history/runs.py). Epilogs append to it where that folder is
+shared with the nodes; radd appends what it hears through notes and reads in Slurm's accounts. Every way ends in
+`refresh`, which reads on from where it stopped.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ It holds its turn while it waits, 1 / slowdown_i of the time, and the server's c
 
 b is the share of the time in which kernels run, I the share of the SMs that they keep busy meanwhile (intensity), a
 how long one of them takes; the delay is what it must be for the work to come to `together`. Fitted on groups of two to
-eight trainings on H200s (`python bench/interference_fit.py`; docs/measurements/2026-11-activity.md has the errors
+eight trainings on H200s (`python bench/interference/fit.py`; docs/measurements/2026-11-activity.md has the errors
 on workloads that were left out, and on replays, which no fit has seen).
 """
 
@@ -52,9 +52,10 @@ BY_SERVER_S, BY_TURNS_S = 2.6e-3, 0.9e-3
 """What a gradient waits that is handed over beside an MPS server with work, and beside one other who takes turns.
 
 By the server: 2.4 ms for each of 411 a step (tests/gpu/results/h200x2/two_gpu_jobs_copies.json); 2.5, 2.8 and 2.8 in
-steps of three replayed models. By turns: the middle of such steps without a server (bench/replayed_groups.py)."""
+steps of three replayed models. By turns: the middle of such steps without a server
+(bench/simulation/replayed_groups.py)."""
 SLICED = 0.91
-"""Share of its time that a GPU works while contexts take turns on it (bench/interference_fit.py)."""
+"""Share of its time that a GPU works while contexts take turns on it (bench/interference/fit.py)."""
 LONGEST_SLOWDOWN = 20.0
 """Nobody starves for good: 17 was the largest slowdown that was measured."""
 MOST_WAIT = 1000.0

@@ -112,7 +112,7 @@ EXACT = Told(estimate=1.0, bound=1.0, quantiles=(1.0,) * len(SHARES))
 
 
 def estimate_errors() -> tuple[Told, ...]:
-    """Return what our estimator says of each held-out run (`bench/estimate_errors.py`)."""
+    """Return what our estimator says of each held-out run (`bench/estimator/estimate_errors.py`)."""
     return tuple(
         Told(
             estimate=float(row["estimate"]),

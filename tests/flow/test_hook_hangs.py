@@ -25,13 +25,13 @@ limit would take forever."""
 AT_ONCE = 12
 
 CANNOT_RELEASE = (
-    "core/ledger/store.py",
-    "core/files/two_slots.py",
-    "core/ledger/lock.py",
-    "core/files/preallocated.py",
-    "core/files/atomic.py",
-    "core/ledger/job_file.py",
-    "core/process/child.py",
+    "ledger/store.py",
+    "files/two_slots.py",
+    "ledger/lock.py",
+    "files/preallocated.py",
+    "files/atomic.py",
+    "ledger/job_file.py",
+    "process/child.py",
     " _read_copy",
     " _keep",
     " import",

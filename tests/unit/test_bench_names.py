@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from paths import CHECKOUT
 
-PACKAGES = ("gpumemnet", "slurm_plugin", "prolog", "epilog", "lab")
+PACKAGES = ("gpumemnet", "slurm_plugin", "prolog", "epilog", "lab", "tools")
 TRAIN_PARTS = ("gpumemnet.learning.dataset", "gpumemnet.learning.evaluate", "gpumemnet.learning.train")
 HAS_TRAIN = find_spec("gpumemnet.learning.dataset") is not None
 PROGRAMS = sorted(
@@ -59,4 +59,4 @@ def test_a_program_imports_what_is_there(path: Path) -> None:
 
 def test_a_name_that_moved_is_seen() -> None:
     assert lacks("slurm_plugin.core.ledger.ledger", "from_json") and lacks("slurm_plugin.core.nothing", "")
-    assert not lacks("slurm_plugin.core.ledger.codec", "decode") and not lacks("slurm_plugin.core", "wire")
+    assert not lacks("slurm_plugin.core.ledger.codec", "decode") and not lacks("slurm_plugin.core", "units")

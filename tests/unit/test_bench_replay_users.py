@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "simulation"))
 
 from replay.options import name_of, run_parser
 from replay.plan import plan
@@ -18,7 +19,7 @@ from replay.predict import predict
 from replay.stage import Stage
 from replay.users import USERS, accounts, dealt
 from replay.wanted import argv_of
-from simulate_replayed import _name
+from replayed import _name
 
 from slurm_plugin.admin.report.runs import read_runs
 from slurm_plugin.simulate.trace import read_trace

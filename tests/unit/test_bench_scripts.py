@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from paths import CHECKOUT
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "scripts"))
 from script_errors import compared, read, table
 from training_scripts import FOLDER, SCRIPTS, WAYS, command, ranks
 

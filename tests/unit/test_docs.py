@@ -97,7 +97,7 @@ TYPED_BENCH = re.compile(
     r"(?P<env>(?:[A-Z_]+=\S+ )*)(?:nice )?(?P<python>[\w./]*python3?)\s(?P<script>bench/[\w/]+\.py)"
 )
 INSTALLED = {"slurm_plugin", "gpumemnet", "prolog", "epilog"}
-OF_THE_CHECKOUT = {"lab", "bench", "tests"}
+OF_THE_CHECKOUT = {"lab", "tools", "bench", "tests"}
 
 
 def test_a_measurement_finds_its_modules_as_it_is_typed() -> None:
@@ -126,7 +126,7 @@ def imported_by(program: str) -> Iterator[str]:
 
 
 OUR_FILE = re.compile(
-    r"(?<![\w/.-])(?:slurm_plugin|gpumemnet|prolog|epilog|tests|bench|lab|docs|examples|gres_conf|distributions)"
+    r"(?<![\w/.-])(?:slurm_plugin|gpumemnet|prolog|epilog|tests|bench|lab|tools|docs|examples|gres_conf|distributions)"
     r"/[\w./-]*\.(?:py|lua|sh|md|csv)\b"
 )
 
@@ -134,7 +134,7 @@ OUR_FILE = re.compile(
 def test_files_that_code_and_documents_name_are_there() -> None:
     sources = [
         path
-        for folder in ("slurm_plugin", "gpumemnet", "bench", "lab")
+        for folder in ("slurm_plugin", "gpumemnet", "bench", "lab", "tools")
         for path in (CHECKOUT / folder).rglob("*.py")
     ]
     told = {

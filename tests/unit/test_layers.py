@@ -10,12 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from slurm_plugin.core.process.run import run
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench"))
-from house import lines_of_code  # noqa: E402
-
-from slurm_plugin.core.process.run import run  # noqa: E402
-
 PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog")
 
 _WORDS = tuple(f"gpumemnet.{name}" for name in ("errors", "names", "records", "units", "training"))
@@ -82,6 +79,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "slurm_plugin.radd",
     ),
     "slurm_plugin.admin": ("slurm_plugin", "gpumemnet"),
+    "slurm_plugin.simulate": (
+        "slurm_plugin.core",
+        "slurm_plugin.slurm",
+        "slurm_plugin.radd",
+        "slurm_plugin.monitor.usage",
+        "slurm_plugin.guard.overruns",
+        "slurm_plugin.simulate",
+        "gpumemnet",
+    ),
     **dict.fromkeys(_WORDS, ("gpumemnet.errors", "gpumemnet.names", "gpumemnet.records")),
     "gpumemnet.gpu_memory.rules": (*_WORDS, "gpumemnet.gpu_memory.rules"),
     "gpumemnet.gpus": (*_WORDS, "gpumemnet.gpu_memory.rules"),
@@ -304,7 +310,7 @@ def test_imports_point_downward(path: Path) -> None:
     assert {name for name in own if not within(name, MAY_IMPORT[layer])} == set()
 
 
-ALL = [*SOURCES, *sorted((ROOT / "lab").rglob("*.py"))]
+ALL = [*SOURCES, *sorted((ROOT / "lab").rglob("*.py")), *sorted((ROOT / "tools").rglob("*.py"))]
 
 
 def needs_of(module: str, path: Path, known: set[str]) -> set[str]:
@@ -346,18 +352,26 @@ def test_no_module_needs_itself_in_the_end() -> None:
         pytest.fail(" -> ".join(exc.args[1]))
 
 
-def test_no_folder_of_gpumemnet_needs_itself_in_the_end() -> None:
-    """A folder's records may be needed below it: `graph.tape` and `profile.record` count as folders of their own."""
-    apart = ("gpumemnet.summaries.graph.tape", "gpumemnet.profile.record")
+HAVE_FOLDERS = {
+    str(path.parent.parent.relative_to(ROOT)).replace("/", ".") for path in ROOT.glob("*/**/__init__.py")
+}
+RECORDS = ("gpumemnet.summaries.graph.tape", "gpumemnet.profile.record")
+"""Records that are needed below their folder."""
 
-    def folder(module: str) -> str:
-        return module if module in apart else ".".join(module.split(".")[:2])
 
+def room_of(module: str) -> str:
+    """Return the folder of a module; a file beside folders stands for itself."""
+    folder = module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
+    return module if module in RECORDS or folder in HAVE_FOLDERS else folder
+
+
+@pytest.mark.parametrize("package", ["gpumemnet", "slurm_plugin.core", "slurm_plugin.admin"])
+def test_folders_import_in_one_direction(package: str) -> None:
     between: dict[str, set[str]] = {}
     for module, needed in NEEDS.items():
-        if within(module, ("gpumemnet",)):
-            here = between.setdefault(folder(module), set())
-            here |= {folder(name) for name in needed} - {folder(module)}
+        if within(module, (package,)):
+            here = between.setdefault(room_of(module), set())
+            here |= {room_of(name) for name in needed if within(name, (package,))} - {room_of(module)}
     try:
         TopologicalSorter(between).prepare()
     except CycleError as exc:
@@ -446,18 +460,26 @@ def test_units_live_in_one_place(path: Path) -> None:
     assert units_in(ast.parse(path.read_text(encoding="utf-8"))) <= allowed
 
 
-LONGER = {
-    "gpumemnet.learning.dataset.runner": 240
-}  # one state machine over child processes, which only a GPU tries
-"""Files of more than 200 lines of code, and why."""
+def lines_of_code(text: str) -> int:
+    """Return how many lines of a source text hold code: no docstring, no string on its own, comment or empty line."""
+    prose = {
+        number
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    return sum(
+        number not in prose and line.strip() != "" and not line.lstrip().startswith("#")
+        for number, line in enumerate(text.splitlines(), 1)
+    )
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)
 def test_modules_stay_short(path: Path) -> None:
-    """At most 200 lines of code, 300 with docstrings, which say what every argument is."""
+    """At most 300 lines of code, 450 with docstrings, which say what every argument is."""
     text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 300
-    assert lines_of_code(text) <= LONGER.get(module_name(path), 200)
+    assert len(text.splitlines()) <= 450
+    assert lines_of_code(text) <= 300
 
 
 def test_docstrings_and_comments_are_no_lines_of_code() -> None:

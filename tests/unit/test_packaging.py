@@ -17,6 +17,8 @@ from paths import CHECKOUT
 from tools.release import USERS_PYTHONS, pythons
 from tools.stage import fallback_version, stage_node, stage_profile, stage_train
 
+pytestmark = pytest.mark.slow
+
 PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog")
 MOST_BYTES = 1_220_000
 """Of the wheel that every node gets."""
@@ -128,7 +130,8 @@ def test_what_users_install_is_read_by_their_python(version: str, profile: Path,
         pytest.skip(f"no Python {version} here")
     zipfile.ZipFile(profile).extractall(tmp_path)
     code = (
-        "import gpumemnet, gpumemnet.tracing.saved.choose, gpumemnet.tracing.saved.of_trace, gpumemnet.gpu_memory.cudnn.conv_layer\n"
+        "import gpumemnet, gpumemnet.tracing.saved.choose, gpumemnet.tracing.saved.of_trace\n"
+        "import gpumemnet.gpu_memory.cudnn.conv_layer\n"
         "from gpumemnet.names import Optimizer\n"
         "from gpumemnet.profile.record import ModelProfile, WORDS\n"
         "from gpumemnet.tracing.saved.record import SavedProfile\n"

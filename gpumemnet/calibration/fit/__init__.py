@@ -1,1 +1,1 @@
-"""From what a GPU was seen to do to rows of a site's own table of rules. Pure; `gpumemnet.calibration.measure` measures."""
+"""Fit rows of a site's table of rules to measurements of a GPU (`gpumemnet.calibration.measure`). No I/O."""

@@ -27,42 +27,42 @@ class Part:
 PARTS = (
     Part(
         name="device",
-        program="measure_rules.py",
+        program="rules.py",
         arguments=("device",),
         takes_s=10,
         tells="versions, memory, multiprocessors",
     ),
     Part(
         name="conv",
-        program="measure_base.py",
+        program="base.py",
         arguments=("conv",),
         takes_s=15,
         tells="base of a process with convolutions",
     ),
     Part(
         name="dense",
-        program="measure_base.py",
+        program="base.py",
         arguments=("dense",),
         takes_s=15,
         tells="base of other processes",
     ),
     Part(
         name="convs_only",
-        program="measure_base.py",
+        program="base.py",
         arguments=("convs_only",),
         takes_s=15,
         tells="how much lower the base is without cuBLAS",
     ),
     Part(
         name="segments",
-        program="measure_rules.py",
+        program="rules.py",
         arguments=("segments",),
         takes_s=10,
         tells="the allocator's segments and thresholds",
     ),
     Part(
         name="cublas",
-        program="measure_rules.py",
+        program="rules.py",
         arguments=("cublas",),
         takes_s=10,
         tells="workspaces of cuBLAS and cuBLASLt",
@@ -70,7 +70,7 @@ PARTS = (
     *(
         Part(
             name=f"convolutions-{seed}",
-            program="measure_convolutions.py",
+            program="convolutions.py",
             arguments=(str(seed), "near") if seed % 2 else (str(seed),),
             takes_s=30,
             tells="cuDNN's workspaces, by 260 drawn convolutions",
@@ -79,10 +79,10 @@ PARTS = (
     ),
     Part(
         name="mps",
-        program="measure_rules.py",
+        program="rules.py",
         arguments=("mps",),
         takes_s=20,
         tells="memory of an MPS server and of a client's context",
     ),
 )
-CONVOLUTIONS = tuple(part.name for part in PARTS if part.program == "measure_convolutions.py")
+CONVOLUTIONS = tuple(part.name for part in PARTS if part.program == "convolutions.py")

@@ -1,6 +1,6 @@
 """Measure what a PyTorch process holds on this GPU beyond its tensors.
 
-    python measure_base.py conv|dense|convs_only
+    python base.py conv|dense|convs_only
 
 Run as a program of its own by a Python that has torch, so it imports nothing of ours. It trains a tiny network for some
 steps, with the libraries that real ones load (cuDNN for conv and convs_only, cuBLAS for conv and dense), and prints one

@@ -1,6 +1,6 @@
 """Measure the workspaces that cuDNN takes for drawn convolutions.
 
-    python measure_convolutions.py SEED [near]
+    python convolutions.py SEED [near]
 
 Run as a program of its own by a Python that has torch, so it imports nothing of ours. It prints one JSON object:
 

@@ -1,6 +1,6 @@
 """Measure one part of what our table of rules holds of a GPU and its libraries.
 
-    python measure_rules.py device|segments|cublas|mps
+    python rules.py device|segments|cublas|mps
 
 Run as a program of its own by a Python that has torch, so it imports nothing of ours; each prints one JSON object.
 

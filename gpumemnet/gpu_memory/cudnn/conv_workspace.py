@@ -1,10 +1,10 @@
 """Workspaces of cuDNN's convolutions: the form of the rules; the numbers are in rules/rules.csv.
 
-bench/allocator_history.py recorded, on an H200 with PyTorch 2.11 and cuDNN 9.19, what 3,120 single convolutions of
-drawn shapes and the convolutions of 127 training runs took; no held-out model is among them. cuDNN's tensor core
-kernels want the channels last and in multiples of 16 bytes. For tensors in PyTorch's default order they first copy
-the input, the output (or its gradient) and the weight into that order, in the workspace, unless the convolution can
-run in place: with few input channels, with a 1x1 kernel, or channel by channel.
+bench/estimator/allocator_history.py recorded, on an H200 with PyTorch 2.11 and cuDNN 9.19, what 3,120 single
+convolutions of drawn shapes and the convolutions of 127 training runs took; no held-out model is among them. cuDNN's
+tensor core kernels want the channels last and in multiples of 16 bytes. For tensors in PyTorch's default order they
+first copy the input, the output (or its gradient) and the weight into that order, in the workspace, unless the
+convolution can run in place: with few input channels, with a 1x1 kernel, or channel by channel.
 """
 
 from __future__ import annotations

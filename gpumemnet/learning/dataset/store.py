@@ -13,7 +13,7 @@ DATA = Path(__file__).resolve().parent.parent / "data"
 TRAINING_ROWS = DATA / "train_h200.jsonl.xz"
 TRAINING_TEXTS = DATA / "train_h200_texts.jsonl.xz"
 TRACED_ROWS = DATA / "families_traced.jsonl.xz"
-"""Families that were traced and not measured, written by bench/families.py."""
+"""Families that were traced and not measured, written by bench/estimator/families.py."""
 HELDOUT_ROWS = DATA / "heldout_h200.jsonl.xz"
 
 

@@ -78,8 +78,8 @@ def load_rows(
     """Read measured runs and profile their texts, in parallel.
 
     Args:
-        path: A file of `gpumemnet.learning.dataset`. Runs that did not end well, and texts that cannot be profiled, are left
-            out; an out-of-memory run has no peak.
+        path: A file of `gpumemnet.learning.dataset`. Runs that did not end well, and texts that cannot be profiled,
+            are left out; an out-of-memory run has no peak.
         texts: Where texts made from configurations are kept; making them takes a quarter of a second each.
         stored_only: Leave out the runs whose texts are not there.
         default_depth: Cut torchinfo's texts of real models of all levels there, too: a row of its own.
@@ -118,7 +118,7 @@ def traced_rows(path: Path, *, first_run: int) -> list[Row]:
     """Read families that were traced on fake tensors, none of which was measured; they calibrate and teach nothing.
 
     Args:
-        path: As bench/families.py writes it.
+        path: As bench/estimator/families.py writes it.
         first_run: Number of the first one.
 
     Returns:

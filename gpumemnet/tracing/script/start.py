@@ -24,7 +24,7 @@ from gpumemnet.tracing.script.files import COMMAND, FAILED, FOLDER, HOOKED, RESU
 from gpumemnet.tracing.script.shield import shields, unhooked
 from gpumemnet.units import GIB
 
-PACKAGE = Path(__file__).resolve().parent.parent
+PACKAGE = Path(__file__).resolve().parents[2]
 MAX_PROCESSES = 64
 _POLL_S = 0.1
 _LOG_TAIL = 4096

@@ -15,7 +15,8 @@ DOUBT_FIXED_BYTES = 16 * MIB
 DOUBT_SHARE = 0.03
 MARGIN_FACTOR = 1.58
 """The 99 % conformal quantile of error over doubt on 260 measured runs of real models that are not held out: 135 drawn
-at random (seed 2027 of gpumemnet/learning/dataset/real_draw.py), and 125 of bench/allocator_history.py, mostly convolutional."""
+at random (seed 2027 of gpumemnet/learning/dataset/real_draw.py), and 125 of bench/allocator_history.py,
+mostly convolutional."""
 QUANTILE_FACTORS = (
     (0.8, 0.156),
     (0.85, 0.213),
@@ -27,8 +28,8 @@ QUANTILE_FACTORS = (
     (0.99, MARGIN_FACTOR),
 )
 """Conformal quantiles of error over doubt, by share of jobs: on one run, drawn at random, of each of 108 real names
-that are not held out (`bench/trace_accuracy.py --names --seed 2027`). At 99 % they say 1.555; the larger sample's is
-kept."""
+that are not held out (`bench/estimator/trace_accuracy.py --names --seed 2027`). At 99 % they say 1.555; the larger
+sample's is kept."""
 
 PURPOSES = ("parameters", "gradients", "optimizer", "activations")
 

@@ -75,7 +75,7 @@ def cudnn_attention(args: Any, out: Any) -> int:
 
 
 def cudnn_attention_backward(args: Any, out: Any) -> int:
-    """The query's gradient is summed in fp32, beside one number for each row (found by bench/allocator_history.py).
+    """Return the fp32 sum of the query's gradient and one number for each row (bench/estimator/allocator_history.py).
 
     Args:
         args: Positional arguments of the operator.

@@ -16,7 +16,7 @@ from slurm_plugin.core.units import to_mib_up
 KINDS = {"conv": "conv_base_mib", "dense": "base_mib"}
 """What is measured -> its key in rad.toml."""
 
-PROGRAMS = Path(gpumemnet.__file__).parent / "calibration"
+PROGRAMS = Path(gpumemnet.__file__).parent / "calibration" / "measure"
 _TIMEOUT_S = 180.0
 """A first import of torch from a cold disk takes a minute; the measurement itself takes seconds."""
 
@@ -52,7 +52,7 @@ def measure(python: str, env: Mapping[str, str], *, program: Path | None = None)
     Raises:
         EstimateError: There is no GPU, no torch, or the driver does not tell.
     """
-    script = program or PROGRAMS / "measure_base.py"
+    script = program or PROGRAMS / "base.py"
     found = []
     for kind, key in KINDS.items():
         told = tell(python, script, kind, env=env)

@@ -60,7 +60,7 @@ def templates_folder() -> Path:
 
 def lua_folder() -> Path:
     """Return the folder of the Lua files, which are part of the package and need no filling in."""
-    return Path(__file__).resolve().parents[1] / "lua"
+    return Path(__file__).resolve().parents[2] / "lua"
 
 
 def lua_modules() -> frozenset[str]:

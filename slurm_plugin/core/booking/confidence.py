@@ -26,7 +26,7 @@ SHARES = (LEAST_CONFIDENCE, *_BETWEEN, MOST_CONFIDENCE)
 
 LOST_OF_A_RUN = 0.03
 """Of a run that misses, before it fails. Assumed: of 5,850 recorded runs nearly all had reached their peak in the first
-two steps (`bench/settled.py`); start-up and the wait for the rerun count, too."""
+two steps (`bench/estimator/settled.py`); start-up and the wait for the rerun count, too."""
 
 MOST_SURPRISE = 2.0
 """A cap is at most so many bookings, whatever the bound: nobody gets much more than he booked."""

@@ -12,7 +12,7 @@
 | one GPU, by an srun or salloc that was not rewritten on the login node | what it asked for; booked: a whole GPU |
 | one GPU, need above one GPU, no `policy=exclusive` | refused, with the number that would fit |
 | one GPU, `policy=exclusive`, or need unknown where that means exclusive | all shards of a GPU (or gpu:1) |
-| one GPU, need known | shards that hold the need at the chosen confidence; the cap is the bound (core/booking/confidence.py) |
+| one GPU, need known | shards that hold the need at the chosen confidence; the limit is the bound (`confidence.py`) |
 | the same with `compute_overcommit` or `max_slowdown` | the larger of these shards and those of its expected compute |
 | one GPU, need unknown, to be collocated all the same | shards for `free_min_mib` |
 | one GPU of no type, need known, in a partition with `mig = "map"` | the smallest MIG profile that holds it |

@@ -1,4 +1,4 @@
-"""What the steps of a job are told of its tasks, where Slurm was told one task for each GPU (core/booking/gres_request.py).
+"""Task variables for the steps of a job that was submitted with one task for each GPU (booking/gres_request.py).
 
 Slurm's own variables of the batch script follow the job, and srun reads them back as its options. So the script gets
 the tasks that its user asked for, and all of the job's shards for each step, as every step of a job with `--gres=gpu:2`

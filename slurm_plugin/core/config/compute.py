@@ -1,8 +1,8 @@
 """How much expected SM activity Slurm may pack onto one GPU, so that a site's promise on speed holds.
 
-Measured on H200s under MPS (gpumemnet/data/interference_h200.csv, `python bench/slowdown_by_activity.py`): trainings
-side by side, back to back, by the sum of the SM activity that they have alone. A training that waits for data, or a GPU
-that is not packed to the limit, is slowed less.
+Measured on H200s under MPS (gpumemnet/data/interference_h200.csv, `python
+bench/interference/slowdown_by_activity.py`): trainings side by side, back to back, by the sum of the SM activity that
+they have alone. A training that waits for data, or a GPU that is not packed to the limit, is slowed less.
 """
 
 from __future__ import annotations

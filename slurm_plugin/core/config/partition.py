@@ -33,12 +33,12 @@ class PartitionConfig:
         exclusive_form: How a GPU of one's own is asked for: "shards" takes all shards of a GPU, "gpu" takes gpu:1
             (Slurm 23.11.5 and later), "auto" picks by the running version.
         confidence: Share of jobs for which what is booked shall be enough: a number, "bound" for the estimator's
-            bound (0.99), or "auto" for what costs least by this partition's cards and recovery (core/booking/confidence.py). What is
-            not booked, up to the bound, a job may still have while nobody needs it.
+            bound (0.99), or "auto" for what costs least by this partition's cards and recovery (booking/confidence.py).
+            What is not booked, up to the bound, a job may still have while nobody needs it.
         compute_overcommit: Slurm gives a GPU jobs of at most this much expected SM activity in all: a job asks for the
             larger of the shards of its memory and this part of a GPU's shards; what it may hold stays its memory. 2.0
             lets two jobs share that would each fill the GPU. Jobs of several GPUs, and all under `sharing = "streams"`,
-            take turns: of them the time counts in which their kernels run (core/config/compute.py). 0 counts memory alone.
+            take turns: of them the time counts in which their kernels run (config/compute.py). 0 counts memory alone.
         max_slowdown: The same as a promise, in its place: Slurm packs a GPU so that 9 of 10 jobs run at most this many
             times slower than alone, as measured (core/config/compute.py). 0 promises nothing.
         share_multi_gpu: Whether a job of several GPUs of one node shares them, too, where the need of each of its
@@ -72,7 +72,7 @@ class PartitionConfig:
         mig: "pass" leaves MIG requests alone; "map" turns a request for one GPU, of no type, into the smallest of
             mig_profiles that holds the estimate. The partition's GPUs are then all partitioned, and not shared.
         mig_profiles: The types of MIG instances in gres.conf, e.g. "1g.10gb 3g.40gb".
-        trim: Whether a job that has settled gives back what it does not need, once another needs it (core/ledger/trim.py).
+        trim: Whether a job that has settled gives back what it does not need, once another needs it (ledger/trim.py).
             That helps only where gres.conf has more shards than a GPU has memory.
         time_limit_factor: A job that shared its GPU with another user's may run longer than its --time: by as long as
             it shared, up to this many times its --time, never past the partition's MaxTime or into a reservation of

@@ -1,7 +1,7 @@
 """A hook's own limit of time, kept by a process that does nothing else.
 
-Slurm waits for its hooks, by default without end. So a hook does its work in a child (core/process/child.py). If the time is
-over before the child has ended by itself, a second child does what must be done all the same: it gives back what the
+Slurm waits for its hooks, by default without end. So a hook does its work in a child (process/child.py). If the time
+is over before the child has ended by itself, a second child does what must be done all the same: it gives back what the
 job holds. The limits count from the start of the process as the kernel tells it, so that they cover the interpreter's
 start on a busy machine too.
 

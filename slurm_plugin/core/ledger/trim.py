@@ -1,9 +1,9 @@
 """What a job that has settled gives back: training holds after its first steps what it will ever hold.
 
 Of 5,850 recorded runs of three or four steps 0.03 % exceeded what they held after the second by more than 5 % and 256
-MiB (`bench/settled.py`). `SETTLED_SAMPLES` stands for those steps, and was not measured. Slurm's shards of a running
-job cannot be changed (docs/measurements/2026-11-slurm-versions.md); what is given back is room in the node's ledger,
-which counts where a GPU has more shards than memory.
+MiB (`bench/estimator/settled.py`). `SETTLED_SAMPLES` stands for those steps, and was not measured. Slurm's shards of a
+running job cannot be changed (docs/versions.md); what is given back is room in the node's ledger, which counts where a
+GPU has more shards than memory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A limit on the time that a piece of our own code takes, enforced from inside.
 
-It interrupts Python code and waiting system calls. What hangs in the kernel it cannot interrupt: core/hooks/supervise.py
+It interrupts Python code and waiting system calls. What hangs in the kernel it cannot interrupt: hooks/supervise.py
 kills the process then.
 """
 

@@ -82,7 +82,7 @@ class Happened:
     Attributes:
         time_s: When, seconds since the epoch.
         job_id: The job.
-        event: Its kind, as in core/logs/events.py. The sentence that explains it is not told: it may quote a job's output.
+        event: Its kind, as in logs/events.py. The sentence that explains it is not told: it may quote a job's output.
     """
 
     time_s: float

@@ -1,4 +1,4 @@
-"""Make a node's simulated GPUs: python -m slurm_plugin.monitor.gpus.simulated_node COUNT MIB [--folder F] [--devices P].
+"""Make simulated GPUs: python -m slurm_plugin.monitor.gpus.simulated_node COUNT MIB [--folder F] [--devices P].
 
 For a container or a machine without GPUs, run as root: the cards lie in FOLDER, which rad.toml names as
 `simulated_folder`, and P0, P1, ... are devices that gres.conf can name. It may be run again.

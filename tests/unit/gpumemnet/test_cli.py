@@ -17,6 +17,8 @@ from gpumemnet.estimators import tree_model
 from gpumemnet.estimators.tree_model import WEIGHTS
 from gpumemnet.units import MIB, human
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = CHECKOUT / "examples"
 RESIDUAL = str(SUMMARIES / "residual.torchsummary.txt")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from paths import CHECKOUT, SUMMARIES
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "bench"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "bench" / "scripts"))
 from script_errors import WITHIN, Compared, compared, read
 from training_scripts import ranks
 

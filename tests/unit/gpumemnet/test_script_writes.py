@@ -14,6 +14,8 @@ import pytest
 
 from gpumemnet.tracing.script.shield.shields import SHIELDS, Copies, Refusing
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 NOBODY = 65534
 PYTHON = {
@@ -83,7 +85,7 @@ HEAD = (
 )
 TRACE = """
     import os, sys
-    from gpumemnet.tracing.script import shields
+    from gpumemnet.tracing.script.shield import shields
     from gpumemnet.tracing.script.start import run
     print(run(sys.argv[2:], environment=os.environ, ways=(getattr(shields, sys.argv[1]),)).why)
 """

@@ -11,7 +11,7 @@ pytest.importorskip("numpy")
 
 from gpumemnet.learning.evaluate.heldout import MAIN_FORMAT, held_out
 
-sys.path.insert(0, str(CHECKOUT / "bench"))
+sys.path.insert(0, str(CHECKOUT / "bench" / "estimator"))
 import estimate_errors
 
 TABLE = CHECKOUT / "slurm_plugin" / "admin" / "simulate" / "estimate_errors.csv"
@@ -19,7 +19,7 @@ EVERY = 9
 
 
 def test_simulations_draw_the_errors_of_the_weights_that_ship() -> None:
-    """A ninth of the runs; all of them: python bench/estimate_errors.py."""
+    """A ninth of the runs; all of them: python bench/estimator/estimate_errors.py."""
     runs = [row for row in held_out(estimate_errors.ROWS) if row.text_format == MAIN_FORMAT]
     shipped = TABLE.read_text().splitlines()[1:]
     assert len(shipped) == len(runs)

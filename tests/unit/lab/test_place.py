@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -8,8 +10,13 @@ from lab.place import SOCKET_PATH_LIMIT, Place, home_of
 
 
 @pytest.fixture
-def open_folder(tmp_path: Path) -> Path:
-    """A folder that every user can enter, as a checkout in /home or /opt is."""
+def open_folder() -> Iterator[Path]:
+    """A folder that every user can enter, as a checkout in /home or /opt is; its path is short, as sockets need it."""
+    with TemporaryDirectory(dir="/tmp") as name:
+        yield opened(Path(name))
+
+
+def opened(tmp_path: Path) -> Path:
     closed = [folder for folder in (tmp_path, *tmp_path.parents) if not folder.stat().st_mode & 0o001]
     for folder in closed:
         if folder.owner() != tmp_path.owner():

@@ -20,6 +20,8 @@ from slurm_plugin.core.history.site_quantiles_file import Learned
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.learn import write
 
+pytestmark = pytest.mark.slow
+
 TOML = """
 mode = "{mode}"
 default_partition = "gpu"

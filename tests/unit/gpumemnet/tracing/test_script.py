@@ -17,6 +17,8 @@ from gpumemnet.tracing.script.bounds import CPU_SHARE, MAX_FILE_BYTES, cleaned_u
 from gpumemnet.tracing.script.start import Limits, Untraced, run
 from gpumemnet.units import MIB
 
+pytestmark = pytest.mark.slow
+
 
 def ran(code: str, limits: Limits | None = None) -> Untraced:
     found = run([sys.executable, "-c", code], environment=os.environ, limits=limits)

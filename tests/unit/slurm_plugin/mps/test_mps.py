@@ -23,7 +23,10 @@ from slurm_plugin.mps import Mps
 from slurm_plugin.mps.node import START_BUDGET_S
 from slurm_plugin.mps.state import read_state, write_state
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as other users")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as other users"),
+]
 
 GPU = "GPU-11111111-2222-3333-4444-555555555555"
 OTHER_GPU = "GPU-66666666-2222-3333-4444-555555555555"

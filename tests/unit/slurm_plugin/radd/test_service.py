@@ -246,7 +246,8 @@ SlurmCommands.version = lambda self: (22, 5, 8)
 service = Service(Path({str(toml)!r}), SlurmCommands(), Recoverer(SlurmCommands(), SystemClock(), key=lambda: b""))
 loaded, opened = set(sys.modules), []
 sys.addaudithook(lambda event, args: opened.append(args[0]) if event == "open" else None)
-reply = service.handle({{**{SUBMIT!r}, "script": "#RAD model=a", "comment": {signed_comment.with_profile("", profile)!r}}})
+comment = {signed_comment.with_profile("", profile)!r}
+reply = service.handle({{**{SUBMIT!r}, "script": "#RAD model=a", "comment": comment}})
 print(sorted(set(sys.modules) - loaded), [str(name) for name in opened if "models.jsonl" not in str(name)])
 print("profile=" in reply["log"])
 """

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import copy
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from paths import CHECKOUT
 
-sys.path.insert(0, str(CHECKOUT / "bench"))
+sys.path.insert(0, str(CHECKOUT / "bench" / "simulation"))
+import replayed
 import replayed_groups
-import replayed_ways
-import simulate_replayed
 
 from slurm_plugin.simulate.interference import SLICED
 from slurm_plugin.simulate.metrics import metrics
@@ -71,7 +67,7 @@ def run(
             "times_s": [11.0],
         },
         "jobs": list(jobs),
-        "figures": dict.fromkeys(simulate_replayed.FIGURES, 1.0) | {"crashes": 0, "recoveries": 0} | figures,
+        "figures": dict.fromkeys(replayed.FIGURES, 1.0) | {"crashes": 0, "recoveries": 0} | figures,
     }
 
 
@@ -79,26 +75,24 @@ WHOLE = run("whole", job("a", 0.0, 0.5), job("b", 0.0, 12.0), makespan_s=23.0, m
 
 
 def test_pace_and_start_up_are_read_from_the_run_with_whole_gpus() -> None:
-    assert simulate_replayed.paces_s(WHOLE) == pytest.approx([0.5])
-    assert simulate_replayed.alone(WHOLE["jobs"][0], WHOLE["samples"]) == simulate_replayed.Alone(1.0, 10.0)
-    assert metrics(simulate_replayed.simulated(WHOLE, WHOLE))["makespan_s"] == pytest.approx(23.0)
+    assert replayed.paces_s(WHOLE) == pytest.approx([0.5])
+    assert replayed.alone(WHOLE["jobs"][0], WHOLE["samples"]) == replayed.Alone(1.0, 10.0)
+    assert metrics(replayed.simulated(WHOLE, WHOLE))["makespan_s"] == pytest.approx(23.0)
 
 
 def test_a_job_is_as_active_as_it_was_with_the_gpu_to_itself() -> None:
     """The table's activity is another card's: here the job trained from 1.5 to 11.5 s at 0.3."""
     card = {"index": 0, "name": "H100", "usable_mib": 80_000, "smact": [0.0, 0.9, 0.2, 0.3, 0.4, 0.9]}
     samples = {"cards": [card], "times_s": [1.0, 1.9, 2.1, 6.0, 11.0, 12.0]}
-    seen = simulate_replayed.alone(WHOLE["jobs"][0], samples)
+    seen = replayed.alone(WHOLE["jobs"][0], samples)
     assert seen is not None and seen.smact == pytest.approx(0.3), "whole samples alone count"
-    load = simulate_replayed._load(WHOLE["jobs"][0], seen)
+    load = replayed._load(WHOLE["jobs"][0], seen)
     assert load.mean_smact == pytest.approx(0.3)
-    assert (
-        load.intensity == simulate_replayed._load(WHOLE["jobs"][0], simulate_replayed.Alone(1, 10)).intensity
-    )
+    assert load.intensity == replayed._load(WHOLE["jobs"][0], replayed.Alone(1, 10)).intensity
     busier = card | {"index": 1, "smact": [0.0, 0.9, 0.6, 0.7, 0.8, 0.9]}
     two = samples | {"cards": [card, busier]}
     for gpu, active in (("0", 0.3), ("1", 0.7), ("0,1", 0.5)):
-        found = simulate_replayed.alone(job("a", 0.0, 0.5, gpu=gpu), two)
+        found = replayed.alone(job("a", 0.0, 0.5, gpu=gpu), two)
         assert found is not None and found.smact == pytest.approx(active), "of the GPUs that it had"
 
 
@@ -106,10 +100,10 @@ def test_by_hand_without_mps_jobs_take_turns() -> None:
     never_waits = {"steps": 10**6}
     shared = [job(name, 0.0, 0.5, booked_mib=8192) | never_waits for name in ("a", "b")]
     slowed = {
-        policy: metrics(simulate_replayed.simulated(run(policy, *shared), WHOLE))["median_slowdown"]
+        policy: metrics(replayed.simulated(run(policy, *shared), WHOLE))["median_slowdown"]
         for policy in ("hand", "hand-mps")
     }
-    busy = simulate_replayed._load(shared[0], simulate_replayed.Alone(1, 10)).busy
+    busy = replayed._load(shared[0], replayed.Alone(1, 10)).busy
     start_s, work_s = 1.5, 10.0
     took_s = start_s + work_s * busy / (SLICED / 2)
     assert slowed["hand"] == pytest.approx(took_s / (start_s + work_s), rel=0.01)
@@ -119,9 +113,9 @@ def test_by_hand_without_mps_jobs_take_turns() -> None:
 def test_a_run_is_compared_with_whole_gpus_of_its_own_hour(capsys: pytest.CaptureFixture[str]) -> None:
     slower = run("whole", job("a", 0.0, 0.5), job("b", 0.0, 19.0)) | {"began_s": 9000.0}
     early, late = (run("magm", job("a", 0.0, 0.5)) | {"began_s": at_s} for at_s in (600.0, 8000.0))
-    assert simulate_replayed._whole(early, [slower, WHOLE, early]) is WHOLE
-    assert simulate_replayed._whole(late, [WHOLE, slower, late]) is slower
-    assert simulate_replayed.report([early]) == 1
+    assert replayed._whole(early, [slower, WHOLE, early]) is WHOLE
+    assert replayed._whole(late, [WHOLE, slower, late]) is slower
+    assert replayed.report([early]) == 1
     assert "no run with whole GPUs" in capsys.readouterr().err
 
 
@@ -130,9 +124,9 @@ def test_jobs_that_book_shards_share_and_the_status_says_what_is_not_near(
 ) -> None:
     shared = [job(name, 0.0, 0.5, booked_mib=8192) for name in ("a", "b")]
     near = run("magm", *shared, makespan_s=11.5, mean_completion_s=11.5)
-    assert simulate_replayed.report([WHOLE, near]) == 0
+    assert replayed.report([WHOLE, near]) == 0
     far = run("hand", *shared, makespan_s=23.0, mean_completion_s=20.0)
-    assert simulate_replayed.report([WHOLE, far]) == 1
+    assert replayed.report([WHOLE, far]) == 1
     assert capsys.readouterr().out.count("| no |") == 1
 
 
@@ -141,15 +135,15 @@ def test_a_run_that_was_cut_off_is_compared_at_its_cut(capsys: pytest.CaptureFix
     left["runs"][0] |= {"outcome": "killed"}
     cut = run("whole", began, left) | {"cut": True}
     cut["samples"] = cut["samples"] | {"times_s": [12.0]}
-    assert simulate_replayed.report_cut([cut], [WHOLE, cut]) == 0, "one of two was done, as simulated"
+    assert replayed.report_cut([cut], [WHOLE, cut]) == 0, "one of two was done, as simulated"
     cut["samples"] = cut["samples"] | {"times_s": [30.0]}
-    assert simulate_replayed.report_cut([cut], [WHOLE, cut]) == 1
+    assert replayed.report_cut([cut], [WHOLE, cut]) == 1
     assert capsys.readouterr().out.count("| yes |") == 1
 
 
 def test_the_release_of_slurm_is_read() -> None:
-    assert simulate_replayed.release(run("whole", slurm="slurm-wlm 22.05.8")) == (22, 5, 8)
-    assert simulate_replayed.release(run("whole", slurm="unknown")) == NEWEST
+    assert replayed.release(run("whole", slurm="slurm-wlm 22.05.8")) == (22, 5, 8)
+    assert replayed.release(run("whole", slurm="unknown")) == NEWEST
 
 
 def test_a_group_is_who_trains_while_nobody_comes_or_goes() -> None:
@@ -199,7 +193,7 @@ def test_who_told_too_little_is_simulated_from_what_he_told(recovery: str) -> No
     small["runs"] = [{**small["runs"][0], "outcome": "oom"}, *small["runs"]]
     short = run("magm", small, job("b", 0.0, 12.0, booked_mib=5 * 1024))
     short["settings"] = {"recovery": f'"{recovery}"'}
-    found = {one.trace.number: one for one in simulate_replayed.simulated(short, WHOLE).jobs}
+    found = {one.trace.number: one for one in replayed.simulated(short, WHOLE).jobs}
     assert (found[0].restart, found[1].restart) == (1, 0)
     booking = found[0].booking
     assert booking is not None
@@ -209,28 +203,4 @@ def test_who_told_too_little_is_simulated_from_what_he_told(recovery: str) -> No
 def test_runs_on_other_gpus_are_not_compared() -> None:
     here = run("magm", job("a", 0.0, 0.5, booked_mib=5 * 1024))
     here["samples"] = {"cards": [{"name": "H100", "usable_mib": 80_000}], "times_s": [11.0]}
-    assert simulate_replayed.report([WHOLE, here]) == 1
-
-
-def test_another_way_changes_what_it_says_and_nothing_else(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = run("whole", *(job(f"00{n}", float(n), 12.0 * n) for n in range(4)))
-    rad = run("magm", *(job(f"00{n}", float(n), 12.0 * n, booked_mib=4000 + 1000 * n) for n in range(4)))
-    rad["min_age_reserve_s"], rad["jobs"][2]["gpus"] = 60, 2
-    for each in (whole, rad):
-        (card,) = each["samples"]["cards"]
-        each["samples"]["cards"] = [card, card | {"index": 1}]
-    before = copy.deepcopy(rad)
-    found = {name: way(rad) for name, way in replayed_ways.WAYS.items()}
-    assert rad == before == found["as it was"]
-    assert found["twice the `bf_min_age_reserve`"]["min_age_reserve_s"] == 120
-    assert [job["priority"] for job in found["two-GPU jobs first"]["jobs"]] == [0, 0, replayed_ways.FIRST, 0]
-    less = [job["booked_mib"] for job in found["0.8 of what was booked"]["jobs"]]
-    assert less == [4000, 4000, 4800, 5600], "nobody books less than he uses"
-    monkeypatch.setattr(replayed_ways, "DRAWS", 1)
-    for name, content in (("rad", rad), ("whole", whole)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(content))
-    monkeypatch.setattr(sys, "argv", ["", str(tmp_path / "rad.json"), str(tmp_path / "whole.json")])
-    replayed_ways.main()
-    assert capsys.readouterr().out.count("| simulated: ") == len(replayed_ways.WAYS)
+    assert replayed.report([WHOLE, here]) == 1

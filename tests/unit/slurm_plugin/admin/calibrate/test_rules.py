@@ -158,7 +158,7 @@ esac"""
         (tmp_path / program).write_text(f"#!/bin/bash\n{does}\n")
         (tmp_path / program).chmod(0o755)
     done = subprocess.run(
-        [sys.executable, str(PROGRAMS / "measure_rules.py"), "mps"],
+        [sys.executable, str(PROGRAMS / "rules.py"), "mps"],
         env={"PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHONPATH": str(tmp_path), "FAKE": str(tmp_path)},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip

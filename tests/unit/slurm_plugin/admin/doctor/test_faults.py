@@ -1,4 +1,4 @@
-"""Each fault of bench/doctor_faults.py, in a folder: found, and gone once its fix is done to the letter."""
+"""Each fault of bench/faults/doctor_faults.py, in a folder: found, and gone once its fix is done to the letter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from golden_texts import Golden
 
-from bench.doctor_faults import FAULTS, Fault, seed
+from bench.faults.doctor_faults import FAULTS, Fault, seed
 from lab.config import Site
 from lab.files import write_files
 from lab.place import ClusterSpec, NodeSpec, Place
@@ -23,7 +23,10 @@ from slurm_plugin.admin.doctor.fixes import Change, Run
 from slurm_plugin.admin.own_files.templates import lua_folder
 from slurm_plugin.core.clock import SystemClock
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a cluster's files belong to several users")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a cluster's files belong to several users"),
+]
 
 OLD, NEW = (22, 5, 8), (24, 11, 5)
 
@@ -96,9 +99,10 @@ def test_a_fault_is_found_and_its_fix_mends_it(etc: Path, fault: Fault) -> None:
 HEAD = """\
 # What does rad doctor find, and how is it fixed?
 
-Each row is a correct site with one fault: the finding of `rad doctor`, and its fix (N: line number). A test writes this
-page, applies each fix literally and finds nothing afterwards (`tests/unit/slurm_plugin/admin/doctor/test_faults.py
---overwrite`). `bench/doctor_faults.py` does the same on a real Slurm, where a job then shares a GPU.
+Each row is a site with one fault, made of the files of a cluster that is right: what `rad doctor` says of it, and its
+fix, with the line's number for N. This page is written by a test, which also does each fix to the letter and finds
+nothing afterwards (`tests/unit/slurm_plugin/admin/doctor/test_faults.py --overwrite`). `bench/faults/doctor_faults.py`
+does the same on a real Slurm, where a job then shares a GPU.
 
 | fault | rad doctor says | fix |
 |---|---|---|

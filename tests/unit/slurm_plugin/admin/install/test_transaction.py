@@ -172,6 +172,7 @@ def test_a_read_only_file_system_is_told_before(tmp_path: Path) -> None:
 
 
 @root_only
+@pytest.mark.slow
 @pytest.mark.parametrize("options", ["size=1m", "nr_inodes=30"])
 def test_a_full_disk_is_told_before(tmp_path: Path, options: str) -> None:
     with small_disk(tmp_path / "disk", f"size=1m,{options}") as disk:

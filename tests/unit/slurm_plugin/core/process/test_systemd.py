@@ -52,9 +52,14 @@ assert inherited_listener(paths[1], env) is None, "nothing is promised any longe
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(("pid", "count"), [("1", "1"), (str(os.getpid()), "none"), ("", "")])
+@pytest.mark.parametrize(("pid", "count"), [("1", "1"), ("own", "none"), ("", "")])
 def test_what_is_meant_for_another_process_is_not_touched(tmp_path: Path, pid: str, count: str) -> None:
-    assert inherited_listener(tmp_path / "a", {"LISTEN_PID": pid, "LISTEN_FDS": count}) is None
+    assert (
+        inherited_listener(
+            tmp_path / "a", {"LISTEN_PID": str(os.getpid()) if pid == "own" else pid, "LISTEN_FDS": count}
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize(("level", "prefix"), [("debug", 7), ("info", 6), ("warning", 4), ("error", 3)])
