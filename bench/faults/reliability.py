@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "measurements" / "2026-11-faults.md"
 COLUMNS = (
     "fault",
     "Slurm",

@@ -21,6 +21,7 @@ from replay.users import USERS, accounts, dealt
 from replay.wanted import argv_of
 from replayed import _name
 
+from slurm_plugin.admin.report.check import NEEDED
 from slurm_plugin.admin.report.runs import read_runs
 from slurm_plugin.simulate.trace import read_trace
 
@@ -118,10 +119,10 @@ def test_a_report_names_users_and_seed(tmp_path: Path) -> None:
         "compress": 60.0,
         "cut": False,
         "stand_in": False,
-        "figures": {},
+        "figures": dict.fromkeys(NEEDED, 1.0),
         "jobs": [],
         "samples": {"times_s": [], "cards": []},
-        "machine": {},
+        "machine": {"slurm": "24.11.5"},
     }
     rows = {
         "old": {},

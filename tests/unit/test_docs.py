@@ -44,6 +44,20 @@ SCRIPT = re.compile(r"\b(?:bench|examples|lab|docker)/[\w/]+\.(?:py|sh)\b")
 TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
 
 
+ARCHIVED = set(
+    re.findall(
+        r"`(bench/\w+\.py)`",
+        (CHECKOUT / "docs/measurements/README.md").read_text(encoding="utf-8").partition("## Programs")[2],
+    )
+)
+"""Programs of finished measurements: the reports name them, and git has them."""
+
+
+def may_be_gone(document: Path) -> set[str]:
+    """Return the programs that a document may name although they are gone."""
+    return ARCHIVED if document.parent.name == "measurements" else set()
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(CHECKOUT)))
 def test_a_block_inside_a_list_is_indented_by_four(document: Path) -> None:
     """With less the site ends the list there, and numbers what follows from 1; GitHub takes both."""
@@ -89,7 +103,7 @@ def test_links_lead_to_files_and_commands_name_what_exists(document: Path) -> No
     ]
     missing = [link for link in links if not (document.parent / link).exists()]
     scripts = {name for command in COMMAND.findall(text) for name in SCRIPT.findall(command)}
-    missing += sorted(name for name in scripts if not (CHECKOUT / name).exists())
+    missing += sorted(name for name in scripts - may_be_gone(document) if not (CHECKOUT / name).exists())
     assert not missing, f"{document.name} names {', '.join(missing)}"
 
 
@@ -105,6 +119,8 @@ def test_a_measurement_finds_its_modules_as_it_is_typed() -> None:
     wrong = []
     for source in (*DOCUMENTS, *CHECKOUT.glob("bench/**/*.py")):
         for typed in TYPED_BENCH.finditer(source.read_text(encoding="utf-8")):
+            if typed["script"] in may_be_gone(source):
+                continue
             program = (CHECKOUT / typed["script"]).read_text(encoding="utf-8")
             if "sys.path" in program or "PYTHONPATH" in typed["env"]:
                 continue
@@ -114,6 +130,10 @@ def test_a_measurement_finds_its_modules_as_it_is_typed() -> None:
                     f"{source.relative_to(CHECKOUT)}: {typed[0]!r} lacks {', '.join(sorted(needed))}"
                 )
     assert not wrong, "\n".join(wrong)
+
+
+def test_archived_programs_are_gone() -> None:
+    assert len(ARCHIVED) > 20 and not [name for name in ARCHIVED if (CHECKOUT / name).exists()]
 
 
 def imported_by(program: str) -> Iterator[str]:
@@ -142,7 +162,7 @@ def test_files_that_code_and_documents_name_are_there() -> None:
         for path in (*sources, *DOCUMENTS)
         if path.name != "CHANGELOG.md"  # tells of its time
         for name in OUR_FILE.findall(path.read_text(encoding="utf-8"))
-        if not (CHECKOUT / name).exists()
+        if not (CHECKOUT / name).exists() and name not in may_be_gone(path)
     }
     assert not told, told
 

@@ -15,7 +15,7 @@ DOUBT_FIXED_BYTES = 16 * MIB
 DOUBT_SHARE = 0.03
 MARGIN_FACTOR = 1.58
 """The 99 % conformal quantile of error over doubt on 260 measured runs of real models that are not held out: 135 drawn
-at random (seed 2027 of gpumemnet/learning/dataset/real_draw.py), and 125 of bench/allocator_history.py,
+at random (seed 2027 of gpumemnet/learning/dataset/real_draw.py), and 125 of bench/estimator/allocator_history.py,
 mostly convolutional."""
 QUANTILE_FACTORS = (
     (0.8, 0.156),

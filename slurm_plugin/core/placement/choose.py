@@ -21,8 +21,8 @@ from slurm_plugin.core.records.node import Demand, Placement, Reservation
 from slurm_plugin.core.units import from_mib, human
 
 Pin = Literal["slurm", "bound", "free"]
-"""Which rooms a job may get: that of its own seat; any, but a seat in use keeps its room; any. bench/put_backs.py shows
-what the last one costs jobs that want a GPU of their own."""
+"""Which rooms a job may get: that of its own seat; any, but a seat in use keeps its room; any. The last
+one costs jobs that want a GPU of their own, as was simulated."""
 
 
 def choose_gpu(

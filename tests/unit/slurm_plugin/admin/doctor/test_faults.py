@@ -99,10 +99,9 @@ def test_a_fault_is_found_and_its_fix_mends_it(etc: Path, fault: Fault) -> None:
 HEAD = """\
 # What does rad doctor find, and how is it fixed?
 
-Each row is a site with one fault, made of the files of a cluster that is right: what `rad doctor` says of it, and its
-fix, with the line's number for N. This page is written by a test, which also does each fix to the letter and finds
-nothing afterwards (`tests/unit/slurm_plugin/admin/doctor/test_faults.py --overwrite`). `bench/faults/doctor_faults.py`
-does the same on a real Slurm, where a job then shares a GPU.
+Each row is a correct site with one fault: the finding of `rad doctor`, and its fix (N: line number). A test writes this
+page, applies each fix literally and finds nothing afterwards (`tests/unit/slurm_plugin/admin/doctor/test_faults.py
+--overwrite`). `bench/faults/doctor_faults.py` does the same on a real Slurm, where a job then shares a GPU.
 
 | fault | rad doctor says | fix |
 |---|---|---|
