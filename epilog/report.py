@@ -10,7 +10,6 @@ from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.history.runs import Run, peaks_path, record
-from slurm_plugin.core.ledger.trim import LEAST_OF_ESTIMATE
 from slurm_plugin.core.logs.events import Event as LoggedEvent
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
@@ -25,6 +24,8 @@ from slurm_plugin.slurm.node.hook_env import HookJob
 
 LEAST_SAMPLES = 60
 """A minute of training: what a shorter run shows of its activity is mostly its first steps."""
+LEAST_OF_ESTIMATE = 0.5
+"""A job that holds less of what is expected has not begun: it loads data, or compiles."""
 OWN_PATTERNS_S = 0.5
 """For all of a site's own regular expressions, which may backtrack without end."""
 TAILS_S = 1.5

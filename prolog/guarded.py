@@ -1,6 +1,6 @@
 """Who holds jobs to what they booked: MPS by a cap, rad-monitor's guard, or nobody.
 
-On the guard rest caps above bookings, what settled jobs give back, and jobs that no MPS server caps. Once neither is
+On the guard rest caps above bookings and jobs that no MPS server caps. Once neither is
 there for a job, it begins on idle GPUs, and nobody joins it there until the guard is back. Where the site wants shared
 jobs of one GPU without both, that is its word, and they share.
 """
@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from slurm_plugin.core.ledger.trim import settled_bytes
 from slurm_plugin.core.records.node import Demand, Reservation
-from slurm_plugin.monitor.window import STALE_AFTER_S, guarded_now, read_job
+from slurm_plugin.monitor.window import guarded_now
 from slurm_plugin.node.node import Node
 
 
@@ -70,34 +69,3 @@ def _lost_caps(node: Node) -> frozenset[int]:
     from slurm_plugin.mps import Mps  # only where the guard is away
 
     return Mps(node.run, clock=node.clock).uncapped()
-
-
-def settled_of(
-    node: Node, reservations: Sequence[Reservation], *, guarded: Collection[str]
-) -> dict[int, int]:
-    """Return what jobs that have settled are seen to need, where their partition has them give back the rest, in bytes.
-
-    Who takes again what he gave back is stopped by the guard. Without one, and without a monitor that still sees the
-    job, nothing is given back.
-
-    Args:
-        node: This node.
-        reservations: What jobs hold on this node.
-        guarded: Partitions whose jobs the guard stops.
-    """
-    found = {}
-    now_s, monotonic_s = node.clock.now_s(), node.clock.monotonic_s()
-    for held in reservations:
-        settings = node.config.partitions.get(held.partition)
-        trims = settings is not None and settings.trim and held.partition in guarded
-        usage = read_job(node.run, held.job_id) if trims else None
-        if usage is not None and abs(now_s - usage.last_s) <= STALE_AFTER_S:
-            size = settled_bytes(
-                held,
-                age_s=monotonic_s - held.created_s,
-                peak_bytes=usage.peak_bytes,
-                steady_samples=usage.steady_samples,
-            )
-            if size is not None:
-                found[held.job_id] = size
-    return found

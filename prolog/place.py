@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from prolog.guarded import guarded, settled_of, unheld
+from prolog.guarded import guarded, unheld
 from prolog.readings import read_gpus, without_driver
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config.load import PartitionConfig
@@ -121,7 +121,6 @@ def _place_once(
 ) -> Placed:
     reservations = node.store.read().ledger.reservations
     users = {held.job_id: held.user_id for held in reservations}
-    settled = settled_of(node, reservations, guarded=guard)
     alone = unheld(node, demand, job.partition, reservations, guarded=guard) if apart else frozenset()
     owners = JobFinder(node.proc).owners(readings, users=users)
 
@@ -146,11 +145,6 @@ def _place_once(
             raise LedgerError("the ledger was lost while the job was placed")
         ledger = found.ledger
         placement = choose(ledger)
-        if placement.put_back and settled and (trimmed := choose(ledger.trim(settled))).gpus:
-            there = {held.job_id for uuid in trimmed.gpus for held in ledger.on(uuid)}
-            lent = ledger.trim({job_id: size for job_id, size in settled.items() if job_id in there})
-            if _written_down(node, ledger, lent):
-                placement, ledger = trimmed, lent
         if not placement.gpus:
             after = ledger.release(job.job_id, restart=job.restart)
             if after is not ledger:
@@ -165,19 +159,6 @@ def _place_once(
         reservation = replace(held, partition=job.partition)
         node.store.write(ledger.reserve(reservation, room_bytes))
     return Placed(placement=placement, reservation=reservation, reading=chosen[placement.gpus[0]])
-
-
-def _written_down(node: Node, before: Ledger, after: Ledger) -> bool:
-    """Return whether the files of all jobs say what they gave back: a lost ledger comes back from those.
-
-    Else both the lender and who came to its memory would hold it then, each within what it booked.
-    """
-    try:
-        for held in set(after.reservations) - set(before.reservations):
-            node.job_file(held.job_id).rebook(held, boot_id=node.store.boot_id)
-    except OSError:
-        return False
-    return True
 
 
 def _reservation(

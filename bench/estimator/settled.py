@@ -2,9 +2,8 @@
 
     python bench/estimator/settled.py
 
-For each step: the share of runs whose peak exceeded what was reserved by then, with the margin of
-`core/ledger/trim.py`. The runs are short, mostly three steps, so this says little about what comes much later (an
-evaluation, a longer batch).
+For each step: the share of runs whose peak exceeded what was reserved by then, with a margin. The runs are short,
+mostly three steps, so this says little about what comes much later (an evaluation, a longer batch).
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ import lzma
 from collections import Counter
 from pathlib import Path
 
-from slurm_plugin.core.ledger.trim import MARGIN, MARGIN_BYTES
+MARGIN = 1.05
+MARGIN_BYTES = 256 * 2**20
 
 ROWS = Path(__file__).resolve().parents[2] / "gpumemnet/data/train_h200.jsonl.xz"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from collections.abc import Sequence
@@ -20,7 +19,6 @@ from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.comments.signed_comment import stamp, with_stamp
 from slurm_plugin.core.config.load import Config, GpuType, parse_config
 from slurm_plugin.core.errors import DeviceError
-from slurm_plugin.core.files.preallocated import SpareFiles
 from slurm_plugin.core.ledger.job_file import placed_files
 from slurm_plugin.core.ledger.reconcile import LAUNCH_S
 from slurm_plugin.core.ledger.store import LedgerStore
@@ -30,7 +28,7 @@ from slurm_plugin.core.records.node import Demand
 from slurm_plugin.core.records.submission import Booking, BookingKind
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.sweeper import SWEEP_EVERY_S, Sweeper
-from slurm_plugin.monitor.window import STALE_AFTER_S, JobUsage, write_job, write_window
+from slurm_plugin.monitor.window import STALE_AFTER_S, write_window
 from slurm_plugin.mps.state import State, write_state
 from slurm_plugin.node.facts import facts_of
 from slurm_plugin.node.node import Node
@@ -98,15 +96,6 @@ class Bench:
             )
             for index in range(2)
         ]
-
-    def saw(self, job_id: int, gib: int, *, age_s: float = 600.0, ago_s: float = 0.0) -> None:
-        """Have the monitor seen a job settle, so long after it was placed and so long ago."""
-        self.clock.sleep(age_s)
-        now_s = self.clock.now_s() - ago_s
-        usage = JobUsage(
-            job_id=job_id, first_s=now_s - 500, last_s=now_s, peak_bytes=gib * GIB, steady_samples=500
-        )
-        write_job(self.folder / "run", usage)
 
     def place(
         self,
@@ -570,78 +559,6 @@ def test_a_site_that_wants_the_guard_instead_of_caps_shares_only_with_it(
     without_guard(bench, why)
     by_fault = why in ("no monitor", "not reloaded")
     assert bench.place(2, 2).placement.gpus == (("GPU-1",) if by_fault else ("GPU-0",))
-
-
-@pytest.mark.parametrize("trim", [False, True])
-def test_what_a_settled_job_does_not_need_another_gets(bench: Bench, trim: bool) -> None:
-    """Both GPUs are booked, one by a job that holds half of what it booked and has not grown for long."""
-    settings = replace(bench.config.partitions["gpu"], trim=trim)
-    bench.config = replace(bench.config, partitions={"gpu": settings})
-    for job_id in (1, 2):
-        assert bench.place(job_id, 9, seat=job_id - 1, estimate=5).reservation is not None
-        bench.step(job_id)
-    bench.saw(2, 4)
-    placed = bench.place(3, 5)
-    if not trim:
-        assert placed.placement.put_back
-        return
-    assert placed.placement.gpus == ("GPU-1",)
-    rows = {held.job_id: held for held in bench.node().store.read().ledger.reservations}
-    assert (rows[1].booked_bytes, rows[1].settled) == (9 * GIB, False), "nobody needed it"
-    assert 4 * GIB < rows[2].booked_bytes < 5 * GIB and rows[2].limit_bytes == 9 * GIB
-
-
-@pytest.mark.parametrize("full", [False, True])
-def test_a_ledger_that_was_lost_after_a_trim_comes_back_as_it_was(
-    bench: Bench, full: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who takes back what another has by now is above his booking still; what nobody could write down nobody gets."""
-    settings = replace(bench.config.partitions["gpu"], trim=True)
-    bench.config = replace(bench.config, partitions={"gpu": settings})
-    for job_id in (1, 2):
-        held = bench.place(job_id, 9, seat=job_id - 1, estimate=5).reservation
-        assert held is not None
-        bench.node().job_file(job_id).place({}, held, boot_id="b")
-        bench.step(job_id)
-    bench.saw(2, 4)
-    if full:
-
-        def no_room(*_: object) -> None:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-        monkeypatch.setattr(SpareFiles, "write", no_room)
-        assert bench.place(3, 5).placement.put_back
-        assert not any(held.settled for held in bench.node().store.read().ledger.reservations)
-        return
-    third = bench.place(3, 5).reservation
-    assert third is not None and third.gpus == ("GPU-1",)
-    before = bench.node().store.read().ledger.of_job(2)
-    assert before is not None and before.settled
-    bench.node().job_file(3).place({}, third, boot_id="b")
-    bench.step(3)
-    (bench.folder / "run" / "ledger").unlink()
-    assert bench.place(4, 1).placement.gpus == ("GPU-0",)
-    rows = {held.job_id: held for held in bench.node().store.read().ledger.reservations}
-    assert set(rows) == {1, 2, 3, 4} and rows[2] == before and rows[3] == third
-    assert bench.place(5, 1, seat=1).placement.put_back
-
-
-@pytest.mark.parametrize("why", ["no guard", "no monitor", "of an earlier run", "warns"])
-def test_a_settled_job_gives_nothing_back_where_nobody_would_see_it_grow(bench: Bench, why: str) -> None:
-    """What it gave back its neighbours count on: only the guard keeps it from taking that again."""
-    settings = replace(bench.config.partitions["gpu"], trim=True)
-    if why == "warns":
-        settings = replace(settings, on_overrun="warn")
-    features = replace(bench.config.features, guard=why != "no guard")
-    bench.config = replace(bench.config, partitions={"gpu": settings}, features=features)
-    for job_id in (1, 2):
-        assert bench.place(job_id, 9, seat=job_id - 1, estimate=5).reservation is not None
-        bench.step(job_id)
-    if why == "of an earlier run":  # an Epilog that was killed leaves its record to the next run of the job
-        bench.saw(2, 4, age_s=0.0)
-    else:
-        bench.saw(2, 4, ago_s=60.0 if why == "no monitor" else 0.0)
-    assert bench.place(3, 5).placement.put_back
 
 
 def test_a_valid_stamp_is_believed_and_slurm_is_not_asked(bench: Bench) -> None:

@@ -72,8 +72,6 @@ class PartitionConfig:
         mig: "pass" leaves MIG requests alone; "map" turns a request for one GPU, of no type, into the smallest of
             mig_profiles that holds the estimate. The partition's GPUs are then all partitioned, and not shared.
         mig_profiles: The types of MIG instances in gres.conf, e.g. "1g.10gb 3g.40gb".
-        trim: Whether a job that has settled gives back what it does not need, once another needs it (ledger/trim.py).
-            That helps only where gres.conf has more shards than a GPU has memory.
         time_limit_factor: A job that shared its GPU with another user's may run longer than its --time: by as long as
             it shared, up to this many times its --time, never past the partition's MaxTime or into a reservation of
             its node. 1 gives no time.
@@ -116,7 +114,6 @@ class PartitionConfig:
     memory_cap: bool = True
     on_overrun: Literal["warn", "requeue", "end"] = "requeue"
     on_outside_mps: Literal["warn", "requeue", "end"] = "warn"
-    trim: bool = False
     mig: Literal["pass", "map"] = "pass"
     mig_profiles: str = ""
     time_limit_factor: float = 2.0

@@ -87,7 +87,6 @@ def reservation_from(row: Any) -> Reservation:
         and all(isinstance(number, int) and number >= 0 for number in whole_numbers)
         and _is_number(held.created_s)
         and isinstance(held.managed, bool)
-        and isinstance(held.settled, bool)
         and isinstance(held.uncapped, bool)
         and all(each is None or isinstance(each, int) for each in (held.cap_bytes, held.estimate_bytes))
         and (held.smact is None or _is_number(held.smact))

@@ -61,17 +61,6 @@ class JobFile:
         """
         self._write(_head(held, boot_id), _exports(variables))
 
-    def rebook(self, held: Reservation, *, boot_id: str) -> None:
-        """Say what the job holds by now; its tasks get what they got. Nothing happens if there is no file.
-
-        Args:
-            held: What the job holds.
-            boot_id: The present boot of the node.
-        """
-        head, *lines = _text(self._path).split("\n")
-        if head:
-            self._write(_head(held, boot_id), [line for line in lines if line])
-
     def refuse(self, reason: str, *, boot_id: str, now_s: float) -> None:
         """Let no task of this run start.
 

@@ -83,21 +83,6 @@ class Ledger:
             return others
         return replace(others, reservations=(*others.reservations, given))
 
-    def trim(self, settled_bytes: Mapping[int, int]) -> Ledger:
-        """Return the ledger with smaller bookings of jobs that have settled; what they may hold at most stays.
-
-        Args:
-            settled_bytes: What a job is seen to need, by job id; more than it booked changes nothing.
-        """
-
-        def trimmed(held: Reservation) -> Reservation:
-            booked_bytes = settled_bytes.get(held.job_id, held.booked_bytes)
-            if held.kind == "whole" or booked_bytes >= held.booked_bytes:
-                return held
-            return replace(held, booked_bytes=booked_bytes, cap_bytes=held.limit_bytes, settled=True)
-
-        return replace(self, reservations=tuple(trimmed(held) for held in self.reservations))
-
     def release(self, job_id: int, *, restart: int) -> Ledger:
         """Return the ledger without a job's reservation, unless a later run of the job holds it by now.
 

@@ -68,7 +68,7 @@ def share_of(held: Reservation, touched_bytes: int = 0) -> Share:
     """
     return share(
         held.booked_bytes,
-        cap_bytes=None if held.settled else held.cap_bytes,
+        cap_bytes=held.cap_bytes,
         estimate_bytes=held.estimate_bytes,
         model=held.profile_key,
         touched_bytes=touched_bytes,

@@ -31,8 +31,6 @@ class Reservation:
         smact: Expected or, once known, observed share of SMs kept busy (0 to 1), or None.
         restart: Slurm's restart count of the run that holds it.
         partition: The partition it runs in, by which the monitor finds what to do about it; "" if unknown.
-        settled: Whether it gave back what it turned out not to need. It may still hold its cap, but nothing is kept
-            free for that.
         managed: False for a job that runs as without us: it is only noted here, as Slurm gave it, for others to keep
             clear of it.
         uncapped: Whether it was to run under MPS and that did not start: only the guard holds it to what it booked.
@@ -51,7 +49,6 @@ class Reservation:
     smact: float | None = None
     restart: int = 0
     partition: str = ""
-    settled: bool = False
     managed: bool = True
     uncapped: bool = False
 

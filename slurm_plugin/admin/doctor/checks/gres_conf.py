@@ -121,8 +121,8 @@ def _for_any_node(facts: Facts) -> bool:
 
 
 def _check_memory(facts: Facts, per_gpu: dict[tuple[str, str], float]) -> Iterator[Finding]:
-    """A shard is a promise of memory: what is promised must be there, or be given back by jobs that do not need it."""
-    if facts.config is None or any(partition.trim for _, partition in sharing(facts)):
+    """A shard is a promise of memory: what is promised must be there."""
+    if facts.config is None:
         return
     shard_mib = min(
         (partition.shard_mib for _, partition in sharing(facts)),

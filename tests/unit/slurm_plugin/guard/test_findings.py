@@ -272,13 +272,6 @@ def test_an_honest_surprise_is_never_ended_for_good(setting: str, response: str)
     assert told(rows) == [("surprise", 1, response)]
 
 
-def test_who_gave_back_what_it_booked_and_takes_it_again_goes():
-    settled = Ledger(reservations=(held(1, 30, estimate_bytes=20 * GIB),)).trim({1: 11 * GIB}).reservations[0]
-    ledger = (settled, held(2, 25, user_id=BOB))
-    rows = found(reading((11, 29), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2})
-    assert told(rows) == [("surprise", 1, "requeue")]
-
-
 def test_whoever_is_furthest_above_his_own_estimate_goes_first():
     """Not who holds most, nor who is furthest above what he booked: who estimated high booked for it."""
     ledger = (

@@ -28,7 +28,6 @@ RESERVATIONS = st.builds(
     smact=st.none() | st.floats(0, 1),
     restart=st.integers(0, 99),
     partition=st.text(max_size=30),
-    settled=st.booleans(),
     managed=st.booleans(),
 )
 LEDGERS = st.builds(
@@ -66,7 +65,6 @@ def test_an_older_releases_ledger_is_read() -> None:
     del tree["swept_s"]
     for name in (
         "managed",
-        "settled",
         "partition",
         "smact",
         "restart",
@@ -93,7 +91,6 @@ def test_an_older_releases_ledger_is_read() -> None:
         lambda tree: tree["reservations"][0].update(created_s=True),
         lambda tree: tree["reservations"][0].update(created_s="2"),
         lambda tree: tree["reservations"][0].update(managed=1),
-        lambda tree: tree["reservations"][0].update(settled="no"),
         lambda tree: tree["reservations"][0].update(estimate_bytes=0.5),
         lambda tree: tree["reservations"][0].update(smact="1"),
         lambda tree: tree["reservations"][0].update(profile_key=7),

@@ -45,14 +45,6 @@ def test_no_value_makes_a_line_of_its_own(tmp_path_factory: object, value: str) 
     found = JobFile(folder, 7).variables()
     assert set(found) == {"A", "B"} and found["B"] == "2"
     assert JobFile(folder, 7).read(boot_id="b").held == HELD
-    less = replace(HELD, booked_bytes=0, settled=True)
-    JobFile(folder, 7).rebook(less, boot_id="b")
-    assert (JobFile(folder, 7).variables(), JobFile(folder, 7).read(boot_id="b").held) == (found, less)
-
-
-def test_what_a_job_without_a_file_gives_back_makes_none(tmp_path: Path) -> None:
-    JobFile(tmp_path, 7).rebook(HELD, boot_id="b")
-    assert not JobFile(tmp_path, 7).exists()
 
 
 def test_a_file_of_another_job_or_cut_short_tells_nothing(tmp_path: Path) -> None:

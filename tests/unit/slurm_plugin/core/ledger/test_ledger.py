@@ -88,22 +88,6 @@ def test_a_gpus_memory_that_a_neighbour_of_the_same_job_holds_is_not_counted_twi
     assert ledger.reserve(replace(shared(1, 8), restart=1), ROOM).on("GPU-0")[0].booked_bytes == 8 * GIB
 
 
-def test_what_a_settled_job_gives_back_others_may_book_and_it_keeps_its_cap() -> None:
-    ledger = Ledger().reserve(replace(shared(1, 9), estimate_bytes=7 * GIB), ROOM)
-    with pytest.raises(LedgerError, match="overbooked"):
-        ledger.reserve(shared(2, 4), ROOM)
-    trimmed = ledger.trim({1: 6 * GIB, 7: GIB})
-    (row,) = trimmed.reservations
-    assert (row.booked_bytes, row.limit_bytes, row.settled) == (6 * GIB, 9 * GIB, True)
-    assert [held.job_id for held in trimmed.reserve(shared(2, 4), ROOM).on("GPU-0")] == [1, 2]
-
-
-def test_trimming_never_gives_anybody_more_and_never_touches_a_whole_gpu() -> None:
-    ledger = Ledger().reserve(shared(1, 6), ROOM).reserve(whole(2, "GPU-1"), ROOM)
-    assert ledger.trim({1: 8 * GIB, 2: GIB}) == ledger
-    assert ledger.trim({1: 6 * GIB}) == ledger, "what gives nothing back is not settled by it"
-
-
 def test_what_slurm_gave_to_others_is_noted_and_nobody_is_let_in_beside_it() -> None:
     given = replace(whole(2, "GPU-0"), managed=False)
     ledger = Ledger().reserve(shared(1, 6), ROOM).note(given)

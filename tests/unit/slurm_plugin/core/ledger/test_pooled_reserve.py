@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.ledger.ledger import Ledger
-from slurm_plugin.core.ledger.pooled_reserve import Share, pooled_bytes, share, share_of, widest
+from slurm_plugin.core.ledger.pooled_reserve import Share, pooled_bytes, share, widest
 from slurm_plugin.core.placement.choose import Pin, choose_gpu
 from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.records.node import Demand, Reservation
@@ -84,9 +84,7 @@ def test_a_job_that_asked_for_less_than_we_expect_is_expected_to_keep_to_that() 
     assert (by_hand.expected_bytes, by_hand.most_bytes) == (4 * GIB, 4 * GIB)
 
 
-def test_a_settled_job_surprises_nobody_and_a_root_is_rounded_up() -> None:
-    held = replace(reservation(demand(1, 6 * GIB, 9 * GIB, 5 * GIB, "a"), 9 * GIB), settled=True)
-    assert share_of(held).most_bytes == 6 * GIB
+def test_a_root_is_rounded_up() -> None:
     assert pooled_bytes(Share(expected_bytes=0, most_bytes=1, model=model) for model in "ab") == 2
 
 
