@@ -124,7 +124,6 @@ def mps_of(
             job_id=job.job_id,
             cap_bytes=cap_bytes,
             gpu_bytes=placed.reading.usable_bytes,
-            thread_percentage=settings.mps_thread_percentage,
         )
     except MpsError as exc:
         log.say(EventKind.WITHOUT_MPS, str(exc))

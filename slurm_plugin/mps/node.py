@@ -58,7 +58,6 @@ class Mps:
         job_id: int,
         cap_bytes: int | None,
         gpu_bytes: int,
-        thread_percentage: int = 0,
     ) -> dict[str, str]:
         """Count a job in on the user's daemon of a GPU, which is started or mended first where needed.
 
@@ -68,7 +67,6 @@ class Mps:
             job_id: Slurm's job id.
             cap_bytes: What the job may allocate on the GPU, context included; None for no limit.
             gpu_bytes: Usable memory of the GPU: the server's limit as long as a job without a cap is on it.
-            thread_percentage: Largest share of SMs for each client; 0 for no limit.
 
         Returns:
             Variables for the job, to be set together with CUDA_VISIBLE_DEVICES=<the GPU's UUID>.
@@ -97,8 +95,6 @@ class Mps:
         }
         if cap_bytes is not None:
             environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={to_mib_up(cap_bytes)}M"
-        if thread_percentage:
-            environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(thread_percentage)
         return environment
 
     def release(self, job_id: int) -> None:

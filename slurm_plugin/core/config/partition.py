@@ -59,7 +59,6 @@ class PartitionConfig:
         saturated_waits: How often a job waits for that at most, before it is placed all the same. The waits last 10,
             20, 40, 80 and then 160 s each, so 5 are some five minutes.
         sharing: How processes share a GPU: MPS, or time-sliced streams.
-        mps_thread_percentage: CUDA_MPS_ACTIVE_THREAD_PERCENTAGE of a shared job; 0 leaves it unset.
         visible_devices: How CUDA_VISIBLE_DEVICES names a job's GPUs: "index" by numbers, as Slurm does, which every
             launcher reads (of a job under MPS 0, its daemon's one GPU); "uuid" by UUIDs, which name the right GPU also
             in a container that does not see the MPS pipe. Where cgroups confine devices, Slurm's own numbers stay.
@@ -109,7 +108,6 @@ class PartitionConfig:
     on_saturated: Literal["place", "wait"] = "place"
     saturated_waits: int = 5
     sharing: Literal["mps", "streams"] = "mps"
-    mps_thread_percentage: int = 0
     visible_devices: Literal["index", "uuid"] = "index"
     memory_cap: bool = True
     on_overrun: Literal["warn", "requeue", "end"] = "requeue"

@@ -345,10 +345,3 @@ def test_many_hooks_at_once(setup: Setup):
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(setup.again().release, range(1, 4)))
     assert not setup.place().exists()
-
-
-def test_thread_percentage(setup: Setup):
-    variables = setup.again().acquire(
-        gpu=GPU, user_id=0, job_id=1, cap_bytes=None, gpu_bytes=GIB, thread_percentage=30
-    )
-    assert variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "30"
