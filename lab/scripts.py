@@ -36,7 +36,7 @@ _WORDS = {
     "policy": ("exclusive", "collocate", "share"),
     "retry": ("no", "yes"),
     "gpus": ("1", "2"),
-    "confidence": ("0.9", "auto", "bound", "1.5"),
+    "confidence": ("0.9", "bound", "1.5"),
     "bach_size": ("8",),
 }
 _WRONG = frozenset(("0", "many", "adamm", "half", "perhaps", "lots", "share", "1.5"))

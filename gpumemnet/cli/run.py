@@ -164,8 +164,6 @@ def _print(
 ) -> None:
     said = question.said
     result, warnings = found or (None, notes)
-    if said.confidence == "auto" and verdict is None:
-        warnings = (*warnings, "confidence=auto: the partition decides what is booked; the bound is shown")
     booked = None
     if result is not None:
         booked = Booked.of(result, said.confidence)

@@ -36,8 +36,8 @@ class Booked(NamedTuple):
 
         Args:
             result: What the job needs.
-            confidence: Share of jobs that it shall be enough for (0.5 to 0.999). Of "auto", which only a cluster can
-                tell, the bound is taken. None: as in a partition that says nothing.
+            confidence: Share of jobs that it shall be enough for (0.5 to 0.999). None: as in a partition that says
+                nothing.
         """
         confidence = DEFAULT_CONFIDENCE if confidence is None else confidence
         if isinstance(confidence, str) or result.quantiles is None:

@@ -13,7 +13,7 @@ from gpumemnet.units import GIB, KIB, MIB
 
 MAX_COUNT = 1 << 30
 MAX_GPUS = 1024
-Confidence = float | Literal["bound", "auto"]
+Confidence = float | Literal["bound"]
 LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.999
 DEFAULT_CONFIDENCE = 0.95
 """Of partitions that say nothing."""
@@ -115,15 +115,15 @@ def _memory(key: str, value: str, place: Place) -> int:
 
 
 def _confidence(key: str, value: str, place: Place) -> Confidence:
-    if value in ("auto", "bound"):
-        return "auto" if value == "auto" else "bound"
+    if value == "bound":
+        return "bound"
     try:
         share = float(value) if len(value) < 8 else 0.0
     except ValueError:
         share = 0.0
     if LEAST_CONFIDENCE <= share <= MOST_CONFIDENCE:
         return share
-    fix = f"give a share of jobs from {LEAST_CONFIDENCE} to {MOST_CONFIDENCE}, auto or bound"
+    fix = f"give a share of jobs from {LEAST_CONFIDENCE} to {MOST_CONFIDENCE}, or bound"
     raise place.error(f"{key}={short(value)} is impossible", fix)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from slurm_plugin.core.booking import messages
 from slurm_plugin.core.booking.bookings import by_hand
-from slurm_plugin.core.booking.confidence import Card, Size, size_of
+from slurm_plugin.core.booking.confidence import Size, size_of
 from slurm_plugin.core.config.compute import TRAINS, TURNS
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.records.submission import (
@@ -131,12 +131,4 @@ def size_for(claims: Claims, estimate: MemoryEstimate | None, partition: Partiti
     if estimate is None:
         free_bytes = from_mib(partition.free_min_mib)
         return Size(booked_bytes=free_bytes, cap_bytes=free_bytes, share=None)
-    recovery = partition.recovery if claims.retry and partition.max_recoveries else "off"
-    return size_of(
-        estimate,
-        site=partition.confidence,
-        user=claims.confidence,
-        card=Card(
-            usable_bytes=partition.capacity_bytes, shard_bytes=partition.shard_bytes, recovery=recovery
-        ),
-    )
+    return size_of(estimate, site=partition.confidence, user=claims.confidence)

@@ -88,7 +88,7 @@ def parse_config(tree: dict[str, Any], *, origin: str, strict: bool = True) -> C
         ):
             raise ConfigError(
                 f"{origin}: partition.{name}.confidence is {partition.confidence:g}; "
-                f'it must be from {LEAST_CONFIDENCE} to {MOST_CONFIDENCE}, "auto" or "bound"'
+                f'it must be from {LEAST_CONFIDENCE} to {MOST_CONFIDENCE}, or "bound"'
             )
         if not 0.0 <= partition.compute_overcommit < float("inf"):
             raise ConfigError(

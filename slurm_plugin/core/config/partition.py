@@ -32,9 +32,8 @@ class PartitionConfig:
             can then be turned into shards, as can one for a type in `gpus`; any other typed request keeps its GPU.
         exclusive_form: How a GPU of one's own is asked for: "shards" takes all shards of a GPU, "gpu" takes gpu:1
             (Slurm 23.11.5 and later), "auto" picks by the running version.
-        confidence: Share of jobs for which what is booked shall be enough: a number, "bound" for the estimator's
-            bound (0.99), or "auto" for what costs least by this partition's cards and recovery (booking/confidence.py).
-            What is not booked, up to the bound, a job may still have while nobody needs it.
+        confidence: Share of jobs for which what is booked shall be enough: a number, or "bound" for the
+            estimator's bound (0.99). What is not booked, up to the bound, a job may still have while nobody needs it.
         compute_overcommit: Slurm gives a GPU jobs of at most this much expected SM activity in all: a job asks for the
             larger of the shards of its memory and this part of a GPU's shards; what it may hold stays its memory. 2.0
             lets two jobs share that would each fill the GPU. Jobs of several GPUs, and all under `sharing = "streams"`,

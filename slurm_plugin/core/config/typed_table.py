@@ -63,13 +63,15 @@ def _checked(value: Any, kind: Any, *, origin: str, key: str) -> Any:
     Raises:
         ConfigError: It is not; the text says what would be.
     """
+    expected = "one of "
     if get_origin(kind) is Union:  # a number, or one of some words
+        expected = "a number or "
         number, words = get_args(kind)
         kind = words if isinstance(value, str) else number
     if get_origin(kind) is Literal:
         choices = get_args(kind)
         if value not in choices:
-            raise ConfigError(f"{origin}: {key} is {value!r}; it must be one of {', '.join(choices)}")
+            raise ConfigError(f"{origin}: {key} is {value!r}; it must be {expected}{', '.join(choices)}")
         return value
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)

@@ -13,7 +13,7 @@ from typing import Literal
 
 BookingKind = Literal["shared", "whole"]
 BookingBasis = Literal["asked", "estimate", "history"]
-Confidence = float | Literal["bound", "auto"]
+Confidence = float | Literal["bound"]
 """Share of jobs that what is booked shall be enough for: a number, the estimator's own bound, or what costs least."""
 LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.999
 """Estimates tell their quantiles from the one to the other."""
@@ -103,7 +103,7 @@ class Claims:
         policy: `policy=exclusive|collocate`, or None.
         retry: False if `retry=no`: no recovery after running out of memory.
         gpus: `gpus=2`: processes of a data-parallel job, or None.
-        confidence: `confidence=0.9|auto|bound`: how safe the booking shall be, or None.
+        confidence: `confidence=0.9|bound`: how safe the booking shall be, or None.
     """
 
     profile: str | None = None

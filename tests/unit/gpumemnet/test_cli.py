@@ -164,11 +164,6 @@ def test_what_is_booked_at_a_confidence_and_what_the_job_may_hold_at_most(tmp_pa
     assert (done.returncode, done.stdout) == (2, "")
 
 
-def test_auto_says_that_the_partition_decides(tmp_path: Path) -> None:
-    (tmp_path / "job.sh").write_text(f"#RAD model={RESIDUAL} batch_size=64 confidence=auto\n")
-    assert "the partition decides" in run("job.sh", cwd=tmp_path).stdout
-
-
 def test_explain_says_where_it_goes() -> None:
     text = run(RESIDUAL, "--batch-size", "64", "--explain").stdout
     for word in (

@@ -13,7 +13,7 @@ from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.booking.request import request_from
 from slurm_plugin.core.booking.size import part_for
 from slurm_plugin.core.booking.verification import MOST_PARTITIONS, partition_mark
-from slurm_plugin.core.config.load import Config, Features, parse_config
+from slurm_plugin.core.config.load import Config, parse_config
 from slurm_plugin.core.records.submission import Booking, Claims, MemoryEstimate, Rewrite
 from slurm_plugin.core.units import GIB, MIB
 
@@ -414,23 +414,6 @@ def test_who_books_less_than_the_site_would_is_capped_there_and_answers_for_it()
     booking = asked(Claims(profile="p", confidence=0.9), row, gres="gres:gpu:1").booking
     assert booking is not None
     assert (booking.memory_bytes, booking.cap_bytes, booking.basis) == (12 * GIB, None, "asked")
-
-
-def test_nobody_gambles_with_a_job_that_is_not_run_again() -> None:
-    row = replace(need(10 * GIB, 16 * GIB), quantiles=((0.5, 10 * GIB), (0.9, 12 * GIB), (0.99, 16 * GIB)))
-    for settings, claims in (({"recovery": "off"}, {}), ({"max_recoveries": 0}, {}), ({}, {"retry": False})):
-        found = asked(
-            Claims(profile="p", **claims),  # type: ignore[arg-type]
-            row,
-            config=config(confidence="auto", **{"recovery": "escalate", **settings}),
-            gres="gres:gpu:1",
-        )
-        assert found.booking is not None and found.booking.memory_bytes == 16 * GIB
-    gambles = config(confidence="auto", recovery="escalate")
-    for on, gib in ((True, 12), (False, 16)):
-        switched = replace(gambles, features=Features(recovery=on))
-        found = asked(Claims(profile="p"), row, config=switched, gres="gres:gpu:1")
-        assert found.booking is not None and found.booking.memory_bytes == gib * GIB
 
 
 @given(claims=CLAIMS, estimate=ESTIMATES, config=CONFIGS)

@@ -55,8 +55,8 @@ def test_several_partitions_are_ours_only_if_all_are_alike() -> None:
         ({"partition_defaults": {"margin_mib": -1}}, ["margin_mib", "must not be negative"]),
         ({"partition": {"gpu": {"confidence": 1.2}}}, ["partition.gpu.confidence is 1.2", "0.5 to 0.999"]),
         (
-            {"partition": {"gpu": {"confidence": "high"}}},
-            ["partition.gpu.confidence is 'high'", "bound, auto"],
+            {"partition": {"gpu": {"confidence": "auto"}}},
+            ["partition.gpu.confidence is 'auto'", "must be a number or bound"],
         ),
         (
             {"partition": {"gpu": {"confidence": True}}},
