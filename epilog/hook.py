@@ -19,7 +19,6 @@ from slurm_plugin.core.config.load import Config, PartitionConfig
 from slurm_plugin.core.config.timed_read import TimelyFile
 from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
 from slurm_plugin.core.exits import Exit
-from slurm_plugin.core.history.runs import Run
 from slurm_plugin.core.ledger.requeued_jobs import waiting_jobs
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
@@ -199,10 +198,9 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
     booking = as_held(booking, held)
     run = run_of(job, booking, outcome, usage, now_s=clock.now_s())
     recovery = next_attempt(booking, outcome, settings) if config.features.recovery else None
-    runs_again = ""
     try:
         if recovery is not None:
-            runs_again = _run_again(job, node, recovery, outcome, settings, held, key, log)
+            _run_again(job, node, recovery, outcome, settings, held, key, log)
         elif config.mode == "enforce":
             _tell_slurm(job, node, booking, outcome, usage, key)
     except SlurmError as exc:
@@ -212,7 +210,6 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
             keep_run(config, run)
         except OSError as exc:
             log.say(EventKind.NOT_REPORTED, f"not remembered: {exc}")
-    _tell_owner(job, node, run, log, runs_again=runs_again)
 
 
 def _run_again(
@@ -224,17 +221,15 @@ def _run_again(
     held: Reservation | None,
     key: bytes,
     log: HookLog,
-) -> str:
-    """Give a job its next attempt; return why it runs again, "" if it does not."""
+) -> None:
+    """Give a job its next attempt."""
     if node.config.mode == "observe":
         log.say(EventKind.WOULD_RUN_AGAIN, recovery.reason)
-        return ""
+        return
     from epilog.recover import recover  # an ordinary job ends without a question to Slurm
 
     restart = held.restart if held else job.restart
-    came = recover(job, recovery, outcome, settings, node.slurm(), restart=restart, key=key)
-    log.tell(came)
-    return recovery.reason if came.kind == EventKind.RUNS_AGAIN else ""
+    log.tell(recover(job, recovery, outcome, settings, node.slurm(), restart=restart, key=key))
 
 
 def _tell_slurm(
@@ -248,16 +243,3 @@ def _tell_slurm(
         if has_slurmdbd(slurm_conf):
             log = Path(node.config.paths.log)
             tell_peak(job, booking, outcome, usage=usage, slurm_conf=slurm_conf, log=log, key=key)
-
-
-def _tell_owner(job: HookJob, node: Node, run: Run, log: HookLog, *, runs_again: str) -> None:
-    """End the job's output with a line about what it used, where the site wants that."""
-    config = node.config
-    if not config.features.output_line or config.mode != "enforce" or run.peak_bytes is None:
-        return
-    from epilog.last_line import tell_owner
-
-    remembered = config.features.history
-    told = tell_owner(job, run, remembered=remembered, runs_again=runs_again, names=lambda: names(node, job))
-    if told is not None:
-        log.tell(told)

@@ -264,41 +264,6 @@ def test_a_switch_turns_off_its_own_part_of_the_epilog_and_no_other(tmp_path: Pa
     assert ("not reported: " in hooks.log("epilog")) == (off != "recovery"), "Slurm, which is away, was asked"
 
 
-@pytest.mark.parametrize(
-    ("top", "seen", "told"),
-    [
-        ("[features]\noutput_line = true", True, True),
-        ("", True, False),
-        ("[features]\noutput_line = true", False, False),
-        ('mode = "observe"\n[features]\noutput_line = true', True, False),
-    ],
-    ids=["wanted", "not wanted", "nothing was seen", "observe"],
-)
-def test_the_users_file_is_touched_only_where_the_site_wants_it(
-    tmp_path: Path, top: str, seen: bool, told: bool
-) -> None:
-    hooks = Hooks(tmp_path, top=top)
-    hooks.run("prolog")
-    if seen:
-        usage = JobUsage(job_id=7, first_s=1.0, last_s=90.0, peak_bytes=GIB, mean_smact=0.5)
-        write_job(tmp_path / "run", usage)
-    (tmp_path / "slurm-7.out").write_text("done\n")
-    hooks.run("epilog", SLURM_JOB_EXIT_CODE="0")
-    text = (tmp_path / "slurm-7.out").read_text()
-    assert text.startswith("done\n") and ("RAD: job 7 used 1.0 of 4.0 GiB" in text) == told
-    assert told or text == "done\n"
-
-
-def test_the_owner_is_told_although_slurm_does_not_answer(tmp_path: Path) -> None:
-    hooks = Hooks(tmp_path, top="[features]\noutput_line = true")
-    hooks.run("prolog")
-    write_job(tmp_path / "run", JobUsage(job_id=7, first_s=1.0, last_s=90.0, peak_bytes=4 * GIB))
-    (tmp_path / "slurm-7.out").write_text("torch.OutOfMemoryError: CUDA out of memory.\n")
-    hooks.run("epilog", SLURM_JOB_EXIT_CODE="256")
-    assert "not reported: " in hooks.log("epilog"), "it would run again"
-    assert "RAD: job 7 used 4.0 of 4.0 GiB" in (tmp_path / "slurm-7.out").read_text()
-
-
 def test_observe_says_what_it_would_do(tmp_path: Path) -> None:
     hooks = Hooks(tmp_path, top='mode = "observe"')
     hooks.run("prolog")

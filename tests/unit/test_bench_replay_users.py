@@ -122,7 +122,7 @@ def test_a_report_names_users_and_seed(tmp_path: Path) -> None:
         "figures": dict.fromkeys(NEEDED, 1.0),
         "jobs": [],
         "samples": {"times_s": [], "cards": []},
-        "machine": {"slurm": "24.11.5"},
+        "machine": {"slurm": "24.11.5", "commit": "c"},
     }
     rows = {
         "old": {},

@@ -43,8 +43,6 @@ class Features:
         guard: rad-monitor acts on jobs that take more than they booked.
         learn: What all users' runs needed re-calibrates the estimates of models that are new to a user: off, because it
             pays on a site with many users, and one should look at `rad learn` first.
-        output_line: A batch job's output ends with a line that says what it used: off, because the file is the user's
-            and a program may read it.
     """
 
     submit: bool = True
@@ -55,7 +53,6 @@ class Features:
     accounting: bool = True
     guard: bool = True
     learn: bool = False
-    output_line: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,8 +53,6 @@ class EventKind(str, Enum):
     NOT_RUN_AGAIN = "not run again"
     NO_RECOVERY = "no recovery"
     NOT_REPORTED = "not reported"
-    TOLD_OWNER = "told owner"
-    NOT_TOLD_OWNER = "not told owner"
 
     UNMANAGED = "unmanaged"
     """A process that holds nothing is on a GPU that a job holds as a whole."""
