@@ -137,7 +137,7 @@ PARTS = (
         intro="On its standard error; the status is 2.",
         files=(
             *("gpumemnet/cli/*.py", "gpumemnet/gpus.py", "gpumemnet/tracing/trace/*.py"),
-            *("gpumemnet/tracing/script/*.py", "gpumemnet/estimators/*.py"),
+            *("gpumemnet/tracing/script/**/*.py", "gpumemnet/estimators/*.py"),
         ),
         calls=("SetupError", "TraceError", "ModelFileError", "_complain"),
     ),
@@ -150,7 +150,7 @@ PARTS = (
     Part(
         title="Slurm",
         intro="Where Slurm refused, did not answer, or cannot do what is asked.",
-        files=("slurm_plugin/slurm/*.py", "slurm_plugin/login/cli_filter.py"),
+        files=("slurm_plugin/slurm/**/*.py", "slurm_plugin/login/cli_filter.py"),
         calls=("SlurmError", "EstimateError"),
     ),
     Part(
