@@ -63,7 +63,7 @@ expect "the recovery is told" grows AdminComment 'rad: (recovered|ended .* recov
 expect "estimate and peak are told" small80 AdminComment 'rad: ended estimate_mib=[0-9]+ peak_mib=[0-9]+'
 expect "two GPUs" two AllocTRES 'gres/gpu=2'
 # radd shares no folder with the nodes: it finds the peak in the accounts, and the same job's next booking says so.
-until as alice sbatch --hold --partition=gpu80 share_resnet18.sh 2>&1 | grep -q 'GiB before; reserves'; do
+until as alice sbatch --hold --partition=gpu80 share_resnet18.sh 2>&1 | grep -q 'GiB in earlier runs; booked'; do
     [ "$SECONDS" -lt "$deadline" ] || {
         echo "demo: radd never heard of the peak of resnet18" >&2
         faults=$((faults + 1))

@@ -30,3 +30,17 @@ def human(n_bytes: float) -> str:
 def to_mib_nearest(n_bytes: float) -> int:
     """Return bytes as the nearest whole MiB."""
     return round(n_bytes / MIB)
+
+
+def percentile(share: float) -> str:
+    """Return a share of jobs as a percentile.
+
+    Args:
+        share: From 0.5 to 0.999.
+
+    >>> percentile(0.95), percentile(0.91), percentile(0.975)
+    ('95th percentile', '91st percentile', '97.5th percentile')
+    """
+    number = f"{share * 100:g}"
+    ending = {"1": "st", "2": "nd", "3": "rd"}.get(number[-1], "th") if number.isdigit() else "th"
+    return f"{number}{ending} percentile"

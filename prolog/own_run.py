@@ -21,7 +21,7 @@ from slurm_plugin.core.ledger.ended_runs import EndedRuns
 from slurm_plugin.core.ledger.job_file import JobFile
 from slurm_plugin.core.ledger.store import boot_id
 
-WHY = "slurmd started this run with no Prolog, so no GPU is reserved for it"
+WHY = "slurmd started this run without a Prolog, so no GPU is booked for it"
 SOON_S = 5.0
 """After its Prolog a batch script starts within less, where the site has no slow Prolog of its own."""
 MOST_TIMES = 20

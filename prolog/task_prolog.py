@@ -51,13 +51,13 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
         file = JobFile(Path(config.paths.run), job_id)
         refusal = file.refusal()
         if refusal is None and file.unplaced() and goes_back(job_id, config, os.environ):
-            refusal = "its Prolog was killed, so it goes back into the queue"
+            refusal = "its Prolog was killed, and the job is requeued"
         is_script = is_batch_script(os.environ, title)
         if refusal is None and without_prolog(job_id, config, os.environ, is_script=is_script):
             back = requeued(job_id, os.environ, most=MOST_TIMES)
-            refusal = f"{WHY}; {'it goes back into the queue' if back else 'submit it again'}"
+            refusal = f"{WHY}; {'the job is requeued' if back else 'resubmit it'}"
         if refusal is not None:
-            print(f"print RAD: this job must not start on {os.uname().nodename} now: {refusal}")
+            print(f"print RAD: the job did not start on {os.uname().nodename}: {refusal}")
             return Exit.REFUSED
         variables = file.variables()
         booked = variables.get("RAD_SHARDS", "")

@@ -21,7 +21,7 @@ __all__ = ["BEHIND", "SCRIPT_HEAD_BYTES", "Directives", "claims_of", "directives
 
 SCRIPT_HEAD_BYTES = 1 << 16
 """How far into a job script #RAD lines are looked for."""
-BEHIND = f"#RAD lines behind the first {SCRIPT_HEAD_BYTES >> 10} KiB are not read; move them to the top"
+BEHIND = f"#RAD lines after the first {SCRIPT_HEAD_BYTES >> 10} KiB are not read; move them to the top"
 MOST_LINES = 5
 """About what is wrong with one submission; more would be read by nobody."""
 _POLICIES: dict[Policy, Literal["exclusive", "collocate"]] = {
@@ -93,7 +93,7 @@ def _found(model: str, folders: tuple[Path, ...]) -> Path:
     looked = (
         "" if os.path.isabs(named) else f" in {' or '.join(dict.fromkeys(map(os.path.abspath, folders)))}"
     )
-    shell = ": no shell reads this line, so variables stay as they are" if "$" in model else ""
+    shell = "; variables are not expanded in #RAD lines" if "$" in model else ""
     raise EstimateError(f"{named}: no such file{looked}; check the path{shell}")
 
 

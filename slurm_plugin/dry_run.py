@@ -139,7 +139,7 @@ class DryRun:
         ):
             return ""
         path = learned_path(Path(self._config.paths.state))
-        return f"runs of this site may change what is booked: what radd learned of them cannot be read here ({path})"
+        return f"sbatch may book another amount: this site's statistics cannot be read here ({path})"
 
     def _decide(self, job: Job, options: Mapping[str, str]) -> tuple[Seen, Decided]:
         """Do what cli_filter.lua does on the login node, and then what job_submit.lua asks radd."""
@@ -191,8 +191,8 @@ def _read(path: Path) -> Config:
         ConfigError: It cannot be used.
     """
     if path.exists() and not os.access(path, os.R_OK):
-        fix = "it holds no secret, and every sbatch reads it; an admin should run: chmod 644"
-        raise ConfigError(f"{path}: you may not read it; {fix} {path}")
+        fix = "it contains no secret and every sbatch reads it; ask an admin to run: chmod 644"
+        raise ConfigError(f"{path}: permission denied; {fix} {path}")
     return load_config(path)
 
 

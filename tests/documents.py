@@ -75,8 +75,8 @@ RESTART = NotRun("needs systemd; tests/cluster/test_edit_slurm.py starts the sam
 COUNTED, WEEK = "-T gres/gpu,gres/shard,billing", "start=now-7days end=now"
 NO_DRIVER = "--node n0 --gpus 4 --gpu-memory-mib 40330"
 BOOKS = (
-    r"sbatch: RAD: needs about [\d.]+ GiB; reserves [\d.]+ GiB of one GPU \(95 % safe\)"
-    r"(, up to [\d.]+ GiB while nobody needs it)?\n"
+    r"sbatch: RAD: estimated [\d.]+ GiB; booked [\d.]+ GiB \(95th percentile\)"
+    r"(, limit [\d.]+ GiB)?\n"
 )
 
 TRIALS: dict[str, dict[str, Trial]] = {
@@ -103,20 +103,20 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "rad-estimate --save m.rad -- python train.py": RunBy(
             "tests/unit/gpumemnet_trace/test_script.py", '"--save"'
         ),
-        "rad-estimate job.sh": Run(says=BOOKS + r"asks Slurm for shard:\d+ in partition gpu\n"),
+        "rad-estimate job.sh": Run(says=BOOKS + r"requests shard:\d+ in partition gpu\n"),
         "sbatch job.sh": Run(says=BOOKS),
     },
     "docs/troubleshooting.md": {},
     "docs/reference.md": {
-        "rad-estimate job.sh": Run(says=BOOKS + r"asks Slurm for shard:\d+ in partition gpu\n"),
+        "rad-estimate job.sh": Run(says=BOOKS + r"requests shard:\d+ in partition gpu\n"),
         "rad-estimate job.sh --explain": Run(says=r"(?s)base +\d+ MiB.*optimizer +\d+ MiB"),
         "rad-estimate job.sh --options '-p big'": Run(
-            says="in partition plain; RAD leaves it as it is", instead={"big": "plain"}
+            says="in partition plain; unchanged by RAD", instead={"big": "plain"}
         ),
         "rad-estimate job.sh --batch-size 256": Run(says=BOOKS),
         "rad-estimate job.sh --ask": Run(says="(?s)" + BOOKS + ".*start"),
         "rad-estimate job.sh --json": Run(says=r'^{"version": 1, .*"shards": \d+'),
-        "rad-estimate job.sh --largest": Run(says=r"the whole card +\d+ +\d+"),
+        "rad-estimate job.sh --largest": Run(says=r"whole GPU +\d+ +\d+"),
         "rad-estimate job.sh --sweep": Run(says=r"\n +64  amp +yes +\d+"),
         "rad-estimate job.sh --cards --ask": Run(says=r"\ngpu +h200 +\d+"),
         "rad-estimate model.txt --cards": Run(says=r"\ngpu +h200 +\d+"),
@@ -228,7 +228,6 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "docs/user.md": (
         "#SBATCH --gpus=1",
         "#SBATCH --gpus=2",
-        "RAD: job 1234 used",
         "#SBATCH --time=1:00:00",
     ),
     "docs/troubleshooting.md": ("job.sh:4: unknown optimizer",),

@@ -38,7 +38,11 @@ EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
         "The same model of the same user ran before",
         messages.reserves(15 * GIB, replace(_NEED, source="history")),
     ),
-    (messages.reserves, "memory=9G", messages.reserves(9 * GIB, replace(_NEED, source="stated"))),
+    (
+        messages.reserves,
+        "memory=9G",
+        messages.reserves(9 * GIB, replace(_NEED, source="stated", estimate_bytes=9 * GIB)),
+    ),
     (
         messages.reserves,
         "Two processes share the GPU",
@@ -54,11 +58,11 @@ EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
     (messages.alone, "Nothing tells the need", messages.alone(messages.NEED_UNKNOWN)),
     (messages.without_that, "After a line on what could not be understood", messages.without_that(True)),
     (messages.alone, "Its bound is about a GPU", messages.alone(messages.may_need(38 * GIB, 39 * GIB))),
-    (messages.keeps_gpu, "", messages.keeps_gpu("--gpu-freq works only with a GPU of one's own")),
+    (messages.keeps_gpu, "", messages.keeps_gpu("--gpu-freq requires a whole GPU")),
     (
         messages.keeps_gpus,
         "`share_multi_gpu`, and the need of each process is not known",
-        messages.keeps_gpus("#RAD does not say gpus=2, so what each of its processes needs is not known"),
+        messages.keeps_gpus("the need of each process is unknown without #RAD gpus=2"),
     ),
     (messages.keeps_gpus, "It is on several nodes", messages.keeps_gpus(messages.SEVERAL_NODES)),
     (messages.keeps_gpus, "Without `share_multi_gpu`", messages.keeps_gpus(messages.SEVERAL_GPUS)),
@@ -109,7 +113,7 @@ class Part:
 PARTS = (
     Part(
         title="What else a job is told",
-        intro="At submission, at its start, or at the end of its output.",
+        intro="At submission, or at its start.",
         files=("slurm_plugin/radd/*.py", "slurm_plugin/login/cli_filter.py", "prolog/*.py", "epilog/*.py"),
         calls=("RAD: ",),
     ),
@@ -225,7 +229,9 @@ def _messages_in(tree: ast.Module, part: Part) -> Iterator[str]:
                 given = [values.get(at) for at in part.texts]
                 yield from _worth_telling([_text(value, known) for value in given if value is not None])
             elif (
-                "RAD: " in part.calls and node not in parts and (_text(node, known) or "").startswith("RAD: ")
+                "RAD: " in part.calls
+                and node not in parts
+                and (_text(node, known) or "").startswith(("RAD: ", "print RAD: "))
             ):
                 yield from _worth_telling([_text(node, known)])
 

@@ -81,7 +81,7 @@ def largest(subject: Subject) -> list[Row]:
         room = int(part * subject.usable_bytes)
         batch_size = _largest(booked_bytes, room)
         booked = None if batch_size is None else to_mib_up(booked_bytes(batch_size))
-        of_card = "the whole card" if part == 1 else f"{part:g} of it"
+        of_card = "whole GPU" if part == 1 else f"{part:g} of it"
         rows.append(
             {
                 "part": of_card,

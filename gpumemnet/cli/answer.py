@@ -102,7 +102,7 @@ def for_script(
         try:
             result, warnings = for_summary(found.text, setup, gpu=gpu)
         except GpuMemNetError as exc:
-            raise TraceError(f"{why}; nor was its model's text enough: {exc}") from exc
+            raise TraceError(f"{why}; its model's text was not sufficient either: {exc}") from exc
         return result, (why, "estimated from its model's text instead", *warnings)
     if save is not None:
         record.write(found, save)
@@ -145,7 +145,7 @@ def _of_profile(profile: ModelProfile, *, gpu: Gpu, estimator: str) -> Estimate:
     if profile.source is not Source.TRACE:
         return replace(estimate(profile, gpu=gpu, estimator=estimator), activity=activity.estimate(profile))
     if estimator != DEFAULT:
-        raise SetupError(f"--estimator {estimator} reads a model summary, not a saved trace: leave it away")
+        raise SetupError(f"--estimator {estimator} reads a model summary, not a saved trace; remove it")
     return estimate(profile, gpu=gpu)
 
 
@@ -173,7 +173,7 @@ def for_module(
         SetupError: The estimator reads a summary, or the GPU is unknown.
     """
     if estimator not in (DEFAULT, MODULE):
-        raise SetupError(f"--estimator {estimator} reads a model summary, not a module: leave --module away")
+        raise SetupError(f"--estimator {estimator} reads a model summary, not a module; remove --module")
     if find_spec("torch") is None:
         raise TraceError(_NO_MODULE)
     card = gpu_named(gpu) if isinstance(gpu, str) else gpu

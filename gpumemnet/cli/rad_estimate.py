@@ -31,18 +31,18 @@ _COUNT = click.IntRange(1, 1 << 30)
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
 Examples:
-  rad-estimate job.sh                       what sbatch will say, and what the job will book
-  rad-estimate job.sh --ask                 the same from Slurm itself, and when the job would start
-  rad-estimate job.sh --options '-p big'    with options as typed behind sbatch
+  rad-estimate job.sh                       sbatch's message, and the booking of the job
+  rad-estimate job.sh --ask                 also ask Slurm whether and when the job would start
+  rad-estimate job.sh --options '-p big'    with options of sbatch
   rad-estimate model.txt --batch-size 64    a saved summary
-  rad-estimate model.txt --largest          the largest batch that fits a card, and half and a quarter of it
-  rad-estimate job.sh --sweep               batch sizes, precisions and checkpointing side by side
-  rad-estimate job.sh --cards --ask         every shared partition, and when the job would start there
+  rad-estimate model.txt --largest          largest batch for a GPU, half and a quarter of it
+  rad-estimate job.sh --sweep               compare batch sizes, precisions and checkpointing
+  rad-estimate job.sh --cards --ask         compare shared partitions and start times
   rad-estimate job.sh --plot step.html      memory over one training step
   rad-estimate --save m.rad -- python train.py
 
 \b
-Exit status: 0 fits, 1 does not fit or is refused, 2 a wrong option or file, 3 a bug of ours.""",
+Exit status: 0 fits, 1 does not fit or is refused, 2 a wrong option or file, 3 an internal error.""",
 )
 @click.argument("summary", required=False)
 @click.option("--batch-size", type=_COUNT, help="Samples per step and GPU; default: the summary's own.")
@@ -50,17 +50,20 @@ Exit status: 0 fits, 1 does not fit or is refused, 2 a wrong option or file, 3 a
 @click.option("--optimizer", type=click.Choice([name.value for name in OPTIMIZERS]), help="Default: adam.")
 @click.option("--precision", type=click.Choice([name.value for name in PRECISIONS]), help="Default: fp32.")
 @click.option(
-    "--gradient-checkpointing", is_flag=True, help="Blocks run again in backward instead of being kept."
+    "--gradient-checkpointing",
+    is_flag=True,
+    help="Recompute activations in backward instead of storing them.",
 )
-@click.option("--gpu", help=f"Type of GPU; default: rad.toml's, else {DEFAULT_GPU}.")
-@click.option("--gpu-memory", help="Memory of one GPU, e.g. 24G; then --gpu may name any card.")
+@click.option("--gpu", help=f"Type of GPU; default: from rad.toml, else {DEFAULT_GPU}.")
+@click.option("--gpu-memory", help="Memory of one GPU, e.g. 24G; then --gpu may be any name.")
 @click.option(
     "--estimator",
     type=click.Choice(NAMES),
-    help=f"Which estimator to ask; default: rad.toml's, else {DEFAULT}. faketensor needs --module.",
+    help=f"Estimator; default: from rad.toml, else {DEFAULT}. faketensor needs --module.",
 )
 @click.option(
-    "--module", help="Trace a real model instead: pkg.mod:function or file.py:function. Needs PyTorch."
+    "--module",
+    help="Trace a model instead of reading a summary: pkg.mod:function or file.py:function. Needs PyTorch.",
 )
 @click.option(
     "--input",
@@ -71,35 +74,39 @@ Exit status: 0 fits, 1 does not fit or is refused, 2 a wrong option or file, 3 a
 @click.option(
     "--confidence",
     type=click.FloatRange(LEAST_CONFIDENCE, MOST_CONFIDENCE),
-    help=f"Share of jobs for which what is booked shall be enough. Default: rad.toml's, else {DEFAULT_CONFIDENCE}.",
+    help=f"Share of jobs for which the booking is large enough. Default: from rad.toml, else {DEFAULT_CONFIDENCE}.",
 )
 @click.option(
     "--config", type=click.Path(path_type=Path), help="rad.toml; default: $RAD_CONFIG, /etc/rad/rad.toml."
 )
-@click.option("--options", "typed", default="", help="What you would type behind sbatch: '-p big --gpus=1'.")
-@click.option("--ask", is_flag=True, help="Ask Slurm, too: would it take the job, and when would it start?")
-@click.option("--largest", is_flag=True, help="The largest batch size for a GPU, and for parts of it.")
-@click.option("--sweep", is_flag=True, help="Batch sizes, precisions and checkpointing side by side.")
-@click.option("--cards", is_flag=True, help="The cluster's partitions side by side, or all known cards.")
-@click.option("--plot", help="Memory over one step: - draws it here; or FILE.html, FILE.svg, FILE.png.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, of an error, too.")
-@click.option("--explain", is_flag=True, help="Say where the memory goes and what was assumed.")
+@click.option("--options", "typed", default="", help="Options of sbatch, e.g. '-p big --gpus=1'.")
+@click.option(
+    "--ask", is_flag=True, help="Also ask Slurm whether it accepts the job, and when it would start."
+)
+@click.option("--largest", is_flag=True, help="Largest batch size for a GPU, and for parts of it.")
+@click.option("--sweep", is_flag=True, help="Compare batch sizes, precisions and checkpointing.")
+@click.option("--cards", is_flag=True, help="Compare the cluster's partitions, or all known GPUs.")
+@click.option(
+    "--plot", help="Plot memory over one step: - for the terminal, or FILE.html, FILE.svg, FILE.png."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, also for an error.")
+@click.option("--explain", is_flag=True, help="Show the parts of the estimate and its assumptions.")
 @click.option("--sbatch", is_flag=True, help="Print the lines to add to the job script.")
 @click.option(
     "--save",
     type=click.Path(path_type=Path),
-    help="Where to write what a script or --module came to, as m.rad.",
+    help="Save the profile of a traced script or --module, e.g. as m.rad.",
 )
 @click.version_option(package_name="rad-slurm")
 @click.pass_obj
 def command(around: Around | None, /, **options: Any) -> None:
-    """Estimate the GPU memory of a training job, and tell what sbatch will say to it.
+    """Estimate the GPU memory of a training job, and show the message and booking that sbatch would give.
 
     SUMMARY is the saved text of torchinfo.summary(), torchsummary.summary(), print(model) or Keras model.summary(),
     a file that gpumemnet.save() wrote, or a job script with #RAD lines; - reads it from standard input.
 
-    rad-estimate [OPTIONS] -- python train.py ... runs a training script, as it is, on a GPU that is not there until its
-    optimizer has made two steps; nothing of it is trained. Its Python needs PyTorch.
+    rad-estimate [OPTIONS] -- python train.py ... traces an unmodified training script on a simulated GPU until its
+    optimizer has made two steps; nothing is trained. Its Python needs PyTorch.
     """
     from gpumemnet.cli import run  # the work, which --help does not wait for
 

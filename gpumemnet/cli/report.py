@@ -21,18 +21,20 @@ _WHAT = {
 
 
 _ALONE = {
-    "exclusive": ": a GPU of its own",
-    "kept": ": a GPU of its own",
-    "multi-gpu": ": GPUs of its own",
-    "multi-node": ": GPUs of its own",
+    "exclusive": " (a whole GPU)",
+    "kept": " (a whole GPU)",
+    "multi-gpu": " (whole GPUs)",
+    "multi-node": " (whole GPUs)",
 }
 """What a job that does not share gets, by decision."""
 
 
 def _reserved_text(result: Estimate, booked: Booked) -> str:
     if result.estimator == "stated":
-        return f"reserves {booked.words()}, as stated"
-    return f"needs about {human(result.estimate_bytes)}; reserves {booked.words()} ({result.family}, {result.gpu})"
+        return f"requested {human(result.estimate_bytes)}; booked {booked.words()}"
+    return (
+        f"estimated {human(result.estimate_bytes)}; booked {booked.words()} ({result.family}, {result.gpu})"
+    )
 
 
 def _verdict_text(verdict: Verdict | None, asked: Asked | None) -> list[str]:
@@ -43,9 +45,9 @@ def _verdict_text(verdict: Verdict | None, asked: Asked | None) -> list[str]:
     if verdict.refusal is not None:
         return [*lines, f"sbatch: error: {verdict.refusal}", *_asked_text(asked)]
     where = f" in partition {verdict.partition}" if verdict.partition else ""
-    as_it_is = "" if verdict.capacity_bytes else "; RAD leaves it as it is"
+    as_it_is = "" if verdict.capacity_bytes else "; unchanged by RAD"
     alone = _ALONE.get(verdict.decision, "")
-    lines.append(f"asks Slurm for {verdict.gres or 'no GPU'}{where}{alone}{as_it_is}")
+    lines.append(f"requests {verdict.gres or 'no GPU'}{where}{alone}{as_it_is}")
     return [*lines, *_asked_text(asked)]
 
 
@@ -60,9 +62,9 @@ def _activity_text(activity: Activity | None) -> list[str]:
     step, smact, dram = activity.step_s, activity.smact, activity.dram
     scale, unit = (1, "s") if step.high >= 1 else (1000, "ms")
     return [
-        f"alone on an {activity.gpu.upper()}, never waiting for data: a step takes {step.value * scale:.3g} {unit}"
-        f" ({step.low * scale:.3g} to {step.high * scale:.3g}), SMs are busy {_percent(smact)},"
-        f" memory bandwidth used {_percent(dram)}"
+        f"alone on an {activity.gpu.upper()}, without waiting for data: a step takes {step.value * scale:.3g} {unit}"
+        f" ({step.low * scale:.3g} to {step.high * scale:.3g}), SM activity {_percent(smact)},"
+        f" memory bandwidth {_percent(dram)}"
     ]
 
 
@@ -104,16 +106,16 @@ def as_explanation(told: Told) -> str:
         share = value / max(result.estimate_bytes, 1)
         lines.append(f"  {key:<12}{to_mib_nearest(value):>9} MiB {share:>5.0%}  {_WHAT.get(key, '')}")
     lines += [
-        f"  {'expected':<12}{to_mib_nearest(result.estimate_bytes):>9} MiB"
+        f"  {'estimated':<12}{to_mib_nearest(result.estimate_bytes):>9} MiB"
         "        what nvidia-smi would show at the peak",
-        f"  {'reserved':<12}{to_mib_up(booked.n_bytes):>9} MiB        {_trust(booked.share)}; {booked.part}",
+        f"  {'booked':<12}{to_mib_up(booked.n_bytes):>9} MiB        {_trust(booked.share)}; {booked.part}",
         *_cap_line(booked),
         "",
         *_verdict_text(told.verdict, told.asked),
         f"Estimator: {result.estimator}; network: {result.family}.",
         *_learned_line(told.verdict),
-        f"Under MPS {to_mib_nearest(card.mps_client_bytes)} MiB of the base are a client's context; the server of"
-        f" all of a user's jobs holds {to_mib_nearest(card.mps_server_bytes)} MiB more, which no job books.",
+        f"Under MPS {to_mib_nearest(card.mps_client_bytes)} MiB of the base are the MPS client's context; the"
+        f" MPS server of a user uses {to_mib_nearest(card.mps_server_bytes)} MiB more, which no job books.",
         *(
             line[0].upper() + line[1:] + "; each holds for 80 % of jobs."
             for line in _activity_text(result.activity)
@@ -133,12 +135,14 @@ def _cap_line(booked: Booked) -> list[str]:
     """Return a line on the cap where that is more than what is booked."""
     if booked.most_bytes <= booked.n_bytes:
         return []
-    return [f"  {'cap':<12}{to_mib_up(booked.most_bytes):>9} MiB        while nobody else needs the memory"]
+    return [
+        f"  {'limit':<12}{to_mib_up(booked.most_bytes):>9} MiB        the most that it may allocate if memory is free"
+    ]
 
 
 def _trust(confidence: float | None) -> str:
     if confidence is None:
-        return "no measurement says how often it is exceeded"
+        return "how often it is exceeded was not measured"
     return f"exceeded by at most {1 - confidence:.0%} of jobs"
 
 
@@ -159,5 +163,5 @@ def as_sbatch(told: Told) -> str:
         f"# sbatch --gpus=1 --comment={shlex.quote(comment)} job.sh",
     ]
     if (booked := told.booked) is not None:
-        lines.append(f"# {human(booked.n_bytes)} will be reserved: {booked.shards} x {booked.shard_mib} MiB")
+        lines.append(f"# books {human(booked.n_bytes)}: {booked.shards} x {booked.shard_mib} MiB")
     return "\n".join([*lines, *(f"# note: {text}" for text in told.notes)])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     pass
 
 _NOTHING_SAID = (
-    "nothing tells what its model needs; #RAD model=m.rad would,"
+    "the memory need of its model is unknown; add #RAD model=m.rad,"
     " made by: rad-estimate --save m.rad -- python train.py"
 )
 _SETTINGS = ("batch_size", "seq_len", "optimizer", "precision", "gradient_checkpointing", "confidence")
@@ -54,9 +54,9 @@ def run(around: Around, /, **values: Any) -> Exit:
     cluster = None if what_if else around.find_cluster(options.config)
     if cluster is None and (options.ask or options.config):
         why = (
-            "with --gpu, --gpu-memory and --estimator no cluster is meant"
+            "--gpu, --gpu-memory and --estimator estimate without a cluster"
             if what_if
-            else "no rad.toml is here"
+            else "there is no rad.toml"
         )
         raise SetupError(f"--ask and --config: {why}; leave them out")
     question = question_of(options.summary, stated, options.typed)
@@ -111,7 +111,7 @@ def _of_card(options: Options, question: Question, script: Sequence[str], cluste
         _wait(script)
         found = answer.for_script(script, question.said.setup, gpu=card, save=options.save)
     elif options.save is not None:
-        raise SetupError("--save keeps what a script or --module came to; a summary is a file already")
+        raise SetupError("--save needs a script or --module; a summary is a file already")
     else:
         found = _estimated(question, options, card, estimator)
     _print(options, question, card, found, None, None, ())
@@ -120,7 +120,7 @@ def _of_card(options: Options, question: Question, script: Sequence[str], cluste
         return Exit.FINE
     asked, there = human(result.upper_bytes), human(card.memory_bytes)
     _complain(
-        f"{asked} do not fit on one {card.name} of {there}; "
+        f"{asked} does not fit on one {card.name} of {there}; "
         "try a smaller batch size, gradient checkpointing or another precision"
     )
     return Exit.FINDINGS
@@ -129,9 +129,7 @@ def _of_card(options: Options, question: Question, script: Sequence[str], cluste
 def _wait(script: Sequence[str]) -> None:
     """Say what a person waits for; most of it is the start of Python and PyTorch."""
     if sys.stderr.isatty():
-        line = (
-            f"{shlex.join(script)} runs until its second step, on a GPU that is not there; 5 minutes at most"
-        )
+        line = f"{shlex.join(script)} is traced on a simulated GPU until its second step; at most 5 minutes"
         click.echo(f"{PROGRAM}: {line}", err=True)
 
 

@@ -13,9 +13,9 @@ _WORDS = {
     "room_mib": "has MiB",
     "has_mib": "has MiB",
     "needs_mib": "needs MiB",
-    "booked_mib": "reserves MiB",
-    "fit": "such jobs on one",
-    "asks": "asks Slurm for",
+    "booked_mib": "booked MiB",
+    "fit": "jobs per GPU",
+    "asks": "requests",
 }
 _NOTHING = "-"
 

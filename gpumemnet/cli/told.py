@@ -9,7 +9,7 @@ from gpumemnet.directives.parse import Directives
 from gpumemnet.directives.values import DEFAULT_CONFIDENCE, Confidence
 from gpumemnet.estimate import Estimate
 from gpumemnet.gpus import Gpu
-from gpumemnet.units import MIB, human
+from gpumemnet.units import MIB, human, percentile
 
 SHARD_MIB = 1024
 """Default size of one shard; a site may configure another."""
@@ -69,13 +69,9 @@ class Booked(NamedTuple):
 
     def words(self) -> str:
         """Return it in words."""
-        safe = "" if self.share is None else f" ({self.share * 100:g} % safe)"
-        more = (
-            f", up to {human(self.most_bytes)} while nobody needs it"
-            if self.most_bytes > self.n_bytes
-            else ""
-        )
-        return f"{human(self.n_bytes)}{safe}{more}: {self.part}"
+        share = "" if self.share is None else f" ({percentile(self.share)})"
+        limit = f", limit {human(self.most_bytes)}" if self.most_bytes > self.n_bytes else ""
+        return f"{human(self.n_bytes)}{share}{limit}: {self.part}"
 
 
 class Told(NamedTuple):

@@ -48,7 +48,7 @@ def _count(key: str, value: str, place: Place) -> int:
 
 def _plain(value: str, fix: str) -> str:
     """Return the fix; of a value that a shell would have to fill in, that none will."""
-    return f"{fix}: no shell reads this line, so variables stay as they are" if "$" in value else fix
+    return f"{fix}; variables are not expanded in #RAD lines" if "$" in value else fix
 
 
 def _flag(key: str, value: str, place: Place) -> bool:

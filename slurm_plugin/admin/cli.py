@@ -24,9 +24,9 @@ WATCH_S = 2.0
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rad-slurm")
 def main() -> None:
-    """Look after RAD on this machine.
+    """Install, check and monitor RAD.
 
-    Ends with status 0 if all is well, 1 after a finding, 2 for wrong usage, 3 for a bug of ours.
+    Exit status: 0 no findings, 1 findings, 2 wrong usage, 3 internal error.
     """
 
 
@@ -34,10 +34,10 @@ def main() -> None:
 @config_option
 @json_option
 def doctor(config: Path, as_json: bool) -> None:
-    """Check Slurm's files, rad.toml, key, radd, GPUs and units against each other, and say each fix.
+    """Check Slurm's configuration, rad.toml, key, radd, GPUs and units, and print a fix for each problem.
 
-    Works on login nodes, the controller and GPU nodes, and says what it cannot see from where it runs. Ends with
-    status 1 if anything must be mended.
+    Runs on login nodes, the controller and GPU nodes, and lists what it cannot check there. Exit status 1 if
+    anything must be fixed.
     """
     from slurm_plugin.admin.doctor import report as doctoring
 
@@ -50,9 +50,9 @@ def doctor(config: Path, as_json: bool) -> None:
 @main.command()
 @config_option
 def reload(config: Path) -> None:
-    """Let radd and rad-monitor read rad.toml again; a wrong one is refused, and nobody is told of it.
+    """Reload rad.toml in radd and rad-monitor.
 
-    Hooks read rad.toml with each job, so they need no telling.
+    An invalid file is rejected and the running configuration stays. Hooks read rad.toml for each job.
     """
     from slurm_plugin.admin.reload import reload_units
 
@@ -64,11 +64,13 @@ def reload(config: Path) -> None:
 
 @main.command()
 @config_option
-@click.option("--serve", metavar="[ADDRESS:]PORT", help="Answer Prometheus there, until Ctrl-C.")
+@click.option(
+    "--serve", metavar="[ADDRESS:]PORT", help="Serve the metrics to Prometheus there, until Ctrl-C."
+)
 def metrics(config: Path, serve: str | None) -> None:
-    """Tell Prometheus of radd's health and of who waits for GPUs; run it on the controller, as root.
+    """Export metrics of radd and of pending GPU jobs; run it on the controller, as root.
 
-    Prints them once without --serve, for the text files of a node_exporter.
+    Without --serve, prints them once, for node_exporter's textfile collector.
     """
     try:
         from slurm_plugin.admin import metrics as telling
@@ -86,9 +88,9 @@ def metrics(config: Path, serve: str | None) -> None:
 @main.command()
 @config_option
 @json_option
-@click.option("--watch", is_flag=True, help=f"Show it again every {WATCH_S:g} s, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help=f"Refresh every {WATCH_S:g} s, until Ctrl-C.")
 def status(config: Path, as_json: bool, watch: bool) -> None:
-    """Show this node's GPUs: who is on them, booked against live, SM activity."""
+    """Show this node's GPUs: jobs, booked and used memory, SM activity."""
     from slurm_plugin.admin.status import text as status_view
     from slurm_plugin.admin.status.read import node_status
     from slurm_plugin.admin.users import name_of
@@ -110,7 +112,7 @@ def status(config: Path, as_json: bool, watch: bool) -> None:
 @main.command()
 @config_option
 @json_option
-@click.option("--user", "user_id", type=int, help="Show the jobs of this user id alone.")
+@click.option("--user", "user_id", type=int, help="Show only jobs of this user id.")
 def history(config: Path, as_json: bool, user_id: int | None) -> None:
     """Show the observed memory peaks that later estimates use, by model; run it on the controller."""
     from slurm_plugin.admin import history as remembering
@@ -122,9 +124,11 @@ def history(config: Path, as_json: bool, user_id: int | None) -> None:
 @main.command()
 @config_option
 @json_option
-@click.option("--write", is_flag=True, help="Keep it for radd at once, which else learns once an hour.")
+@click.option(
+    "--write", is_flag=True, help="Write the result for radd now; radd itself updates it once an hour."
+)
 def learn(config: Path, as_json: bool, write: bool) -> None:
-    """Show what the runs of all users change of the estimates (learn = true in [features]); on the controller."""
+    """Show how the runs of all users change the estimates (learn = true in [features]); run it on the controller."""
     from slurm_plugin.admin import learn as learning
     from slurm_plugin.radd.learn import write as keep
 
@@ -140,17 +144,21 @@ def learn(config: Path, as_json: bool, write: bool) -> None:
 @config_option
 @json_option
 @click.option(
-    "--out", type=click.Path(path_type=Path), default="report.html", show_default=True, help="RUNs: the page."
+    "--out",
+    type=click.Path(path_type=Path),
+    default="report.html",
+    show_default=True,
+    help="RUNs: output file.",
 )
 @click.option(
-    "--png", type=click.Path(path_type=Path), help="RUNs: a folder for the charts as PNG (needs matplotlib)."
+    "--png", type=click.Path(path_type=Path), help="RUNs: output folder for charts as PNG (needs matplotlib)."
 )
 def report(what: tuple[str, ...], config: Path, as_json: bool, out: Path, png: Path | None) -> None:
-    """Tell of a JOB, or compare RUNs.
+    """Report on a JOB, or compare RUNs.
 
-    JOB is a job id: what it asked, was estimated, booked and used, when and where it ran, beside whom, and what to
-    do next time. Run it on the controller, as root; it says what it could not see. RUNs are files that bench/replay
-    wrote: they are compared, here and on one page that needs nothing else.
+    JOB is a job id. The report shows what the job requested, its estimate, booking and usage, when and where it ran,
+    which jobs shared its GPUs, and advice for the next run. Run it on the controller, as root; it lists what is
+    missing. RUNs are files written by bench/replay; they are compared here and on one self-contained page.
     """
     if len(what) == 1 and what[0].isdecimal() and not Path(what[0]).exists():
         from slurm_plugin.admin.job_report import text
@@ -169,7 +177,7 @@ def report(what: tuple[str, ...], config: Path, as_json: bool, out: Path, png: P
 
 @main.command()
 def schema() -> None:
-    """Print the JSON schema of rad.toml, for editors and a site's own checks."""
+    """Print the JSON schema of rad.toml, for editors and validation."""
     import json
 
     from slurm_plugin.admin.schema import schema as rad_toml

@@ -23,9 +23,9 @@ def _release(_context: click.Context, _option: click.Parameter, text: str) -> Ve
 
 
 _cluster_options = all_of(
-    click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Nodes."),
+    click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Number of nodes."),
     click.option(
-        "--gpus-per-node", type=click.IntRange(1), default=8, show_default=True, help="GPUs of each."
+        "--gpus-per-node", type=click.IntRange(1), default=8, show_default=True, help="GPUs per node."
     ),
     click.option("--gpu-memory-mib", type=click.IntRange(1), required=True, help="Usable memory of one GPU."),
     click.option(
@@ -33,25 +33,25 @@ _cluster_options = all_of(
         callback=_release,
         default=release_of(NEWEST),
         show_default=True,
-        help="Its release, which decides how it counts and plans shared GPUs.",
+        help="Slurm release, which decides how shared GPUs are counted and planned.",
     ),
     click.option(
         "--bf-min-age-reserve",
         type=click.FloatRange(0.0),
         default=0.0,
         show_default=True,
-        help="Slurm's: seconds that a job has waited before backfill keeps a node for it.",
+        help="As in Slurm: seconds that a job waits before backfill reserves a node for it.",
     ),
 )
 _settings_options = all_of(
     click.option(
         "--config",
         type=click.Path(path_type=Path),
-        help="A rad.toml whose settings are to be tried; default: what `rad install` writes.",
+        help="The rad.toml to simulate; default: the one that `rad install` writes.",
     ),
     click.option(
         "--partition",
-        help="Its partition, needed if it has several; of sacct's jobs those of this one count.",
+        help="Partition in rad.toml, if there are several; only its jobs in sacct's output count.",
     ),
 )
 
@@ -63,38 +63,40 @@ _settings_options = all_of(
     "--policy", type=click.Choice(get_args(PolicyName)), help="Placement policy; default: as in --config."
 )
 @click.option(
-    "--baseline", type=click.Choice(["whole", "hand"]), help="Without RAD: a GPU each, or shards by hand."
+    "--baseline",
+    type=click.Choice(["whole", "hand"]),
+    help="Simulate without RAD: whole GPUs, or shards requested by users.",
 )
 @click.option(
     "--estimates",
     type=click.Choice(["measured", "oracle", "none"]),
     default="measured",
     show_default=True,
-    help="How good the estimates are: as on our held-out models, exact, or there are none.",
+    help="Accuracy of the estimates: as on the held-out models, exact, or no estimates.",
 )
 @click.option(
-    "--on-saturated", type=click.Choice(["place", "wait"]), help="When no GPU has compute to spare."
+    "--on-saturated", type=click.Choice(["place", "wait"]), help="What to do when no GPU has free compute."
 )
 @click.option(
     "--pin",
     type=click.Choice(["slurm", "bound", "free"]),
     default="slurm",
     show_default=True,
-    help="Which GPUs of its node a job may get.",
+    help="Which GPUs of its node a job may use.",
 )
 @click.option(
     "--compress",
     type=click.FloatRange(1.0),
     default=1.0,
     show_default=True,
-    help="How many times faster jobs come and run, as in a replay.",
+    help="Time compression of submissions and run times, as in a replay.",
 )
 @click.option(
     "--start-up-s",
     type=click.FloatRange(0.0),
     default=0.0,
     show_default=True,
-    help="What each start takes before its first step.",
+    help="Start-up time of each job before its first step.",
 )
 @click.option(
     "--backfill-s", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Slurm's bf_interval."
@@ -102,7 +104,7 @@ _settings_options = all_of(
 @click.option(
     "--slot-min",
     type=click.FloatRange(5.0),
-    help="Jobs with longer limits save and go back into the queue after so many minutes.",
+    help="Requeue jobs with longer limits, with a checkpoint, after this many minutes.",
 )
 @_settings_options
 @json_option
@@ -126,7 +128,7 @@ def simulate(
     partition: str | None,
     as_json: bool,
 ) -> None:
-    """Run TRACE on a cluster that is not there and print what it would take.
+    """Simulate the jobs of TRACE on a cluster and print the results.
 
     TRACE is CSV with arrival_s, workload, gpus, duration_min and mem_mib, or the output of sacct --parsable.
     """
@@ -165,7 +167,7 @@ def simulate(
 @click.option(
     "--assume-mib",
     type=click.IntRange(1),
-    help="Peak of the one-GPU jobs whose peak JOBS does not tell; default: they keep their GPU.",
+    help="Peak of one-GPU jobs without a peak in JOBS; default: they get a whole GPU.",
 )
 @_settings_options
 @json_option
@@ -181,7 +183,7 @@ def advise(
     partition: str | None,
     as_json: bool,
 ) -> None:
-    """Tell what sharing would have changed for JOBS, the output of sacct --parsable, before it is switched on."""
+    """Estimate what GPU sharing would have changed for JOBS, the output of sacct --parsable."""
     from slurm_plugin.simulate import advice, command
     from slurm_plugin.simulate.question import Question
 

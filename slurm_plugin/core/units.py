@@ -86,3 +86,17 @@ def shards_for(n_bytes: int, shard_bytes: int) -> int:
 def human(n_bytes: int) -> str:
     """Return bytes for a person: "812 MiB", "12.3 GiB"."""
     return f"{n_bytes / GIB:.1f} GiB" if n_bytes >= GIB else f"{to_mib_up(n_bytes)} MiB"
+
+
+def percentile(share: float) -> str:
+    """Return a share of jobs as a percentile.
+
+    Args:
+        share: From 0.5 to 0.999.
+
+    >>> percentile(0.95), percentile(0.91), percentile(0.975)
+    ('95th percentile', '91st percentile', '97.5th percentile')
+    """
+    number = f"{share * 100:g}"
+    ending = {"1": "st", "2": "nd", "3": "rd"}.get(number[-1], "th") if number.isdigit() else "th"
+    return f"{number}{ending} percentile"

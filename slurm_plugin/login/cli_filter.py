@@ -47,7 +47,7 @@ def main() -> None:
         slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
         settings = {} if slurm_conf is None else settings_of(slurm_conf)
         if slurm_conf is not None and (reason := why_no_shards(settings, gres_of_nodes(slurm_conf))):
-            raise SlurmError(f"{slurm_conf}: {reason}: every job is left as it is")
+            raise SlurmError(f"{slurm_conf}: {reason}; every job is submitted unchanged")
         options = _options(text)
         is_batch = options.get("command") == "sbatch"
         if chosen_after_lua(settings) or (not is_batch and chosen_by_plugin(settings)):
@@ -187,7 +187,7 @@ def _with_profile(comment: str, profile: str) -> str:
     """
     changed = signed_comment.with_profile(comment, profile)
     if changed is None:
-        raise EstimateError("the comment leaves no room for the model's profile; use at most 400 characters")
+        raise EstimateError("the comment is too long to add the model's profile; use at most 400 characters")
     return changed
 
 

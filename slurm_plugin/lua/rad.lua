@@ -78,9 +78,9 @@ local function go_on(job_desc, message)
   end
   if message.script or (message.comment or ""):find("rad:", 1, true) then
     if reply then
-      say("RAD: radd made no decision; the job reserves one GPU for itself")
+      say("RAD: radd did not answer; the job gets a whole GPU; to share one, cancel it and resubmit later")
     else
-      say("RAD: radd made no decision; the job goes on as it was submitted")
+      say("RAD: radd did not answer; the job was submitted unchanged; to share a GPU, cancel it and resubmit later")
     end
   end
 end

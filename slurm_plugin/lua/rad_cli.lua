@@ -165,7 +165,7 @@ end
 function cli.pre_submit(options, pack_offset)
   local ok, result = pcall(pre_submit, options, pack_offset)
   if not ok then
-    say("rad: submitted as it is: " .. tostring(result))
+    say("RAD: internal error; the job was submitted unchanged; please report: " .. tostring(result))
     return slurm.SUCCESS
   end
   return result

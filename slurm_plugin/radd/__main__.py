@@ -41,7 +41,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 @click.option("--slurm-user", default="slurm", show_default=True, help="User that slurmctld runs as.")
 @click.version_option(package_name="rad-slurm")
 def main(config: Path, slurm_user: str) -> None:
-    """Decide what each submission books. Reads rad.toml again at SIGHUP; ends at SIGTERM."""
+    """Decide the booking of each submission. SIGHUP reloads rad.toml; SIGTERM stops it."""
     log_to_stderr()
     # Threads inherit this; run() alone takes them.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)

@@ -161,7 +161,7 @@ class Submission:
         if directives is not None and directives.model is not None and claims.profile is None:
             where = f"{directives.path}:{directives.line}: " if directives.line else ""
             why = (messages.NO_FILE,) if directives.path == NO_NAME else ()
-            return claims, (f"RAD: {where}no model summary was read, so its GPU memory is not known", *why)
+            return claims, (f"RAD: {where}no model summary was read, so the GPU memory need is unknown", *why)
         return claims, ()
 
     def _estimate(self, request: JobRequest, claims: Claims) -> MemoryEstimate | None:

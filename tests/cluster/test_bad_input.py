@@ -104,18 +104,18 @@ ONE_WORD = "job.sh:3: each key and its value are one word; write #RAD model=resn
 
 TYPED: dict[str, tuple[str, str]] = {
     "conda activate above": (f"{HEAD}conda activate torch\n{GOOD}", NOT_READ.format(4, 3)),
-    "module load below": (f"{HEAD}{GOOD}module load cuda/12.4\npython train.py\n", "RAD: needs about"),
-    "srun inside": (f"{HEAD}{GOOD}srun --gpus=1 python train.py\n", "RAD: needs about"),
-    "an array": (f"{HEAD}#SBATCH --array=0-3\n{GOOD}python train.py\n", "RAD: needs about"),
-    "a heredoc": (f"{HEAD}{GOOD}cat >a.sh <<EOF\n#RAD batch_size=8\nEOF\n", "RAD: needs about"),
-    "a variable": (f"{HEAD}{GOOD.replace('32', '$BATCH')}", "no shell reads this line"),
+    "module load below": (f"{HEAD}{GOOD}module load cuda/12.4\npython train.py\n", "RAD: estimated"),
+    "srun inside": (f"{HEAD}{GOOD}srun --gpus=1 python train.py\n", "RAD: estimated"),
+    "an array": (f"{HEAD}#SBATCH --array=0-3\n{GOOD}python train.py\n", "RAD: estimated"),
+    "a heredoc": (f"{HEAD}{GOOD}cat >a.sh <<EOF\n#RAD batch_size=8\nEOF\n", "RAD: estimated"),
+    "a variable": (f"{HEAD}{GOOD.replace('32', '$BATCH')}", "variables are not expanded"),
     "a path with spaces": (
         f"{HEAD}#RAD model=my nets/resnet 18.txt batch_size=32\n",
         'job.sh:3: a name with spaces is quoted; write #RAD model="my nets/resnet 18.txt" batch_size=32',
     ),
     "the same, quoted": (
         f'{HEAD}#RAD model="my nets/resnet 18.txt" batch_size=32\npython train.py\n',
-        "RAD: needs about",
+        "RAD: estimated",
     ),
     "as options": (f"{HEAD}#RAD --model resnet18.txt --batch-size 32\n", ONE_WORD),
     "as YAML": (f"{HEAD}#RAD model: resnet18.txt batch_size: 32\n", ONE_WORD),
@@ -127,13 +127,13 @@ TYPED: dict[str, tuple[str, str]] = {
     ),
     "torchrun": (
         f"{HEAD}#SBATCH --gpus=2\n{GOOD}torchrun --nproc-per-node=2 train.py\n",
-        "; the job keeps its GPUs to itself",
+        "; the job gets whole GPUs",
     ),
     "gpus-per-task": (
         f"{HEAD.replace('--gpus=1', '-n2 --gpus-per-task=1')}{GOOD}srun python train.py\n",
-        "; the job keeps its GPUs to itself",
+        "; the job gets whole GPUs",
     ),
-    "Python": (f"#!/usr/bin/env python3\n#SBATCH --gpus=1 --hold\n{GOOD}import torch\n", "RAD: needs about"),
+    "Python": (f"#!/usr/bin/env python3\n#SBATCH --gpus=1 --hold\n{GOOD}import torch\n", "RAD: estimated"),
 }
 
 

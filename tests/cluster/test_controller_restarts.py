@@ -52,12 +52,12 @@ def test_who_submits_while_slurmctld_starts_is_not_refused(jobs: Jobs, own: Clus
     slurm = SlurmCommands(slurm_conf=str(own.place.slurm_conf), timeout_s=10)
     forgets = traits(slurm.version()).forgets_shards
     assert (shards.job_id is None) == forgets, "a request for shards by hand is Slurm's own affair"
-    assert ("knows of no shards yet" in early[0].messages) == forgets
+    assert ("has no shards yet" in early[0].messages) == forgets
 
     def shares() -> bool:
         late = jobs.submit("--gpus=1", said, "--wrap", "true")
         assert late.job_id is not None, late.messages
-        return "reserves 4.0 GiB" in late.messages
+        return "booked 4.0 GiB" in late.messages
 
     own.wait("jobs share again", shares, 30)
     for job in early:

@@ -22,7 +22,7 @@ SHARDS = -(-max(int(PEAK_GIB * GIB * MARGIN), PEAK_GIB * GIB + LEAST_MARGIN_BYTE
 """Of 1 GiB, for the observed peak and its margin."""
 
 
-SEEN = "GiB before; reserves"
+SEEN = "GiB in earlier runs; booked"
 
 
 def submit(

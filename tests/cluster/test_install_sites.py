@@ -147,8 +147,8 @@ def test_killed_at_each_step_and_run_again(bare: Cluster, jobs: Jobs) -> None:
             seen = repr([(path.name, path.read_bytes()) for path in sorted(set(names)) if path.is_file()])
             if seen not in copies:
                 copies[seen] = copied(bare, f"{command}-{step}")
-            typed(bare, command)
-            assert files(bare) == whole, (command, step)
+            again_said = typed(bare, command)
+            assert files(bare) == whole, (command, step, said, again_said)
             if "status 137" not in said:
                 break
         assert step > 20

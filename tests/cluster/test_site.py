@@ -186,7 +186,7 @@ def test_a_login_node_without_key_or_socket_is_enough_to_submit(jobs: Jobs, site
     env = {"SLURM_CONF": str(site.place.root / "login" / "slurm.conf")}
     answer = jobs.submit("share_resnet18.sh", env=env)
     assert answer.job_id is not None, answer.messages
-    assert "; reserves " in answer.messages
+    assert "; booked " in answer.messages
     done = jobs.wait(answer.job_id, "COMPLETED", timeout_s=60)
     assert "shard:" in done["TresPerNode"] and " rad2:shared:" in f" {done['Comment']}"
     shell = f"cd '{jobs.folder}' && srun --gpus=1 --comment=rad:memory=5G env"
@@ -218,7 +218,7 @@ def test_a_job_with_odd_names_everywhere_is_estimated_shared_and_recovered(odd_j
     output = f"aus gabe ö %j {ODD.replace('%', '%%')}.txt"
     answer = odd_jobs.submit(f"--job-name={ODD}", f"--output={output}", f"{ODD}.sh")
     assert answer.job_id is not None, answer.messages
-    assert "; reserves " in answer.messages
+    assert "; booked " in answer.messages
     done = odd_jobs.wait(answer.job_id, "COMPLETED", timeout_s=60)
     text = (folder / f"aus gabe ö {answer.job_id} {ODD}.txt").read_text()
     assert "OutOfMemoryError" in text and "phase 3 of 3 done" in text

@@ -136,7 +136,7 @@ def test_a_standby_that_takes_over_refuses_nobody(jobs: Jobs, pair: Cluster) -> 
     first = share(jobs, "true")
     pair.clock.sleep(UNSURE_S)
     runs = share(jobs, f"while [ ! -e {jobs.folder}/end ]; do sleep 0.2; done")
-    assert "reserves 4.0 GiB" in runs.messages, (first, runs)
+    assert "booked 4.0 GiB" in runs.messages, (first, runs)
     jobs.wait(runs.job_id or 0, "RUNNING")
     pair.clock.sleep(2)  # a change within the second of a save is saved with the next change
     began_s, state = pair.clock.now_s(), pair.place.root / "spool" / "slurmctld" / "job_state"
@@ -157,7 +157,7 @@ def test_a_standby_that_takes_over_refuses_nobody(jobs: Jobs, pair: Cluster) -> 
         late = share(jobs, "echo on $RAD_GPUS")
         for job, keeps in ((early, forgets_shards()), (late, lost)):
             assert job.job_id is not None, job.messages
-            assert ("knows of no shards yet" in job.messages) == keeps, job.messages
+            assert ("has no shards yet" in job.messages) == keeps, job.messages
         printed = Path(jobs.fields(early.job_id or 0)["StdOut"])
         jobs.wait(late.job_id or 0, "COMPLETED")
         assert jobs.output(late.job_id or 0).startswith("on GPU-")
@@ -184,7 +184,7 @@ def test_a_standby_that_takes_over_refuses_nobody(jobs: Jobs, pair: Cluster) -> 
 
     def shares() -> bool:
         tried.append(share(jobs, "true"))
-        return "reserves 4.0 GiB" in tried[-1].messages
+        return "booked 4.0 GiB" in tried[-1].messages
 
     pair.wait("jobs share under the first again", shares, 120)
     jobs.wait(tried[-1].job_id or 0, "COMPLETED", timeout_s=60)

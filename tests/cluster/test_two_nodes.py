@@ -26,7 +26,7 @@ def test_a_job_that_takes_whole_nodes_runs(wide_jobs: Jobs) -> None:
     It needs a node on which Slurm counts nothing any more, so a cluster of its own has it first.
     """
     job = wide_jobs.submit("--gpus=1", "--exclusive", "--comment=rad:memory=5G", "--wrap", f"srun {TRAIN}")
-    assert job.job_id is not None and "keeps its GPU" in job.messages, job.messages
+    assert job.job_id is not None and "gets a whole GPU" in job.messages, job.messages
     assert wide_jobs.wait(job.job_id)["JobState"] == "COMPLETED", wide_jobs.output(job.job_id)
     refused = wide_jobs.submit("--gres=shard:1", "--exclusive", "--wrap", "true")
     assert refused.job_id is None and "--exclusive" in refused.messages

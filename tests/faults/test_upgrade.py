@@ -140,7 +140,7 @@ def test_the_package_is_purged_while_jobs_run() -> None:
             jobs.submit("--gpus=1", "--comment=rad:memory=4G", "--wrap", ENDS_WHEN_TOLD) for _ in range(2)
         ]
         for job in held:
-            assert "reserves 4.0 GiB" in job.messages, job
+            assert "booked 4.0 GiB" in job.messages, job
             jobs.wait(job.job_id or 0, "RUNNING")
         for daemon in ("radd", "monitor-n0"):  # as its script does by systemd
             cluster.daemons.stop(daemon)

@@ -159,7 +159,7 @@ def test_from_a_summary_to_a_signed_booking(lua: str, hooks: LuaProgram, tmp_pat
     assert job["gres"].startswith("shard:") and job["tres_per_job"] == ""
     assert job["environment"] == {"SLURM_GPUS": "", "RAD_TYPED_SLURM_GPUS": "1"}
     assert job["comment"].startswith("mine rad2:")
-    assert len(answer["said"]) == 1 and "of one GPU" in answer["said"][0]
+    assert len(answer["said"]) == 1 and "; booked 3.0 GiB" in answer["said"][0]
 
 
 @pytest.mark.usefixtures("radd")
@@ -190,7 +190,7 @@ def test_a_killed_radd_comes_back_over_its_own_socket(radd: Radd, hooks: LuaProg
     )
     assert (
         away["job"]["environment"] == {"SLURM_GPUS": "", "RAD_TYPED_SLURM_GPUS": "1"}
-        and "reserves one GPU" in away["said"][0]
+        and "gets a whole GPU" in away["said"][0]
     )
     radd.start()
     assert submit(hooks, comment="rad:memory=4G")["job"]["gres"] == "shard:4"

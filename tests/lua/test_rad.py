@@ -415,13 +415,13 @@ SPOKEN = {"gres": "gres:gpu:1", "user_id": 1, "script": "#!/bin/sh\n#RAD memory=
 @pytest.mark.parametrize(
     ("job", "falls_back", "told"),
     [
-        (SPOKEN, False, "goes on as it was submitted"),
-        (SPOKEN, True, "reserves one GPU for itself"),
-        ({**SPOKEN, "gres": "gres:gpu:2"}, True, "goes on as it was submitted"),
+        (SPOKEN, False, "the job was submitted unchanged"),
+        (SPOKEN, True, "the job gets a whole GPU"),
+        ({**SPOKEN, "gres": "gres:gpu:2"}, True, "the job was submitted unchanged"),
         (
             {"gres": "gres:gpu:1", "user_id": 1, "comment": "rad:memory=4G"},
             False,
-            "goes on as it was submitted",
+            "the job was submitted unchanged",
         ),
         ({"gres": "gres:gpu:1", "user_id": 1, "script": "#!/bin/sh\n"}, False, ""),
     ],
@@ -442,7 +442,7 @@ def test_radd_is_told_how_many_jobs_it_did_not_decide(hooks: LuaProgram, radd: A
     refuses = radd(replies({"v": 1, "error": "a submission without user_id"}))
     for _ in range(5):  # answered, and a user's own doing
         assert submit(hooks, SPOKEN)["said"] == [
-            "RAD: radd made no decision; the job goes on as it was submitted"
+            "RAD: radd did not answer; the job was submitted unchanged; to share a GPU, cancel it and resubmit later"
         ]
     assert len(refuses.asked) == 5
     fake = radd(replies(reply(set={"gres": "shard:2"})))

@@ -14,22 +14,20 @@ from slurm_plugin.admin.options import Command
 
 
 @click.command(cls=Command)
-@click.option(
-    "--python", default="python3", show_default=True, help="A Python that has torch, as jobs use it."
-)
-@click.option("--deep", is_flag=True, help="Fit a table of rules of this GPU's own; takes some minutes.")
+@click.option("--python", default="python3", show_default=True, help="A Python with PyTorch, as jobs use it.")
+@click.option("--deep", is_flag=True, help="Fit a rule table for this GPU; takes several minutes.")
 @click.option(
     "--out",
     default=str(SITE_TABLE),
     show_default=True,
     type=click.Path(path_type=Path),
-    help="With --deep: the site's table; rows of other GPUs in it stay.",
+    help="With --deep: the site's rule table; rows of other GPUs are kept.",
 )
 @click.option(
-    "--dry-run", is_flag=True, help="With --deep: say what would be measured, and how long it takes."
+    "--dry-run", is_flag=True, help="With --deep: print what would be measured, and how long it takes."
 )
 def calibrate(python: str, deep: bool, out: Path, dry_run: bool) -> None:
-    """Measure what a PyTorch process holds on this GPU beyond its tensors; run it on an idle GPU."""
+    """Measure the memory that a PyTorch process uses beside its tensors; run it on an idle GPU."""
     from slurm_plugin.admin.calibrate import base as calibrating
     from slurm_plugin.admin.calibrate import rules
 

@@ -23,29 +23,31 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.option(
-    "--root", default="/", type=click.Path(path_type=Path), help="Put everything below this folder."
+    "--root", default="/", type=click.Path(path_type=Path), help="Write everything below this folder."
 )
-@click.option("--prefix", default="/opt/rad/venv", show_default=True, help="Where the package is installed.")
+@click.option(
+    "--prefix", default="/opt/rad/venv", show_default=True, help="Virtual environment of the package."
+)
 @click.option(
     "--etc", default="/etc/rad", show_default=True, help="Folder of rad.toml, key and hook scripts."
 )
 @click.option("--slurm", "slurm_etc", default="/etc/slurm", show_default=True, help="Folder of slurm.conf.")
-@click.option("--partition", help="The partition that shares GPUs; default: as rad.toml says, else gpu.")
+@click.option("--partition", help="The partition that shares GPUs; default: from rad.toml, else gpu.")
 @click.option(
     "--mode",
     type=click.Choice(["observe", "enforce"]),
     default="observe",
     show_default=True,
-    help="What rad.toml starts with: log what would be done, or do it.",
+    help="Initial mode in rad.toml: log decisions only, or apply them.",
 )
 @click.option("--node", help="GPU node, or nodes such as gpu[1-4]; default: this machine.")
 @click.option(
-    "--gpus", type=click.IntRange(1, 64), help="GPUs of such a node; counted here if there are any."
+    "--gpus", type=click.IntRange(1, 64), help="GPUs per node; default: as counted on this machine."
 )
 @click.option(
     "--gpu-memory-mib",
     type=click.IntRange(1),
-    help="Usable memory of one GPU; default: asked from the driver, else as rad.toml says.",
+    help="Usable memory of one GPU; default: from the driver, else from rad.toml.",
 )
 @click.option(
     "--shard-mib",
@@ -54,14 +56,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="Size of a shard.",
 )
-@click.option("--slurm-user", help="User that slurmctld runs as; default: as slurm.conf says, else slurm.")
-@click.option("--key", "with_key", is_flag=True, help="Make the cluster's key, if there is none.")
+@click.option("--slurm-user", help="User that slurmctld runs as; default: from slurm.conf, else slurm.")
+@click.option("--key", "with_key", is_flag=True, help="Create the cluster key if there is none.")
 @click.option(
     "--edit-slurm",
     is_flag=True,
-    help="Change slurm.conf and gres.conf, too, and make the key.",
+    help="Also edit slurm.conf and gres.conf, and create the key.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show changes without writing them.")
 def install(
     root: Path,
     prefix: str,
@@ -78,11 +80,10 @@ def install(
     edit_slurm: bool,
     dry_run: bool,
 ) -> None:
-    """Write rad.toml, hook scripts and units; show what to add to Slurm's own files.
+    """Write rad.toml, hook scripts and units, and show what to add to Slurm's files.
 
-    A file that is already there is never overwritten: if it says something else, the difference is shown. With
-    --edit-slurm, Slurm's files change in one go or, where anything is not understood, not at all; then the status
-    is 1, and nothing else is written either.
+    Existing files are never overwritten; differences are shown. With --edit-slurm, either all of Slurm's files are
+    changed or, if one cannot be parsed, nothing is written and the exit status is 1.
     """
     from slurm_plugin.admin.install import backup
     from slurm_plugin.admin.install import plan as installing
@@ -190,20 +191,18 @@ def _slurms_files(
 
 
 @click.command(cls=Command)
-@click.option(
-    "--root", default="/", type=click.Path(path_type=Path), help="Everything lies below this folder."
-)
+@click.option("--root", default="/", type=click.Path(path_type=Path), help="Root folder of the installation.")
 @click.option(
     "--etc", default="/etc/rad", show_default=True, help="Folder of rad.toml, key and hook scripts."
 )
 @click.option("--slurm", "slurm_etc", default="/etc/slurm", show_default=True, help="Folder of slurm.conf.")
-@click.option("--edit-slurm", is_flag=True, help="Take our lines out of slurm.conf and gres.conf, too.")
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@click.option("--edit-slurm", is_flag=True, help="Also remove RAD's lines from slurm.conf and gres.conf.")
+@click.option("--dry-run", is_flag=True, help="Show changes without making them.")
 def uninstall(root: Path, etc: str, slurm_etc: str, edit_slurm: bool, dry_run: bool) -> None:
-    """Take back what `rad install` wrote, once Slurm's own files name it no longer.
+    """Remove what `rad install` wrote, once Slurm's files no longer refer to it.
 
-    A file that was changed since stays, and so does the cluster's key. Ends with status 1 as long as Slurm names a
-    file of ours; with --edit-slurm and without any change as long as jobs hold or wait for shards.
+    Files that were changed since and the cluster key are kept. Exit status 1 as long as Slurm refers to one of RAD's
+    files; with --edit-slurm also, and without any change, as long as jobs hold or wait for shards.
     """
     from slurm_plugin.admin.install import uninstall as uninstalling
     from slurm_plugin.admin.install.uninstall_steps import as_text as told

@@ -24,22 +24,30 @@ NARROWEST = 80
 @click.command(cls=Command)
 @config_option
 @json_option
-@click.option("--once", is_flag=True, help="Print one screen and end; so does output that is no terminal.")
+@click.option("--once", is_flag=True, help="Print one screen and exit, as when the output is no terminal.")
 @click.option(
     "--node",
     "nodes",
     multiple=True,
     metavar="NAME[=HOST:PORT]",
-    help="Ask this node alone; may be repeated. Default: every node that has GPUs, says Slurm.",
+    help="Show only this node; may be repeated. Default: all nodes with GPUs in Slurm.",
 )
-@click.option("--port", type=click.IntRange(1, 65535), help="Of every rad-monitor; default: rad.toml's.")
-@click.option("--every", default=1.0, show_default=True, type=click.FloatRange(0.2, 3600), help="Seconds.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="Port of rad-monitor on every node; default: from rad.toml."
+)
+@click.option(
+    "--every",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.2, 3600),
+    help="Refresh interval, in seconds.",
+)
 def top(
     config: Path, as_json: bool, once: bool, nodes: tuple[str, ...], port: int | None, every: float
 ) -> None:
-    """Show all nodes, live: GPUs, jobs, users, the queue and recoveries; keys as in htop, F1 explains them.
+    """Monitor all nodes: GPUs, jobs, users, the queue and recoveries. Keys as in htop; F1 lists them.
 
-    Asks each node's rad-monitor over HTTP (telemetry.serve in rad.toml) and Slurm's queue. Nothing is changed.
+    Reads each node's rad-monitor over HTTP (telemetry.serve in rad.toml) and Slurm's queue. Changes nothing.
     """
     from slurm_plugin.admin.top.gather import Gatherer
     from slurm_plugin.slurm.queries.queue import waiting_jobs

@@ -117,19 +117,19 @@ def gpu_obstacle(request: JobRequest, partition: PartitionConfig) -> str | None:
         partition: The partition's settings.
     """
     if request.gpu_only_option is not None:
-        return f"{request.gpu_only_option} works only with a GPU of one's own"
+        return f"{request.gpu_only_option} requires a whole GPU"
     if request.before_shards:
-        return "slurmctld has just started or taken over, and knows of no shards yet"
+        return "slurmctld has just started or taken over and has no shards yet"
     if request.whole_nodes:
-        return "a job that takes whole nodes shares no GPU"
+        return "a job on whole nodes cannot share a GPU"
     if request.gres_per_socket:
-        return "--gpus-per-socket works only with a GPU of one's own"
+        return "--gpus-per-socket requires a whole GPU"
     if any(item.name != "gpu" for item in request.gres_per_job):
-        return "--gpus together with other per-job resources works only with a GPU of one's own"
+        return "--gpus with other per-job resources requires a whole GPU"
     kinds = {item.type for item in _gpu_items(request) if item.type is not None}
     strange = kinds - {partition.gpu_type}
     if strange:
-        return f"gpu:{min(strange)} names a type of GPU, which a share of a GPU cannot have"
+        return f"gpu:{min(strange)} requests a GPU type, and shards here have none"
     return None
 
 

@@ -1,23 +1,23 @@
-"""What sbatch, srun and salloc say of a decision: every line for users that `policy.py` makes, and nothing else.
+"""Messages of sbatch, srun and salloc about a decision: what happened, what it means for the job, what to do.
 
-`python3 -m lab messages` prints them all, with those of every other place; the site has them as a page.
+`python3 -m lab messages` prints them with all other messages; the site has them as a page.
 """
 
 from __future__ import annotations
 
 from slurm_plugin.core.records.submission import MemoryEstimate
-from slurm_plugin.core.units import human
+from slurm_plugin.core.units import human, percentile
 
-NO_GPU = "RAD: the job asks for no GPU; add --gpus=1"
-HETEROGENEOUS = "components of a heterogeneous job do not share"
-SEVERAL_NODES = "jobs of several nodes do not share"
-SEVERAL_GPUS = "jobs of several GPUs do not share here"
-NEED_UNKNOWN = "its GPU memory is not known"
+NO_GPU = "RAD: the job requests no GPU, so #RAD has no effect; add --gpus=1"
+HETEROGENEOUS = "components of a heterogeneous job cannot share GPUs"
+SEVERAL_NODES = "jobs on several nodes cannot share GPUs"
+SEVERAL_GPUS = "jobs with several GPUs do not share them in this partition"
+NEED_UNKNOWN = "GPU memory need unknown"
 EXCLUSIVE = "policy=exclusive"
-NO_FILE = "RAD: of a script that comes on standard input, or from a program, no model is read; name its file to sbatch"
+NO_FILE = "RAD: model= is not read from a job script on standard input; submit a file: sbatch job.sh"
 SHARDS_OF_WHOLE_NODES = (
-    "RAD: Slurm never starts a job that asks for shards and takes whole nodes (--exclusive, or a partition with "
-    "OverSubscribe=EXCLUSIVE); leave out --exclusive, or submit it with sbatch and --gpus=1"
+    "RAD: the job was refused: Slurm never starts a job that requests shards on whole nodes (--exclusive, or a "
+    "partition with OverSubscribe=EXCLUSIVE); remove --exclusive, or submit it with sbatch --gpus=1"
 )
 
 
@@ -32,172 +32,174 @@ def reserves(
     compute: tuple[int, int] | None = None,
     max_slowdown: float = 0.0,
 ) -> str:
-    """Say what part of a GPU is reserved, and why.
+    """Report the booking of a shared job.
 
     Args:
-        booked_bytes: What is reserved.
+        booked_bytes: The booking.
         estimate: The need of one process; None if it is unknown.
-        processes: How many of them share the GPU.
-        gpus: GPUs of the job, each with one process.
-        share: Share of jobs for which that is enough; None if nothing tells.
-        cap_bytes: What the job may hold while nobody else needs it; None if no more.
-        compute: Shards that it asks for because of its compute, and the shards of a GPU; None if memory decides.
-        max_slowdown: What the partition promises; 0 if nothing.
+        processes: Number of processes that share the GPU.
+        gpus: Number of GPUs of the job, each with one process.
+        share: Share of jobs for which the booking is large enough; None if unknown.
+        cap_bytes: The limit, where it is above the booking; None otherwise.
+        compute: Shards requested for the job's compute, and shards of a GPU; None if memory decides.
+        max_slowdown: The slowdown that the partition promises not to exceed; 0 for no promise.
 
     >>> from slurm_plugin.core.units import GIB
     >>> estimate = MemoryEstimate(estimate_bytes=10 * GIB, upper_bytes=12 * GIB, confidence=0.99, source="ours")
     >>> reserves(12 * GIB, estimate, share=0.99)
-    'RAD: needs about 10.0 GiB; reserves 12.0 GiB of one GPU (99 % safe)'
+    'RAD: estimated 10.0 GiB; booked 12.0 GiB (99th percentile)'
     """
-    safe = "" if share is None else f" ({share * 100:g} % safe)"
-    more = "" if cap_bytes is None else f", up to {human(cap_bytes)} while nobody needs it"
-    busy = "" if compute is None else f", and {compute[0]} of {compute[1]} shards for its compute"
-    if max_slowdown:
-        busy += f"; by measurement 9 of 10 run at most {max_slowdown:g} times slower than alone"
-    part = f"reserves {human(booked_bytes)} of {'one GPU' if gpus == 1 else f'each of {gpus} GPUs'}"
-    each = f" for each of {processes} processes" if processes > 1 else ""
-    if estimate is not None and estimate.source == "stated":
-        return f"RAD: {part}{more}{busy}, as stated{each}"
-    return f"RAD: {_need(estimate)}{each if estimate is not None else ''}; {part}{safe}{more}{busy}"
+    each = f" for each of {processes} processes" if processes > 1 and estimate is not None else ""
+    size = human(booked_bytes) if gpus == 1 else f"{human(booked_bytes)} on each of {gpus} GPUs"
+    parts = [f"booked {size}" + ("" if share is None else f" ({percentile(share)})")]
+    if cap_bytes is not None:
+        parts.append(f"limit {human(cap_bytes)}")
+    if compute is not None:
+        parts.append(f"{compute[0]} of {compute[1]} shards for compute")
+    slowdown = f"; 9 of 10 jobs run at most {max_slowdown:g} times slower than alone" if max_slowdown else ""
+    return f"RAD: {_need(estimate)}{each}; {', '.join(parts)}{slowdown}"
 
 
 def instance(profile: str, estimate: MemoryEstimate) -> str:
-    """Say which MIG instance a job gets.
+    """Report the MIG instance that a job gets.
 
     Args:
         profile: Its type, e.g. "1g.10gb".
         estimate: The need of one process.
     """
-    return f"RAD: {_need(estimate)}; gets one MIG instance {profile}"
+    return f"RAD: {_need(estimate)}; booked one MIG instance {profile}"
 
 
 def alone(why: str, gpus: int = 1) -> str:
-    """Say that a job has a GPU for itself, or several.
+    """Report that a job gets whole GPUs.
 
     Args:
         why: The reason, in a few words.
-        gpus: So many.
+        gpus: Number of GPUs.
     """
-    return f"RAD: reserves {'one GPU' if gpus == 1 else f'{gpus} GPUs'} for this job alone ({why})"
+    return f"RAD: booked {_whole(gpus)} ({why})"
 
 
 def without_that(alone: bool) -> str:
-    """Say what becomes of a job whose user was not understood.
+    """Report that a directive was ignored; the line before says which and why.
 
     Args:
-        alone: Whether it gets a GPU for itself for that.
+        alone: Whether the job gets a whole GPU for that reason.
     """
-    gets = ", with a GPU of its own" if alone else ""
-    return f"RAD: the job goes on without that{gets}; to change it: scancel, mend, and sbatch again"
+    gets = "; the job gets a whole GPU" if alone else ""
+    return f"RAD: the directive above was ignored{gets}; to change that, cancel the job, fix the directive and resubmit"
 
 
 def may_need(need_bytes: int, capacity_bytes: int) -> str:
-    """Return the reason of a job that may fill a GPU.
+    """Return the reason why a job that may fill a GPU gets a whole one.
 
     Args:
-        need_bytes: What it may need.
-        capacity_bytes: What a GPU has.
+        need_bytes: The most that it may need.
+        capacity_bytes: Usable memory of a GPU.
     """
     return f"it may need {human(need_bytes)} of {human(capacity_bytes)}"
 
 
 def keeps_gpu(obstacle: str) -> str:
-    """Say that a job keeps the GPU that it asked for, because shards cannot stand for it.
+    """Report that a job gets the whole GPU that it requested, because shards cannot replace it.
 
     Args:
-        obstacle: Why not.
+        obstacle: The reason.
     """
-    return f"RAD: {obstacle}; the job keeps its GPU to itself"
+    return f"RAD: {obstacle}; the job gets a whole GPU"
 
 
 def keeps_gpus(obstacle: str) -> str:
-    """Say that a job of several GPUs does not share them.
+    """Report that a job with several GPUs gets them as whole GPUs.
 
     Args:
-        obstacle: Why not.
+        obstacle: The reason.
     """
-    return f"RAD: {obstacle}; the job keeps its GPUs to itself"
+    return f"RAD: {obstacle}; the job gets whole GPUs"
 
 
 def too_large(estimate: MemoryEstimate, capacity_bytes: int) -> str:
-    """Refuse a job that needs more than one GPU has, and say what its user may do, also if we are wrong.
+    """Refuse a job that needs more memory than one GPU has; name a way for a job that was overestimated, too.
 
     Args:
         estimate: The need of one process.
-        capacity_bytes: What a GPU has.
+        capacity_bytes: Usable memory of a GPU.
     """
     return (
-        f"RAD: the job needs about {human(estimate.estimate_bytes)} of GPU memory and one GPU has "
-        f"{human(capacity_bytes)}; make the batch smaller, split the model over "
-        f"--gpus={-(-estimate.upper_bytes // capacity_bytes)}, or try it on a GPU of its own by policy=exclusive"
+        f"RAD: the job was refused: estimated {human(estimate.estimate_bytes)}, and one GPU has "
+        f"{human(capacity_bytes)}; reduce the batch size, split the model over "
+        f"--gpus={-(-estimate.upper_bytes // capacity_bytes)}, or add policy=exclusive to try it on a whole GPU"
     )
 
 
 def too_many_shards(shards: int, most: int) -> str:
-    """Refuse a job that asks for more shards than one GPU has.
+    """Refuse a job that requests more shards than one GPU has.
 
     Args:
-        shards: What it asks for.
+        shards: The request.
         most: Shards of one GPU.
     """
-    return f"RAD: {shards} shards are more than one GPU has; ask for at most {most}"
+    return f"RAD: the job was refused: it requests {shards} shards, and one GPU has {most}; request at most {most}"
 
 
 def too_few_shards(booked_bytes: int, need_bytes: int, shards: int) -> str:
-    """Warn a job whose own shards are fewer than RAD would book for it.
+    """Warn about a job whose user requested fewer shards than RAD would book.
 
     Args:
-        booked_bytes: What its shards stand for.
-        need_bytes: What would be booked.
-        shards: How many would hold it.
+        booked_bytes: The memory of its shards.
+        need_bytes: The memory that RAD would book.
+        shards: The number of shards for that.
     """
     return (
-        f"RAD: the job asks for {human(booked_bytes)} of GPU memory but may need "
-        f"{human(need_bytes)}; --gres=shard:{shards} would hold it"
+        f"RAD: the job requests {human(booked_bytes)} of GPU memory and may need {human(need_bytes)}, "
+        f"so it may run out of memory; request --gres=shard:{shards}"
     )
 
 
 def other_count(said: int, asked: int) -> str:
-    """Say that `#RAD gpus=` and the request differ.
+    """Report that `#RAD gpus=` and the request differ.
 
     Args:
         said: `gpus=`.
-        asked: GPUs that the job asks Slurm for.
+        asked: GPUs that the job requests from Slurm.
     """
-    return f"RAD: #RAD says gpus={said} but the job asks for {asked}; it gets {asked}"
+    return f"RAD: #RAD gpus={said} differs from {asked} requested GPUs; the job gets {_whole(asked)}; make them equal"
 
 
 def each_too_large(estimate: MemoryEstimate, capacity_bytes: int) -> str:
-    """Warn a job for several GPUs, each of which is too small for one process.
+    """Warn about a job with several GPUs, each of which is too small for one process.
 
     Args:
         estimate: The need of one process.
-        capacity_bytes: What a GPU has.
+        capacity_bytes: Usable memory of a GPU.
     """
     return (
-        f"RAD: each process needs about {human(estimate.estimate_bytes)} and one GPU has "
-        f"{human(capacity_bytes)}; the job will run out of memory unless the model is split"
+        f"RAD: estimated {human(estimate.estimate_bytes)} for each process, and one GPU has {human(capacity_bytes)}; "
+        "the job will run out of memory unless it splits the model over its GPUs"
     )
 
 
 def no_instance(need_bytes: int, largest_bytes: int) -> str:
-    """Say that no MIG instance is large enough.
+    """Report that no MIG instance is large enough.
 
     Args:
-        need_bytes: What the job may need.
+        need_bytes: The most that the job may need.
         largest_bytes: Memory of the largest instance.
     """
     return (
-        f"RAD: the job may need {human(need_bytes)} of GPU memory and the largest MIG instance has "
-        f"{human(largest_bytes)}; it keeps what it asked for"
+        f"RAD: the job may need {human(need_bytes)} of GPU memory, and the largest MIG instance has "
+        f"{human(largest_bytes)}; its request is unchanged and it may run out of memory; reduce the batch size"
     )
+
+
+def _whole(gpus: int) -> str:
+    return "a whole GPU" if gpus == 1 else f"{gpus} whole GPUs"
 
 
 def _need(estimate: MemoryEstimate | None) -> str:
     if estimate is None:
-        return "its need is not known"
+        return NEED_UNKNOWN
+    need = human(estimate.estimate_bytes)
     if estimate.source == "history":
-        return f"needed {human(estimate.estimate_bytes)} before"
-    if estimate.source == "stated":
-        return f"needs {human(estimate.estimate_bytes)} as stated"
-    return f"needs about {human(estimate.estimate_bytes)}"
+        return f"used {need} in earlier runs"
+    return f"requested {need}" if estimate.source == "stated" else f"estimated {need}"

@@ -48,17 +48,17 @@ def _obstacle(
     if not offer.partition.share_multi_gpu:
         return messages.SEVERAL_GPUS
     if not offer.guarded:
-        return "without MPS, which serves one GPU, only the guard would hold it to what it books, and that is off"
+        return "MPS serves one GPU per job, and the guard, which enforces limits without MPS, is off"
     if request.interactive:
-        return "srun and salloc share no more than one GPU"
+        return "jobs of srun and salloc can share one GPU only"
     if gpus > max(offer.spread, 1):
         return (
-            f"Slurm here gives one job shards of {max(offer.spread, 1)} GPU{'s' * (offer.spread > 1)} at most"
+            f"this Slurm gives a job shards of at most {max(offer.spread, 1)} GPU{'s' * (offer.spread > 1)}"
         )
     if (request.tasks or 1) not in (1, gpus):
-        return f"{request.tasks} tasks on {gpus} GPUs are neither one in all nor one for each"
+        return f"{request.tasks} tasks on {gpus} GPUs are neither one task nor one per GPU"
     if claims.gpus is None and estimate.source != "stated":
-        return f"#RAD does not say gpus={gpus}, so what each of its processes needs is not known"
+        return f"the need of each process is unknown without #RAD gpus={gpus}"
     return gpu_obstacle(request, offer.partition)
 
 

@@ -23,7 +23,7 @@ def used(run: Run) -> str:
     """
     if run.peak_bytes is None:
         return ""
-    memory = f"used {human(run.peak_bytes)} of a GPU of its own"
+    memory = f"used {human(run.peak_bytes)} of a whole GPU"
     if run.booked_bytes is not None:
         peak, booked = human(run.peak_bytes), human(run.booked_bytes)
         same_unit = peak.endswith(" GiB") and booked.endswith(" GiB")
@@ -42,26 +42,26 @@ def next_time(run: Run, *, remembered: bool) -> tuple[str, ...]:
     if run.outcome == "ok" and run.peak_bytes is not None:
         found += _about_size(run, run.peak_bytes, remembered=remembered and run.profile_key is not None)
     elif run.outcome == "gpu-oom":
-        found.append("it needed more than it booked: give #RAD model=, or a larger memory=")
+        found.append("it needed more memory than it booked; add #RAD model=, or increase memory=")
     elif run.outcome == "overrun":
-        found.append("it held more than it may: book what it needs with #RAD memory=, or give #RAD model=")
+        found.append("it was stopped above its limit; book its need with #RAD memory=, or add #RAD model=")
     lasted_s = None if run.start_s is None or run.time_s is None else run.time_s - run.start_s
     if run.mean_smact is not None and run.mean_smact < IDLE and (lasted_s or 0.0) >= LEAST_S:
-        found.append("its GPU mostly waited: more workers in the data loader, or a larger batch, may help")
+        found.append("the GPU was mostly idle; try more data loader workers, or a larger batch")
     return tuple(found)
 
 
 def _about_size(run: Run, peak_bytes: int, *, remembered: bool) -> list[str]:
     bound = bound_of(peak_bytes)
     if run.booked_bytes is None:
-        return [f"it may share a GPU with #RAD memory={_asked(bound)}"]
+        return [f"to share a GPU, add #RAD memory={_asked(bound)}"]
     if run.booked_bytes - bound < WORTH_BYTES:
         if bound <= run.booked_bytes or remembered:
             return []
-        return [f"it needs #RAD memory={_asked(bound)} to be safe"]
+        return [f"to avoid running out of memory, add #RAD memory={_asked(bound)}"]
     if remembered:
-        return [f"next time it books {human(bound)}, as seen now"]
-    return [f"#RAD memory={_asked(bound)} is enough"]
+        return [f"the next run books {human(bound)}"]
+    return [f"to book less, add #RAD memory={_asked(bound)}"]
 
 
 def _asked(n_bytes: int) -> str:

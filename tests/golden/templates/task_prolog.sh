@@ -13,7 +13,7 @@ esac
 # The program did not end its work (no time on a crowded machine, an upgrade at this moment). Without its GPU's name the
 # task would train on another's: the file that the Prolog left says it in TaskProlog's own words.
 if [ -e "/run/rad/ended/$SLURM_JOB_ID" ]; then
-    echo "print RAD: this job must not start here now: slurmd started this run with no Prolog; submit it again"
+    echo "print RAD: the job did not start here: slurmd started this run without a Prolog; resubmit it"
     exit 1
 fi
 word="/run/rad/placed/$SLURM_JOB_ID"
@@ -22,7 +22,7 @@ while IFS= read -r line; do
     case $line in
     "export "*) printf '%s\n' "$line" ;;
     "refused "*)
-        printf 'print RAD: this job must not start here now: %s\n' "${line#refused }"
+        printf 'print RAD: the job did not start here: %s\n' "${line#refused }"
         exit 1
         ;;
     esac

@@ -78,8 +78,7 @@ def test_rad_estimate_shows_it_with_its_uncertainty() -> None:
     for options in ([], ["--explain"]):
         text = runner.invoke(command, [RESNET, "--batch-size", "64", *options]).output
         assert (
-            f"SMs are busy {found['smact']['value'] * 100:.0f} % ({found['smact']['low'] * 100:.0f} to"
-            in text
+            f"SM activity {found['smact']['value'] * 100:.0f} % ({found['smact']['low'] * 100:.0f} to" in text
         )
 
 

@@ -103,7 +103,7 @@ def test_weights_that_are_not_installed_say_where_they_come_from(
         ),
         (
             ("--module", "x:y", "--estimator", "horus"),
-            "--estimator horus reads a model summary, not a module: leave --module away",
+            "--estimator horus reads a model summary, not a module; remove --module",
         ),
     ],
 )
@@ -156,9 +156,9 @@ def test_what_is_booked_at_a_confidence_and_what_the_job_may_hold_at_most(tmp_pa
         assert chosen["estimate_mib"] <= chosen["booked_mib"] < chosen["upper_mib"] == bound["upper_mib"]
         assert chosen["shards"] == -(-chosen["booked_mib"] // chosen["shard_mib"])
         line = run(*args, cwd=tmp_path).stdout
-        assert f"reserves {human(chosen['booked_mib'] * MIB)} (80 % safe)" in line
-        assert f"up to {human(chosen['upper_mib'] * MIB)} while nobody needs it" in line
-        assert "while nobody else needs the memory" in run(*args, "--explain", cwd=tmp_path).stdout
+        assert f"booked {human(chosen['booked_mib'] * MIB)} (80th percentile)" in line
+        assert f"limit {human(chosen['upper_mib'] * MIB)}" in line
+        assert "the most that it may allocate" in run(*args, "--explain", cwd=tmp_path).stdout
         assert "confidence=0.8" in run(*args, "--sbatch", cwd=tmp_path).stdout
     done = run(RESIDUAL, "--batch-size", "64", "--confidence", "1")
     assert (done.returncode, done.stdout) == (2, "")
@@ -173,8 +173,8 @@ def test_explain_says_where_it_goes() -> None:
         "optimizer",
         "activations",
         "workspace",
-        "expected",
-        "reserved",
+        "estimated",
+        "booked",
     ):
         assert word in text
 
@@ -244,8 +244,8 @@ def test_bad_options_are_one_line_and_exit_2(args: tuple[str, ...]) -> None:
 
 def test_a_job_that_fits_on_no_such_gpu_is_answered_and_is_a_finding() -> None:
     done = run("models/resnet50_torchinfo.txt", "--batch-size", "64000", cwd=EXAMPLES)
-    assert (done.returncode, done.stdout.count("needs about ")) == (1, 1)
-    assert done.stderr.startswith("rad-estimate: ") and " GiB do not fit on one h200 of " in done.stderr
+    assert (done.returncode, done.stdout.count("estimated ")) == (1, 1)
+    assert done.stderr.startswith("rad-estimate: ") and " GiB does not fit on one h200 of " in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -286,7 +286,7 @@ def test_on_a_terminal_it_says_what_one_waits_for(tmp_path: Path) -> None:
     said = os.read(shown, 4096).decode()
     os.close(shown)
     first, second, *_ = said.splitlines()
-    assert done.returncode == 2 and first.endswith("5 minutes at most") and "could not be traced" in second, (
+    assert done.returncode == 2 and first.endswith("at most 5 minutes") and "could not be traced" in second, (
         said
     )
     quiet = subprocess.run(argv, stderr=subprocess.PIPE, cwd=tmp_path, env=env, timeout=60, check=False)

@@ -169,8 +169,8 @@ def test_memory_is_spelled_as_in_slurm(value: str, n_bytes: int) -> None:
         ("#rad memory = 6G", "job.sh:2: is a comment, no #RAD line; write #RAD memory=6G"),
         (
             "#RAD batch_size=$BS",
-            "job.sh:2: batch_size=$BS is impossible; give a whole number from 1 to 1073741824: no shell reads this "
-            "line, so variables stay as they are",
+            "job.sh:2: batch_size=$BS is impossible; give a whole number from 1 to 1073741824; variables "
+            "are not expanded in #RAD lines",
         ),
         (
             "#RAD precision=fp16",

@@ -13,7 +13,7 @@ WHOLE = 39
 SHARED = Row(
     example=Example(name="small", sbatch=("small.sh",)),
     job_id=1,
-    messages="RAD: reserves 4.0 GiB",
+    messages="RAD: requested 4.0 GiB; booked 4.0 GiB",
     fields={"JobState": "COMPLETED", "Restarts": "0", "Priority": "7", "waited": "1 s"},
     runs=[Run(gpus={("n0", 2)}, peak_bytes=3 * GIB, neighbours={2})],
     shards=[4],

@@ -70,7 +70,7 @@ def job(folder: Path, words: str, *args: str) -> tuple[int, dict[str, Any]]:
 def test_a_stated_need_is_no_missing_model(folder: Path) -> None:
     status, answer = job(folder, "memory=9G")
     assert (status, answer["sbatch"]["gres"], answer["booked_mib"]) == (0, "shard:5", 10000)
-    assert answer["sbatch"]["says"] == ["RAD: reserves 9.8 GiB of one GPU, as stated"]
+    assert answer["sbatch"]["says"] == ["RAD: requested 9.0 GiB; booked 9.8 GiB"]
 
 
 def test_the_sites_card_shards_and_every_key_count(folder: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_script_longer_than_is_read_gets_the_same_word(folder: Path) -> None:
     words = "memory=9G\n" + "# the licence\n" * 4700 + "#RAD gpus=2"
     status, answer = job(folder, words)
     assert (status, answer["sbatch"]["gres"]) == (2, "shard:5")
-    assert any("#RAD lines behind the first 64 KiB are not read" in line for line in answer["sbatch"]["says"])
+    assert any("#RAD lines after the first 64 KiB are not read" in line for line in answer["sbatch"]["says"])
 
 
 def test_options_of_the_command_line_stand_for_what_the_script_says(folder: Path) -> None:
@@ -100,7 +100,7 @@ def test_what_the_site_learned_is_told_as_radd_books_it(folder: Path) -> None:
     toml = folder / "rad.toml"
     toml.write_text(f'{toml.read_text()}[paths]\nstate = "{folder}"\n[features]\nlearn = true\n')
     _, before = job(folder, "model=m.txt batch_size=256")
-    unread = f"runs of this site may change what is booked: what radd learned of them cannot be read here ({folder}"
+    unread = f"sbatch may book another amount: this site's statistics cannot be read here ({folder}"
     assert before["sbatch"]["learned"].startswith(unread)
     config = load_config(toml)
     raised = Limits(lowest=(2.0,) * len(SHARES), highest=(3.0,) * len(SHARES), runs=90, models=40, users=9)
@@ -124,8 +124,8 @@ def test_the_status_tells_fits_refused_and_not_understood(folder: Path) -> None:
     assert status == 2 and answer["sbatch"]["gres"] == "shard:20", "sbatch takes it, with a GPU of its own"
     first, second, last = answer["sbatch"]["says"]
     assert (
-        last
-        == "RAD: the job goes on without that, with a GPU of its own; to change it: scancel, mend, and sbatch again"
+        last == "RAD: the directive above was ignored; the job gets a whole GPU; "
+        "to change that, cancel the job, fix the directive and resubmit"
     )
     assert first.startswith(f"RAD: {folder}/job.sh:3: memory=lots") and "optimizer 'adamm'" in second
     status, answer = job(folder, "model=none.txt")
@@ -136,24 +136,24 @@ def test_the_status_tells_fits_refused_and_not_understood(folder: Path) -> None:
 def test_a_job_that_says_nothing_hears_what_it_gets_and_what_to_say(folder: Path) -> None:
     (folder / "job.sh").write_text("#!/bin/sh\n#SBATCH --gpus=1\npython train.py\n")
     first, second = run(folder, "job.sh").stdout.splitlines()
-    assert first == "asks Slurm for shard:20 in partition gpu: a GPU of its own"
-    assert second.startswith("note: nothing tells what its model needs; #RAD model=m.rad would, made by: ")
+    assert first == "requests shard:20 in partition gpu (a whole GPU)"
+    assert second.startswith("note: the memory need of its model is unknown; add #RAD model=m.rad, made by: ")
     assert "note: " not in run(folder, "job.sh", "--options=-p plain").stdout
     told = run(folder, "job.sh", "--options=--gpus=2").stdout
-    assert told == "asks Slurm for gpu:2 in partition gpu: GPUs of its own\n"
+    assert told == "requests gpu:2 in partition gpu (whole GPUs)\n"
     assert "note: " not in run(folder, "job.sh", "--options=--comment=rad:policy=exclusive").stdout
 
 
 def test_a_model_in_a_script_that_is_no_file_is_named(folder: Path) -> None:
     done = run(folder, "-", stdin=JOB.format(words="model=m.txt"))
-    assert done.stdout.splitlines()[1].endswith("no model is read; name its file to sbatch")
+    assert done.stdout.splitlines()[1].endswith("submit a file: sbatch job.sh")
 
 
 def test_a_summary_is_asked_about_as_a_job_for_one_gpu(folder: Path) -> None:
     done = run(folder, "m.txt", "--batch-size", "64")
     first, second, *_ = done.stdout.splitlines()
-    assert first.startswith("sbatch: RAD: needs about ") and done.returncode == 0
-    assert second.startswith("asks Slurm for shard:") and second.endswith(" in partition gpu")
+    assert first.startswith("sbatch: RAD: estimated ") and done.returncode == 0
+    assert second.startswith("requests shard:") and second.endswith(" in partition gpu")
 
 
 def test_from_standard_input(folder: Path) -> None:
@@ -203,7 +203,7 @@ def test_an_unknown_card_can_be_told_by_its_memory(folder: Path) -> None:
     answer = json.loads(done.stdout)
     assert (done.returncode, answer["gpu"]) == (0, "rtx4090") and "sbatch" not in answer
     small = run(folder, "m.txt", "--batch-size=64", "--gpu=rtx4090", "--gpu-memory=2G")
-    assert small.returncode == 1 and "do not fit on one rtx4090 of 2.0 GiB" in small.stderr
+    assert small.returncode == 1 and "does not fit on one rtx4090 of 2.0 GiB" in small.stderr
     wrong = run(folder, "m.txt", "--gpu-memory=much")
     assert wrong.returncode == 2 and "write for example --gpu-memory 24G" in wrong.stderr
 
@@ -234,7 +234,7 @@ def test_without_a_rad_toml_it_answers_for_a_card(folder: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(WEIGHTS.parents[1])}
     argv = [sys.executable, "-c", code, "job.sh"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=folder, env=env, check=False)
-    assert done.returncode == 0 and "reserves 9.0 GiB: 9 shards" in done.stdout
+    assert done.returncode == 0 and "booked 9.0 GiB: 9 shards" in done.stdout
 
 
 def test_advice_counts_with_the_clusters_cards_and_partitions(folder: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_model_that_is_nowhere_is_told_with_both_places(tmp_path: Path) -> Non
     reply = answer(options, config(), folder=tmp_path / "elsewhere", user_id=1000)
     assert reply["say"] == [f"RAD: m.txt: no such file in {tmp_path}/elsewhere or {tmp_path}; check the path"]
     (line,) = sbatch(tmp_path, "$MODELS/m.txt")["say"]
-    assert line.endswith("check the path: no shell reads this line, so variables stay as they are")
+    assert line.endswith("check the path; variables are not expanded in #RAD lines")
 
 
 def test_home_is_written_as_in_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ def test_a_bad_summary_costs_one_line_that_names_it(tmp_path: Path, kind: str) -
 def test_a_comment_without_room_is_told(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_bytes(SUMMARY)
     reply = sbatch(tmp_path, "m.txt", comment="x" * 1000)
-    assert reply["set"] == {} and "no room" in reply["say"][0]
+    assert reply["set"] == {} and "too long" in reply["say"][0]
 
 
 def test_a_wrong_directive_is_left_to_job_submit(tmp_path: Path) -> None:

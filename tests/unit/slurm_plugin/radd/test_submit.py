@@ -95,7 +95,7 @@ def test_a_job_in_a_reservation_of_gpus_shares_where_slurm_starts_shards_there()
     asked = {"comment": "rad:memory=4G", "reserves_parts": True}
     assert answer(**asked)["set"]["gres"] == "shard:4"
     kept = answer(replace(submission(), reserves_shards=False), **asked)
-    assert "gres" not in kept["set"] and "keeps its GPU" in kept["say"][0]
+    assert "gres" not in kept["set"] and "gets a whole GPU" in kept["say"][0]
 
 
 @pytest.mark.parametrize("said", ["rad:memory=4G", "rad:policy=exclusive"])
@@ -103,7 +103,7 @@ def test_a_slurmctld_that_knows_of_no_shards_yet_is_asked_for_none(said: str) ->
     asked = {"comment": said, "new_controller": True}
     assert answer(**asked)["set"]["gres"].startswith("shard:")
     kept = answer(replace(submission(), forgets_shards=True), **asked)
-    assert "gres" not in kept["set"] and "knows of no shards yet" in kept["say"][0]
+    assert "gres" not in kept["set"] and "has no shards yet" in kept["say"][0]
     later = answer(replace(submission(), forgets_shards=True), comment=said)
     assert later["set"]["gres"].startswith("shard:")
 
@@ -111,9 +111,7 @@ def test_a_slurmctld_that_knows_of_no_shards_yet_is_asked_for_none(said: str) ->
 def test_rad_lines_behind_what_is_read_are_said_to_be_so() -> None:
     reply = answer(script="#!/bin/sh\n#RAD memory=7G\n", script_name="job.sh", script_goes_on=True)
     assert reply["set"]["gres"] == "shard:7"
-    assert (
-        "RAD: job.sh: #RAD lines behind the first 64 KiB are not read; move them to the top" in reply["say"]
-    )
+    assert "RAD: job.sh: #RAD lines after the first 64 KiB are not read; move them to the top" in reply["say"]
     assert not answer(partition="plain", script_goes_on=True)["say"]
 
 

@@ -84,8 +84,8 @@ def test_a_gpu_of_its_own_is_all_of_one_type_and_large_enough(
     [
         ("gres/gpu:a100_40:1", 50, "one GPU has 39.0 GiB"),
         ("gres/gpu:1", 150, "one GPU has 139.6 GiB"),
-        ("gres/shard:a100_80:80", None, "ask for at most 79"),
-        ("gres/shard:139", None, "ask for at most 138"),
+        ("gres/shard:a100_80:80", None, "request at most 79"),
+        ("gres/shard:139", None, "request at most 138"),
     ],
 )
 def test_what_no_gpu_of_the_type_can_hold_is_refused(gres: str, need_gib: float | None, says: str) -> None:

@@ -75,7 +75,7 @@ def test_a_job_that_cannot_share_is_left_alone_and_told_if_it_spoke(more: dict[s
     spoken = asked(Claims(memory_bytes=GIB), need(GIB), gres="gres:gpu:1", **more)
     assert (silent.fields, silent.booking, silent.messages) == ({}, None, ())
     assert replace(spoken, messages=()) == silent
-    assert "do not share; the job keeps its GPUs to itself" in spoken.messages[0]
+    assert "cannot share GPUs; the job gets whole GPUs" in spoken.messages[0]
 
 
 @pytest.mark.parametrize("gres", ["gres:gpu:1", "gres:shard:3"])
@@ -85,7 +85,7 @@ def test_an_entry_of_scrontab_shares_no_gpu_by_our_choice_and_is_not_run_again_b
     assert rewrite.booking is not None and not rewrite.booking.retry
     assert "gres" not in rewrite.fields, "it keeps what it asks for"
     assert rewrite.booking.kind == ("whole" if "gpu" in gres else "shared")
-    assert "gpu" not in gres or "scrontab works only with a GPU of one's own" in rewrite.messages[0]
+    assert "gpu" not in gres or "scrontab requires a whole GPU" in rewrite.messages[0]
 
 
 @pytest.mark.parametrize("message", [{}, {"gres": "gres:nvme:100"}, {"tres_per_job": "gres:gpu:0"}])
@@ -225,7 +225,7 @@ def test_several_gpus_keep_their_request_and_are_booked_whole() -> None:
         ),
     )
     assert rewrite.messages == (
-        "RAD: jobs of several GPUs do not share here; the job keeps its GPUs to itself",
+        "RAD: jobs with several GPUs do not share them in this partition; the job gets whole GPUs",
     )
     wanted = asked(Claims(gpus=4, policy="exclusive"), need(GIB), tres_per_job="gres:gpu:4")
     assert wanted.messages == (), "it is what was asked for"
@@ -257,7 +257,7 @@ def test_what_shards_cannot_stand_for_keeps_its_gpu(message: dict[str, Any]) -> 
     rewrite = asked(Claims(memory_bytes=GIB), need(GIB), **message)
     assert rewrite.fields == {}
     assert rewrite.booking is not None and rewrite.booking.kind == "whole"
-    assert "keeps its GPU" in rewrite.messages[0]
+    assert "gets a whole GPU" in rewrite.messages[0]
 
 
 def test_the_partitions_own_gpu_type_is_dropped() -> None:
@@ -404,9 +404,7 @@ def test_a_chosen_confidence_books_less_and_caps_at_the_bound() -> None:
     assert chosen.booking is not None
     assert (chosen.booking.memory_bytes, chosen.booking.cap_bytes) == (12 * GIB, 16 * GIB)
     assert (chosen.booking.basis, chosen.fields["gres"]) == ("estimate", "shard:12")
-    assert chosen.messages == (
-        "RAD: needs about 10.0 GiB; reserves 12.0 GiB of one GPU (90 % safe), up to 16.0 GiB while nobody needs it",
-    )
+    assert chosen.messages == ("RAD: estimated 10.0 GiB; booked 12.0 GiB (90th percentile), limit 16.0 GiB",)
 
 
 def test_who_books_less_than_the_site_would_is_capped_there_and_answers_for_it() -> None:
@@ -527,7 +525,7 @@ def test_a_promise_on_speed_is_kept_by_shards_and_told() -> None:
     )
     assert count_of(parse_gres(rewrite.fields["gres"]), "shard") == 18  # as with an overcommit of 2
     (line,) = rewrite.messages
-    assert "18 of 39 shards for its compute; by measurement 9 of 10 run at most 3.5 times slower" in line
+    assert "18 of 39 shards for compute; 9 of 10 jobs run at most 3.5 times slower" in line
 
 
 @hypothesis_settings(deadline=None)

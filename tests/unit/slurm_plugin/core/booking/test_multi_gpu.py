@@ -99,7 +99,9 @@ def test_two_gpus_become_a_task_for_each_and_its_shards(
     assert booking is not None
     assert (booking.kind, booking.gpus, booking.shards, booking.by_task) == ("shared", 2, 24, tasks)
     assert (booking.memory_bytes, booking.estimate_bytes, booking.smact) == (12 * GIB, 10 * GIB, 0.4)
-    assert rewrite.messages == ("RAD: needs about 10.0 GiB; reserves 12.0 GiB of each of 2 GPUs (99 % safe)",)
+    assert rewrite.messages == (
+        "RAD: estimated 10.0 GiB; booked 12.0 GiB on each of 2 GPUs (99th percentile)",
+    )
     signed = signed_comment.stamp(booking, user_id=7, key=bytes(32))
     assert signed_comment.read_stamp(signed, user_id=7, key=bytes(32)) == booking
 
@@ -107,20 +109,23 @@ def test_two_gpus_become_a_task_for_each_and_its_shards(
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"share": False}, "jobs of several GPUs do not share here"),
+        ({"share": False}, "jobs with several GPUs do not share them in this partition"),
         ({"estimate": None}, ""),
         ({"claims": replace(DDP, policy="exclusive")}, ""),
-        ({"guard": False}, "only the guard would hold it"),
-        ({"on_overrun": "warn"}, "only the guard would hold it"),
-        ({"spread": 0}, "shards of 1 GPU at most"),
-        ({"spread": 1}, "shards of 1 GPU at most"),
-        ({"claims": Claims(profile="x")}, "does not say gpus=2"),
-        ({"claims": Claims(gpus=4)}, "#RAD says gpus=4 but the job asks for 2"),
+        ({"guard": False}, "the guard, which enforces limits without MPS, is off"),
+        ({"on_overrun": "warn"}, "the guard, which enforces limits without MPS, is off"),
+        ({"spread": 0}, "shards of at most 1 GPU"),
+        ({"spread": 1}, "shards of at most 1 GPU"),
+        ({"claims": Claims(profile="x")}, "unknown without #RAD gpus=2"),
+        ({"claims": Claims(gpus=4)}, "#RAD gpus=4 differs from 2 requested GPUs"),
         ({"num_tasks": 3}, "3 tasks on 2 GPUs"),
         ({"interactive": True}, "srun and salloc"),
         ({"tres_freq": "gpu:high"}, "--gpu-freq"),
-        ({"estimate": replace(NEED, upper_bytes=39 * GIB)}, "reserves 2 GPUs for this job alone"),
-        ({"estimate": replace(NEED, estimate_bytes=50 * GIB, upper_bytes=60 * GIB)}, "each process needs"),
+        ({"estimate": replace(NEED, upper_bytes=39 * GIB)}, "booked 2 whole GPUs"),
+        (
+            {"estimate": replace(NEED, estimate_bytes=50 * GIB, upper_bytes=60 * GIB)},
+            "for each process, and one GPU has",
+        ),
     ],
 )
 def test_a_job_that_cannot_share_its_gpus_keeps_them_and_hears_why(

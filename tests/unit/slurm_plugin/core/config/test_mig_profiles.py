@@ -74,7 +74,7 @@ def test_one_gpu_becomes_an_instance(message: dict[str, str]):
     rewrite = asked(6, **message)
     assert rewrite.fields["gres"] == "gpu:1g.10gb:1"
     assert rewrite.booking is None
-    assert rewrite.messages == ("RAD: needs about 6.0 GiB; gets one MIG instance 1g.10gb",)
+    assert rewrite.messages == ("RAD: estimated 6.0 GiB; booked one MIG instance 1g.10gb",)
 
 
 @pytest.mark.parametrize(

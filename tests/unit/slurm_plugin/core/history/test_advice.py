@@ -28,7 +28,7 @@ RUN = Run(
     [
         (RUN, "used 9.0 of 12.0 GiB, SM activity 0.41"),
         (replace(RUN, peak_bytes=300 * MIB, mean_smact=None), "used 300 MiB of 12.0 GiB"),
-        (replace(RUN, booked_bytes=None), "used 9.0 GiB of a GPU of its own, SM activity 0.41"),
+        (replace(RUN, booked_bytes=None), "used 9.0 GiB of a whole GPU, SM activity 0.41"),
         (replace(RUN, peak_bytes=None), ""),
     ],
 )
@@ -39,20 +39,20 @@ def test_what_it_used(run: Run, words: str):
 @pytest.mark.parametrize(
     ("run", "remembered", "words"),
     [
-        (RUN, True, "next time it books 9.4 GiB, as seen now"),
-        (RUN, False, "#RAD memory=10G is enough"),
-        (replace(RUN, profile_key=None), True, "#RAD memory=10G is enough"),
-        (replace(RUN, booked_bytes=None), True, "it may share a GPU with #RAD memory=10G"),
+        (RUN, True, "the next run books 9.4 GiB"),
+        (RUN, False, "to book less, add #RAD memory=10G"),
+        (replace(RUN, profile_key=None), True, "to book less, add #RAD memory=10G"),
+        (replace(RUN, booked_bytes=None), True, "to share a GPU, add #RAD memory=10G"),
         (
             replace(RUN, peak_bytes=int(11.9 * GIB), profile_key=None),
             True,
-            "it needs #RAD memory=13G to be safe",
+            "to avoid running out of memory, add #RAD memory=13G",
         ),
         (replace(RUN, peak_bytes=11 * GIB), True, None),
-        (replace(RUN, outcome="gpu-oom"), True, "it needed more than it booked"),
-        (replace(RUN, outcome="overrun"), True, "it held more than it may"),
+        (replace(RUN, outcome="gpu-oom"), True, "it needed more memory than it booked"),
+        (replace(RUN, outcome="overrun"), True, "it was stopped above its limit"),
         (replace(RUN, outcome="failed"), True, None),
-        (replace(RUN, outcome="failed", mean_smact=0.05), True, "its GPU mostly waited"),
+        (replace(RUN, outcome="failed", mean_smact=0.05), True, "the GPU was mostly idle"),
         (replace(RUN, outcome="failed", mean_smact=0.05, time_s=30.0), True, None),
         (Run(user_id=1, outcome="ok"), True, None),
     ],
