@@ -64,7 +64,7 @@ function job.set_fields(job_desc, changes)
   end
 end
 
--- Counts of GPUs that scripts read. TaskProlog gives them back where a step that asks by them runs (core/booking/gres_text.py).
+-- Counts of GPUs that scripts read. TaskProlog restores them where a step that uses them runs (booking/gres_text.py).
 local COUNTS = { SLURM_GPUS = true, SLURM_GPUS_PER_NODE = true, SLURM_GPUS_PER_TASK = true }
 
 -- Give variables other values, where the job has them. salloc and srun send no environment.

@@ -1,4 +1,4 @@
--- The signed booking in a job's comment (core/comments/signed_comment.py): the user's words may change, the booking may not.
+-- The signed booking in a job's comment (comments/signed_comment.py): the user's words may change, the booking may not.
 
 local job = require("rad_job")
 
