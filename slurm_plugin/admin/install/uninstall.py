@@ -87,7 +87,9 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
 
 
 def writes(removal: Removal, edits: Sequence[Edit]) -> list[Write]:
-    """Return what changes: first Slurm's files, each kept beside itself as it was, then ours.
+    """Return what changes: RAD's Lua scripts become stubs, then Slurm's files, each kept beside itself, then the rest.
+
+    In this order a run that is killed leaves no script that requests shards which slurm.conf lacks.
 
     Args:
         removal: As `plan` returns it.
@@ -98,6 +100,8 @@ def writes(removal: Removal, edits: Sequence[Edit]) -> list[Write]:
     """
     found: list[Write] = []
     try:
+        quiet = removal.quiet if edits else ()
+        found += [Write(path=path, old=path.read_bytes(), new=LUA_STUBS[path.name]) for path in quiet]
         for one in sorted(edits, key=lambda one: (one.path.suffix != ".conf", one.path.name == "gres.conf")):
             if not one.path.resolve().is_relative_to(removal.root.resolve()):
                 where = f"a link that leads out of {removal.root}; change the file where it is used"
@@ -115,8 +119,6 @@ def writes(removal: Removal, edits: Sequence[Edit]) -> list[Write]:
                 if text is not None and kept.exists():
                     found.append(Write(path=kept, old=kept.read_bytes(), new=bytes_of(text)))
         found += [Write(path=path, old=path.read_bytes(), new=STUBS[path.name]) for path in removal.stubs]
-        quiet = removal.quiet if edits else ()
-        found += [Write(path=path, old=path.read_bytes(), new=LUA_STUBS[path.name]) for path in quiet]
         found += [Write(path=path, old=path.read_bytes(), new=None) for path in removal.remove]
         if removal.manifest.exists():
             stubs = {path: STUBS[path.name] for path in removal.stubs}
