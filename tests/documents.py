@@ -277,7 +277,14 @@ def reported() -> list[str]:
     """Return the commands with options by which the reports in docs/measurements/ start a program of this project."""
     reports = sorted((CHECKOUT / "docs" / "measurements").glob("*.md"))
     found = [command for path in reports for command in commands_of(path.read_text(encoding="utf-8"))]
-    return [command for command in dict.fromkeys(found) if _MEASUREMENT.match(command) and " --" in command]
+    kept = [command for command in dict.fromkeys(found) if _MEASUREMENT.match(command) and " --" in command]
+    return [command for command in kept if not any(name in command for name in archived())]
+
+
+def archived() -> set[str]:
+    """Return the programs of finished measurements, which git has and the tree has no longer."""
+    index = (CHECKOUT / "docs" / "measurements" / "README.md").read_text(encoding="utf-8")
+    return set(re.findall(r"`(bench/\w+\.py)`", index.partition("## Programs")[2]))
 
 
 def block_of(text: str, holds: str) -> str:

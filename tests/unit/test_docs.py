@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import click
 import pytest
+from documents import archived
 
 from gpumemnet.cli.rad_estimate import command as rad_estimate
 from slurm_plugin.admin.cli import main as rad
@@ -44,12 +45,7 @@ SCRIPT = re.compile(r"\b(?:bench|examples|lab|docker)/[\w/]+\.(?:py|sh)\b")
 TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
 
 
-ARCHIVED = set(
-    re.findall(
-        r"`(bench/\w+\.py)`",
-        (CHECKOUT / "docs/measurements/README.md").read_text(encoding="utf-8").partition("## Programs")[2],
-    )
-)
+ARCHIVED = archived()
 """Programs of finished measurements: the reports name them, and git has them."""
 
 

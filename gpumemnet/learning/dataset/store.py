@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 Record = dict[str, Any]
-DATA = Path(__file__).resolve().parent.parent / "data"
+DATA = Path(__file__).resolve().parents[2] / "data"
 TRAINING_ROWS = DATA / "train_h200.jsonl.xz"
 TRAINING_TEXTS = DATA / "train_h200_texts.jsonl.xz"
 TRACED_ROWS = DATA / "families_traced.jsonl.xz"

@@ -19,7 +19,7 @@ OWN = "your script ended before it used the GPU: "
 _TRACEBACK = "Traceback (most recent call last)"
 _START = os.path.join(os.environ.get(STARTED_IN, ""), "")
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|/gpumemnet/(?:script|trace)/")
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|/gpumemnet/tracing/")
 END_OF_INPUT = "EOF when reading a line"
 ASKED = "it asks for something to be typed, and a trace has nobody to ask: give it what it asks for as an argument"
 

@@ -82,7 +82,7 @@ def test_what_cannot_run_is_one_line(file: str, name: str, shape: str, line: str
     ("asked", "said", "trust"),
     [
         ("ours", "trace", "exceeded by at most 5% of jobs"),
-        ("faketensor", "faketensor", "no measurement says how often it is exceeded"),
+        ("faketensor", "faketensor", "how often it is exceeded was not measured"),
     ],
 )
 def test_the_command_asks_them(file: str, asked: str, said: str, trust: str) -> None:
