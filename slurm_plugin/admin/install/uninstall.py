@@ -89,7 +89,8 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
 def writes(removal: Removal, edits: Sequence[Edit]) -> list[Write]:
     """Return what changes: RAD's Lua scripts become stubs, then Slurm's files, each kept beside itself, then the rest.
 
-    In this order a run that is killed leaves no script that requests shards which slurm.conf lacks.
+    In this order a run that is killed leaves no script that requests shards which slurm.conf lacks, and no job with
+    shards whose steps are not rewritten.
 
     Args:
         removal: As `plan` returns it.
@@ -100,7 +101,7 @@ def writes(removal: Removal, edits: Sequence[Edit]) -> list[Write]:
     """
     found: list[Write] = []
     try:
-        quiet = removal.quiet if edits else ()
+        quiet = sorted(removal.quiet, reverse=True) if edits else []  # job_submit.lua, then cli_filter.lua
         found += [Write(path=path, old=path.read_bytes(), new=LUA_STUBS[path.name]) for path in quiet]
         for one in sorted(edits, key=lambda one: (one.path.suffix != ".conf", one.path.name == "gres.conf")):
             if not one.path.resolve().is_relative_to(removal.root.resolve()):

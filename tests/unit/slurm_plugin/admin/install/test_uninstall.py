@@ -318,3 +318,14 @@ def test_shards_weigh_nothing_without_us() -> None:
 
 def test_a_lua_script_of_the_sites_own_keeps_its_plugin() -> None:
     assert slurm_conf_without("JobSubmitPlugins=lua\n", {"/etc/rad/prolog.sh"}) == "JobSubmitPlugins=lua\n"
+
+
+def test_scripts_request_no_shards_before_slurm_conf_loses_them(site: Path) -> None:
+    """A run may be killed between two files: no submission may ask for shards, nor a step of such a job for a GPU."""
+    install(site)
+    for name, text in (("slurm.conf", WITH_RAD), ("gres.conf", WITH_SHARDS)):
+        (site / "etc/slurm" / name).write_text(text)
+    removal = uninstalling.plan(root=site, etc="/etc/rad", slurm="/etc/slurm", running={})
+    order = [each.path.name for each in uninstalling.writes(removal, removal.edits)]
+    names = ("job_submit.lua", "cli_filter.lua", "slurm.conf", "gres.conf")
+    assert sorted(names, key=order.index) == list(names)
