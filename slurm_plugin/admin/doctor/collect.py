@@ -1,4 +1,4 @@
-"""Look at this machine for `rad doctor`: nothing is changed, and nothing waits long."""
+"""Collect facts about this machine for `rad doctor`. Changes nothing; each wait is short."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from slurm_plugin.slurm.queries.live import Live, ask_slurm
 
 HOOKS = ("prolog", "taskprolog", "epilog")
 CONFIGLESS_LUA = Path("/etc/slurm/rad")
-"""Where job_submit.lua and cli_filter.lua look besides: slurmctld hands out cli_filter.lua, and no folder beside it."""
+"""Second folder where job_submit.lua and cli_filter.lua look: slurmctld sends cli_filter.lua, but no folder with it."""
 
 
 def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
-    """Return what can be seen from this machine; nothing is changed and nothing waits long.
+    """Return the facts visible from this machine. Changes nothing; each wait is short.
 
     Args:
         config_path: Path of rad.toml.
@@ -129,9 +129,9 @@ def hook_scripts(
 
     Args:
         slurm: slurm.conf.
-        path: Where it is.
-        version: Of Slurm here.
-        planned: Files that are taken to be there.
+        path: Its path.
+        version: Version of the installed Slurm.
+        planned: Files that are assumed to exist.
     """
     if slurm is None or path is None:
         return {}
@@ -139,7 +139,7 @@ def hook_scripts(
 
 
 def _age_s(path: Path, clock: Clock) -> float | None:
-    """Return how old a file is that every user may read; None for any other."""
+    """Return the age of a file that every user may read; None for any other file."""
     try:
         found = path.stat()
     except OSError:
@@ -148,7 +148,7 @@ def _age_s(path: Path, clock: Clock) -> float | None:
 
 
 def _for_everybody(path: Path) -> bool:
-    """Return whether any user may read a file; True for one that is not there."""
+    """Return whether any user may read a file; True if it does not exist."""
     try:
         return bool(path.stat().st_mode & 0o004)
     except OSError:
@@ -156,8 +156,8 @@ def _for_everybody(path: Path) -> bool:
 
 
 def _asked(slurm_conf: Path | None) -> tuple[Live | None, tuple[Limit, ...] | None]:
-    """Return what slurmctld and slurmdbd say; None for who does not answer, or is not there."""
-    if slurm_conf is None:  # scontrol would look for a controller in the DNS for as long as it may
+    """Return the answers of slurmctld and slurmdbd; None for one that does not answer or does not exist."""
+    if slurm_conf is None:  # scontrol would search the DNS for a controller until its time-out
         return None, None
     asking = slurm_environment(slurm_conf)
     live = ask_slurm(asking)
@@ -170,7 +170,7 @@ def _asked(slurm_conf: Path | None) -> tuple[Live | None, tuple[Limit, ...] | No
 
 
 def _acls(folder: Path) -> bool | None:
-    """Return whether a folder's file system keeps POSIX access control lists; None if it cannot be asked (acl(5))."""
+    """Return whether a folder's file system keeps POSIX access control lists; None if unknown (acl(5))."""
     try:
         os.getxattr(folder, "system.posix_acl_access")
     except OSError as exc:
@@ -191,7 +191,7 @@ def _compute_modes() -> dict[int, str]:
 
 
 def _config(path: Path) -> tuple[Config | None, Config, str]:
-    """Return rad.toml, the settings that lead to everything else, and why rad.toml cannot be used."""
+    """Return rad.toml, the settings that lead to everything else, and why rad.toml is invalid, if it is."""
     try:
         found = config_in_force(path)
     except ConfigError as exc:

@@ -1,4 +1,4 @@
-"""What `rad doctor` asks of this machine alone: files, key, socket, units, programs."""
+"""Facts for `rad doctor` that need only this machine: files, key, socket, units, programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LUA_FOLDERS = (
 )
 
 LUA_SOCKETS = ("socket/unix.so", "posix/sys/socket.so", "posix/sys/socket.lua", "posix.so")
-"""Files of LuaSocket and of lua-posix below such a folder and Lua's version."""
+"""Files of LuaSocket and of lua-posix, relative to such a folder and Lua's version."""
 
 UNITS = ("radd", "rad-monitor")
 DAY_S = 86_400
@@ -31,7 +31,7 @@ COMMAND_S = 5.0
 
 
 def text_of(path: str | None) -> str | None:
-    """Return a script's text; None if there is none that can be read."""
+    """Return a script's text; None if it cannot be read."""
     if not path:
         return None
     try:
@@ -42,13 +42,13 @@ def text_of(path: str | None) -> str | None:
 
 
 def joined(paths: Iterable[str]) -> str | None:
-    """Return the texts of scripts that are started one after the other; None if none of them can be read."""
+    """Return the joined texts of scripts that are started in sequence; None if none can be read."""
     texts = [text for path in paths if (text := text_of(path)) is not None]
     return "\n".join(texts) if texts else None
 
 
 def texts_in(folder: Path) -> dict[str, str | None]:
-    """Return the text of each file in a folder by its name, None where it cannot be read; none of no such folder."""
+    """Return file name -> text for a folder, None for a file that cannot be read; empty without the folder."""
     try:
         return {name: text_of(str(folder / name)) for name in os.listdir(folder)}
     except OSError:
@@ -56,11 +56,11 @@ def texts_in(folder: Path) -> dict[str, str | None]:
 
 
 def left_in(paths: Iterable[Path], manifest: Path) -> dict[str, str]:
-    """Return why `rad install` would not renew a file, for each that it would leave alone, by its name.
+    """Return, for each file that `rad install` would leave unchanged, the reason, by file name.
 
     Args:
-        paths: The files; one that is not there is left out.
-        manifest: What was written (installed.py); where it cannot be read, nothing is said.
+        paths: The files; missing ones are skipped.
+        manifest: The list of written files (installed.py); if it cannot be read, nothing is returned.
     """
     try:
         known = read_installed(manifest)
@@ -72,7 +72,7 @@ def left_in(paths: Iterable[Path], manifest: Path) -> dict[str, str]:
 
 
 def lua_sockets() -> tuple[str, ...]:
-    """Return the versions of Lua for which a library of sockets is here ("5.4")."""
+    """Return the versions of Lua that have a socket library here ("5.4")."""
     found = [
         version.name
         for folder in LUA_FOLDERS
@@ -83,11 +83,11 @@ def lua_sockets() -> tuple[str, ...]:
 
 
 def key_error(path: Path, reader: str) -> str | None:
-    """Return why the key cannot be used here by root and by the user that reads it; None if that cannot be seen.
+    """Return why root or the reading user cannot use the key here; None if that cannot be determined.
 
     Args:
         path: The key.
-        reader: The user.
+        reader: The user that reads it.
     """
     if path.parent.exists() and not os.access(path.parent, os.X_OK):
         return None
@@ -106,7 +106,7 @@ def key_error(path: Path, reader: str) -> str | None:
 
 
 def ping(path: str) -> tuple[str, int]:
-    """Return how radd is, or why nobody knows, and how many submissions it missed, if any within the last day."""
+    """Return radd's state, or why it is unknown, and how many submissions it missed within the last day, if any."""
     answer = ask_radd(path)
     if isinstance(answer, str):
         return answer, 0
@@ -117,7 +117,7 @@ def ping(path: str) -> tuple[str, int]:
 
 
 def units() -> dict[str, str]:
-    """Return the state of each of UNITS as systemd has it; nothing without systemd."""
+    """Return the systemd state of each of UNITS; empty without systemd."""
     found = {}
     for unit in UNITS:
         try:

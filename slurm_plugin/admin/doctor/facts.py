@@ -1,4 +1,4 @@
-"""What `rad doctor` can see from where it runs: everything that its checks need, read once (gather.py)."""
+"""Facts that `rad doctor`'s checks need, as far as visible from this machine, read once (gather.py)."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from slurm_plugin.slurm.queries.live import Live
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """One machine; None means that it cannot be seen from here.
+    """Facts about one machine; None means not visible from here.
 
     Attributes:
         config_path: rad.toml.
         config: Its content.
         config_text: Its text.
-        config_error: Why it cannot be used, and whether there is a last good copy.
+        config_error: Why it is invalid, and whether a last good copy exists.
         config_readable: Whether every user may read it, as sbatch and rad-estimate do.
         config_copied: Whether hooks have kept a copy of it, for when it is broken.
         slurm_conf_path: slurm.conf.
         slurm: Its content.
-        gres: gres.conf beside it.
-        cgroup: cgroup.conf beside it.
-        controllers: The machines that slurmctld may run on, the first in charge as long as it runs.
-        live: What slurmctld itself says.
-        limits: What slurmdbd lets users, accounts and QOS have.
+        gres: gres.conf next to it.
+        cgroup: cgroup.conf next to it.
+        controllers: The machines that slurmctld may run on; the first is in charge while it runs.
+        live: slurmctld's answers.
+        limits: slurmdbd's limits for users, accounts and QOS.
         version: Of the installed Slurm.
         plugins: Names of its plugins.
         hooks: "prolog", "taskprolog", "epilog" -> text of the script that slurm.conf names, or of all of them.
-        executable: The same -> whether they may be run; what is not there has no entry.
-        lua: "job_submit", "cli_filter" -> text of the script beside slurm.conf.
-        lua_files: Text of each Lua file in `rad` beside slurm.conf, by its name; None where it cannot be read.
+        executable: The same -> whether they are executable; missing ones have no entry.
+        lua: "job_submit", "cli_filter" -> text of the script next to slurm.conf.
+        lua_files: Name -> text of each Lua file in `rad` next to slurm.conf; None if it cannot be read.
         lua_left: The same names, and those of Slurm's two scripts -> why `rad install` would not renew the file; those
             that it would are left out.
         lua_sockets: Lua versions with LuaSocket or lua-posix.
         key_error: Why the cluster's key cannot be used; "" if it can.
-        radd: What radd says of itself, or why it does not answer.
-        undecided: Submissions that it did not decide, as it heard since it started, if any within the last day.
+        radd: radd's report on itself, or why it does not answer.
+        undecided: Submissions without a decision, as reported to radd since its start, if any within the last day.
         radd_here: Whether radd belongs on this machine: its socket is here, or slurm.conf names it as controller.
         units: systemd unit -> "active", "inactive", ...
         learned_age_s: How old learned.json is, in seconds, if every user may read it.
-        node: This machine's short name, by which Slurm may know it as a node.
-        detected: What slurmd finds here.
+        node: This machine's short name, which may be Slurm's name of it as a node.
+        detected: Hardware that slurmd detects here.
         gpu_node: Whether this machine has GPUs, real or simulated.
         readings: Its GPUs.
         readings_error: Why they cannot be read.

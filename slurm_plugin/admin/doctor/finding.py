@@ -1,4 +1,4 @@
-"""One line of `rad doctor`."""
+"""A finding of `rad doctor`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Level = Literal["ok", "warn", "fail", "unseen"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one check found.
+    """Result of one check.
 
     Attributes:
-        level: "ok"; "warn": it works, but not as well as it could; "fail": jobs are left alone or go wrong;
-            "unseen": cannot be told from this machine.
-        subject: What was looked at.
+        level: "ok"; "warn": works, but could be better; "fail": jobs pass through without RAD or fail;
+            "unseen": cannot be determined from this machine.
+        subject: What was checked.
         text: What was found.
-        fix: What to do about it; "" for nothing.
-        deeds: The same exactly, as lines of files and commands; empty where a person must choose.
+        fix: How to fix it; "" for nothing.
+        deeds: The exact fix, as lines of files and commands; empty if a person must choose.
     """
 
     level: Level
@@ -31,46 +31,46 @@ class Finding:
 
 
 def ok(subject: str, text: str) -> Finding:
-    """Return a finding that needs nothing.
+    """Return a finding that needs no action.
 
     Args:
-        subject: What was looked at.
+        subject: What was checked.
         text: What was found, in a sentence.
     """
     return Finding(level="ok", subject=subject, text=text)
 
 
 Fix = str | Deed | tuple[Deed, ...]
-"""Words, or what is to be done exactly, which is then shown as it is."""
+"""Fix as text, or as exact actions, which are then shown as they are."""
 
 
 def warn(subject: str, text: str, fix: Fix) -> Finding:
-    """Return a finding that could be better.
+    """Return a finding about something that works but could be better.
 
     Args:
-        subject: What was looked at.
+        subject: What was checked.
         text: What was found, in a sentence.
-        fix: What to do about it.
+        fix: How to fix it.
     """
     return _finding("warn", subject, text, fix)
 
 
 def fail(subject: str, text: str, fix: Fix) -> Finding:
-    """Return a finding that must be mended.
+    """Return a finding that must be fixed.
 
     Args:
-        subject: What was looked at.
+        subject: What was checked.
         text: What was found, in a sentence.
-        fix: What to do about it.
+        fix: How to fix it.
     """
     return _finding("fail", subject, text, fix)
 
 
 def unseen(subject: str, text: str) -> Finding:
-    """Return what cannot be told from here.
+    """Return a finding that cannot be determined from here.
 
     Args:
-        subject: What was looked at.
+        subject: What was checked.
         text: What was found, in a sentence.
     """
     return Finding(level="unseen", subject=subject, text=text)

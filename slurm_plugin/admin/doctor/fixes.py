@@ -1,4 +1,4 @@
-"""What mends a finding of `rad doctor`, exactly: lines of files and commands. Nothing here is carried out."""
+"""Exact fixes for findings of `rad doctor`: lines of files and commands. Nothing is carried out here."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _FIRST_PAIR = re.compile(r"\w+\s*=\s*[^\s\\]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Lines of a file that are to be others.
+    """Replacement of lines in a file.
 
     Attributes:
-        path: The file; it may not be there yet.
-        first: The first line that is replaced, from 1; 0 adds at the end.
-        count: How many lines are replaced; 0 puts the new ones above line `first`.
-        new: What is to stand there.
+        path: The file; it may not exist yet.
+        first: The first line that is replaced, from 1; 0 appends at the end.
+        count: Number of lines replaced; 0 inserts the new ones above line `first`.
+        new: The new lines.
     """
 
     path: Path
@@ -30,7 +30,7 @@ class Change:
     count: int = 0
 
     def __str__(self) -> str:
-        """Return it for a person."""
+        """Return the change as text for a person."""
         new = f"\n{self.new}" if "\n" in self.new else self.new
         gap = "" if new.startswith("\n") else " "
         if not self.first:
@@ -38,7 +38,7 @@ class Change:
         return f"{'' if self.count else 'above '}{self.path}:{self.first}:{gap}{new}"
 
     def applied(self, text: str) -> str:
-        r"""Return the file's text with the change made.
+        r"""Return the file's text after the change.
 
         >>> Change(path=Path("f"), first=2, count=1, new="B").applied("a\nb\nc\n")
         'a\nB\nc\n'
@@ -51,7 +51,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A command that mends it.
+    """Command that fixes a finding.
 
     Attributes:
         argv: The command.
@@ -60,7 +60,7 @@ class Run:
     argv: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return it for a person and for a shell."""
+        """Return the command as text for a person and for a shell."""
         return f"run: {shlex.join(self.argv)}"
 
 
@@ -68,7 +68,7 @@ Deed = Change | Run
 
 
 def command(text: str) -> Run:
-    """Return a command that is written as for a shell.
+    """Return a command parsed from shell notation.
 
     >>> str(command("chmod 600 /etc/rad/key"))
     'run: chmod 600 /etc/rad/key'
@@ -77,11 +77,11 @@ def command(text: str) -> Run:
 
 
 def setting(conf: ConfFile | None, path: Path, name: str, value: str) -> Change:
-    """Return the change that gives a setting a value.
+    """Return the change that sets a setting.
 
     Args:
-        conf: What the file says now; None if there is none.
-        path: The file, for a setting that it does not have.
+        conf: Current content of the file; None if there is none.
+        path: The file, for a setting that is not set yet.
         name: The setting, as Slurm spells it.
         value: Its new value.
     """
@@ -91,10 +91,10 @@ def setting(conf: ConfFile | None, path: Path, name: str, value: str) -> Change:
 
 
 def record(conf: ConfFile, index: int, path: Path, key: str, value: str) -> Change:
-    """Return the change that gives a record's key a value.
+    """Return the change that sets a key of a record.
 
     Args:
-        conf: What the file says now.
+        conf: Current content of the file.
         index: Which of its records.
         path: The file, where the record's place is not known.
         key: The key, as Slurm spells it.
@@ -104,14 +104,14 @@ def record(conf: ConfFile, index: int, path: Path, key: str, value: str) -> Chan
     text = at.text if at else " ".join(f"{name}={old}" for name, old in conf.lines[index].items())
     pair = f"{key}={value}"
     if key.lower() not in conf.lines[index]:
-        goes_on = at is not None and at.raw.strip() != text  # over several lines, or with a comment behind it
+        goes_on = at is not None and at.raw.strip() != text  # spans several lines, or has a trailing comment
         new = _FIRST_PAIR.sub(rf"\g<0> {pair}", at.raw, count=1) if at and goes_on else f"{text} {pair}"
         return _in_place(at, path, new)
     return _in_place(at, path, (at and _replaced(at.raw, key, pair)) or _replaced(text, key, pair) or text)
 
 
 def toml(text: str, path: Path, table: str, key: str, value: str) -> Change:
-    r"""Return the change that gives a key of a TOML file a value.
+    r"""Return the change that sets a key in a TOML file.
 
     Args:
         text: The file's text.
@@ -138,12 +138,12 @@ def toml(text: str, path: Path, table: str, key: str, value: str) -> Change:
 
 
 def shown(deeds: Sequence[Deed]) -> str:
-    """Return all of them for a person, each on a line of its own."""
+    """Return all actions as text for a person, one per line."""
     return "\n".join(map(str, deeds))
 
 
 def _replaced(raw: str, key: str, pair: str) -> str | None:
-    r"""Return lines with one pair put in the place of what its key has there; None where that goes on on a next line.
+    r"""Return lines with a key's value replaced by `pair`; None if the value continues on the next line.
 
     >>> _replaced("GresTypes = gpu   # GresTypes=none", "GresTypes", "GresTypes=gpu,shard")
     'GresTypes=gpu,shard   # GresTypes=none'

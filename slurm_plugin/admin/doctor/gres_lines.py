@@ -1,4 +1,4 @@
-"""Lines that gres.conf lacks: the shards of GPUs that it names, or that Slurm finds by itself (AutoDetect)."""
+"""Generate missing lines of gres.conf: shards of GPUs that it names or that Slurm detects (AutoDetect)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slurm_plugin.slurm.files.conf_lines import expand
 
 
 def missing_lines(facts: Facts) -> Fix:
-    """Return the lines of gres.conf that are missing; words where the devices are not known."""
+    """Return the missing lines of gres.conf, or a description if the devices are not known."""
     each = next((partition.shards for _, partition in sharing(facts)), 0)
     real = facts.config is not None and facts.config.telemetry.source != "simulated"
     devices = [f"/dev/nvidia{gpu.index}" for gpu in facts.readings or () if real and not gpu.mig]
@@ -39,10 +39,10 @@ def missing_lines(facts: Facts) -> Fix:
 
 
 def shard_lines(facts: Facts, missing: Collection[str]) -> list[str]:
-    """Return lines with the shards of nodes, device by device, or for a node as a whole where Slurm finds its GPUs.
+    """Return lines with the shards of nodes, per device, or per node where Slurm detects its GPUs.
 
     Args:
-        facts: What was seen.
+        facts: The collected facts.
         missing: The nodes.
     """
     if facts.gres is None:
@@ -78,7 +78,7 @@ def shard_lines(facts: Facts, missing: Collection[str]) -> list[str]:
 
 
 def _partition_of(facts: Facts) -> dict[str, PartitionConfig]:
-    """Return each node with GPUs that shares, and the settings of its partition, the first where it is in several."""
+    """Return node -> partition settings for nodes with shared GPUs; the first partition if there are several."""
     known = partitions(facts)
     found: dict[str, PartitionConfig] = {}
     for name, partition in sharing(facts):
@@ -88,6 +88,6 @@ def _partition_of(facts: Facts) -> dict[str, PartitionConfig]:
 
 
 def _shards_there(facts: Facts, partition: PartitionConfig | None, kind: str) -> int:
-    """Return how many shards a GPU of a type has in a partition; None for the first that shares."""
+    """Return the shards of a GPU type in a partition; for None, in the first partition that shares."""
     of = partition or next((each for _, each in sharing(facts)), None)
     return of.of_type(kind).shards if of else 0

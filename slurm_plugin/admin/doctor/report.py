@@ -1,4 +1,4 @@
-"""`rad doctor`: see, check, say; changes nothing."""
+"""`rad doctor`: collect, check, report. Changes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL", "unseen": "?   "}
 
 
 def diagnose(config_path: Path, env: Mapping[str, str], clock: Clock) -> list[Finding]:
-    """Return everything that can be told from this machine.
+    """Return all findings that can be determined from this machine.
 
     Args:
         config_path: Path of rad.toml.
@@ -27,7 +27,7 @@ def diagnose(config_path: Path, env: Mapping[str, str], clock: Clock) -> list[Fi
 
 
 def as_text(findings: Sequence[Finding]) -> str:
-    """Return the findings for a person, each fix under its finding, and a verdict."""
+    """Return the findings as text, each fix under its finding, and a summary."""
     width = max((len(finding.subject) for finding in findings), default=0)
     lines = []
     for finding in findings:
@@ -41,7 +41,7 @@ def as_text(findings: Sequence[Finding]) -> str:
 
 
 def as_json(findings: Sequence[Finding]) -> str:
-    """Return the findings for a program."""
+    """Return the findings as JSON."""
     rows = [
         {
             "level": finding.level,
@@ -62,5 +62,5 @@ def _deed(deed: Deed) -> dict[str, object]:
 
 
 def failed(findings: Sequence[Finding]) -> bool:
-    """Return whether anything must be mended."""
+    """Return whether anything must be fixed."""
     return any(finding.level == "fail" for finding in findings)

@@ -1,4 +1,4 @@
-"""What Slurm has, as far as it can be told: from slurmctld itself where it answers, else from slurm.conf."""
+"""Slurm's state as far as known: from slurmctld if it answers, else from slurm.conf."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def settings(facts: Facts) -> Mapping[str, str]:
 
 
 def sharing(facts: Facts) -> list[tuple[str, PartitionConfig]]:
-    """Return the partitions that share GPUs, as rad.toml says."""
+    """Return the partitions that share GPUs according to rad.toml."""
     partitions = {} if facts.config is None else facts.config.partitions
     return [(name, partition) for name, partition in partitions.items() if partition.collocate]
 
@@ -69,7 +69,7 @@ def gpu_nodes(facts: Facts, partition: Mapping[str, str]) -> dict[str, Mapping[s
     """Return the nodes of a partition that have GPUs.
 
     Args:
-        facts: What was seen.
+        facts: The collected facts.
         partition: The partition's properties, from `partitions`.
     """
     named = set(expand(partition.get("nodes", "")))
@@ -79,10 +79,10 @@ def gpu_nodes(facts: Facts, partition: Mapping[str, str]) -> dict[str, Mapping[s
 
 
 def slurm_conf(facts: Facts, name: str, value: str) -> Change:
-    """Return the change of a setting in slurm.conf.
+    """Return the change that sets a setting in slurm.conf.
 
     Args:
-        facts: What was seen.
+        facts: The collected facts.
         name: The setting, as Slurm spells it.
         value: Its new value.
     """
@@ -90,20 +90,20 @@ def slurm_conf(facts: Facts, name: str, value: str) -> Change:
 
 
 def beside(facts: Facts, name: str) -> Path:
-    """Return the path of a file beside slurm.conf.
+    """Return the path of a file next to slurm.conf.
 
     Args:
-        facts: What was seen.
+        facts: The collected facts.
         name: The file's name.
     """
     return (facts.slurm_conf_path or Path("slurm.conf")).with_name(name)
 
 
 def rad_toml(facts: Facts, table: str, key: str, value: str) -> Change:
-    """Return the change of a key in rad.toml.
+    """Return the change that sets a key in rad.toml.
 
     Args:
-        facts: What was seen.
+        facts: The collected facts.
         table: "features", "partition.gpu"; "" for the top.
         key: The key.
         value: Its new value as TOML spells it.
@@ -112,10 +112,10 @@ def rad_toml(facts: Facts, table: str, key: str, value: str) -> Change:
 
 
 def row_of(facts: Facts, kind: str, name: str, key: str, value: str) -> tuple[Deed, ...]:
-    """Return the change of a node's or partition's line in slurm.conf; nothing where it has none.
+    """Return the change of a node's or partition's line in slurm.conf; empty if it has none.
 
     Args:
-        facts: What was seen.
+        facts: The collected facts.
         kind: "nodename" or "partitionname".
         name: The node or partition.
         key: The property, as Slurm spells it.

@@ -1,4 +1,4 @@
-"""The checks of `rad doctor` on what keeps whole-GPU and shared jobs apart: confined devices, and types of GPUs."""
+"""Checks of `rad doctor` on how whole-GPU and shared jobs are kept apart: device confinement and GPU types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slurm_plugin.slurm.versions import traits
 
 
 def check_apart(facts: Facts) -> Iterator[Finding]:
-    """An old Slurm can give a GPU with shards in use away as a whole; where devices are confined, both are pinned."""
+    """Check that whole-GPU jobs avoid shared GPUs: an old Slurm may give one away; confined devices pin both kinds."""
     if facts.gres is None:
         return
     slurm = {} if facts.slurm is None else facts.slurm.settings
@@ -60,12 +60,12 @@ def _typed(facts: Facts) -> tuple[Deed, ...]:
 
 
 def _gpus_have_topology(facts: Facts) -> bool:
-    """Return whether Slurm before 23.11.5 compares GPUs with shards: where one has a type or cores, it does for all.
+    """Return whether Slurm before 23.11.5 compares GPUs with shards: one GPU with a type or cores is enough for all.
 
-    Even then it takes a GPU for free as soon as one of the jobs that share it has ended (gres_ctld.c, _job_dealloc).
+    Even then Slurm counts a GPU as free as soon as one of the jobs that share it has ended (gres_ctld.c, _job_dealloc).
 
-    A type counts only if slurm.conf names it too: else slurmd drops it (seen on 22.05.8). Source: src/common/gres.c
-    (_get_tot_gres_cnt) and src/plugins/select/cons_tres/gres_sched.c of Slurm 22.05.8.
+    A type counts only if slurm.conf names it too; otherwise slurmd drops it (seen on 22.05.8). Source:
+    src/common/gres.c (_get_tot_gres_cnt) and src/plugins/select/cons_tres/gres_sched.c of Slurm 22.05.8.
     """
     if facts.gres is None or facts.slurm is None:
         return False

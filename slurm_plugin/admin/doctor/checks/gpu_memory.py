@@ -1,4 +1,4 @@
-"""The checks of `rad doctor` on kinds of GPUs: memory and type as rad.toml says them, node by node."""
+"""Checks of `rad doctor` on GPU memory and type: rad.toml against each node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slurm_plugin.slurm.versions import traits
 
 
 def check_cards(facts: Facts) -> Iterator[Finding]:
-    """A partition's GPUs have the memory and the type that rad.toml says, on each of its nodes."""
+    """Check that a partition's GPUs have the memory and the type that rad.toml states, on each of its nodes."""
     known = partitions(facts)
     for name, partition in sharing(facts):
         nodes = gpu_nodes(facts, known.get(name, {}))
@@ -35,7 +35,7 @@ def check_cards(facts: Facts) -> Iterator[Finding]:
 def _check_types(
     facts: Facts, name: str, partition: PartitionConfig, nodes: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Finding]:
-    """Shards have no type: a request for one becomes shards only where all GPUs are of it."""
+    """Check GPU types: shards have no type, so a request for one becomes shards only where all GPUs have that type."""
     found = [item for row in nodes.values() for item in parse_gres(row.get("gres")) if item.name == "gpu"]
     types = sorted({item.type for item in found if item.type})
     if not partition.gpu_type or not types or types == [partition.gpu_type]:
@@ -54,10 +54,11 @@ def _check_types(
 def _check_sizes(
     facts: Facts, name: str, partition: PartitionConfig, sizes: Mapping[str, int]
 ) -> Iterator[Finding]:
-    """A partition has one number of shards in rad.toml; which one is right depends on how a whole GPU is asked for.
+    """Check the number of shards per GPU, of which rad.toml has one per partition.
 
-    From 23.11.5 on that is `gpu:1`, which any GPU serves: the largest is right, and shards send a job where it fits.
-    Before, it is all shards of a GPU, and with the largest number the smaller GPUs would get no such job.
+    Which number is right depends on how a whole GPU is requested. From 23.11.5 on that is `gpu:1`, which any GPU
+    serves: the largest number is right, and shards send a job where it fits. Before, it is all shards of a GPU: with
+    the largest number the smaller GPUs would get no such job.
     """
     if len(set(sizes.values())) < 2 or facts.version is None:
         return
@@ -81,7 +82,7 @@ def _check_sizes(
 
 
 def _check_memory_here(facts: Facts, name: str, partition: PartitionConfig) -> Iterator[Finding]:
-    """A job may book as much as rad.toml says that a GPU has; where none has that, it is put back again and again."""
+    """Check this node's GPU memory: a job that books what rad.toml states, but no GPU has, is requeued forever."""
     usable = [
         gpu.usable_bytes for gpu in facts.readings or () if gpu.healthy and not gpu.mig and gpu.usable_bytes
     ]

@@ -1,4 +1,4 @@
-"""The checks of `rad doctor` on a GPU node: the driver, the monitor, MPS, the guard."""
+"""Checks of `rad doctor` on a GPU node: driver, monitor, MPS, guard."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slurm_plugin.core.units import human
 
 
 def check_gpus(facts: Facts) -> Iterator[Finding]:
-    """The driver answers, tells SM activity, and the monitor runs."""
+    """Check that the driver answers and reports SM activity, and that the monitor runs."""
     if not facts.gpu_node:
         yield unseen("GPUs", "none on this machine; run rad doctor on a GPU node too")
         return
@@ -48,7 +48,7 @@ def check_gpus(facts: Facts) -> Iterator[Finding]:
 
 
 def check_mps(facts: Facts) -> Iterator[Finding]:
-    """Where sharing is by MPS, its control program must be there."""
+    """Check that the MPS control program is installed where sharing is by MPS."""
     wanting = [name for name, partition in sharing(facts) if partition.sharing == "mps"]
     simulated = facts.config is not None and facts.config.telemetry.source == "simulated"
     if not wanting or not facts.gpu_node or simulated:
@@ -63,7 +63,7 @@ def check_mps(facts: Facts) -> Iterator[Finding]:
 
 
 def check_guard(facts: Facts) -> Iterator[Finding]:
-    """What a job takes and did not book can be ended only where its processes can be told."""
+    """Check that the guard can act: an overrun can be stopped only where the job's processes can be identified."""
     if facts.config is None or not sharing(facts) or not facts.gpu_node:
         return
     for name, partition in sharing(facts):
@@ -85,7 +85,7 @@ def check_guard(facts: Facts) -> Iterator[Finding]:
 
 
 def _check_compute_modes(facts: Facts) -> Iterator[Finding]:
-    """A GPU that takes one process takes one user's MPS server, and one job where there is no MPS (nvidia-smi(1))."""
+    """Check compute modes: a GPU for one process serves one user's MPS server; without MPS, one job (nvidia-smi(1))."""
     closed = _gpus_in(facts, "Prohibited")
     if closed:
         text = f"GPU {', '.join(closed)} takes no process at all (compute mode PROHIBITED), and jobs are placed there"
@@ -109,7 +109,7 @@ def _gpus_in(facts: Facts, mode: str) -> list[str]:
 
 
 def _check_pipes(facts: Facts) -> Iterator[Finding]:
-    """Where MPS pipes lie, one user can be let in and others kept out."""
+    """Check that the folder of the MPS pipes allows access for single users."""
     if facts.acls is False:
         text = "the file system of paths.run has no access control lists: shared jobs run without MPS, without caps"
         yield fail("MPS", f"{text}; a tmpfs has them", rad_toml(facts, "paths", "run", '"/run/rad"'))

@@ -1,4 +1,4 @@
-"""The checks of `rad doctor` on partitions with GPUs of several types: rad.toml's tables against Slurm's nodes."""
+"""Checks of `rad doctor` on partitions with several GPU types: rad.toml's tables against Slurm's nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slurm_plugin.core.config.load import PartitionConfig
 
 
 def types_of(row: Mapping[str, str]) -> set[str]:
-    """Return the types of a node's GPUs; "" for those that have none.
+    """Return the types of a node's GPUs; "" for GPUs without a type.
 
     Args:
         row: The node's properties.
@@ -25,10 +25,10 @@ def types_of(row: Mapping[str, str]) -> set[str]:
 def check_gpu_types(
     facts: Facts, name: str, partition: PartitionConfig, found: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Finding]:
-    """Each type of GPU has a table with its shards, and slurm.conf names it at the shards.
+    """Check that each GPU type has a table with its shards, and that slurm.conf names the type at the shards.
 
     Args:
-        facts: What was seen.
+        facts: The collected facts.
         name: The partition.
         partition: Its settings.
         found: Its nodes that have GPUs.
@@ -44,7 +44,7 @@ def check_gpu_types(
     for node, types in kinds.items():
         (kind, *more), each = sorted(types), shards_of(found[node]) // gpus_of(found[node])
         if more or not each or kind in told:
-            continue  # of several types on a node, Slurm does not say which has how many
+            continue  # with several types on a node, Slurm does not report the number of each
         table = f"partition.{name}.gpus.{kind}"
         size = next((size for size in partition.sizes if size.type == kind), None)
         if kind and size is None:
@@ -62,7 +62,7 @@ def check_gpu_types(
 def _check_named(
     facts: Facts, partition: PartitionConfig, found: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Finding]:
-    """Shards have a type in slurm.conf: slurmctld shows one in any case, but without it the jobs' own srun fails."""
+    """Check that shards have a type in slurm.conf: slurmctld shows one anyway, but without it the jobs' srun fails."""
     written = nodes(dataclasses.replace(facts, live=None))
     for node in found:
         gres = written.get(node, {}).get("gres", "")
@@ -74,4 +74,4 @@ def _check_named(
             wanted = re.sub(r"\bshard:(?=\d)", f"shard:{kind}:", gres)
             deeds = row_of(facts, "nodename", node, "Gres", wanted)
             yield fail("slurm.conf", text, deeds or f"NodeName={node} ... Gres={wanted}")
-            return  # the line may stand for all of them
+            return  # the line may cover all of them

@@ -1,4 +1,4 @@
-"""The checks of `rad doctor` on gres.conf: shards against slurm.conf, rad.toml and the GPUs' memory."""
+"""Checks of `rad doctor` on gres.conf: shards against slurm.conf, rad.toml and GPU memory."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from slurm_plugin.slurm.files.conf_lines import expand
 def shards_per_gpu(facts: Facts) -> dict[tuple[str, str], float]:
     """Return the shards of each GPU, by node name ("" for any) and device file ("" for evenly over all GPUs).
 
-    A `Count` without `File` is spread over the GPUs of its node, and how many these are gres.conf does not say where
-    Slurm finds them (AutoDetect): then the node's Gres does.
+    A `Count` without `File` is spread over the GPUs of its node. With AutoDetect gres.conf does not state their number;
+    it is then read from the node's Gres.
     """
     found: dict[tuple[str, str], float] = {}
     if facts.gres is None:
@@ -60,7 +60,7 @@ def shards_per_gpu(facts: Facts) -> dict[tuple[str, str], float]:
 
 
 def check_gres(facts: Facts) -> Iterator[Finding]:
-    """gres.conf: GPUs have shards, as many as rad.toml says, and no more than their memory holds."""
+    """Check that GPUs have as many shards in gres.conf as rad.toml states, and no more than their memory holds."""
     if facts.slurm is None:
         return
     if facts.gres is None and facts.configless:  # sackd gets slurm.conf and cli_filter.lua (seen on 24.11.5)
@@ -89,7 +89,7 @@ def check_gres(facts: Facts) -> Iterator[Finding]:
 
 
 def _check_sums(facts: Facts) -> Iterator[Finding]:
-    """A node whose gres.conf has fewer shards than slurm.conf says is drained by slurmctld."""
+    """Check the sums: slurmctld drains a node whose gres.conf has fewer shards than slurm.conf."""
     sums: dict[str, int] = {}
     for line in () if facts.gres is None else facts.gres.lines:
         if line.get("name", "").lower() == "shard":
@@ -98,7 +98,7 @@ def _check_sums(facts: Facts) -> Iterator[Finding]:
                 sums[node] = sums.get(node, 0) + one
     without = [node for node, row in nodes(facts).items() if shards_of(row) and node not in sums]
     if facts.live is not None or _for_any_node(facts) or not set(sums) - {facts.node}:
-        without = []  # slurmctld knows, or it is a node's own file
+        without = []  # slurmctld knows, or it is a node's local file
     if without:
         text = f"{without[0]} has shards in slurm.conf, and none here: slurmctld drains it"
         new = shard_lines(facts, without)
@@ -121,7 +121,7 @@ def _for_any_node(facts: Facts) -> bool:
 
 
 def _check_memory(facts: Facts, per_gpu: dict[tuple[str, str], float]) -> Iterator[Finding]:
-    """A shard is a promise of memory: what is promised must be there."""
+    """Check that the memory that the shards promise exists."""
     if facts.config is None:
         return
     shard_mib = min(
@@ -151,7 +151,7 @@ def _check_memory(facts: Facts, per_gpu: dict[tuple[str, str], float]) -> Iterat
 
 
 def _fewer(facts: Facts, gpu: int, most: int) -> tuple[Deed, ...]:
-    """Return the changes that give one GPU fewer shards, in all three files that say how many there are."""
+    """Return the changes that reduce the shards of one GPU in all three files that state the number."""
     if facts.gres is None or facts.slurm is None:
         return ()
     for index, line in enumerate(facts.gres.lines):
@@ -175,7 +175,7 @@ def _fewer(facts: Facts, gpu: int, most: int) -> tuple[Deed, ...]:
 
 
 def _under_mps(facts: Facts) -> bool:
-    """Return whether jobs share these GPUs under MPS; simulated ones need no servers."""
+    """Return whether jobs share these GPUs under MPS; simulated GPUs need no servers."""
     config = facts.config
     return (
         config is not None

@@ -1,4 +1,4 @@
-"""The check of `rad doctor` on what a site learns of all users' runs: it is wanted, so it should be there and fresh."""
+"""Check of `rad doctor` on site learning: if enabled, the learned quantiles must exist and be fresh."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SUBJECT = "learning"
 
 
 def check_learn(facts: Facts) -> Iterator[Finding]:
-    """What is learned was made lately, from a history that is kept, and can be read where users ask."""
+    """Check that learned.json is recent, comes from a stored history, and is readable where users request estimates."""
     config = facts.config
     if config is None or not config.features.learn:
         return

@@ -1,4 +1,4 @@
-"""The checks of `rad doctor` on accounts: limits and billing count jobs that share GPUs as they count GPUs."""
+"""Checks of `rad doctor` on accounting: limits and billing count jobs that share GPUs as they count GPUs."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _ALWAYS = "(null) cpu mem energy node billing fs/disk vmem pages gres/gpu gres/s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Billing:
-    """How a site's partitions bill their GPUs.
+    """Billing of GPUs in a site's partitions.
 
     Attributes:
-        partitions: By name, the weights of each that has GPUs, and the shards of a GPU; 0 where GPUs are not shared.
+        partitions: Name -> weights and shards per GPU of each partition with GPUs; 0 shards where GPUs are not shared.
     """
 
     partitions: Mapping[str, tuple[Weights, int]]
 
     @property
     def most_shards(self) -> int:
-        """Return the shards of the GPU that has most; 0 if none is shared."""
+        """Return the shards of the GPU with the most; 0 if none is shared."""
         return max((shards for _, shards in self.partitions.values()), default=0)
 
     @property
     def worths(self) -> set[Fraction]:
-        """Return what a GPU costs, wherever it costs anything."""
+        """Return the cost of a GPU in each partition where it is not zero."""
         return {weights.gpu for weights, _ in self.partitions.values() if weights.gpu}
 
     @property
     def wrong(self) -> list[str]:
-        """Return the partitions where a GPU costs nothing, or something else than all of its shards."""
+        """Return the partitions where a GPU costs nothing, or not the same as all of its shards."""
         return [
             name
             for name, (weights, shards) in self.partitions.items()
@@ -51,7 +51,7 @@ class _Billing:
 
     @property
     def mended(self) -> dict[str, tuple[Weights, int]]:
-        """Return the partitions with the most that a GPU costs anywhere, where it cost nothing."""
+        """Return the partitions with a GPU cost of zero set to the highest cost anywhere."""
         base = max(self.worths, default=Fraction(1))
         return {
             name: (replace(weights, gpu=weights.gpu or base), shards)
@@ -60,17 +60,17 @@ class _Billing:
 
     @property
     def factor(self) -> int:
-        """Return by what all weights are multiplied, so that those of shards become whole numbers."""
+        """Return the factor for all weights that makes those of shards whole numbers."""
         return unit(self.mended) if self.wrong else 1
 
     @property
     def worth(self) -> Fraction:
-        """Return what a GPU shall cost."""
+        """Return the intended cost of a GPU."""
         return max(self.worths, default=Fraction(1)) * self.factor
 
 
 def check_limits(facts: Facts) -> Iterator[Finding]:
-    """Limits that name GPUs hold for shards too, and a GPU costs the same in whichever way it is taken."""
+    """Check that limits on GPUs apply to shards too, and that a GPU costs the same however it is requested."""
     running = settings(facts)
     if not keeps_accounts(running):
         return  # without a database there are neither limits nor fair share
@@ -106,7 +106,7 @@ def check_limits(facts: Facts) -> Iterator[Finding]:
 
 
 def _check_tracked(facts: Facts, running: Mapping[str, str], *, matters: bool) -> Iterator[Finding]:
-    """Slurm counts shards at all; where it `matters`, limits or billing depend on it."""
+    """Check that Slurm counts shards at all; where it `matters`, limits or billing depend on it."""
     tracked = [each.strip() for each in running.get("accountingstoragetres", "").lower().split(",")]
     if "gres/shard" in tracked:
         return
@@ -117,7 +117,7 @@ def _check_tracked(facts: Facts, running: Mapping[str, str], *, matters: bool) -
 
 
 def _check_weights(facts: Facts, billing: _Billing) -> Iterator[Finding]:
-    """In each partition a GPU costs something, and all of its shards the same."""
+    """Check that each partition bills GPUs, and all shards of a GPU the same as the GPU."""
     factor, mended = billing.factor, billing.mended
     for name in mended if factor > 1 else billing.wrong:
         given, shards = billing.partitions[name]
@@ -129,7 +129,7 @@ def _check_weights(facts: Facts, billing: _Billing) -> Iterator[Finding]:
 
 
 def _check_parts(facts: Facts, worth: Fraction) -> Iterator[Finding]:
-    """Who may have less than a GPU never gets the whole one that a rerun after running out of memory asks for."""
+    """Check limits below one GPU: they block the whole GPU that a rerun after running out of memory requests."""
     if not any(partition.recovery != "off" for _, partition in sharing(facts)):
         return
     for limit in facts.limits or ():
@@ -150,7 +150,7 @@ def _check_limit(limit: Limit, worth: Fraction, shards: int) -> Iterator[Finding
         )
         return
     if limit.name == "MaxTRESPerNode" or not gpus:
-        # Billing is no amount of a node, and 0 of it forbids all jobs.
+        # Billing is not an amount of a node, and a limit of 0 forbids all jobs.
         wanted, name = gpus * shards, "gres/shard"
     else:
         wanted, name = math.floor(gpus * worth), "billing"
@@ -163,14 +163,14 @@ def _check_limit(limit: Limit, worth: Fraction, shards: int) -> Iterator[Finding
 
 
 def _partitions(facts: Facts) -> dict[str, tuple[Weights, int]]:
-    """Return each partition that has GPUs, as `_Billing` has them."""
+    """Return the partitions with GPUs, in the form that `_Billing` uses."""
     if facts.config is None:
         return {}
     found = {}
     for name, row in partitions(facts).items():
         ours = facts.config.partitions.get(name)
         if gpu_nodes(facts, row):
-            # Of several sizes the smallest: a limit of one GPU is then never more than one.
+            # Of several sizes use the smallest: then a limit of one GPU never allows more than one.
             shards = ours.sizes[0].shards if ours and ours.collocate else 0
             found[name] = (parse_weights(row.get("tresbillingweights", "")), shards)
     return found

@@ -16,7 +16,7 @@ from slurm_plugin.admin.own_files.templates import lua_folder
 _LUA_MODULES = {"job_submit": "rad", "cli_filter": "rad_cli"}
 
 _SETTINGS = "rad_settings.lua"
-"""The site's: where radd's socket is, and whose changes count; without it Lua goes by what is usual."""
+"""The site's settings: radd's socket and the users allowed to change jobs; without the file Lua uses defaults."""
 
 _REQUIRES = re.compile(r"""(?m)^local .*\brequire\(["'](rad_\w+)["']\)""")
 
@@ -45,11 +45,11 @@ function slurm_cli_pre_submit(options, pack_offset)
   return rad_cli.pre_submit(options, pack_offset)
 end""",
 }
-"""What a script of the site's own calls us with, above its last `return`."""
+"""Calls of RAD in a site's script, placed above its last `return`."""
 
 
 def check_lua(facts: Facts) -> Iterator[Finding]:
-    """The Lua scripts are there, lead to ours, and can reach radd."""
+    """Check that the Lua scripts exist, load RAD's files, and can reach radd."""
     if facts.slurm is None:
         return
     for name, loss, then in (
@@ -74,7 +74,7 @@ def check_lua(facts: Facts) -> Iterator[Finding]:
 
 
 def _called(facts: Facts, name: str, path: Path, loss: Callable[..., Finding], then: str) -> Finding:
-    """Say whether what a script calls can be loaded, and whether it is what this release would write."""
+    """Report whether the files that a script calls can be loaded, and are what this release would write."""
     ours = {each.name: each.read_text(encoding="utf-8") for each in lua_folder().glob("*.lua")}
     own = None if facts.lua.get(name) == ours[f"{name}.lua"] else facts.lua_left.get(f"{name}.lua")
     calls = "calls RAD" if own is None else f"calls RAD; {left_alone(own)}"
@@ -102,9 +102,9 @@ def _called(facts: Facts, name: str, path: Path, loss: Callable[..., Finding], t
 
 
 def _loaded(first: str, files: Mapping[str, str | None]) -> frozenset[str]:
-    """Return the files that Lua must find to load one of ours: what that requires, and what those do in turn.
+    """Return the files that Lua must find to load one of RAD's files: what it requires, and what those require.
 
-    What stands in a pcall may be missing.
+    A file required in a pcall may be missing.
     """
     found, new = frozenset[str](), frozenset({first})
     while new:

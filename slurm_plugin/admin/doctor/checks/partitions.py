@@ -1,4 +1,4 @@
-"""The checks of `rad doctor` on partitions: what rad.toml says of them, and what of Slurm's keeps jobs from sharing."""
+"""Checks of `rad doctor` on partitions: rad.toml's settings, and Slurm settings that prevent sharing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNLIMITED = ("", "unlimited", "0", "(null)", "none")
 
 
 def check_names(facts: Facts) -> Iterator[Finding]:
-    """rad.toml names Slurm's partitions, and its default one."""
+    """Check that rad.toml names Slurm's partitions, including the default one."""
     known = partitions(facts)
     if facts.config is None or not known:
         return
@@ -60,7 +60,7 @@ def _renamed(facts: Facts, name: str, known: list[str]) -> Change | str:
 
 
 def check_partitions(facts: Facts) -> Iterator[Finding]:
-    """Several jobs can be on one node of a partition that shares."""
+    """Check that a partition with sharing allows several jobs on one node."""
     known = partitions(facts)
     for name, _ in sharing(facts):
         if name not in known:
@@ -104,7 +104,7 @@ def _check_memory_default(facts: Facts, name: str, row: Mapping[str, str]) -> It
 
 
 def check_nodes(facts: Facts) -> Iterator[Finding]:
-    """Nodes with GPUs in a partition that shares have shards too, or no shared job can start on them."""
+    """Check that nodes with GPUs have shards in a partition with sharing; else no shared job can start on them."""
     known = partitions(facts)
     told: set[str] = set()
     for name, partition in sharing(facts):
@@ -116,7 +116,7 @@ def check_nodes(facts: Facts) -> Iterator[Finding]:
             text = f"{bare[0]}{more} of partition {name} has Gres={gres}: no shared job can start there"
             changes = {
                 str(deed): deed for deed in _shards_for(facts, partition, found, bare)
-            }  # a line names many
+            }  # one line names many nodes
             words = f"add the shards of all its GPUs: Gres={_with_shards(partition, found[bare[0]])}"
             fix: tuple[Deed, ...] | str = tuple(changes.values()) or words
             yield (fail if len(bare) == len(found) else warn)("slurm.conf", text, fix)
@@ -131,7 +131,7 @@ def check_nodes(facts: Facts) -> Iterator[Finding]:
 def _shards_for(
     facts: Facts, partition: PartitionConfig, found: Mapping[str, Mapping[str, str]], bare: Sequence[str]
 ) -> Iterator[Deed]:
-    """Return the changes that give nodes the shards of all their GPUs, a line after the other."""
+    """Return the changes that give nodes the shards of all their GPUs, line by line."""
     lacking = set(bare)
     for index, row in enumerate(() if facts.slurm is None else facts.slurm.lines):
         here = [node for node in expand(row.get("nodename", "")) if node in lacking]

@@ -1,4 +1,4 @@
-"""The checks of `rad doctor`: pure functions of what was seen. Here: rad.toml, the version, the controller."""
+"""Run all checks of `rad doctor`, pure functions of the collected facts. Here: rad.toml, version, controller."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def examine(facts: Facts) -> list[Finding]:
 
 
 def _at_the_source(facts: Facts, finding: Finding) -> Finding:
-    """Return a finding whose fix is made where it lasts: what is changed here, slurmctld sends anew."""
+    """Return a finding with its fix moved to the source: slurmctld overwrites what is changed on this machine."""
     here = beside(facts, "slurm.conf")
     if not any(isinstance(deed, Change) and deed.path.is_relative_to(here.parent) for deed in finding.deeds):
         return finding
@@ -57,7 +57,7 @@ def _at_the_source(facts: Facts, finding: Finding) -> Finding:
 
 
 def check_config(facts: Facts) -> Iterator[Finding]:
-    """rad.toml: readable, every key known, at least one partition that shares GPUs."""
+    """Check that rad.toml is readable, each key is known, and at least one partition shares GPUs."""
     subject = "rad.toml"
     if facts.config is None:
         yield fail(subject, facts.config_error, _mended(facts))
@@ -83,7 +83,7 @@ def check_config(facts: Facts) -> Iterator[Finding]:
 
 
 def _mended(facts: Facts) -> Fix:
-    """Return what makes a rad.toml right that cannot be used: the key that was meant, or the default instead."""
+    """Return the fix for an invalid rad.toml: the key that was meant, or the default."""
     if "names no partition" in facts.config_error:
         return _a_partition(facts)
     if found := _UNKNOWN.search(facts.config_error):
@@ -93,7 +93,7 @@ def _mended(facts: Facts) -> Fix:
         return replace(change, new=line.replace(old, new, 1)) if line else "mend the key that is named"
     if found := _WRONG.search(facts.config_error):
         table, _, key = found[1].rpartition(".")
-        for place in (table, "partition_defaults"):  # where a partition's value may stand, too
+        for place in (table, "partition_defaults"):  # a partition's value may also stand there
             change = rad_toml(facts, place, key, "")
             if line := _line(facts, change):
                 return replace(change, new=f"#{line}")
@@ -105,7 +105,7 @@ def _line(facts: Facts, change: Change) -> str:
 
 
 def _a_partition(facts: Facts) -> Fix:
-    """Return the lines for the first partition that could share, as Slurm has it."""
+    """Return the lines for the first partition that could share, as reported by Slurm."""
     for name, row in partitions(facts).items():
         ready = [node for node in gpu_nodes(facts, row).values() if shards_of(node)]
         if ready:
@@ -118,7 +118,7 @@ def _a_partition(facts: Facts) -> Fix:
 
 
 def check_version(facts: Facts) -> Iterator[Finding]:
-    """Slurm's version lies in the table of differences."""
+    """Check that Slurm's version is in the table of differences."""
     if facts.version is None:
         yield unseen("Slurm", "no Slurm program is installed here")
         return
@@ -133,7 +133,7 @@ def check_version(facts: Facts) -> Iterator[Finding]:
 
 
 def check_controller(facts: Facts) -> Iterator[Finding]:
-    """The cluster's key, radd and the units."""
+    """Check the cluster's key, radd and the systemd units."""
     if facts.key_error is None:
         yield unseen("key", "only root and SlurmUser may look at it")
     elif facts.key_error:

@@ -1,4 +1,4 @@
-"""The checks of `rad doctor` on slurm.conf, the hooks and the Lua scripts."""
+"""Checks of `rad doctor` on slurm.conf, the hooks and the Lua scripts."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ _HOOKS = {
     "TaskProlog": ("prolog.task_prolog", "task_prolog.sh"),
     "Epilog": ("epilog", "epilog.sh"),
 }
-"""Setting of slurm.conf -> our module, and the script that starts it."""
+"""Setting of slurm.conf -> RAD's module, and the script that starts it."""
 _LINKS = ("50-rad", "50-rad.sh", "rad")
-"""Names for a script that starts ours, where slurm.conf names a pattern; the first that matches is taken."""
+"""File names for a script that starts RAD's where slurm.conf names a pattern; the first match is used."""
 _SHELL = re.compile(r"#!\s*(\S*/env\s+)?\S*\b(ba|da|k|z)?sh\b")
 _PLUGIN_FILES = {"JobSubmitPlugins": "job_submit", "CliFilterPlugins": "cli_filter"}
 _COMPARED = ("GresTypes", "SelectTypeParameters", "JobSubmitPlugins", "CliFilterPlugins", "PrologFlags")
 _FLAGS = ("Alloc", "DeferBatch")
-"""PrologFlags that sharing needs. Without DeferBatch a batch launch may come to its node before the Prolog. There it
-waits for the Prolog, and gives up when it was woken 2 x MessageTimeout times, and each other Prolog wakes it
-(`_wait_for_request_launch_prolog` in slurmd/req.c, 22.05.8 to 26.05.3)."""
+"""PrologFlags that sharing needs. Without DeferBatch a batch launch may reach its node before the Prolog. There it
+waits for the Prolog and gives up after 2 x MessageTimeout wake-ups; each other Prolog wakes it
+(`_wait_for_request_launch_prolog` in slurmd/req.c, 22.05.8 to 26.05.3).
+"""
 
 
 def check_slurm_conf(facts: Facts) -> Iterator[Finding]:
-    """slurm.conf: GRES, selection, plugins."""
+    """Check slurm.conf: GRES, selection, plugins."""
     if facts.slurm is None or facts.slurm_conf_path is None:
         yield unseen("slurm.conf", "not found here; set paths.slurm_conf in rad.toml")
         return
@@ -67,7 +68,7 @@ def check_slurm_conf(facts: Facts) -> Iterator[Finding]:
 
 
 def _words(facts: Facts, name: str) -> list[str]:
-    """Return the words of a list in slurm.conf as they are written."""
+    """Return the entries of a list in slurm.conf as written."""
     text = "" if facts.slurm is None else facts.slurm.settings.get(name.lower(), "")
     return [word.strip() for word in text.split(",") if word.strip()]
 
@@ -93,7 +94,7 @@ def _check_plugins(facts: Facts) -> Iterator[Finding]:
 
 
 def _check_select_parameters(facts: Facts) -> Iterator[Finding]:
-    """Each finding's fix is the whole line as it should be, so that they can be made in any order."""
+    """Check SelectTypeParameters; each fix is the complete final line, so that fixes can be made in any order."""
     written = _words(facts, "SelectTypeParameters")
     lower = [word.lower() for word in written]
     wanted = list(written)
@@ -128,7 +129,7 @@ def _check_select_parameters(facts: Facts) -> Iterator[Finding]:
 
 
 def _check_restarted(facts: Facts) -> Iterator[Finding]:
-    """Slurmctld runs with what slurm.conf says; some settings change only when it starts again."""
+    """Check that slurmctld runs with the current slurm.conf; some settings change only at a restart."""
     if facts.live is None:
         return
     for name in _COMPARED:
@@ -140,7 +141,7 @@ def _check_restarted(facts: Facts) -> Iterator[Finding]:
 
 
 def check_hooks(facts: Facts) -> Iterator[Finding]:
-    """Prolog, TaskProlog and Epilog lead to ours."""
+    """Check that Prolog, TaskProlog and Epilog start RAD's hooks."""
     if facts.slurm is None:
         return
     for name, (module, script) in _HOOKS.items():
@@ -149,7 +150,7 @@ def check_hooks(facts: Facts) -> Iterator[Finding]:
         ours = facts.config_path.with_name(script)
         guard = str(
             beside(facts, "slurm.conf").parent / "rad" / script
-        )  # is there where ours is not (templates.py)
+        )  # exists where RAD's hook does not (templates.py)
         text = facts.hooks.get(name.lower())
         if not named:
             yield fail(name, "slurm.conf names none", slurm_conf(facts, name, guard))
@@ -167,14 +168,14 @@ def check_hooks(facts: Facts) -> Iterator[Finding]:
 
 
 def _started(facts: Facts, name: str, named: str, ours: Path, text: str) -> Fix:
-    """Return what makes Slurm start our hook beside the site's own.
+    """Return the change that makes Slurm start RAD's hook in addition to the site's.
 
     Args:
-        facts: What was seen.
+        facts: The collected facts.
         name: The setting.
-        named: What slurm.conf says, in the last of its lines.
-        ours: Our script.
-        text: The site's.
+        named: The value in slurm.conf, from the last line that sets it.
+        ours: RAD's script.
+        text: Text of the site's script.
     """
     there = beside(facts, "slurm.conf").parent / named
     at = None if facts.slurm is None else facts.slurm.settings_at.get(name.lower())
@@ -192,14 +193,14 @@ def _started(facts: Facts, name: str, named: str, ours: Path, text: str) -> Fix:
     first = text.splitlines()[0] if text else ""
     if first.startswith("#!") and not _SHELL.match(first):
         return f"{named} is no shell script: name one that starts both, {ours} and then {named}"
-    refuses = " || exit $?" if name == "TaskProlog" else ""  # a job that was put back must not start
+    refuses = " || exit $?" if name == "TaskProlog" else ""  # a requeued job must not start
     return Change(
         path=there, first=2 if first.startswith("#!") else 1, new=f"[ ! -x {ours} ] || {ours}{refuses}"
     )
 
 
 def _starts(text: str, module: str, script: str) -> bool:
-    """Return whether a script starts our hook, by module or script; comments do not count."""
+    """Return whether a script starts RAD's hook, by module or script; comments do not count."""
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     pattern = rf"-m\s+{re.escape(module)}(?![\w.])|/{re.escape(script)}(?!\w)"
     return any(re.search(pattern, line) for line in lines)

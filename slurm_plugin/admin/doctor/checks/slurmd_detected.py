@@ -1,4 +1,4 @@
-"""The check of `rad doctor` of what slurmd finds on this node against what slurm.conf promises of it."""
+"""Check of `rad doctor` that slurmd detects on this node what slurm.conf promises."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slurm_plugin.admin.doctor.slurm_state import gpus_of, nodes, row_of, shards
 
 
 def check_detected(facts: Facts) -> Iterator[Finding]:
-    """A node that registers with less than slurm.conf says is drained by slurmctld, or never comes up."""
+    """Check detected hardware: a node that registers with less than in slurm.conf is drained, or never comes up."""
     found, known = facts.detected, nodes(facts)
     name = _this_node(facts)
     if found is None or name is None:
@@ -39,7 +39,7 @@ def check_detected(facts: Facts) -> Iterator[Finding]:
 
 
 def _this_node(facts: Facts) -> str | None:
-    """Return Slurm's name of this machine, where it has just one."""
+    """Return Slurm's name of this machine if it has exactly one."""
     known = nodes(facts)
     if facts.node in known:
         return facts.node

@@ -1,4 +1,4 @@
-"""The checks of `rad doctor` on clusters with more than one slurmctld."""
+"""Checks of `rad doctor` on clusters with more than one slurmctld."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SUBJECT = "standby"
 
 
 def check_standby(facts: Facts) -> Iterator[Finding]:
-    """What a standby needs, and what Slurm before 23.11 forgets when one takes over."""
+    """Check what a standby needs, and what Slurm before 23.11 loses at a takeover."""
     if len(facts.controllers) < 2:
         return
     first, *others = facts.controllers
@@ -38,10 +38,11 @@ def check_standby(facts: Facts) -> Iterator[Finding]:
 
 
 def check_shard_types(facts: Facts) -> Iterator[Finding]:
-    """With a standby shards have the type of their GPUs in NodeName, too.
+    """Check that with a standby the shards in NodeName have the type of their GPUs.
 
-    Slurm gives them the type that gres.conf has, and a standby takes its nodes' state over with it; without the type in
-    slurm.conf 22.05.8 then counts no shard of the node, and 24.11.5 sets it to INVAL (tests/cluster/test_standby.py).
+    Slurm gives shards the type in gres.conf, and a standby takes over its nodes' state including it. Without the type
+    in slurm.conf 22.05.8 then counts no shard of the node, and 24.11.5 sets it to INVAL
+    (tests/cluster/test_standby.py).
     """
     if facts.slurm is None or len(facts.controllers) < 2:
         return
