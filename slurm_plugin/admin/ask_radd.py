@@ -1,4 +1,4 @@
-"""Ask radd how it is, over its socket; it answers root and SlurmUser alone."""
+"""Query radd's state over its socket; it answers only root and SlurmUser."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a GPU is worth in Slurm's accounts: weights such that a GPU, and all of its shards, are billed alike.
+"""Billing weights under which a GPU and all of its shards are billed alike.
 
-A job that shares a GPU holds `gres/shard` and no `gres/gpu`, so that a limit on GPUs does not see it, and two limits,
-one for each, would allow both side by side. The one number that counts GPUs and shards together is `billing`: the sum
-of what a job holds, times the weights of its partition (slurm.conf(5), TRESBillingWeights). Slurm bills whole units and
+A job that shares a GPU has `gres/shard` and no `gres/gpu`, so a limit on GPUs does not apply to it, and two limits, one
+for each, would allow both side by side. The one number that counts GPUs and shards together is `billing`: the sum of a
+job's allocation, times the weights of its partition (slurm.conf(5), TRESBillingWeights). Slurm bills whole units and
 drops the rest, so a shard must be worth a whole number of them; else jobs of one shard would be cheaper, or free.
 """
 
@@ -22,7 +22,7 @@ class Weights:
     """TRESBillingWeights of one partition.
 
     Attributes:
-        others: What is neither a GPU nor a shard, as it is written: {"CPU": "1.0", "Mem": "0.25G"}.
+        others: Other resources, as written: {"CPU": "1.0", "Mem": "0.25G"}.
         gpu: Weight of a GPU, the largest where types differ; None if it has none.
         shard: Weight of a shard; None if it has none.
     """
@@ -32,7 +32,7 @@ class Weights:
     shard: Fraction | None
 
     def times(self, factor: int) -> dict[str, str]:
-        """Return the others, so many times as much."""
+        """Return the other weights multiplied by a factor."""
         if factor == 1:
             return dict(self.others)
         return {name: _multiplied(text, factor) for name, text in self.others.items()}
@@ -59,7 +59,7 @@ def parse_weights(text: str) -> Weights:
 
 
 def fair(weights: Weights, shards: int) -> bool:
-    """Return whether no way to ask for a GPU's worth is cheaper than the GPU.
+    """Return whether no way to request a GPU's worth of shards is cheaper than the GPU.
 
     Args:
         weights: A partition's weights.
@@ -70,12 +70,12 @@ def fair(weights: Weights, shards: int) -> bool:
     """
     if not weights.gpu:
         return not weights.shard
-    least = math.floor(weights.shard or 0)  # jobs of one shard each are the cheapest way
+    least = math.floor(weights.shard or 0)  # jobs of one shard each are the cheapest variant
     return (shards + 1) * least > weights.gpu and math.floor(shards * (weights.shard or 0)) <= weights.gpu
 
 
 def unit(partitions: Mapping[str, tuple[Weights, int]]) -> int:
-    """Return by what to multiply the weights of all partitions, so that each shard is worth a whole number.
+    """Return the factor for the weights of all partitions that makes each shard worth a whole number.
 
     Args:
         partitions: Name -> its weights and the shards of one of its GPUs; 0 where GPUs are not shared.
@@ -96,7 +96,7 @@ def line(weights: Weights, shards: int, factor: int) -> str:
     """Return TRESBillingWeights that bill a GPU and all of its shards alike.
 
     Args:
-        weights: The partition's weights now.
+        weights: The partition's current weights.
         shards: Shards of one of its GPUs; 0 where they are not shared.
         factor: From `unit`.
 

@@ -1,4 +1,4 @@
-"""rad: for admins and the curious. Thin: every command calls one function and prints what it returns."""
+"""rad: the admin's command. Thin: every command calls one function and prints the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rad history`: what jobs booked and what they really used, as radd remembers it, by user and model."""
+"""`rad history`: bookings and measured usage of jobs, from radd's memory, by user and model."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Peak:
     Attributes:
         user_id: The owner.
         profile_key: Hash of model and training setup.
-        model: What that is; None if radd never saw it submitted.
-        runs: How many were seen.
+        model: Its description; None if radd never saw it submitted.
+        runs: Number of runs.
         highest_bytes: Highest peak.
         last_bytes: Peak of the last run.
-        booked_bytes: What the last run booked; None for a GPU of its own, or where nobody told.
-        estimate_bytes: The best guess before the last run, or None.
+        booked_bytes: Booking of the last run; None for a dedicated GPU, or if not recorded.
+        estimate_bytes: The estimate before the last run, or None.
         mean_smact: Mean SM activity of the last run, or None.
-        first_s: When the first run ended, seconds since the epoch; None where nobody told.
+        first_s: When the first run ended, seconds since the epoch; None if not recorded.
         last_s: When the last run ended.
     """
 
@@ -64,7 +64,7 @@ class Peak:
 
 
 def runs_in(state: Path) -> list[Run]:
-    """Return every remembered run, in the order in which they were told.
+    """Return every remembered run, in the order in which they were reported.
 
     Args:
         state: paths.state of the controller, or of a node that shares no folder with it.
@@ -82,7 +82,7 @@ def runs_in(state: Path) -> list[Run]:
 
 
 def models_in(state: Path) -> dict[tuple[int, str], Model]:
-    """Return what is known of models by user and profile key; nothing where nothing can be read."""
+    """Return what is known of models by user and profile key; empty if nothing can be read."""
     try:
         return from_lines(NewLines(models_path(state)).read())
     except OSError:
@@ -94,7 +94,7 @@ def peaks(state: Path, *, user_id: int | None = None) -> list[Peak]:
 
     Args:
         state: paths.state of the controller.
-        user_id: Show this user's alone.
+        user_id: Only this user's.
 
     Raises:
         ConfigError: Nothing can be read there.
@@ -105,12 +105,12 @@ def peaks(state: Path, *, user_id: int | None = None) -> list[Peak]:
 def summed(
     runs: Sequence[Run], models: Mapping[tuple[int, str], Model], *, user_id: int | None = None
 ) -> list[Peak]:
-    """Return runs summed up by user and model.
+    """Return runs summarized by user and model.
 
     Args:
         runs: In the order in which they ended.
         models: What is known of models.
-        user_id: Take this user's alone.
+        user_id: Only this user's.
     """
     found: dict[tuple[int, str], Peak] = {}
     for run in runs:
@@ -140,7 +140,7 @@ def summed(
 
 
 def user_name(user_id: int) -> str:
-    """Return a user's name, or the number where this machine knows none."""
+    """Return a user's name, or the number if this machine does not know it."""
     try:
         return pwd.getpwuid(user_id).pw_name
     except (KeyError, OverflowError):
@@ -168,7 +168,7 @@ def as_text(rows: Sequence[Peak]) -> str:
 
 
 def as_json(rows: Sequence[Peak]) -> str:
-    """Return everything, for programs; dates in ISO 8601 with their offset from UTC."""
+    """Return all fields as JSON; dates in ISO 8601 with their offset from UTC."""
     told = [
         {
             **dataclasses.asdict(row),

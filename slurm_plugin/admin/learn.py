@@ -1,4 +1,4 @@
-"""`rad learn`: what this site's runs would change of the estimates, and from how many of them."""
+"""`rad learn`: how this site's runs would change the estimates, and the number of runs behind each change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOTHING = (
 
 
 def learned_of(config: Config, *, now_s: float) -> Learned:
-    """Return what this site's runs say.
+    """Return what was learned from this site's runs.
 
     Args:
         config: rad.toml.
@@ -44,10 +44,10 @@ def learned_of(config: Config, *, now_s: float) -> Learned:
 
 
 def as_text(learned: Learned, config: Config) -> str:
-    """Return a table of where the quantiles of each group may lie, and whether they are used.
+    """Return a table with the range of each group's quantiles, and whether they are used.
 
     Args:
-        learned: What this site's runs say.
+        learned: What was learned from this site's runs.
         config: rad.toml.
     """
     used = "radd books by it" if config.learns else "not used: set learn = true in [features] of rad.toml"
@@ -67,7 +67,7 @@ def as_text(learned: Learned, config: Config) -> str:
 
 
 def as_json(learned: Learned) -> str:
-    """Return it as the file holds it, for programs."""
+    """Return the result as stored in the file, as JSON."""
     return json.dumps(json.loads(to_text(learned)), indent=1)
 
 

@@ -1,7 +1,7 @@
-"""`rad metrics`: what Prometheus is told of the controller: radd's health, and who waits for GPUs.
+"""`rad metrics`: the controller's metrics for Prometheus: radd's health, and jobs that wait for GPUs.
 
-It asks radd over its socket as job_submit.lua does, and Slurm as anybody may; radd itself, which submissions wait for,
-serves nothing. prometheus-client is imported here and in monitor/metrics.py alone.
+It queries radd over its socket as job_submit.lua does, and Slurm as any user may. radd itself serves no metrics,
+because submissions wait for it. Only this file and monitor/metrics.py import prometheus-client.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
 FRESH_S = 15.0
-"""What was seen so short ago is told again: several scrapers ask slurmctld no more often than one."""
+"""Results this recent are served again, so that several scrapers query slurmctld no more often than one."""
 
 _FROM_ZERO = (EventKind.SUBMITTED, EventKind.TROUBLE, EventKind.BUG)
-"""Told before they first happen: Prometheus' increase() does not see a counter's first value."""
+"""Exported as 0 before they first happen: Prometheus' increase() does not see a counter's first value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The controller at one moment.
+    """State of the controller at one moment.
 
     Attributes:
         time_s: When, seconds since the epoch.
         radd_up: Whether radd answers.
         radd_answer_s: How long its answer took; None if there was none.
-        radd_leaves_jobs: Whether it leaves every job alone, because something in Slurm's settings is in its way.
-        undecided: Submissions that it did not decide, as it heard since it started; None if not known.
-        learned: What the site learned of its runs; nothing where that is off.
-        waiting: Jobs that wait for GPUs; None if Slurm did not say.
+        radd_leaves_jobs: Whether it passes every job through unchanged because a Slurm setting prevents sharing.
+        undecided: Submissions without a decision, as reported to radd since its start; None if unknown.
+        learned: What the site learned from its runs; empty if learning is off.
+        waiting: Jobs that wait for GPUs; None if Slurm did not report them.
     """
 
     time_s: float
@@ -59,7 +59,7 @@ class Seen:
 
 
 def look(config: Config, clock: Clock) -> Seen:
-    """Ask radd and Slurm.
+    """Query radd and Slurm.
 
     Args:
         config: rad.toml.
@@ -86,14 +86,14 @@ def look(config: Config, clock: Clock) -> Seen:
 
 
 class ControllerMetrics(Collector):
-    """What was seen, as Prometheus asks for it."""
+    """Prometheus collector of the controller's state."""
 
     def __init__(self, look: Callable[[], Seen], counts: HookCounts, clock: Clock) -> None:
-        """Prepare.
+        """Set up the collector.
 
         Args:
-            look: Asks radd and Slurm.
-            counts: What radd does, by its events.
+            look: Queries radd and Slurm.
+            counts: Counts of radd's actions, by event.
             clock: Time.
         """
         self._look, self._counts, self._clock = look, counts, clock
@@ -160,7 +160,7 @@ def _of_queue(seen: Seen) -> Iterator[Metric]:
     waits: dict[str, list[float]] = {}
     for job in seen.waiting or ():
         waited_s = max(0.0, seen.time_s - (job.submit_s or seen.time_s))
-        for partition in set(job.partition.split(",")):  # a user may name several: no label is his to make up
+        for partition in set(job.partition.split(",")):  # users may name several: no label is user input
             waits.setdefault(partition, []).append(waited_s)
     for partition, all_s in sorted(waits.items()):
         jobs.add_metric([partition], len(all_s))
@@ -170,12 +170,12 @@ def _of_queue(seen: Seen) -> Iterator[Metric]:
 
 
 def registry_of(config: Config, clock: Clock, *, once: bool = False) -> CollectorRegistry:
-    """Return what tells the controller's metrics.
+    """Return the registry of the controller's metrics.
 
     Args:
         config: rad.toml.
         clock: Time.
-        once: They are asked for once: what happened before counts.
+        once: The metrics are read only once: earlier events count.
     """
     registry = CollectorRegistry()
     counts = HookCounts(Path(config.paths.log), from_end=not once)
@@ -184,7 +184,7 @@ def registry_of(config: Config, clock: Clock, *, once: bool = False) -> Collecto
 
 
 def app_of(registry: CollectorRegistry) -> WSGIApplication:
-    """Return what answers a scrape."""
+    """Return the WSGI app that answers a scrape."""
     return make_wsgi_app(registry)
 
 

@@ -1,4 +1,4 @@
-"""What the commands of `rad` share: how they end, and their options."""
+"""Shared parts of the commands of `rad`: exit status and options."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _CLICKS_OWN = (click.ClickException, click.Abort, click.exceptions.Exit)
 
 
 class Command(click.Command):
-    """A command that ends with one line and a status that says of which kind (core/entry_point.py)."""
+    """A command that ends with one line and a status for the kind of error (core/entry_point.py)."""
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run it."""
+        """Run the command."""
         with plain_end(f"rad {ctx.info_name}", passes=_CLICKS_OWN):
             return super().invoke(ctx)
 
 
 class Group(click.Group):
-    """Commands that end so."""
+    """A group of such commands."""
 
     command_class = Command
 
@@ -33,7 +33,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def all_of(*options: Decorator) -> Decorator:
-    """Return one decorator for several options, which --help shows in this order."""
+    """Return one decorator for several options; --help shows them in this order."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):

@@ -1,4 +1,4 @@
-"""`rad reload`: let the daemons of this machine read rad.toml again, once it is known to be good."""
+"""`rad reload`: check rad.toml, then make the daemons of this machine read it again."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _COMMAND_S = 10.0
 
 
 def reload_units(config: Path) -> tuple[list[str], bool]:
-    """Return a line on each daemon, and whether all that run here took over what rad.toml says.
+    """Return a line for each daemon, and whether all that run here use the new rad.toml.
 
     Raises:
-        ConfigError: rad.toml is wrong; nobody was told of it.
+        ConfigError: rad.toml is invalid; no daemon was notified.
     """
     load_config(config)
     lines, good = [], True

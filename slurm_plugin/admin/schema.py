@@ -1,7 +1,7 @@
-"""The JSON schema of rad.toml, read from the records that are its specification (core/config/settings.py).
+"""JSON schema of rad.toml, generated from the records that are its specification (core/config/settings.py).
 
-For editors (taplo: `#:schema rad.schema.json`), for a site's own checks, and for the manual. What depends on two keys
-at once, load_config() alone tells.
+For editors (taplo: `#:schema rad.schema.json`), for a site's checks, and for the manual. Conditions that involve two
+keys are checked only by load_config().
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _table(defaults: Any, *, hide: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def descriptions(kind: type) -> dict[str, str]:
-    """Return what a record's docstring says of each attribute, on one line."""
+    """Return the description of each attribute in a record's docstring, on one line."""
     text = (getdoc(kind) or "").partition("Attributes:\n")[2]
     return {name: " ".join(words.split()) for name, words in _ATTRIBUTE.findall(text)}
 

@@ -1,4 +1,4 @@
-"""Tables for people: columns as wide as their widest cell, numbers to the right."""
+"""Plain-text tables: columns as wide as their widest cell, numbers aligned right."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ def as_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: Co
 
     Args:
         headings: One for each column.
-        rows: As many cells as there are headings in each.
-        left: Columns whose cells stand at the left; all others hold numbers.
+        rows: Rows with one cell per heading.
+        left: Columns that are aligned left; all others are numbers.
 
     >>> print(as_table(("name", "MiB"), [("a", "1"), ("long", "1024")]))
     name   MiB

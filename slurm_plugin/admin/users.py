@@ -1,4 +1,4 @@
-"""Users by name, as people read them."""
+"""User names for display."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pwd
 
 
 def name_of(user_id: int) -> str:
-    """Return a user's name; the number where this machine knows none.
+    """Return a user's name, or the number if this machine does not know it.
 
     >>> name_of(0), name_of(4294967294)
     ('root', '4294967294')

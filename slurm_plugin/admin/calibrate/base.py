@@ -1,4 +1,4 @@
-"""`rad calibrate`: measure this GPU's base memory and say what to put into rad.toml."""
+"""`rad calibrate`: measure this GPU's base memory and print the lines for rad.toml."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slurm_plugin.core.process.run import run
 from slurm_plugin.core.units import to_mib_up
 
 KINDS = {"conv": "conv_base_mib", "dense": "base_mib"}
-"""What is measured -> its key in rad.toml."""
+"""Measured kind -> its key in rad.toml."""
 
 PROGRAMS = Path(gpumemnet.__file__).parent / "calibration" / "measure"
 _TIMEOUT_S = 180.0
@@ -23,11 +23,11 @@ _TIMEOUT_S = 180.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """What one kind of process holds.
+    """Base memory of one kind of process.
 
     Attributes:
         key: Its key in rad.toml.
-        base_bytes: Beyond what PyTorch's allocator reserves.
+        base_bytes: Memory beyond what PyTorch's allocator reserves.
         gpu: Product name.
         torch: PyTorch's version.
     """
@@ -42,15 +42,15 @@ def measure(python: str, env: Mapping[str, str], *, program: Path | None = None)
     """Measure both kinds on the GPU that this process would get.
 
     Args:
-        python: A Python that has torch, as jobs use it.
+        python: A Python with torch, as jobs use it.
         env: Its environment.
-        program: What measures; None for gpumemnet/calibration/measure/base.py.
+        program: The measuring program; None for gpumemnet/calibration/measure/base.py.
 
     Returns:
         One for each of KINDS.
 
     Raises:
-        EstimateError: There is no GPU, no torch, or the driver does not tell.
+        EstimateError: There is no GPU or no torch, or the driver does not report it.
     """
     script = program or PROGRAMS / "base.py"
     found = []
@@ -64,7 +64,7 @@ def measure(python: str, env: Mapping[str, str], *, program: Path | None = None)
 
 
 def tell(python: str, script: Path, *arguments: str, env: Mapping[str, str]) -> dict[str, Any]:
-    """Run a program that measures, and return the JSON object of its last line.
+    """Run a measuring program, and return the JSON object in its last line.
 
     Args:
         python: A Python that has torch.
@@ -76,7 +76,7 @@ def tell(python: str, script: Path, *arguments: str, env: Mapping[str, str]) -> 
         The object.
 
     Raises:
-        EstimateError: It failed, or said something else.
+        EstimateError: It failed, or printed something else.
     """
     try:
         told = json.loads(

@@ -1,4 +1,4 @@
-"""`rad calibrate`: measure a GPU, on an idle one."""
+"""`rad calibrate`: measure an idle GPU."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`rad calibrate --deep`: measure a GPU part by part and write the site's own table of rules.
+"""`rad calibrate --deep`: measure a GPU part by part and write the site's table of rules.
 
-The programs that measure (gpumemnet/calibration) run in a Python that has torch, each part in a process of its own;
-gpumemnet/fit turns what they tell into rows. A part that fails costs its own rows and no other.
+The measuring programs (gpumemnet/calibration) run in a Python that has torch, each part in a separate process;
+gpumemnet/fit turns their results into rows. A part that fails costs only its rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def plan(out: Path) -> str:
     """Return what would be measured, and how long it takes.
 
     Args:
-        out: Where the table would go.
+        out: Path of the table.
     """
     lines = [f"{part.name:<16}{part.takes_s:>4} s  {part.tells}" for part in PARTS]
     return "\n".join(
@@ -51,15 +51,15 @@ def measure(
         python: A Python that has torch, as jobs use it.
         env: Its environment.
         out: The site's table; rows for other GPUs in it stay.
-        today: For the column that says how a number was found.
-        say: Takes a line on what goes on.
-        programs: Folder of the programs that measure.
+        today: Date for the column on how a number was found.
+        say: Called with a line on the progress.
+        programs: Folder of the measuring programs.
 
     Returns:
-        What was fitted.
+        The fitted table.
 
     Raises:
-        EstimateError: The GPU tells nothing, or the table cannot be read or written, which is tried first.
+        EstimateError: The GPU reports nothing, or the table cannot be read or written, which is tried first.
     """
     if not os.access(out.parent, os.W_OK):
         raise EstimateError(
@@ -85,7 +85,7 @@ def _measure(
     programs: Path,
     say: Callable[[str], None],
 ) -> None:
-    """Run one part and add what it tells; one that fails is said and left out, but for the first."""
+    """Run one part and add its results; a part that fails is reported and skipped, except the first."""
     say(f"{part.name}: {part.tells}, about {part.takes_s} s")
     try:
         seen[part.name] = tell(python, programs / part.program, *part.arguments, env=env)
@@ -96,11 +96,11 @@ def _measure(
 
 
 def as_text(table: Table, out: Path) -> str:
-    """Return what was found beside what counted so far.
+    """Return the results next to the values in use so far.
 
     Args:
-        table: What was fitted.
-        out: Where it stands now.
+        table: The fitted table.
+        out: Its path.
     """
     lines = [
         f"{rule.library:<12}{rule.name:<26}{rule.value:>14}  (was {of(rule.library, rule.gpu)[rule.name]})"

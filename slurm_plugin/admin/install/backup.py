@@ -1,6 +1,6 @@
-"""What `rad install --edit-slurm` made of Slurm's files, kept so that `rad uninstall` can put them back.
+"""Record what `rad install --edit-slurm` changed in Slurm's files, so that `rad uninstall` can undo it.
 
-Below `/etc/rad/slurm-files` lie two trees, `before` and `after`; `diff -r` of them is what was done.
+Below `/etc/rad/slurm-files` lie two trees, `before` and `after`; `diff -r` of them shows the changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME = "slurm-files"
 
 
 def undo(before: str, after: str, now: str) -> str | None:
-    r"""Return a file's text without what was done to it; None where that cannot be told from what came later.
+    r"""Return a file's text with RAD's change undone; None if later changes make that ambiguous.
 
     Args:
         before: Its text before.
@@ -47,13 +47,13 @@ def undo(before: str, after: str, now: str) -> str | None:
 def writes(
     etc: Path, before: Mapping[Path, str | None], after: Mapping[Path, str], runs: Sequence[Path]
 ) -> list[Write]:
-    """Return what changes of Slurm's files and what is kept of them, in an order that Slurm starts with.
+    """Return the changes of Slurm's files and the records of them, in an order that Slurm can start with.
 
     Args:
-        etc: Folder of our files.
-        before: Text of each file as it was read; None for one that is not there yet.
-        after: What each is to say.
-        runs: Those that Slurm starts as programs.
+        etc: Folder of RAD's files.
+        before: Text of each file as it was read; None for a new file.
+        after: New text of each file.
+        runs: The files that Slurm starts as programs.
 
     Raises:
         ConfigError: One cannot be read.
@@ -64,7 +64,7 @@ def writes(
             old, mode = before[path], 0o755 if path in runs else 0o644
             found += _kept(etc, path, old, after[path])
             was = None if old is None else bytes_of(old)
-            own = path.parent == etc  # `rad install` makes that folder, just before or in the same change
+            own = path.parent == etc  # `rad install` creates that folder, just before or in the same change
             found.append(Write(path=path, old=was, new=bytes_of(after[path]), mode=mode, folder=own))
     except OSError as exc:
         raise ConfigError(f"{exc.filename}: {exc.strerror}; run as root") from exc
@@ -72,10 +72,10 @@ def writes(
 
 
 def _turn(before: str, after: str, path: Path) -> int:
-    """Return when a file changes, so that Slurm starts at each moment: what is named is there before it is named.
+    """Return the order of a file's change: each thing exists before it is named, so that Slurm can start at any moment.
 
-    slurmctld does not start with shards of a node that `GresTypes` does not have, and a node is invalid whose gres.conf
-    has fewer than its line of slurm.conf. gres.conf's shards without `GresTypes` are passed over.
+    slurmctld does not start with shards of a node that `GresTypes` does not have. A node is invalid if its gres.conf
+    has fewer than its line of slurm.conf. Shards in gres.conf without `GresTypes` are ignored.
     """
     new = "\n".join(set(lines_of(after)) ^ set(lines_of(before))).lower()
     if path.suffix != ".conf" or path.name == "gres.conf":
@@ -84,11 +84,11 @@ def _turn(before: str, after: str, path: Path) -> int:
 
 
 def recorded(etc: Path, root: Path) -> dict[Path, Edit | None]:
-    """Return each file that was changed without what was done to it; None where later changes forbid that.
+    """Return each changed file with RAD's change undone; None if later changes prevent that.
 
     Args:
-        etc: Folder of our files.
-        root: Below which everything lies.
+        etc: Folder of RAD's files.
+        root: The root folder of all paths.
 
     Raises:
         ConfigError: A file cannot be read.
@@ -116,12 +116,12 @@ def _without(path: Path, before: str | None, after: str) -> Edit | None:
 
 
 def forget(etc: Path) -> None:
-    """Remove what was kept."""
+    """Remove the records."""
     shutil.rmtree(etc / NAME, ignore_errors=True)
 
 
 def _kept(etc: Path, path: Path, found: str | None, text: str) -> list[Write]:
-    """Return what keeps a file as it would be without us, and as it will be."""
+    """Return the records of a file: its text without RAD, and its new text."""
     folder, name = etc / NAME, str(path).lstrip("/")
     first, kept = folder / "before" / name, folder / "after" / name
     without = found

@@ -1,4 +1,4 @@
-"""`rad install` and `rad uninstall`: what an admin runs first and last."""
+"""`rad install` and `rad uninstall`: the first and the last command of an admin."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def install(
 
 
 def _change(wanted: Sequence[Write], etc: Path, *, dry_run: bool) -> None:
-    """Change all files or none; without changing any, end with status 1 where that could not be done."""
+    """Change all files or none; if that fails, exit with status 1 and change nothing."""
     from slurm_plugin.admin.install.transaction import change_together, hindered
 
     if not dry_run:
@@ -143,7 +143,7 @@ def _change(wanted: Sequence[Write], etc: Path, *, dry_run: bool) -> None:
 
 
 def _undo_unfinished(etc: Path, *, dry_run: bool) -> None:
-    """Put back what a run that was killed left half done, before anything is looked at."""
+    """Undo an interrupted run first, before any file is read."""
     from slurm_plugin.admin.install.transaction import undo_unfinished, unfinished
     from slurm_plugin.core.errors import ConfigError
 
@@ -164,7 +164,7 @@ def _slurms_files(
     *,
     dry_run: bool,
 ) -> Plan:
-    """Return what becomes of Slurm's files, and say it."""
+    """Return the changes of Slurm's files, and print them."""
     from slurm_plugin.admin.install import slurm_files
     from slurm_plugin.admin.install.plan import gpus_of_nodes
     from slurm_plugin.admin.install.slurm_files_text import as_text
@@ -210,7 +210,7 @@ def uninstall(root: Path, etc: str, slurm_etc: str, edit_slurm: bool, dry_run: b
     from slurm_plugin.slurm.queries.live import ask_slurm, slurm_is_here
 
     running: Mapping[str, str] | None = {}
-    if root == Path("/") and slurm_is_here():  # else nothing could be started
+    if root == Path("/") and slurm_is_here():  # otherwise nothing could be started
         live = ask_slurm(os.environ)
         running = None if live is None else live.settings
     _undo_unfinished(root / etc.lstrip("/"), dry_run=dry_run)

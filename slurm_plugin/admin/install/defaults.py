@@ -1,4 +1,4 @@
-"""What `rad install` takes from what is there where nobody says otherwise, as after an upgrade."""
+"""Defaults of `rad install`, read from existing files, as after an upgrade."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.slurm.files.conf_files import settings_of
 
 PARTITION, SLURM_USER = "gpu", "slurm"
-"""Where nothing is there yet."""
+"""Defaults if no file exists yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What the files of a site say.
+    """Values found in the site's files.
 
     Attributes:
         partition: The partition that shares.
-        gpu_memory_mib: Usable memory of one of its GPUs; None if nothing tells.
+        gpu_memory_mib: Usable memory of one of its GPUs; None if unknown.
         slurm_user: User that slurmctld runs as.
     """
 
@@ -29,14 +29,14 @@ class Found:
 
 
 def found(rad_toml: Path, slurm_conf: Path, partition: str | None) -> Found:
-    """Return what is there; of a file that cannot be read, what would be without it.
+    """Return the values found; a file that cannot be read counts as missing.
 
     Args:
-        rad_toml: Ours, of an earlier install.
+        rad_toml: RAD's, from an earlier install.
         slurm_conf: Slurm's.
-        partition: The partition that was asked for; None for rad.toml's own.
+        partition: The requested partition; None for the one in rad.toml.
     """
-    # slurm.conf(5): without SlurmUser it is root.
+    # slurm.conf(5): the default of SlurmUser is root.
     user = settings_of(slurm_conf).get("slurmuser", "root") if slurm_conf.is_file() else SLURM_USER
     try:
         config = load_config(rad_toml)

@@ -1,4 +1,4 @@
-"""What keeps files from being changed, told before any of them is: looks alone, and writes nothing."""
+"""Find what prevents files from being changed, before any of them is changed. Read-only."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Protocol
 
 _GET_FLAGS = 0x80086601
 _IMMUTABLE, _APPEND_ONLY = 0x10, 0x20
-"""ioctl_iflags(2): FS_IOC_GETFLAGS, and what chattr(1) calls i and a."""
+"""ioctl_iflags(2): FS_IOC_GETFLAGS, and the attributes that chattr(1) calls i and a."""
 MOUNTS = Path("/proc/self/mountinfo")
 
 
 class Wanted(Protocol):
-    """A file that is to change; `together.Write` says what each of these is."""
+    """A file to be changed; the fields are described at `together.Write`."""
 
     @property
     def path(self) -> Path: ...  # noqa: D102
@@ -29,7 +29,7 @@ class Wanted(Protocol):
 
 
 def obstacles(wanted: Sequence[Wanted]) -> list[str]:
-    """Return why files cannot be changed, a line each.
+    """Return why files cannot be changed, one line per reason.
 
     Args:
         wanted: The files.
@@ -69,7 +69,7 @@ def _of_file(each: Wanted, mounts: frozenset[str]) -> Iterator[str]:
 
 
 def _of_space(wanted: Sequence[Wanted]) -> Iterator[str]:
-    """Yield the file systems that have no space for drafts of all files."""
+    """Yield the file systems without space for the drafts of all files."""
     needs: dict[int, tuple[Path, int, int]] = {}
     for each in wanted:
         folder = each.path.resolve().parent
@@ -88,7 +88,7 @@ def _of_space(wanted: Sequence[Wanted]) -> Iterator[str]:
 
 def _flag(path: Path) -> str:
     flags = array.array("L", [0])
-    with suppress(OSError):  # a file system without such attributes, or nothing there
+    with suppress(OSError):  # a file system without such attributes, or no file
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             fcntl.ioctl(handle, _GET_FLAGS, flags)
@@ -98,7 +98,7 @@ def _flag(path: Path) -> str:
 
 
 def _mounts() -> frozenset[str]:
-    """Return where something is mounted (proc(5): the fifth word, with spaces and others in octal)."""
+    """Return the mount points (proc(5): the fifth word, with spaces and others in octal)."""
     try:
         rows = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:

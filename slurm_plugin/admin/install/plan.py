@@ -1,4 +1,4 @@
-"""`rad install`: fill in the configuration files and put them in place, never over a file that is somebody else's."""
+"""`rad install`: fill in the configuration files and write them; files of other origin are never overwritten."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def plan(
     gpus: Sequence[Mapping[str, str]],
     with_key: bool,
 ) -> list[Step]:
-    """Return what would be done.
+    """Return the steps of an install.
 
     Args:
-        values: What each name in the templates stands for.
-        places: "etc", "units", "logrotate" and "slurm": the folders of our files, systemd's units, logrotate's files
+        values: Name in the templates -> its value.
+        places: "etc", "units", "logrotate" and "slurm": the folders of RAD's files, systemd's units, logrotate's files
             and slurm.conf.
         root: Everything is put below this folder, as for a package or an image.
         gpus: The lines of gres.conf, one mapping for each GPU.
-        with_key: Make a key for the cluster if there is none.
+        with_key: Create a key for the cluster if there is none.
 
     Raises:
         ConfigError: A template is missing, or asks for something that has no value.
@@ -95,7 +95,7 @@ def plan(
 
 
 def gpus_of_nodes(values: Mapping[str, str], gpus: Sequence[Mapping[str, str]]) -> NodeGpus:
-    """Return the GPUs of the nodes that are set up, as slurm.conf and gres.conf have them.
+    """Return the GPUs of the configured nodes in the notation of slurm.conf and gres.conf.
 
     Args:
         values: As for `plan`.
@@ -109,7 +109,7 @@ def gpus_of_nodes(values: Mapping[str, str], gpus: Sequence[Mapping[str, str]]) 
 
 
 def _gres(gpus: Sequence[Mapping[str, str]]) -> str:
-    """Return a node's Gres: with types, at its shards too, where its GPUs are of several."""
+    """Return a node's Gres; with types, at its shards too, if its GPUs are of several types."""
     shards: dict[str, list[int]] = {}
     for gpu in gpus:
         shards.setdefault(gpu["type"], []).append(int(gpu["shards"]))
@@ -120,7 +120,7 @@ def _gres(gpus: Sequence[Mapping[str, str]]) -> str:
 
 
 def _tables(partition: str, gpus: Sequence[Mapping[str, str]]) -> str:
-    """Return rad.toml's tables for GPUs of several types."""
+    """Return rad.toml's tables for several GPU types."""
     least: dict[str, int] = {}
     for gpu in gpus:
         least[gpu["type"]] = min(int(gpu["shards"]), least.get(gpu["type"], int(gpu["shards"])))
@@ -129,7 +129,7 @@ def _tables(partition: str, gpus: Sequence[Mapping[str, str]]) -> str:
 
 
 def _accounts(values: Mapping[str, str]) -> str:
-    """Return what makes limits and billing by GPU hold for jobs that share."""
+    """Return the settings that apply limits and billing by GPU to jobs that share."""
     shards = int(values["shards"])
     weights = billing.line(billing.parse_weights(""), shards, shards)
     return "\n".join(
@@ -142,18 +142,18 @@ def _accounts(values: Mapping[str, str]) -> str:
 
 
 def fitted(steps: Sequence[Step], after: dict[Path, str]) -> list[Step]:
-    """Return the steps with files of ours as the site's files have them; `after` loses these.
+    """Return the steps with RAD's files adapted to the site's files, and remove these from `after`.
 
     Args:
         steps: As `plan` returns them.
-        after: What each file is to say that fitting the site's files changed.
+        after: New text of each file that adapting the site's files changed.
     """
     ours = {step.path for step in steps if step.action in ("write", "update")} & after.keys()
     return [replace(one, content=after.pop(one.path).encode()) if one.path in ours else one for one in steps]
 
 
 def writes(steps: Sequence[Step], places: Mapping[str, str], *, root: Path) -> list[Write]:
-    """Return the files that are not there, those that are renewed, and the list of what was written (installed.py).
+    """Return the new files, the renewed files, and the list of what was written (installed.py).
 
     Args:
         steps: As `plan` returns them.
@@ -191,14 +191,14 @@ def writes(steps: Sequence[Step], places: Mapping[str, str], *, root: Path) -> l
 
 
 def have_loaded(steps: Sequence[Step]) -> None:
-    """Have slurmctld load what was renewed: it loads Lua again when job_submit.lua itself is newer, and only then.
+    """Make slurmctld load renewed Lua files: it does so only when job_submit.lua itself is newer.
 
     Args:
         steps: As `plan` returns them.
     """
     script = next(step.path for step in steps if step.path.name == "job_submit.lua")
     modules = [step.path for step in steps if step.path.name in lua_modules()]
-    with suppress(OSError):  # one who may not write there has renewed nothing
+    with suppress(OSError):  # without permission to write there, nothing was renewed
         if max(path.stat().st_mtime for path in modules) > script.stat().st_mtime:
             os.utime(script)
 
@@ -214,7 +214,7 @@ def _step(path: Path, content: bytes, mode: int, wrote: Mapping[Path, Collection
         return Step(action="keep", path=path, content=content, mode=mode)
     known = (
         [digest(found)] if found in STUBS.values() else wrote.get(path)
-    )  # a stub, also where the list is lost
+    )  # a stub, also if the list is lost
     why = "settings are yours" if path.suffix == ".toml" else why_left_alone(found, known)
     if why is None:
         return Step(action="update", path=path, content=content, mode=mode)
@@ -222,7 +222,7 @@ def _step(path: Path, content: bytes, mode: int, wrote: Mapping[Path, Collection
 
 
 def _turn(script: Path) -> tuple[bool, bool, str]:
-    """Return when a Lua file is written: after what it loads, because Slurm may load it as soon as it is there."""
+    """Return the write order of a Lua file: after the files it loads, because Slurm may load it immediately."""
     return (script.name in SITE_SCRIPTS, script.stem in ("rad", "rad_cli"), script.name)
 
 

@@ -1,9 +1,8 @@
-"""Slurm's own files as `rad install --edit-slurm` would have them: what `rad doctor` says, done in memory.
+"""Apply `rad doctor`'s fixes to Slurm's files in memory, for `rad install --edit-slurm`.
 
-Each step is one finding's fix, to the letter, after which everything is looked at again; so the two can never
-disagree. What a site decides for itself (which jobs share a node, what counts as memory, billing) is left to it, and
-where anything is left that shards need, nothing at all is changed: a node whose gres.conf says less than slurm.conf is
-drained.
+Each step applies one finding's fix exactly; then everything is checked again, so the two can never disagree. Decisions
+of the site (which jobs share a node, what counts as memory, billing) are left to it. If anything remains that shards
+need, nothing at all is changed: a node whose gres.conf has less than slurm.conf is drained.
 """
 
 from __future__ import annotations
@@ -39,21 +38,21 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_shard_types,
 )
 _ALSO = ("CliFilterPlugins=", "PrologFlags=", "SelectTypeParameters=", "NodeName=")
-"""Lines that are wanted although Slurm could share without them, or on other nodes."""
+"""Lines that are added although Slurm could share without them, or on other nodes."""
 _THE_SITES = ("SelectType=", "PartitionName=", "[partition")
-"""Lines that only the site changes: SelectType loses all jobs, the others say which jobs share a node with whom."""
+"""Lines that only the site changes: SelectType loses all jobs, the others decide which jobs share a node."""
 _MOST_STEPS = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What would become of Slurm's files.
+    """Planned changes of Slurm's files.
 
     Attributes:
-        before: Text of each file that changes; None for one that is not there yet.
-        after: What each would say.
-        left: What `rad doctor` would still say of these files.
-        told: What it would say besides: whole-GPU jobs may meet shared ones. How GPUs are told apart is the site's.
+        before: Text of each file that changes; None for a new file.
+        after: New text of each file.
+        left: Findings of `rad doctor` on these files that would remain.
+        told: Its other findings: whole-GPU jobs may meet shared ones. The site decides how GPUs are told apart.
     """
 
     before: Mapping[Path, str | None] = field(default_factory=dict)
@@ -69,13 +68,13 @@ class Plan:
 
     @property
     def refused(self) -> bool:
-        """Return whether something is left that must be mended first, by the site."""
+        """Return whether a finding remains that the site must fix first."""
         return any(finding.level in ("fail", "unseen") for finding in self.left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGpus:
-    """GPUs of nodes that slurm.conf does not know of yet.
+    """GPUs of nodes that slurm.conf does not have yet.
 
     Attributes:
         nodes: The nodes, in Slurm's short form.
@@ -97,15 +96,15 @@ def plan(
     plugins: frozenset[str] | None,
     gpus: NodeGpus | None = None,
 ) -> Plan:
-    """Return what would become of Slurm's files.
+    """Return the planned changes of Slurm's files.
 
     Args:
         slurm_conf: The site's slurm.conf.
         config_path: rad.toml.
-        written: Files that `rad install` writes now, by path; of them only rad.toml may still change.
-        version: Of Slurm here.
+        written: Files that `rad install` writes now, by path; only rad.toml among them may still change.
+        version: Version of the installed Slurm.
         plugins: Names of its plugins.
-        gpus: Of nodes that may be there without their GPUs; what slurm.conf says of GPUs counts before it.
+        gpus: GPUs of nodes that may lack them in slurm.conf; GPUs in slurm.conf take precedence.
 
     Raises:
         ConfigError: There is no slurm.conf, or rad.toml cannot be used.
@@ -144,7 +143,7 @@ def _facts(
     version: tuple[int, int, int] | None,
     plugins: frozenset[str] | None,
 ) -> Facts:
-    """Return what the files say; of what runs nothing is asked, since it runs with what they said before."""
+    """Return the facts from files alone; running daemons are not asked, since they run with the old files."""
     slurm = read_conf(slurm_conf, read)
     if slurm is None:
         raise ConfigError(f"{slurm_conf}: cannot be read; say --slurm FOLDER, or run where slurm.conf is")
@@ -180,7 +179,7 @@ def _text(path: Path, read: Callable[[Path], str]) -> str | None:
 
 
 def _changes(finding: Finding) -> tuple[Change, ...]:
-    """Return the lines that mend a finding, if sharing needs it."""
+    """Return the lines that fix a finding, if sharing needs it."""
     changes = tuple(deed for deed in finding.deeds if isinstance(deed, Change))
     wanted = finding.level == "fail" or any(change.new.lstrip().startswith(_ALSO) for change in changes)
     return changes if wanted else ()
@@ -189,14 +188,14 @@ def _changes(finding: Finding) -> tuple[Change, ...]:
 def _allowed(changes: tuple[Change, ...], facts: Facts, written: Mapping[Path, str]) -> bool:
     return bool(changes) and all(
         not change.new.lstrip().startswith(_THE_SITES)
-        and (change.path != facts.config_path or change.path in written)  # else it is the admin's
+        and (change.path != facts.config_path or change.path in written)  # otherwise the file is the admin's
         and _only_more(change.new, facts)
         for change in changes
     )
 
 
 def _only_more(new: str, facts: Facts) -> bool:
-    """Return whether a change of what counts as a resource only adds to it; what jobs may take is the site's."""
+    """Return whether a change of the consumable resources only adds to them; what jobs may take is up to the site."""
     name, _, value = new.partition("=")
     if name.strip().lower() != "selecttypeparameters" or facts.slurm is None:
         return True
@@ -205,7 +204,7 @@ def _only_more(new: str, facts: Facts) -> bool:
 
 
 def _with_gpus(slurm_conf: Path, gpus: NodeGpus, read: Callable[[Path], str]) -> dict[Path, str]:
-    """Return slurm.conf's files with the GPUs of nodes that have none there, and gres.conf with their lines."""
+    """Return slurm.conf's files with GPUs added to nodes that have none there, and gres.conf with their lines."""
     conf = read_conf(slurm_conf, read)
     named = set(expand(gpus.nodes))
     rows = [] if conf is None else [(index, row) for index, row in enumerate(conf.lines) if "nodename" in row]
@@ -217,7 +216,7 @@ def _with_gpus(slurm_conf: Path, gpus: NodeGpus, read: Callable[[Path], str]) ->
         if named.issuperset(expand(row["nodename"]))
     ]
     texts: dict[Path, str] = {}
-    for change in deeds:  # each has a line of its own and stays on it
+    for change in deeds:  # each has its line and stays on it
         texts[change.path] = change.applied(texts.get(change.path) or read(change.path))
     if deeds:
         path = slurm_conf.with_name("gres.conf")

@@ -1,4 +1,4 @@
-"""What `rad install --edit-slurm` says: the differences, what it leaves to the site, and what comes next."""
+"""Text of `rad install --edit-slurm`: the differences, what is left to the site, and the next steps."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ then, while jobs run on:
 
 
 def as_text(plan: Plan, places: Mapping[str, str], *, dry_run: bool) -> str:
-    """Return it.
+    """Return the text.
 
     Args:
-        plan: What would become of Slurm's files.
-        places: "etc" and "slurm": the folders of our files and of slurm.conf.
+        plan: The planned changes of Slurm's files.
+        places: "etc" and "slurm": the folders of RAD's files and of slurm.conf.
         dry_run: Whether nothing is written.
     """
     lines: list[str] = []

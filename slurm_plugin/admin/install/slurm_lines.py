@@ -1,4 +1,4 @@
-"""Slurm's own files without what RAD had an admin add to them. Pure: text in, text out."""
+"""Remove from Slurm's files what RAD had an admin add. Pure: text in, text out."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LISTS = {
     "accountingstoragetres": "gres/shard",
     "selecttypeparameters": "ll_shared_gres",
 }
-"""Lists in slurm.conf, and the word of ours in each."""
+"""Lists in slurm.conf, and RAD's word in each."""
 _SCRIPTS = {"jobsubmitplugins": "job_submit.lua", "clifilterplugins": "cli_filter.lua"}
-"""Lists that name `lua`, and the script that is loaded then."""
+"""Lists that name `lua`, and the script that is loaded for it."""
 _SETTING = re.compile(r"^(\s*)(\w+)(\s*=\s*)([^\s#]*)", re.ASCII)
 _NODE_SHARDS = re.compile(r"(?<=[=,])shard:[^\s,#]*,?|,shard:[^\s,#]*", re.IGNORECASE)
 
@@ -23,11 +23,11 @@ _SHARD_WEIGHT = re.compile(r"(?<=[=,])gres/shard=[^\s,#\"]*,?|,gres/shard=[^\s,#
 
 
 def slurm_conf_without(text: str, ours: Collection[str]) -> str:
-    r"""Return slurm.conf without shards, our hooks and our Lua scripts; every other byte stays.
+    r"""Return slurm.conf without shards, RAD's hooks and RAD's Lua scripts; every other byte stays.
 
     Args:
         text: slurm.conf.
-        ours: Paths of files that RAD wrote. A hook or a script that is not among them is the site's and stays.
+        ours: Paths of files that RAD wrote. Any other hook or script is the site's and stays.
 
     >>> slurm_conf_without("GresTypes=gpu,shard\nProlog=/etc/rad/prolog.sh\n", {"/etc/rad/prolog.sh"})
     'GresTypes=gpu\n'
@@ -60,7 +60,7 @@ def slurm_conf_without(text: str, ours: Collection[str]) -> str:
 
 
 def gres_conf_without(text: str) -> str:
-    r"""Return gres.conf without its lines of shards.
+    r"""Return gres.conf without its lines with shards.
 
     >>> gres_conf_without("NodeName=n1 Name=gpu File=/dev/nvidia0\nNodeName=n1 Name=shard Count=39\n")
     'NodeName=n1 Name=gpu File=/dev/nvidia0\n'
@@ -70,14 +70,14 @@ def gres_conf_without(text: str) -> str:
 
 
 def flags_last(old: str, new: str) -> str:
-    r"""Return a new text whose PrologFlags stay as long as anything else changes.
+    r"""Return the new text, with the old PrologFlags as long as anything else changes.
 
-    A slurmd with `PrologFlags=Alloc` waits for slurmctld's word before each job, and drains its node where a slurmctld
-    without it sends none (tried on 22.05). So slurmctld must lose the flag last, and shards first.
+    A slurmd with `PrologFlags=Alloc` waits for slurmctld's message before each job, and drains its node if a slurmctld
+    without it sends none (tried on 22.05). So slurmctld must lose shards first and the flag last.
 
     Args:
         old: slurm.conf, or a file that it includes.
-        new: What it would be.
+        new: The new text.
 
     >>> flags_last("a=1\nPrologFlags=Alloc\n", "a=2\n")
     'a=2\nPrologFlags=Alloc\n'
@@ -96,11 +96,11 @@ def flags_last(old: str, new: str) -> str:
 
 
 def changed_lines(old: str, new: str) -> list[str]:
-    r"""Return what goes and what comes, each line with its number in the old text.
+    r"""Return removed and added lines, each with its number in the old text.
 
     Args:
         old: A file's text.
-        new: What it would be.
+        new: The new text.
 
     >>> changed_lines("a=1\nb=2,3\n", "a=1\nb=2\n")
     ['line 2: b=2,3  ->  b=2']
@@ -123,5 +123,5 @@ def changed_lines(old: str, new: str) -> list[str]:
 
 
 def _each_line(text: str, edited: Callable[[str], str]) -> str:
-    """Apply a function to each line, continuation lines (a backslash at the end) left alone; an empty one goes."""
+    """Edit each line; continuation lines (after a backslash) stay unchanged; empty results are dropped."""
     return "\n".join(new for line in text.split("\n") if (new := edited(line)) or not line)

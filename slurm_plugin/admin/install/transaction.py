@@ -1,9 +1,9 @@
-"""Several files change together, or none does, also where the program is killed in the midst of it.
+"""Change several files together or not at all, even if the program is killed midway.
 
-What every file said before is written down first, in a folder of its own (the journal); each new content is then
-written beside its file, and only when all of them are there they take their places, one after the other. Whatever
-fails restores all at once, and after a `kill -9` the next `rad install` or `rad uninstall` does. In between each file
-is whole, and the caller orders them so that Slurm starts with any number of them.
+The old content of every file is recorded first, in a separate folder (the journal). Then each new content is written
+next to its file. Only when all drafts exist do they replace the files, one after the other. Any failure restores all
+files at once; after a `kill -9` the next `rad install` or `rad uninstall` does. At each moment every file is whole, and
+the caller orders the changes so that Slurm can start with any number of them.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.files.atomic import fill, replace_file
 
 JOURNAL = "unfinished"
-"""The journal's folder, below that of rad.toml."""
+"""The journal's folder, inside the folder of rad.toml."""
 _LIST = "list.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """A file that changes.
+    """Change of one file.
 
     Attributes:
         path: The file.
-        old: What it says, as it was read; None if it is not there.
-        new: What it is to say; None if it goes.
-        mode: Permissions of a new file; one that is there keeps its own.
-        owner: Who must own a new file; None for the writer.
-        like: A file whose owner, permissions and attributes a new one gets.
-        folder: Whether its folder is made where there is none.
+        old: Its content as read; None for a new file.
+        new: Its new content; None to remove it.
+        mode: Permissions of a new file; an existing one keeps its permissions.
+        owner: Required owner of a new file; None for the writer.
+        like: A file from which a new one takes owner, permissions and attributes.
+        folder: Whether its folder is created if missing.
     """
 
     path: Path
@@ -53,11 +53,11 @@ class Write:
 
 
 def hindered(writes: Sequence[Write], etc: Path) -> list[str]:
-    """Return why files cannot be changed, a line each; nothing is written.
+    """Return why files cannot be changed, one line per reason; nothing is written.
 
     Args:
-        writes: What is to change.
-        etc: Folder of rad.toml, which takes the journal.
+        writes: The changes.
+        etc: Folder of rad.toml, where the journal is kept.
     """
     listed = Write(
         path=etc / JOURNAL / _LIST, old=None, new=b"".join(each.old or b"" for each in writes), folder=True
@@ -66,7 +66,7 @@ def hindered(writes: Sequence[Write], etc: Path) -> list[str]:
 
 
 def _once(writes: Sequence[Write]) -> list[Write]:
-    """Return one change for each file: what was there first, and what comes last."""
+    """Merge the changes of each file into one: the first old content, the last new one."""
     found: dict[Path, Write] = {}
     for each in writes:
         before = found.get(each.path)
@@ -78,11 +78,11 @@ def change_together(writes: Sequence[Write], etc: Path) -> None:
     """Change all files, in this order, or none.
 
     Args:
-        writes: What is to change; of one that says so already nothing is done.
-        etc: Folder of rad.toml, which takes the journal.
+        writes: The changes; files that already have the new content are skipped.
+        etc: Folder of rad.toml, where the journal is kept.
 
     Raises:
-        ConfigError: One cannot be changed; all are as they were.
+        ConfigError: A file cannot be changed; all are unchanged.
     """
     writes = _once(writes)
     writes = [replace(each, path=each.path.resolve()) for each in writes if each.old != each.new]
@@ -100,7 +100,7 @@ def change_together(writes: Sequence[Write], etc: Path) -> None:
             except BaseException:
                 put_back(etc)
                 raise
-            (etc / JOURNAL / _LIST).unlink()  # from here on it is done
+            (etc / JOURNAL / _LIST).unlink()  # from here on the change is final
             _forget(etc / JOURNAL)
     except OSError as exc:
         for folder in reversed(made):
@@ -110,13 +110,13 @@ def change_together(writes: Sequence[Write], etc: Path) -> None:
 
 
 def undo_unfinished(etc: Path) -> tuple[str, ...]:
-    """Put back what a killed `rad install` or `rad uninstall` left half done; return what there is to say of it.
+    """Undo what a killed `rad install` or `rad uninstall` left half done; return a message about it.
 
     Args:
         etc: Folder of rad.toml.
 
     Raises:
-        ConfigError: Something cannot be put back.
+        ConfigError: Something cannot be restored.
     """
     if not (etc / JOURNAL).exists():
         return ()
@@ -128,18 +128,18 @@ def undo_unfinished(etc: Path) -> tuple[str, ...]:
 
 
 def unfinished(etc: Path) -> bool:
-    """Return whether a killed `rad install` or `rad uninstall` left files half changed."""
+    """Return whether a killed `rad install` or `rad uninstall` left a change unfinished."""
     return (etc / JOURNAL / _LIST).exists()
 
 
 def put_back(etc: Path) -> tuple[str, ...]:
-    """Put back what the journal holds; may itself be cut off and done again.
+    """Restore the files in the journal; can be interrupted and repeated.
 
     Args:
         etc: Folder of rad.toml.
 
     Raises:
-        OSError: Something cannot be put back.
+        OSError: Something cannot be restored.
     """
     journal, said = etc / JOURNAL, []
     if (journal / _LIST).exists():
@@ -154,7 +154,7 @@ def put_back(etc: Path) -> tuple[str, ...]:
             elif _digest(now) != row["old"]:
                 said.append(f"{path}: left alone, because it was changed after a change that was cut off")
         for folder in reversed(told["folders"]):
-            with suppress(OSError):  # something else lies in it meanwhile
+            with suppress(OSError):  # other files were added meanwhile
                 Path(folder).rmdir()
         (journal / _LIST).unlink()
     _forget(journal)
@@ -162,7 +162,7 @@ def put_back(etc: Path) -> tuple[str, ...]:
 
 
 def _begin(writes: Sequence[Write], journal: Path, made: Sequence[Path]) -> None:
-    """Write the journal; nothing of it counts before its list is there."""
+    """Write the journal; it is valid only once its list exists."""
     if (journal / _LIST).exists():
         raise ConfigError(f"{journal}: another `rad install` or `rad uninstall` was cut off; run this again")
     _forget(journal)
@@ -200,7 +200,7 @@ def _carry_out(writes: Sequence[Write], made: Sequence[Path]) -> None:
         if each.new is None:
             each.path.unlink()
         elif each.old is None:
-            os.link(_draft(each.path), each.path)  # never over a file that came meanwhile
+            os.link(_draft(each.path), each.path)  # never over a file that was created meanwhile
             _draft(each.path).unlink()
         else:
             _draft(each.path).replace(each.path)
@@ -231,7 +231,7 @@ def _draft(path: Path) -> Path:
 
 
 def _missing(folders: Sequence[Path]) -> list[Path]:
-    """Return the folders that are not there, each behind those that it lies in."""
+    """Return the missing folders, parents first."""
     wanted = {above for folder in folders for above in (folder, *folder.parents)}
     return sorted(folder for folder in wanted if not folder.exists())
 
@@ -254,7 +254,7 @@ def _forget(journal: Path) -> None:
 
 @contextmanager
 def _alone(etc: Path) -> Iterator[None]:
-    """Keep a second `rad install` away, which would take the first one's journal for that of a killed one."""
+    """Exclude a second `rad install`, which would take the first one's journal for that of a killed run."""
     handle = os.open(etc, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,9 +1,9 @@
-"""`rad uninstall`: take back what `rad install` wrote, and what it had an admin add to Slurm's own files.
+"""`rad uninstall`: remove what `rad install` wrote, and what it had an admin add to Slurm's files.
 
-Slurm comes first: a hook that slurm.conf names and that is missing drains its node (slurm.conf(5), Prolog), and
-slurmctld does not start with `JobSubmitPlugins=lua` and no job_submit.lua. So a file stays as long as slurm.conf, or
-the configuration that slurmctld runs with, still names it. Hooks stay even then, as scripts that do nothing: a slurmd
-starts what it read when it was started, and nothing on this machine knows what that was.
+Slurm comes first: a missing hook that slurm.conf names drains its node (slurm.conf(5), Prolog), and slurmctld does not
+start with `JobSubmitPlugins=lua` and no job_submit.lua. So a file stays as long as slurm.conf, or the configuration
+that slurmctld runs with, still names it. Hooks stay even then, as scripts that do nothing: a slurmd starts what it read
+at its start, which cannot be found out on this machine.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.slurm.files.conf_lines import bytes_of, lines_of, text_of
 
 _SCRIPTS = {"job_submit.lua": "jobsubmitplugins", "cli_filter.lua": "clifilterplugins"}
-"""The scripts that Slurm loads, by the setting that has them loaded."""
+"""The scripts that Slurm loads, with the setting that loads each."""
 _OURS = re.compile(r"""require\W{1,4}rad(_cli)?["']""")
-"""How a script calls what lies in the folder rad beside it."""
+"""How a script calls the files in the folder rad next to it."""
 
 
 def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None) -> Removal:
-    """Return what would be done.
+    """Return the steps of an uninstall.
 
     Args:
-        root: Everything lies below this folder.
-        etc: Folder of our files.
+        root: The root folder of all paths.
+        etc: Folder of RAD's files.
         slurm: Folder of slurm.conf.
         running: What slurmctld runs with, names in lower case; None where it does not answer. As long as there is a
             slurm.conf then, whatever Slurm may start stays: slurmd runs with what it read last.
@@ -69,7 +69,7 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
             if same and path.name in LUA_STUBS:
                 quiet.append(path)
         elif same and _is_stub(path):
-            stubs.append(path)  # and stays until an admin takes it away
+            stubs.append(path)  # stays until an admin removes it
         elif same:
             (stubs if path.name in STUBS and in_use else remove).append(path)
         else:
@@ -87,14 +87,14 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
 
 
 def writes(removal: Removal, edits: Sequence[Edit]) -> list[Write]:
-    """Return what changes: RAD's Lua scripts become stubs, then Slurm's files, each kept beside itself, then the rest.
+    """Return the changes: RAD's Lua scripts become stubs, then Slurm's files, each with its record, then the rest.
 
-    In this order a run that is killed leaves no script that requests shards which slurm.conf lacks, and no job with
+    In this order a killed run leaves no script that requests shards which slurm.conf lacks, and no job with
     shards whose steps are not rewritten.
 
     Args:
         removal: As `plan` returns it.
-        edits: What changes of Slurm's files by the same command.
+        edits: Changes of Slurm's files by the same command.
 
     Raises:
         ConfigError: A file cannot be read, or is a link that leads out of the root.
@@ -115,7 +115,7 @@ def writes(removal: Removal, edits: Sequence[Edit]) -> list[Write]:
             for name, text in (
                 ("before", one.last),
                 ("after", one.new),
-            ):  # the next takes back what is left of it
+            ):  # the next run removes what is left of it
                 kept = removal.manifest.parent / backup.NAME / name / one.path.relative_to(removal.root)
                 if text is not None and kept.exists():
                     found.append(Write(path=kept, old=kept.read_bytes(), new=bytes_of(text)))
@@ -131,7 +131,7 @@ def writes(removal: Removal, edits: Sequence[Edit]) -> list[Write]:
 
 
 def _list_after(removal: Removal, new: Mapping[Path, bytes]) -> Write:
-    """Return the list of what is left, with stubs as they are: so that the next `rad install` renews them, too."""
+    """Return the list of remaining files, stubs included, so that the next `rad install` renews them too."""
     names = {f"/{path.relative_to(removal.root)}": path for path in (*removal.named, *removal.stubs)}
     installed = read_installed(removal.manifest)
     left = {name: set(found) for name, found in installed.items() if name in names}
@@ -142,34 +142,34 @@ def _list_after(removal: Removal, new: Mapping[Path, bytes]) -> Write:
 
 
 def tidy(removal: Removal) -> None:
-    """Remove what was kept of Slurm's files, if nothing there speaks of us, and folders of ours that are empty."""
+    """Remove the records of Slurm's files, if nothing there refers to RAD, and RAD's empty folders."""
     if not removal.edits:
         backup.forget(removal.manifest.parent)
     for folder in {path.parent for path in removal.remove if path.parent.name == "rad"} | {
         removal.manifest.parent
     }:
-        with suppress(OSError):  # not empty, or gone
+        with suppress(OSError):  # not empty, or already removed
             folder.rmdir()
 
 
 def _before(one: Edit | None) -> str | None:
-    """Return the digest of a file of ours before `--edit-slurm` of a release up to 1.3 changed and recorded it."""
+    """Return the digest of a file of RAD's before `--edit-slurm` of a release up to 1.3 changed and recorded it."""
     return None if one is None or one.new is None else digest(bytes_of(one.new))
 
 
 def _edits(
     folder: Path, ours: Collection[str], recorded: Mapping[Path, Edit | None], installed: bool
 ) -> tuple[Edit, ...]:
-    """Return what `rad install --edit-slurm` did, turned round; what an admin added by hand is told by its words.
+    """Return what `rad install --edit-slurm` did, reversed; additions by an admin are recognized by their words.
 
-    Where nothing was installed and slurm.conf names no hook of ours, shards are the site's own.
+    If nothing was installed and slurm.conf names no hook of RAD's, shards belong to the site.
     """
     found = [one for one in recorded.values() if one is not None]
     if not installed and not _names(folder / "slurm.conf", ours):
         return tuple(found)
     for name in ("slurm.conf", "gres.conf"):
         path = folder / name
-        if recorded and recorded.get(path, path) is not None:  # turned round above, or never changed by us
+        if recorded and recorded.get(path, path) is not None:  # reversed above, or never changed by RAD
             continue
         try:
             old = text_of(path)
@@ -185,7 +185,7 @@ def _edits(
 
 
 def _needed_by(names: Sequence[str], conf: Edit) -> bool:
-    """Return whether a file must change before one of ours may go: a hook that it names, or a Lua file of `lua`."""
+    """Return whether a file must change before a file of RAD's may go: it names that hook, or a Lua file of `lua`."""
     gone = set(lines_of(conf.old)) - set(lines_of(conf.new or ""))
     if names[0].endswith(".lua"):
         return any("lua" in line.lower() for line in gone)
@@ -193,7 +193,7 @@ def _needed_by(names: Sequence[str], conf: Edit) -> bool:
 
 
 def _runs_with(path: Path, names: Sequence[str], running: Mapping[str, str]) -> bool:
-    """Tell whether slurmctld runs with a file of ours, a hook, a script that it loads, or what such a script calls."""
+    """Return whether slurmctld uses a file of RAD's: a hook, a script that it loads, or what such a script calls."""
     if path.suffix != ".lua":
         return any(name in value.split() for value in running.values() for name in names)
     if path.name in _SCRIPTS:
@@ -206,7 +206,7 @@ def _names(conf: Path, ours: Collection[str]) -> bool:
     try:
         return any(name in text_of(conf) for name in ours)
     except OSError:
-        return False  # told where it is read for its lines
+        return False  # handled where the file is read for its lines
 
 
 def _is_stub(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What `rad uninstall` finds of ours, and how it says so."""
+"""RAD's files and lines that `rad uninstall` finds, and its messages about them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ AFTERWARDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """A file of Slurm's that still speaks of us.
+    """A file of Slurm's that still refers to RAD.
 
     Attributes:
         path: The file.
-        old: What it says.
-        new: What it would say without us; None for a file that is ours alone and goes.
-        last: What it says once its PrologFlags may go, too.
+        old: Its text.
+        new: Its text without RAD; None for a file that is only RAD's and is removed.
+        last: Its text once its PrologFlags may go, too.
     """
 
     path: Path
@@ -50,17 +50,17 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """What is taken back.
+    """Files to change or remove.
 
     Attributes:
         edits: Files of Slurm's that must change first.
         stubs: Hooks that stay as scripts that do nothing.
-        remove: Files that are as `rad install` wrote them and that nobody names.
-        named: Files that Slurm still names, or may name: slurmctld does not answer.
-        quiet: Slurm's Lua scripts among these, where they are ours: they stay as scripts that do nothing.
-        changed: Files that somebody changed since; they stay.
+        remove: Files that are unchanged since `rad install` and not named by Slurm.
+        named: Files that Slurm still names, or may name because slurmctld does not answer.
+        quiet: Slurm's Lua scripts among these that are RAD's: they stay as scripts that do nothing.
+        changed: Files that were changed since; they stay.
         manifest: The list of what was written.
-        root: Below which everything lies.
+        root: The root folder of all paths.
     """
 
     edits: tuple[Edit, ...]
@@ -74,20 +74,20 @@ class Removal:
 
     @property
     def takes_shards(self) -> bool:
-        """Return whether Slurm's files lose shards."""
+        """Return whether shards are removed from Slurm's files."""
         return any(
             "shard" in row.lower() for one in self.edits for row in changed_lines(one.old, one.new or "")
         )
 
     @property
     def too_early(self) -> bool:
-        """Return whether PrologFlags alone are left while slurmctld, not restarted yet or silent, needs them."""
+        """Return whether only PrologFlags are left, and slurmctld, not restarted yet or silent, still needs them."""
         rows = [row for one in self.edits for row in changed_lines(one.old, one.new or "")]
         return bool(rows and self.named) and all("prologflags" in row.lower() for row in rows)
 
 
 def shard_jobs(env: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return the ids of jobs that hold or wait for shards; None if slurmctld does not answer.
+    """Return the ids of jobs that have or request shards; None if slurmctld does not answer.
 
     Args:
         env: Environment for squeue.
@@ -100,7 +100,7 @@ def shard_jobs(env: Mapping[str, str]) -> tuple[str, ...] | None:
 
 
 def why_not_yet(removal: Removal, jobs: Sequence[str] | None) -> str:
-    """Return why Slurm's files must not change yet; "" where they may.
+    """Return why Slurm's files must not change yet; "" if they may.
 
     Args:
         removal: As `plan` returns it.
@@ -121,12 +121,12 @@ def _jobs_text(jobs: Sequence[str] | None) -> str:
 
 
 def as_text(removal: Removal, *, edited: bool, jobs: Sequence[str] | None) -> str:
-    """Return what is done, or what must be done first, for a person.
+    """Return as text what is done, or what must be done first.
 
     Args:
         removal: As `plan` returns it.
-        edited: Whether Slurm's files are changed by this very command.
-        jobs: From `shard_jobs`; None where slurmctld was not asked.
+        edited: Whether this command also changes Slurm's files.
+        jobs: From `shard_jobs`; None if slurmctld was not queried.
     """
     lines = []
     for one in removal.edits:

@@ -1,1 +1,1 @@
-"""`rad report JOB`: one job from what was asked to what to do next time; gather asks, story decides, text shows."""
+"""`rad report JOB`: one job from request to advice for next time. gather collects, story decides, text formats."""

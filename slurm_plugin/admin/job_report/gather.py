@@ -1,4 +1,4 @@
-"""Look for everything that this machine knows of a job: Slurm, the history, the events, the node's rad-monitor."""
+"""Collect what this machine knows of a job: from Slurm, the history, the events, the node's rad-monitor."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from slurm_plugin.slurm.files.conf_files import find_slurm_conf, has_slurmdbd
 from slurm_plugin.slurm.queries.job_times import JobTimes, job_times
 
 ANSWER_S = 10.0
-"""Slurm has so long to say where a node is."""
+"""Time-out for Slurm's answer on a node's address."""
 
 
 def find(job_id: int, config: Config, clock: Clock) -> Found:
-    """Return what is known here of a job; what cannot be looked at is named, and no reason to stop.
+    """Return what is known here of a job; sources that cannot be read are listed, and do not stop the search.
 
     Args:
         job_id: Slurm's job id.
@@ -93,7 +93,7 @@ def _events(job_id: int, path: Path, missing: list[str]) -> list[Entry]:
 def _live(
     times: JobTimes | None, config: Config, clock: Clock, missing: list[str]
 ) -> list[tuple[str, GpuStatus]]:
-    """Ask the rad-monitor of the job's node; a job on several nodes is none of ours."""
+    """Query the rad-monitor of the job's node; RAD does not manage jobs on several nodes."""
     if times is None or times.state not in ("RUNNING", "COMPLETING") or not times.nodes.isascii():
         return []
     if not config.telemetry.serve or any(mark in times.nodes for mark in "[,"):

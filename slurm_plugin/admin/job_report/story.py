@@ -1,4 +1,4 @@
-"""What is told of one job, made of what was found; pure."""
+"""Report on one job, computed from the collected facts. Pure."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from slurm_plugin.slurm.queries.job_times import JobTimes
 
 INTENSITY = 0.69
 """Share of the SMs that a training keeps busy while its kernels run: the median of simulate/workloads.csv. A monitor
-tells SM activity alone; this makes of it the share of time in which kernels run, which the model of slowdown needs."""
+reports SM activity alone; this converts it to the share of time in which kernels run, which the slowdown model needs.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Everything that was found of a job; None or empty where nothing was.
+    """Facts found about a job; None or empty where nothing was found.
 
     Attributes:
         job_id: Slurm's job id.
-        times: What Slurm tells.
-        booking: What it booked at last, by its stamp.
+        times: Slurm's record of the job.
+        booking: Its last booking, from its signed comment.
         runs: Every remembered run, of all jobs.
-        models: What is known of models, by user and profile key.
+        models: Known models, by user and profile key.
         events: What hooks and daemons of this machine did to the job.
-        live: The GPUs that it holds now, each with its node's name.
-        remembered: Whether radd books what a model was seen to need.
-        missing: What could not be looked at, one sentence each.
+        live: The GPUs it uses now, each with its node's name.
+        remembered: Whether radd books a model's measured need.
+        missing: Sources that could not be read, one sentence each.
     """
 
     job_id: int
@@ -49,12 +50,12 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """Another job on a GPU of this one's.
+    """Another job on one of this job's GPUs.
 
     Attributes:
-        job_id: It.
+        job_id: Its job id.
         user_id: Its owner.
-        together_s: How long both were there; None while both still are.
+        together_s: How long both ran there; None while both still do.
         mean_smact: Its mean SM activity, or None.
     """
 
@@ -66,12 +67,12 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStory:
-    """One run.
+    """Report on one run.
 
     Attributes:
-        run: What is remembered of it.
-        neighbours: Who was on its GPUs meanwhile, as far as they have ended.
-        slowdown: How many times longer it took than alone, by a model; None where activity is not known.
+        run: Its record in the history.
+        neighbours: Jobs on its GPUs during the run, as far as they have ended.
+        slowdown: How many times longer it took than alone, by a model; None if activity is unknown.
     """
 
     run: Run
@@ -81,15 +82,15 @@ class RunStory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """What is told of a job.
+    """Report on a job.
 
     Attributes:
-        found: What it is made of.
+        found: The facts it is computed from.
         user_id: The owner; None if unknown.
-        model: What it trains; None if unknown.
+        model: The model it trains; None if unknown.
         runs: Its runs, in order.
         waited_s: From submission, or the last requeue, to the start of the last run; None if unknown.
-        beside: Who is on its GPUs now.
+        beside: Other jobs on its GPUs now.
         advice: What to do next time.
     """
 
@@ -103,7 +104,7 @@ class Story:
 
 
 def story_of(found: Found) -> Story:
-    """Return what is told of a job."""
+    """Return the report on a job."""
     own = {run.restart: run for run in found.runs if run.job_id == found.job_id}  # an Epilog may run twice
     runs = sorted(own.values(), key=lambda run: run.time_s or 0.0)
     users = [run.user_id for run in runs]
@@ -142,7 +143,7 @@ def _run(run: Run, runs: Sequence[Run]) -> RunStory:
 
 
 def _together_s(run: Run, other: Run) -> float:
-    """Return for how long two runs were on one GPU; 0 if they never were, or nobody knows."""
+    """Return how long two runs shared a GPU; 0 if they never did, or if unknown."""
     if run.start_s is None or run.time_s is None or other.start_s is None or other.time_s is None:
         return 0.0
     if run.job_id is None or other.job_id is None or not set(run.gpus) & set(other.gpus):
@@ -151,11 +152,11 @@ def _together_s(run: Run, other: Run) -> float:
 
 
 def slowdown_of(run: Run, others: Sequence[Run]) -> float | None:
-    """Return how many times longer a run took than alone, by the model of interference; None if nothing tells.
+    """Return how many times longer a run took than alone, by the interference model; None if unknown.
 
     Args:
         run: The run.
-        others: Runs of other jobs that were on its GPU meanwhile.
+        others: Runs of other jobs on its GPU during the run.
     """
     start_s, end_s = run.start_s, run.time_s
     if _activity(run) is None or start_s is None or end_s is None or end_s <= start_s:
@@ -173,7 +174,7 @@ def slowdown_of(run: Run, others: Sequence[Run]) -> float | None:
 
 
 def _activity(run: Run) -> float | None:
-    """Return what SM activity a run has alone, or at least what was seen of it."""
+    """Return the SM activity of a run alone, or at least what was measured of it."""
     return run.mean_smact if run.smact is None else run.smact
 
 

@@ -1,4 +1,4 @@
-"""How `rad report JOB` looks: lines for people, JSON for programs."""
+"""Output of `rad report JOB`: text for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _BASES = {"asked": "as asked", "estimate": "by our estimate", "history": "as see
 
 
 def as_text(story: Story) -> str:
-    """Return the report for people."""
+    """Return the report as text."""
     return "\n".join(f"{name:<11}{text}".rstrip() for name, text in _lines(story))
 
 
 def as_json(story: Story) -> str:
-    """Return the report for programs: what was found of the job, and what was made of it."""
+    """Return the report as JSON: the facts about the job, and what was computed from them."""
     found = story.found
     return json.dumps(
         {

@@ -1,7 +1,7 @@
-"""What `rad install` wrote on this machine, so that a later one may renew it and `rad uninstall` may take it back.
+"""The list of files that `rad install` wrote on this machine, for a later install or `rad uninstall`.
 
-One line a file in the form of sha256sum(1), so `sha256sum -c /etc/rad/installed.sha256` says what was changed since.
-A file may have two lines: releases before 1.2 left both, old and new, after an install that was cut off.
+One line per file in the form of sha256sum(1), so `sha256sum -c /etc/rad/installed.sha256` shows later changes.
+A file may have two lines: releases before 1.2 left both, old and new, after an interrupted install.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ NAME = "installed.sha256"
 
 
 def digest(content: bytes) -> str:
-    """Return what stands for a content."""
+    """Return the digest of a content."""
     return hashlib.sha256(content).hexdigest()
 
 
 def read_installed(path: Path) -> dict[str, frozenset[str]]:
-    """Return path -> digests of all that was written; empty if nothing was, or by a release that kept no list.
+    """Return path -> digests of all that was written; empty if nothing was, or by a release without a list.
 
     Raises:
         ConfigError: The list cannot be read.
@@ -40,11 +40,11 @@ def read_installed(path: Path) -> dict[str, frozenset[str]]:
 
 
 def why_left_alone(content: bytes, known: Collection[str] | None) -> str | None:
-    """Return why `rad install` does not renew a file that is not as it would write it; None where it does.
+    """Return why `rad install` does not renew a file that differs from what it would write; None if it does.
 
     Args:
-        content: What the file holds.
-        known: The digests of what was written there, as in the list; None where nothing was.
+        content: Content of the file.
+        known: The digests of what was written there, from the list; None if nothing was.
     """
     if known is None:
         return "rad install did not write it"
@@ -52,7 +52,7 @@ def why_left_alone(content: bytes, known: Collection[str] | None) -> str | None:
 
 
 def list_of(installed: Mapping[str, Collection[str]]) -> bytes:
-    """Return the list's text.
+    """Return the text of the list.
 
     Args:
         installed: Path -> digests.

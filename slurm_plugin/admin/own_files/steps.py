@@ -1,4 +1,4 @@
-"""What `rad install` writes and where, and what it has to say of each step."""
+"""The steps of `rad install`: what is written where, and the message for each step."""
 
 from __future__ import annotations
 
@@ -20,37 +20,36 @@ FILES: dict[str, tuple[str, int]] = {
     "systemd/rad-monitor.service": ("{units}/rad-monitor.service", READABLE),
     "logrotate.conf": ("{logrotate}/rad", READABLE),
 }
-"""Template -> where it goes, and its mode."""
+"""Template -> its target and mode."""
 
 PACKAGED_UNITS = "/usr/lib/systemd/system"
-"""Where a .deb or .rpm puts the units; `rad install` writes its own only where they must say something else."""
+"""Folder where a .deb or .rpm puts the units; `rad install` writes units only where they must differ."""
 
 SITE_SCRIPTS = ("job_submit.lua", "cli_filter.lua")
-"""Slurm's own Lua scripts, beside slurm.conf; our other Lua files go into rad/ below."""
+"""Slurm's Lua scripts, next to slurm.conf; RAD's other Lua files go into rad/ below."""
 
 FRAGMENTS: dict[str, str] = {
     "slurm.conf": "{slurm}/slurm.conf",
     "gres.conf": "{slurm}/gres.conf",
     "cgroup.conf": "{slurm}/cgroup.conf",
 }
-"""Template -> the admin's own file that must say the same; it is shown, never written."""
+"""Template -> the admin's file that must have the same content; it is shown, never written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing to do.
+    """One step of an install.
 
     Attributes:
-        action: "write" a file that is not there; "update" one that an older release wrote and nobody has changed;
-            "keep" one that says the same already; "differs": there is one that says something else and is left
-            alone; "show" what an admin must add to a file of the site; "change" a line that is there in some form
-            already; "types": tables of rad.toml for GPUs of several types; "count": what a site with
-            slurmdbd needs besides.
+        action: "write" a new file; "update" one from an older release that is unchanged; "keep" one with the same
+            content; "differs": the existing file has other content and stays unchanged; "show" what an admin must add
+            to a file of the site; "change" a line that already exists in some form; "types": tables of rad.toml for
+            GPUs of several types; "count": what a site with slurmdbd also needs.
         path: The file.
-        content: What it should hold.
+        content: Its intended content.
         mode: Its mode.
-        owner: Who must own it; None for whoever writes it.
-        why: Of one that differs, why it is left alone.
+        owner: Required owner; None for the user that writes it.
+        why: For "differs", why the file stays unchanged.
     """
 
     action: Literal["write", "update", "keep", "differs", "show", "change", "types", "count"]
@@ -65,9 +64,9 @@ def as_text(steps: Sequence[Step], *, verbose: bool, edited: bool = False) -> st
     """Return the plan for a person; `verbose` shows the content of new files too.
 
     Args:
-        steps: What is to be done, in order.
+        steps: The steps, in order.
         verbose: Show the content of new files, too.
-        edited: Slurm's own files are changed by the same command, which tells of them.
+        edited: Slurm's files are changed by the same command, which reports them.
     """
     lines = []
     for step in steps:
@@ -96,16 +95,16 @@ def as_text(steps: Sequence[Step], *, verbose: bool, edited: bool = False) -> st
 
 
 def left_alone(why: str) -> str:
-    """Return what `rad install`, and `rad doctor` after it, say of a file that differs.
+    """Return the message of `rad install`, and of `rad doctor` after it, about a file that differs.
 
     Args:
-        why: As `installed.why_left_alone` tells it.
+        why: From `installed.why_left_alone`.
     """
     return f"left alone, because {why}"
 
 
 def says(path: Path, content: bytes) -> bool:
-    """Tell whether a file holds this already.
+    """Return whether a file already has this content.
 
     Args:
         path: The file.

@@ -1,7 +1,7 @@
-"""The configuration files that the project brings: found, filled in, never guessed at.
+"""Find and fill in the configuration templates of the project.
 
-A `{{name}}` stands for a value. A line with a name that only GPUs have, such as `{{device}}`, stands once for every
-GPU. Comment lines are copied as they are.
+A `{{name}}` stands for a value. A line with a name that only GPUs have, such as `{{device}}`, is repeated for every
+GPU. Comment lines are copied unchanged.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ STUBS = {
     "epilog.sh": f"{_SH}exit 0\n".encode(),
     "task_prolog.sh": f'{_SH}echo "unset SLURM_SCRIPT_CONTEXT" # Slurm sets it for a TaskProlog\nexit 0\n'.encode(),
 }
-"""What becomes of hooks: slurmctld may know a newer slurm.conf than a slurmd, which cannot be asked."""
+"""Hooks after an uninstall: slurmctld may know a newer slurm.conf than a slurmd, which cannot be queried."""
 GUARD = """\
 #!/bin/sh
 # Starts the hook of RAD for Slurm where it is there: a hook that slurm.conf names and that is missing drains its node.
 [ ! -x {hook} ] || exec {hook}
 """
-"""What slurm.conf names: beside it, so that it stays where the folder of the hooks is removed."""
+"""The script that slurm.conf names: next to it, so that it stays when the folder of the hooks is removed."""
 _LUA = "-- Of RAD for Slurm, which is being uninstalled: read as long as the slurm.conf in force names it.\n"
 _CALLS = {
     "job_submit.lua": ("slurm_job_submit", "slurm_job_modify"),
@@ -42,14 +42,14 @@ LUA_STUBS = {
     name: f"{_LUA}{''.join(map(_FUNCTION.format, calls))}return slurm.SUCCESS\n".encode()
     for name, calls in _CALLS.items()
 }
-"""What becomes of our Lua scripts of Slurm as soon as slurm.conf loses shards: no job asks for them any more."""
+"""RAD's versions of Slurm's Lua scripts once slurm.conf loses shards: jobs no longer request them."""
 
 
 def templates_folder() -> Path:
-    """Return the folder gres_conf/: of the installed package, or of the checkout that this file lies in.
+    """Return the folder gres_conf/ of the installed package, or of the checkout that contains this file.
 
     Raises:
-        ConfigError: Neither is there.
+        ConfigError: Neither exists.
     """
     package = Path(str(resources.files("slurm_plugin")))
     for folder in (package / "gres_conf", package.parent / "gres_conf"):
@@ -59,12 +59,12 @@ def templates_folder() -> Path:
 
 
 def lua_folder() -> Path:
-    """Return the folder of the Lua files, which are part of the package and need no filling in."""
+    """Return the folder of the Lua files, which are part of the package and are not templates."""
     return Path(__file__).resolve().parents[2] / "lua"
 
 
 def lua_modules() -> frozenset[str]:
-    """Return the names of the Lua files that belong in `rad` beside slurm.conf, the site's settings among them."""
+    """Return the names of the Lua files that belong in `rad` next to slurm.conf, including the site's settings."""
     ours = {path.name for path in lua_folder().glob("*.lua")} - set(SITE_SCRIPTS)
     return frozenset({*ours, "rad_settings.lua"})
 
@@ -74,11 +74,11 @@ def render(template: str, values: Mapping[str, str], *, gpus: Sequence[Mapping[s
 
     Args:
         template: The text of a file in gres_conf/.
-        values: What each name stands for.
-        gpus: What the names in a GPU's lines stand for, one mapping for each GPU; there they count before `values`.
+        values: Name -> its value.
+        gpus: Values for a GPU's lines, one mapping for each GPU; there they take precedence over `values`.
 
     Raises:
-        ConfigError: A name stands for nothing.
+        ConfigError: A name has no value.
 
     >>> render("a={{a}}\nb={{b}} of {{a}}\n", {"a": "1"}, gpus=[{"b": "2"}, {"b": "3"}])
     'a=1\nb=2 of 1\nb=3 of 1\n'

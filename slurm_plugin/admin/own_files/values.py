@@ -1,4 +1,4 @@
-"""What the templates of a real installation say, as far as it can be asked from this machine."""
+"""Template values for a real installation, as far as this machine can determine them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _SAY = (
 )
 
 UNSHARED_MIB = to_mib_up(GIB)
-"""Of each GPU, kept out of its shards for MPS servers (66 MiB each on an H200, one for each user) and what contexts
-take there: a card whose last shard was booked lacked 0.7 GiB in a replay, and the job went back into the queue."""
+"""Memory of each GPU that is kept out of its shards for MPS servers (66 MiB each on an H200, one for each user) and
+their contexts: in a replay a GPU lacked 0.7 GiB after its last shard was booked, and the job was requeued.
+"""
 
 
 def shards_within(memory_mib: int, shard_mib: int) -> int:
-    """Return how many shards a GPU of so much usable memory can promise; one at least, if it holds one at all.
+    """Return how many shards a GPU with this usable memory can promise; at least one, if it has any memory.
 
     Args:
         memory_mib: Usable memory of the GPU.
@@ -53,19 +54,19 @@ def install_values(
 
     Args:
         prefix: Folder of the virtual environment.
-        etc: Folder of our files.
+        etc: Folder of RAD's files.
         mode: rad.toml's mode.
         partition: The partition that shares.
         node: Name of the GPU node, or of several in Slurm's short form; None for this machine.
         gpus: GPUs of the node; None counts those of this machine.
-        gpu_memory_mib: Usable memory of one GPU; None asks the driver.
+        gpu_memory_mib: Usable memory of one GPU; None queries the driver.
         shard_mib: Size of a shard.
         slurm_user: User that slurmctld runs as.
         clock: Time.
-        known_memory_mib: What stands for `gpu_memory_mib` where there is no GPU to ask; None for nothing.
+        known_memory_mib: Fallback for `gpu_memory_mib` if there is no GPU to query; None for none.
 
     Raises:
-        ConfigError: The GPUs' memory was not given and cannot be asked here.
+        ConfigError: The GPUs' memory was not given and cannot be queried here.
     """
     try:
         readings = timely_telemetry(TelemetryConfig(), clock).read()
@@ -84,7 +85,7 @@ def install_values(
     values = {
         "prefix": prefix,
         "python": f"{prefix}/bin/python",
-        "templates": str(templates_folder().resolve()),  # one name for every Python
+        "templates": str(templates_folder().resolve()),  # one path for every Python version
         "etc": etc,
         "config": f"{etc}/rad.toml",
         "run": paths.run,
@@ -132,7 +133,7 @@ def _type_of(name: str) -> str:
 
 
 def _uid_of(user: str) -> int:
-    """Return a user's id, by name or number; root's of one who is not known, so that nobody is trusted by mistake."""
+    """Return a user's id, by name or number; root's for an unknown user, so that no user is trusted by mistake."""
     try:
         return int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
     except KeyError:

@@ -1,5 +1,5 @@
-"""`rad report`: one page that compares replays (bench/replay), with nothing to load from anywhere.
+"""`rad report`: one self-contained page that compares replays (bench/replay).
 
-runs (what a run's file tells) -> charts (what is drawn, as data) -> svg (in the page) and png (files, with matplotlib)
+runs (content of a run's file) -> charts (what is drawn, as data) -> svg (in the page) and png (files, with matplotlib)
                                -> tables -> page
 """

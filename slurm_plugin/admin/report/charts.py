@@ -1,4 +1,4 @@
-"""What is drawn, as data: comparisons of runs, and each run over time (the kinds of thesis figures 6.5 to 6.15)."""
+"""Charts as data: comparisons of runs, and each run over time (the kinds of thesis figures 6.5 to 6.15)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OVER_TIME = (
     ("power_w", "Power (W)", 1.0),
     ("jobs", "Jobs on the GPU", 1.0),
 )
-"""What each card's samples hold: name, title, factor."""
+"""Samples of each GPU: name, title, factor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Bars:
     """A bar for each label in each group.
 
     Attributes:
-        name: For a file.
+        name: Used in file names.
         title: Of the chart.
         unit: Of the values.
         groups: Along the axis.
@@ -49,13 +49,13 @@ class Lines:
     """A line for each label.
 
     Attributes:
-        name: For a file.
+        name: Used in file names.
         title: Of the chart.
-        x: What the horizontal axis tells.
-        y: What the vertical axis tells.
+        x: Title of the horizontal axis.
+        y: Title of the vertical axis.
         labels: The lines.
         points: By label: (x, y), x rising.
-        steps: Whether a value holds until the next one.
+        steps: Whether a value is constant until the next one.
     """
 
     name: str
@@ -71,7 +71,7 @@ Chart = Bars | Lines
 
 
 def charts(runs: Sequence[Run]) -> tuple[Chart, ...]:
-    """Return the charts of runs that can be compared."""
+    """Return the charts of comparable runs."""
     scene = runs[0].file_name
     labels = [run.label for run in runs]
     times = Bars(

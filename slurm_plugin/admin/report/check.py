@@ -1,4 +1,4 @@
-"""Whether what a file of a replay holds are numbers where numbers are drawn: anybody may have written it."""
+"""Check that a replay's file has numbers where numbers are drawn; the file may come from any source."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 MOST = 1e15
-"""No figure of a replay is larger."""
+"""Upper limit of all figures of a replay."""
 NEEDED = ("makespan_s", "mean_waiting_s", "mean_execution_s", "mean_completion_s", "energy_j")
-"""Figures that charts show."""
+"""Figures that the charts show."""
 SAMPLED = ("used_mib", "smact", "power_w", "jobs")
-"""What is sampled of each card."""
+"""Quantities sampled for each GPU."""
 
 
 def finite(text: str) -> float:
-    """Return a number of a JSON text.
+    """Return a number from a JSON text.
 
     Raises:
-        ValueError: It is none that can be drawn.
+        ValueError: It cannot be drawn.
     """
     value = float(text)
     if not abs(value) <= MOST:
@@ -26,15 +26,15 @@ def finite(text: str) -> float:
 
 
 def check(row: Mapping[str, Any]) -> None:
-    """Look at everything that is counted or drawn.
+    """Check everything that is counted or drawn.
 
     Args:
-        row: Of the file, with numbers that `finite` let through.
+        row: Content of the file, with numbers that `finite` accepted.
 
     Raises:
         KeyError: Something is missing.
-        ValueError: Something is no number, no list or no text.
-        TypeError, AttributeError: It is of another shape altogether.
+        ValueError: Something is not the number, list or text it should be.
+        TypeError, AttributeError: The structure is wrong.
     """
     for name in ("trace", "policy"):
         _is(isinstance(row[name], str), name, "a text")

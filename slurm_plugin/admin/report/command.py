@@ -12,7 +12,7 @@ from slurm_plugin.admin.report.text import tables
 
 
 def compare(runs: tuple[Path, ...], *, out: Path, png: Path | None) -> list[str]:
-    """Write the page, and the charts if wanted; return the figures that matter most and a line on each file.
+    """Write the page, and the charts if requested; return the main figures and a line for each file.
 
     Args:
         runs: Files that bench/replay wrote.
@@ -20,7 +20,7 @@ def compare(runs: tuple[Path, ...], *, out: Path, png: Path | None) -> list[str]
         png: A folder for the charts; None for none.
 
     Raises:
-        ConfigError: A file is no run, or matplotlib is missing.
+        ConfigError: A file is not a run, or matplotlib is missing.
     """
     found = read_runs(runs)
     out.write_text(page(found), encoding="utf-8")

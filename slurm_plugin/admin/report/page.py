@@ -1,4 +1,4 @@
-"""The page: for each trace a table of figures, relative to whole GPUs where that run is there, and its charts."""
+"""The page: for each trace a table of figures, relative to the whole-GPU run if there is one, and its charts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:#333}svg
 
 
 def page(runs: Sequence[Run]) -> str:
-    """Return the page as HTML; runs of one trace stand together."""
+    """Return the page as HTML; runs of one trace are grouped."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         f"<title>Replays</title><style>{STYLE}</style><h1>Replays</h1>",
@@ -89,12 +89,12 @@ def _section(runs: list[Run]) -> list[str]:
 
 
 def _base(run: Run, whole: Mapping[int, Run]) -> Run | None:
-    """Return what a run is compared with: whole GPUs in the same hour, else in another."""
+    """Return the baseline of a run: whole GPUs in the same hour, else in another."""
     return whole.get(run.repetition) or next(iter(whole.values()), None)
 
 
 def _spread(runs: Sequence[Run], whole: Mapping[int, Run]) -> list[str]:
-    """Return a table of what each way reached in its repetitions, relative to whole GPUs; nothing if none has two."""
+    """Return a table of each variant's range over its repetitions, relative to whole GPUs; empty if none has two."""
     rows = []
     for way in dict.fromkeys(run.way for run in runs if run.policy != "whole"):
         again = [run for run in runs if run.way == way and not run.cut]
@@ -118,16 +118,16 @@ def _row(name: str, title: str, runs: Sequence[Run], whole: Mapping[int, Run]) -
 
 
 def whole_runs(runs: Sequence[Run]) -> dict[int, Run]:
-    """Return the runs of whole GPUs that others are compared with, by repetition."""
+    """Return the baseline runs on whole GPUs, by repetition."""
     return {run.repetition: run for run in reversed(runs) if run.policy == "whole" and not run.cut}
 
 
 def cell(name: str, run: Run, whole: Mapping[int, Run]) -> str:
-    """Return a figure, and in brackets what it is of whole GPUs'.
+    """Return a figure, and in brackets its ratio to that of whole GPUs.
 
     Args:
         name: The figure.
-        run: Whose.
+        run: The run.
         whole: The runs of whole GPUs, by repetition.
     """
     value = run.figures.get(name)
@@ -139,7 +139,7 @@ def cell(name: str, run: Run, whole: Mapping[int, Run]) -> str:
 
 
 def _told(value: float) -> str:
-    """Return a figure with four digits that count, and no exponent."""
+    """Return a figure with four significant digits and no exponent."""
     if not isinstance(value, float):
         return str(value)
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"

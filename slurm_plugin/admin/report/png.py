@@ -1,4 +1,4 @@
-"""Charts as PNG files, with matplotlib where that is installed; nothing else of the project needs it."""
+"""Charts as PNG files, with matplotlib if it is installed; nothing else in the project needs it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from slurm_plugin.admin.report.svg import COLOURS, columns
 from slurm_plugin.core.errors import ConfigError
 
 _NO_NAME = re.compile(r"[^\w.+,-]")
-"""What names of files do not hold: a trace may be called by a path."""
+"""Characters not allowed in file names: a trace's name may be a path."""
 
 
 def write_pngs(charts: Sequence[Chart], folder: Path) -> int:
-    """Write a PNG file for each chart; return how many there are.
+    """Write a PNG file for each chart; return the number of charts.
 
     Args:
-        charts: What to draw.
-        folder: Where the files go; made if it is not there.
+        charts: The charts.
+        folder: Target folder; created if missing.
 
     Raises:
-        ConfigError: There is no matplotlib here.
+        ConfigError: matplotlib is not installed.
     """
     try:
         import matplotlib  # type: ignore[import-not-found,unused-ignore]

@@ -15,7 +15,7 @@ from slurm_plugin.core.errors import ConfigError
 
 VERSION = 1
 FIRST_GPUS = 2
-"""Files of charts of runs on so many GPUs do not say it: the first replays had them."""
+"""Number of GPUs that chart files omit from their names: the first replays had as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,18 +24,18 @@ class Run:
 
     Attributes:
         trace: The trace's name.
-        policy: How jobs got their GPUs; "whole" is what others are compared with.
-        way: Policy, estimates and settings, in a few words; hours of bf_min_age_reserve are the trace's.
-        repetition: Which run of this way it is, from 1.
+        policy: How jobs got their GPUs; "whole" is the baseline.
+        way: Policy, estimates and settings, in a few words; hours of bf_min_age_reserve are in the trace's time.
+        repetition: Number of the run of this variant, from 1.
         compress: How many times faster than the trace.
-        first: How many jobs of the trace it has; None: all.
-        exchange: How GPUs of one job agreed on a gradient; "copies": each by itself.
+        first: Number of the trace's jobs in it; None: all.
+        exchange: How GPUs of one job combined their gradients; "copies": each by itself.
         cut: Whether it was cut off before its last job had ended.
-        simulated: Whether cards and trainings were simulated.
-        figures: What it is worth.
+        simulated: Whether GPUs and trainings were simulated.
+        figures: Its results.
         jobs: Its jobs.
-        times_s: When the cards were looked at.
-        cards: What was seen of each.
+        times_s: When the GPUs were sampled.
+        cards: Samples of each GPU.
         machine: Where it ran.
     """
 
@@ -56,29 +56,29 @@ class Run:
 
     @property
     def label(self) -> str:
-        """Return what tells it from the others of its trace."""
+        """Return what distinguishes it from the other runs of its trace."""
         return self.way if self.repetition == 1 else f"{self.way} run {self.repetition}"
 
     @property
     def scene(self) -> tuple[str, float, int, str, bool, str]:
-        """Return what two runs must have in common to be compared."""
+        """Return what two runs must have in common to be comparable."""
         return (self.trace, self.compress, self.first or 0, self.exchange, self.simulated, self.gpus)
 
     @property
     def gpus(self) -> str:
-        """Return what it ran on, in words."""
+        """Return the GPUs it ran on, as text."""
         return counted([card["name"] for card in self.cards])
 
     @property
     def title(self) -> str:
-        """Return what such runs are called."""
+        """Return the title of such runs."""
         which = f" (its first {self.first} jobs)" if self.first else ""
         how = "" if self.exchange == "copies" else f", gradients by {self.exchange}"
         return f"{self.trace}{which}, {self.gpus}, {self.compress:g} times faster{how}"
 
     @property
     def file_name(self) -> str:
-        """Return how the charts' files of such runs begin."""
+        """Return the prefix of the chart files of such runs."""
         parts = [self.trace, *([f"g{len(self.cards)}"] if len(self.cards) != FIRST_GPUS else [])]
         parts += [f"c{self.compress:g}", *([f"first{self.first}"] if self.first else [])]
         parts += [self.exchange] if self.exchange != "copies" else []
@@ -86,7 +86,7 @@ class Run:
 
     @property
     def slowdowns(self) -> list[float]:
-        """Return by how much the steps of each job that ended well took longer than alone, smallest first."""
+        """Return how many times longer than alone the steps of each successful job took, smallest first."""
         found = []
         for job in self.jobs:
             last = job["runs"][-1] if job["runs"] else {}
@@ -96,7 +96,7 @@ class Run:
 
 
 def counted(names: Sequence[str]) -> str:
-    """Return names with how often each is there, in their order.
+    """Return names with their counts, in order of appearance.
 
     >>> counted(["NVIDIA H200", "NVIDIA H200"])
     '2 NVIDIA H200'
@@ -108,14 +108,14 @@ def read_runs(paths: Sequence[Path]) -> tuple[Run, ...]:
     """Read runs, in the order of their names within each trace, whole GPUs first.
 
     Raises:
-        ConfigError: A file cannot be read, or is no run.
+        ConfigError: A file cannot be read, or is not a run.
     """
     found = _told_apart([_read(path) for path in paths], paths)
     return tuple(sorted(found, key=lambda run: (run.scene, run.policy != "whole", run.label)))
 
 
 def _told_apart(runs: Sequence[Run], paths: Sequence[Path]) -> Iterator[Run]:
-    """Yield runs; those that would be called alike are called as their files."""
+    """Yield runs; those with equal names are called by their files."""
     alike = Counter((run.scene, run.label) for run in runs)
     for run, path in zip(runs, paths, strict=True):
         yield run if alike[run.scene, run.label] == 1 else replace(run, way=run_name(path))
@@ -131,11 +131,11 @@ def run_name(path: Path) -> str:
 
 
 def run_record(path: Path) -> Any:
-    """Return what the file of a run holds, whether it is compressed (`.json.xz`) or not.
+    """Return the content of a run's file, compressed (`.json.xz`) or not.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is no JSON, or not compressed as its name says.
+        ValueError: It is not JSON, or not compressed as its name says.
     """
     packed = path.read_bytes()
     try:

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: no program and no network is needed to look at them."""
+"""Charts as inline SVG, which need neither a program nor a network."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from html import escape
 from slurm_plugin.admin.report.charts import Bars, Chart, Lines
 
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#222222")
-"""Told apart by people who see colours differently, too (Paul Tol's bright scheme)."""
+"""Distinguishable with colour vision deficiency, too (Paul Tol's bright scheme)."""
 WIDTH, HEIGHT = 640, 260
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 30, 40
 LETTER, TITLE_LETTER = 6.2, 7.6
-"""How wide a letter of the page's style is at most, on average."""
+"""Upper limit of a letter's average width in the page's style."""
 MARK = 26
-"""What a label of the legend takes beside its letters."""
+"""Width of a legend label without its letters."""
 APART = 24
-"""Between the titles of two charts side by side."""
+"""Gap between the titles of two adjacent charts."""
 
 
 def svg(chart: Chart) -> str:
@@ -38,7 +38,7 @@ def svg(chart: Chart) -> str:
 
 
 def columns(labels: Sequence[str]) -> int:
-    """Return how many labels of a legend stand side by side: as many as fit, four at most.
+    """Return how many labels of a legend fit next to each other, four at most.
 
     >>> columns(["whole", "magm"]), columns(["magm ours share_multi_gpu=true compute_overcommit=1.75"] * 3)
     (2, 1)
@@ -48,7 +48,7 @@ def columns(labels: Sequence[str]) -> int:
 
 
 def ticks(most: float) -> list[float]:
-    """Return round values from 0 to at least the largest.
+    """Return round values from 0 to at least the largest value.
 
     >>> ticks(7.2), ticks(0.0)
     ([0.0, 2.0, 4.0, 6.0, 8.0], [0.0, 1.0])

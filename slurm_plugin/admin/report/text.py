@@ -1,4 +1,4 @@
-"""The figures that matter most of some replays, for a terminal."""
+"""The main figures of replays, for a terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLUMNS = (
 
 
 def tables(runs: Sequence[Run]) -> Iterator[str]:
-    """Yield a table for each trace: a line for each run, and in brackets what it is of whole GPUs'.
+    """Yield a table for each trace: a line for each run, and in brackets the ratio to whole GPUs.
 
     Args:
         runs: As `read_runs` returns them.

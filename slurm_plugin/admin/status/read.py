@@ -1,4 +1,4 @@
-"""`rad status`: the GPUs of this node, who is on them, what was booked and what is really used."""
+"""`rad status`: the GPUs of this node, their jobs, bookings and usage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def node_status(config: Config, clock: Clock) -> tuple[GpuStatus, ...]:
         clock: Time.
 
     Raises:
-        DeviceError: There are none, or they do not answer.
+        DeviceError: There are no GPUs, or they do not answer.
     """
     run = Path(config.paths.run)
     window = read_window(run, now_s=clock.now_s())

@@ -1,4 +1,4 @@
-"""How `rad status` looks: a table for people, JSON for programs."""
+"""Output of `rad status`: a table for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ def as_text(gpus: Sequence[GpuStatus], name_of: Callable[[int], str] = str) -> s
 
 
 def as_json(gpus: Sequence[GpuStatus]) -> str:
-    """Return everything, for programs."""
+    """Return all fields as JSON."""
     return json.dumps({"version": 1, "gpus": [asdict(gpu) for gpu in gpus]}, indent=1)
 
 
 def notes(gpus: Sequence[GpuStatus]) -> list[str]:
-    """Return what a reader must know about the figures."""
+    """Return notes that explain the figures."""
     found = []
     if any(not gpu.averaged for gpu in gpus):
         found.append("No rad-monitor: activity of this moment only, and no peaks.")
