@@ -38,8 +38,8 @@ TRAIN_TESTS = (
     *(
         "tests/unit/test_bench_names.py",
         "tests/unit/test_bench_replay.py",
-    ),  # what they look at is there alone
-    "tests/unit/gpumemnet/test_cli.py",  # every estimator has its weights there
+    ),  # what they check exists only there
+    "tests/unit/gpumemnet/test_cli.py",  # the weights of every estimator are there
 )
 NEEDS_TORCH = ",".join(
     f"*/gpumemnet/{name}"
@@ -56,11 +56,11 @@ AT_ONCE = ("-n", "auto", "--dist", "worksteal")
 QUICK_CLUSTER = tuple(
     f"tests/cluster/test_{name}.py" for name in ("rewrite", "steps", "placement", "recovery", "rad_command")
 )
-"""The path of a job, from its submission to its rerun, on this machine's Slurm."""
+"""Tests of a job's path, from its submission to its rerun, on this machine's Slurm."""
 FLOOR_PERCENT = 85
-"""Of lines and branches of all else: a little below what the tests reach."""
+"""Required coverage of lines and branches of all else: a little below what the tests reach."""
 OUTPUT_SHOWN = 4000
-"""Characters of a failed command's output that help to see why."""
+"""Characters shown of a failed command's output."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     place = Place(root=home / options.name, venv=home / "venv")
     cluster = Cluster(place)
     command: Callable[[Cluster, argparse.Namespace], int] = options.command
-    # So that what was started is stopped on the way out.
+    # So that started daemons are stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         return command(cluster, options)
@@ -201,7 +201,7 @@ def _exec(cluster: Cluster, options: argparse.Namespace) -> int:
 
 
 def _reader(cluster: Cluster) -> dict[str, str]:
-    """Return the environment of a person on the cluster's first node, whose rad.toml our programs find."""
+    """Return the environment of a user on the cluster's first node, in which RAD's programs find its rad.toml."""
     tomls = sorted(cluster.place.etc.glob("rad.*.toml"))
     return cluster.env({"RAD_CONFIG": str(tomls[0])} if tomls else None)
 
@@ -213,7 +213,7 @@ def _demo(cluster: Cluster, options: argparse.Namespace) -> int:
     python = cluster.place.venv / "bin" / "python"
     if Path(sys.prefix) != cluster.place.venv:
         install_package(CHECKOUT, cluster.place.venv, environment=os.environ)
-        os.execv(python, [str(python), "-m", "lab", *sys.argv[1:]])  # NVML's binding is there
+        os.execv(python, [str(python), "-m", "lab", *sys.argv[1:]])  # it has NVML's binding
     say = partial(print, flush=True)
     gpus: Telemetry = NvmlTelemetry()
     try:
@@ -262,7 +262,7 @@ def _test_train(cluster: Cluster, options: argparse.Namespace) -> int:
 
 
 def _measured(cluster: Cluster, tier: str) -> list[str]:
-    """Return pytest's options that measure coverage, and say where its data goes."""
+    """Return pytest's options that measure coverage, and print where its data goes."""
     os.environ["COVERAGE_FILE"] = str(_coverage_folder(cluster) / tier)
     return ["--cov", "--cov-report="]
 
@@ -346,14 +346,14 @@ def _record(cluster: Cluster, options: argparse.Namespace) -> int:
 
 
 def _train_environment(cluster: Cluster) -> Path:
-    """Install the package with what trains models, for types and tests, and return the folder of its programs."""
+    """Install the package with the training extras, for types and tests, and return the folder of its programs."""
     venv = cluster.place.root.parent / "venv-train"
     install_package(CHECKOUT, venv, kind=TRAIN, environment=os.environ)
     return venv / "bin"
 
 
 def _show(argv: Sequence[str]) -> int:
-    """Run a program on this terminal and return its exit status."""
+    """Run a program in this terminal and return its exit status."""
     print("$", shlex.join(argv), flush=True)
     return os.spawnve(os.P_WAIT, argv[0], list(argv), os.environ)
 

@@ -1,4 +1,4 @@
-"""The accounts of a private cluster: a MariaDB and a slurmdbd of its own, where a test asks for them."""
+"""Accounting of a private cluster: a dedicated MariaDB and slurmdbd, for tests that request them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEBIAN_PACKAGES = ("mariadb-server", "slurmdbd", "slurm-wlm-mysql-plugin")
 PROGRAMS = ("mariadbd", "mariadb-install-db", "mariadb", "slurmdbd", "sacctmgr")
 PORTS = ("mariadb", "slurmdbd")
 USERS = ("root", "games")
-"""Who may submit: Slurm 26.05 finds no association of the user nobody."""
+"""Users that may submit: Slurm 26.05 finds no association of the user nobody."""
 _UP_S = 30.0
 
 SLURM_CONF = """\
@@ -27,7 +27,7 @@ AccountingStoragePort={slurmdbd}
 AccountingStoragePass={munge_socket}
 AccountingStoreFlags=job_comment
 """
-"""Lines of slurm.conf; what is counted and enforced is the site's affair."""
+"""Lines of slurm.conf; counting and enforcement are left to the site."""
 
 _SLURMDBD_CONF = """\
 AuthType=auth/munge
@@ -56,7 +56,7 @@ grant all on slurm_acct_db.* to slurm@localhost;
 
 
 def slurm_conf(place: Place, ports: Mapping[str, int]) -> str:
-    """Return the lines of slurm.conf that lead to the accounts."""
+    """Return the lines of slurm.conf that configure accounting."""
     return SLURM_CONF.format(slurmdbd=ports["slurmdbd"], munge_socket=place.munge_socket)
 
 
@@ -69,7 +69,7 @@ def start(
     env: Mapping[str, str],
     clock: Clock,
 ) -> None:
-    """Start both and make the cluster, one account and the users known.
+    """Start both and register the cluster, one account and the users.
 
     Args:
         place: The cluster's folder.
@@ -80,7 +80,7 @@ def start(
         clock: Time.
 
     Raises:
-        LabError: One of them does not come up.
+        LabError: One of them does not start.
         CommandError: A command fails.
     """
     folder = place.root / "db"

@@ -1,4 +1,4 @@
-"""A node without Slurm: simulated GPUs, a key and a rad.toml in one folder; hooks run on it as slurmd starts them."""
+"""A node without Slurm: simulated GPUs, a key and a rad.toml in one folder; hooks are run as slurmd starts them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ shards_per_gpu = {shards}
 
 
 def make_bare_node(folder: Path, *, gpus: int, gpu_gib: int, top: str = "", partition: str = "") -> Path:
-    """Make the node and return its rad.toml.
+    """Create the node and return its rad.toml.
 
     Args:
-        folder: Where everything lies; it exists.
-        gpus: How many GPUs, GPU-0 and so on.
+        folder: The existing folder for all files.
+        gpus: Number of GPUs, named GPU-0 and so on.
         gpu_gib: Memory of each in GiB; a shard is one GiB.
         top: Lines of rad.toml before the first section.
         partition: Further lines of the partition "gpu".
@@ -58,7 +58,7 @@ def comment_of(booking: Booking) -> str:
 
 
 def job_environment(job_id: int, booking: Booking, *, seats: str = "0", **more: str) -> dict[str, str]:
-    """Return what slurmd tells its hooks of a job of this process' user in the partition "gpu"."""
+    """Return the environment that slurmd passes to hooks for a job of this process's user in the partition "gpu"."""
     return {
         "SLURM_JOB_ID": str(job_id),
         "SLURM_JOB_UID": str(os.geteuid()),

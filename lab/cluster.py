@@ -1,4 +1,4 @@
-"""A private Slurm with simulated GPUs, or with the machine's own: start, use, stop."""
+"""Start, use and stop a private Slurm with simulated GPUs, or with the machine's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATE = (
     ("squeue", "-o", "%i %u %P %T %r %b %R"),
     ("scontrol", "show", "node"),
 )
-"""What a reader of a failure asks Slurm first."""
+"""Slurm commands whose output helps to analyse a failure."""
 
 
 class Cluster:
@@ -38,13 +38,13 @@ class Cluster:
         self.clock = clock or SystemClock()
         self.daemons = Daemons(place, self.clock)
         self.submissions = threading.Lock()
-        """Held while a job of a load is submitted, so that a fault can happen between two."""
+        """Locked while a job of a load is submitted, so that a fault can happen between two submissions."""
         self._lua_s = 0
 
     # --- starting -------------------------------------------------------------------------------------------------
 
     def up(self, spec: ClusterSpec) -> None:
-        """Start the cluster and return when every node takes jobs.
+        """Start the cluster and return when every node accepts jobs.
 
         Raises:
             LabError: Something did not start; the text names the log to read.
@@ -101,7 +101,7 @@ class Cluster:
         self.wait("nodes idle", lambda: self._idle() == {node.name for node in spec.nodes}, 20)
 
     def start_slurmctld(self) -> None:
-        """Start slurmctld; it takes up what an earlier one saved."""
+        """Start slurmctld; it restores the state that an earlier one saved."""
         argv = ["slurmctld", "-D", "-f", str(self.place.slurm_conf)]
         self.daemons.start("slurmctld", argv, env=self.env())
 
@@ -117,7 +117,7 @@ class Cluster:
         self.wait("radd listens", self.radd_answers, 20)
 
     def restart_radd(self) -> None:
-        """Stop radd if it runs, start it, and let the shim ask it at once."""
+        """Stop radd if it runs, start it, and let the shim query it at once."""
         self.daemons.signal("radd", signal.SIGCONT)
         self.daemons.stop("radd")
         self.start_radd()
@@ -135,9 +135,9 @@ class Cluster:
             return False
 
     def reset_breaker(self) -> None:
-        """Make slurmctld load job_submit.lua afresh, as a change of the file does; it then forgets radd's failures.
+        """Make slurmctld load job_submit.lua again, as a change of the file does; it then forgets radd's failures.
 
-        slurmctld compares whole seconds, so that each call must bring a second that it has not seen.
+        slurmctld compares whole seconds, so each call must use a second that it has not seen.
         """
         path = self.place.etc / "job_submit.lua"
         self._lua_s = max(self._lua_s, int(path.stat().st_mtime)) + 1
@@ -178,7 +178,7 @@ class Cluster:
     def env(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the environment in which Slurm's commands reach this cluster and fake trainings find their GPUs.
 
-        These are simulated GPUs where there are any; a training that is told of none takes the real ones.
+        The GPUs are simulated if there are any; a training without them in its environment uses the real ones.
         """
         path = ":".join((f"{self.place.venv}/bin", *SYSTEM_PATH))
         base = {"PATH": path, "LC_ALL": "C.UTF-8", "SLURM_CONF": str(self.place.slurm_conf)}
@@ -210,7 +210,7 @@ class Cluster:
         return run(command, timeout_s=timeout_s, env=self.env(env), stdin=stdin)
 
     def status(self) -> str:
-        """Return what runs, for a person."""
+        """Return as text what runs."""
         running = self.daemons.running()
         if not running:
             return f"{self.place.root}: nothing runs"
@@ -225,12 +225,12 @@ class Cluster:
         )
 
     def reservations(self, node: str) -> list[dict[str, Any]]:
-        """Return what jobs hold of a node's GPUs, as its ledger says."""
+        """Return the jobs' allocations on a node's GPUs, from its ledger."""
         store = LedgerStore(self.place.run / node, clock=self.clock, boot_id=boot_id())
         return [asdict(held) for held in store.read().ledger.reservations]
 
     def set_rad(self, key: str, value: str, *, restart: bool = True) -> None:
-        """Set a key in every rad.toml of the cluster, where the template has it, and have radd read it."""
+        """Set a key in every rad.toml of the cluster, where the template has it, and make radd read it."""
         for path in self.place.etc.glob("rad*.toml"):
             text, count = re.subn(rf"(?m)^#?{key} = .*$", f"{key} = {value}", path.read_text(), count=1)
             if not count:
@@ -241,7 +241,7 @@ class Cluster:
 
     @contextmanager
     def changed_rad_toml(self) -> Iterator[None]:
-        """Put every rad.toml back at the end."""
+        """Restore every rad.toml at the end."""
         before = {path: path.read_text() for path in self.place.etc.glob("rad*.toml")}
         try:
             yield
@@ -251,7 +251,7 @@ class Cluster:
             self.restart_radd()
 
     def state(self) -> str:
-        """Return what Slurm says of itself now, for the report of a failure; what does not answer says so."""
+        """Return Slurm's current state, for the report of a failure; a command that does not answer is marked so."""
         parts = []
         for argv in STATE:
             parts.append(f"==> {' '.join(argv)} <==")
@@ -259,7 +259,7 @@ class Cluster:
                 parts.append(self.slurm(*argv).rstrip())
             except CommandError as exc:
                 parts.append(f"no answer: {exc}")
-                break  # nor would the others answer, each after as long a wait
+                break  # the others would not answer either, each after the same wait
         return "\n".join(parts)
 
     def logs(self, lines: int) -> str:
@@ -281,9 +281,9 @@ class Cluster:
         kill_leftovers(self.place.slurm_conf)
 
     def cancel_jobs(self) -> None:
-        """End every job and wait until it is gone; a controller that does not answer is left alone."""
+        """End every job and wait until it is gone; a controller that does not answer is skipped."""
         try:
-            # %F, an array by its own id: `scancel --full` refuses the id of one of its tasks.
+            # %F, an array's job id: `scancel --full` refuses the id of one of its tasks.
             jobs = self.slurm("squeue", "-h", "-o", "%F", timeout_s=5).split()
             if jobs:
                 self.slurm("scancel", "--full", *sorted(set(jobs)), timeout_s=5)
@@ -293,7 +293,7 @@ class Cluster:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on, all different."""
+    """Return unused ports, all different."""
     sockets = [socket.create_server(("", 0)) for _ in range(count)]
     try:
         return [each.getsockname()[1] for each in sockets]

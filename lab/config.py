@@ -1,7 +1,7 @@
-"""The texts of a private cluster's configuration.
+"""Texts of a private cluster's configuration.
 
-What an admin would install is rendered from gres_conf/, so that the templates are tried with every run; only what
-makes the cluster private (ports, folders, a machine that pretends to be larger) is written here.
+Files that an admin would install are rendered from gres_conf/, so that the templates are tested with every run. Only
+what makes the cluster private (ports, folders, a machine that pretends to be larger) is written here.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from slurm_plugin.monitor.gpus.simulated_gpus import Card
 from slurm_plugin.slurm.versions import SPREADING, release_of, traits
 
 RESERVED_MIB = 600
-"""What the driver keeps of a card: 615 MiB were read on an H200 (driver 580)."""
+"""Memory of a GPU reserved by the driver: 615 MiB were read on an H200 (driver 580)."""
 
 SHARD_MIB = 1024
 
 GPU_TYPE = "simulated"
 
 _OUR_LINES = ("JobSubmitPlugins", "CliFilterPlugins", "PrologFlags", "Prolog", "TaskProlog", "Epilog")
-"""Lines of the template that Slurm alone goes without; the shards stay."""
+"""Lines of the template that are omitted for Slurm alone; the shards stay."""
 
 SCHEDULER = "sched_interval=2,batch_sched_delay=0,bf_interval=2,sched_min_interval=0"
 
 CRED_EXPIRE_S = 15
 """Three times the Prolog's time limit. Slurm 22.05 must be given this time before a requeued job may return to its
-node, and its default of 120 s is long for somebody who watches."""
+node, and its default of 120 s is too long for interactive use.
+"""
 
 _SLURM_CONF = """\
 ClusterName=$name
@@ -72,7 +73,7 @@ MinJobAge=600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What the machine adds to the specification.
+    """Properties of the machine that complete the specification.
 
     Attributes:
         host: This machine's short name.
@@ -88,12 +89,12 @@ class Site:
 
 
 def shards_of(gpu_mib: int) -> int:
-    """Return how many shards a card of so much memory is divided into."""
+    """Return the number of shards of a GPU with this memory."""
     return (gpu_mib - RESERVED_MIB) // SHARD_MIB
 
 
 def cards_of(node: NodeSpec) -> tuple[Card, ...]:
-    """Return a node's simulated cards."""
+    """Return a node's simulated GPUs."""
     memory_bytes = [from_mib(mib) for mib in node.gpu_mib]
     return simulated_gpus.cards_of(node.name, memory_bytes, reserved_bytes=from_mib(RESERVED_MIB))
 
@@ -146,7 +147,7 @@ def _gres(node: NodeSpec, *, typed: bool) -> str:
 
 
 def gres_conf(spec: ClusterSpec, place: Place) -> str:
-    """Return gres.conf: each card with a device file and shards in proportion to its memory."""
+    """Return gres.conf: each GPU with a device file and shards in proportion to its memory."""
     parts = []
     for node in spec.nodes:
         devices = place.root / "dev" / node.name
@@ -163,7 +164,8 @@ def gres_conf(spec: ClusterSpec, place: Place) -> str:
 def cgroup_conf(spec: ClusterSpec, site: Site) -> str:
     """Return cgroup.conf, such that slurmd starts on any machine if devices are not to be confined.
 
-    22.05 knows no `disabled`, and its choice by itself fails where no cgroup v1 is mounted; named, v1 is never asked.
+    22.05 does not know `disabled`, and its automatic choice fails where no cgroup v1 is mounted; if v1 is named, it is
+    never used.
     """
     if spec.confined:
         return "CgroupPlugin=cgroup/v1\n" + _template("cgroup.conf", {"constrain_devices": "yes"})
@@ -171,7 +173,7 @@ def cgroup_conf(spec: ClusterSpec, site: Site) -> str:
 
 
 def web_of(node: str) -> str:
-    """Return the name under which the port of a node's rad-monitor is kept."""
+    """Return the key for the port of a node's rad-monitor."""
     return f"{node}-web"
 
 
@@ -179,10 +181,10 @@ def rad_toml(spec: ClusterSpec, place: Place, *, node: NodeSpec | None, web_port
     """Return rad.toml of a compute node, or of the controller (node is None).
 
     Args:
-        spec: What the cluster is.
-        place: Where it is.
+        spec: The cluster's specification.
+        place: The cluster's folder.
         node: The compute node.
-        web_port: Where its rad-monitor answers; None for nowhere.
+        web_port: Port of its rad-monitor; None for no port.
     """
     shown = node or spec.nodes[0]
     smallest_mib = min(mib for each in spec.nodes for mib in each.gpu_mib)
@@ -215,17 +217,17 @@ def rad_toml(spec: ClusterSpec, place: Place, *, node: NodeSpec | None, web_port
 
 
 def hook(name: str, place: Place) -> str:
-    """Return the script that Slurm starts for one of our hooks; a node finds its own rad.toml by its name."""
+    """Return the script that Slurm starts for one of RAD's hooks; a node finds its rad.toml by its name."""
     values = {"python": f"{place.venv}/bin/python", "config": f"{place.etc}/rad.$SLURMD_NODENAME.toml"}
     return _template(name, {**values, "run": f"{place.run}/$SLURMD_NODENAME"})
 
 
 NEW_CLUSTER = '  proc = "/nowhere", -- a cluster that begins with no saved state knows its shards at once'
-"""How the shims are told that a slurmctld that has just started takes up nothing: see rad_request.lua."""
+"""Tells the shims that a newly started slurmctld restores no state: see rad_request.lua."""
 
 
 def lua_settings(place: Place, slurm_uid: int) -> str:
-    """Return rad_settings.lua, which tells the shims where radd and the venv are and whom to trust."""
+    """Return rad_settings.lua, which gives the shims the paths of radd and the venv and the trusted users."""
     values = {"socket": place.run / "radd.sock", "slurm_uid": slurm_uid}
     values |= {"python": place.venv / "bin" / "python", "config": place.etc / "rad.toml"}
     text = _template("rad_settings.lua", {name: str(value) for name, value in values.items()})
@@ -247,4 +249,4 @@ STAND_IN_LUA = {
         "function slurm_cli_post_submit(o, j, s) return slurm.SUCCESS end\n"
     ),
 }
-"""Shims that do nothing, to see what ours cost."""
+"""Shims that do nothing, to measure the cost of RAD's."""

@@ -1,4 +1,4 @@
-"""Starting and stopping the cluster's own daemons, each by its pid and never by its name."""
+"""Start and stop the cluster's daemons, each by its pid and never by its name."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def wait_until(what: str, condition: Callable[[], bool], *, timeout_s: float, cl
 
 
 class Daemons:
-    """The daemons of one cluster; a pid file holds pid and start time, so a reused pid is never taken for ours."""
+    """The daemons of one cluster; a pid file holds pid and start time, so a reused pid is not mistaken for one."""
 
     def __init__(self, place: Place, clock: Clock) -> None:
         self._place, self._clock = place, clock
 
     def start(self, name: str, argv: Sequence[str], *, env: Mapping[str, str], user: str = "root") -> None:
-        """Start a daemon that stays in the foreground of a session of its own."""
+        """Start a daemon that stays in the foreground of a separate session."""
         entry = pwd.getpwnam(user)
         log = self._place.log / f"{name}.out"
         pid = spawn_daemon(argv, env=env, log_path=log, uid=entry.pw_uid, gid=entry.pw_gid)
         self._file(name).write_text(f"{pid} {started_ticks(pid) or 0}\n")
 
     def running(self) -> dict[str, int]:
-        """Return the pids of the daemons that run, by name."""
+        """Return the pids of running daemons, by name."""
         pids = {path.stem: self.pid(path.stem) for path in sorted(self._place.run.glob("*.pid"))}
         return {name: pid for name, pid in pids.items() if pid is not None}
 
@@ -59,12 +59,12 @@ class Daemons:
         return pid if ticks and started_ticks(pid) == ticks else None
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to a daemon that runs."""
+        """Send a signal to a running daemon."""
         if (pid := self.pid(name)) is not None:
             os.kill(pid, number)
 
     def stop(self, name: str, *, timeout_s: float = 10.0) -> None:
-        """End a daemon: politely first, by force after the time limit."""
+        """End a daemon: by SIGTERM first, by force after the time limit."""
         self.signal(name, signal.SIGTERM)
         try:
             wait_until(name, lambda: self.pid(name) is None, timeout_s=timeout_s, clock=self._clock)
@@ -83,9 +83,10 @@ class Daemons:
 
 
 def kill_leftovers(slurm_conf: Path) -> int:
-    """Kill the job processes and step daemons that belong to a cluster, and return how many there were.
+    """Kill the job processes and step daemons that belong to a cluster, and return their number.
 
-    They are told by their environment: SLURM_CONF is ours, and they are part of a job or are a slurmstepd.
+    They are identified by their environment: SLURM_CONF is this cluster's, and they are part of a job or are a
+    slurmstepd.
     """
     mark = b"SLURM_CONF=" + os.fsencode(slurm_conf)
     count = 0

@@ -1,4 +1,4 @@
-"""`make demo`: jobs that share GPUs on a real Slurm, one that runs out of memory, and what came of each."""
+"""`make demo`: jobs that share GPUs on a real Slurm, one that runs out of memory, and the result of each."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Demo:
         """Prepare.
 
         Args:
-            cluster: What to start.
+            cluster: The cluster to start.
             node: Its only node, called NODE_NAME.
-            gpus: Shows what is on the node's GPUs.
+            gpus: Observer of the node's GPUs.
             checkout: The source.
-            say: Shows a line.
+            say: Prints a line.
         """
         self._cluster, self._node, self._say = cluster, node, say
         self._examples = checkout / "examples"
@@ -52,7 +52,7 @@ class Demo:
         self._rerun_priority: dict[int, int] = {}
 
     def run(self) -> bool:
-        """Start, submit, watch, stop; return whether all went as it must."""
+        """Start, submit, watch, stop; return whether all went as expected."""
         cluster = self._cluster
         try:
             cluster.up(ClusterSpec(nodes=(self._node,)))
@@ -92,11 +92,11 @@ class Demo:
             submitted.append((example, answer.job_id, answer.messages))
             if answer.job_id is not None:
                 self._names[answer.job_id] = example.name
-            self._look()  # on a slow machine the first have ended before the last is submitted
+            self._look()  # on a slow machine the first end before the last is submitted
         return submitted
 
     def _look(self) -> None:
-        """Sample the GPUs, and note what each job does now."""
+        """Sample the GPUs, and record each job's state."""
         self._watcher.sample()
         for job_id, fields in self._jobs.all_fields().items():
             self._last[job_id] = fields
@@ -130,12 +130,12 @@ class Demo:
 
     @staticmethod
     def _is_over(fields: dict[str, str], recovers: bool) -> bool:
-        """Return whether a job has ended for good; one that fails and is to recover gets its time to do so."""
+        """Return whether a job has finally ended; a failed job that is to recover gets time for it."""
         state = fields.get("JobState")
         return state == "COMPLETED" or (state in ENDED and not (recovers and fields.get("Restarts") == "0"))
 
     def _note(self, name: str, job_id: int, fields: dict[str, str]) -> None:
-        """Tell a change of state, and keep what each run asked for and how long it waited."""
+        """Report a change of state, and record each run's request and waiting time."""
         state, restarts = fields.get("JobState", ""), int(fields.get("Restarts", "0"))
         priority = int(fields.get("Priority", "0"))
         if not restarts:

@@ -1,4 +1,4 @@
-"""What `make demo` submits, what came of each job, and how that differs from what must."""
+"""Submissions of `make demo`, the result of each, and how it differs from what is expected."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from slurm_plugin.core.units import human
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One submission of the demo, and what must come of it.
+    """One submission of the demo, and its expected result.
 
     Attributes:
         name: Its row in the table.
         sbatch: Arguments of sbatch.
-        user: Who submits it.
+        user: The submitting user.
         gpus: GPUs it holds.
-        shared: Whether its first run shares a GPU; else it has its GPUs to itself.
-        recovers: Whether it runs out of memory once and runs again on a GPU of its own.
-        tells: What its user must be told at submission, as a pattern; None if anything will do.
+        shared: Whether its first run shares a GPU; else its GPUs are dedicated.
+        recovers: Whether it runs out of memory once and is rerun on a dedicated GPU.
+        tells: Pattern of the required message at submission; None for any message.
     """
 
     name: str
@@ -60,14 +60,14 @@ class Row:
     """One line of the table.
 
     Attributes:
-        example: What was submitted.
+        example: The submission.
         job_id: Slurm's id; None if it was refused.
-        messages: What the user was told at submission.
+        messages: Messages to the user at submission.
         fields: The job's properties at its end.
-        runs: What its runs did on the cards.
+        runs: Its runs as observed on the GPUs.
         shards: Shards of each run's request.
-        estimate_bytes: What was expected of it; None if nothing was.
-        returns: Why it returned to the queue, each time: "recovered" or "put-back".
+        estimate_bytes: Its estimate; None if there was none.
+        returns: Why it was requeued, each time: "recovered" or "put-back".
         submitted_priority: The highest priority that a job of the demo got from Slurm.
         rerun_priority: The highest priority of its rerun while that waited; 0 if there was none.
     """
@@ -98,7 +98,7 @@ class Row:
         )
 
     def faults(self, whole_shards: int) -> list[str]:
-        """Return what differs from what must come of the example."""
+        """Return the differences from the example's expected result."""
         example, found = self.example, []
         if self.job_id is None:
             return [f"{example.name} was refused: {self.messages}"]

@@ -1,4 +1,4 @@
-"""The files of a private cluster, laid out as an admin would."""
+"""Write the files of a private cluster, laid out as by an admin."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_user(name: str) -> bool:
 def rewrite(path: Path, text: str) -> None:
     """Change a file of a running cluster in one step; owner and mode stay.
 
-    A daemon may be reading it: Slurm goes on with a reconfigure after `scontrol` has returned, and one that finds the
+    A daemon may be reading it: Slurm continues a reconfigure after `scontrol` has returned, and a daemon that finds the
     file emptied, not yet written, ends.
     """
     rewrite_file(path, text.encode())
@@ -44,7 +44,7 @@ def munge_user() -> str:
 
 
 def write_files(place: Place, spec: ClusterSpec, site: config.Site) -> None:
-    """Write every file of a cluster into a fresh folder."""
+    """Write every file of a cluster into a new folder."""
     shutil.rmtree(place.root, ignore_errors=True)
     owner = pwd.getpwnam(site.slurm_user)
     for folder in (place.etc, place.run, place.log, place.root / "state", place.root / "spool" / "slurmctld"):
@@ -75,7 +75,7 @@ def _write_node(place: Place, spec: ClusterSpec, node: NodeSpec, web_port: int) 
 
 
 def _write_lua(place: Place, slurm_uid: int) -> None:
-    """Lay out the shims and guards: Slurm's two files beside slurm.conf, RAD's modules and guards in a folder."""
+    """Write the shims and guards: Slurm's two files next to slurm.conf, RAD's modules and guards in a folder."""
     source = next(place.venv.glob("lib/python3*/site-packages/slurm_plugin/lua"))
     folder = place.etc / "rad"
     folder.mkdir()
@@ -88,7 +88,7 @@ def _write_lua(place: Place, slurm_uid: int) -> None:
 
 
 def _make_devices(folder: Path, count: int) -> None:
-    """Make the device files that gres.conf names; plain files where device nodes may not be made."""
+    """Create the device files that gres.conf names; plain files where device nodes may not be created."""
     folder.mkdir(parents=True)
     for index in range(count):
         path = folder / f"gpu{index}"

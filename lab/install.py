@@ -1,4 +1,4 @@
-"""Everything that `make demo` and `make test` need on a fresh machine: Slurm, a virtual environment, the package."""
+"""Install what `make demo` and `make test` need on a fresh machine: Slurm, a virtual environment, the package."""
 
 from __future__ import annotations
 
@@ -43,18 +43,19 @@ DEBIAN_PACKAGES = (
 RUN = ("monitor,test", ())
 """Extras of the environment that hooks, jobs and most tests run in: no torch and no training code, as on a node."""
 TRAIN = ("monitor,test,trace", ("torch==2.13.0",))
-"""Extras of the environment for what trains and traces models, and the releases to install first: the one that the
-recorded answers in tests/ come from. It gets the second distribution too."""
+"""Extras of the environment for training and tracing models, and the releases to install first: the one that produced
+the recorded answers in tests/. It gets the second distribution too.
+"""
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 OLDEST_PYTHON = (3, 11)
-"""Of `python3 -m lab` itself, and of an environment that nobody chose a Python for."""
+"""Oldest Python for `python3 -m lab` itself, and for an environment without a chosen Python."""
 CHOSEN_PYTHON = "RAD_PYTHON"
-"""Variable that names the Python of new environments: to try the hooks on another one that rad-slurm takes."""
+"""Variable that names the Python of new environments: to test the hooks on another version that rad-slurm supports."""
 _INSTALL_S = 900.0
 
 
 def missing_programs() -> list[str]:
-    """Return which of the programs of a private Slurm this machine lacks."""
+    """Return the programs of a private Slurm that this machine lacks."""
     missing = []
     for name in PROGRAMS:
         try:
@@ -65,7 +66,7 @@ def missing_programs() -> list[str]:
 
 
 def why_no_slurm() -> str | None:
-    """Return one line that says why no private Slurm can be started here now and what helps; None if it can."""
+    """Return in one line why no private Slurm can be started here now and how to fix it; None if it can."""
     if os.geteuid() != 0:
         return (
             "a private Slurm needs root (munged, slurmctld and jobs run as users of their own): run as root"
@@ -76,7 +77,7 @@ def why_no_slurm() -> str | None:
 
 
 def install_slurm(environment: Mapping[str, str]) -> None:
-    """Install what a private Slurm lacks, as root on Debian and its kin; elsewhere change nothing.
+    """Install the missing parts of a private Slurm, as root on Debian and derivatives; elsewhere change nothing.
 
     Args:
         environment: What apt needs of the caller's environment, such as proxies.
@@ -95,7 +96,7 @@ def install_slurm(environment: Mapping[str, str]) -> None:
 
 
 def install_packages(packages: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Install packages of the distribution, as root on Debian and its kin; elsewhere, or without a network, do nothing.
+    """Install packages of the distribution, as root on Debian and derivatives; elsewhere, or offline, do nothing.
 
     Args:
         packages: Their names in Debian.
@@ -136,7 +137,7 @@ def _apt_install(packages: list[str], environment: Mapping[str, str]) -> None:
 
 @contextmanager
 def _no_daemons_started() -> Iterator[None]:
-    """Keep packages from starting daemons of their own (Debian Policy 9.3.3.2, policy-rc.d)."""
+    """Keep packages from starting daemons (Debian Policy 9.3.3.2, policy-rc.d)."""
     policy = Path("/usr/sbin/policy-rc.d")
     if policy.exists():
         yield
@@ -156,7 +157,7 @@ def install_package(
 
     Args:
         checkout: The sources.
-        venv: The environment, made if missing.
+        venv: The environment, created if missing.
         kind: RUN or TRAIN.
         environment: What pip needs of the caller's environment, such as proxies.
 
@@ -186,8 +187,8 @@ def install_package(
     if old_needs != needs:
         wanted = [f"{builds[0]}[{extras}]", *builds[1:]]
         run([*pip, "--no-build-isolation", *wanted], timeout_s=_INSTALL_S, env=environment)
-    # The version stays the same while the sources change. The wheel is built first and swapped in a moment, so that a
-    # cluster that runs meanwhile hardly misses its hooks.
+    # The version stays the same while the sources change. The wheel is built first and swapped in quickly, so that a
+    # cluster that runs meanwhile lacks its hooks only briefly.
     options = ["--no-build-isolation", "--no-deps", "--force-reinstall", "--no-warn-script-location"]
     run([*pip, *options, *builds], timeout_s=_INSTALL_S, env=environment)
     stamp.write_text(f"{sources} {needs}\n")
@@ -222,7 +223,7 @@ def _version_of(python: Path) -> tuple[int, int]:
 
 
 def _needs(checkout: Path, extras: str) -> str:
-    """Return a hash of all that decides what else is installed."""
+    """Return a hash of everything that determines which other packages are installed."""
     named = (checkout / "setup.cfg", checkout / TRAIN_FOLDER / "setup.cfg")
     texts = [path.read_bytes() for path in named if path.exists()]  # an older version has fewer distributions
     return hashlib.sha256(b"".join([*texts, extras.encode()])).hexdigest()

@@ -1,4 +1,4 @@
-"""Submitting jobs to a private cluster and following them to their end."""
+"""Submit jobs to a private cluster and follow them to their end."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FIELD = re.compile(r"(?:^| )([A-Z][A-Za-z:/]*)=(.*?)(?= [A-Z][A-Za-z:/]*=|$)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
-    """What a submission gave.
+    """Result of a submission.
 
     Attributes:
         job_id: Slurm's id; None if the job was refused.
-        messages: What the user saw besides.
+        messages: Messages to the user.
     """
 
     job_id: int | None
@@ -37,7 +37,7 @@ class Jobs:
     def submit(
         self, *argv: str, user: str = "nobody", env: Mapping[str, str] | None = None, stdin: str | None = None
     ) -> Submitted:
-        """Run sbatch in the folder as a user and return what came of it."""
+        """Run sbatch in the folder as a user and return the result."""
         command = (
             "runuser",
             "-u",
@@ -79,7 +79,7 @@ class Jobs:
         return self.fields(job_id).get("JobState", "")
 
     def restarts(self, job_id: int | str) -> int:
-        """Return how often a job went back into the queue; -1 if it is unknown, which is neither never nor once."""
+        """Return how often a job was requeued; -1 if unknown, which is neither never nor once."""
         return int(self.fields(job_id).get("Restarts", "-1"))
 
     def wait(self, job_id: int | str, *states: str, timeout_s: float = 30.0) -> dict[str, str]:
@@ -101,7 +101,7 @@ class Jobs:
         return seen
 
     def output(self, job_id: int | str) -> str:
-        """Return what a job printed; "" if there is nothing yet."""
+        """Return a job's output; "" if there is none yet."""
         path = Path(self.fields(job_id).get("StdOut", ""))
         try:
             return path.read_text(errors="replace")

@@ -1,6 +1,6 @@
-"""A fixed load of jobs for a private cluster, and what became of each: lost, late, or done.
+"""A fixed load of jobs for a private cluster, and the result of each: lost, late, or done.
 
-The same load runs with us and on Slurm alone, where a user would ask for shards and GPUs by hand.
+The same load runs with RAD and on Slurm alone, where a user would request shards and GPUs by hand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TICKS_S = 100
 """Clock ticks in a second, as proc(5) counts start times (sysconf(3), _SC_CLK_TCK; 100 on Linux)."""
 
 CONTEXT_MIB = 1024
-"""What a job books beyond what it takes."""
+"""Memory that a job books in addition to what it uses."""
 
 RETRY_S = 1.0
 
@@ -35,11 +35,11 @@ class Job:
     """One job of a load.
 
     Attributes:
-        name: Begins with ALONE if its GPUs must be its own.
-        mib: Memory that it takes of each GPU.
+        name: Begins with ALONE if its GPUs must be dedicated.
+        mib: Memory that it uses on each GPU.
         seconds: How long it runs.
-        gpus: How many GPUs it asks for.
-        user: Who submits it.
+        gpus: Number of GPUs that it requests.
+        user: The submitting user.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Job:
     user: str = "nobody"
 
     def request(self, *, ours: bool) -> tuple[str, ...]:
-        """Return the options of sbatch that ask for its GPUs."""
+        """Return the options of sbatch that request its GPUs."""
         shared = not self.name.startswith(ALONE)
         if not ours:
             shards = -(-(self.mib + CONTEXT_MIB) // SHARD_MIB)
@@ -61,7 +61,7 @@ class Job:
 
 
 def mixed(count: int) -> tuple[Job, ...]:
-    """Return so many jobs of two users: most share, one in four has a GPU alone, one in twelve has two."""
+    """Return this many jobs of two users: most share, one in four has a GPU alone, one in twelve has two."""
     jobs = []
     for number in range(count):
         user = ("nobody", "games")[number % 2]
@@ -77,12 +77,12 @@ def mixed(count: int) -> tuple[Job, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """What became of a job.
+    """Result of a job.
 
     Attributes:
-        state: Slurm's last word; "" if it forgot the job.
+        state: Its last state in Slurm; "" if Slurm forgot the job.
         delay_s: From its submission to the start of its last run; None if it never started.
-        done: Whether it finished its work, as its own process says.
+        done: Whether it finished its work, as reported by its process.
         restarts: How often Slurm started it again.
     """
 
@@ -99,9 +99,9 @@ class Load:
         """Prepare.
 
         Args:
-            cluster: It runs.
-            jobs: What is submitted, one after another.
-            ours: Whether it is a cluster with us.
+            cluster: The running cluster.
+            jobs: The jobs, submitted in this order.
+            ours: Whether the cluster has RAD.
             every_s: Time from one submission to the next.
         """
         self.jobs, self.ours, self.every_s = jobs, ours, every_s
@@ -127,12 +127,12 @@ class Load:
             (cards / "names").write_text("".join(lines))
 
     def run(self, fault: Callable[[], None], *, after: int, give_up_s: float) -> dict[str, Fate]:
-        """Submit all jobs, let the fault happen among them, wait for the end of each and tell what became of them.
+        """Submit all jobs, cause the fault during it, wait for the end of each and return the results.
 
         Args:
-            fault: Breaks something and mends it again.
-            after: How many jobs have been submitted when it begins.
-            give_up_s: A job that has not ended so long after the last submission is lost.
+            fault: Breaks something and repairs it.
+            after: Number of submitted jobs when it begins.
+            give_up_s: A job that has not ended this long after the last submission is lost.
         """
         thread = threading.Thread(target=self._submit_all, daemon=True)
         thread.start()
@@ -154,7 +154,7 @@ class Load:
             clock.sleep(max(0.0, next_s - clock.monotonic_s()))
 
     def _submit_one(self, job: Job) -> None:
-        """Submit a job; while Slurm is away, try again as a user would."""
+        """Submit a job; while Slurm does not answer, try again as a user would."""
         options = (
             "-J",
             job.name,
@@ -186,7 +186,7 @@ class Load:
     def _rows(self) -> dict[str, Mapping[str, str]]:
         """Return each job as Slurm shows it, by name.
 
-        Of two with one name (a submission whose answer was lost) it is the one that the user knows.
+        Of two jobs with one name (after a submission with a lost answer) it is the one that the user knows.
         """
         known = set(self.ids.values())
         rows = sorted(Jobs(self.cluster, self.folder).all_fields().items(), key=lambda row: row[0] in known)
@@ -217,10 +217,10 @@ class Load:
 
 
 def boot_s() -> float:
-    """Return the seconds since boot, the time in which the kernel tells when a process started."""
+    """Return the seconds since boot, the time base of process start times in the kernel."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def equal_nodes(count: int, *, gpu_mib: tuple[int, ...] = (40960,) * 4) -> tuple[NodeSpec, ...]:
-    """Return so many equal nodes."""
+    """Return this many equal nodes."""
     return tuple(NodeSpec(name=f"n{number}", gpu_mib=gpu_mib) for number in range(count))

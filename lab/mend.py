@@ -1,4 +1,4 @@
-"""Do what `rad doctor` says, to the letter, on a private cluster."""
+"""Apply the fixes of `rad doctor` exactly as printed, on a private cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slurm_plugin.core.errors import CommandError
 
 
 def findings(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return what `rad doctor` finds to mend or to better on the controller, as it prints it for programs."""
+    """Return the findings of `rad doctor` on the controller that fail or warn, from its JSON output."""
     config = str(cluster.place.etc / "rad.toml")
     try:
         text = cluster.slurm(f"{cluster.place.venv}/bin/rad", "doctor", "--config", config, "--json")
@@ -25,14 +25,14 @@ def findings(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def mend(cluster: Cluster, finding: Mapping[str, Any]) -> None:
-    """Do what one finding says: its lines from below, so that the numbers stay those that were shown.
+    """Apply the fix of one finding: its lines from the bottom up, so that line numbers stay valid.
 
     Args:
-        cluster: The cluster; a restart of its slurmctld is done with its own means.
+        cluster: The cluster; slurmctld is restarted through it.
         finding: From `findings`.
 
     Raises:
-        LabError: It says nothing that could be done.
+        LabError: It has no fix that can be applied.
         CommandError: A command fails.
     """
     deeds: Sequence[Mapping[str, Any]] = finding["deeds"]

@@ -1,4 +1,4 @@
-"""Where a private cluster lives and what it is made of."""
+"""Folder and specification of a private cluster."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class NodeSpec:
         name: Slurm's node name.
         gpu_mib: Memory of each GPU; nodes may differ, and simulated GPUs of one node too.
         devices: Device file of each GPU where they are real; empty where they are simulated.
-        gpu_type: Type of its GPUs and shards; "" for a type that all nodes have and that shards do not name.
-        cpus: CPUs that Slurm believes in, many more than the machine has, so that jobs can queue up on it.
-        memory_mib: Host memory that Slurm believes in.
-        line: What else stands in its line of slurm.conf, for example "Sockets=2 CoresPerSocket=8".
+        gpu_type: Type of its GPUs and shards; "" for the type of all nodes, which shards do not name.
+        cpus: CPUs in slurm.conf, many more than the machine has, so that jobs can queue up on it.
+        memory_mib: Host memory in slurm.conf.
+        line: Further entries in its line of slurm.conf, for example "Sockets=2 CoresPerSocket=8".
     """
 
     name: str
@@ -40,20 +40,20 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """A cluster: its nodes and what differs from the ordinary.
+    """A cluster: its nodes and its deviations from the defaults.
 
     Attributes:
         nodes: The compute nodes, all on this machine.
         slurm_conf: Lines that are added to slurm.conf.
-        scheduler: What is added to SchedulerParameters.
+        scheduler: Additions to SchedulerParameters.
         rad_toml: Lines that are added at the end of rad.toml.
-        by_memory: Whether only memory decides who shares a GPU, so that a test tells by it who fits.
+        by_memory: Whether only memory decides which jobs share a GPU, so that a test can predict it.
         sharing: `[partition_defaults] sharing` of rad.toml.
         confined: Whether a job reaches only the devices that Slurm gave it; needs cgroup v1 and device files.
-        typed: Whether GPUs have a type; without one Slurm 22.05 gives GPUs away whose shards are in use.
-        ours: Whether hooks, shims and daemons of ours run; without them it is Slurm alone, to compare with.
+        typed: Whether GPUs have a type; without one Slurm 22.05 gives away GPUs with shards in use.
+        ours: Whether RAD's hooks, shims and daemons run; without them it is Slurm alone, for comparison.
         spread_shards: Whether the shards of one job may lie on several GPUs (Slurm 23.11 and later).
-        accounts: Whether there is slurmdbd with a database of its own, which knows the users of accounts.py.
+        accounts: Whether there is slurmdbd with a dedicated database, which has the users of accounts.py.
     """
 
     nodes: tuple[NodeSpec, ...] = (NodeSpec(name="n0"),)
@@ -71,10 +71,10 @@ class ClusterSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The folder of one cluster; nothing of it lies elsewhere.
+    """The folder of one cluster; it contains everything of it.
 
     Attributes:
-        root: `.rad/NAME` of the checkout, or a folder under /var/tmp where others could not reach that.
+        root: `.rad/NAME` of the checkout, or a folder under /var/tmp if other users could not reach that.
         venv: The virtual environment that hooks and jobs run in.
     """
 
@@ -83,7 +83,7 @@ class Place:
 
     @property
     def etc(self) -> Path:
-        """Configuration: slurm.conf and what Slurm looks for beside it, rad.toml, the keys."""
+        """Configuration: slurm.conf and the files that Slurm reads next to it, rad.toml, the keys."""
         return self.root / "etc"
 
     @property
@@ -103,7 +103,7 @@ class Place:
 
     @property
     def munge_socket(self) -> Path:
-        """The socket of the cluster's own munged, in a folder that belongs to munge."""
+        """The socket of the cluster's munged, in a folder that belongs to munge."""
         return self.run / "munge" / "socket"
 
     def gpus(self, node: str) -> Path:
@@ -122,9 +122,9 @@ class Place:
 
 
 def home_of(checkout: Path) -> tuple[Path, str | None]:
-    """Return the folder for everything the checkout makes, and one line if it is not `.rad`.
+    """Return the folder for everything the checkout creates, and one line if it is not `.rad`.
 
-    Hooks and jobs run as other users, so every folder above must be open to them; slurm.conf takes no path with
+    Hooks and jobs run as other users, so every parent folder must be open to them; slurm.conf takes no path with
     spaces; and a socket's path has a limit.
     """
     inside = checkout / ".rad"
@@ -142,5 +142,5 @@ def home_of(checkout: Path) -> tuple[Path, str | None]:
 
 
 def _mark(checkout: Path, digits: int) -> str:
-    """Return letters that tell one checkout from another."""
+    """Return letters that distinguish one checkout from another."""
     return hashlib.sha256(os.fsencode(checkout)).hexdigest()[:digits]

@@ -1,4 +1,4 @@
-"""A machine without power, as its clients see it: whoever asks it waits for as long as he cares to."""
+"""Simulate a machine without power, as seen by its clients: each waits until its time-out."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _REFUSED_S = 0.2
 
 @contextmanager
 def without_power(port: int, *, address: str = "127.0.0.1") -> Iterator[None]:
-    """Let nobody who connects to a port that is free be answered or refused, for as long as the context lasts.
+    """Keep connections to a free port from being answered or refused, as long as the context lasts.
 
-    It listens, and does not accept: once its queue is full, the kernel drops who comes next (listen(2), tcp(7)).
+    It listens, and does not accept: once its queue is full, the kernel drops further connections (listen(2), tcp(7)).
 
     Args:
-        port: The port of the server that is gone, whose children may hold it for a moment.
+        port: The port of the stopped server, whose children may hold it for a moment.
         address: Its address.
     """
     with ExitStack() as open_sockets:

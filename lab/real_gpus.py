@@ -1,4 +1,4 @@
-"""The machine's own GPUs as a node of a private cluster, where NVML finds any that nobody uses."""
+"""The machine's GPUs as a node of a private cluster, if NVML finds any that are idle."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.units import GIB, human, to_mib_up
 
 LEAST_BYTES = 39 * GIB
-"""What the largest example takes, and its context."""
+"""Memory that the largest example and its context use."""
 
 MOST = 4
-"""With more GPUs than that, the demo's jobs would have no reason to share."""
+"""With more GPUs, the demo's jobs would have no reason to share."""
 
 
 def real_node(name: str, readings: Sequence[GpuReading]) -> NodeSpec:
@@ -22,10 +22,10 @@ def real_node(name: str, readings: Sequence[GpuReading]) -> NodeSpec:
 
     Args:
         name: Slurm's node name.
-        readings: What NVML tells of the machine's GPUs.
+        readings: NVML's readings of the machine's GPUs.
 
     Raises:
-        LabError: No GPU is fit for it; the text tells why.
+        LabError: No GPU is suitable; the text says why.
     """
     faults = {gpu.index: _fault(gpu) for gpu in readings}
     fit = [gpu for gpu in readings if faults[gpu.index] is None]
@@ -33,7 +33,7 @@ def real_node(name: str, readings: Sequence[GpuReading]) -> NodeSpec:
         told = "; ".join(f"GPU {index} {fault}" for index, fault in faults.items())
         raise LabError(f"no real GPU to use: {told or 'NVML shows none'}")
     alike = [gpu for gpu in fit if gpu.usable_bytes == fit[0].usable_bytes][:MOST]
-    # A card's memory counts with the driver's reserve in it; one MiB is left for rounding.
+    # A GPU's memory includes the driver's reserve; one MiB is left for rounding.
     return NodeSpec(
         name=name,
         gpu_mib=tuple(to_mib_up(gpu.usable_bytes) - 1 + RESERVED_MIB for gpu in alike),
@@ -42,7 +42,7 @@ def real_node(name: str, readings: Sequence[GpuReading]) -> NodeSpec:
 
 
 def _fault(gpu: GpuReading) -> str | None:
-    """Return why a GPU is left alone; None if it is fit."""
+    """Return why a GPU is not used; None if it is suitable."""
     if gpu.mig or not gpu.healthy:
         return "is partitioned (MIG)" if gpu.mig else "needs a reset"
     if gpu.processes:

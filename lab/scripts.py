@@ -1,4 +1,4 @@
-"""Job scripts drawn at random, as users write them: right, wrong and odd. Two programs read them and are compared."""
+"""Random job scripts as users write them, right, wrong and odd, to compare the two programs that read them."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _WRONG = frozenset(("0", "many", "adamm", "half", "perhaps", "lots", "share", "1
 
 
 def drawn(draw: Random) -> tuple[str, tuple[str, ...]]:
-    """Return a job script, and what is typed in front of it.
+    """Return a job script, and the text typed in front of it.
 
     Args:
-        draw: Where the chance comes from.
+        draw: Source of randomness.
     """
     lines = ["#!/bin/bash", *_sbatch_lines(draw), *_rad_lines(draw)]
     if draw.random() < 0.3:

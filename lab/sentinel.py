@@ -1,12 +1,11 @@
-"""Watches a private cluster from outside and knows what must never be: neither hooks nor radd are asked.
+"""Watch a private cluster from outside for states that must never occur; neither hooks nor radd are asked.
 
-Twice a second it looks at the simulated cards (which process holds what), at each node's ledger and at Slurm. What it
-counts:
+Twice a second it samples the simulated GPUs (memory of each process), each node's ledger and Slurm. It counts:
 
-- a *double-booked* sample: a job that was to have its GPUs alone shared one, or two runs of one job ran at once;
-- an *overfull* sample: jobs hold more memory of a card than it has;
-- an *overbooked* sample: a ledger that books more than a card has, or anything beside a whole GPU;
-- an *orphan*: a reservation whose job Slurm has not had on the node for a minute;
+- a *double-booked* sample: a job with dedicated GPUs shared one, or two runs of one job ran at once;
+- an *overfull* sample: jobs use more memory of a GPU than it has;
+- an *overbooked* sample: a ledger that books more than a GPU has, or anything next to a whole GPU;
+- an *orphan*: an allocation of a job that Slurm has not had on the node for a minute;
 - a *drained* node.
 """
 
@@ -28,21 +27,21 @@ from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 SAMPLE_S = 0.5
 ORPHAN_S = 60.0
 ALONE = "alone"
-"""Beginning of the name of each job that was promised its GPUs for itself."""
+"""Prefix of the name of each job that was promised dedicated GPUs."""
 
 _ON_NODE = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What one process holds on one card.
+    """Memory of one process on one GPU.
 
     Attributes:
-        gpu: UUID of the card.
-        job_id: Its job; None for a process of no job.
+        gpu: UUID of the GPU.
+        job_id: Its job; None for a process outside jobs.
         restart: How often the job was restarted before this run.
         name: The job's name.
-        memory_bytes: What it holds.
+        memory_bytes: Its memory.
     """
 
     gpu: str
@@ -54,13 +53,13 @@ class Held:
 
 @dataclass(slots=True, kw_only=True)
 class Findings:
-    """What a Sentinel has seen so far.
+    """Observations of a Sentinel so far.
 
     Attributes:
-        samples: How often it looked.
-        counts: How many samples showed each fault, by the fault's name.
+        samples: Number of samples.
+        counts: Number of samples with each fault, by the fault's name.
         first: The first sample of each fault, in words.
-        slowest_look_s: How long one look took at most; a long one was blind meanwhile.
+        slowest_look_s: Longest time of one sample, during which nothing else was seen.
     """
 
     samples: int = 0
@@ -75,7 +74,7 @@ class Findings:
 
 
 def card_faults(held: Sequence[Held], usable_bytes: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Return what is wrong on the cards, as fault and words.
+    """Return the faults on the GPUs, as name and text.
 
     >>> a = Held(gpu="G", job_id=1, restart=0, name="alone-1", memory_bytes=1)
     >>> b = Held(gpu="G", job_id=2, restart=0, name="share-2", memory_bytes=1)
@@ -100,7 +99,7 @@ def card_faults(held: Sequence[Held], usable_bytes: Mapping[str, int]) -> list[t
 def ledger_faults(
     rows: Sequence[Mapping[str, Any]], usable_bytes: Mapping[str, int]
 ) -> list[tuple[str, str]]:
-    """Return what is wrong in a ledger, as fault and words.
+    """Return the faults in a ledger, as name and text.
 
     >>> row = {"job_id": 1, "kind": "whole", "gpus": ["G"], "booked_bytes": 9}
     >>> ledger_faults([row, {**row, "job_id": 2, "kind": "shared", "booked_bytes": 1}], {"G": 9})[0][0]
@@ -118,7 +117,7 @@ def ledger_faults(
 
 
 class Sentinel:
-    """A thread that looks at a cluster until it is stopped. Use it with `with`."""
+    """A thread that samples a cluster until it is stopped. Use it with `with`."""
 
     def __init__(self, cluster: Cluster, nodes: Collection[str]) -> None:
         self._cluster = cluster
@@ -177,7 +176,7 @@ class Sentinel:
         findings.samples += 1
 
     def _ask_slurm(self) -> None:
-        """Look which jobs are on nodes, and how the nodes are; while slurmctld is away nothing is known."""
+        """Read which jobs are on nodes, and the nodes' states; without slurmctld's answer both are unknown."""
         try:
             jobs = self._cluster.slurm("squeue", "-h", "-o", "%A %T", timeout_s=3).splitlines()
             nodes = self._cluster.slurm("sinfo", "-h", "-N", "-o", "%N %T", timeout_s=3).splitlines()
@@ -192,7 +191,7 @@ class Sentinel:
 
 
 def held_on(folder: Path) -> list[Held]:
-    """Return what live processes hold on the simulated cards of a folder, however broken its list of cards is."""
+    """Return the memory of live processes on a folder's simulated GPUs, even if its list of GPUs is broken."""
     found = []
     for path in sorted((folder / "processes").glob("*.json")):
         try:

@@ -1,4 +1,4 @@
-"""What really happens on the GPUs, seen from outside: neither Slurm nor our hooks are asked."""
+"""Observe the GPUs from outside; neither Slurm nor RAD's hooks are asked."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Gpu = tuple[str, int]
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """One run of a job as the cards saw it.
+    """One run of a job as observed on the GPUs.
 
     Attributes:
-        gpus: Where it held memory.
-        peak_bytes: The most it held on one card.
-        neighbours: The jobs that held memory on the same card at the same time.
+        gpus: GPUs on which it used memory.
+        peak_bytes: Its peak on one GPU.
+        neighbours: The jobs that used memory on the same GPU at the same time.
     """
 
     gpus: set[Gpu] = field(default_factory=set)
@@ -28,7 +28,7 @@ class Run:
 
 
 class Watcher:
-    """Samples all cards of a cluster and keeps what each run of each job did there."""
+    """Samples all GPUs of a cluster and records each run of each job there."""
 
     def __init__(self, nodes: Mapping[str, Telemetry]) -> None:
         self._nodes = dict(nodes)
@@ -36,7 +36,7 @@ class Watcher:
         self.fullest_share = 0.0
 
     def sample(self) -> None:
-        """Look once at every card."""
+        """Sample every GPU once."""
         for node, gpus in self._nodes.items():
             for gpu in gpus.read():
                 self.fullest_share = max(self.fullest_share, gpu.memory_used_bytes / gpu.usable_bytes)
@@ -53,7 +53,7 @@ class Watcher:
 
 
 def job_of(pid: int) -> tuple[int, int] | None:
-    """Return the job that a process belongs to and how often that was restarted before; None if it is in no job."""
+    """Return a process's job and how often that was restarted before; None if it is in no job."""
     try:
         entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:

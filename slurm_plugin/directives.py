@@ -1,6 +1,6 @@
-"""What a user says about a job, and the profile of the model that he names: gpumemnet's readers, our records out.
+"""Parse a user's directives, and load the model profile they name; used by radd and on the login node.
 
-radd and the program on the login node share it. Nothing here opens a file but `profile_of`, which runs as the user.
+Only `profile_of`, which runs as the user, opens a file.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from slurm_plugin.core.records.submission import Claims
 __all__ = ["BEHIND", "SCRIPT_HEAD_BYTES", "Directives", "claims_of", "directives_of", "head_of", "profile_of"]
 
 SCRIPT_HEAD_BYTES = 1 << 16
-"""How far into a job script #RAD lines are looked for."""
+"""Leading part of a job script that is searched for #RAD lines."""
 BEHIND = f"#RAD lines after the first {SCRIPT_HEAD_BYTES >> 10} KiB are not read; move them to the top"
 MOST_LINES = 5
-"""About what is wrong with one submission; more would be read by nobody."""
+"""Maximum number of messages about one submission; more would not be read."""
 _POLICIES: dict[Policy, Literal["exclusive", "collocate"]] = {
     Policy.EXCLUSIVE: "exclusive",
     Policy.COLLOCATE: "collocate",
@@ -31,19 +31,19 @@ _POLICIES: dict[Policy, Literal["exclusive", "collocate"]] = {
 
 
 def head_of(script: bytes) -> tuple[str, bool]:
-    """Return the whole lines at a script's start that are read, and whether #RAD lines stand behind them.
+    """Return the complete lines at a script's start that are read, and whether #RAD lines follow them.
 
     Args:
         script: The job script; all of it, or more than SCRIPT_HEAD_BYTES.
     """
     head = script
     if len(script) > SCRIPT_HEAD_BYTES:
-        head = script[: script.rfind(b"\n", 0, SCRIPT_HEAD_BYTES) + 1]  # half a line would say something else
+        head = script[: script.rfind(b"\n", 0, SCRIPT_HEAD_BYTES) + 1]  # a cut line could be misread
     return head.decode(errors="replace"), f"\n{MARK}".encode() in script[max(len(head) - 1, 0) :]
 
 
 def directives_of(script: str | None, script_name: str, comment: str) -> Directives | None:
-    """Return what the user says about the job; a `rad:` comment stands in place of the script's #RAD lines.
+    """Return the user's directives; a `rad:` comment replaces the script's #RAD lines.
 
     Args:
         script: The start of the job script; None if there is none to read.
@@ -51,7 +51,7 @@ def directives_of(script: str | None, script_name: str, comment: str) -> Directi
         comment: The job's comment.
 
     Raises:
-        EstimateError: It is malformed; the text names file, line and fix.
+        EstimateError: They are malformed; the text names file, line and fix.
     """
     try:
         spoken = parse_comment(user_words(comment))
@@ -61,10 +61,10 @@ def directives_of(script: str | None, script_name: str, comment: str) -> Directi
 
 
 def claims_of(directives: Directives | None, comment: str) -> Claims:
-    """Return the user's claims, with the profile that the login node put into the comment.
+    """Return the user's requirements, with the profile that the login node added to the comment.
 
     Args:
-        directives: What the user says; None if nothing.
+        directives: The user's directives; None if there are none.
         comment: The job's comment.
     """
     profile = profile_in(comment)
@@ -81,10 +81,10 @@ def claims_of(directives: Directives | None, comment: str) -> Claims:
 
 
 def _found(model: str, folders: tuple[Path, ...]) -> Path:
-    """Return the file that `model=` means; `~` is the user's home, as in a shell.
+    """Return the file that `model=` names; `~` is the user's home, as in a shell.
 
     Raises:
-        EstimateError: It is nowhere.
+        EstimateError: It does not exist.
     """
     named = os.path.expanduser(model)
     for folder in folders:
@@ -101,11 +101,11 @@ def profile_of(directives: Directives, folders: tuple[Path, ...]) -> tuple[str, 
     """Read the model summary that the user names and return its profile; None if no model is named.
 
     Args:
-        directives: What the user says.
-        folders: Where a relative path is looked for, in this order.
+        directives: The user's directives.
+        folders: Folders in which a relative path is searched, in this order.
 
     Returns:
-        The profile's text and what had to be assumed, one sentence each.
+        The profile's text and the assumptions made, one sentence each.
 
     Raises:
         EstimateError: The summary or the setup is unusable; the text names file, line and fix.

@@ -1,8 +1,8 @@
-"""What sbatch will say to a job, before it is submitted: the decisions of the login node and of radd, made here.
+"""Predict what sbatch would report for a job: the decisions of the login node and of radd, computed locally.
 
-`rad-estimate` is gpumemnet's command; this is the cluster that it is told about. Nothing is signed and nobody is asked,
-so two things stay unknown: earlier runs of the same job, which radd remembers, and whether Slurm takes the job. `ask`
-finds out both. What radd learned of all users' runs is read where paths.state can be seen from here.
+`rad-estimate` is gpumemnet's command; this module describes the cluster to it. Nothing is signed and no daemon is
+queried, so two things stay unknown: earlier runs of the same job, which radd remembers, and whether Slurm accepts the
+job. `ask` finds out both. What radd learned from all users' runs is read if paths.state is visible from here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ VARIABLE = "RAD_CONFIG"
 
 
 class DryRun:
-    """A cluster with RAD, as rad.toml and slurm.conf on this machine describe it."""
+    """A cluster with RAD, as described by rad.toml and slurm.conf on this machine."""
 
     def __init__(self, rad_toml: Path, *, env: Mapping[str, str], folder: Path, user_id: int) -> None:
         """Read the files.
@@ -42,11 +42,11 @@ class DryRun:
         Args:
             rad_toml: Its path.
             env: The user's environment.
-            folder: Where the user would type sbatch.
+            folder: Folder where the user would run sbatch.
             user_id: The user.
 
         Raises:
-            ConfigError: rad.toml cannot be used.
+            ConfigError: rad.toml is invalid.
         """
         self.origin = str(rad_toml)
         self._env, self._folder, self._user_id = env, folder, user_id
@@ -54,7 +54,7 @@ class DryRun:
         try:
             version = SlurmCommands(slurm_conf=self._config.paths.slurm_conf).version()
         except SlurmError:
-            version = OLDEST  # as radd itself takes it
+            version = OLDEST  # same assumption as in radd
         self._site = SiteQuantiles(Path(self._config.paths.state))
         if self._config.learns:
             self._site.refresh()
@@ -62,17 +62,17 @@ class DryRun:
 
     @property
     def estimator(self) -> str:
-        """Return the estimator that books there."""
+        """Return the estimator that is used for bookings there."""
         return self._config.estimator
 
     @property
     def card(self) -> Gpu:
-        """Return its type of GPU, with the base that was measured there."""
+        """Return the cluster's GPU type, with the base that was measured there."""
         return self._submission.estimator.card()
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """Return its shared partitions."""
+        """Return the cluster's shared partitions."""
         return tuple(
             Place(partition=name, gpu=size.type or self.card.name, usable_bytes=size.capacity_bytes)
             for name, settings in self._config.partitions.items()
@@ -81,10 +81,10 @@ class DryRun:
         )
 
     def submit(self, job: Job) -> Verdict:
-        """Return what sbatch would say, without asking Slurm.
+        """Return what sbatch would report, without querying Slurm.
 
         Raises:
-            SetupError: sbatch itself would not understand the options.
+            SetupError: sbatch itself would reject the options.
         """
         try:
             options = options_of(job.script, job.typed, self._env)
@@ -112,10 +112,10 @@ class DryRun:
         )
 
     def ask(self, job: Job) -> Asked:
-        """Return what Slurm says, and when the job would start; nothing is submitted.
+        """Return Slurm's answer, and when the job would start; nothing is submitted.
 
         Raises:
-            SetupError: Slurm cannot be asked here.
+            SetupError: Slurm cannot be queried here.
         """
         words = (*job.typed, *([job.path] if job.path else []))
         script = job.script if job.path is None else None
@@ -129,7 +129,7 @@ class DryRun:
         return Asked(lines=tried.lines, starts=tried.starts)
 
     def _unknown(self, decided: Decided) -> str:
-        """Return why what this site learned is not told here; "" if it is, or there is nothing to tell."""
+        """Return why this site's learned quantiles are not used here; "" if they are, or if there are none."""
         made_for = self._submission.made_for
         if (
             not made_for
@@ -142,7 +142,7 @@ class DryRun:
         return f"sbatch may book another amount: this site's statistics cannot be read here ({path})"
 
     def _decide(self, job: Job, options: Mapping[str, str]) -> tuple[Seen, Decided]:
-        """Do what cli_filter.lua does on the login node, and then what job_submit.lua asks radd."""
+        """Run the steps of cli_filter.lua on the login node, and then of job_submit.lua, which asks radd."""
         config, comment = self._config, options.get("comment", "")
         partition = config.partition(options.get("partition"))
         ours = partition is not None and partition.ours
@@ -154,7 +154,7 @@ class DryRun:
         desc = batch_desc(
             options, comment=comment if seen.comment is None else seen.comment, user_id=self._user_id
         )
-        name = None if job.path is None else str(self._folder / job.path)  # as sbatch hands it on
+        name = None if job.path is None else str(self._folder / job.path)  # as passed on by sbatch
         message = {**desc, "script": head, "script_goes_on": goes_on, "script_name": name}
         decided = self._submission.decided(message)
         return (Seen() if config.mode == "observe" else seen), decided
@@ -180,15 +180,15 @@ def find_cluster(given: Path | None) -> DryRun | None:
 
 
 def main() -> None:
-    """Be rad-estimate, on a machine that may belong to a cluster."""
+    """Run rad-estimate, on a machine that may belong to a cluster."""
     estimate_main(find_cluster)
 
 
 def _read(path: Path) -> Config:
-    """Return what rad.toml says, as the login node reads it at each submission.
+    """Return rad.toml, read as the login node reads it at each submission.
 
     Raises:
-        ConfigError: It cannot be used.
+        ConfigError: It is invalid.
     """
     if path.exists() and not os.access(path, os.R_OK):
         fix = "it contains no secret and every sbatch reads it; ask an admin to run: chmod 644"
@@ -197,7 +197,7 @@ def _read(path: Path) -> Config:
 
 
 def _asks(decided: Decided) -> str:
-    """Return what a job asks Slurm for, as `--gres` would have it for each of its GPUs."""
+    """Return a job's request to Slurm, as `--gres` would state it for each of its GPUs."""
     rewrite, booking = decided.rewrite, decided.rewrite.booking
     if rewrite.each_gpu and booking is not None:
         return rewrite.each_gpu if booking.gpus == 1 else f"{booking.gpus} x {rewrite.each_gpu}"
@@ -205,7 +205,7 @@ def _asks(decided: Decided) -> str:
 
 
 def _as_text(request: JobRequest) -> str:
-    """Return what a job that is left alone asks for, in whichever way it does."""
+    """Return the GPU request of a job that passes through unchanged, whichever option it uses."""
     return ",".join(_item(item) for item in request.asked if item.name in ("gpu", "shard"))
 
 

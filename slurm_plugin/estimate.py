@@ -1,6 +1,6 @@
-"""What a job needs by its profile, or by what its user states.
+"""Estimate a job's need from its profile, or from what its user states.
 
-This is where gpumemnet's estimators are met; said.py meets its readers. Nothing here opens a file.
+This is RAD's interface to gpumemnet's estimators; said.py is the one to its readers. Nothing here opens a file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from slurm_plugin.directives import directives_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimator:
-    """How this site estimates.
+    """The site's estimator settings.
 
     Attributes:
         name: One of gpumemnet's estimators.
@@ -45,7 +45,7 @@ class Estimator:
 
     @classmethod
     def from_config(cls, config: Config) -> Estimator:
-        """Return how rad.toml says that this site estimates."""
+        """Return the estimator settings in rad.toml."""
         return cls(
             name=config.estimator,
             gpu=config.gpu,
@@ -54,10 +54,10 @@ class Estimator:
         )
 
     def on(self, gpu: GpuType) -> Estimator:
-        """Return how this site estimates for one of several types of GPUs.
+        """Return the estimator settings for one of several GPU types.
 
         Args:
-            gpu: What rad.toml says of the type; what it leaves out is the site's.
+            gpu: rad.toml's settings for the type; missing ones are the site's.
         """
         site = replace(self, conv_base_bytes=0, base_bytes=0) if gpu.gpu else self  # measured on another GPU
         return replace(
@@ -68,7 +68,7 @@ class Estimator:
         )
 
     def check(self, where: str = "") -> None:
-        """Say now what would otherwise fail at each submission.
+        """Report now what would otherwise fail at each submission.
 
         Args:
             where: The table of rad.toml that names the GPU, with a dot behind it.
@@ -91,15 +91,15 @@ class Estimator:
             raise ConfigError(f"rad.toml: estimator: {exc}") from exc
 
     def load(self) -> None:
-        """Load code and weights now: from a cold disk they take longer than job_submit.lua waits for an answer."""
+        """Load code and weights now: from a cold disk this takes longer than job_submit.lua waits for an answer."""
         for source in Source:
             self.of_profile(_smallest(source).to_text())
 
     def card(self) -> Gpu:
-        """Return the type of GPU that estimates here are for, with the base that was measured here.
+        """Return the GPU type that estimates are for, with the base measured here.
 
         Raises:
-            GpuMemNetError: gpumemnet knows no such GPU.
+            GpuMemNetError: gpumemnet does not know the GPU.
         """
         card = gpu_named(self.gpu or DEFAULT_GPU)
         return replace(
@@ -110,12 +110,12 @@ class Estimator:
 
     @property
     def made_for(self) -> str:
-        """Return what changes whenever estimates do: what was learned of others says nothing of these."""
+        """Return a value that changes whenever estimates do; what was learned with another value does not apply."""
         bases = f"{self.conv_base_bytes}-{self.base_bytes}"
         return f"{version('rad-slurm')} {PROFILE_VERSION} {self.name} {self.gpu} {bases}"
 
     def of_profile(self, profile_text: str) -> MemoryEstimate | None:
-        """Return the need of one process as shipped, from a profile; None if the text is no profile of this version.
+        """Return the need of one process as shipped, from a profile; None if the text is not a profile of this version.
 
         Args:
             profile_text: `ModelProfile.to_text()`.
@@ -123,9 +123,9 @@ class Estimator:
         return _estimate(profile_text, self)
 
     def estimate(self, claims: Claims) -> MemoryEstimate | None:
-        """Return the need of one process; None if the claims do not tell it.
+        """Return the need of one process; None if the user's directives do not determine it.
 
-        What the user states outright wins over what the model says.
+        A value that the user states takes precedence over the model's.
         """
         known = None if claims.profile is None else _estimate(claims.profile, self)
         if claims.memory_bytes is None:
@@ -133,7 +133,7 @@ class Estimator:
         return MemoryEstimate(
             estimate_bytes=claims.memory_bytes,
             upper_bytes=claims.memory_bytes,
-            confidence=None,  # it is booked because the user says so
+            confidence=None,  # it is booked because the user requested it
             source="stated",
             smact=None if known is None else known.smact,
             busy=None if known is None else known.busy,
@@ -142,16 +142,16 @@ class Estimator:
 
 
 def model_of(script: str | None, comment: str, *, user_id: int, now_s: float) -> Model | None:
-    """Return what a submission's profile stands for; None if it carries none, or names no model.
+    """Return the model behind a submission's profile; None if it has no profile, or names no model.
 
     Args:
         script: The start of the job script, or None.
         comment: The job's comment, with the profile that the login node put there.
-        user_id: Who submitted it.
+        user_id: The submitting user.
         now_s: Seconds since the epoch.
 
     Raises:
-        EstimateError: What the user says is malformed.
+        EstimateError: The user's directives are malformed.
     """
     text = profile_in(comment)
     directives = None if text is None else directives_of(script, "job script", comment)
@@ -177,7 +177,7 @@ def model_of(script: str | None, comment: str, *, user_id: int, now_s: float) ->
 
 @lru_cache(maxsize=4096)
 def model_in(profile_text: str) -> str:
-    """Return what is the same for a model however it is trained; "" if the text is no profile of this version.
+    """Return what is the same for a model in all trainings; "" if the text is not a profile of this version.
 
     Args:
         profile_text: `ModelProfile.to_text()`.
@@ -201,7 +201,7 @@ def _smallest(source: Source) -> ModelProfile:
 
 @lru_cache(maxsize=4096)
 def _estimate(profile_text: str, estimator: Estimator) -> MemoryEstimate | None:
-    """Return the estimate of a profile; None if the text is no profile of this version."""
+    """Return the estimate of a profile; None if the text is not a profile of this version."""
     try:
         profile = ModelProfile.from_text(profile_text)
         result = gpumemnet_estimate(profile, gpu=estimator.card(), estimator=estimator.name)

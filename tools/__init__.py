@@ -1,1 +1,1 @@
-"""What the checkout needs for a release: checks, packages, the site, man pages."""
+"""Tools for a release: checks, packages, the site, man pages."""

@@ -1,4 +1,4 @@
-"""What `make lint` runs besides what the virtual environment brings: checkers of shell scripts, Lua and alert rules."""
+"""Checkers that `make lint` runs in addition to the virtual environment's: for shell scripts, Lua and alert rules."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PYTHON_PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog", "lab", "tool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checker:
-    """A program of the distribution and what it looks at.
+    """A checker from the distribution, and the files it checks.
 
     Attributes:
         program: Its name.
-        package: The Debian package that brings it.
-        options: What stands before the files.
-        suffix: Which files it checks.
+        package: The Debian package that contains it.
+        options: Arguments before the files.
+        suffix: Suffix of the files it checks.
         skipped: Folders that it leaves out.
     """
 
@@ -52,7 +52,7 @@ CHECKERS = (
 
 
 def checks(venv: Path, checkout: Path, environment: Mapping[str, str]) -> Iterator[list[str]]:
-    """Yield every command of `make lint`; say which checker is missing and cannot be installed here.
+    """Yield every command of `make lint`; report each checker that is missing and cannot be installed here.
 
     Args:
         venv: The folder of the virtual environment's programs.

@@ -1,6 +1,6 @@
-"""Man pages and the shells' completions, made of what the commands say of themselves: `python -m tools.man FOLDER`.
+"""Generate man pages and shell completions from the commands' help texts: `python -m tools.man FOLDER`.
 
-The packages for machines of a cluster hold them (tools/packages.py). Run by a Python that has click and the project.
+The packages for a cluster's machines contain them (tools/packages.py). Needs a Python that has click and the project.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COMPLETIONS = {
     "zsh": "share/zsh/vendor-completions/_{}",
     "fish": "share/fish/vendor_completions.d/{}.fish",
 }
-"""Where distributions look for them, below /usr."""
+"""Where distributions look for completions, below /usr."""
 
 
 def pages() -> dict[str, str]:
@@ -37,7 +37,7 @@ def pages() -> dict[str, str]:
 
 
 def page(name: str, program: click.Command) -> str:
-    """Return a man page, in man(7)'s language.
+    """Return a man page in the language of man(7).
 
     Args:
         name: The program's name.
@@ -87,10 +87,10 @@ def completions() -> dict[str, str]:
 
 
 def main(folder: Path) -> None:
-    """Write all of them below a folder that stands for /usr.
+    """Write all man pages and completions below a folder that stands for /usr.
 
     Args:
-        folder: It is made where it is missing.
+        folder: The folder; created if missing.
     """
     files = {f"share/man/man1/{name}": text for name, text in pages().items()} | completions()
     for name, text in files.items():
@@ -114,7 +114,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    r"""Return text such that man(7) shows it as it is.
+    r"""Return text escaped so that man(7) shows it unchanged.
 
     >>> _plain("--gpu 'x'"), _plain(".rad")
     ('\\-\\-gpu \\(aqx\\(aq', '\\&.rad')

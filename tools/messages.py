@@ -1,7 +1,7 @@
-"""Every message of the code on one page, read off the code: a page of the site's reference (`python3 -m lab messages`).
+"""Generate a page of the site's reference with every message in the code (`python3 -m lab messages`).
 
-What sbatch says of a decision is shown by example. All else is found where it is raised, logged or returned: the text
-as it stands there, with `<name>` for what is filled in.
+sbatch's messages about decisions are shown by example. All others are found where they are raised, logged or returned:
+the text as written in the code, with `<name>` for values that are filled in.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
     (messages.instance, "", messages.instance("2g.20gb", _NEED)),
     (messages.no_instance, "", messages.no_instance(60 * GIB, 39 * GIB)),
 )
-"""What sbatch says: the function that says it, when (its docstring if that is all), and an example."""
+"""Messages of sbatch: the function that returns one, when (its docstring if that is all), and an example."""
 
 LINES = (
     ("A job with #RAD lines asks for no GPU", messages.NO_GPU),
@@ -88,7 +88,7 @@ LINES = (
     ("A script that names a model, and comes as no file", messages.NO_FILE),
     ("A script of more than 64 KiB", f"RAD: job.sh: {BEHIND}"),
 )
-"""What it says in the same words each time."""
+"""Messages of sbatch with fixed text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +96,10 @@ class Part:
     """Messages of one kind.
 
     Attributes:
-        title: Who says them.
-        intro: A sentence on when.
-        files: Where they stand, as patterns of the checkout.
-        calls: What is called with them: names of errors, functions or methods.
+        title: The program that prints them.
+        intro: A sentence on when they appear.
+        files: Files that contain them, as patterns in the checkout.
+        calls: Errors, functions or methods that take them as arguments, by name.
         texts: Which arguments are text, by position and by name.
     """
 
@@ -195,10 +195,10 @@ def page() -> str:
 
 
 def messages_of(part: Part) -> list[tuple[str, str]]:
-    """Return messages and the files that hold them, in the order of the code, each once.
+    """Return messages and the files that contain them, in the order of the code, each once.
 
     Args:
-        part: Which.
+        part: The kind of messages.
     """
     found: dict[str, str] = {}
     for pattern in part.files:
@@ -209,7 +209,7 @@ def messages_of(part: Part) -> list[tuple[str, str]]:
 
 
 def _of_shim() -> list[str]:
-    """Return what job_submit.lua says by itself."""
+    """Return the messages of job_submit.lua itself."""
     return re.findall(r'say\("(RAD: [^"]*)"', (CHECKOUT / "slurm_plugin" / "lua" / "rad.lua").read_text())
 
 
@@ -243,7 +243,7 @@ def _worth_telling(told: list[str | None]) -> Iterator[str]:
 
 
 def _assigned(function: ast.FunctionDef) -> Iterator[tuple[int, str, str | None]]:
-    """Yield where a function names what, as in `problem, fix = "...", f"..."`: line, name, the text if it is one."""
+    """Yield a function's assignments, as in `problem, fix = "...", f"..."`: line, name, the text if it is one."""
     for node in ast.walk(function):
         if not isinstance(node, ast.Assign):
             continue
@@ -256,7 +256,7 @@ def _assigned(function: ast.FunctionDef) -> Iterator[tuple[int, str, str | None]
 
 
 def _text(node: ast.AST, known: Mapping[str, str | None]) -> str | None:
-    """Return the text of an expression; None if it is put together elsewhere."""
+    """Return the text of an expression; None if it is composed elsewhere."""
     match node:
         case ast.Name(id=name):
             return known.get(name)
@@ -274,7 +274,7 @@ def _text(node: ast.AST, known: Mapping[str, str | None]) -> str | None:
 
 
 def _name(node: ast.expr) -> str:
-    """Return what an expression is about, in a word."""
+    """Return one word for the subject of an expression."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name

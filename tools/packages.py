@@ -1,4 +1,4 @@
-"""The packages for a machine of a cluster: one tree of files, as a .deb and as an .rpm."""
+"""Build the packages for a cluster's machines: one tree of files, as a .deb and as an .rpm."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ PREFIX = Path("/opt/rad/venv")
 SITE = PREFIX / "lib" / "python3" / "site-packages"
 UNITS = Path("/usr/lib/systemd/system")
 ON_PATH = ("rad", "rad-estimate")
-"""Programs that people type; daemons are started by their units."""
+"""Programs that people run; daemons are started by their units."""
 MANUAL = ("README.md", "CHANGELOG.md", "LICENSE", "docs/*.md", "docs/admin/*.md")
-"""The manual in the package, as patterns of files in the checkout."""
+"""The manual in the package, as file patterns in the checkout."""
 _STEP_S = 300.0
 
 
 def packages(
     checkout: Path, work: Path, dist: Path, *, python: Path, environment: Mapping[str, str]
 ) -> list[Path]:
-    """Build the packages of the last commit: the .deb, and the .rpm where rpmbuild is here or can be installed.
+    """Build the packages of the last commit: the .deb, and the .rpm if rpmbuild is here or can be installed.
 
     Args:
         checkout: A clone with its history.
-        work: A folder for what is needed meanwhile.
+        work: A folder for intermediate files.
         dist: Where the packages go; emptied first.
         python: A Python with pip, setuptools and setuptools-scm.
         environment: What pip, apt and git need of the caller's environment.
@@ -62,12 +62,12 @@ def deb(checkout: Path, work: Path, dist: Path, *, python: Path, environment: Ma
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """What a package is made of.
+    """Parts of a package.
 
     Attributes:
         source: A clone of the last commit, for the description and the scripts.
-        wheel: rad-slurm's.
-        tree: As `stage_tree` leaves it.
+        wheel: The wheel of rad-slurm.
+        tree: The tree made by `stage_tree`.
         version: In the spelling of dpkg and rpm.
         made_s: The commit's time, and that of every file in the package, in seconds since the epoch.
     """
@@ -104,17 +104,17 @@ def _has_rpmbuild() -> bool:
 def stage_tree(
     checkout: Path, wheel: Path, tree: Path, *, python: Path, environment: Mapping[str, str]
 ) -> Path:
-    """Lay out what the package puts on a machine, and return the folder.
+    """Lay out the files that the package installs, and return the folder.
 
     Args:
-        checkout: For the requirements, the templates and the manual.
-        wheel: rad-slurm's.
-        tree: The folder, made anew; it stands for the machine's root.
+        checkout: Source of the requirements, the templates and the manual.
+        wheel: The wheel of rad-slurm.
+        tree: The folder, created anew; it stands for the machine's root.
         python: A Python with pip.
         environment: What pip needs of the caller's environment.
 
     Raises:
-        LabError: Something that is needed is not pure Python, so one package could not serve every machine.
+        LabError: A dependency is not pure Python, so one package could not serve every machine.
     """
     shutil.rmtree(tree, ignore_errors=True)
     site = _below(tree, SITE)
@@ -124,7 +124,7 @@ def stage_tree(
     needs = ["--require-hashes", "-r", str(checkout / REQUIREMENTS)]
     run([*pip, *into, *needs], timeout_s=_STEP_S, env=environment)
     run([*pip, *into, "--no-deps", str(wheel)], timeout_s=_STEP_S, env=environment)
-    shutil.rmtree(site / "bin", ignore_errors=True)  # they name the Python of the machine that builds
+    shutil.rmtree(site / "bin", ignore_errors=True)  # they name the build machine's Python
     if compiled := sorted(path.name for path in site.rglob("*.so")):
         raise LabError(f"not pure Python: {', '.join(compiled)}")
     for version in PYTHONS:
@@ -134,7 +134,7 @@ def stage_tree(
         module, _, function = target.partition(":")
         text = f"#!{PREFIX}/bin/python -I\nimport sys\n\nfrom {module} import {function}\n\nsys.exit({function}())\n"
         _write(tree, PREFIX / "bin" / name, text, mode=0o755)
-    (_below(tree, PREFIX) / "bin" / "python3").symlink_to("python")  # which after_install.sh makes
+    (_below(tree, PREFIX) / "bin" / "python3").symlink_to("python")  # created by after_install.sh
     links = _below(tree, Path("/usr/bin"))
     links.mkdir(parents=True)
     for name in ON_PATH:
@@ -153,7 +153,7 @@ def stage_tree(
 
 
 def packaged_values() -> dict[str, str]:
-    """Return what the templates of units say in a package: the places that `rad install` takes by itself."""
+    """Return the values of the unit templates in a package: the default paths of `rad install`."""
     paths = Paths()
     return {
         "prefix": str(PREFIX),
@@ -168,7 +168,7 @@ def packaged_values() -> dict[str, str]:
 
 
 def package_version(version: str) -> str:
-    """Return a Python version as dpkg and rpm order it: a development version comes before its release.
+    """Return a Python version in dpkg's and rpm's ordering: a development version comes before its release.
 
     >>> package_version("0.3.1.dev4+g123abc.d20260101")
     '0.3.1~dev4+g123abc.d20260101'
@@ -180,9 +180,9 @@ def build_deb(staged: Staged, work: Path, dist: Path) -> Path:
     """Build the .deb.
 
     Args:
-        staged: What it is made of.
-        work: A folder for what is needed meanwhile.
-        dist: Where the package goes.
+        staged: The parts of the package.
+        work: A folder for intermediate files.
+        dist: Target folder of the package.
     """
     tree = staged.tree
     root = work / "deb"
@@ -238,7 +238,7 @@ def _scripts(checkout: Path) -> dict[str, str]:
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
-    """Fill a description in; unlike `render`, values may have lines of their own and comments are filled too."""
+    """Fill a description in; unlike in `render`, values may span lines and comments are filled too."""
     return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], text)
 
 

@@ -1,7 +1,7 @@
-"""Record a terminal: commands that really run on a private Slurm, and what they really print when.
+"""Record a terminal: commands that really run on a private Slurm, and their real output and timing.
 
 The result is an asciicast, version 2 (docs.asciinema.org/manual/asciicast/v2). Only the typing is made up: letters
-appear at a steady pace, and a wait that nobody wants to watch is left out, with a line that says so.
+appear at a steady pace, and long waits are cut, with a line that says so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LETTER_S, THINK_S = 0.035, 1.2
 USER, ROOT = "\x1b[1;32mnobody@login\x1b[0m:~$ ", "\x1b[1;31mroot@n0\x1b[0m:~# "
 WAIT_S = 90.0
 SEEN_S = 2.5
-"""Until rad-monitor has seen them."""
+"""Time until rad-monitor has seen the jobs."""
 CAST = Path("docs") / "img" / "first_job.cast"
 
 
@@ -37,7 +37,7 @@ class Tape:
     at_s: float = 0.0
 
     def show(self, text: str, after_s: float) -> None:
-        """Add what appears, so long after what came before."""
+        """Add output, with its delay after the previous event."""
         self.at_s += after_s
         self.events.append((self.at_s, text))
 
@@ -62,11 +62,11 @@ class Tape:
 
 
 def record(cluster: Cluster, checkout: Path) -> Path:
-    """Record a user's first job, and a second one that joins it on its GPU.
+    """Record a user's first job, and a second one that shares its GPU.
 
     Args:
-        cluster: What to start, with one node of four simulated GPUs.
-        checkout: Where the examples are, and where the recording goes.
+        cluster: The cluster to start, with one node of four simulated GPUs.
+        checkout: Location of the examples and of the recording.
 
     Returns:
         The file.
@@ -110,7 +110,7 @@ def record(cluster: Cluster, checkout: Path) -> Path:
 
 
 def _played(tape: Tape, argv: list[str], env: Mapping[str, str], clock: Clock) -> None:
-    """Run a program on a terminal of its own, and put what it prints on the tape as it comes."""
+    """Run a program on a separate terminal, and add its output to the tape as it appears."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvpe(argv[0], argv, dict(env))

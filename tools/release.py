@@ -1,4 +1,4 @@
-"""What is released: wheels and sdists in dist/, tried on every Python that is here, and a bill of materials."""
+"""Release files: wheels and sdists in dist/, tested on every Python found here, and a bill of materials."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tools.stage import stage_profile, stage_train
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 USERS_PYTHONS = ("3.9", *PYTHONS)
-"""Of the distribution for users' environments."""
+"""Python versions for the distribution for users' environments."""
 REQUIREMENTS = Path("requirements") / "node.txt"
 SUMMARY = Path("examples") / "models" / "resnet50_torchinfo.txt"
 _STEP_S = 600.0
@@ -31,9 +31,9 @@ def build(
     """Build all distributions from the last commit, the wheels from the sdists.
 
     Args:
-        checkout: A clone with its history, whose tags tell the version.
-        work: A folder for what is needed meanwhile.
-        dist: Where the files go; emptied first.
+        checkout: A clone with its history, whose tags determine the version.
+        work: A folder for intermediate files.
+        dist: Target folder; emptied first.
         python: A Python with setuptools and setuptools-scm.
         environment: What pip needs of the caller's environment, such as proxies.
 
@@ -42,7 +42,7 @@ def build(
 
     Raises:
         CommandError: git or a build failed.
-        LabError: This is no clone.
+        LabError: This is not a clone.
     """
     source, env = _cloned(checkout, work, dist, environment)
     files = _built(source, work / "node", dist, python, env)
@@ -82,7 +82,7 @@ def _cloned(
 
 
 def _built(source: Path, work: Path, dist: Path, python: Path, env: Mapping[str, str]) -> list[Path]:
-    """Build an sdist, and a wheel from what is in it."""
+    """Build an sdist, and a wheel from its content."""
 
     def one(kind: str, folder: Path) -> Path:
         argv = [str(python), "-c", _BUILD, str(folder), str(dist), kind]
@@ -98,14 +98,14 @@ def _built(source: Path, work: Path, dist: Path, python: Path, env: Mapping[str,
 def pythons(
     environment: Mapping[str, str], versions: Sequence[str] = PYTHONS
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield each Python that is supported, and its path; None where this machine lacks it."""
+    """Yield each supported Python and its path; None if this machine lacks it."""
     folders = ["/usr/bin", "/usr/local/bin", *environment.get("PATH", "").split(":")]
     pyenv = Path(environment.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     for version in versions:
         own = sorted(str(path.parent) for path in pyenv.glob(f"{version}.*/bin/python{version}"))
         try:
             path = find_program(f"python{version}", folders=[*own, *folders])
-            # A shim of pyenv's is no Python by itself.
+            # A shim of pyenv's is not a Python.
             run([path, "-c", "import ensurepip, venv"], timeout_s=60)
             yield version, path
         except CommandError:
@@ -115,17 +115,17 @@ def pythons(
 def try_install(
     files: list[Path], work: Path, checkout: Path, *, python: str, environment: Mapping[str, str]
 ) -> str:
-    """Install the wheel with pinned requirements, then the sdist over it, and ask the programs something.
+    """Install the wheel with pinned requirements, then the sdist over it, and run the programs.
 
     Args:
         files: Wheel and sdist of rad-slurm.
-        work: A folder for the virtual environment, made anew.
-        checkout: For the requirements and a summary.
+        work: A folder for the virtual environment, created anew.
+        checkout: Source of the requirements and a summary.
         python: The interpreter.
         environment: What pip needs of the caller's environment.
 
     Returns:
-        What `rad --version` says.
+        Output of `rad --version`.
 
     Raises:
         CommandError: Something failed.
@@ -149,10 +149,10 @@ def try_install(
 
 
 def bill_of_materials(venv: Path, tools: Path, out: Path, *, environment: Mapping[str, str]) -> None:
-    """Write what an environment holds in CycloneDX's form.
+    """Write an environment's content in CycloneDX format.
 
     Args:
-        venv: The environment, as `try_install` leaves it.
+        venv: The environment made by `try_install`.
         tools: A Python that gets cyclonedx-bom.
         out: The JSON file.
         environment: What pip needs of the caller's environment.

@@ -1,4 +1,4 @@
-"""The site: the manual, and a reference made from the code, built strictly into .rad/site/html."""
+"""Build the site: the manual, and a reference generated from the code, built strictly into .rad/site/html."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _STEP_S = 600.0
 
 
 def build_site(checkout: Path, home: Path, *, environment: Mapping[str, str]) -> Path:
-    """Build the site, and return its first page. A link that leads nowhere, or any warning, fails the build.
+    """Build the site, and return its first page. A broken link or any warning fails the build.
 
     Args:
         checkout: The manual and the code.
-        home: A folder for MkDocs' own environment.
+        home: A folder for MkDocs' environment.
         environment: What pip needs of the caller's environment.
 
     Raises:

@@ -1,6 +1,6 @@
-"""The sources of each distribution, copied to a folder of their own for a build.
+"""Copy the sources of each distribution to a separate folder for a build.
 
-So a build leaves nothing behind in the checkout and sweeps in nothing of an older one.
+So a build leaves no files in the checkout and includes none of an older build.
 
 | distribution | holds |
 |---|---|
@@ -45,7 +45,7 @@ _PROFILE_SOURCES = (
 
 
 def fallback_version(checkout: Path) -> str:
-    """Return the version that is built where no tag tells it."""
+    """Return the version to build if no tag determines it."""
     tree = toml.loads((checkout / "pyproject.toml").read_text())
     version: str = tree["tool"]["setuptools_scm"]["fallback_version"]
     return version
@@ -60,8 +60,8 @@ def stage_train(checkout: Path, folder: Path, *, version: str) -> Path:
     """Copy the sources of rad-slurm-train, and return the folder.
 
     Args:
-        checkout: Where from.
-        folder: Where to.
+        checkout: Source folder.
+        folder: Target folder.
         version: Its version, and that of the rad-slurm it needs.
     """
     _copied(checkout, folder, _TRAIN_SOURCES)
@@ -75,7 +75,7 @@ def stage_profile(checkout: Path, folder: Path, *, version: str) -> Path:
 
 
 def _described(description: Path, folder: Path, version: str) -> Path:
-    """Add what describes a distribution, with its version filled in."""
+    """Add the metadata of a distribution, with its version filled in."""
     for path in description.iterdir():
         text = path.read_text(encoding="utf-8")
         (folder / path.name).write_text(text.replace("{{version}}", version), encoding="utf-8")
@@ -83,7 +83,7 @@ def _described(description: Path, folder: Path, version: str) -> Path:
 
 
 def fingerprint(checkout: Path) -> str:
-    """Return a hash of all that is installed of either distribution."""
+    """Return a hash of all that either distribution installs."""
     found = hashlib.sha256()
     for path in _files(checkout, (*_NODE_SOURCES, str(TRAIN_FOLDER))):
         found.update(f"{path.relative_to(checkout)}\0".encode())

@@ -1,8 +1,8 @@
 """The program that cli_filter.lua starts on the login node, as the user.
 
-It reads the model summary that a job names and puts its profile into the job's comment. For srun and salloc it also
-makes the decision that job_submit makes for batch jobs: Slurm 22.05 sets up their first step from the request as it
-was typed. The decision is the same function; a user who leaves it out gains nothing, as job_submit decides again.
+It reads the model summary that a job names and adds its profile to the job's comment. For srun and salloc it also
+makes the decision that job_submit makes for batch jobs: Slurm 22.05 sets up their first step from the request as
+typed. The decision is the same function; a user who leaves it out gains nothing, as job_submit decides again.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from slurm_plugin.slurm.files.conf_files import (
 from slurm_plugin.slurm.versions import OLDEST, Version, whole_as_gpu
 
 MAX_WARNINGS = 2
-"""More lines at each submission would be read by nobody; `rad-estimate` shows all."""
+"""Maximum number of warnings at each submission; more would not be read, and `rad-estimate` shows all."""
 
 
 def main() -> None:
-    """Print one line of JSON: what to set and what to say.
+    """Print one line of JSON: the options to set and the messages to print.
 
-    Arguments: rad.toml, and a file of two lines: the path of the job script, and the options as JSON. Both are
-    cli_filter.lua's; no command line library is worth its 15 ms at each submission here.
+    Arguments, both from cli_filter.lua: rad.toml, and a file of two lines with the path of the job script, and the
+    options as JSON. There is no command line library, because it would cost 15 ms at each submission.
     """
     config_path, request_path = sys.argv[1:]
     try:
@@ -65,7 +65,7 @@ def _options(text: str) -> dict[str, str]:
     """Return the options that cli_filter.lua wrote.
 
     Raises:
-        WireError: They are no JSON object of texts.
+        WireError: They are not a JSON object of texts.
     """
     options = json.loads(text)
     if not isinstance(options, dict) or not all(isinstance(value, str) for value in options.values()):
@@ -74,7 +74,7 @@ def _options(text: str) -> dict[str, str]:
 
 
 def _version(slurm_conf: Path | None) -> Version:
-    from slurm_plugin.slurm.commands import SlurmCommands  # no batch job's submission needs it
+    from slurm_plugin.slurm.commands import SlurmCommands  # not needed for batch jobs
 
     try:
         return SlurmCommands(slurm_conf=str(slurm_conf or "")).version()
@@ -90,14 +90,14 @@ def answer(
     user_id: int,
     version: Version = OLDEST,
 ) -> dict[str, Any]:
-    """Return what to set and what to say.
+    """Return the options to set and the messages to print.
 
     Args:
         options: Options of sbatch, srun or salloc by their long name, with "command" and "script".
         config: rad.toml as this node has it.
-        folder: Where the user typed the command.
+        folder: Folder in which the user ran the command.
         user_id: The user.
-        version: Of Slurm here.
+        version: Version of the installed Slurm.
 
     Raises:
         RadError: An option cannot be understood.
@@ -114,7 +114,7 @@ def answer(
     if options.get("command") == "sbatch":
         return {"set": changes, "say": list(says)}
     comment = options.get("comment", "") if seen.comment is None else seen.comment
-    from slurm_plugin.login.interactive import decided  # a batch job's submission need not load what decides
+    from slurm_plugin.login.interactive import decided  # a batch job's submission need not load the decision
 
     rewrite, options_now = decided(
         options,
@@ -132,7 +132,7 @@ class Seen:
     """What the login node finds in a submission.
 
     Attributes:
-        directives: What the user says; None if nothing, or nothing that can be understood.
+        directives: The user's directives; None if there are none, or if they are invalid.
         comment: The comment with the model's profile; None if no model was read.
         says: Lines for the user.
         trouble: Whether the model could not be read.
@@ -151,12 +151,12 @@ def seen_on_login(script: str | None, script_name: str | None, *, comment: str, 
         script: The start of the job script; None if there is none to read.
         script_name: Its path as typed; None if there is none.
         comment: The comment as typed.
-        folder: Where the user typed the command.
+        folder: Folder in which the user ran the command.
     """
     try:
         directives = directives_of(script, str(script_name), comment)
     except EstimateError:
-        return Seen()  # job_submit says so: it sees the same text, and its word reaches every user
+        return Seen()  # job_submit reports it: it sees the same text, and its message reaches every user
     if directives is None or directives.model is None:
         return Seen(directives=directives)
     folders = (folder,) if script_name is None else (folder, Path(script_name).parent)
@@ -169,7 +169,7 @@ def seen_on_login(script: str | None, script_name: str | None, *, comment: str, 
 
 
 def head_of(script: Path) -> str | None:
-    """Return the start of a job script, or None if it is no ordinary file that can be read."""
+    """Return the start of a job script, or None if it is not an ordinary, readable file."""
     try:
         if not script.is_file():
             return None
@@ -183,7 +183,7 @@ def _with_profile(comment: str, profile: str) -> str:
     """Return the comment with the profile.
 
     Raises:
-        EstimateError: Both do not fit.
+        EstimateError: They do not both fit.
     """
     changed = signed_comment.with_profile(comment, profile)
     if changed is None:

@@ -1,7 +1,7 @@
-"""srun and salloc: the decision that job_submit makes, made on the login node, too.
+"""srun and salloc: job_submit's decision, also made on the login node.
 
-Slurm 22.05 sets up their first step from the request as it was typed, so it must be typed as it will be decided. Slurm
-ignores a GRES of count 0, so the request still names the GPU to a site's own job_submit.lua that wants one.
+Slurm 22.05 sets up their first step from the request as typed, so it must be typed as it will be decided. Slurm
+ignores a GRES of count 0, so the request still names the GPU for a site's job_submit.lua that requires one.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def decided(
     user_id: int,
     whole_as_gpu: bool = False,
 ) -> tuple[Rewrite, dict[str, str]]:
-    """Return what job_submit will decide, and the options that ask for it.
+    """Return what job_submit will decide, and the options that request it.
 
     Args:
         options: Options by their long name, as typed.
-        directives: What the user says about the job; None if nothing.
+        directives: The user's directives; None if there are none.
         config: rad.toml.
         comment: The comment, with the model's profile.
         user_id: The user.
-        whole_as_gpu: Ask for a GPU of one's own by `gpu:1` and not by all shards of a GPU.
+        whole_as_gpu: Request a dedicated GPU by `gpu:1` and not by all shards of a GPU.
 
     Raises:
         RadError: An option cannot be understood.

@@ -1,12 +1,12 @@
-"""`rad simulate`: a trace of jobs on a cluster that is not there, through the functions that decide on real ones.
+"""`rad simulate`: simulate a trace of jobs on a cluster with the production decision functions.
 
-Discrete events. Slurm's part (priority, backfill, shards, whole GPUs, requeues) is modelled here; what RAD decides
-comes from the production `decide`, `choose_gpu`, `Ledger` and `next_attempt`; how jobs slow each other down is told
-by `interference`. CPUs and host memory are taken to suffice.
+Discrete events. Slurm's part (priority, backfill, shards, whole GPUs, requeues) is modelled here; RAD's decisions come
+from the production `decide`, `choose_gpu`, `Ledger` and `next_attempt`; the slowdown of jobs by each other comes from
+`interference`. CPUs and host memory are assumed to suffice.
 
     question ─> scenario (trace, workloads ─> jobs) ─> engine ─> result ─> metrics
-                                                       ├ slurm/     what slurmctld counts: queue, seats, backfill
+                                                       ├ slurm/     slurmctld's counts: queue, GPU indices, backfill
                                                        ├ hardware   what is really on the GPUs: node (production
                                                        │            placement), gpu (interference)
-                                                       └ aftermath  put-backs, slots, recovery (production)
+                                                       └ aftermath  requeues, slots, recovery (production)
 """

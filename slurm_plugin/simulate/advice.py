@@ -1,4 +1,4 @@
-"""`rad advise`: last month's jobs once as they were asked for and once shared, side by side."""
+"""`rad advise`: compare last month's jobs as requested and shared."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ROWS: tuple[tuple[str, str, float, str], ...] = (
     ("jobs over their limit", "over_limit", 1, ""),
     ("out of memory, run again", "recoveries", 1, ""),
 )
-"""What is shown: name, figure, divisor, unit."""
+"""Rows of the table: name, figure, divisor, unit."""
 PASSED_S = 14_400
-"""The bf_min_age_reserve that is tried where none was named: four hours, as in the replays (docs/results.md)."""
+"""The bf_min_age_reserve that is tried if none was given: four hours, as in the replays (docs/results.md)."""
 WORTH_TELLING = 0.95
-"""It is told of where it brings mean completion to so much or less."""
+"""It is mentioned if it reduces mean completion to this share or less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +38,13 @@ class Advice:
 
     Attributes:
         jobs: Jobs of the trace.
-        slurm: Which Slurm was simulated.
-        known: Those whose peak of GPU memory the trace tells; the others would keep their GPU.
+        slurm: The simulated version of Slurm.
+        known: Jobs whose peak of GPU memory is in the trace; the others would keep their GPU.
         whole: Figures with a GPU for each job.
         shared: Figures with RAD.
-        passed: The same where Slurm's backfill lets jobs be passed that have waited for less than PASSED_S; None if
-            what the site has was named.
-        assumed_mib: What jobs of unknown peak are taken to need; None if they keep their GPU.
+        passed: Figures with RAD where Slurm's backfill may start jobs ahead of those that have waited for less than
+            PASSED_S; None if the site's setting was given.
+        assumed_mib: Assumed need of jobs of unknown peak; None if they keep their GPU.
     """
 
     jobs: int
@@ -57,7 +57,7 @@ class Advice:
 
     @property
     def saved(self) -> dict[str, float]:
-        """Return what sharing would have saved; what it would have cost is below zero."""
+        """Return what sharing would have saved; negative values are costs."""
         return {
             "gpu_hours": round((self.whole["gpu_held_s"] - self.shared["gpu_held_s"]) / HOUR_S, 1),
             "energy_kwh": round((self.whole["energy_j"] - self.shared["energy_j"]) / JOULES_PER_KWH, 1),
@@ -68,17 +68,17 @@ class Advice:
 
     @property
     def jobs_done(self) -> int:
-        """Return the jobs that were simulated."""
+        """Return the number of simulated jobs."""
         return int(self.whole["jobs"])
 
 
 def advise(question: Question, clock: Clock, *, show_progress: bool = False) -> Advice:
-    """Run a trace both ways, and shared once more where Slurm's backfill is as it comes.
+    """Simulate a trace both ways, and shared once more with the other backfill setting if none was given.
 
     Args:
         question: The cluster, the settings, and sacct's file as its trace.
-        clock: Tells how long the simulation took.
-        show_progress: Draw a progress bar for each way on the error output.
+        clock: Measures how long the simulation took.
+        show_progress: Draw a progress bar for each variant on the error output.
 
     Raises:
         ConfigError: The trace cannot be read, or no job of it fits the cluster.
@@ -101,7 +101,7 @@ def advise(question: Question, clock: Clock, *, show_progress: bool = False) -> 
 
 
 def as_text(advice: Advice) -> str:
-    """Return a table for people."""
+    """Return a table as text."""
     lines = [f"{'':<26}{'a GPU each':>15}{'shared':>15}"]
     for name, figure, divisor, unit in ROWS:
         cells = (
@@ -137,7 +137,7 @@ def as_text(advice: Advice) -> str:
 
 
 def _passing(advice: Advice) -> list[str]:
-    """Return what Slurm's backfill would bring, did it let young jobs be passed; nothing where that is little."""
+    """Return the gain if Slurm's backfill could pass jobs that waited briefly; empty if the gain is small."""
     passed, shared = advice.passed, advice.shared
     if passed is None or passed["mean_completion_s"] > WORTH_TELLING * shared["mean_completion_s"]:
         return []
@@ -153,7 +153,7 @@ def _passing(advice: Advice) -> list[str]:
 
 
 def _number(value: float) -> str:
-    """Return a number for people.
+    """Return a number formatted for people.
 
     >>> _number(14190.4), _number(2.8019), _number(0.0)
     ('14,190', '2.8', '0')

@@ -1,4 +1,4 @@
-"""What becomes of a job that leaves its GPUs before its work is done, or never gets them."""
+"""Handle jobs that leave their GPUs before their work is done, or never get them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from slurm_plugin.simulate.jobs import booked_shards
 from slurm_plugin.simulate.progress import Job, Run
 
 FIRST_DELAY_S, LONGEST_DELAY_S = 10.0, 160.0
-"""How long a job that was put back waits: each time twice as long."""
+"""Delay of a requeued job: first and longest; it doubles each time."""
 RERUN_S = 5.0
-"""From a crash to when its rerun may start."""
+"""From a crash to the earliest start of its rerun."""
 REQUEUE_S = 121.0
-"""Slurm's delay of a requeued job, which nobody clears for one that comes back of its own accord."""
+"""Slurm's delay of a requeued job, which is not cleared for a job that requeues itself."""
 
 
 def put_back(job: Job, now_s: float, least_s: float) -> None:
-    """Make a job ready that no GPU took: it keeps its age, and waits before it is looked at again.
+    """Requeue a job that no GPU could take: it keeps its age, and waits before it is considered again.
 
     Args:
         job: The job.
         now_s: Seconds since the trace began.
-        least_s: Slurm cannot start it again before so long.
+        least_s: Slurm's minimum delay before it can start again.
     """
     delay_s = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(job.restart, 10))
     job.restart += 1
@@ -31,10 +31,10 @@ def put_back(job: Job, now_s: float, least_s: float) -> None:
 
 
 class Waiting:
-    """Jobs that were put back, by node: whoever frees a GPU wakes the one that has waited longest (epilog/wake.py)."""
+    """Requeued jobs, by node: when a GPU is freed, the job that has waited longest is woken (epilog/wake.py)."""
 
     def __init__(self) -> None:
-        """Start with nobody."""
+        """Start empty."""
         self._by_node: dict[int, dict[int, tuple[float, Job]]] = {}
         self._node_of: dict[int, int] = {}
 
@@ -51,13 +51,13 @@ class Waiting:
         self._node_of[job.number] = node
 
     def end(self, job: Job) -> None:
-        """Forget a job that waits no more; safe to repeat."""
+        """Remove a job that no longer waits; safe to repeat."""
         node = self._node_of.pop(job.number, None)
         if node is not None:
             del self._by_node[node][job.number]
 
     def wake(self, node: int) -> tuple[Job, float] | None:
-        """Return who may start as a GPU of a node is freed, and when at the earliest; None if nobody waits for one."""
+        """Return the job to start when a GPU of a node is freed, and its earliest start; None if no job waits."""
         rows = self._by_node.get(node)
         if not rows:
             return None
@@ -67,7 +67,7 @@ class Waiting:
 
 
 def saved(job: Job, now_s: float) -> None:
-    """Make a job ready that saved at the end of its slot: it queues up behind those who wait.
+    """Requeue a job that saved at the end of its slot, behind the waiting jobs.
 
     Args:
         job: The job.
@@ -79,7 +79,7 @@ def saved(job: Job, now_s: float) -> None:
 
 
 def recovers(run: Run, cluster: Cluster, now_s: float) -> bool:
-    """Make a job ready that ran out of GPU memory or was stopped, as the Epilog would; it begins anew.
+    """Requeue a job that ran out of GPU memory or was stopped, as the Epilog would; it starts from the beginning.
 
     Args:
         run: Its run.
@@ -87,7 +87,7 @@ def recovers(run: Run, cluster: Cluster, now_s: float) -> bool:
         now_s: Seconds since the trace began.
 
     Returns:
-        False if it is not run again.
+        False if it is not rerun.
     """
     job = run.job
     if not cluster.managed or job.booking is None:

@@ -1,4 +1,4 @@
-"""What a simulation runs on, and how it is set up."""
+"""The simulated cluster and its settings."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ PARTITION = "gpu"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Nodes of one kind, Slurm's settings and RAD's.
+    """Nodes of one kind, with Slurm's and RAD's settings.
 
     Attributes:
         nodes: Number of nodes.
-        per_node: GPUs of each.
+        per_node: GPUs per node.
         memory_bytes: Usable memory of a GPU.
         config: rad.toml.
         pin: Which GPUs of its node a job may get.
-        managed: Whether RAD places the jobs; without it they run where Slurm's seats say.
+        managed: Whether RAD places the jobs; otherwise they run on the GPUs that Slurm assigned.
         backfill_s: SchedulerParameters bf_interval; Slurm's default.
-        min_age_reserve_s: SchedulerParameters bf_min_age_reserve: who has waited for less may be passed.
+        min_age_reserve_s: SchedulerParameters bf_min_age_reserve: jobs that have waited for less may be passed.
         began_s: When the trace begins, in seconds since the epoch: backfill plans starts by whole minutes of the clock.
-        kept: GPUs of each node that have no shards, for jobs with GPUs of their own.
-        slurm: Slurm's version: how it counts and plans shards beside whole GPUs.
-        requeue_s: Slurm cannot start a job that was put back any sooner on its node.
-        drain: Whether shared jobs go where they keep the GPU busy for the shortest time longer.
-        server_bytes: What an MPS server takes of a GPU in use.
+        kept: GPUs of each node that have no shards, for jobs with dedicated GPUs.
+        slurm: Slurm's version: how it counts and plans shards next to whole GPUs.
+        requeue_s: Slurm's minimum delay before a requeued job can start on its node again.
+        drain: Whether shared jobs go where they extend the GPU's busy time the least.
+        server_bytes: Memory of an MPS server on a GPU in use.
         interference: How jobs on one GPU slow each other down.
     """
 
@@ -53,7 +53,7 @@ class Cluster:
 
     @property
     def settings(self) -> PartitionConfig:
-        """Return how RAD treats the partition."""
+        """Return RAD's settings of the partition."""
         found = self.config.partition(PARTITION)
         assert found is not None
         return found

@@ -1,4 +1,4 @@
-"""`rad simulate`: read a trace, run it, print what came out."""
+"""`rad simulate`: read a trace, simulate it, print the results."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from slurm_plugin.slurm.versions import NEWEST, Version, traits
 
 
 def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -> dict[str, Any]:
-    """Run a trace and return its figures.
+    """Simulate a trace and return its figures.
 
     Args:
         question: What is to be simulated.
-        clock: Tells how long the simulation itself took.
+        clock: Measures how long the simulation itself took.
         show_progress: Draw a progress bar on the error output.
 
     Raises:
@@ -50,7 +50,7 @@ def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -
 
 
 def history(question: Question) -> Mapping[str, float]:
-    """Return the SM activity of each workload, as the monitor saw it when the trace ran before; none if it did not."""
+    """Return the SM activity of each workload, as measured by the monitor in an earlier run; empty without one."""
     if question.activity != "history":
         return {}
     before = scenario(replace(question, activity="told"))
@@ -58,15 +58,15 @@ def history(question: Question) -> Mapping[str, float]:
 
 
 def settings_of(config: Path | None, partition: str | None, slurm: Version = NEWEST) -> PartitionConfig:
-    """Return the settings to try: those of a partition of rad.toml, or without a file what `rad install` writes.
+    """Return the settings to try: a partition of rad.toml, or without a file the defaults of `rad install`.
 
     Args:
-        config: Path of rad.toml; None takes what `rad install` writes.
+        config: Path of rad.toml; None takes the defaults of `rad install`.
         partition: Its name; None takes the only one.
         slurm: Its version decides whether jobs of several GPUs share them, as `rad install` has it.
 
     Raises:
-        ConfigError: The file cannot be read, or does not say which partition is meant.
+        ConfigError: The file cannot be read, or it is ambiguous which partition is meant.
     """
     if config is None:
         return PartitionConfig(share_multi_gpu=traits(slurm).spreads_shards)
@@ -79,7 +79,7 @@ def settings_of(config: Path | None, partition: str | None, slurm: Version = NEW
 
 
 def as_text(figures: dict[str, Any]) -> str:
-    """Return the figures for people, one a line."""
+    """Return the figures as text, one per line."""
     words = {
         name: told(value) or "none" if isinstance(value, dict) else value for name, value in figures.items()
     }

@@ -1,4 +1,4 @@
-"""The events: submissions, starts, ends, crashes, put-backs and reruns, in the order in which they happen."""
+"""Process the events in order: submissions, starts, ends, crashes, requeues and reruns."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from slurm_plugin.simulate.result import Result
 from slurm_plugin.simulate.slurm.controller import Controller
 
 SAVE_S = 120.0
-"""A job in slots is told so long before its limit (examples/resume)."""
+"""Warning time before a slot's limit (examples/resume)."""
 
 
 class Engine:
-    """One simulation: Slurm's count of the cluster, the GPUs as they are, and what came of it so far."""
+    """One simulation: Slurm's view of the cluster, the actual state of the GPUs, and the results so far."""
 
     def __init__(self, cluster: Cluster, jobs: Sequence[Job], *, learns: bool = False) -> None:
         """Start with an empty cluster.
 
         Args:
-            cluster: What it runs on.
+            cluster: The cluster.
             jobs: In order of submission.
-            learns: Whether what the GPUs show of each job's activity is kept, as rad-monitor does.
+            learns: Whether each job's measured activity is kept, as rad-monitor does.
         """
         self._cluster = cluster
         self.slurm = Controller(cluster)
@@ -38,11 +38,11 @@ class Engine:
     def run(self, progress: Callable[[int], None] = lambda done: None) -> Result:
         """Run until every job has ended.
 
-        Slurm's main scheduler looks at the queue at every event, its backfill every `backfill_s`, if anything has
+        Slurm's main scheduler examines the queue at every event, its backfill every `backfill_s` if anything has
         happened since.
 
         Args:
-            progress: Told how many more jobs have ended.
+            progress: Called with the number of jobs that have ended since the last call.
         """
         changed, backfill_s = False, 0.0
         while (now_s := self._next_s(backfill_s if changed else math.inf)) < math.inf:
@@ -55,7 +55,7 @@ class Engine:
         return self.result
 
     def _next_s(self, backfill_s: float) -> float:
-        """Return when something happens next; never, once every job has ended."""
+        """Return the time of the next event; infinity once every job has ended."""
         times = (
             self._arrivals[-1].trace.submit_s if self._arrivals else None,
             self.hardware.next_s(),
@@ -125,7 +125,7 @@ class Engine:
             self.slurm.queue.sooner(job, max(now_s, earliest_s))
 
     def _comes_back(self, run: Run, now_s: float) -> bool:
-        """Return whether a job whose run is over goes back into the queue, and make it ready for that."""
+        """Return whether a job is requeued after a run, and prepare it for that."""
         job = run.job
         if run.has_crashed(now_s):
             self.result.crashes += 1

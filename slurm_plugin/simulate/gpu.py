@@ -1,4 +1,4 @@
-"""One GPU as it really is: who is on it, how fast each of them is, memory, activity."""
+"""Actual state of one GPU: its jobs, their speed, memory, activity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slurm_plugin.simulate.interference import Load, Slowdowns, together
 from slurm_plugin.simulate.progress import Job, Run
 
 STARTS_UP = Load(smact=0.0, busy=0.0)
-"""What a job does to its GPU before its first step."""
+"""Load of a job on its GPU before its first step."""
 
 
 class Gpu:
@@ -20,13 +20,13 @@ class Gpu:
     Attributes:
         index: Its number in the cluster.
         uuid: Its name.
-        runs: Who runs on it.
-        smact: Its activity now.
+        runs: The runs on it.
+        smact: Its current activity.
         used_bytes: Memory in use.
-        changed_s: When jobs were last moved forward.
+        changed_s: When the jobs' work was last advanced.
         busy_s: Integral of the activity.
-        held_s: Time during which anybody was on it.
-        learns: Whether what it shows of each job's activity is kept.
+        held_s: Time during which any job was on it.
+        learns: Whether each job's measured activity is kept.
     """
 
     __slots__ = (
@@ -53,7 +53,7 @@ class Gpu:
         self._trail: deque[tuple[float, float]] = deque()
 
     def advance(self, now_s: float) -> None:
-        """Move the work of its jobs forward to now."""
+        """Advance the work of its jobs to now."""
         passed_s = now_s - self.changed_s
         if passed_s > 0:
             self.busy_s += self.smact * passed_s
@@ -66,7 +66,7 @@ class Gpu:
         self.changed_s = now_s
 
     def _tell(self, passed_s: float) -> None:
-        """Split the activity over the jobs by what is expected of each, as rad-monitor does (monitor/usage.py)."""
+        """Split the activity over the jobs by each one's expected activity, as rad-monitor does (monitor/usage.py)."""
         if len(self.runs) != 1 and (self.smact >= SPARE or any(run.job.load.turns for run in self.runs)):
             return
         weights = [max(0.01, _expected(run.job)) for run in self.runs]
@@ -75,10 +75,10 @@ class Gpu:
             run.job.own_activity_s += passed_s * self.smact * weight / sum(weights)
 
     def settle(self, window_s: float) -> None:
-        """Work out rates and activity after a change of who is on it.
+        """Compute rates and activity after a job has joined or left.
 
         Args:
-            window_s: Length of the window of which `window_smact` tells, in seconds.
+            window_s: Length of the window of `window_smact`, in seconds.
         """
         loads = [self._load(run) for run in self.runs]
         factors = self._slowdowns(loads)
@@ -93,7 +93,7 @@ class Gpu:
             self._trail.popleft()
 
     def _load(self, run: Run) -> Load:
-        """Return what a run does here; its first GPU is the one that gathers its gradients."""
+        """Return the load of a run on this GPU; its first GPU gathers its gradients."""
         load = run.job.load
         if run.trains_s > self.changed_s:
             return STARTS_UP
@@ -124,9 +124,9 @@ class Gpu:
         return self.smact
 
     def next_s(self) -> float:
-        """Return when something happens to one of its jobs, if nothing changes; never on an idle GPU.
+        """Return the time of its jobs' next event, if nothing changes; infinity on an idle GPU.
 
-        What happens to a job on several GPUs is told by its first one, but when its training begins by each.
+        A job on several GPUs has its events on the first one, except the start of its training, which each GPU reports.
         """
         return min((self._next_s(run) for run in self.runs), default=math.inf)
 

@@ -1,4 +1,4 @@
-"""All GPUs of the cluster: who is on them, and when something happens there next."""
+"""All GPUs of the cluster: their jobs, and the time of the next event."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from slurm_plugin.simulate.progress import Job, Run
 
 
 def surprise(runs: Sequence[Run], room_bytes: int) -> Run | None:
-    """Return whom the guard stops (guard/overruns.py): of those above their bookings the furthest above its estimate.
+    """Return the run that the guard stops (guard/overruns.py): above its booking, and furthest above its estimate.
 
     Args:
-        runs: Who is on one GPU.
-        room_bytes: What they may have together.
+        runs: The runs on one GPU.
+        room_bytes: What they may use together.
     """
     staying = [run for run in runs if run.crashes_s is None]
     if sum(max(run.booked_bytes, run.job.peak_bytes) for run in staying) <= room_bytes:
@@ -29,30 +29,30 @@ def surprise(runs: Sequence[Run], room_bytes: int) -> Run | None:
 
 
 class Calendar:
-    """When something happens on each GPU next. A new date for a GPU takes the place of its old one."""
+    """Time of the next event on each GPU. A new time replaces the GPU's old one."""
 
     def __init__(self, gpus: int) -> None:
-        """Start without dates."""
+        """Start without entries."""
         self._dates: list[tuple[float, int, int]] = []
         self._versions = [0] * gpus
 
     def put(self, gpu: int, at_s: float) -> None:
-        """Note the next date of a GPU.
+        """Set the time of a GPU's next event.
 
         Args:
             gpu: Its number in the cluster.
-            at_s: Seconds since the trace began; infinity leaves it without a date.
+            at_s: Seconds since the trace began; infinity removes the entry.
         """
         self._versions[gpu] += 1
         if at_s < math.inf:
             heapq.heappush(self._dates, (at_s, gpu, self._versions[gpu]))
 
     def next_s(self) -> float | None:
-        """Return the first date. It may be one that was replaced: then nothing happens."""
+        """Return the earliest time. It may have been replaced; then nothing happens."""
         return self._dates[0][0] if self._dates else None
 
     def due(self, now_s: float) -> Iterator[int]:
-        """Yield the GPUs whose date has come; new dates may be put meanwhile."""
+        """Yield the GPUs whose time has come; entries may be added meanwhile."""
         while self._dates and self._dates[0][0] <= now_s:
             _, gpu, version = heapq.heappop(self._dates)
             if version == self._versions[gpu]:
@@ -60,14 +60,14 @@ class Calendar:
 
 
 class Hardware:
-    """The GPUs, and the nodes that they are in.
+    """The GPUs and their nodes.
 
     Attributes:
-        gpus: All of them; those of node n are n * per_node and those behind it.
+        gpus: All of them; those of node n begin at n * per_node.
     """
 
     def __init__(self, cluster: Cluster, *, learns: bool = False) -> None:
-        """Start with all of them idle; with `learns` what they show of each job's activity is kept."""
+        """Start with all GPUs idle; `learns` keeps each job's measured activity."""
         self._cluster = cluster
         self._window_s = float(cluster.config.telemetry.window_s)
         self._caps = cluster.managed and cluster.settings.memory_cap
@@ -82,21 +82,21 @@ class Hardware:
         self._calendar = Calendar(len(self.gpus))
 
     def next_s(self) -> float | None:
-        """Return when something happens next; None if nobody runs."""
+        """Return the time of the next event; None if no job runs."""
         return self._calendar.next_s()
 
     def place(self, job: Job, seats: tuple[int, ...], now_s: float) -> Placement:
-        """Return which GPUs RAD gives a job, booked in the node's ledger; none if it is put back.
+        """Return the GPUs that RAD gives a job, booked in the node's ledger; none if it is requeued.
 
         Args:
             job: The job that starts.
-            seats: Where Slurm counts it.
+            seats: GPU indices that Slurm assigned.
             now_s: Seconds since the trace began.
         """
         return self._nodes[seats[0] // self._cluster.per_node].place(job, seats, now_s)
 
     def occupy(self, run: Run, now_s: float) -> None:
-        """Put a run onto its GPUs, and see whether it will run out of memory.
+        """Start a run on its GPUs, and determine whether it will run out of memory.
 
         Args:
             run: The run that starts.
@@ -121,7 +121,7 @@ class Hardware:
         self._settle(tuple(touched))
 
     def vacate(self, run: Run, now_s: float) -> None:
-        """Take a run off its GPUs and out of the ledger.
+        """Remove a run from its GPUs and from the ledger.
 
         Args:
             run: The run that is over.
@@ -135,7 +135,7 @@ class Hardware:
             self._nodes[run.seats[0] // self._cluster.per_node].release(run.job)
 
     def over(self, now_s: float) -> Iterator[Run]:
-        """Yield the runs that are over; the caller vacates each one before it asks on."""
+        """Yield the runs that are over; the caller vacates each one before taking the next."""
         for index in self._calendar.due(now_s):
             gpu = self.gpus[index]
             for beside in self._together((index,)):
@@ -146,12 +146,12 @@ class Hardware:
                 self._settle((index,))
 
     def _advance(self, run: Run, now_s: float) -> None:
-        """Move the work on a run's GPUs, and on those that jobs have beside them, forward before rates change."""
+        """Advance the work on a run's GPUs, and on the other GPUs of jobs there, before rates change."""
         for index in self._together(run.gpus):
             self.gpus[index].advance(now_s)
 
     def _settle(self, indices: Sequence[int]) -> None:
-        """Work rates out anew: what a job on several GPUs takes of each hangs on the slowest of them."""
+        """Recompute rates: the load of a job with several GPUs on each depends on the slowest of them."""
         for index in indices:
             self.gpus[index].settle(self._window_s)
         together = self._together(indices)
@@ -161,6 +161,6 @@ class Hardware:
             self._calendar.put(index, self.gpus[index].next_s())
 
     def _together(self, indices: Sequence[int]) -> Sequence[int]:
-        """Return these GPUs, and those that jobs on them have as well."""
+        """Return these GPUs and the other GPUs of jobs on them."""
         more = [gpu for index in indices for run in self.gpus[index].runs for gpu in run.gpus]
         return list(dict.fromkeys((*indices, *more)))

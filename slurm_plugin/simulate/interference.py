@@ -1,39 +1,39 @@
-"""How fast jobs run beside each other on one GPU under MPS: a small model, fitted to measured groups.
+"""Slowdown of jobs that share a GPU under MPS: a small model, fitted to measured groups.
 
-**A GPU's work is conserved.** What the jobs' SM activity comes to while they share a GPU (each one's own, over its
-slowdown) is told by the sum S of what they have alone, whoever they are: all of it while there is room, up to a full
-GPU; 0.80 at a sum of 0.9, 0.97 at 1.75, 0.99 above 2. It is no less than what the busiest one has alone.
+**A GPU's work is conserved.** The total SM activity of jobs that share a GPU (each job's activity alone over its
+slowdown) depends only on the sum S of what they have alone, not on which jobs they are. It equals S while that fits, up
+to a full GPU: 0.80 at a sum of 0.9, 0.97 at 1.75, 0.99 above 2. It is no less than the busiest job's activity alone.
 
     together = max(largest one alone, S / (1 + S ** q) ** (1 / q))
 
-**Who waits.** MPS serves processes kernel by kernel: on a full GPU all of them get about as many kernels a second
-done, whether these are of five microseconds or of five hundred. So a job waits the longer the shorter its own kernels
-are, and only for what no longer fits into its own pauses (its data loader, its Python):
+**Waiting.** MPS serves processes kernel by kernel: on a full GPU all of them complete about as many kernels per second,
+whether these take five microseconds or five hundred. So a job waits longer the shorter its kernels are, and only for
+what no longer fits into its pauses (its data loader, its Python):
 
     slowdown_i = max(1, b_i * f_i)
     f_i = 1 + delay * (TYPICAL_KERNEL_S / a_i) ** SHORTNESS * sum over neighbours j of b_j * I_j
 
-**Who takes turns.** Outside of MPS, contexts have a GPU one after the other, and whoever has nothing to do gives his
-turn up. So those who ask for little get all of it, and the others share the rest alike, of the SLICED part of the time
-that changing between them leaves:
+**Time slicing.** Outside of MPS, contexts have a GPU one after the other, and a context without work gives up its time
+slice. So contexts that need little get all of it, and the others share the rest equally, of the SLICED part of the time
+that remains after context switches:
 
     slowdown_i = max(1, b_i / level),  with  sum over all j of min(b_j, level) = SLICED
 
-The MPS server is one of them, asking for the share u of the time in which not all of its clients pause.
+The MPS server is one of these contexts; it needs the share u of the time in which not all of its clients pause.
 
 A job of several GPUs (one process on each, with no MPS server in common) waits for its slowest half, and so for more of
-its neighbours' time. Where its replicas hand over their gradients one by one, each of these e a second waits on the GPU
+its neighbours' time. If its replicas exchange their gradients one by one, each of these e per second waits on the GPU
 that gathers them:
 
-    slowdown_i = max(1, b_i * (1 + max(TURNS, BY_TURNS_S * e) * sum over others j who take turns of b_j
+    slowdown_i = max(1, b_i * (1 + max(TURNS, BY_TURNS_S * e) * sum over others j with time slices of b_j
                                  + max(TURNS, BY_SERVER_S * e) * u))
 
-It holds its turn while it waits, 1 / slowdown_i of the time, and the server's clients do their work in what is left.
+It keeps its time slice while it waits, 1 / slowdown_i of the time, and the server's clients work in the remaining time.
 
-b is the share of the time in which kernels run, I the share of the SMs that they keep busy meanwhile (intensity), a
-how long one of them takes; the delay is what it must be for the work to come to `together`. Fitted on groups of two to
-eight trainings on H200s (`python bench/interference/fit.py`; docs/measurements/2026-11-activity.md has the errors
-on workloads that were left out, and on replays, which no fit has seen).
+b is the share of the time in which kernels run, I the share of the SMs that they keep busy during it (intensity), a
+the duration of one kernel; the delay is chosen so that the work equals `together`. Fitted on groups of two to eight
+trainings on H200s (`python bench/interference/fit.py`; docs/measurements/2026-11-activity.md has the errors on
+workloads that were left out, and on replays, which were not used in any fit).
 """
 
 from __future__ import annotations
@@ -45,37 +45,38 @@ from dataclasses import dataclass
 from slurm_plugin.core.config.compute import TURNS
 
 CROWDING, SHORTNESS = 6.09, 0.81
-"""q, and by how much short kernels wait longer."""
+"""q, and the exponent by which short kernels wait longer."""
 TYPICAL_KERNEL_S = 26e-6
-"""Median of 490 trainings: kernels run for so long, over the number of them that the profile tells."""
+"""Median of 490 trainings: kernel time over the number of kernels in the profile."""
 BY_SERVER_S, BY_TURNS_S = 2.6e-3, 0.9e-3
-"""What a gradient waits that is handed over beside an MPS server with work, and beside one other who takes turns.
+"""Wait of a gradient exchanged next to an MPS server with work, and next to one other job with time slices.
 
 By the server: 2.4 ms for each of 411 a step (tests/gpu/results/h200x2/two_gpu_jobs_copies.json); 2.5, 2.8 and 2.8 in
 steps of three replayed models. By turns: the middle of such steps without a server
-(bench/simulation/replayed_groups.py)."""
+(bench/simulation/replayed_groups.py).
+"""
 SLICED = 0.91
-"""Share of its time that a GPU works while contexts take turns on it (bench/interference/fit.py)."""
+"""Share of its time that a GPU works while contexts are time-sliced on it (bench/interference/fit.py)."""
 LONGEST_SLOWDOWN = 20.0
-"""Nobody starves for good: 17 was the largest slowdown that was measured."""
+"""Upper limit, since no job starves forever: the largest measured slowdown was 17."""
 MOST_WAIT = 1000.0
-"""The delay is looked for below this."""
+"""Upper end of the search for the delay."""
 ROOM = 1e-4
-"""So little work lost is none."""
+"""Lost work below this counts as none."""
 MOST_INTENSE = 0.95
-"""The most that was measured; beyond it the model says nothing."""
+"""The largest measured value; the model does not apply beyond it."""
 IDLE_W, BUSY_W = 88.0, 557.0
-"""Draw of an H200 that a process has open, and what full SM activity adds: fitted, mean error 37 W."""
+"""Power of an H200 that a process has open, and the addition at full SM activity: fitted, mean error 37 W."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a training does to a GPU when it runs alone.
+    """Load of a training on a GPU when it runs alone.
 
     Attributes:
         smact: Mean SM activity while it trains without pause (0 to 1).
         busy: Share of that time in which any of its kernels runs.
-        duty: Share of its time in which it trains; the rest it waits for data.
+        duty: Share of its time in which it trains; in the rest it waits for data.
         kernel_s: How long one of its kernels takes, on average.
         sliced: Whether it runs outside of MPS though it has one GPU.
         halves: Whether it has several GPUs, whose halves wait for each other; it has no MPS server in common.
@@ -94,12 +95,12 @@ class Load:
 
     @property
     def turns(self) -> bool:
-        """Return whether it takes turns with its neighbours."""
+        """Return whether it is time-sliced with its neighbours."""
         return self.sliced or self.halves
 
     @property
     def mean_smact(self) -> float:
-        """Return the activity that a monitor sees of it alone."""
+        """Return the activity that a monitor measures when it runs alone."""
         return self.smact * self.duty
 
     @property
@@ -109,18 +110,18 @@ class Load:
 
 
 Slowdowns = Callable[[Sequence[Load]], list[float]]
-"""By which factor the time of each of these jobs grows while they share a GPU."""
+"""Function from the loads on one GPU to the factor by which each job's time grows."""
 
 
 def slowdowns(loads: Sequence[Load]) -> list[float]:
-    """Return by which factor each job's time grows while these jobs share a GPU."""
+    """Return the factor by which each job's time grows while these jobs share a GPU."""
     if any(load.turns for load in loads):
         return _with_turns(loads)
     return _under_mps(loads)
 
 
 def _with_turns(loads: Sequence[Load]) -> list[float]:
-    """Return the same where some jobs take turns: those under MPS have the time that these leave."""
+    """Return the same factors if some jobs are time-sliced: those under MPS get the remaining time."""
     busy = [load.busy * load.duty for load in loads]
     rest = [k for k, load in enumerate(loads) if not load.turns]
     wide = [k for k, load in enumerate(loads) if load.halves]
@@ -143,11 +144,11 @@ def _with_turns(loads: Sequence[Load]) -> list[float]:
 
 
 def _of_halves(load: Load, others: float, served: float) -> float:
-    """Return how many times slower a job of several GPUs is.
+    """Return the slowdown of a job with several GPUs.
 
     Args:
-        load: What it does alone.
-        others: Share of the time in which kernels of others run that take turns, summed over these.
+        load: Its load alone.
+        others: Share of the time in which kernels of other time-sliced jobs run, summed over these jobs.
         served: Share of the time in which the MPS server has work.
     """
     by_turns = max(TURNS, BY_TURNS_S * load.exchanges_per_s)
@@ -156,11 +157,11 @@ def _of_halves(load: Load, others: float, served: float) -> float:
 
 
 def fair_level(asked: Sequence[float], room: float) -> float:
-    """Return what each may have at most so that all have `room` together; 1 if there is enough (max-min fairness).
+    """Return the most that each may have so that all have `room` together; 1 if there is enough (max-min fairness).
 
     Args:
-        asked: What each asks for, 0 to 1.
-        room: What there is.
+        asked: What each requests, 0 to 1.
+        room: What is available.
 
     >>> fair_level([0.2, 1.0, 1.0], 0.9), fair_level([0.2, 0.3], 0.9)
     (0.35, 1.0)
@@ -175,7 +176,7 @@ def fair_level(asked: Sequence[float], room: float) -> float:
 
 
 def _under_mps(loads: Sequence[Load], left: float = 1.0) -> list[float]:
-    """Return the slowdowns of the clients of an MPS server that has a GPU for a share of the time."""
+    """Return the slowdowns of the clients of an MPS server that has the GPU for a share of the time."""
     wanted = [load.busy * load.duty / left for load in loads]
     busy = [min(1.0, b) for b in wanted]
     alone = [max(1.0, b) for b in wanted]
@@ -203,11 +204,11 @@ def _under_mps(loads: Sequence[Load], left: float = 1.0) -> list[float]:
 
 
 def reach(total: float, largest: float) -> float:
-    """Return the SM activity that a GPU comes to.
+    """Return the SM activity that a GPU reaches.
 
     Args:
-        total: Sum of what its jobs have alone.
-        largest: What the busiest of them has alone.
+        total: Sum of its jobs' activities alone.
+        largest: Activity of the busiest of them alone.
     """
     return max(largest, total / (1.0 + total**CROWDING) ** (1.0 / CROWDING)) if total else 0.0
 
@@ -216,12 +217,12 @@ def together(loads: Sequence[Load], factors: Sequence[float]) -> float:
     """Return the GPU's SM activity while these jobs share it.
 
     Args:
-        loads: What each job does to a GPU of its own.
-        factors: How many times slower each one is here; 1 is not slower.
+        loads: Load of each job on a dedicated GPU.
+        factors: Slowdown of each job here; 1 is not slower.
     """
     return min(1.0, sum(load.mean_smact / factor for load, factor in zip(loads, factors, strict=True)))
 
 
 def power_w(smact: float) -> float:
-    """Return the draw of a GPU at this activity."""
+    """Return the power of a GPU at this activity."""
     return IDLE_W + BUSY_W * smact

@@ -1,4 +1,4 @@
-"""From a line of a trace to what Slurm queues: the submission, by the production `decide` or by a baseline's rule."""
+"""Convert a trace's line to a queued job: submission by the production `decide` or by a baseline's rule."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from slurm_plugin.simulate.workloads import Told
 
 Baseline = Literal["rad", "whole", "hand"]
 HAND_ROUNDING = 1.2
-"""Users who size by hand add this to what they have seen."""
+"""Factor that users who size by hand apply to the peak they have seen."""
 LIMIT_FACTOR, LEAST_LIMIT_S = 2.0, 1800.0
-"""A trace without time limits: users ask for twice the time, and for half an hour at least."""
+"""For a trace without time limits: users request twice the time, and at least half an hour."""
 
 LEAST_SEEN_S = 60.0
-"""A shorter run tells nothing of its activity (epilog/report.py)."""
+"""Activity of a shorter run is not used (epilog/report.py)."""
 
 
 class Known(NamedTuple):
-    """What RAD knows of what a job does to a GPU.
+    """RAD's knowledge of a job's load on a GPU.
 
     Attributes:
         smact: SM activity; None if nothing is known.
-        busy: Share of the time in which any of its kernels runs; None likewise.
-        seen: Whether earlier runs showed it, with their waits for data.
+        busy: Share of the time in which any of its kernels runs; None if unknown.
+        seen: Whether it was measured in earlier runs, with their waits for data.
     """
 
     smact: float | None = None
@@ -47,7 +47,7 @@ NOTHING = Known()
 
 
 class Refused(Exception):
-    """The submission is refused; the text is what the user reads."""
+    """The submission is refused; the text is shown to the user."""
 
 
 def make_job(
@@ -67,17 +67,17 @@ def make_job(
     """Return a job as it enters the queue.
 
     Args:
-        trace: What was submitted.
-        load: What it does to a GPU.
+        trace: The submission.
+        load: Its load on a GPU.
         config: rad.toml, with the partition PARTITION.
-        baseline: "rad"; "whole": a GPU each; "hand": the user asks for shards.
-        errors: How wrong RAD's estimates are; without any it has no estimates.
+        baseline: "rad"; "whole": a GPU each; "hand": the user requests shards.
+        errors: Errors of RAD's estimates; if empty, it has no estimates.
         usable_bytes: Usable memory of one GPU.
-        start_up_s: What each of its starts takes before the first step; limits allow for it.
-        compress: How many times faster than its users knew it the trace is.
-        known: What RAD knows of what it does.
-        slot_s: Jobs that ask for longer run in slots of so long; None: they run at once.
-        draw: Which of many draws of the errors is taken.
+        start_up_s: Time from each start to the first step; limits allow for it.
+        compress: How many times faster the trace is than its users knew it.
+        known: RAD's knowledge of its load.
+        slot_s: Length of slots, used by jobs that request more time; None: no slots.
+        draw: Number of the random draw of the errors.
 
     Raises:
         Refused: It is larger than a GPU.
@@ -115,7 +115,7 @@ def make_job(
 def _by_rad(
     gpus: int, estimate: MemoryEstimate | None, config: Config, partition: PartitionConfig
 ) -> tuple[Booking | None, int]:
-    """Return what RAD books, and the shards of each GPU: more than its memory where compute counts."""
+    """Return RAD's booking, and the shards of each GPU: more than its memory where compute counts."""
     request = JobRequest(user_id=1000, gres=(GresItem(name="gpu", count=gpus),), partition=PARTITION)
     claims = Claims(gpus=gpus) if gpus > 1 else Claims()
     rewrite = decide(request, claims, estimate, config=config, spread=0 if gpus == 1 else gpus)
@@ -129,7 +129,7 @@ def _by_rad(
 
 
 def _by_hand(peak_bytes: int, partition: PartitionConfig) -> tuple[Booking | None, int]:
-    """Return what users ask for who size by hand: shards, or a GPU if it takes all of them."""
+    """Return the request of users who size by hand: shards, or a GPU if it takes all of them."""
     shards = min(partition.shards, shards_for(int(peak_bytes * HAND_ROUNDING), partition.shard_bytes))
     if shards == partition.shards:
         return None, shards
@@ -137,7 +137,7 @@ def _by_hand(peak_bytes: int, partition: PartitionConfig) -> tuple[Booking | Non
 
 
 def seen_activity(jobs: Sequence[Job]) -> dict[str, float]:
-    """Return the SM activity of each workload as rad-monitor saw it, mean over its runs of a minute or more."""
+    """Return the SM activity of each workload as measured by rad-monitor, mean over its runs of a minute or more."""
     found: dict[str, list[float]] = {}
     for job in jobs:
         if job.own_s >= LEAST_SEEN_S:
@@ -146,10 +146,10 @@ def seen_activity(jobs: Sequence[Job]) -> dict[str, float]:
 
 
 def booked_shards(booking: Booking | None, partition: PartitionConfig) -> int:
-    """Return what a booking is in shards of one GPU.
+    """Return a booking in shards of one GPU.
 
     Args:
-        booking: What was booked; None for a whole GPU.
+        booking: The booking; None for a whole GPU.
         partition: The partition's settings.
     """
     if booking is None or booking.memory_bytes is None:
@@ -158,7 +158,7 @@ def booked_shards(booking: Booking | None, partition: PartitionConfig) -> int:
 
 
 def _estimate(trace: TraceJob, known: Known, errors: Sequence[Told], draw: int) -> MemoryEstimate | None:
-    """Return what the estimator would say; the same program gets the same error each time."""
+    """Return the simulated estimate; the same program gets the same error each time."""
     if trace.memory_bytes is None or not errors:
         return None
     program = zlib.crc32(trace.workload.encode())

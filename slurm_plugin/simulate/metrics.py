@@ -1,4 +1,4 @@
-"""What a run is worth, in the words of thesis section 6.3.4."""
+"""Figures of a run, in the terms of thesis section 6.3.4."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slurm_plugin.simulate.result import Result
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return the value below which this share lies (nearest rank); 0 of nothing.
+    """Return the value below which this share lies (nearest rank); 0 for an empty list.
 
     Args:
         values: Any numbers, in any order.

@@ -1,4 +1,4 @@
-"""One node: its jobs get their GPUs by the production placement, booked in the production ledger."""
+"""One node: the production placement chooses GPUs for its jobs and books them in the production ledger."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Node:
         self._room_bytes = {gpu.uuid: cluster.memory_bytes for gpu in gpus}
 
     def place(self, job: Job, seats: tuple[int, ...], now_s: float) -> Placement:
-        """Ask the production placement where a job goes, and book it there.
+        """Choose GPUs for a job with the production placement, and book them.
 
         Args:
             job: The job.
-            seats: Where Slurm counts it.
+            seats: GPU indices that Slurm assigned.
             now_s: Seconds since the trace began.
         """
         cluster, booking = self._cluster, job.booking
@@ -62,7 +62,7 @@ class Node:
         return placement
 
     def release(self, job: Job) -> None:
-        """Take a job that is over out of the ledger."""
+        """Remove a finished job from the ledger."""
         self._ledger = self._ledger.release(job.number, restart=job.restart)
 
     def _reserve(self, demand: Demand, placement: Placement, now_s: float) -> None:

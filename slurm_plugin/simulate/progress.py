@@ -1,4 +1,4 @@
-"""A job on its way through the simulation, and the run of it that is under way."""
+"""State of a job in the simulation, and of its current run."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from slurm_plugin.simulate.interference import Load
 from slurm_plugin.simulate.trace_job import TraceJob
 
 DONE_S = 1e-6
-"""Less work than this is none: times are sums of floats."""
+"""Remaining work below this counts as none: times are sums of floats."""
 CRASH_S, CRASH_SHARE = 60.0, 0.05
-"""Training reaches its peak in the first steps: a job too large crashes after a minute, sooner if it is short."""
+"""Training reaches its peak in the first steps: a job that is too large crashes after a minute, sooner if short."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Job:
-    """One job: what was submitted, where it stands, and what it has been through.
+    """One job: its submission, its state and its history.
 
     Attributes:
-        trace: What it is.
-        load: What it does to a GPU.
-        peak_bytes: GPU memory it really takes on each GPU.
+        trace: Its line of the trace.
+        load: Its load on a GPU.
+        peak_bytes: Its actual peak of GPU memory on each GPU.
         limit_s: Its time limit.
-        gpus: GPUs it asks for.
-        start_up_s: Each time it starts, it imports and builds for so long before its first step.
-        slotted: Whether it runs in time slots: at the end of one it saves and goes back into the queue.
-        booking: What it books; None if RAD leaves it alone.
-        shards: What Slurm counts on each GPU: all of a GPU for a whole one.
-        priority: Slurm's; the higher the sooner.
-        eligible_s: When Slurm looks at it first.
-        queued_s: When it came into the queue, for its age there.
-        restart: Times that it came back into the queue.
-        left_s: Work that is left, in seconds alone on a GPU.
+        gpus: GPUs it requests.
+        start_up_s: Time from each start to the first step, for imports and building the model.
+        slotted: Whether it runs in time slots: at the end of each it saves and is requeued.
+        booking: Its booking; None if RAD leaves it unchanged.
+        shards: Shards that Slurm counts on each GPU: all of a GPU for a whole one.
+        priority: Slurm's priority; higher starts sooner.
+        eligible_s: When Slurm first considers it.
+        queued_s: When it entered the queue, for its age there.
+        restart: Number of its requeues.
+        left_s: Remaining work, in seconds alone on a GPU.
         first_start_s: When it first started.
-        end_s: When it ended for good.
-        ran_s: How long its runs took, those that crashed left out.
-        last_run_s: How long the last one took.
+        end_s: When it finally ended.
+        ran_s: Total time of its runs, without those that crashed.
+        last_run_s: Time of the last run.
         crashes: Times that it ran out of GPU memory.
-        put_backs: Times that it was put back into the queue before it ran.
-        own_s: For how long its GPU's activity told of it alone, as rad-monitor counts it.
+        put_backs: Times that it was requeued before it ran.
+        own_s: Time in which its GPU's activity was its alone, as rad-monitor counts it.
         own_activity_s: Integral of its part of that activity.
     """
 
@@ -74,12 +74,12 @@ class Job:
 
     @property
     def key(self) -> tuple[int, float, int]:
-        """Return what the queue is sorted by: priority, then age."""
+        """Return its sort key in the queue: priority, then age."""
         return (-self.priority, self.queued_s, self.trace.number)
 
     @property
     def whole(self) -> bool:
-        """Return whether it has GPUs of its own."""
+        """Return whether it has dedicated GPUs."""
         return self.booking is None or self.booking.kind == "whole"
 
 
@@ -88,16 +88,16 @@ class Run:
     """One run of a job, from its start until it leaves its GPUs.
 
     Attributes:
-        job: Whose.
-        seats: GPUs that Slurm counts it on.
-        gpus: GPUs that it is on.
+        job: The job.
+        seats: GPU indices that Slurm assigned.
+        gpus: Physical GPUs it runs on.
         start_s: When it started.
-        trains_s: When it comes to its first step.
-        cap_bytes: What its GPU lets it hold; None if no more than it booked.
+        trains_s: When it reaches its first step.
+        cap_bytes: Its memory limit on a GPU; None if that is its booking.
         saves_s: When its slot ends: it saves and leaves. Never for a job without slots.
         crashes_s: When it runs out of memory, or is stopped; None if neither.
-        stopped: Whether the guard stops it, for it holds more than it booked and others need theirs.
-        factors: By GPU, how many times slower it is there than alone.
+        stopped: Whether the guard stops it, because it uses more than it booked and others need what they booked.
+        factors: Slowdown on each GPU, relative to running alone.
     """
 
     job: Job
@@ -113,38 +113,38 @@ class Run:
 
     @property
     def rate(self) -> float:
-        """Return the work done in a second, 1 alone: a job on several GPUs is as slow as on the slowest."""
+        """Return the work done in a second, 1 alone; a job on several GPUs is as slow as on the slowest."""
         return 1.0 / max(self.factors.values(), default=1.0)
 
     @property
     def booked_bytes(self) -> int:
-        """Return what it booked; nothing without a booking, or with GPUs of its own."""
+        """Return its booking; 0 without one, or with dedicated GPUs."""
         return 0 if self.job.booking is None else self.job.booking.memory_bytes or 0
 
     def above_estimate_bytes(self) -> int:
-        """Return how far it is above what it was expected to hold."""
+        """Return how far its usage is above its estimate."""
         told = None if self.job.booking is None else self.job.booking.estimate_bytes
         return self.job.peak_bytes - min(told or self.booked_bytes, self.booked_bytes)
 
     @property
     def peaks_s(self) -> float:
-        """Return when it holds the most that it ever will."""
+        """Return when it reaches its peak."""
         return self.trains_s + min(CRASH_S, CRASH_SHARE * self.job.trace.duration_s)
 
     def runs_out(self, at_s: float, *, stopped: bool = False) -> None:
-        """Note that it ends before its work is done.
+        """Record that it ends before its work is done.
 
         Args:
             at_s: When.
-            stopped: Whether the guard stops it; else it asks for more memory than there is.
+            stopped: Whether the guard stops it; else it requests more memory than there is.
         """
         self.crashes_s, self.stopped = at_s, stopped
 
     def next_s(self, now_s: float) -> float:
-        """Return when it comes to its first step, saves, ends or crashes, if its rate stays.
+        """Return when it reaches its first step, saves, ends or crashes, if its rate stays.
 
         Args:
-            now_s: Seconds since the trace began; its work is told up to now.
+            now_s: Seconds since the trace began; its work is counted up to now.
         """
         if self.trains_s > now_s:
             return self.trains_s

@@ -1,4 +1,4 @@
-"""What is to be simulated."""
+"""Input of a simulation."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ class Question:
         nodes: Number of nodes.
         gpus_per_node: GPUs of each.
         gpu_memory_mib: Usable memory of one GPU.
-        settings: How RAD treats the partition.
-        baseline: RAD, or what it is compared with.
-        estimates: Where RAD's estimates come from.
+        settings: RAD's settings of the partition.
+        baseline: RAD, or the baseline it is compared with.
+        estimates: Source of RAD's estimates.
         pin: Which GPUs of its node a job may get.
-        compress: Jobs come, run and are limited this many times faster, as in a replay; what Slurm and RAD take for
-            themselves (windows, delays, backfill) stays.
-        start_up_s: What each start takes before the first step: imports, model, context.
+        compress: Jobs arrive, run and are limited this many times faster, as in a replay; times of Slurm and RAD
+            themselves (windows, delays, backfill) stay.
+        start_up_s: Time from each start to the first step: imports, model, context.
         backfill_s: SchedulerParameters bf_interval.
         min_age_reserve_s: SchedulerParameters bf_min_age_reserve.
         kept: GPUs of each node without shards.
-        activity: What RAD knows of a job's SM activity: as told before its first run, as of a training that never waits
-            for data; as it really is ("seen"); as the monitor saw the same workload in an earlier run of the trace,
-            where it was told ("history"); or nothing.
-        gradients: How the GPUs of one job agree on them: in buckets, as DistributedDataParallel sends them, or each
-            tensor by itself, which then waits by itself.
+        activity: RAD's knowledge of a job's SM activity: as estimated before its first run, for a training that never
+            waits for data; the true value ("seen"); as the monitor measured the same workload in an earlier run of the
+            trace, or the estimate without one ("history"); or none.
+        gradients: How the GPUs of one job exchange gradients: in buckets, as DistributedDataParallel sends them, or
+            each tensor separately, which then waits separately.
         never_wait: Whether trainings never wait for data, whatever the trace has.
-        slurm: Slurm's version: how it counts and plans shards beside whole GPUs.
-        drain: Whether shared jobs go where they keep the GPU busy for the shortest time longer, by `--time`.
-        server_mib: What an MPS server and its contexts take of a GPU in use, which no shard counts.
-        slot_min: Jobs that ask for longer run in slots of so many minutes; None: they run at once.
-        partition: The one whose jobs of sacct's output count; None takes all.
-        draw: Which of many draws of the estimator's errors is taken; jobs of one workload have the same one.
-        assumed_mib: Peak of the one-GPU jobs whose peak the trace does not tell; None: it stays unknown.
+        slurm: Slurm's version: how it counts and plans shards next to whole GPUs.
+        drain: Whether shared jobs go where they extend the GPU's busy time the least, by `--time`.
+        server_mib: Memory of an MPS server and its contexts on a GPU in use, which is not part of any shard.
+        slot_min: Length of slots in minutes, used by jobs that request more time; None: no slots.
+        partition: The partition whose jobs in sacct's output count; None takes all.
+        draw: Number of the random draw of the estimator's errors; jobs of one workload have the same error.
+        assumed_mib: Peak of one-GPU jobs whose peak is not in the trace; None: it stays unknown.
     """
 
     trace: Path

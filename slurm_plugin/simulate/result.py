@@ -1,4 +1,4 @@
-"""What a simulation showed, before metrics are made of it."""
+"""Results of a simulation, from which metrics are computed."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ class Result:
     Attributes:
         jobs: All jobs, with their times.
         gpus: All GPUs, with the integrals of their activity.
-        limit_factor: A job may run so many times its limit: sharing gives that time back (node/time_extension.py).
+        limit_factor: Factor by which a job may exceed its limit, which compensates for sharing
+            (node/time_extension.py).
         end_s: When the last job ended.
         crashes: Times that a job ran out of GPU memory or was stopped.
-        stopped: Times that the guard stopped a job which others needed the memory of.
-        hurt: Times that one ended although it held no more than it booked.
-        recoveries: Times that one was run again.
-        failed: Jobs that were not run again.
-        put_backs: Times that a job was put back into the queue.
-        booked_byte_s: Integral of what shared jobs booked.
-        used_byte_s: Integral of what they really took.
+        stopped: Times that the guard stopped a job because others needed its memory.
+        hurt: Times that a job ended this way although it used no more than it booked.
+        recoveries: Times that a job was rerun.
+        failed: Jobs that were not rerun.
+        put_backs: Times that a job was requeued.
+        booked_byte_s: Integral of the bookings of shared jobs.
+        used_byte_s: Integral of their actual usage.
     """
 
     jobs: Sequence[Job]
@@ -42,7 +43,7 @@ class Result:
     used_byte_s: float = 0.0
 
     def count(self, run: Run, now_s: float) -> None:
-        """Count a run that is over.
+        """Count a finished run.
 
         Args:
             run: The run.

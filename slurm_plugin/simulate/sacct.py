@@ -1,8 +1,8 @@
-"""What sacct prints: its records, each as a job of a trace, and what it tells of a job's peak (sacct(1)).
+"""Read sacct's output: each record as a job of a trace, and a job's peak where it is given (sacct(1)).
 
-A user may put any byte into a job's name. So the separator that the admin chose is read from the header, and a record
-ends after as many fields as that has: with `--parsable` and a long random separator nobody forges or hides a record.
-With a `|` a record is a line; one with too many or too few fields is left out.
+A user may put any byte into a job's name. So the admin's separator is read from the header, and a record ends after
+the header's number of fields: with `--parsable` and a long random separator no user can forge or hide a record.
+With a `|` a record is a line; one with too many or too few fields is dropped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from slurm_plugin.simulate.trace_job import TraceJob, Unfit
 
 UNREADABLE = "with a separator or a line end in a field"
 _HARD_TO_GUESS = 8
-"""Characters of a separator that a user does not hit upon."""
+"""Length from which a separator cannot be guessed by a user."""
 SACCT_COLUMNS = ("JobID", "Submit", "Start", "End", "AllocTRES")
 SACCT_FIELDS = (
     "JobID,JobName,User,Partition,Submit,Start,End,TimelimitRaw,NNodes,State,AllocTRES,TRESUsageInMax,"
@@ -24,13 +24,13 @@ SACCT_FIELDS = (
 )
 _GPUS = re.compile(r"gres/gpu(?::[^=,]+)?=(\d+)")
 _SHARDS = re.compile(r"gres/shard(?::[^=,]+)?=[1-9]")
-# Written by our Epilog, where AccountingStoreFlags keep comments.
+# Written by RAD's Epilog if AccountingStoreFlags keep comments.
 _TOLD_PEAK = re.compile(r"\brad: .*\bpeak_mib=([0-9]{1,9})\b")
 _GPU_MEMORY = re.compile(r"gres/gpumem=([\d.]+[KMGT]?)")
 
 
 def separator_of(header: str) -> str:
-    """Return the separator of a header that sacct printed; "," if it printed none.
+    """Return the separator of a header that sacct printed; "," for any other header.
 
     >>> separator_of("JobID|JobName|End"), separator_of("JobID<9d1f>JobName<9d1f>"), separator_of("arrival_s,gpus")
     ('|', '<9d1f>', ',')
@@ -44,11 +44,11 @@ def separator_of(header: str) -> str:
 
 
 def rows_of(text: str, separator: str) -> Iterator[Mapping[str, str] | None]:
-    """Return the records that sacct printed; None for one that cannot be told from its neighbours.
+    """Return the records that sacct printed; None for one that cannot be separated from its neighbours.
 
     Args:
-        text: All of it, with the header.
-        separator: As the header has it.
+        text: The full output, with the header.
+        separator: The separator in the header.
     """
     header = text.partition("\n")[0]
     names = header.removesuffix(separator).split(separator)
@@ -70,12 +70,12 @@ def parse_job(row: Mapping[str, str], number: int, partition: str | None) -> Tra
     """Return the job of a line.
 
     Args:
-        row: What it says, by column.
+        row: Its values, by column.
         number: Number of the line.
-        partition: The one whose jobs count; None takes all.
+        partition: The partition whose jobs count; None takes all.
 
     Raises:
-        Unfit: It is no job that is simulated.
+        Unfit: It is not a job that is simulated.
         KeyError, TypeError, ValueError: The line is wrong.
     """
     if partition is not None and row.get("Partition", partition) != partition:
@@ -104,7 +104,7 @@ def parse_job(row: Mapping[str, str], number: int, partition: str | None) -> Tra
 
 
 def peak_bytes(row: Mapping[str, str]) -> int:
-    """Return the GPU memory that a line of a job or step tells, on each GPU; 0 if it tells none."""
+    """Return the GPU memory on each GPU in a job's or step's line; 0 if it has none."""
     found = [0]
     memory = _GPU_MEMORY.search(row.get("TRESUsageInMax") or "")
     if memory is not None:

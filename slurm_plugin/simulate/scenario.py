@@ -1,4 +1,4 @@
-"""From a question to what the simulation starts with: a cluster, and jobs as they enter its queue."""
+"""Prepare a simulation from a question: a cluster, and jobs as they enter its queue."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Scenario:
     """A simulation before its first event.
 
     Attributes:
-        cluster: What it runs on.
+        cluster: The cluster.
         jobs: In order of submission.
-        unknown: How many of them nobody has measured.
-        left_out: Rows of the trace that are not simulated, by the reason.
+        unknown: Number of jobs without a measured workload.
+        left_out: Number of trace rows that are not simulated, by reason.
     """
 
     cluster: Cluster
@@ -38,10 +38,10 @@ class Scenario:
 
 
 def scenario(question: Question, seen: Mapping[str, float] | None = None) -> Scenario:
-    """Read the trace, book its jobs and set the cluster up.
+    """Read the trace, book its jobs and set up the cluster.
 
     Args:
-        question: What is to be simulated.
+        question: The input of the simulation.
         seen: SM activity of workloads that ran before; None if there is no history.
 
     Raises:
@@ -57,7 +57,7 @@ def scenario(question: Question, seen: Mapping[str, float] | None = None) -> Sce
         if row.gpus > question.gpus_per_node:
             left_out["more GPUs than a node has"] += 1
             continue
-        # Its share of waiting for data is that of the trace, compressed or not.
+        # Its share of waiting for data is the trace's, compressed or not.
         load = load_of(original, known)
         if question.never_wait:
             load = replace(load, duty=1.0)
@@ -120,7 +120,7 @@ def _job(
 
 
 def _known(question: Question, load: Load, seen: float | None) -> Known:
-    """Return what RAD knows of what a job does when it is submitted."""
+    """Return RAD's knowledge of a job's load when it is submitted."""
     if question.activity == "none":
         return NOTHING
     if question.activity == "seen":

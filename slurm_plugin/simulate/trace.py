@@ -1,4 +1,4 @@
-"""Read what jobs came when: the project's CSV, or what sacct prints."""
+"""Read a trace of jobs: the project's CSV, or sacct's output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from slurm_plugin.simulate.sacct import (
 from slurm_plugin.simulate.trace_job import Trace, TraceJob, Unfit
 
 MOST = 1e10
-"""No number of a trace is larger: three centuries in seconds."""
+"""Upper limit of numbers in a trace: three centuries in seconds."""
 LEAST_MIN = 0.00001
 CSV_COLUMNS = ("arrival_s", "workload", "gpus", "duration_min")
 
@@ -34,10 +34,10 @@ def read_trace(path: Path, partition: str | None = None) -> Trace:
 
     Args:
         path: The file.
-        partition: Leave out what sacct shows in another partition; None takes all.
+        partition: Drop sacct's jobs of other partitions; None takes all.
 
     Raises:
-        ConfigError: The file cannot be read, is of neither form, or a line of it is wrong.
+        ConfigError: The file cannot be read, has neither form, or has an invalid line.
     """
     try:
         text = path.read_bytes().decode(errors="replace")
@@ -62,7 +62,7 @@ def _sacct_job(row: Mapping[str, str], number: int, partition: str | None) -> Tr
     try:
         return parse_job(row, number, partition)
     except (KeyError, TypeError, ValueError, OverflowError):
-        # A user wrote it, or sacct of another version: it costs this one.
+        # A user or another version of sacct wrote it: only this line is dropped.
         raise Unfit(UNREADABLE) from None
 
 
@@ -79,7 +79,7 @@ def _jobs(
             name, _, step = (row.get("JobID") or str(line)).partition(".")
             if not step:
                 found[name] = parse(row, line)
-            # Of a step only the peak is wanted. Steps stand behind their job.
+            # Of a step only the peak is used. Steps follow their job.
             if peak := peak_bytes(row):
                 peaks[name] = max(peaks.get(name, 0), peak)
         except Unfit as exc:

@@ -1,4 +1,4 @@
-"""What a trace is: jobs, and when they came."""
+"""Records of a trace: jobs and their submission times."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ class TraceJob:
     """One job of a trace.
 
     Attributes:
-        number: Its place in the trace.
+        number: Its position in the trace.
         submit_s: When it was submitted, from the trace's beginning.
-        workload: What it trains; the same name is the same program.
+        workload: Name of its training; the same name is the same program.
         gpus: GPUs on one node.
         duration_s: How long it runs alone.
         limit_s: Its time limit; None if the trace has none.
-        memory_bytes: Its peak on each GPU; None if the trace does not tell.
-        epochs: Times through its data set; None if the trace does not tell.
-        user: Its user; "" if the trace does not tell.
+        memory_bytes: Its peak on each GPU; None if not in the trace.
+        epochs: Times through its data set; None if not in the trace.
+        user: Its user; "" if not in the trace.
     """
 
     number: int
@@ -39,7 +39,7 @@ class Trace:
 
     Attributes:
         jobs: In order of submission.
-        left_out: How many rows are not simulated, by the reason.
+        left_out: Number of rows that are not simulated, by reason.
     """
 
     jobs: tuple[TraceJob, ...]
@@ -47,9 +47,9 @@ class Trace:
 
 
 def compressed(trace: Trace, factor: float) -> Trace:
-    """Return a trace whose jobs come, run and are limited this many times faster, as a replay on real GPUs has them.
+    """Return a trace whose jobs arrive, run and are limited this many times faster, as in a replay on real GPUs.
 
-    What a job does to its GPU meanwhile stays as it was: its loader is not made faster than its trace had it.
+    A job's load on its GPU stays as it was: its loader is not faster than in the trace.
 
     Args:
         trace: As it was recorded.
@@ -68,11 +68,11 @@ def compressed(trace: Trace, factor: float) -> Trace:
 
 
 class Unfit(Exception):
-    """A row that is no job for this simulation; the text says why."""
+    """A row that is not a job for this simulation; the text says why."""
 
 
 def told(left_out: Mapping[str, int]) -> str:
-    """Say how many rows are not simulated, and why.
+    """Return as text how many rows are not simulated, and why.
 
     >>> told({"without GPUs": 2, "larger than a GPU": 1})
     '1 larger than a GPU, 2 without GPUs'

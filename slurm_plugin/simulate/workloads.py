@@ -1,4 +1,4 @@
-"""The measured tables: what each workload does to a GPU, and how far estimates are from the need."""
+"""Measured tables: the load of each workload on a GPU, and the errors of estimates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slurm_plugin.simulate.interference import TYPICAL_KERNEL_S, Load
 from slurm_plugin.simulate.trace_job import TraceJob
 
 UNKNOWN = Load(smact=0.39, busy=0.65, duty=1.0)
-"""A training of which nobody knows anything: medians of 492 measured ones, and no pause for data."""
+"""Load of an unknown training: medians of 492 measured ones, and no pause for data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,13 +20,13 @@ class Workload:
     """A measured training, alone on its H200s.
 
     Attributes:
-        gpus: On so many of them; on another number its steps take another time.
+        gpus: Number of GPUs; step times apply only to this number.
         step_s: Seconds of one step.
-        smact: SM activity meanwhile (0 to 1).
+        smact: SM activity during it (0 to 1).
         busy: Share of the time in which any kernel ran.
-        kernels: Kernels of one step, as its profile tells; None if there is none.
-        steps_per_epoch: Steps through its data set; None if that is not known.
-        exchanges: Gradients that its GPUs hand over one by one in a step: its parameters' tensors. 0 on one GPU.
+        kernels: Kernels of one step, from its profile; None without a profile.
+        steps_per_epoch: Steps through its data set; None if unknown.
+        exchanges: Gradients that its GPUs exchange one by one in a step: its parameters' tensors. 0 on one GPU.
     """
 
     gpus: int
@@ -39,21 +39,21 @@ class Workload:
 
     @property
     def kernel_s(self) -> float:
-        """Return how long one of its kernels takes, on average."""
+        """Return the mean duration of one of its kernels."""
         return self.busy * self.step_s / self.kernels if self.kernels else TYPICAL_KERNEL_S
 
     def load(self, job: TraceJob) -> Load:
-        """Return what it does as this job: a job that takes longer than its steps waits for data in between."""
+        """Return its load as this job: a job that takes longer than its steps waits for data in between."""
         duty = 1.0
         if self.steps_per_epoch and job.epochs:
             duty = min(1.0, job.epochs * self.steps_per_epoch * self.step_s / job.duration_s)
         return self.alone(gpus=job.gpus, duty=duty)
 
     def alone(self, *, gpus: int, duty: float) -> Load:
-        """Return what it does.
+        """Return its load alone on its GPUs.
 
         Args:
-            gpus: On so many GPUs.
+            gpus: Number of GPUs.
             duty: Share of its time in which it trains.
         """
         return Load(
@@ -67,11 +67,11 @@ class Workload:
 
 
 def load_of(job: TraceJob, known: Mapping[str, Workload]) -> Load:
-    """Return what a job of a trace does to a GPU.
+    """Return the load of a trace's job on a GPU.
 
     Args:
         job: A job of a trace.
-        known: Measured workloads by name; of others the middle is assumed.
+        known: Measured workloads by name; for others the medians are assumed.
     """
     workload = known.get(job.workload)
     return replace(UNKNOWN, halves=job.gpus > 1) if workload is None else workload.load(job)
@@ -95,12 +95,12 @@ def measured() -> Mapping[str, Workload]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What an estimator says of one program, over its real peak.
+    """Estimates of one program relative to its real peak.
 
     Attributes:
-        estimate: The best guess.
+        estimate: The estimate.
         bound: The bound.
-        quantiles: What each of `SHARES` of jobs stays below.
+        quantiles: The value that each of `SHARES` of jobs stays below.
     """
 
     estimate: float
@@ -112,7 +112,7 @@ EXACT = Told(estimate=1.0, bound=1.0, quantiles=(1.0,) * len(SHARES))
 
 
 def estimate_errors() -> tuple[Told, ...]:
-    """Return what our estimator says of each held-out run (`bench/estimator/estimate_errors.py`)."""
+    """Return RAD's relative estimates for each held-out run (`bench/estimator/estimate_errors.py`)."""
     return tuple(
         Told(
             estimate=float(row["estimate"]),

@@ -1,1 +1,1 @@
-"""What slurmctld counts and decides, modelled: free seats, the queue, backfill."""
+"""Model of slurmctld's counts and decisions: free GPUs and shards, the queue, backfill."""

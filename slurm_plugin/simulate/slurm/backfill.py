@@ -1,8 +1,8 @@
-"""Where a job can start now, and what start is promised to one that cannot, so that backfill never delays it.
+"""Find where a job can start now, and plan the start of one that cannot, so that backfill never delays it.
 
-Slurm plans a start for every waiting job it tests; here the first few that do not fit get one. It reserves whole nodes
-(slurm.schedmd.com/preempt.html, Limitations): who would still run at a promised start does not start on that node,
-whatever of it is free.
+Slurm plans a start for every waiting job it tests; here only the first few that do not fit get one. It reserves whole
+nodes (slurm.schedmd.com/preempt.html, Limitations): a job that would still run at a planned start does not start on
+that node, whatever part of it is free.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from slurm_plugin.simulate.slurm.running import Running
 from slurm_plugin.simulate.slurm.seats import Seats
 
 RESOLUTION_S = 60.0
-"""SchedulerParameters bf_resolution, Slurm's default: a planned start is counted from the minute before it."""
+"""SchedulerParameters bf_resolution, Slurm's default: a planned start is rounded down to the minute."""
 SEARCHED_NODES = 24
-"""Nodes looked at for a planned start; on larger clusters the plan is only nearly the earliest."""
+"""Number of nodes searched for a planned start; on larger clusters the plan is only nearly the earliest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """A start that backfill must not delay.
+    """A planned start that backfill must not delay.
 
     Attributes:
-        node: Where.
-        start_s: When, by the limits of those who run there.
+        node: Number of the node.
+        start_s: Time of the start, by the limits of the jobs that run there.
     """
 
     node: int
@@ -45,14 +45,14 @@ class Promise:
 def find(
     job: Job, seats: Seats, promises: Sequence[Promise], now_s: float, drained: Running | None = None
 ) -> tuple[int, ...] | None:
-    """Return the seats that a job can have now without breaking a promise; None if there are none.
+    """Return the GPUs that a job can have now without delaying a planned start; None if there are none.
 
     Args:
         job: The job that waits.
-        seats: What is free.
+        seats: Free GPUs and shards.
         promises: Starts that must not be delayed.
         now_s: Seconds since the trace began.
-        drained: Who holds seats until when, where GPUs are to drain early; None takes the least loaded.
+        drained: Running jobs with their ends, if GPUs are to drain early; None takes the least loaded.
     """
     if not seats.may_fit(job.gpus, job.shards):
         return None
@@ -62,7 +62,7 @@ def find(
         free = all(promise.allows(node, end_s) for promise in promises)
         fitting = seats.candidates(node, job.gpus, job.shards) if free else []
         if drained is not None and job.shards < seats.shards:
-            # sorted() keeps the order of those that are equal: the least loaded first, as before.
+            # sorted() keeps the order of equal ones: the least loaded first, as before.
             fitting.sort(key=lambda gpu: max(0.0, end_s - drained.until_s(gpu, now_s)))
         if len(fitting) >= job.gpus:
             return tuple(sorted(fitting[: job.gpus]))
@@ -73,15 +73,15 @@ def find(
 def promise(
     job: Job, seats: Seats, running: Running, now_s: float, began_s: float, promises: Sequence[Promise] = ()
 ) -> Promise | None:
-    """Return where and when a job can start at the latest, by the limits of those who run; None if it never can.
+    """Return where and when a job can start at the latest, by the limits of running jobs; None if it never can.
 
     Args:
         job: The job that waits first.
-        seats: What is free.
-        running: Who holds seats until when at the latest.
+        seats: Free GPUs and shards.
+        running: Running jobs with their latest ends.
         now_s: Seconds since the trace began.
-        began_s: When that was, in seconds since the epoch.
-        promises: Starts that others were promised; of nodes alike the one without is taken.
+        began_s: When the trace began, in seconds since the epoch.
+        promises: Planned starts of other jobs; of equal nodes one without is taken.
     """
     promised = {one.node for one in promises}
     found: Promise | None = None

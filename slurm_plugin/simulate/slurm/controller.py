@@ -1,4 +1,4 @@
-"""slurmctld: what waits, what is free, and what starts next."""
+"""slurmctld: waiting jobs, free GPUs and shards, and the next jobs to start."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from slurm_plugin.simulate.slurm.seats import Seats
 from slurm_plugin.slurm.versions import traits
 
 PROMISES = 5
-"""Blocked jobs that get a planned start."""
+"""Number of blocked jobs that get a planned start."""
 BEHIND_PROMISE = 30
-"""Jobs of one size whose limits are looked at for whether they fit before a promised start."""
+"""Number of jobs of one size that are tested for a limit that ends before a planned start."""
 
 
 class Controller:
     """Slurm's view of the cluster.
 
     Attributes:
-        queue: Who waits.
+        queue: The waiting jobs.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -45,17 +45,17 @@ class Controller:
         self._drained = self._running if cluster.drain else None
 
     def started(self, run: Run) -> None:
-        """Count what a run takes."""
+        """Count the GPUs and shards of a run as used."""
         self._seats.take(run.seats, run.job.shards)
         self._running.add(run)
 
     def ended(self, run: Run) -> None:
-        """Count what it gives back; its job must not have changed its booking since."""
+        """Count the GPUs and shards of a run as free; its job must still have the same booking."""
         self._seats.give_back(run.seats, run.job.shards)
         self._running.remove(run)
 
     def passes(self, now_s: float, *, backfill: bool) -> Iterator[tuple[Job, tuple[int, ...]]]:
-        """Yield jobs to start with their seats; each is out of the queue, and the caller starts it or puts it back.
+        """Yield jobs to start with their GPUs; each has left the queue, and the caller starts or requeues it.
 
         Args:
             now_s: Seconds since the trace began.
@@ -85,5 +85,5 @@ class Controller:
                 heapq.heappush(heads, following)
 
     def _reserves(self, job: Job, now_s: float) -> bool:
-        """Return whether a job has waited for so long that others must not delay it."""
+        """Return whether a job has waited long enough that others must not delay it."""
         return now_s - max(job.queued_s, job.eligible_s) >= self._young_s

@@ -1,13 +1,13 @@
-"""Which is the first of many numbers that is large enough, in logarithmic time."""
+"""Find the first of many numbers that is large enough, in logarithmic time."""
 
 from __future__ import annotations
 
 
 class MaxTree:
-    """A list of numbers that quickly says where the first one of at least some size is."""
+    """A list of numbers with a fast search for the first one of at least some size."""
 
     def __init__(self, values: list[int]) -> None:
-        """Start with these values."""
+        """Store the values."""
         self._size = 1
         while self._size < len(values):
             self._size *= 2
@@ -24,8 +24,8 @@ class MaxTree:
         """Change one value.
 
         Args:
-            index: Its place in the list.
-            value: The new one.
+            index: Its index in the list.
+            value: The new value.
         """
         tree, place = self._tree, index + self._size
         tree[place] = value
@@ -42,8 +42,8 @@ class MaxTree:
         """Return the first index from `start` on whose value is at least `least`; None if there is none.
 
         Args:
-            least: How large it must be.
-            start: The first place that is looked at.
+            least: The required value.
+            start: The first index that is checked.
         """
         tree, place = self._tree, start + self._size
         if start >= self._size:
@@ -55,7 +55,7 @@ class MaxTree:
                     if tree[place] < least:
                         place += 1
                 return place - self._size
-            # Up to the next subtree on the right.
+            # Go up to the next subtree on the right.
             while place & 1:
                 place //= 2
             if place == 0:

@@ -1,7 +1,7 @@
 """The waiting jobs in Slurm's order: priority, then age.
 
-Waiting jobs of one size are interchangeable but for their limits, so they are kept in one list for each size; a pass
-looks at the sizes, not at every job.
+Waiting jobs of one size are interchangeable except for their limits, so there is one list for each size; a pass
+examines the sizes, not every job.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Key = tuple[int, float, int]
 
 
 class Place(NamedTuple):
-    """A place in the queue; the least is looked at first.
+    """A position in the queue; the smallest is examined first.
 
     Attributes:
-        key: Of the job that stands there.
-        size: Of which jobs.
-        behind: How many of them are before it.
+        key: Sort key of the job at this position.
+        size: Size of the jobs in the list.
+        behind: Number of jobs of that size ahead of it.
     """
 
     key: Key
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 
 class Queue:
-    """The jobs that wait, those included that Slurm does not look at yet."""
+    """The waiting jobs, including those that are not eligible yet."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -42,11 +42,11 @@ class Queue:
         self._count = 0
 
     def __len__(self) -> int:
-        """Return how many jobs wait."""
+        """Return the number of waiting jobs."""
         return self._count
 
     def add(self, job: Job, now_s: float) -> None:
-        """Queue a job; it is looked at once it is eligible.
+        """Queue a job; it is considered once it is eligible.
 
         Args:
             job: The job.
@@ -63,23 +63,23 @@ class Queue:
         insort(self._by_size.setdefault((job.gpus, job.shards), []), (job.key, job))
 
     def next_wake_s(self) -> float | None:
-        """Return when the next job becomes eligible; None if none waits for that."""
+        """Return when the next job becomes eligible; None if there is none."""
         return self._later[0][0] if self._later else None
 
     def wake(self, now_s: float) -> bool:
-        """Take up the jobs that have become eligible; return whether there are any."""
+        """Add the jobs that have become eligible; return whether there are any."""
         woken = False
         while self._later and self._later[0][0] <= now_s:
             at_s, _, job = heapq.heappop(self._later)
             if job.number not in self._waits or at_s != job.eligible_s:
-                continue  # it was to start sooner
+                continue  # it was moved to an earlier start
             self._waits.remove(job.number)
             self._enter(job)
             woken = True
         return woken
 
     def sooner(self, job: Job, at_s: float) -> None:
-        """Look at a job earlier than it was said; nothing happens to one that is looked at already.
+        """Make a job eligible earlier than planned; no effect if it already is.
 
         Args:
             job: The job.
@@ -90,27 +90,27 @@ class Queue:
             heapq.heappush(self._later, (at_s, job.number, job))
 
     def remove(self, job: Job) -> None:
-        """Take a job out, as it starts."""
+        """Remove a job that starts."""
         rows = self._by_size[job.gpus, job.shards]
         rows.pop(bisect_left(rows, job.key, key=lambda row: row[0]))
         self._count -= 1
 
     def heads(self) -> list[Place]:
-        """Return the first place of each size, as a heap."""
+        """Return the first position of each size, as a heap."""
         found = [Place(rows[0][0], size, 0) for size, rows in self._by_size.items() if rows]
         heapq.heapify(found)
         return found
 
     def at(self, place: Place) -> Job:
-        """Return the job at a place."""
+        """Return the job at a position."""
         return self._by_size[place.size][place.behind][1]
 
     def place(self, size: Size, behind: int) -> Place | None:
-        """Return a place in the queue; None if nobody stands there.
+        """Return a position in the queue; None if it is empty.
 
         Args:
-            size: Of which jobs.
-            behind: How many of them are before it.
+            size: Size of the jobs in the list.
+            behind: Number of jobs of that size ahead of it.
         """
         rows = self._by_size[size]
         return Place(rows[behind][0], size, behind) if len(rows) > behind else None

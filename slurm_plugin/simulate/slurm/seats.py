@@ -1,4 +1,4 @@
-"""Slurm's count of GPUs and shards: which seats are free, found in logarithmic time on any number of nodes."""
+"""Slurm's count of GPUs and shards: finds free ones in logarithmic time on any number of nodes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ class Seats:
         nodes: Number of nodes.
         per_node: GPUs of each.
         shards: Shards of one GPU.
-        free: Free shards by GPU; the GPUs of node n are n * per_node and those behind it.
-        whole: Whether each GPU is given away as a whole, where Slurm counts that for itself.
-        kept: The last so many GPUs of each node have no shards: only jobs with GPUs of their own get them.
-        shared: Where Slurm does not: whether the last job of shards that came or went on each GPU came. As soon as one
-            has gone Slurm takes the GPU for free, whoever else holds shards of it.
+        free: Free shards by GPU; the GPUs of node n begin at n * per_node.
+        whole: Whether each GPU is given away as a whole, where Slurm counts that separately.
+        kept: This many GPUs at the end of each node have no shards: only jobs with dedicated GPUs get them.
+        shared: Where Slurm does not count whole GPUs separately: whether the last event of a job with shards on each
+            GPU was a start. As soon as one has ended, Slurm takes the GPU for free, even if other jobs have shards of
+            it.
         apart: Whether Slurm keeps shards and whole GPUs apart, and spreads shards over the GPUs. Before 23.11.5 it
             gives a GPU with shards in use away to jobs of several GPUs, but no shards of a GPU that is given away, and
             fills one GPU with shards before it takes the next.
-        by_kind: Whether it plans shards and whole GPUs apart as well.
-        managed: Whether jobs of one whole GPU ask for all shards of it, as RAD has them do there.
+        by_kind: Whether it also plans shards and whole GPUs apart.
+        managed: Whether jobs of one whole GPU request all shards of it, as RAD has them do there.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class Seats:
         by_kind: bool = False,
         managed: bool = True,
     ) -> None:
-        """Start with all free."""
+        """Start with everything free."""
         self.nodes, self.per_node, self.shards, self.kept = nodes, per_node, shards, kept
         self.apart, self.by_kind, self.managed = apart, by_kind, managed
         self.free = [shards] * (nodes * per_node)
@@ -43,7 +44,7 @@ class Seats:
         self.shared = [False] * (nodes * per_node)
         self._most: dict[
             int, MaxTree
-        ] = {}  # by how many GPUs a job needs; made when the first such job comes
+        ] = {}  # by a job's number of GPUs; created when the first such job comes
         self._idle = MaxTree([per_node] * nodes)
 
     def gpus_of(self, node: int) -> range:
@@ -51,18 +52,18 @@ class Seats:
         return range(node * self.per_node, (node + 1) * self.per_node)
 
     def gpus_for(self, node: int, shards: int) -> range:
-        """Return the GPUs of a node that jobs of this size may ever get.
+        """Return the GPUs of a node that jobs of this size can ever get.
 
         Args:
             node: Number of the node.
-            shards: What such a job takes of one GPU.
+            shards: Shards of one GPU for such a job.
         """
         return (
             self.gpus_of(node) if shards == self.shards else self.gpus_of(node)[: self.per_node - self.kept]
         )
 
     def take(self, gpus: tuple[int, ...], shards: int) -> None:
-        """Give shards of each of these GPUs, all of one node, to a job.
+        """Assign shards of each of these GPUs, all of one node, to a job.
 
         Args:
             gpus: Numbers of the GPUs, all of one node.
@@ -71,7 +72,7 @@ class Seats:
         self._count(gpus, shards, taken=True)
 
     def give_back(self, gpus: tuple[int, ...], shards: int) -> None:
-        """Take them back.
+        """Free shards of each of these GPUs.
 
         Args:
             gpus: Numbers of the GPUs, all of one node.
@@ -93,12 +94,12 @@ class Seats:
         self._idle.put(node, sum(self._idles(gpu) for gpu in self.gpus_of(node)))
 
     def _free_on(self, node: int) -> list[int]:
-        """Return how many shards are free on each of one GPU of a node, of two, and so on."""
+        """Return the shards that are free on each of one GPU of a node, of two, and so on."""
         free = [0 if self.whole[gpu] else self.free[gpu] for gpu in self.gpus_of(node)]
         return sorted(free[: self.per_node - self.kept], reverse=True) + [0] * self.kept
 
     def _most_on(self, gpus: int) -> MaxTree:
-        """Return the shards that are free on each of so many GPUs, by node."""
+        """Return the shards that are free on each of this many GPUs, by node."""
         if gpus not in self._most:
             self._most[gpus] = MaxTree([self._free_on(node)[gpus - 1] for node in range(self.nodes)])
         return self._most[gpus]
@@ -108,11 +109,11 @@ class Seats:
         return self.free[gpu] == self.shards if self.apart else not (self.whole[gpu] or self.shared[gpu])
 
     def _as_gpus(self, gpus: int, shards: int) -> bool:
-        """Return whether a job asks for GPUs and not for shards of them."""
+        """Return whether a job requests GPUs and not shards of them."""
         return shards == self.shards and (self.apart or gpus > 1 or not self.managed)
 
     def room(self, gpu: int, gpus: int, shards: int) -> int:
-        """Return how many shards of a GPU are free for jobs of a size.
+        """Return the shards of a GPU that are free for jobs of a size.
 
         Args:
             gpu: Number of the GPU.
@@ -126,26 +127,26 @@ class Seats:
         return 0 if self.shared[gpu] else self.shards
 
     def gained(self, held: int, gpus: int, shards: int) -> int:
-        """Return how many shards the end of a job leaves to jobs of a size.
+        """Return the shards that the end of a job frees for jobs of a size.
 
         Args:
-            held: Shards that it holds.
+            held: Shards of the ending job.
             gpus: How many GPUs such a job needs.
             shards: Shards of each.
         """
         return held if self.apart or not self._as_gpus(gpus, shards) else self.shards
 
     def sees(self, held: int, shards: int) -> bool:
-        """Return whether Slurm's plan for a job counts who holds shards of a GPU.
+        """Return whether Slurm's plan for a job counts another job's shards of a GPU.
 
         Args:
-            held: Shards that are held.
+            held: Shards of the other job.
             shards: Shards of each GPU that the job needs.
         """
         return not self.by_kind or (held == self.shards) == (shards == self.shards)
 
     def may_fit(self, gpus: int, shards: int) -> bool:
-        """Return whether any node has room now.
+        """Return whether such a job fits on any node now.
 
         Args:
             gpus: How many GPUs a job needs.
@@ -156,19 +157,19 @@ class Seats:
         return self._most_on(gpus).largest >= shards
 
     def nodes_with_room(self, gpus: int, shards: int, start: int = 0) -> int | None:
-        """Return the first node from `start` on with room; None if there is none.
+        """Return the first node from `start` on where such a job fits; None if there is none.
 
         Args:
             gpus: How many GPUs a job needs.
             shards: Shards of each.
-            start: Number of the first node that is looked at.
+            start: Number of the first node that is checked.
         """
         if self._as_gpus(gpus, shards):
             return self._idle.first(gpus, start)
         return self._most_on(gpus).first(shards, start)
 
     def candidates(self, node: int, gpus: int, shards: int) -> list[int]:
-        """Return the GPUs of a node that could serve, the one to be taken first (LL_SHARED_GRES: the least loaded).
+        """Return the GPUs of a node that fit, in order of preference (LL_SHARED_GRES: the least loaded first).
 
         Args:
             node: Number of the node.
@@ -177,6 +178,6 @@ class Seats:
         """
         if self._as_gpus(gpus, shards):
             idle = [gpu for gpu in self.gpus_of(node) if self._idles(gpu)]
-            return idle[::-1] if self.kept else idle  # those that nobody can share come first
+            return idle[::-1] if self.kept else idle  # GPUs without shards come first
         fitting = [gpu for gpu in self.gpus_for(node, shards) if self.room(gpu, gpus, shards) >= shards]
         return sorted(fitting, key=lambda gpu: (-self.free[gpu], gpu)) if self.apart else fitting
