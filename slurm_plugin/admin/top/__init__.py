@@ -1,1 +1,1 @@
-"""`rad top`: all nodes, live. What is asked (gather) becomes one record (fleet), then rows, then a frame of text."""
+"""`rad top`: live view of all nodes. Answers (gather) become one record (fleet), then rows, then a frame of text."""

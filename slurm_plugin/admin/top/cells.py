@@ -1,4 +1,4 @@
-"""What a screen is made of: columns, rows, and cells that are words or bars."""
+"""Elements of a screen: columns, rows, and cells with text or bars."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from slurm_plugin.admin.top.fleet import Fleet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A bar such as htop's.
+    """A bar as in htop.
 
     Attributes:
         full: Its solid share, 0 to 1.
-        light: Its light share, drawn where that is longer than the solid one: what is booked.
-        text: What stands in its right end.
+        light: Its light share, the booking, drawn where it is longer than the solid one.
+        text: Text at its right end.
     """
 
     full: float
@@ -32,9 +32,9 @@ class Row:
 
     Attributes:
         cells: One for each column.
-        keys: By what to sort, one for each column; those of one column are of one type.
-        users: Names of whom it is about.
-        warns: Whether something is wrong with it.
+        keys: Sort keys, one for each column; those of one column have one type.
+        users: Names of its users.
+        warns: Whether it shows a problem.
     """
 
     cells: tuple[Cell, ...]
@@ -44,19 +44,19 @@ class Row:
 
     @property
     def text(self) -> str:
-        """Return its words, for filter and search."""
+        """Return its text, for filter and search."""
         return " ".join(cell if isinstance(cell, str) else cell.text for cell in self.cells).lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column; of a width of 0 or less it takes what is left, and at least as much as that says.
+    """A column; one with a width of 0 or less takes the remaining width, and at least the width's absolute value.
 
     Attributes:
-        title: Its head.
+        title: Its heading.
         width: Its width in characters.
         right: Whether it holds numbers.
-        falls: Whether the largest comes first when it is chosen to sort by.
+        falls: Whether the largest comes first when sorted by it.
     """
 
     title: str
@@ -71,9 +71,9 @@ class Screen:
 
     Attributes:
         name: Its name on the tabs.
-        columns: What stands in its rows.
-        rows: Makes them.
-        empty: What to say where there are none.
+        columns: Its columns.
+        rows: Function that returns its rows.
+        empty: Message if there are no rows.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Screen:
 
 
 def duration(seconds: float) -> str:
-    """Return a time span for a narrow column.
+    """Return a time span in a form for a narrow column.
 
     >>> duration(59), duration(3 * 3600 + 60), duration(2 * 86400)
     ('59s', '3h01m', '2d00h')

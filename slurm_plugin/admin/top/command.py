@@ -77,7 +77,7 @@ def top(
 
 
 def _settings(path: Path) -> Config:
-    """Return rad.toml's settings, or the defaults where this user may not read it."""
+    """Return rad.toml's settings, or the defaults if this user may not read it."""
     try:
         return load_config(path)
     except ConfigError:
@@ -85,7 +85,7 @@ def _settings(path: Path) -> Config:
 
 
 def port_of(config: Config) -> int:
-    """Return the port that rad.toml lets every rad-monitor serve, or the usual one."""
+    """Return the port of every rad-monitor in rad.toml, or the default port."""
     serve = config.telemetry.serve
     return split_address(serve)[1] if serve else PORT
 
@@ -93,15 +93,15 @@ def port_of(config: Config) -> int:
 def places(
     nodes: tuple[str, ...], port: int, *, found: Callable[[], Mapping[str, str]]
 ) -> Mapping[str, tuple[str, int]]:
-    """Return host and port of each node's rad-monitor by the node's name.
+    """Return host and port of each node's rad-monitor, by node name.
 
     Args:
-        nodes: NAME or NAME=HOST:PORT, as the person gave them.
-        port: For nodes that name none.
-        found: Asks Slurm for the address of each node that has GPUs.
+        nodes: NAME or NAME=HOST:PORT, as given by the user.
+        port: Port for nodes without one.
+        found: Queries Slurm for the address of each node with GPUs.
 
     Raises:
-        ConfigError: One is malformed, or there is no node.
+        ConfigError: A node is malformed, or there is none.
     """
     asked = {}
     for word in nodes:
@@ -118,7 +118,7 @@ def places(
 
 
 def gpu_nodes(slurm_conf: str) -> dict[str, str]:
-    """Return the address of each node that has GPUs, by its name: what Slurm itself calls it by."""
+    """Return the address that Slurm uses for each node with GPUs, by name."""
     from slurm_plugin.slurm.commands import SlurmCommands
 
     try:

@@ -1,4 +1,4 @@
-"""Texts fitted to their width on the screen: cells, bars, lines that are cut."""
+"""Fit texts to their width on the screen: cells, bars, cut lines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def drawn(cell: Cell, column: Column) -> Line:
 
 
 def aligned(text: str, column: Column) -> str:
-    """Return a text as wide as its column, on the side where the column has it.
+    """Return a text as wide as its column, aligned as the column requires.
 
     Args:
         text: No wider than the column.
@@ -60,11 +60,11 @@ def bar(filled: Bar, width: int) -> Line:
 
 
 def sized(columns: Sequence[Column], width: int) -> list[Column]:
-    """Give the column that takes what is left its width.
+    """Return the columns with the remaining width given to the column that takes it.
 
     Args:
-        columns: Of one screen; a width below 0 is the least one of such a column.
-        width: Of the screen, in characters.
+        columns: Columns of one screen; a width below 0 is the negative minimum of such a column.
+        width: Width of the screen, in characters.
     """
     fixed = sum(max(column.width, 0) + 1 for column in columns)
     return [
@@ -81,11 +81,11 @@ def sized(columns: Sequence[Column], width: int) -> list[Column]:
 
 
 def cut(line: Line, width: int) -> Line:
-    """Return as much of a line as the screen has room for.
+    """Return the part of a line that fits on the screen.
 
     Args:
         line: Any line.
-        width: Of the screen, in characters.
+        width: Width of the screen, in characters.
     """
     found: Line = []
     left = width

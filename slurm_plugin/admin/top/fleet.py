@@ -1,4 +1,4 @@
-"""The fleet at one moment: every node's own state, the queue, and the sums over them."""
+"""State of the fleet at one moment: every node's state, the queue, and the sums over them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from slurm_plugin.slurm.queries.queue import WaitingJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node as it answered, or did not.
+    """One node and its answer, if any.
 
     Attributes:
         name: Slurm's name of it.
-        status: What it told; what it told last if it no longer answers; None if it never did.
+        status: Its answer; its last one if it no longer answers; None if it never did.
         trouble: Why there is no fresh answer, or "".
     """
 
@@ -29,7 +29,7 @@ class Fleet:
     """Everything that is shown.
 
     Attributes:
-        time_s: When it was put together, seconds since the epoch.
+        time_s: When it was collected, seconds since the epoch.
         nodes: Every node.
         waiting: Jobs that wait for GPUs.
         queue_trouble: Why the queue is not known, or "".
@@ -43,7 +43,7 @@ class Fleet:
     users: Mapping[int, str] = field(default_factory=dict)
 
     def user(self, user_id: int) -> str:
-        """Return a user's name, or the number where nobody knows one."""
+        """Return a user's name, or the number if the name is unknown."""
         return self.users.get(user_id, str(user_id))
 
     def gpus(self) -> Iterator[tuple[Node, GpuStatus]]:
@@ -53,13 +53,13 @@ class Fleet:
                 yield node, gpu
 
     def jobs(self) -> Iterator[tuple[Node, GpuStatus, JobStatus]]:
-        """Yield every job on every GPU that it holds."""
+        """Yield every job on each of its GPUs."""
         for node, gpu in self.gpus():
             for job in gpu.jobs:
                 yield node, gpu, job
 
     def happened(self) -> Iterator[tuple[Node, Happened]]:
-        """Yield what was done to jobs lately, latest first."""
+        """Yield recent actions on jobs, latest first."""
         told = [(node, one) for node in self.nodes if node.status for one in node.status.happened]
         yield from sorted(told, key=lambda pair: pair[1].time_s, reverse=True)
 
@@ -70,15 +70,15 @@ class Totals:
 
     Attributes:
         nodes: Nodes that answer.
-        silent: Nodes that do not.
+        silent: Nodes that do not answer.
         gpus: GPUs that answer.
-        busy: GPUs that a job holds.
+        busy: GPUs with a job.
         jobs: Jobs on them; one on two GPUs counts once.
-        saved: GPUs that these jobs would hold beyond the busy ones, had each its own.
+        saved: Additional GPUs that these jobs would need with dedicated GPUs.
         usable_bytes: Memory of all GPUs.
-        booked_bytes: What jobs booked of it.
-        used_bytes: What processes hold of it.
-        smact: Mean SM activity of the GPUs that tell it; None if none does.
+        booked_bytes: Memory booked by jobs.
+        used_bytes: Memory used by processes.
+        smact: Mean SM activity of the GPUs that report it; None if none does.
         waiting: Jobs that wait for GPUs.
     """
 

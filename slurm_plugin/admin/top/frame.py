@@ -13,7 +13,7 @@ from slurm_plugin.admin.top.view import HELP, View, rows_of
 from slurm_plugin.core.units import GIB
 
 ABOVE = 5
-"""Lines above the rows: three of sums, the tabs, the heads."""
+"""Lines above the rows: three of sums, the tabs, the headings."""
 BELOW = 1
 
 _FOOT = (("F1", "Help"), ("F3", "Search"), ("F4", "Filter"), ("F6", "Sort"), ("u", "User"), ("F10", "Quit"))
@@ -25,13 +25,13 @@ def page_of(height: int) -> int:
 
 
 def frame(fleet: Fleet, view: View, *, width: int, height: int) -> list[Line]:
-    """Return the lines of a frame, none of them wider or more than the terminal has.
+    """Return the lines of a frame, which fit the terminal's width and height.
 
     Args:
-        fleet: What to show.
-        view: What of it.
-        width: Of the terminal, in characters.
-        height: In lines.
+        fleet: The state to show.
+        view: The part of it to show.
+        width: Width of the terminal, in characters.
+        height: Height of the terminal, in lines.
     """
     rows = rows_of(fleet, view)
     lines = _sums(fleet, view, width)

@@ -1,7 +1,7 @@
-"""Ask every node's rad-monitor and Slurm's queue; the only part of `rad top` that meets the outside.
+"""Query every node's rad-monitor and Slurm's queue; the only part of `rad top` with outside connections.
 
-One way: rad-monitor -> HTTP -> here. All nodes are asked at once, and none is waited for longer than the rest of the
-screen can wait.
+One way: rad-monitor -> HTTP -> here. All nodes are queried at once, each with a time-out that keeps the screen
+responsive.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from slurm_plugin.monitor.window import STALE_AFTER_S
 from slurm_plugin.slurm.queries.queue import WaitingJob
 
 ANSWER_S = 1.0
-"""A node that takes longer is shown as silent, with what it told last."""
+"""A node that takes longer is shown as silent, with its last answer."""
 
 QUEUE_EVERY_S = 10.0
-"""squeue asks slurmctld, which has better things to do."""
+"""Interval of squeue, which puts load on slurmctld."""
 
 _MOST_BYTES = 4 * MIB
 _AT_ONCE = 128
@@ -34,7 +34,7 @@ Place = tuple[str, int]
 
 
 class Gatherer:
-    """Puts a Fleet together, again and again; remembers what each node told last."""
+    """Collects a Fleet repeatedly; remembers each node's last answer."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class Gatherer:
         clock: Clock,
         queue: Callable[[], tuple[WaitingJob, ...]] | None,
     ) -> None:
-        """Prepare.
+        """Set up.
 
         Args:
             places: Host and port of each node's rad-monitor, by Slurm's name of the node.
             clock: Time.
-            queue: Asks Slurm who waits; None leaves the queue out.
+            queue: Queries Slurm for waiting jobs; None leaves the queue out.
         """
         self._places, self._clock, self._queue = dict(places), clock, queue
         self._nodes = {name: Node(name=name) for name in places}
@@ -56,11 +56,11 @@ class Gatherer:
         self._waiting: tuple[WaitingJob, ...] = ()
         self._queue_trouble = ""
         self._queue_s: float | None = None
-        # One for all looks: none waits for a name that another still looks up.
+        # One for all samples: none waits for a name that another is still resolving.
         self._loop = asyncio.new_event_loop()
 
     def look(self) -> Fleet:
-        """Ask all, wait for what comes in time, and return everything."""
+        """Query all, wait for the answers that arrive in time, and return everything."""
         for name, answer in self._loop.run_until_complete(self._ask_all()).items():
             known = self._nodes[name]
             if isinstance(answer, NodeStatus):
@@ -101,7 +101,7 @@ class Gatherer:
 
 
 async def _ask(place: Place, turns: asyncio.Semaphore) -> NodeStatus | str:
-    """Return what a node tells, or why it tells nothing."""
+    """Return a node's answer, or why there is none."""
     async with turns:
         try:
             return from_text(await asyncio.wait_for(_get(*place), ANSWER_S))

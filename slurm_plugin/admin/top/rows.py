@@ -1,4 +1,4 @@
-"""The rows of each screen: what stands in them, and by what they are sorted."""
+"""The rows of each screen: their cells and sort keys."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _gpu(fleet: Fleet, node: Node, gpu: GpuStatus) -> Row:
 
 
 def jobs(fleet: Fleet) -> list[Row]:
-    """Return a row for each job on each GPU that it holds."""
+    """Return a row for each job on each of its GPUs."""
     return [_job(fleet, node, gpu, job) for node, gpu, job in fleet.jobs()]
 
 
@@ -100,7 +100,7 @@ def _job(fleet: Fleet, node: Node, gpu: GpuStatus, job: JobStatus) -> Row:
 
 
 def users(fleet: Fleet) -> list[Row]:
-    """Return a row for each user who has a job or waits for one."""
+    """Return a row for each user with a running or waiting job."""
     held: dict[int, list[tuple[GpuStatus, JobStatus]]] = {}
     for _, gpu, job in fleet.jobs():
         held.setdefault(job.user_id, []).append((gpu, job))
@@ -148,7 +148,7 @@ def queue(fleet: Fleet) -> list[Row]:
 
 
 def happened(fleet: Fleet) -> list[Row]:
-    """Return a row for each thing that was done to a job lately."""
+    """Return a row for each recent action on a job."""
     owners = {job.job_id: fleet.user(job.user_id) for _, _, job in fleet.jobs()}
     owners |= {job.job_id: fleet.user(job.user_id) for job in fleet.waiting}
     found = []

@@ -1,4 +1,4 @@
-"""The terminal: paints frames and hears keys. A thread asks the nodes, so that a key never waits for one."""
+"""The terminal: draws frames and reads keys. A separate thread queries the nodes, so that keys are never delayed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slurm_plugin.admin.top.frame import frame, page_of
 from slurm_plugin.admin.top.view import View, after, rows_of
 
 _HEAR_MS = 100
-"""How long one wait for a key is; new readings are shown after it."""
+"""Time-out of one wait for a key; new readings are shown after it."""
 
 _ESCAPE_MS = 25
 """How long a terminal may take for the rest of an arrow key's sequence; curses waits a second by default."""
@@ -62,11 +62,11 @@ _PLAIN: dict[Style, int] = {
 
 
 def watch(look: Callable[[], Fleet], *, every_s: float) -> None:
-    """Show the fleet until the person ends it.
+    """Show the fleet until the user quits.
 
     Args:
-        look: Asks everybody and returns what they said; called in a thread of its own.
-        every_s: Time between the end of one look and the next.
+        look: Queries all nodes and returns their answers; called in a separate thread.
+        every_s: Time between the end of one sample and the next.
     """
     os.environ.setdefault("ESCDELAY", str(_ESCAPE_MS))
     looker = _Looker(look, every_s)
@@ -80,7 +80,7 @@ def watch(look: Callable[[], Fleet], *, every_s: float) -> None:
 
 
 class _Looker(threading.Thread):
-    """Keeps the last look; what breaks it is raised where it is shown."""
+    """Keeps the last sample; an exception in it is raised where it is shown."""
 
     def __init__(self, look: Callable[[], Fleet], every_s: float) -> None:
         super().__init__(name="rad-top", daemon=True)
@@ -90,7 +90,7 @@ class _Looker(threading.Thread):
         self.broken: BaseException | None = None
 
     def run(self) -> None:
-        """Look again and again."""
+        """Sample repeatedly."""
         try:
             while not self._stopping.is_set():
                 self.fleet = self._look()
@@ -99,7 +99,7 @@ class _Looker(threading.Thread):
             self.broken = exc
 
     def stop(self) -> None:
-        """Look no further."""
+        """Stop sampling."""
         self._stopping.set()
 
 

@@ -1,4 +1,4 @@
-"""What the person looks at, and how each key changes it; the keys are htop's."""
+"""The user's view, and how each key changes it; the keys are htop's."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What is shown.
+    """State of the view.
 
     Attributes:
         screen: Number of the screen in screens.SCREENS.
         sort: The column that each screen is sorted by.
-        turned: Whether each screen is sorted the other way round.
+        turned: Whether each screen is sorted in reverse.
         selected: Number of the chosen row.
         filter: Only rows with this text.
         user: Only rows about this user; "" for all.
-        search: What is looked for.
-        typing: What the keys go to: a search, a filter, or "" for commands.
-        helping: Whether the keys are explained.
-        paused: Whether new readings wait.
-        ended: Whether to stop.
+        search: The searched text.
+        typing: Target of the keys: a search, a filter, or "" for commands.
+        helping: Whether the help on keys is shown.
+        paused: Whether new readings are held back.
+        ended: Whether the user has quit.
     """
 
     screen: int = 0
@@ -58,7 +58,7 @@ HELP = (
     ("F1, h or ?", "this page"),
     ("F10 or q", "end"),
 )
-"""Keys, and what they do."""
+"""Keys and their effects."""
 
 _TITLES = {"M": ("MEMORY", "NOW"), "P": ("SM",)}
 _LONGEST_TEXT = 60
@@ -68,7 +68,7 @@ def rows_of(fleet: Fleet, view: View) -> list[Row]:
     """Return the rows that a view shows, in order.
 
     Args:
-        fleet: What all nodes said.
+        fleet: The answers of all nodes.
         view: Screen, order, filter and user to show.
     """
     screen = SCREENS[view.screen]
@@ -152,7 +152,7 @@ def _typed(view: View, key: str, rows: Sequence[Row]) -> View:
 
 
 def _found(view: View, rows: Sequence[Row], start: int) -> View:
-    """Choose the next row that holds what is looked for, from `start` on and round again."""
+    """Select the next row that contains the searched text, from `start` on, wrapping around."""
     wanted = view.search.lower()
     for step in range(len(rows)):
         number = (start + step) % len(rows)
