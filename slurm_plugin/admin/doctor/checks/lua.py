@@ -16,7 +16,7 @@ from slurm_plugin.admin.own_files.templates import lua_folder
 _LUA_MODULES = {"job_submit": "rad", "cli_filter": "rad_cli"}
 
 _SETTINGS = "rad_settings.lua"
-"""The site's settings: radd's socket and the users allowed to change jobs; without the file Lua uses defaults."""
+"""The site's settings: radd's socket and the trusted users; without the file Lua uses defaults."""
 
 _REQUIRES = re.compile(r"""(?m)^local .*\brequire\(["'](rad_\w+)["']\)""")
 
