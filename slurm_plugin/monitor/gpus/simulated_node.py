@@ -1,6 +1,6 @@
 """Make simulated GPUs: python -m slurm_plugin.monitor.gpus.simulated_node COUNT MIB [--folder F] [--devices P].
 
-For a container or a machine without GPUs, run as root: the cards lie in FOLDER, which rad.toml names as
+For a container or a machine without GPUs, run as root: the GPUs are files in FOLDER, which rad.toml names as
 `simulated_folder`, and P0, P1, ... are devices that gres.conf can name. It may be run again.
 """
 
