@@ -21,7 +21,7 @@ def overruns(reading: GpuReading, shares: Sequence[Share], sample: Sample) -> It
     A job above a limit that MPS enforces bypassed MPS on purpose. Below its limit, or without an enforced limit (no
     MPS here), a job may need more than estimated without any fault. It is then stopped only if other jobs could not
     get what they booked, and only the one furthest above its own estimate. Above its limit, it is also stopped if a
-    job that Slurm has started waits for memory it booked. A job within its booking is never stopped. Memory used or
+    job that Slurm has started waits for what it booked. A job within its booking is never stopped. Memory used or
     booked by jobs that are already leaving, or that will be stopped for bypassing a limit, counts as free.
 
     Args:

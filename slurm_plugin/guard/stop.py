@@ -46,11 +46,11 @@ class Stopper:
 def end_job(
     job_id: int, user_id: int, clock: Clock, *, processes: Callable[[int, int], tuple[Process, ...]]
 ) -> bool:
-    """End all processes of a job that run as its owner, and return whether none is left.
+    """End all processes of a job that run as its user, and return whether none is left.
 
     Args:
         job_id: The job.
-        user_id: Its owner.
+        user_id: Its user.
         clock: Time.
         processes: Finds them.
     """

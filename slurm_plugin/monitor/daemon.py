@@ -37,7 +37,7 @@ INTERVAL_S = 1.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until told to stop."""
+    """Run until a signal says to stop."""
     parser = argparse.ArgumentParser(prog="rad-monitor", description="Watch the GPUs of this node.")
     parser.add_argument("--config", type=Path, default=DEFAULT_PATH, help="rad.toml")
     parser.add_argument("--once", action="store_true", help="take one sample, print it and end")

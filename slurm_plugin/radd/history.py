@@ -90,7 +90,7 @@ class Peaks:
 
     def _take(self, run: Run | None) -> None:
         if run is None or run.profile_key is None or run.peak_bytes is None:
-            return  # half a line after a crash, or a run that does not tell what its model needs
+            return  # half a line after a crash, or a run that does not show its model's need
         self._observed.add(run)
         if run.job_id is not None:
             self._jobs[run.job_id] = None

@@ -43,7 +43,7 @@ class Keeper:
         self._slurm, self._clock, self._lender, self._config = slurm, clock, lender, config
         self._lock = threading.Lock()
         self._turns: dict[int, tuple[Turn, int | None]] = {}
-        self._asked: dict[int, Standing] = {}  # jobs raised in the last round, as before it
+        self._asked: dict[int, Standing] = {}  # state before the last raise
         self._pause = Deadline(clock, 0.0)
 
     @property

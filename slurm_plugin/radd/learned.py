@@ -26,7 +26,7 @@ log = logging.getLogger("radd")
 
 EVERY_S = 3600.0
 FIRST_S = 5.0
-"""Delay after radd's start: what another release learned does not count."""
+"""Delay of the first run after radd's start: what another release learned does not count."""
 MOST_S = 600.0
 """Time limit: a site's whole history takes seconds, so a longer run has failed."""
 

@@ -1,11 +1,11 @@
 """A standby slurmctld that took over, on a Slurm that then knows of no shards.
 
 Slurm before 23.11 starts with its nodes' saved state and learns their shards when they register. A newly started
-slurmctld requests that within seconds; the shim knows it by its age. A standby is not a new process when it takes over,
-and requests nothing. Where slurm.conf names the type of GPUs but not of their shards, nodes of 22.05.8 then showed
-`shard:0` for as long as the standby was in charge (docs/admin/operation.md). It refuses jobs that request shards, but
-gives whole GPUs. So radd checks from time to time. Its first message may come from a slurmctld that has just taken
-over, because radd gets none before.
+slurmctld requests that within seconds; the shim recognises it by its age. A standby is not a new process when it takes
+over, and requests nothing. Where slurm.conf names the type of GPUs but not of their shards, nodes of 22.05.8 then
+showed `shard:0` for as long as the standby was in charge (docs/admin/operation.md). It refuses jobs that request
+shards, but gives whole GPUs. So radd checks from time to time. Its first message may come from a slurmctld that has
+just taken over, because radd gets none before.
 """
 
 from __future__ import annotations

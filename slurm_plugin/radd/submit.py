@@ -69,7 +69,7 @@ class Submission:
         whole_as_gpu: Request an exclusive GPU as `gpu:1`, by partition name; a name not in it means False.
         reserves_shards: A job that requests shards starts in a reservation of parts of nodes.
         forgets_shards: A slurmctld that has just started refuses requests for shards.
-        spread: Most GPUs of one node that the shards of one job may lie on; 0 where Slurm keeps them on one GPU.
+        spread: Most GPUs of one node that the shards of one job may be on; 0 where Slurm keeps them on one GPU.
         leave_jobs: Why this Slurm cannot do what RAD would request, so that no job is changed; "" if it can.
     """
 

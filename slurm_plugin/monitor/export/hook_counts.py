@@ -60,7 +60,7 @@ class HookCounts:
 
         Args:
             folder: paths.log.
-            from_end: Begin at the present end of the events; a program that looks once would otherwise count none.
+            from_end: Begin at the present end of the events; False for a program that looks only once.
         """
         self._lines = NewLines(folder / EVENTS, from_end=from_end)
         self.events: Counter[tuple[str, str, str]] = Counter()

@@ -41,7 +41,7 @@ def make_devices(prefix: str, count: int) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Make cards and devices."""
+    """Make GPUs and devices."""
     parser = argparse.ArgumentParser(description="Make a node's simulated GPUs.")
     parser.add_argument("count", type=int, help="how many cards")
     parser.add_argument("mib", type=int, help="memory of each in MiB")
