@@ -78,7 +78,7 @@ def wanted_by(
 
 
 def _parts(booking: Booking, job: HookJob) -> int:
-    """Return over how many GPUs a job's shards are split equally; any others are those of one GPU."""
+    """Return over how many GPUs a job's shards are split equally; otherwise 1, as they are one GPU's."""
     return booking.gpus if booking.kind == "shared" and booking.gpus == len(job.seats) else 1
 
 

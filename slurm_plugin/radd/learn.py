@@ -101,7 +101,7 @@ def observed(
 
 
 def _need(run: Run) -> int | None:
-    """Return the least memory that a run was seen to need; None if the run does not show it."""
+    """Return a lower bound of a run's memory need; None if the run does not show it."""
     if run.peak_bytes is None:
         return None
     if run.missed_key is not None:

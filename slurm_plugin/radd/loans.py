@@ -59,7 +59,7 @@ class Loan:
 
     @property
     def boost(self) -> int:
-        """Return the boost beyond the job's queue position."""
+        """Return the boost without the raise to the job's queue position."""
         return self.nice_before - self.nice_lent - self.lift
 
     @property

@@ -136,7 +136,7 @@ def lifts(
         for other, priority in [*((each, each.priority) for each in others), *behind.values()]:
             if not meet(job.partition, other.partition):
                 continue
-            first = (other.submitted_s, other.job_id) < (job.submitted_s, job.job_id)  # if equal
+            first = (other.submitted_s, other.job_id) < (job.submitted_s, job.job_id)  # if tied
             stood = (-priority, other.submitted_s) < (-whole[job_id], turns[job_id].submitted_s)
             if stood and other.job_id not in behind:
                 limit = priority if first else priority - 1
