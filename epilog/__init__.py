@@ -1,1 +1,1 @@
-"""Slurm Epilog: release the GPU, find out-of-memory crashes, recover."""
+"""Slurm Epilog: release the GPU, detect out-of-memory crashes, recover."""

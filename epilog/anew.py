@@ -1,4 +1,4 @@
-"""Whether the run of a job that holds something goes on, although an Epilog of the job has come."""
+"""Whether the run of a job with an allocation continues, although an Epilog of the job has started."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.node.processes import living_jobs
 
 ENDING_S = 1.0
-"""slurmd runs an Epilog once no slurmstepd answers; its process may still be there for a moment."""
+"""slurmd runs an Epilog once no slurmstepd answers; its process may still exist for a moment."""
 _POLL_S = 0.05
 
 
 def goes_on(held: Reservation, node: Node, *, ask: bool) -> bool:
-    """Return whether a run has a slurmstepd, or is about to have one as far as Slurm says.
+    """Return whether a run has a slurmstepd, or is about to have one according to Slurm.
 
     Args:
-        held: What the run holds.
+        held: The run's allocation.
         node: This node.
-        ask: Whether there is time to wait, and to ask Slurm of a run that may not have been launched yet.
+        ask: Whether there is time to wait, and to query Slurm about a run that may not have been launched yet.
     """
     deadline = Deadline(node.clock, ENDING_S if ask else 0.0)
     while held.job_id in living_jobs(slurm_conf=node.slurm_conf, proc=node.proc):

@@ -1,4 +1,4 @@
-"""What the Epilog asks Slurm of a job whose end it explains."""
+"""Slurm queries of the Epilog about a job whose end it explains."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from slurm_plugin.slurm.node.hook_env import HookJob
 
 
 def names(node: Node, job: HookJob) -> dict[str, str]:
-    """Return what codes in the paths of the job's output stand for; nothing if Slurm does not answer.
+    """Return the values of the codes in the job's output paths; empty if Slurm does not answer.
 
     Args:
         node: The node of the hook.
-        job: The job, as slurmd tells its hooks.
+        job: The job, as slurmd passes it to its hooks.
     """
     try:
         return node.slurm().names(job.job_id)
@@ -22,11 +22,11 @@ def names(node: Node, job: HookJob) -> dict[str, str]:
 
 
 def server_ends(node: Node, job: HookJob) -> int:
-    """Return how often the job ran again because an MPS server ended; 0 if Slurm does not answer.
+    """Return the number of reruns because an MPS server ended; 0 if Slurm does not answer.
 
     Args:
         node: The node of the hook.
-        job: The job, as slurmd tells its hooks.
+        job: The job, as slurmd passes it to its hooks.
     """
     try:
         view = node.slurm().job(job.job_id)

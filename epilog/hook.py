@@ -1,6 +1,6 @@
 """What the Epilog of a GPU node does, in the child that `epilog/__main__.py` starts.
 
-It may be run twice for one job. What the job holds is released before anything else is tried.
+It may run twice for one job. The job's allocation is released before anything else is tried.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RESCUE_LOCK_S = 0.5
 
 
 def work(rad_toml: TimelyFile, *, started_s: float) -> int:
-    """Release what the job holds, then say how it ended and run it again where that helps.
+    """Release the job's allocation, then report how it ended and rerun it where that helps.
 
     Args:
         rad_toml: The configuration file, which is being read.
@@ -52,7 +52,7 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
     found = _settings(rad_toml)
     node = Node.here(found.config, os.environ)
     if node.config.mode == "off" and not node.run.is_dir():
-        return Exit.OK  # nothing was ever begun here
+        return Exit.OK  # nothing was begun here
     log = node.log("epilog", job, started_s=started_s)
     file = node.job_file(job.job_id)
     refused = file.refusal() is not None or file.unplaced() or is_reported(job, node)
@@ -64,7 +64,7 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
             _stop_mps(node.run, job, node.clock, log)
         forget_job(node.run, job.job_id)
         return Exit.OK
-    over(job, node, reported=refused)  # one that had no Prolog held nothing, and tells nothing
+    over(job, node, reported=refused)  # without a Prolog it held nothing
     if found.trouble:
         log.say(EventKind.LAST_GOOD_SETTINGS, found.trouble)
     try:
@@ -74,7 +74,7 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
     except (RadError, OSError) as exc:
         log.say(EventKind.NOT_REPORTED, str(exc))
     finally:
-        _stop_mps(node.run, job, node.clock, log)  # after the report: its log says who ended whom
+        _stop_mps(node.run, job, node.clock, log)  # after the report, which reads its log
         forget_job(node.run, job.job_id)
         forget_outputs(node.run, job.job_id)
     if node.config.mode == "enforce" and held is not None:
@@ -84,16 +84,16 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
 
 
 def _wake(node: Node, log: HookLog) -> None:
-    """Let the job that was put back from this node first try again now."""
+    """Let the job that this node requeued first try again now."""
     waiting = waiting_jobs(node.run)
     if waiting:
-        from epilog.wake import wake  # an ordinary job ends without a question to Slurm
+        from epilog.wake import wake  # an ordinary job ends without a Slurm query
 
         log.tell(wake(waiting, node.run, node.slurm(), node.clock, key=node.key()))
 
 
 def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
-    """Release what the job holds, and no more: the work did not end in its time.
+    """Release the job's allocation and do nothing else: the work did not end within its time limit.
 
     Args:
         rad_toml: The configuration file, which is being read.
@@ -119,7 +119,7 @@ def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
 
 
 def _settings(rad_toml: TimelyFile) -> InForce:
-    """Return the settings; a release must not depend on them, so at the worst these are the defaults."""
+    """Return the settings, or the defaults if they cannot be read: a release must not depend on them."""
     try:
         return config_in_force(rad_toml)
     except ConfigError as exc:
@@ -127,7 +127,7 @@ def _settings(rad_toml: TimelyFile) -> InForce:
 
 
 def _release(job: HookJob, node: Node, log: HookLog, lock_s: float) -> Reservation | None:
-    """Give back what the job holds and return it; a lock that is not free in time leaves a note instead."""
+    """Release the job's allocation and return it; if the lock is not free in time, leave a note instead."""
     file = node.job_file(job.job_id)
     placed = file.read(boot_id=node.store.boot_id).held
     if placed is None or placed.restart <= job.restart:
@@ -142,10 +142,10 @@ def _release(job: HookJob, node: Node, log: HookLog, lock_s: float) -> Reservati
 
 
 def _runs_anew(job: HookJob, node: Node, log: HookLog, *, ask: bool) -> bool:
-    """Return whether a later run of the job has begun here: reservation, MPS, the monitor's record and output are its.
+    """Return whether a later run of the job has begun here and has the reservation, MPS, monitor record and output.
 
-    Slurm runs a job again on a node that it took for lost, and slurmd still ends the run before. The restart count of
-    that Epilog may be the later run's: a requeue raises it first.
+    Slurm reruns a job on a node that it took for lost, and slurmd still ends the run before. The restart count of that
+    Epilog may be the later run's: a requeue raises it first.
     """
     held = node.store.read().ledger.of_job(job.job_id)
     if held is None or held.restart < job.restart:
@@ -153,7 +153,7 @@ def _runs_anew(job: HookJob, node: Node, log: HookLog, *, ask: bool) -> bool:
     if held.restart == job.restart:
         if job.restart == 0:
             return False
-        from epilog.anew import goes_on  # an ordinary job ends without a look at processes
+        from epilog.anew import goes_on  # an ordinary job ends without reading /proc
 
         if not goes_on(held, node, ask=ask):
             return False
@@ -172,7 +172,7 @@ def _stop_mps(run: Path, job: HookJob, clock: Clock, log: HookLog) -> None:
 
 
 def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) -> None:
-    """Say how the job ended and run it again where that helps."""
+    """Report how the job ended and rerun it where that helps."""
     config, clock = node.config, node.clock
     usage = read_job(node.run, job.job_id)
     outcome = outcome_of(
@@ -222,11 +222,11 @@ def _run_again(
     key: bytes,
     log: HookLog,
 ) -> None:
-    """Give a job its next attempt."""
+    """Start a job's next attempt."""
     if node.config.mode == "observe":
         log.say(EventKind.WOULD_RUN_AGAIN, recovery.reason)
         return
-    from epilog.recover import recover  # an ordinary job ends without a question to Slurm
+    from epilog.recover import recover  # an ordinary job ends without a Slurm query
 
     restart = held.restart if held else job.restart
     log.tell(recover(job, recovery, outcome, settings, node.slurm(), restart=restart, key=key))
@@ -235,7 +235,7 @@ def _run_again(
 def _tell_slurm(
     job: HookJob, node: Node, booking: Booking, outcome: Outcome, usage: JobUsage | None, key: bytes
 ) -> None:
-    """Write into the job's AdminComment why it was stopped, or what it used where Slurm keeps accounts."""
+    """Write into the job's AdminComment why it was stopped, or its usage where Slurm keeps accounts."""
     if outcome.kind == "overrun":
         tell_why(job, booking, outcome, node.slurm(), key=key)
     elif node.config.features.accounting:

@@ -1,4 +1,4 @@
-"""Leave word that a run is over, so that no task of the job starts here before its next Prolog."""
+"""Record that a run is over, so that no task of the job starts here before its next Prolog."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from slurm_plugin.slurm.node.hook_env import HookJob
 
 
 def over(job: HookJob, node: Node, *, reported: bool) -> None:
-    """Leave it where Prologs place the job.
+    """Record it where Prologs place the job.
 
     Args:
-        job: The job, as slurmd tells its hooks.
+        job: The job, as slurmd passes it to its hooks.
         node: This node.
-        reported: Whether it was said how the run ended, or there is nothing to say.
+        reported: Whether the run's end was reported, or there is nothing to report.
     """
     if node.config.places and job.seats and node.manages(job.partition):
         EndedRuns(node.run).note(job.job_id, EndedRun(partition=job.partition, reported=reported))
 
 
 def is_reported(job: HookJob, node: Node) -> bool:
-    """Return whether the run that ends has been reported already, or had no Prolog, so that it tells nothing.
+    """Return whether the ending run was already reported, or had no Prolog, so that there is nothing to report.
 
     Args:
-        job: The job, as slurmd tells its hooks.
+        job: The job, as slurmd passes it to its hooks.
         node: This node.
     """
     found = EndedRuns(node.run).of_job(job.job_id)

@@ -1,8 +1,8 @@
-"""Give a job that ran out of GPU memory its next attempt, under the same job id.
+"""Start the next attempt of a job that ran out of GPU memory, under the same job id.
 
 Tried on 22.05.8: while the job is COMPLETING, `scontrol requeue`, then one `scontrol update` with everything. A start
-time a few seconds ahead survives the end of completion, one in the past or "now" is replaced by Slurm's own delay of
-two minutes; radd, which hears of the update, clears that.
+time a few seconds ahead survives the end of completion; one in the past or "now" is replaced by Slurm's own delay of
+two minutes. radd, which gets the update, clears that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ START_IN_S = 5
 """Longer than an Epilog takes, so that it is still ahead when the job has completed."""
 
 MOST_RESTARTS = 20
-"""Put-backs count too; beyond this something is wrong that another run does not mend."""
+"""RAD's requeues count too; beyond this the problem is one that another run does not fix."""
 
 _ENDING = ("COMPLETING", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY")
 _WAITING = ("COMPLETING", "PENDING")
@@ -42,7 +42,7 @@ def recover(
     restart: int,
     key: bytes,
 ) -> Event:
-    """Requeue the job with its next booking and return what came of it; repeating it changes nothing.
+    """Requeue the job with its next booking and return the outcome; repeating it changes nothing.
 
     Args:
         job: The job that ended.
@@ -79,7 +79,7 @@ def recover(
     except SlurmError as exc:
         if change.gres is None and change.per_task is None:
             raise
-        # Slurm takes all of an update or nothing. Without the count in its comment a job would run again and again.
+        # Slurm applies all of an update or nothing. Without the count in its comment a job would be rerun forever.
         control.update(job.job_id, replace(change, gres=None, per_task=None))
         return Event(
             kind=EventKind.RUNS_AGAIN, detail=f"{recovery.reason}; but Slurm gives it what it had: {exc}"
@@ -113,17 +113,17 @@ def _change(
     text = signed_note(note, job_id=view.job_id, user_id=view.user_id, key=key)
     start_in_s = max(START_IN_S, delay_s)
     if victim:
-        return JobChange(admin_comment=text, start_in_s=start_in_s)  # it runs again as it was
+        return JobChange(admin_comment=text, start_in_s=start_in_s)  # rerun unchanged
     booking = replace(recovery.booking, changed=True)  # Slurm may take the stamp and refuse the request
     by_task = booking.by_task is not None
     if by_task:
-        offer = replace(offer, whole_as_gpu=False)  # Slurm takes no job that asks for shards and for GPUs
+        offer = replace(offer, whole_as_gpu=False)  # Slurm refuses a job that requests shards and GPUs
     shards = 0
     if booking.memory_bytes is not None:
-        # What it asked for beyond its memory stood for its compute, and still does.
+        # Its request beyond its memory covered its compute, and still does.
         each = booking.shards // booking.gpus
         shards = max(shards_for(booking.memory_bytes, offer.partition.shard_bytes), each)
-    if shards >= offer.partition.shards:  # the type that it names has no larger share
+    if shards >= offer.partition.shards:  # its GPU type has no larger share
         booking = replace(booking, kind="whole", memory_bytes=None)
     share = booking.memory_bytes is not None
     gres = offer.share(shards) if share else offer.whole(outcome.least_bytes, rerun=True)
@@ -137,6 +137,6 @@ def _change(
 
 
 def _per_task(view: JobView, gres: str) -> str:
-    """Return the request of each task with other shards, its CPUs as before."""
+    """Return the request of each task with other shards and unchanged CPUs."""
     cpus = [part for part in view.gres.split(",") if part.startswith("cpu")]
     return ",".join([*cpus, f"gres/{gres}"])

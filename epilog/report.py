@@ -1,4 +1,4 @@
-"""How a job ended: its output and the monitor's record become an Outcome, and the outcome a line for radd."""
+"""How a job ended: turn its output and the monitor's record into an Outcome, and the outcome into a line for radd."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from slurm_plugin.monitor.window import JobUsage
 from slurm_plugin.slurm.node.hook_env import HookJob
 
 LEAST_SAMPLES = 60
-"""A minute of training: what a shorter run shows of its activity is mostly its first steps."""
+"""A minute of training: the activity of a shorter run is mostly that of its first steps."""
 LEAST_OF_ESTIMATE = 0.5
-"""A job that holds less of what is expected has not begun: it loads data, or compiles."""
+"""A job that uses less of its estimate has not begun: it loads data, or compiles."""
 OWN_PATTERNS_S = 0.5
-"""For all of a site's own regular expressions, which may backtrack without end."""
+"""Time for all of a site's own regular expressions, which may backtrack endlessly."""
 TAILS_S = 1.5
-"""For the ends of all its output files; a file server may hang."""
+"""Time for the ends of all its output files; a file server may hang."""
 
 
 def outcome_of(
@@ -43,16 +43,16 @@ def outcome_of(
     log: HookLog,
     clock: Clock,
 ) -> Outcome:
-    """Return how a job ended; its output is opened only if it failed, or if somebody may have ended it too early.
+    """Return how a job ended; its output is opened only if it failed, or if it may have been ended too early.
 
     Args:
         job: The job.
         config: rad.toml.
-        held: What it held here; None if that is not known.
+        held: Its allocation here; None if that is not known.
         usage: What the monitor saw of it; None if nothing.
-        names: Asks Slurm what %x, %A and %a stand for; what fails is left out.
-        server_ends: Asks Slurm how often it ran again because an MPS server ended; 0 where that fails.
-        log: Takes what is wrong with a site's own patterns.
+        names: Queries Slurm for the values of %x, %A and %a; what fails is left out.
+        server_ends: Queries Slurm for the number of reruns because an MPS server ended; 0 where that fails.
+        log: Logs errors in a site's own patterns.
         clock: Time.
     """
     ending = Ending(
@@ -66,7 +66,7 @@ def outcome_of(
     failed = bool(job.exit_status or job.derived_exit)
     if not failed and (ending.requeued or not would_mislead(held, usage)):
         return classify(ending, (), ())
-    # An ordinary job ends without a look at its output.
+    # An ordinary job ends without its output being read.
     from epilog.tails import read_tails
     from slurm_plugin.slurm.node.output_before import recall
     from slurm_plugin.slurm.node.output_files import expected_outputs, names_matter
@@ -80,7 +80,7 @@ def outcome_of(
             deadline=Deadline(clock, TAILS_S),
         )
 
-    tails = () if failed else tails_of({})  # Slurm is asked for names only where nothing is found without
+    tails = () if failed else tails_of({})  # query Slurm for names only if needed
     if not tails:
         tails = tails_of(names() if names_matter(job) else {})
     outcome = judged(ending, tails, site_patterns(config), log)
@@ -97,28 +97,28 @@ def outcome_of(
 
 
 def would_mislead(held: Reservation | None, usage: JobUsage | None) -> bool:
-    """Return whether a run that was cut short would be taken for all that it needs, by radd or by its owner.
+    """Return whether radd or the user would mistake the usage of a run that was cut short for its full need.
 
-    A run that has held its peak for a minute is in the midst of its training, and an end then changes nothing.
+    A run at its peak for a minute is in the middle of its training, and an end then changes nothing.
 
     Args:
-        held: What it held here; None if that is not known.
+        held: Its allocation here; None if that is not known.
         usage: What the monitor saw of it; None if nothing.
     """
     if held is None or usage is None or usage.peak_bytes is None:
-        return False  # nothing is told of it
+        return False  # nothing is reported
     begun = usage.peak_bytes >= LEAST_OF_ESTIMATE * (held.estimate_bytes or 0)
     return not begun or usage.steady_samples < LEAST_SAMPLES
 
 
 def judged(ending: Ending, tails: Sequence[str], own: Path, log: HookLog) -> Outcome:
-    """Return why a job ended, by a site's own patterns and the shipped ones; the former may be broken, or slow.
+    """Return why a job ended, by the site's patterns and the shipped ones; the former may be broken, or slow.
 
     Args:
-        ending: What is known besides the output.
+        ending: What is known apart from the output.
         tails: The last part of each output file.
-        own: Where a site may keep patterns of its own.
-        log: Hears why they were left out.
+        own: Path of the site's own patterns.
+        log: Logs why they were left out.
     """
     shipped = load_patterns()
     try:
@@ -146,14 +146,14 @@ def ending_of(outcome: Outcome) -> LoggedEvent:
 
 
 def activity_of(usage: JobUsage | None) -> float | None:
-    """Return what SM activity a run would have had alone; None if it was too short, or never had room."""
+    """Return the SM activity that a run would have had alone; None if it was too short, or never had SMs to spare."""
     if usage is None or usage.own_smact is None or usage.own_samples < LEAST_SAMPLES:
         return None
     return round(usage.own_smact, 3)
 
 
 def site_patterns(config: Config) -> Path:
-    """Return where a site may keep patterns of its own."""
+    """Return the path of the site's own patterns."""
     return Path(config.paths.state) / "oom_patterns.toml"
 
 
@@ -165,7 +165,7 @@ def run_of(
     *,
     now_s: float,
 ) -> Run:
-    """Return what is remembered of a run.
+    """Return the record of a run.
 
     Args:
         job: The job.
@@ -179,7 +179,7 @@ def run_of(
     return Run(
         user_id=job.user_id,
         peak_bytes=outcome.peak_bytes,
-        profile_key=booking.profile_key if learned else None,  # a run cut short tells no need
+        profile_key=booking.profile_key if learned else None,  # a run cut short shows no need
         missed_key=booking.profile_key if missed else None,
         job_id=job.job_id,
         restart=job.restart,
@@ -201,7 +201,7 @@ def run_of(
 
 
 def keep_run(config: Config, run: Run) -> None:
-    """Keep what a job really needed, for radd to learn from and for people to ask; asks nobody.
+    """Record a job's measured need, for radd to learn from and for people to query; sends no requests.
 
     Args:
         config: rad.toml.

@@ -1,8 +1,8 @@
-"""Read the end of a job's output files with the identity of the job's owner, never with root's.
+"""Read the end of a job's output files with the identity of the job's user, never with root's.
 
-A user chooses these paths. Each is read by a child process of its own, which takes the owner's identity for good, opens
-nothing but a regular file, and waits neither for a FIFO nor for the other end of a link; a file system that hangs costs
-its child its life, and neither the Epilog its time nor the other files their tails.
+A user chooses these paths. Each is read by a separate child process, which takes the user's identity for good, opens
+only regular files, and waits neither for a FIFO nor for the other end of a link. A file system that hangs costs only
+that child: the Epilog keeps its time, and the other files their tails.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ TAIL_BYTES = 256 * KIB
 def read_tails(
     paths: Sequence[str], *, owner: Identity, deadline: Deadline, befores: Sequence[Before] = ()
 ) -> tuple[str, ...]:
-    """Return the last TAIL_BYTES of each output file that can be read, without what was there before the run.
+    """Return the last TAIL_BYTES of each output file that can be read, without content from before the run.
 
     Args:
-        paths: The files, as the job's owner named them.
-        owner: The job's owner.
-        befores: How files stood before the run.
+        paths: The files, as named by the job's user.
+        owner: The job's user.
+        befores: The state of the files before the run.
         deadline: What is not read by then is left out.
     """
     children, tails = [], []
@@ -44,7 +44,7 @@ def read_tails(
 
 
 def _tail(path: str, owner: Identity, befores: Sequence[Before]) -> bytes:
-    """Return the end of one file; whatever it raises ends the child without an answer."""
+    """Return the end of one file; any exception ends the child without an answer."""
     become(owner)
     handle = os.open(path, OPENED)
     status = os.fstat(handle)

@@ -1,4 +1,4 @@
-"""What the Epilog tells the owner of a job and Slurm's accounts: why it ended, and what it used."""
+"""Report to the user of a job and to Slurm's accounts: why the job ended, and what it used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.monitor.window import JobUsage
 from slurm_plugin.slurm.node.hook_env import HookJob
 
-if TYPE_CHECKING:  # an ordinary job ends without a question to Slurm
+if TYPE_CHECKING:  # an ordinary job ends without a Slurm query
     from slurm_plugin.slurm.control import SlurmControl
 
 
@@ -20,7 +20,7 @@ def tell_why(job: HookJob, booking: Booking, outcome: Outcome, control: SlurmCon
     """Write into the job's AdminComment why it was stopped.
 
     Args:
-        job: The job, as slurmd tells its hooks.
+        job: The job, as slurmd passes it to its hooks.
         booking: What was booked for it.
         outcome: How it ended.
         control: Slurm.
@@ -52,15 +52,15 @@ def tell_peak(
     log: Path,
     key: bytes,
 ) -> None:
-    """Write what was estimated and what was seen into the job's AdminComment, where sacct shows it.
+    """Write estimate and usage into the job's AdminComment, where sacct shows them.
 
     Args:
-        job: The job, as slurmd tells its hooks.
+        job: The job, as slurmd passes it to its hooks.
         booking: What was booked for it.
         outcome: How it ended.
         usage: What the monitor saw of it; None if nothing.
         slurm_conf: SLURM_CONF of this node's slurmd; None leaves it to Slurm.
-        log: Folder of our logs; what sacctmgr says goes to accounting.log, and it is not waited for.
+        log: RAD's log folder; sacctmgr's output goes to accounting.log, and sacctmgr is not waited for.
         key: The cluster's key.
 
     Raises:

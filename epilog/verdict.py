@@ -1,4 +1,4 @@
-"""What rad-monitor saw of a job that ended badly: whether it was stopped, or ended for a neighbour's fault."""
+"""rad-monitor's verdict on a job that ended badly: whether it was stopped, or ended through another job's fault."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def verdict_on(
     left_s: float | None = None,
     server_ends: Callable[[], int],
 ) -> Verdict | None:
-    """Return what the monitor's record says of a job; None if the end was its own, or nobody watched.
+    """Return the monitor's verdict on a job; None if the job itself was the cause, or no monitor watched.
 
     Args:
-        held: What the job held.
-        outcome: Why it ended, by its own output.
+        held: The job's allocation.
+        outcome: Why it ended, according to its output.
         config: rad.toml.
         clock: Time.
         left_s: When the monitor last saw it on a GPU, seconds since the epoch; None if never.
-        server_ends: Tells how often it ran again because an MPS server ended, nobody knows why; asked where that may
-            have happened again.
+        server_ends: Returns the number of reruns because an MPS server ended for an unknown reason; called where that
+            may have happened again.
     """
     run = Path(config.paths.run)
     if outcome.kind in ("gpu-oom", "failed"):

@@ -1,6 +1,6 @@
-"""A job ends, its GPU is free: the job that was put back first need not wait until its delay is over.
+"""When a GPU is freed, clear the start delay of the job that was requeued first.
 
-radd hears of it, too: it sets the delay of a put-back once the job is pending, which may be after we changed it here.
+radd is notified, too: it sets the delay of a requeue once the job is pending, which may be after the change here.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from slurm_plugin.core.logs.events import Event, EventKind
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl, put_off
 
 MOST_ASKED = 5
-"""Jobs that an Epilog asks Slurm about: each question takes some milliseconds, and the node waits for its Epilogs."""
+"""Jobs that an Epilog queries: each query takes some milliseconds, and the node waits for its Epilogs."""
 
 _WAITS = ("PENDING", "COMPLETING")
-"""A job that was put back a moment ago is still completing."""
+"""A job that was requeued a moment ago is still completing."""
 
 
 def wake(
     waiting: Sequence[Waiting], run: Path, control: SlurmControl, clock: Clock, *, key: bytes | None
 ) -> Event:
-    """Let the first job that can use it start as soon as Slurm can run a Prolog for it here; return what came of it.
+    """Let the first job that can use it start as soon as Slurm can run a Prolog for it here; return the outcome.
 
-    One job for each that ends: more of them would find no GPU and go back into the queue again. Who does not wait any
-    more (cancelled, held, started on another node) is forgotten: he would take the turn of somebody who does.
+    One job for each that ends: more of them would find no GPU and be requeued again. A job that no longer waits
+    (cancelled, held, started on another node) is forgotten: it would take the place of one that does.
 
     Args:
-        waiting: The jobs that were put back from this node, whoever has waited longest first; at least one.
+        waiting: The jobs that this node requeued, the one that waits longest first; at least one.
         run: Folder of the node's state (`paths.run`).
         control: Slurm.
         clock: Time.
-        key: The cluster's key; without it a woken job's place in the queue is lost.
+        key: The cluster's key; without it a woken job's queue position is lost.
     """
     problems = []
     for each in waiting[:MOST_ASKED]:
@@ -66,7 +66,7 @@ def wake(
 
 
 def _told(view: JobView, waiting: Waiting, *, left_s: int, key: bytes | None) -> str:
-    """Return the note of a job that is woken: it takes the place of the put-back's, so it keeps where the job stood."""
+    """Return the note of a woken job: it replaces the requeue's note, so it keeps the queue position."""
     before = read_signed(view.admin_comment, job_id=view.job_id, user_id=view.user_id, key=key)
     restart = view.restarts if waiting.restart is None else waiting.restart
     note = Note(
@@ -81,10 +81,10 @@ def _told(view: JobView, waiting: Waiting, *, left_s: int, key: bytes | None) ->
 
 
 def _can_start(view: JobView | None, waiting: Waiting, *, now_s: float) -> TypeGuard[JobView]:
-    """Return whether a job waits for what this node put it back for, and nobody holds it or has put off its start.
+    """Return whether a job waits for what this node requeued it for, and is neither held nor deferred.
 
-    One that ran on another node since, and was preempted or requeued there, waits for that node: before that could run
-    a Prolog for it, it must not start.
+    A job that has run on another node since, and was preempted or requeued there, waits for that node: it must not
+    start before that node could run a Prolog for it.
     """
     if view is None or view.state not in _WAITS or view.priority == 0:
         return False

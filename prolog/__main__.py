@@ -1,7 +1,7 @@
 """Prolog of a GPU node: `python -I -m prolog --config /etc/rad/rad.toml`, as root, in slurmd's environment.
 
-It always ends with status 0, because any other drains the node. This process keeps the limit of time; what the
-hook does is in `prolog/hook.py`, which its child loads.
+It always exits with status 0, because any other drains the node. This process enforces the time limit; the work is in
+`prolog/hook.py`, which its child loads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a job may use: its signed booking, or, where there is none, what Slurm says that it asked for."""
+"""What a job may use: its signed booking or, if there is none, what Slurm says that it requested."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A job's demand and how we know it.
+    """A job's demand and its source.
 
     Attributes:
-        demand: What the placement is asked for; None if the job is to be left alone (MIG).
+        demand: The input of the placement; None if the job passes through unchanged (MIG).
         source: "stamp", "slurm" or "assumed", for the log.
         doubt: Why a verified booking did not count; "" if it did, or if there was none.
         recoveries: How often the job was requeued after running out of memory.
-        shards: What a stamp says that Slurm gave, for TaskProlog to compare; None if Slurm itself was asked.
-        by_task: The tasks that its steps are to have; None if Slurm was told the user's own.
+        shards: Shards that Slurm gave according to the stamp, for TaskProlog to compare; None if Slurm was queried.
+        by_task: The tasks that its steps are to have; None if Slurm has the user's number.
     """
 
     demand: Demand | None
@@ -46,15 +46,15 @@ def wanted_by(
 ) -> Wanted:
     """Return what a job with GPUs may use.
 
-    An ordinary job costs slurmctld nothing: its booking is verified here, and agrees with what the Prolog is told
-    anyway. Of any other, Slurm is asked what it gave, and that counts; if it does not answer, the job gets whole
-    GPUs, because what is unknown must not share.
+    An ordinary job costs slurmctld nothing: its booking is verified here, and agrees with the Prolog's environment.
+    For any other job, Slurm is queried for what it gave, and that counts. If Slurm does not answer, the job gets whole
+    GPUs, because an unknown demand must not share.
 
     Args:
-        job: The job, as slurmd tells its hooks.
+        job: The job, as slurmd passes it to its hooks.
         config: rad.toml.
         settings: The partition's settings.
-        slurm: Opens Slurm; called only where it must be asked.
+        slurm: Opens Slurm; called only if it must be queried.
     """
     booking = signed_booking(job, config)
     if booking is None:
@@ -78,14 +78,14 @@ def wanted_by(
 
 
 def _parts(booking: Booking, job: HookJob) -> int:
-    """Return on how many GPUs a job's shards are equal parts; any others are those of one GPU."""
+    """Return over how many GPUs a job's shards are split equally; otherwise 1, as they are one GPU's."""
     return booking.gpus if booking.kind == "shared" and booking.gpus == len(job.seats) else 1
 
 
 def _as_given(
     job: HookJob, settings: PartitionConfig, slurm: Callable[[], SlurmCommands], gpus: int = 1
 ) -> Wanted:
-    """Return what a job may use by what Slurm says that it gave; `gpus` is how many it shares."""
+    """Return what a job may use according to Slurm; `gpus` is how many it shares."""
     try:
         items = parse_gres(slurm().given(job.job_id))
     except SlurmError:
@@ -99,7 +99,7 @@ def _as_given(
 def _of_this_node(
     job: HookJob, settings: PartitionConfig, slurm: Callable[[], SlurmCommands]
 ) -> PartitionConfig:
-    """Return a partition's settings for the one type of GPU that this node has; unchanged if that is not known."""
+    """Return a partition's settings for the one type of GPU on this node; unchanged if the type is not known."""
     try:
         view = slurm().node(job.node)
     except SlurmError:
@@ -109,9 +109,9 @@ def _of_this_node(
 
 
 def _given(job: HookJob, items: tuple[GresItem, ...], settings: PartitionConfig, gpus: int) -> Demand:
-    """Return the demand of a job by what Slurm gave it.
+    """Return a job's demand from what Slurm gave it.
 
-    Shards of one GPU that Slurm split over several are still those of one. A job of several GPUs has the same on each.
+    Shards of one GPU that Slurm split over several still count as one GPU's. A job of several GPUs has equal parts.
     """
     shards = count_of(items, "shard")
     if not shards or count_of(items, "gpu"):
@@ -125,10 +125,10 @@ def _given(job: HookJob, items: tuple[GresItem, ...], settings: PartitionConfig,
 
 
 def signed_booking(job: HookJob, config: Config) -> Booking | None:
-    """Return the booking in a job's comment if the cluster's key vouches for it.
+    """Return the booking in a job's comment if its signature with the cluster's key is valid.
 
     Args:
-        job: The job, as slurmd tells its hooks.
+        job: The job, as slurmd passes it to its hooks.
         config: rad.toml.
     """
     try:

@@ -1,4 +1,4 @@
-"""What a placed job finds in its environment, and the MPS server that caps it."""
+"""Environment of a placed job, and the MPS server that enforces its limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slurm_plugin.slurm.node.hook_env import HookJob
 
 _OF_CONTAINERS = ("APPTAINERENV_CUDA_VISIBLE_DEVICES", "SINGULARITYENV_CUDA_VISIBLE_DEVICES")
 """A container sees the MPS pipe only if it is mounted there, and without it 0 is the node's first GPU. So it gets the
-UUID, which the daemon takes, too (Apptainer's user guide, "Environment and Metadata")."""
+UUID, which the daemon accepts, too (Apptainer's user guide, "Environment and Metadata")."""
 
 
 def environment_of(
@@ -25,14 +25,14 @@ def environment_of(
 ) -> dict[str, str]:
     """Return the variables of every task of a placed job.
 
-    RAD_* are for the user's information and for TaskProlog; nothing of ours believes them afterwards.
+    RAD_* are for the user's information and for TaskProlog; RAD does not trust them afterwards.
 
     Args:
         node: This node.
-        job: The job, as slurmd tells its hooks.
-        placed: What the job holds.
+        job: The job, as slurmd passes it to its hooks.
+        placed: The job's allocation.
         settings: The partition's settings.
-        mps: What it is told of MPS.
+        mps: Its MPS settings.
     """
     held = placed.reservation
     if held is None:
@@ -71,12 +71,12 @@ def visible_devices(
 ) -> str | None:
     """Return CUDA_VISIBLE_DEVICES of a job; None where Slurm's own value is right.
 
-    A number is a GPU's place among all GPUs in the order of their PCI addresses, which is NVML's (CUDA C++ Programming
-    Guide, CUDA_DEVICE_ORDER). An MPS daemon that serves one GPU knows it as 0.
+    A number is a GPU's position among all GPUs in the order of their PCI addresses, as in NVML (CUDA C++ Programming
+    Guide, CUDA_DEVICE_ORDER). An MPS daemon that serves one GPU numbers it 0.
 
     Args:
         gpus: UUIDs of the job's GPUs.
-        cards: All GPUs of the node, in NVML's order; nothing if they are not known.
+        cards: All GPUs of the node, in NVML's order; empty if they are not known.
         form: The partition's `visible_devices`.
         confined: Cgroups let the job reach only its own devices, and Slurm counts those.
         served: The job runs under an MPS daemon of its one GPU.
@@ -94,16 +94,16 @@ def visible_devices(
 def mps_of(
     node: Node, job: HookJob, placed: Placed, settings: PartitionConfig, log: HookLog
 ) -> dict[str, str] | None:
-    """Start MPS for a placed job where it is wanted, and return what the job is told of it; None if it did not start.
+    """Start MPS for a placed job if required, and return the job's MPS settings; None if it did not start.
 
-    A job of several GPUs runs without MPS; rad-monitor's guard holds it to what it booked.
+    A job of several GPUs runs without MPS; rad-monitor's guard limits it to its booking.
 
     Args:
         node: This node.
-        job: The job, as slurmd tells its hooks.
-        placed: What the job holds.
+        job: The job, as slurmd passes it to its hooks.
+        placed: The job's allocation.
         settings: The partition's settings.
-        log: Where it is written down if MPS did not start.
+        log: Logs an MPS that did not start.
     """
     held = placed.reservation
     wanted = node.config.features.mps and settings.sharing == "mps"

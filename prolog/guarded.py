@@ -1,8 +1,8 @@
-"""Who holds jobs to what they booked: MPS by a cap, rad-monitor's guard, or nobody.
+"""What enforces a job's booking: an MPS limit, rad-monitor's guard, or nothing.
 
-On the guard rest caps above bookings and jobs that no MPS server caps. Once neither is
-there for a job, it begins on idle GPUs, and nobody joins it there until the guard is back. Where the site wants shared
-jobs of one GPU without both, that is its word, and they share.
+Limits above bookings, and jobs without an MPS limit, rely on the guard. If neither is active for a job, it starts on
+idle GPUs, and no other job joins it there until the guard is back. Where the site has configured shared jobs of one GPU
+without both, they share.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from slurm_plugin.node.node import Node
 
 
 def guarded(node: Node) -> frozenset[str]:
-    """Return the partitions of whose jobs somebody would stop those that keep from others what they booked.
+    """Return the partitions whose jobs the guard stops if they take memory that others booked.
 
-    Of no others' jobs a cap lies above the booking.
+    Only jobs of these partitions have limits above the booking.
 
     Args:
         node: This node.
@@ -33,13 +33,13 @@ def unheld(
     *,
     guarded: Collection[str],
 ) -> frozenset[int]:
-    """Return the ids of the jobs that nothing holds to what they booked just now.
+    """Return the ids of the jobs without an enforced limit at this time.
 
     Args:
         node: This node.
-        demand: Of the job that is to start.
+        demand: Demand of the job that is to start.
         partition: Its partition.
-        reservations: What others hold on this node.
+        reservations: Allocations of other jobs on this node.
         guarded: Partitions whose jobs the guard stops.
     """
     loose = [
@@ -60,7 +60,7 @@ def unheld(
 
 
 def _nothing_caps(node: Node, partition: str, gpus: int, *, uncapped: bool) -> bool:
-    """Return whether MPS does not cap such a job: it cannot, or a site that wants its jobs guarded wants no caps."""
+    """Return whether MPS does not limit such a job: it cannot, or the site wants guarded jobs without limits."""
     wanted = partition in node.config.guarded
     return gpus > 1 or uncapped or (wanted and not node.config.caps(partition))
 

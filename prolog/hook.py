@@ -1,7 +1,7 @@
 """What the Prolog of a GPU node does, in the child that `prolog/__main__.py` starts.
 
-A job that must not start here goes back into the queue through the controller; a fault of ours leaves the job as Slurm
-would have run it.
+A job that must not start here is requeued through the controller. After an internal error the job runs as Slurm would
+have run it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RELEASE_S = 0.5
 
 
 def work(rad_toml: TimelyFile, *, started_s: float) -> int:
-    """Do for a job what its partition asks for: for most jobs of most clusters that is nothing.
+    """Do what the job's partition requires; for most jobs on most clusters that is nothing.
 
     Args:
         rad_toml: The configuration file, which is being read.
@@ -66,13 +66,13 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
 
 
 def _settings(node: Node, job: HookJob) -> PartitionConfig | None:
-    """Return how a job is to be placed; None if it runs as without us."""
+    """Return how a job is to be placed; None if it runs without RAD."""
     on = node.config.mode != "off" and node.config.features.placement and node.manages(job.partition)
     return node.settings(job.partition) if on else None
 
 
 def _unmanaged(node: Node, job: HookJob) -> None:
-    """Let a job run as without us."""
+    """Let a job run without RAD."""
     _mark(node, job)
     if job.seats and node.config.places:
         from prolog.unmanaged import note
@@ -81,7 +81,7 @@ def _unmanaged(node: Node, job: HookJob) -> None:
 
 
 def _mark(node: Node, job: HookJob) -> None:
-    """Tell TaskProlog of a job that is not placed and yet was changed by us when it was submitted."""
+    """Inform TaskProlog of a job that is not placed but was changed by RAD at submission."""
     booking = signed_booking(job, node.config)
     if booking is not None:
         told = told_of(booking.by_task)
@@ -90,19 +90,19 @@ def _mark(node: Node, job: HookJob) -> None:
 
 
 def _managed(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) -> None:
-    """Start the job's run on this node; a fault of ours leaves the job alone, or puts it back."""
+    """Start the job's run on this node; an internal error leaves the job unchanged, or requeues it."""
     try:
         _start(node, job, settings, log)
     except LedgerError as exc:
         _give_up(node, job, log, str(exc))
         _put_back(node, job, log, str(exc))
-    except Exception as exc:  # noqa: BLE001 - a bug of ours must not keep the job from running
+    except Exception as exc:  # noqa: BLE001 - a bug in RAD must not keep the job from running
         _give_up(node, job, log, str(exc) if isinstance(exc, RadError | OSError) else repr(exc))
     log.say(EventKind.END)
 
 
 def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
-    """Take back what was begun: the work did not end in its time.
+    """Undo what was begun: the work did not end within its time limit.
 
     Args:
         rad_toml: The configuration file, which is being read.
@@ -133,7 +133,7 @@ def _put_back(node: Node, job: HookJob, log: HookLog, why: str) -> None:
 
 
 def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) -> None:
-    """Place the job and leave its environment, or put it back."""
+    """Place the job and write its environment, or requeue it."""
     wanted = wanted_by(job, node.config, settings, node.slurm)
     if wanted.demand is None:
         log.say(EventKind.LEFT_ALONE, "MIG")
@@ -142,7 +142,7 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
     demand = wanted.demand
     placed = _placed(node, job, demand, settings, log)
     mps = {} if placed is None else mps_of(node, job, placed, settings, log)
-    if mps is None:  # the guard alone holds it: it is placed again, as such a job
+    if mps is None:  # only the guard limits it: place it again
         demand = replace(demand, uncapped=True)
         placed, mps = _placed(node, job, demand, settings, log), {}
     if placed is None:
@@ -167,7 +167,7 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
         node.job_file(job.job_id).place(variables, placed.reservation, boot_id=node.store.boot_id)
         log.say(EventKind.PLACED, choice, policy=policy, gpus=gpus)
         if may_hold_old_text(job):
-            from prolog.outputs import note_outputs  # most jobs have files of their own
+            from prolog.outputs import note_outputs  # most jobs have new files
 
             with suppress(OSError):
                 note_outputs(node, job)
@@ -176,10 +176,10 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
 def _placed(
     node: Node, job: HookJob, demand: Demand, settings: PartitionConfig, log: HookLog
 ) -> Placed | None:
-    """Return where a job runs; None if it went back for want of the guard, as it does a few times at most.
+    """Return where a job runs; None if it was requeued because the guard is away, which happens a few times at most.
 
-    A job that Slurm does not take back, or that has waited for long, shares as it was booked: our monitor is no reason
-    to fail it.
+    A job that Slurm does not requeue, or that has waited for long, shares as booked: a missing monitor is no reason to
+    fail it.
     """
     placed = place(node, job, demand, settings, age_s=log.age_s())
     if node.config.mode == "observe" or not placed.placement.unheld:
@@ -195,7 +195,7 @@ def _placed(
 
 
 def _give_up(node: Node, job: HookJob, log: HookLog, why: str) -> None:
-    """Leave the job as Slurm would have run it; what it holds goes first, and then the log hears of it."""
+    """Let the job run as Slurm would have run it: release its allocation first, then write to the log."""
     problem = ""
     try:
         node.store.release(job.job_id, restart=job.restart, deadline=Deadline(node.clock, RELEASE_S))

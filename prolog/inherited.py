@@ -1,7 +1,7 @@
-"""Variables that another job of ours left in a task's environment: sbatch hands on what its submitter has.
+"""Variables that another RAD job left in a task's environment: sbatch passes on its submitter's variables.
 
-A job that is submitted from inside a job would take the MPS daemon and the cap of the other one: with a GPU of its own,
-or in a partition that nobody configured, it would find no GPU behind that pipe.
+A job submitted from inside a job would inherit the other job's MPS daemon and limit. With an exclusive GPU, or in an
+unmanaged partition, it would find no GPU through that pipe.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 JOB = "RAD_JOB"
-"""Names the job that the others were made for."""
+"""Name of the job that the other variables were made for."""
 
 OF_A_JOB = (
     JOB,
@@ -41,12 +41,12 @@ OF_MPS = (
 def inherited(task: Mapping[str, str], *, job_id: int, run: Path) -> tuple[str, ...]:
     """Return the variables of a task that were made for another job.
 
-    An MPS daemon of the user's own stays, with what he told it.
+    A user's own MPS daemon stays, with its settings.
 
     Args:
         task: The task's environment.
         job_id: Its job.
-        run: `paths.run`, below which our daemons have their pipes.
+        run: `paths.run`, below which RAD's daemons have their pipes.
 
     >>> left = {"RAD_JOB": "6", "RAD_KIND": "shared", "CUDA_MPS_PIPE_DIRECTORY": "/run/rad/mps/GPU-0/1000/pipe"}
     >>> inherited(left, job_id=7, run=Path("/run/rad")), inherited(left, job_id=6, run=Path("/run/rad"))

@@ -1,4 +1,4 @@
-"""Leave for the Epilog how the job's output files stood before this run."""
+"""Record for the Epilog the state of the job's output files before this run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from slurm_plugin.slurm.node.hook_env import HookJob
 
 
 def note_outputs(node: Node, job: HookJob) -> None:
-    """Look at files that an earlier run may have written to; where that fails, all of the output will count.
+    """Record files that an earlier run may have written to; if that fails, all of the output will count.
 
-    Slurm is asked for the job's name and array ids only where the names of such files depend on them.
+    Slurm is queried for the job's name and array ids only where the names of such files depend on them.
 
     Args:
         node: This node.
-        job: The job, as slurmd tells its hooks.
+        job: The job, as slurmd passes it to its hooks.
     """
     from slurm_plugin.slurm.node.output_before import keep, look
     from slurm_plugin.slurm.node.output_files import expected_outputs, names_matter

@@ -1,11 +1,11 @@
 """Whether a task's run had a Prolog: the one place that decides it.
 
-A run has had none if the last that happened to its job on this node is an Epilog (core/ledger/ended_runs.py), or
-if what the Prolog left names another owner or an earlier run, whose Epilog was lost. Only root writes either of them.
-The restart count in a task's environment may be its submitter's, so where it speaks against the file, Slurm is asked.
-Such a run must not start where Prologs place jobs: nothing is reserved for it, and its GPU may be another job's alone.
-Everything else starts: partitions that rad.toml does not manage, `mode` and `placement` that do not place, jobs that
-have had no Epilog here, as before an installation, and whatever cannot be told.
+A run had none if the last hook of its job on this node is an Epilog (core/ledger/ended_runs.py), or if the Prolog's
+record names another owner or an earlier run, whose Epilog was lost. Only root writes either of them.
+The restart count in a task's environment may be its submitter's, so if it contradicts the file, Slurm is queried.
+Such a run must not start where Prologs place jobs: it has no reservation, and its GPU may be exclusive to another job.
+Everything else starts: partitions that rad.toml does not manage, `mode` and `placement` that do not place, jobs without
+an Epilog here, as before an installation, and all undecidable cases.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from slurm_plugin.core.ledger.store import boot_id
 
 WHY = "slurmd started this run without a Prolog, so no GPU is booked for it"
 SOON_S = 5.0
-"""After its Prolog a batch script starts within less, where the site has no slow Prolog of its own."""
+"""A batch script starts within less after its Prolog, unless the site's Prolog is slow."""
 MOST_TIMES = 20
-"""A job that was restarted so often does not go back once more."""
+"""A job restarted this often is not requeued again."""
 
 
 def without_prolog(job_id: int, config: Config, task: Mapping[str, str], *, is_script: bool) -> bool:
@@ -35,7 +35,7 @@ def without_prolog(job_id: int, config: Config, task: Mapping[str, str], *, is_s
         job_id: The job.
         config: rad.toml.
         task: The task's own environment.
-        is_script: Whether the task is the batch script, whose environment tells the restart count.
+        is_script: Whether the task is the batch script, whose environment has the restart count.
     """
     run = Path(config.paths.run)
     ended = EndedRuns(run).of_job(job_id)
@@ -52,12 +52,12 @@ def without_prolog(job_id: int, config: Config, task: Mapping[str, str], *, is_s
 
 
 def of_an_earlier_job(file: JobFile) -> bool:
-    """Return whether what a Prolog left was there long before the batch script that finds it starts now.
+    """Return whether a Prolog's record is much older than the batch script that finds it.
 
-    A slurmctld that lost its latest state gives ids anew, and slurmd runs no Prolog for an id that it knows.
+    A slurmctld that lost its latest state assigns ids again, and slurmd runs no Prolog for an id that it knows.
 
     Args:
-        file: Of the job.
+        file: The job's file.
     """
     created_s = file.read(boot_id=boot_id()).created_s
     return created_s is not None and SystemClock().monotonic_s() - created_s > SOON_S
@@ -69,7 +69,7 @@ def _places(config: Config, partition: str) -> bool:
 
 
 def _restarts(job_id: int, config: Config) -> int:
-    """Return how often Slurm restarted a job; 0 if it does not say."""
+    """Return how often Slurm restarted a job; 0 if Slurm does not answer."""
     from slurm_plugin.slurm.commands import SlurmCommands
     from slurm_plugin.slurm.files.conf_files import find_slurm_conf
 

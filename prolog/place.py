@@ -1,7 +1,7 @@
 """From a job's demand to its GPUs: read, decide and reserve under the node's lock.
 
-What is slow (readings, /proc, Slurm) happens before the lock; under it the ledger is read, the decision is made and
-written, and nothing else.
+What is slow (readings, /proc, Slurm) happens before the lock is taken. Under it the ledger is read and the decision is
+made and written, and nothing else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from slurm_plugin.node.sweep import sweep, sweep_if_due
 from slurm_plugin.slurm.node.hook_env import HookJob
 
 LOCK_S = 3.0
-"""Of the hook's time; a decision takes milliseconds, so only a stuck hook holds the lock this long."""
+"""Part of the hook's time; a decision takes milliseconds, so only a stuck hook holds the lock this long."""
 
 SOON_S = 1.5
 """A hook that took longer to a decision has no time left to wait for another sample, for the lock and for Slurm."""
@@ -37,12 +37,12 @@ SOON_S = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """What was decided.
+    """A placement decision.
 
     Attributes:
         placement: The GPUs, or why there are none.
-        reservation: What the ledger holds for the job now; None if it holds nothing.
-        reading: The first GPU as it was read; None if the job was put back.
+        reservation: The job's allocation in the ledger now; None if it has none.
+        reading: The first GPU as it was read; None if the job was requeued.
     """
 
     placement: Placement
@@ -61,17 +61,17 @@ def place(
 ) -> Placed:
     """Choose and reserve the GPUs of a job.
 
-    Before a job is put back, it is looked whether the holders of what it lacks are really there: a job that has just
-    ended is in the monitor's last sample for up to a second, and in the ledger if its Epilog was lost. A driver that
-    does not answer leaves the ledger to decide: it keeps jobs apart, and only unmanaged processes go unseen.
+    Before a job is requeued, the holders of what it lacks are verified: a job that has just ended is in the monitor's
+    last sample for up to a second, and in the ledger if its Epilog was lost. If the driver does not answer, the ledger
+    decides: it keeps jobs apart, and only unmanaged processes go unseen.
 
     Args:
         node: This node.
-        job: The job, as slurmd tells its hooks.
+        job: The job, as slurmd passes it to its hooks.
         demand: What the job may use.
         settings: The partition's settings.
-        apart: Whether jobs that nothing holds to what they booked are kept apart from all others (prolog/guarded.py).
-        age_s: For how long the hook has been at work: it waits for a sample once, and not if Slurm kept it waiting.
+        apart: Whether jobs without an enforced limit are kept apart from all others (prolog/guarded.py).
+        age_s: How long the hook has run: it waits for a sample once, and not if it had to wait for Slurm.
 
     Raises:
         RadError: GPUs or ledger cannot be read or written; nothing is reserved.
@@ -101,7 +101,7 @@ def place(
 
 
 def _any_old(node: Node) -> bool:
-    """Return whether a sweep could release anything: of young jobs nobody is asked."""
+    """Return whether a reconciliation could release anything: young jobs are not checked."""
     ledger = node.store.read().ledger
     return node.config.mode != "observe" and bool(
         doubtful(ledger, Evidence(), now_s=node.clock.monotonic_s())

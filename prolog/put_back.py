@@ -1,4 +1,4 @@
-"""Return a job to the queue because nothing that it may use is free now; no recovery is counted.
+"""Requeue a job because nothing that it may use is free now; this does not count as a recovery.
 
 Tried on 22.05.8: `scontrol requeue` from the Prolog ends the launch before any task starts, drains nothing, and a
 start time set right after it is kept, with the job's priority.
@@ -22,24 +22,24 @@ from slurm_plugin.slurm.node.hook_env import HookJob
 
 FIRST_DELAY_S = 10
 LONGEST_DELAY_S = 160
-"""Until the next try, doubled each time, if no Epilog of this node wakes the job before: see epilog/wake.py."""
+"""Longest delay until the next try, doubled each time, if no Epilog of this node wakes the job: see epilog/wake.py."""
 
 MOST_FOR_FAULTS = 3
-"""A fault of ours puts a job back so often at most; then the job runs as Slurm would have run it."""
+"""Maximum requeues caused by an internal error; after that the job starts without RAD."""
 
 
 def may_put_back(job: HookJob) -> bool:
-    """Return whether a fault of ours may still delay this job."""
+    """Return whether an internal error may still delay this job."""
     return job.restart < MOST_FOR_FAULTS
 
 
 def lack_of(placement: Placement, demand: Demand, settings: PartitionConfig, *, now_s: float) -> Lack | None:
-    """Return what others keep from a job that is put back; None if nobody holds more than he booked.
+    """Return what a requeued job lacks because of others; None if no job exceeds its booking.
 
     Args:
-        placement: Why it is put back.
+        placement: Why it is requeued.
         demand: What it books.
-        settings: Its partition's settings: beside somebody who holds too much a margin is asked for, too.
+        settings: Its partition's settings: next to a job that exceeds its booking, a margin is required, too.
         now_s: Seconds since the epoch.
     """
     if not placement.owed or demand.booked_bytes is None:
@@ -49,18 +49,18 @@ def lack_of(placement: Placement, demand: Demand, settings: PartitionConfig, *, 
 
 
 def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack | None = None) -> Event:
-    """Put the job back and return what came of it.
+    """Requeue the job and return the outcome.
 
     Args:
         node: This node.
         job: The job.
         reason: Why.
-        refuse: Whether the job must not start here even if Slurm does not take it back (a job that is not batch, or
+        refuse: Whether the job must not start here even if Slurm does not requeue it (a job that is not batch, or
             one submitted with --no-requeue): it would break another job's exclusive GPU or booked memory.
-        lack: What others keep from it, for the guard; None if nobody holds more than he booked.
+        lack: What it lacks because of others, for the guard; None if no job exceeds its booking.
     """
     if refuse:
-        with suppress(OSError):  # it goes back all the same
+        with suppress(OSError):  # requeued all the same
             file = node.job_file(job.job_id)
             file.refuse(reason, boot_id=node.store.boot_id, now_s=node.clock.monotonic_s())
     slurm, key = node.slurm(), node.key()
@@ -103,14 +103,14 @@ def _before(seen: Standing, job: HookJob, key: bytes | None) -> Note | None:
 
 
 def turn_of(seen: Standing, before: Note | None, *, restart: int) -> Turn | None:
-    """Return where a job that is being put back stood in the queue; None if Slurm does not tell.
+    """Return the queue position of a job that is being requeued; None if Slurm does not report it.
 
-    One that was put back before has the turn that it had then.
+    A job that was requeued before keeps the position that it had then.
 
     Args:
-        seen: The job as it runs: once it has gone back and its Epilog is over, Slurm gives it new times.
-        before: The signed note that it carries; None if there is none.
-        restart: Restart count of the run that is put back.
+        seen: The job while it runs: once it is requeued and its Epilog is over, Slurm gives it new times.
+        before: Its signed note; None if there is none.
+        restart: Restart count of the run that is requeued.
     """
     if seen.state == "PENDING" or seen.priority + seen.nice < 0:
         return None

@@ -1,4 +1,4 @@
-"""Readings of this node's GPUs: the monitor's window where it is fresh, else two samples of our own."""
+"""Readings of this node's GPUs: from the monitor's window if it is fresh, else from two new samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def read_gpus(config: Config, clock: Clock) -> tuple[GpuReading, ...]:
         clock: Time.
 
     Raises:
-        DeviceError: There is neither a monitor nor a driver that answers.
+        DeviceError: There is no monitor, and no driver answers.
     """
     window = read_window(Path(config.paths.run), now_s=clock.now_s())
     if window is not None:
@@ -30,10 +30,10 @@ def read_gpus(config: Config, clock: Clock) -> tuple[GpuReading, ...]:
 
 
 def without_driver(facts: NodeFacts | None, *, now_s: float) -> tuple[GpuReading, ...]:
-    """Return the GPUs that this node is known to have, as if nobody but the ledger's jobs held anything of them.
+    """Return this node's known GPUs as if only the ledger's jobs used them.
 
     Args:
-        facts: What is known of this node; None if nothing is.
+        facts: The known facts of this node; None if there are none.
         now_s: Seconds since the epoch.
     """
     return tuple(

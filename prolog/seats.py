@@ -1,7 +1,7 @@
-"""Jobs that Slurm starts without the GPUs that they ask for.
+"""Jobs that Slurm starts without the GPUs that they requested.
 
-Seen on 22.05.8 after slurmctld was killed under load: jobs with a GPU in their request came without SLURM_JOB_GPUS.
-Left alone such a job would find every GPU of the node, and train beside jobs that own theirs.
+Seen on 22.05.8 after slurmctld was killed under load: jobs that request a GPU came without SLURM_JOB_GPUS.
+Started unchanged, such a job would find every GPU of the node, and train next to jobs with exclusive GPUs.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from slurm_plugin.slurm.node.hook_env import HookJob
 
 
 def why_no_start(node: Node, job: HookJob) -> str | None:
-    """Return why a job without GPUs must not start here; None if it never asked for any.
+    """Return why a job without GPUs must not start here; None if it never requested any.
 
-    A signed booking says so by itself, unless the request was changed after it: its owner may have taken the GPU out.
-    Then, and of a job without a booking, Slurm is asked; that one is believed to be right if Slurm is silent.
+    A signed booking shows the request, unless the request was changed later: the user may have removed the GPU.
+    Then, and for a job without a booking, Slurm is queried; a job without a booking may start if Slurm is silent.
 
     Args:
         node: This node.
-        job: The job, as slurmd tells its hooks.
+        job: The job, as slurmd passes it to its hooks.
     """
     booking = signed_booking(job, node.config)
     not_as_booked = None if booking is None else "Slurm started it without the GPU that it books"

@@ -1,4 +1,4 @@
-"""Which job and which of its steps a task belongs to, by the slurmstepd that starts it: no user chooses its name."""
+"""The job and step of a task, from the slurmstepd that starts it: no user can choose its process title."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from slurm_plugin.core.process.identity import PROC
 
 _TITLE = re.compile(rb"^slurmstepd: \[(\d+)(?:\+(\d+))?\.(\w+)\]")
-"""What slurmstepd calls itself, by job and step; the process that starts us still bears its name."""
+"""slurmstepd's process title, with job and step; the process that starts RAD still has it."""
 
 _MOST_SHELLS = 8
 
@@ -17,8 +17,8 @@ _MOST_SHELLS = 8
 def own_job_id(task: Mapping[str, str], title: bytes) -> int | None:
     """Return the id under which the Prolog knows the task's job; None outside a job.
 
-    In a heterogeneous job every task is told the id of the first component, while each component has its Prologs under
-    an id of its own; slurmstepd's name has that (seen on 22.05.8, 24.11.5 and 26.05.5).
+    In a heterogeneous job every task gets the id of the first component, while each component has its Prologs under
+    a separate id; slurmstepd's title has that (seen on 22.05.8, 24.11.5 and 26.05.5).
 
     Args:
         task: The task's own environment.
@@ -37,8 +37,8 @@ def own_job_id(task: Mapping[str, str], title: bytes) -> int | None:
 def is_batch_script(task: Mapping[str, str], title: bytes) -> bool:
     """Return whether the task is the job's batch script and not one of an srun.
 
-    The name of slurmstepd tells it, and no user chooses that. Where /proc hides it, the step's number does: the batch
-    script has none on 22.05 and 24.11, and -5 on 26.05 (seen there; SLURM_BATCH_SCRIPT printed with a sign).
+    slurmstepd's title shows it, and no user can choose that. Where /proc hides it, the step's number shows it: the
+    batch script has none on 22.05 and 24.11, and -5 on 26.05 (seen there; SLURM_BATCH_SCRIPT printed with a sign).
 
     Args:
         task: The task's own environment.
@@ -54,9 +54,9 @@ def is_batch_script(task: Mapping[str, str], title: bytes) -> bool:
 
 
 def slurmstepd_title(pid: int, *, proc: Path = PROC) -> bytes:
-    """Return what the slurmstepd above a process calls itself; nothing if it cannot be read.
+    """Return the title of the slurmstepd above a process; empty if it cannot be read.
 
-    Between the two may be shells: ours, and the site's own TaskProlog that starts ours.
+    Between the two there may be shells: RAD's, and the site's own TaskProlog that starts RAD's.
 
     Args:
         pid: The process.

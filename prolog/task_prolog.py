@@ -1,9 +1,9 @@
 """TaskProlog: `python -I -m prolog.task_prolog --config /etc/rad/rad.toml`, as the job's user, before each task.
 
 Slurm reads what it prints: `export NAME=value` sets a variable of the task, `print TEXT` goes to the task's output.
-A non-zero status cancels the task; that happens only if the Prolog put the job back, if it was killed and the job goes
-back now, if this run had no Prolog (own_run.py), or if Slurm gave the job other shards than it booked. Any other
-fault of ours is silent.
+A non-zero status cancels the task. That happens only if the Prolog requeued the job, if the Prolog was killed and the
+job is requeued now, if this run had no Prolog (own_run.py), or if Slurm gave the job other shards than it booked. Any
+other internal error is silent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from slurm_plugin.core.ledger.job_file import JobFile
 
 
 def main() -> int:
-    """Run the hook; with `--or-fail` the status tells whether it ended its work, for a caller that can do without."""
+    """Run the hook; with `--or-fail` the status shows whether it finished, for a caller that can do without."""
     undone = Exit.BUG if "--or-fail" in sys.argv else Exit.OK
     try:
         title = slurmstepd_title(os.getppid())
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def _work(job_id: int, title: bytes, undone: int) -> int:
-    """Print what the Prolog left for the tasks of a job."""
+    """Print the Prolog's variables for the tasks of a job."""
     try:
         config = config_in_force(Path(config_path(sys.argv))).config
         file = JobFile(Path(config.paths.run), job_id)
@@ -72,8 +72,8 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
             print(f"unset {name}")
         counts = typed_counts(os.environ) if is_script else {}
         for name in counts:
-            print(f"unset RAD_TYPED_{name}")  # a job that is submitted from this one has counts of its own
-        if file.exists():  # whatever we did not place runs as without us
+            print(f"unset RAD_TYPED_{name}")  # a job submitted from this one has other counts
+        if file.exists():  # an unplaced job runs without RAD
             for name in blank_variables(os.environ):
                 print(f"unset {name}")
             changes: dict[str, str | None] = {**task_variables(variables, os.environ)}
@@ -90,10 +90,10 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
 
 
 def goes_back(job_id: int, config: Config, task: Mapping[str, str]) -> bool:
-    """Put a job back whose Prolog was killed, as its owner may; return whether it waits again.
+    """Requeue a job whose Prolog was killed, with the user's rights; return whether it waits again.
 
-    Whose partition rad.toml does not manage, who was put back often enough, and who cannot be (not batch, --no-requeue)
-    runs as Slurm would have run him.
+    A job runs as Slurm would have run it if rad.toml does not manage its partition, if it was requeued often enough,
+    or if it cannot be requeued (not batch, --no-requeue).
 
     Args:
         job_id: The job.
@@ -108,12 +108,12 @@ def goes_back(job_id: int, config: Config, task: Mapping[str, str]) -> bool:
 
 
 def requeued(job_id: int, task: Mapping[str, str], *, most: int) -> bool:
-    """Requeue a job, as its owner may; return whether it waits again.
+    """Requeue a job, with the user's rights; return whether it waits again.
 
     Args:
         job_id: The job.
         task: The task's own environment.
-        most: How many restarts keep it from going back.
+        most: Number of restarts from which it is not requeued again.
     """
     from slurm_plugin.core.errors import SlurmError
     from slurm_plugin.slurm.commands import SlurmCommands
@@ -131,8 +131,8 @@ def requeued(job_id: int, task: Mapping[str, str], *, most: int) -> bool:
 def task_variables(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of one task: those of its job, with the GPUs that Slurm gave this step or task alone.
 
-    Slurm's CUDA_VISIBLE_DEVICES counts the node's GPUs. Where cgroups confine devices it counts what this very task
-    can reach (seen on 22.05: 0 for each of two tasks with a GPU each, and SLURM_STEP_GPUS does not tell them apart), so
+    Slurm's CUDA_VISIBLE_DEVICES counts the node's GPUs. Where cgroups confine devices it counts what this task can
+    reach (seen on 22.05: 0 for each of two tasks with a GPU each, and SLURM_STEP_GPUS does not distinguish them), so
     a task with fewer GPUs than its job keeps Slurm's own value.
 
     Args:
@@ -156,7 +156,7 @@ def task_variables(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str,
 
 
 def without_mps(job: Mapping[str, str]) -> dict[str, str]:
-    """Return what names a task's GPU by UUID if the MPS daemon's socket is gone, as 0 is the node's first GPU then.
+    """Return variables that name a task's GPU by UUID if the MPS daemon's socket is gone: 0 is then the first GPU.
 
     Args:
         job: What the Prolog left for every task of the job.
@@ -168,14 +168,14 @@ def without_mps(job: Mapping[str, str]) -> dict[str, str]:
 
 
 def has_booked(job_id: int, booked: str, config: Config) -> bool:
-    """Return whether a job has what it booked, by Slurm's own word; False if Slurm is silent.
+    """Return whether a job has what it booked, according to Slurm; False if Slurm does not answer.
 
-    SLURM_SHARDS_ON_NODE may be left of another job: sbatch hands on what its submitter has, and for a job with gpu:1 no
-    Slurm sets it. Where slurmctld is, rad.toml tells and not the task, whose variables are its owner's.
+    SLURM_SHARDS_ON_NODE may come from another job: sbatch passes on its submitter's variables, and for a job with gpu:1
+    Slurm never sets it. slurmctld's address comes from rad.toml and not from the task, whose variables the user sets.
 
     Args:
         job_id: The job.
-        booked: How many shards its stamp says.
+        booked: Number of shards in its stamp.
         config: rad.toml.
     """
     from slurm_plugin.core.errors import SlurmError
@@ -191,12 +191,12 @@ def has_booked(job_id: int, booked: str, config: Config) -> bool:
 
 
 def mismatch(task: Mapping[str, str], booked: str) -> str | None:
-    """Return why a job's tasks must not start with its booking; None if nothing speaks against it.
+    """Return why a job's tasks must not start with its booking; None if nothing contradicts it.
 
     Args:
-        task: The batch script's environment. Slurm 22.05.6 and later tell there how many shards the job has; what
-            they tell an srun is about its step alone, which may have fewer.
-        booked: How many shards the job's stamp says; "" if the Prolog asked Slurm itself.
+        task: The batch script's environment. Slurm 22.05.6 and later give there the job's number of shards; in an
+            srun's environment they give its step's alone, which may be fewer.
+        booked: Number of shards in the job's stamp; "" if the Prolog queried Slurm itself.
 
     >>> mismatch({"SLURM_SHARDS_ON_NODE": "1"}, "39")
     'Slurm gave this job 1 shards and it booked 39'
@@ -210,7 +210,7 @@ def mismatch(task: Mapping[str, str], booked: str) -> str | None:
 
 
 def blank_variables(task: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the variables that job_submit could only blank, and that an srun of the job would refuse as blank.
+    """Return the variables that job_submit could only set to blank; an srun of the job would refuse them as blank.
 
     >>> blank_variables({"SLURM_MEM_PER_GPU": "", "SLURM_GPUS": "1"})
     ('SLURM_MEM_PER_GPU',)
@@ -219,7 +219,7 @@ def blank_variables(task: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def typed_counts(task: Mapping[str, str]) -> dict[str, str]:
-    """Return the counts of GPUs that job_submit.lua kept aside, by the name under which scripts read them.
+    """Return the counts of GPUs that job_submit.lua saved, by the name under which scripts read them.
 
     >>> typed_counts({"RAD_TYPED_SLURM_GPUS": "1", "SLURM_GPUS": ""})
     {'SLURM_GPUS': '1'}

@@ -1,4 +1,4 @@
-"""A job that nobody configured runs as without us; it is only noted, so that jobs of ours keep clear of it."""
+"""Record jobs of unmanaged partitions in the ledger so that managed jobs avoid their GPUs."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.node.hook_env import HookJob
 
 LOCK_S = 1.0
-"""The job waits for us meanwhile, and has nothing of it."""
+"""The job waits for RAD meanwhile, without any benefit."""
 
 
 def note(node: Node, job: HookJob) -> Reservation | None:
-    """Write down what Slurm gave a job, on a node that jobs of ours may come to; return what was written.
+    """Record what Slurm gave a job, on a node that managed jobs may use; return the record.
 
     Args:
         node: This node.
-        job: The job, as slurmd tells its hooks.
+        job: The job, as slurmd passes it to its hooks.
 
     Raises:
-        RadError: It cannot be written down.
+        RadError: It cannot be recorded.
     """
     facts = facts_of(node, job.node)
     if not any(map(node.manages, facts.partitions)):
@@ -40,7 +40,7 @@ def note(node: Node, job: HookJob) -> Reservation | None:
     if given is not None:
         with node.store.locked(Deadline(node.clock, LOCK_S)):
             found = node.store.read()
-            if not found.lost:  # who rebuilds it finds this job among those that live
+            if not found.lost:  # a rebuild finds this job among the live ones
                 node.store.write(found.ledger.note(given))
     return given
 
@@ -48,12 +48,12 @@ def note(node: Node, job: HookJob) -> Reservation | None:
 def as_given(
     job: HookJob, facts: NodeFacts, items: tuple[GresItem, ...], *, now_s: float
 ) -> Reservation | None:
-    """Return what Slurm gave a job: shards by what one stands for on this node, anything else as whole GPUs.
+    """Return what Slurm gave a job: shards by the size of one on this node, anything else as whole GPUs.
 
     Args:
         job: The job.
         facts: The node.
-        items: What it asked for; nothing if Slurm did not say.
+        items: What it requested; empty if Slurm did not say.
         now_s: Seconds since boot.
     """
     cards = tuple(card for card in facts.cards if card.index in job.seats)

@@ -1,1 +1,1 @@
-"""Who takes what he did not book: seen by rad-monitor, stopped as the site wants, and told to those it hurt."""
+"""Detect jobs that use more than they booked, stop them as configured, and record which jobs were affected."""

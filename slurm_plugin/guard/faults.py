@@ -1,7 +1,7 @@
-"""Faults that MPS servers told of: who wrote where he must not, and whose processes ended with his.
+"""Faults reported by MPS servers: which job made an invalid write, and whose processes ended with it.
 
-A server's log names processes by number alone. Whose they were was noted while they ran, once a second; on a GPU whose
-memory is gone several fail within their first second, before anybody has seen them.
+A server's log names processes by pid alone. Their jobs were recorded while they ran, once a second. On a GPU that is
+out of memory, several processes fail within their first second, before any sample shows them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Seen:
     Attributes:
         last_s: When it was last seen, on the monotonic clock.
         job_id: Its job.
-        user_id: Who runs that; None if unknown.
+        user_id: The job's user; None if unknown.
     """
 
     last_s: float
@@ -38,18 +38,19 @@ def fault_incidents(
     now_s: float,
     sampled_s: float,
 ) -> list[Incident]:
-    """Return the incidents that a fault is: of those whose processes were seen, and of those who were not.
+    """Return the incidents of a fault: one for the processes that samples showed, one for those that none showed.
 
-    A server serves one user. Should its log name others, somebody put the words there, and they count for nothing.
-    A process that nobody saw is of a job that is counted on the server, is not named and has no other process running.
-    Was the culprit itself never seen, then it is one of several such jobs, and which is not known: it is as if the
-    server had ended, and each may run again a few times. A single one of them is taken for the culprit.
+    A server serves one user. If its log names another user's processes, the entry was forged and is ignored.
+    A process that no sample showed belongs to a job that is counted on the server, is not named, and has no other
+    process running. If the culprit itself was never sampled, it is one of these jobs. If there are several, the
+    culprit is unknown: they are treated as if the server had ended, and each may be rerun a few times. A single one is
+    taken as the culprit.
 
     Args:
         fault: What the log says.
         gpu: UUID of the GPU.
-        user_id: Whom the server serves.
-        seen: Processes of jobs by pid, those that have ended lately among them.
+        user_id: The user that the server serves.
+        seen: Processes of jobs by pid, including those that ended recently.
         on_server: Jobs that are counted on the server.
         now_s: Seconds since the epoch.
         sampled_s: When the last sample was taken, on the clock of `seen`.

@@ -1,4 +1,4 @@
-"""One thing that is wrong in one sample, and what is to be done about it."""
+"""One violation in one sample, and the response to it."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ Response = Literal["warn", "requeue", "end"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong now.
+    """One current violation.
 
     Attributes:
-        kind: "memory": a shared job holds more than its cap. "surprise": it holds more than it booked, its neighbours
-            could no longer get what they booked, and no other is as far above its own estimate. "foreign-gpu": a job
-            uses a GPU that is not its own, be it that others hold it or that it takes memory which the next job would
-            miss. "outside-mps": a job uses its GPU past the MPS server it was given. "unmanaged": a process without a
-            reservation is on a GPU that a job holds as a whole.
+        kind: "memory": a shared job uses more than its limit. "surprise": it uses more than it booked, other jobs
+            could no longer get what they booked, and no other job is as far above its own estimate. "foreign-gpu": a
+            job uses a GPU that is not allocated to it, and either other jobs hold that GPU or it takes memory that
+            the next job would lack. "outside-mps": a job uses its GPU without the MPS server it was given.
+            "unmanaged": a process without a reservation is on a GPU that a job holds as a whole.
         gpu: UUID of the GPU.
-        job_id: Whose doing it is; None if no job's.
-        user_id: Who runs it; None if unknown.
+        job_id: The job that caused it; None if no job did.
+        user_id: The job's user; None if unknown.
         restart: Restart count of the job's run.
-        held_bytes: What it holds on that GPU.
-        limit_bytes: What it may hold there.
-        free_bytes: What is left on the GPU.
-        processes: Those that hold it.
-        response: What is to be done, by rad.toml and by whether it can hurt anybody.
+        held_bytes: Memory it uses on that GPU.
+        limit_bytes: Memory it may use there.
+        free_bytes: Free memory of the GPU.
+        processes: The processes that use it.
+        response: The response, from rad.toml and from whether it can affect other jobs.
     """
 
     kind: Kind
@@ -48,11 +48,11 @@ class Finding:
 
     @property
     def excess_bytes(self) -> int:
-        """Return what it holds and may not."""
+        """Return the memory used above the limit."""
         return self.held_bytes - self.limit_bytes
 
     def sentence(self) -> str:
-        """Return what is wrong, for people."""
+        """Return a description of the violation for people."""
         held, pids = human(self.held_bytes), ", ".join(str(one.pid) for one in self.processes)
         match self.kind:
             case "memory":

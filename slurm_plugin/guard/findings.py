@@ -1,11 +1,11 @@
-"""What is wrong on the GPUs of a node in one sample: a pure function of what was seen and of the configuration.
+"""Violations on the GPUs of a node in one sample: a pure function of the sample and the configuration.
 
-Only jobs of partitions that rad.toml names are judged, by the processes that are theirs for certain, and a process that
-belongs to no job is only named. What an honest job cannot help never counts: a process older than its job's
-reservation, memory that the driver does not tell, an MPS server of ours, a difference below TOLERANCE_BYTES.
-An H200 (driver 580.159) showed 1,940 MiB for a client that a
-cap of 2,048 MiB had stopped, showed an allocation 0.6 ms after it, and counts memory opened by IPC with its exporter
-alone, so a client that its cap stopped never looks like one that went past it.
+Only jobs of partitions named in rad.toml are judged, by the processes that certainly belong to them. A process that
+belongs to no job is only reported. What a well-behaved job cannot avoid never counts: a process older than the job's
+reservation, memory that the driver does not report, RAD's MPS servers, a difference below TOLERANCE_BYTES.
+On an H200 (driver 580.159), NVML showed 1,940 MiB for a client stopped by a limit of 2,048 MiB, showed an allocation
+0.6 ms after it, and counted memory opened by IPC only with its exporter. So a client stopped by its limit never looks
+like one that exceeded it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from slurm_plugin.guard.unmanaged import unmanaged_on
 from slurm_plugin.monitor.attribution import Traced
 
 _SLACK_S = 5.0
-"""Between a reservation and the first process of its job clocks may be set."""
+"""Allowed clock difference between a reservation and the first process of its job."""
 
 
 def findings(sample: Sample, config: Config) -> tuple[Finding, ...]:
-    """Return everything that is wrong in one sample.
+    """Return all violations in one sample.
 
     Args:
-        sample: What was seen.
+        sample: The sample.
         config: rad.toml.
     """
     judged = [reading for reading in sample.readings if reading.healthy and not reading.mig]
@@ -47,7 +47,7 @@ def _on_gpu(reading: GpuReading, sample: Sample, config: Config) -> Iterator[Fin
 def _whose(
     reading: GpuReading, sample: Sample, config: Config
 ) -> tuple[list[Share], list[tuple[GpuProcess, Traced]]]:
-    """Return what each job that is judged holds on a GPU, and its processes without a reservation."""
+    """Return what each judged job uses on a GPU, and the GPU's processes without a reservation."""
     rows: dict[int, list[tuple[GpuProcess, Process]]] = {}
     unmanaged: list[tuple[GpuProcess, Traced]] = []
     for row in reading.processes:
@@ -68,7 +68,7 @@ def _whose(
 
 
 def _elsewhere(share: Share, sample: Sample) -> Iterator[Finding]:
-    """Tell of a job on a GPU that is not its own, or on its own past the MPS server that it was given."""
+    """Find a job on a GPU not allocated to it, or on its GPU without the MPS server it was given."""
     others = [one for one in sample.ledger.on(share.reading.uuid) if one.job_id != share.held.job_id]
     if share.reading.uuid not in share.held.gpus and (others or share.total_bytes > TOLERANCE_BYTES):
         yield share.finding("foreign-gpu", 0, share.settings.on_overrun)

@@ -1,4 +1,4 @@
-"""The file in which a node's incidents are kept between samples and across a restart of rad-monitor."""
+"""The file that keeps a node's incidents between samples and across restarts of rad-monitor."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from slurm_plugin.guard.incidents import Incident, IncidentKind
 
 
 def incidents_path(run: Path) -> Path:
-    """Return where a node's incidents lie; `run` is paths.run."""
+    """Return the path of a node's incidents; `run` is paths.run."""
     return run / "monitor" / "incidents.json"
 
 
 def read_incidents(run: Path) -> tuple[Incident, ...]:
-    """Return what went wrong on this node; nothing if nothing readable is there."""
+    """Return the recorded incidents of this node; empty if the file is missing or unreadable."""
     try:
         rows: Any = json.loads(incidents_path(run).read_bytes())
         return tuple(Incident(**{**row, "victims": tuple(row["victims"])}) for row in rows if _known(row))
@@ -35,7 +35,7 @@ def write_incidents(run: Path, incidents: Iterable[Incident]) -> None:
 
     Args:
         run: Folder of the node's state (`paths.run`).
-        incidents: All that are remembered.
+        incidents: All recorded incidents.
 
     Raises:
         OSError: It cannot be written.

@@ -1,6 +1,6 @@
-"""What went wrong on this node, for the Epilog of those that it hurt and of those that did it.
+"""Incidents on this node, for the Epilogs of the affected jobs and of the jobs that caused them.
 
-RUN/monitor/incidents.json   root's, 0600, replaced whole; at most MOST of the last KEPT_S seconds
+RUN/monitor/incidents.json   owned by root, 0600, replaced whole; at most MOST of the last KEPT_S seconds
 """
 
 from __future__ import annotations
@@ -17,44 +17,45 @@ KEPT_S = 900.0
 MOST = 200
 
 RECENT_S = 15.0
-"""A job that runs out of memory says so at once; its Epilog runs within seconds."""
+"""A job that runs out of memory reports it at once; its Epilog runs within seconds."""
 
 FAULT_S = 60.0
-"""A job whose CUDA calls fail may take so long to end: it writes what it has, and waits for its loaders."""
+"""A job whose CUDA calls fail may take this long to end: it writes its output and waits for its data loaders."""
 
 MOST_UNEXPLAINED = 5
-"""Reruns of a job for a server that ended, nobody knows why, after which that no longer explains its end. The job
-itself may be what ends it, again in each run. Put-backs and preemptions do not count."""
+"""Reruns of a job for MPS servers that ended for an unknown reason. After these, such an end no longer explains the
+job's end: the job itself may be the cause, again in each run. Requeues and preemptions do not count."""
 
 JOINED_S = 30.0
-"""Samples of one thing no further apart are one incident."""
+"""Samples of one violation at most this far apart are one incident."""
 
 SAMPLE_S = 1.0
-"""From one sample of the monitor to the next: a job that failed in between is gone in the one that shows the theft."""
+"""Interval between samples of the monitor. A job that failed in between is missing from the sample that shows the
+overrun."""
 
 OVERHEAD_BYTES = 256 * MIB
-"""What a cap counts beyond what NVML shows of a client, and a sample may have missed."""
+"""Memory that a limit counts beyond what NVML shows for a client, and that a sample may have missed."""
 
 IncidentKind = Literal["memory", "surprise", "foreign-gpu", "outside-mps", "unmanaged", "fault", "server"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """One thing that went wrong.
+    """One incident.
 
     Attributes:
-        kind: As a finding's; "fault": a client of an MPS server wrote where it must not, and all its clients ended;
+        kind: As a finding's; "fault": a client of an MPS server made an invalid write, and all its clients ended;
             "server": an MPS server died.
         gpu: UUID of the GPU.
         first_s: When it was first seen, seconds since the epoch.
         last_s: When it was last seen.
-        culprit: Job id of who did it; None if no job is known to have.
-        culprit_user_id: Who runs that; None if unknown.
+        culprit: Id of the job that caused it; None if no job is known to have.
+        culprit_user_id: That job's user; None if unknown.
         restart: Restart count of the culprit's run.
-        least_free_bytes: The least memory that was left on the GPU meanwhile.
-        victims: Jobs whose processes ended with it, where that is known from root's own log.
+        least_free_bytes: The least free memory of the GPU during the incident.
+        victims: Jobs whose processes ended with it, where root's own log shows that.
         stopped: Whether the culprit was stopped for it.
-        rerun: Whether it is to run again.
+        rerun: Whether the culprit is to run again.
         detail: One sentence for people.
     """
 
@@ -73,12 +74,12 @@ class Incident:
 
 
 def incident_of(finding: Finding, *, now_s: float, stopped: bool = False) -> Incident:
-    """Return the incident that a finding is.
+    """Return the incident of a finding.
 
     Args:
-        finding: What is wrong.
+        finding: The violation.
         now_s: Seconds since the epoch.
-        stopped: Whether it is stopped for it now.
+        stopped: Whether the job is stopped for it now.
     """
     return Incident(
         kind=finding.kind,
@@ -98,11 +99,11 @@ def incident_of(finding: Finding, *, now_s: float, stopped: bool = False) -> Inc
 def with_incidents(
     before: Sequence[Incident], new: Iterable[Incident], *, now_s: float
 ) -> tuple[Incident, ...]:
-    """Return the incidents with new ones joined to those that they go on with, and old ones dropped.
+    """Return the incidents, with new ones merged into those they continue and old ones dropped.
 
     Args:
-        before: Those remembered so far.
-        new: Those of this sample.
+        before: Incidents recorded so far.
+        new: Incidents of this sample.
         now_s: Seconds since the epoch.
     """
     kept = [one for one in before if now_s - one.last_s <= KEPT_S]
@@ -131,16 +132,16 @@ def _goes_on(old: Incident, new: Incident) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A job that ended badly, as its Epilog knows it.
+    """A job that ended badly, as known to its Epilog.
 
     Attributes:
         job_id: The job.
         restart: Restart count of the run that ended.
         gpus: UUIDs of the GPUs it held.
-        limit_bytes: What was its own for sure on each: who goes above his booking is nobody's victim.
-        outcome: Why it ended, by its own output.
+        limit_bytes: Memory guaranteed to it on each GPU: a job above its booking is never a victim.
+        outcome: Why it ended, according to its output.
         left_s: When the monitor last saw it on a GPU, seconds since the epoch; None if never.
-        server_ends: How often it ran again already because an MPS server ended, nobody knows why.
+        server_ends: Number of reruns so far because an MPS server ended for an unknown reason.
     """
 
     job_id: int
@@ -153,12 +154,13 @@ class Ended:
 
 
 def verdict_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -> Verdict | None:
-    """Return what the monitor's record says of a job that ended badly; None if the end was its own.
+    """Return the monitor's verdict on a job that ended badly; None if the job itself was the cause.
 
-    A job that ran out of memory is a victim only if what it held and asked for fits what it may have, and somebody
-    else held what he may not on its GPU just then, of which too little was left. A job that failed otherwise is one
-    only if the MPS server's own log names its process among those that another one's fault ended, or if the server is
-    gone, the log does not name the job itself as the one at fault, and the job has not been run again often.
+    A job that ran out of memory is a victim only if its usage and its failed request fit within its limit, and another
+    job or process used memory without a right to it on the same GPU at that time, and too little memory was left.
+    A job that failed otherwise is a victim only in two cases. Either the MPS server's own log names its process among
+    those that another process's fault ended. Or the server is gone, the log does not name the job itself as the cause,
+    and the job has not been rerun often.
 
     Args:
         ended: The job.
@@ -202,7 +204,7 @@ def _took_memory_of(one: Incident, ended: Ended, now_s: float) -> bool:
         and one.kind in ("memory", "surprise", "foreign-gpu", "unmanaged")
         and one.gpu in ended.gpus
         and abs(now_s - one.last_s) <= RECENT_S
-        and one.least_free_bytes <= asked + OVERHEAD_BYTES + gone * held  # which is free by then
+        and one.least_free_bytes <= asked + OVERHEAD_BYTES + gone * held  # freed by the ended job
         and held + asked + OVERHEAD_BYTES <= ended.limit_bytes
     )
 

@@ -1,4 +1,4 @@
-"""Runs of jobs that were told to go, until they have gone with all that they hold and booked."""
+"""Runs of jobs that are being stopped, until their usage and bookings are released."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.incidents import Incident
 
 LEAVING_S = 15.0
-"""A job that was told to go has gone by then; else it counts as staying."""
+"""A job that is being stopped has ended by then; otherwise it counts as running."""
 
 
 class Leaving:
-    """Who is leaving this node's GPUs.
+    """Runs that are leaving this node's GPUs.
 
-    What a monitor was stopping when it ended stands in the incidents that it left: of such a job parts may still run.
+    The incidents of an earlier monitor name the jobs that it was stopping when it ended. Parts of them may still run.
     """
 
     def __init__(self, incidents: Iterable[Incident]) -> None:
-        """Go on from an earlier monitor's incidents."""
+        """Continue from an earlier monitor's incidents."""
         self._told_s: dict[tuple[int, int], float] = {}
         self._unfinished = [one for one in incidents if one.stopped]
 
     def told(self, finding: Finding, now_s: float) -> None:
-        """Note that the job of a finding was told to go.
+        """Record that the job of a finding is being stopped.
 
         Args:
-            finding: Why.
+            finding: The reason.
             now_s: The monotonic clock.
         """
         if finding.job_id is not None:
             self._told_s[finding.job_id, finding.restart] = now_s
 
     def runs(self, now_s: float) -> Collection[tuple[int, int]]:
-        """Return (job id, restart) of those that are leaving; `now_s` is the monotonic clock."""
+        """Return (job id, restart) of the runs that are leaving; `now_s` is the monotonic clock."""
         self._told_s = {run: at_s for run, at_s in self._told_s.items() if now_s - at_s <= LEAVING_S}
         return self._told_s.keys()
 
     def unfinished(self, ledger: Ledger) -> list[Finding]:
-        """Return, once, what must be stopped again: runs that an earlier monitor was stopping and that are still here.
+        """Return, once, what must be stopped again: runs that an earlier monitor was stopping and that still exist.
 
         Args:
-            ledger: Who holds what.
+            ledger: The allocations.
         """
         here = {(held.job_id, held.restart) for held in ledger.reservations}
         found = [_finding(one) for one in self._unfinished if (one.culprit, one.restart) in here]

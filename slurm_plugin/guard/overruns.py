@@ -1,4 +1,4 @@
-"""Who holds more memory of a GPU than he may, and who of several makes room for the others."""
+"""Find jobs that use more GPU memory than they may, and choose which one to stop to free memory for the others."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.sample import Sample, Share
 
 TOLERANCE_BYTES = 512 * MIB
-"""What a job may hold beyond its booking: one more CUDA context (532 MiB on an H200) is no theft."""
+"""Usage allowed above the booking: one more CUDA context (532 MiB on an H200) is no overrun."""
 
 
 def overruns(reading: GpuReading, shares: Sequence[Share], sample: Sample) -> Iterator[Finding]:
-    """Tell of jobs with more than they may have.
+    """Find jobs that use more memory than they may.
 
-    Nobody passes a cap that MPS holds but on purpose. Up to its cap, and without one (no MPS here), a job may honestly
-    need more than anybody thought. It is stopped only where neighbours could not get what they booked, and then the
-    one furthest above its own estimate; beyond its cap, also where somebody whom Slurm let in waits for what he booked.
-    Who keeps to his booking never is. Nor is anybody for what those hold, or booked, who are leaving already or are to
-    go for having passed such a cap.
+    A job above a limit that MPS enforces bypassed MPS on purpose. Below its limit, or without an enforced limit (no
+    MPS here), a job may need more than estimated without any fault. It is then stopped only if other jobs could not
+    get what they booked, and only the one furthest above its own estimate. Above its limit, it is also stopped if a
+    job that Slurm has started waits for what it booked. A job within its booking is never stopped. Memory used or
+    booked by jobs that are already leaving, or that will be stopped for bypassing a limit, counts as free.
 
     Args:
         reading: The GPU.
-        shares: What jobs hold on it.
-        sample: All that was seen.
+        shares: Usage of the jobs on it.
+        sample: The whole sample.
     """
     own = [share for share in shares if share.held.kind == "shared" and reading.uuid in share.held.gpus]
     beyond = [share for share in own if share.total_bytes > share.held.limit_bytes + TOLERANCE_BYTES]
@@ -36,7 +36,7 @@ def overruns(reading: GpuReading, shares: Sequence[Share], sample: Sample) -> It
     goes = [share for share in own if share in thieves or share.run in sample.leaving]
     spare_bytes = _spare_bytes(reading, sample, thieves, goes)
     honest = [share for share in _above(own) if share not in forced and share not in goes]
-    if spare_bytes >= 0:  # what is lent, up to a cap, newcomers wait for
+    if spare_bytes >= 0:  # incoming jobs wait for memory lent up to a limit
         owed_bytes = sample.owed_bytes.get(reading.uuid, 0)
         honest = [share for share in honest if share in beyond and spare_bytes < owed_bytes]
     worst = max(honest, key=_goes_first, default=None)
@@ -48,12 +48,12 @@ def overruns(reading: GpuReading, shares: Sequence[Share], sample: Sample) -> It
             yield share.finding(
                 "memory", share.held.limit_bytes, share.settings.on_overrun if stops else "warn"
             )
-        elif share is worst or again:  # our estimate was wrong: such a job is never ended for good
+        elif share is worst or again:  # RAD's estimate was wrong: always requeue such a job
             yield share.finding("surprise", share.held.booked_bytes, "warn" if warns else "requeue")
 
 
 def _spare_bytes(reading: GpuReading, sample: Sample, thieves: Sequence[Share], goes: Sequence[Share]) -> int:
-    """Return what is left of a GPU once those who go have gone and all others have what they booked."""
+    """Return the memory left on a GPU once the stopped jobs are gone and all others have what they booked."""
     gone = {*sample.leaving, *(share.run for share in thieves)}
     stays = [held for held in sample.ledger.on(reading.uuid) if (held.job_id, held.restart) not in gone]
     free_bytes = reading.free_bytes + sum(share.total_bytes for share in goes)
@@ -61,9 +61,9 @@ def _spare_bytes(reading: GpuReading, sample: Sample, thieves: Sequence[Share], 
 
 
 def _above(shares: Sequence[Share]) -> list[Share]:
-    """Return those that hold more than they booked.
+    """Return the jobs that use more than they booked.
 
-    What nobody can help is forgiven each user once on a GPU, not once for each of many small jobs.
+    The tolerance applies once per user and GPU, not once for each of many small jobs.
     """
     excess_bytes: Counter[int] = Counter()
     for share in shares:
@@ -76,7 +76,7 @@ def _above(shares: Sequence[Share]) -> list[Share]:
 
 
 def _goes_first(share: Share) -> tuple[bool, int]:
-    """Order by who is furthest above his estimate; whom his partition would only warn makes room for nobody."""
+    """Sort key: furthest above its estimate; a job whose partition only warns is never stopped for the others."""
     held = share.held
     expected_bytes = held.booked_bytes if held.estimate_bytes is None else held.estimate_bytes
     return share.settings.on_overrun != "warn", share.total_bytes - min(expected_bytes, held.booked_bytes)

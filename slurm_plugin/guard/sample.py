@@ -1,4 +1,4 @@
-"""What one sample of a node tells of its jobs: the record that all judgements are made of."""
+"""One sample of a node's jobs: the record that all judgements are based on."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from slurm_plugin.monitor.attribution import Traced
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mine:
-    """What of MPS is ours on this node.
+    """RAD's part of MPS on this node.
 
     Attributes:
-        servers: Our MPS servers and daemons; they hold a little memory for all.
-        clients: (GPU, job id) of each job that was given a server, and whose daemon is there.
-        capped: Those of them that were given a memory cap.
+        servers: RAD's MPS servers and daemons; they use a little memory on behalf of all jobs.
+        clients: (GPU, job id) of each job that was given a server and whose daemon is running.
+        capped: Those of them that were given a memory limit.
     """
 
     servers: Collection[Process] = ()
@@ -31,17 +31,17 @@ class Mine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One look at a node.
+    """One sample of a node.
 
     Attributes:
         readings: All GPUs, with their processes.
-        ledger: Who holds what, read after the GPUs were.
-        traced: Whose each GPU process is, by pid.
-        mine: Our MPS servers and their jobs.
+        ledger: The allocations, read after the GPUs were.
+        traced: Owner of each GPU process, by pid.
+        mine: RAD's MPS servers and their jobs.
         ages_s: Seconds since each process started.
         now_s: Seconds since boot.
         leaving: (job id, restart) of the runs that were stopped a moment ago.
-        owed_bytes: What jobs that Slurm let in and that had to be put back lack of each GPU, by UUID.
+        owed_bytes: Shortfall of each GPU, by UUID: memory that jobs lack which Slurm started and RAD had to requeue.
     """
 
     readings: Sequence[GpuReading]
@@ -61,12 +61,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one job holds on one GPU.
+    """Usage of one job on one GPU.
 
     Attributes:
         reading: The GPU.
-        held: The job's reservation, be it of this GPU or of others.
-        settings: Those of its partition.
+        held: The job's reservation, of this GPU or of others.
+        settings: Settings of its partition.
         rows: Its processes on this GPU.
     """
 
@@ -82,17 +82,17 @@ class Share:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Return GPU and job id, as `Mine` has them."""
+        """Return GPU and job id, as in `Mine`."""
         return self.reading.uuid, self.held.job_id
 
     @property
     def total_bytes(self) -> int:
-        """Return what its processes hold here."""
+        """Return the memory its processes use on this GPU."""
         return _bytes_of(self.rows)
 
     @property
     def excess_bytes(self) -> int:
-        """Return what it holds beyond its booking."""
+        """Return the usage above its booking."""
         return max(0, self.total_bytes - self.held.booked_bytes)
 
     def finding(
@@ -102,13 +102,13 @@ class Share:
         response: Response,
         rows: tuple[tuple[GpuProcess, Process], ...] | None = None,
     ) -> Finding:
-        """Return what is wrong with it.
+        """Return the job's violation.
 
         Args:
-            kind: What.
-            limit_bytes: What it may hold here.
-            response: What is to be done.
-            rows: The processes whose doing it is; None for all of its own.
+            kind: Its kind.
+            limit_bytes: Memory the job may use here.
+            response: The response.
+            rows: The processes that caused it; None for all of the job's.
         """
         whose = self.rows if rows is None else rows
         return Finding(

@@ -1,4 +1,4 @@
-"""MPS servers that ended while jobs were on them: all their clients failed with them."""
+"""MPS servers that ended while jobs used them: all their clients failed with them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slurm_plugin.mps import Mps
 
 
 def ended_servers(mps: Mps, *, now_s: float, proc: Path = PROC) -> list[Incident]:
-    """Return an incident for each of our MPS servers, or its daemon, that is gone while jobs are counted on it.
+    """Return an incident for each of RAD's MPS servers, or its daemon, that is gone while jobs are counted on it.
 
     Args:
         mps: The servers of this node.

@@ -1,6 +1,6 @@
-"""End a job's processes on this node as root, with no question to Slurm: it works while slurmctld is away.
+"""End a job's processes on this node as root, without Slurm: this works while slurmctld is away.
 
-The job's batch script ends with them, so Slurm sees the job fail, and its Epilog says why and runs it again if it may.
+The job's batch script ends with them, so Slurm sees the job fail. Its Epilog reports why and requeues it if allowed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from slurm_plugin.slurm.node.processes import processes_of
 
 ROUNDS = 20
 PAUSE_S = 0.1
-"""A job that starts processes as fast as they end is followed for so long; the next sample goes on."""
+"""Time to follow a job that starts processes as fast as they end; the next sample continues."""
 
 
 class Stopper:
-    """Ends jobs; the GPU's processes at once, the others in a thread of its own."""
+    """Ends jobs: the GPU processes at once, the others in a separate thread."""
 
     def __init__(self, clock: Clock, *, proc: Path = PROC) -> None:
         self._clock = clock
@@ -46,11 +46,11 @@ class Stopper:
 def end_job(
     job_id: int, user_id: int, clock: Clock, *, processes: Callable[[int, int], tuple[Process, ...]]
 ) -> bool:
-    """End all processes of a job that run as its owner, and return whether none is left.
+    """End all processes of a job that run as its user, and return whether none is left.
 
     Args:
         job_id: The job.
-        user_id: Its owner.
+        user_id: Its user.
         clock: Time.
         processes: Finds them.
     """
@@ -59,7 +59,7 @@ def end_job(
         left = processes(job_id, user_id)
         if gone and not left:
             return True
-        gone = not left  # one that starts another program shows no environment at that moment: look twice
+        gone = not left  # during exec a process shows no environment: look twice
         for process in left:
             process.kill()
         clock.sleep(PAUSE_S)

@@ -1,4 +1,4 @@
-"""From what is wrong in one sample to what is sure: a finding counts once two samples agree on it."""
+"""Confirm violations: a finding counts once two samples agree on it."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from dataclasses import dataclass, replace
 from slurm_plugin.guard.finding import Finding, Kind
 
 NEEDED = 2
-"""Samples: one alone may have met a pid that changed its owner between two questions."""
+"""Samples needed: in a single one, a pid may have changed its owner between two queries."""
 
 REMEMBERED_S = 30.0
-"""A job that takes and gives back in turns is known by then."""
+"""Long enough to catch a job that alternately takes and releases memory."""
 
 AGAIN_AFTER_S = 5.0
-"""A job that was told to go may take so long; then it is told again."""
+"""Time that a stopped job may take to end; then it is stopped again."""
 
 Key = tuple[Kind, int | None, int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strike:
-    """How often one thing was found.
+    """Confirmation count of one violation.
 
     Attributes:
         count: Samples that showed it.
         last_s: The last of them, on the monotonic clock.
-        told_s: When it was last handed on; None if never.
-        stops: Whether the job was told to go then; else it was a warning.
+        told_s: When it was last passed on; None if never.
+        stops: Whether the job was stopped then; otherwise it was a warning.
     """
 
     count: int
@@ -45,11 +45,11 @@ def key_of(finding: Finding) -> Key:
 def confirmed(
     found: Iterable[Finding], strikes: Mapping[Key, Strike], *, now_s: float
 ) -> tuple[dict[Key, Strike], tuple[Finding, ...]]:
-    """Return the strikes after one more sample, and the findings that are sure by now and to be acted on.
+    """Return the updated strikes, and the confirmed findings that must be acted on.
 
     Args:
-        found: What is wrong in this sample.
-        strikes: What was wrong before.
+        found: Violations in this sample.
+        strikes: Violations before it.
         now_s: The monotonic clock.
     """
     after = {key: strike for key, strike in strikes.items() if now_s - strike.last_s <= REMEMBERED_S}
@@ -67,7 +67,7 @@ def confirmed(
 
 
 def _is_due(before: Strike, *, stops: bool, now_s: float) -> bool:
-    """Return whether it is said now: a warning once, and that a job must go at once and then from time to time."""
+    """Return whether to act now: warn once; stop at once, and repeat from time to time."""
     if before.told_s is None:
         return True
     return stops and (not before.stops or now_s - before.told_s >= AGAIN_AFTER_S)

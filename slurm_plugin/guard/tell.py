@@ -1,4 +1,4 @@
-"""Write into a job's AdminComment what it was warned of; what it was stopped for, its Epilog writes."""
+"""Write warnings into a job's AdminComment. The reason for stopping a job is written by its Epilog."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ANSWER_S = 3.0
 
 
 class Teller:
-    """Tells Slurm, in a thread of its own: sampling waits for nobody."""
+    """Reports to Slurm in a separate thread, so that sampling does not wait."""
 
     def __init__(self, config: Config) -> None:
         self._configured, self._key = config.paths.slurm_conf, Path(config.paths.key)
 
     def tell(self, finding: Finding) -> None:
-        """Write down a warning, and return at once; if slurmctld is away it stays in the log alone."""
+        """Write a warning and return at once; if slurmctld is away, it stays in the log only."""
         if finding.job_id is not None:
             name = f"tell-{finding.job_id}"
             threading.Thread(target=self._tell, args=(finding,), name=name, daemon=True).start()
@@ -41,10 +41,10 @@ class Teller:
 
 
 def warn(finding: Finding, control: SlurmControl, *, key: bytes) -> None:
-    """Write a signed warning into the AdminComment of a job; what the note before it counts is carried on.
+    """Write a signed warning into the AdminComment of a job; counts in the previous note are kept.
 
     Args:
-        finding: What is wrong, with the job and the restart count of its run.
+        finding: The violation, with the job and the restart count of its run.
         control: Slurm.
         key: The cluster's key.
 
@@ -53,7 +53,7 @@ def warn(finding: Finding, control: SlurmControl, *, key: bytes) -> None:
     """
     view = None if finding.job_id is None else control.job(finding.job_id)
     if view is None or view.restarts != finding.restart:
-        return  # the run that is meant is over
+        return  # that run is over
     job_id, user_id = view.job_id, view.user_id
     before = read_signed(view.admin_comment, job_id=job_id, user_id=user_id, key=key)
     note = Note(

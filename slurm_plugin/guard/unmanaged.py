@@ -11,18 +11,18 @@ from slurm_plugin.guard.finding import Finding
 from slurm_plugin.monitor.attribution import Traced
 
 STRANGER_BYTES = 64 * MIB
-"""An unmanaged process with less is no news: tools that look at a GPU hold some."""
+"""An unmanaged process with less is not reported: tools that query a GPU use some memory."""
 
 
 def unmanaged_on(
     reading: GpuReading, ledger: Ledger, unmanaged: Sequence[tuple[GpuProcess, Traced]]
 ) -> Iterator[Finding]:
-    """Tell of processes without a reservation on a GPU that one job holds as a whole.
+    """Find processes without a reservation on a GPU that one job holds as a whole.
 
     Args:
         reading: The GPU.
-        ledger: Who holds what.
-        unmanaged: Its processes without a reservation, and whose they are.
+        ledger: The allocations.
+        unmanaged: Its processes without a reservation, and their owners.
     """
     if not any(held.kind == "whole" for held in ledger.on(reading.uuid)):
         return

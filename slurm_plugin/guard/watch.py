@@ -1,4 +1,4 @@
-"""The guard between two samples of rad-monitor: looks, counts, writes down, and has stopped what must be."""
+"""The guard, run at each sample of rad-monitor: find, confirm and record violations, and stop jobs where required."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from slurm_plugin.mps.log import LogWatch
 log = logging.getLogger("rad-monitor")
 
 PIDS_KEPT_S = 120.0
-"""A process that an MPS server ended is gone when its log is read: its job is remembered for so long."""
+"""How long a pid's job is remembered: a process that an MPS server ended is gone when the server's log is read."""
 
 ORPHANED_S = 120.0
-"""A job that an MPS daemon counts and the ledger has not known for so long has lost its Epilog."""
+"""A job that an MPS daemon counts and the ledger has not known for this long had no Epilog."""
 
 
 class Stops(Protocol):
@@ -58,7 +58,7 @@ class Tells(Protocol):
 
 
 class Guard:
-    """What rad-monitor asks at every sample."""
+    """The guard that rad-monitor runs at every sample."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Guard:
         teller: Tells | None = None,
         proc: Path = PROC,
     ) -> None:
-        """Go on from what an earlier monitor wrote down.
+        """Continue from the records of an earlier monitor.
 
         Args:
             config: rad.toml.
@@ -94,11 +94,11 @@ class Guard:
 
         Args:
             readings: All GPUs, with their processes.
-            ledger: Who holds what, read after the GPUs were, and not rebuilt from guesses.
-            traced: Whose each GPU process is, by pid.
+            ledger: The allocations, read after the GPUs were, and not rebuilt from guesses.
+            traced: Owner of each GPU process, by pid.
 
         Raises:
-            OSError: What was seen cannot be written down; what must be stopped was stopped.
+            OSError: The incidents cannot be written; the jobs that must be stopped were stopped.
         """
         now_s, monotonic_s = self._clock.now_s(), self._clock.monotonic_s()
         self._remember(traced, monotonic_s)
@@ -129,7 +129,7 @@ class Guard:
                 write_incidents(self._run, self._incidents)  # before the job ends: its Epilog reads it
                 self._written = self._incidents
         except OSError:
-            # Without a word of it the Epilog takes a stopped job for a cancelled one: an honest one must not end so.
+            # Without a record the Epilog takes a stopped job for a cancelled one, which would end a well-behaved job.
             sure = tuple(one for one in sure if one.kind != "surprise")
             raise
         finally:
@@ -168,7 +168,7 @@ class Guard:
     def _mine(self, ledger: Ledger) -> Mine:
         if self._config.telemetry.source == "simulated":
             return self._simulated(ledger)
-        lost = self._mps.uncapped()  # who has neither server nor cap any more goes past none on purpose
+        lost = self._mps.uncapped()  # without server and limit, a job bypasses nothing
         caps = {key: cap for key, cap in self._mps.caps().items() if key[1] not in lost}
         return Mine(
             servers=self._mps.processes(),
@@ -177,7 +177,7 @@ class Guard:
         )
 
     def _simulated(self, ledger: Ledger) -> Mine:
-        """Return what of MPS there would be: simulated cards have caps and no servers."""
+        """Return the simulated MPS state: simulated GPUs have limits and no servers."""
         keys = frozenset(
             (gpu, held.job_id)
             for held in ledger.reservations
@@ -196,7 +196,7 @@ class Guard:
         }
 
     def _mps_incidents(self, now_s: float, sampled_s: float) -> list[Incident]:
-        """Return the faults that MPS servers told of, and the servers that are gone while jobs were on them."""
+        """Return the faults that MPS servers reported, and the servers that ended while jobs used them."""
         if self._config.telemetry.source == "simulated":
             return []
         found = [
@@ -217,7 +217,7 @@ class Guard:
         return found
 
     def _release_orphans(self, ledger: Ledger, monotonic_s: float) -> None:
-        """Count out of MPS the jobs whose Epilog never did: else their daemons would run for ever."""
+        """Release jobs from MPS whose Epilog did not: otherwise their daemons would run forever."""
         counted = {job for _, job in self._mps.caps()}
         lost = counted - {held.job_id for held in ledger.reservations}
         self._lost = {job: self._lost.get(job, monotonic_s) for job in lost}
@@ -230,7 +230,7 @@ class Guard:
                     log.warning("job %d not released from MPS: %s", job, exc, extra=what)
 
     def _ages_s(self, processes: Sequence[Process]) -> dict[Process, float]:
-        """Return for how long each process has run (proc(5): /proc/uptime, and field 22 of /proc/PID/stat)."""
+        """Return the age of each process (proc(5): /proc/uptime, and field 22 of /proc/PID/stat)."""
         try:
             uptime_s = float((self._proc / "uptime").read_text().split()[0])
         except (OSError, ValueError, IndexError):

@@ -1,9 +1,9 @@
 """Which Slurm job each GPU process belongs to.
 
-By its parents, its session or its cgroup, which the kernel shows; else by its environment (slurm/processes.py tells
-how). Where the owners of jobs are known, a process of another user is of no job, whatever shows it, and a word of its
-environment counts for a known job alone. Such a word is never certain: it counts to what a job uses, and is no reason
-to judge it.
+The kernel shows it by the process's parents, session or cgroup; otherwise its environment does (slurm/processes.py has
+the details). Where the users of jobs are known, a process of another user belongs to no job, whatever shows it, and an
+entry in its environment counts only for a known job. Such an entry is never certain: it counts towards a job's usage,
+but the job is not judged by it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slurm_plugin.slurm.node.processes import owners_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """One GPU process and whose it is.
+    """One GPU process and its owner.
 
     Attributes:
         process: The process.
@@ -36,10 +36,10 @@ class Traced:
 
 
 class JobFinder:
-    """Finds the jobs of processes, and remembers what is certain: /proc is slow to read, and parents may end.
+    """Finds the jobs of processes, and caches what is certain: /proc is slow to read, and parents may end.
 
-    What is not certain is looked at each time: a program that just starts shows nothing for a moment, and a login may
-    be taken into a job's cgroup later.
+    What is not certain is read each time: a program that just starts shows nothing for a moment, and a login may be
+    moved into a job's cgroup later.
     """
 
     def __init__(self, proc: Path = PROC) -> None:
@@ -53,8 +53,8 @@ class JobFinder:
 
         Args:
             readings: Readings of the GPUs, with their processes.
-            users: User id of each job's owner, as the ledger knows it; None where there is no ledger, and each process
-                is believed.
+            users: User id of each job, as the ledger knows it; None where there is no ledger, and each process is
+                believed.
         """
         return {
             pid: traced.job_id
@@ -84,6 +84,6 @@ class JobFinder:
 
 
 def _may_be(belonging: Belonging, user_id: int | None, users: Mapping[int, int]) -> bool:
-    """Return whether a user's process may be a job's: the owner's may, and what is certain where he is not known."""
+    """Return whether a user's process may be a job's: it has the same user, or is certain and the user is unknown."""
     owner = users.get(belonging.job_id)  # 0 also where a ledger was rebuilt without Slurm
     return owner == user_id if owner else belonging.certain

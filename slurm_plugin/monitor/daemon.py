@@ -1,6 +1,6 @@
-"""rad-monitor: reads every GPU of a node once a second and leaves what it saw where hooks find it.
+"""rad-monitor: reads every GPU of a node once a second and writes the results where hooks find them.
 
-It may be stopped and started at any time: nothing asks it, and each job's record goes on from its file.
+It may be stopped and started at any time: no program sends it requests, and each job's record continues from its file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ INTERVAL_S = 1.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until told to stop."""
+    """Run until a signal says to stop."""
     parser = argparse.ArgumentParser(prog="rad-monitor", description="Watch the GPUs of this node.")
     parser.add_argument("--config", type=Path, default=DEFAULT_PATH, help="rad.toml")
     parser.add_argument("--once", action="store_true", help="take one sample, print it and end")
@@ -97,9 +97,9 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _begin_anew(path: Path) -> None:
-    """Start this program again with the settings of now, which costs nothing: all its memory lies in files.
+    """Restart this program with the current settings. Nothing is lost: all its state is in files.
 
-    It returns if the settings are wrong: then those of before stay in force.
+    It returns if the settings are invalid: then the previous ones stay in force.
     """
     try:
         found = config_in_force(path)
@@ -119,13 +119,13 @@ def watch(
     stopped: Sequence[int],
     look: Callable[[Sequence[GpuReading]], None] | None = None,
 ) -> None:
-    """Sample once a second, on the second, until `stopped` holds something; say each new trouble once.
+    """Sample once a second, on the second, until `stopped` is not empty; log each new error once.
 
     Args:
-        monitor: What samples.
+        monitor: Takes the samples.
         clock: Time.
-        stopped: Holds something once it is time to end.
-        look: Takes each sample's readings.
+        stopped: Not empty once it is time to end.
+        look: Gets each sample's readings.
     """
     trouble = ""
     next_s = clock.monotonic_s()
@@ -155,13 +155,13 @@ def _guard(config: Config, clock: Clock) -> Watcher | None:
 
 
 def _say(kind: EventKind, line: str) -> None:
-    """Take a line of the sweeper."""
+    """Log a line of the sweeper."""
     level = logging.WARNING if kind == EventKind.TROUBLE else logging.INFO
     log.log(level, "%s", line, extra=about(kind))
 
 
 def _exporter(options: argparse.Namespace, config: Config) -> Exporter | None:
-    """Return what serves over HTTP; an address in rad.toml that cannot be had is no reason not to watch GPUs."""
+    """Return what serves over HTTP; an unusable address in rad.toml does not stop the GPU monitoring."""
     address = options.metrics or ("" if options.once else config.telemetry.serve)
     if not address:
         return None

@@ -1,4 +1,4 @@
-"""One sample after another: GPUs are read, jobs' records go on, and what was seen is left where hooks find it."""
+"""The monitor's sampling: read the GPUs, update the jobs' records, and write the results where hooks find them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from slurm_plugin.monitor.window import job_path, read_job, recorded_jobs, write
 log = logging.getLogger("rad-monitor")
 
 KEPT_S = 24 * 3600.0
-"""A record whose job was not seen for a day has lost its epilog."""
+"""A record whose job was not seen for a day had no Epilog."""
 
 
 class Exporter(Protocol):
-    """Something that shows what was seen (metrics.py)."""
+    """Something that exports the results (metrics.py)."""
 
     def show(self, seen: Seen) -> None:
         """Take over the state after one sample."""
@@ -34,14 +34,14 @@ class Exporter(Protocol):
 
 
 class Watcher(Protocol):
-    """Something that judges what was seen (guard/watch.py)."""
+    """Something that judges a sample (guard/watch.py)."""
 
     def look(self, readings: Sequence[GpuReading], ledger: Ledger, traced: Mapping[int, Traced]) -> None:
         """Judge one sample; raises OSError where something cannot be written down.
 
         Args:
             readings: One of each GPU, ordered by index.
-            ledger: Who holds what.
+            ledger: The allocations.
             traced: What is known of each GPU process, by its pid.
         """
         ...
@@ -64,7 +64,7 @@ class Monitor:
         guarded: Sequence[str] = (),
         sliced: Collection[str] = (),
     ) -> None:
-        """Take up the records that an earlier monitor left.
+        """Load the records of an earlier monitor.
 
         Args:
             telemetry: Reads the GPUs.
@@ -72,11 +72,11 @@ class Monitor:
             clock: Time.
             window_s: Length of the window.
             finder: Finds the jobs of processes.
-            store: The node's ledger, which knows the owners of jobs; None believes every process.
-            exporter: Shows metrics, if anybody wants them.
-            guard: Judges who takes what he did not book; it needs the ledger.
+            store: The node's ledger, which has the users of jobs; None believes every process.
+            exporter: Exports metrics; None exports none.
+            guard: Detects jobs that use more than they booked; it needs the ledger.
             guarded: Partitions whose jobs it stops.
-            sliced: Partitions whose jobs share GPUs in time slices.
+            sliced: Partitions whose jobs share GPUs by time slicing.
         """
         self._telemetry = telemetry
         self._run = run
@@ -96,10 +96,10 @@ class Monitor:
         self._bug = ""
 
     def sample(self) -> tuple[GpuReading, ...]:
-        """Read once, and bring window and records up to date.
+        """Read once, and update the window and the records.
 
         Returns:
-            What the window says now.
+            The window's readings now.
 
         Raises:
             DeviceError: The GPUs cannot be read, or what was read cannot be written down.
@@ -140,7 +140,7 @@ class Monitor:
         return averaged
 
     def shared_s(self, job_id: int) -> float:
-        """Return how long a job was on a GPU beside another user's so far, in seconds; any thread may ask."""
+        """Return how long a job has shared a GPU with another user's so far, in seconds. Safe in any thread."""
         usage = self._usages.get(job_id)
         return 0.0 if usage is None else usage.shared_s
 
@@ -151,10 +151,10 @@ class Monitor:
         ledger: Ledger,
         traced: Mapping[int, Traced],
     ) -> tuple[str, ...]:
-        """Have a sample judged before the window tells that it was taken: an Epilog may wait for that.
+        """Judge a sample before the window shows that it was taken: an Epilog may wait for that.
 
         Returns:
-            Partitions of whose jobs it stops those that must be; none after a bug, so that nobody relies on it.
+            Partitions whose jobs the guard stops where required; none after an error, so that nothing relies on it.
         """
         bug = ""
         try:
@@ -185,7 +185,7 @@ class Monitor:
         return {uuid: max(0.0, now - before[uuid]) for uuid, now in counted.items() if uuid in before}
 
     def _forget(self, now_s: float) -> None:
-        """Drop the records that an epilog took away, and those that no epilog ever will."""
+        """Drop the records that an Epilog removed, and those that no Epilog ever will."""
         left = recorded_jobs(self._run)
         for job_id, usage in list(self._usages.items()):
             taken = job_id in self._written and job_id not in left

@@ -1,4 +1,4 @@
-"""Waiting for rad-monitor's next look, where its last one may be of before what a hook must know."""
+"""Wait for rad-monitor's next sample, where its last one may be too old for what a hook must know."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rad-monitor knows after one sample: the record that whoever shows it is given."""
+"""State of rad-monitor after one sample, as passed to exporters."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Seen:
 
     Attributes:
         readings: Every GPU, ordered by index, activity averaged over the window.
-        usages: What each job used so far, by job id.
+        usages: Usage of each job so far, by job id.
         owners: Job id of each GPU process that belongs to a job, by pid.
-        ledger: What jobs hold on this node.
+        ledger: The allocations on this node.
     """
 
     readings: Sequence[GpuReading] = ()

@@ -1,4 +1,4 @@
-"""Sweeps of the node's ledger beside the sampling, in a thread: Slurm may keep one waiting."""
+"""Reconcile the node's ledger in a thread separate from the sampling: Slurm may be slow."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from slurm_plugin.node.sweep import run_again, sweep
 log = logging.getLogger("rad-monitor")
 
 SWEEP_EVERY_S = 15.0
-"""What nobody released is free again within a minute, and 20 s later where Slurm believes in the run: then it takes
-two sweeps."""
+"""An allocation left unreleased is free again within a minute, and 20 s later if Slurm believes that the run exists:
+then it takes two reconciliations."""
 
 REFRESH_EVERY = 240
-"""Sweeps: what is known of the node is asked for anew each hour."""
+"""Reconciliations: the facts of the node are queried again each hour."""
 
 
 class Sweeper:
-    """Sweeps from time to time with the monitor's latest readings."""
+    """Reconciles from time to time with the monitor's latest readings."""
 
     def __init__(
         self, node: Node, *, shared_s: Callable[[int], float], say: Callable[[EventKind, str], None]
@@ -36,8 +36,8 @@ class Sweeper:
 
         Args:
             node: This node.
-            shared_s: Returns how long a job's run was on a GPU beside another user's, in seconds.
-            say: Takes a line for the log.
+            shared_s: Returns how long a job's run has shared a GPU with another user's, in seconds.
+            say: Logs a line.
         """
         self._node = node
         self._say = say
@@ -51,13 +51,13 @@ class Sweeper:
         self._readings = readings
 
     def start(self) -> None:
-        """Sweep in a thread that ends with the process."""
+        """Reconcile in a thread that ends with the process."""
         in_background("sweeper", self._round, log=log)
 
     def sweep(self) -> None:
-        """Sweep once, and say what was found and each new trouble once.
+        """Reconcile once, and log the findings and each new error once.
 
-        A job that the sweep before doubted goes back into the queue: had it ended meanwhile, Slurm would know by now.
+        A job that the previous reconciliation doubted is requeued: had it ended meanwhile, Slurm would know by now.
         """
         trouble = ""
         try:
@@ -80,7 +80,7 @@ class Sweeper:
 
     def _round(self) -> bool:
         self._node.clock.sleep(SWEEP_EVERY_S)
-        if self._readings:  # without a reading, what runs on the GPUs is not known
+        if self._readings:  # without readings the GPUs' processes are unknown
             self.sweep()
             self._sweeps += 1
             if self._sweeps % REFRESH_EVERY == 0:

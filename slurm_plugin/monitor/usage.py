@@ -1,4 +1,4 @@
-"""From readings to what each job used: sums that go on from reading to reading."""
+"""Compute each job's usage from readings, with sums that continue from reading to reading."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from slurm_plugin.monitor.window import JobUsage
 BINS = 50
 """SMACT is counted in steps of 2 %, fine enough for a percentile and small enough to keep in a job's record."""
 UNTOLD = 0.4
-"""What is expected of a job of which nothing is known: half of smact_max, as the placement counts it."""
+"""Expected activity of a job of which nothing is known: half of smact_max, as the placement counts it."""
 SPARE = 0.5
-"""Jobs that share a GPU below this activity do not slow each other: 1.00 times at the median. Above, a job shows what
-its neighbours leave it: simulated with 0.8, P95 slowdowns came to 4.06 instead of 2.58
+"""Jobs that share a GPU below this activity do not slow each other: 1.00 times at the median. Above, a job shows only
+what the other jobs leave it: simulated with 0.8, P95 slowdowns came to 4.06 instead of 2.58
 (docs/measurements/2026-11-activity.md)."""
 MISLEADS = "nvml-utilisation"
 """The source that counts any kernel as a whole GPU."""
 
 LONGEST_STEP_S = 5.0
-"""What lies between two samples counts for so long at most: the monitor was away, or the clock was set."""
+"""Longest time counted between two samples: the monitor was away, or the clock was set."""
 
 
 def add_readings(
@@ -36,22 +36,22 @@ def add_readings(
     users: Mapping[int, int] = MappingProxyType({}),
     turns: Collection[int] = (),
 ) -> dict[int, JobUsage]:
-    """Return the records of all jobs that are on a GPU now, with these readings counted in.
+    """Return the records of all jobs that are on a GPU now, with these readings added.
 
     Args:
         usages: The records so far.
         readings: One reading of every GPU.
         owners: Job id of each GPU process that belongs to a job.
-        energy_j: Energy of each GPU since the reading before.
+        energy_j: Energy of each GPU since the previous reading.
         now_s: Seconds since the epoch.
         expected: SM activity that each job is expected to have alone, by its id.
-        users: Owner of each job, where known; a job of unknown owner counts as another user's.
-        turns: Jobs that are known to run outside of MPS, and so take turns with their neighbours.
+        users: User of each job, where known; a job of unknown user counts as another user's.
+        turns: Jobs that are known to run outside of MPS, and so by time slicing.
     """
     parts: dict[int, list[_Part]] = {}
     held = [(reading, _held(reading, owners)) for reading in readings]
     on_gpus = Counter(job_id for _, on_it in held for job_id in on_it)
-    turns = {*turns, *(job_id for job_id, gpus in on_gpus.items() if gpus > 1)}  # such run outside of MPS
+    turns = {*turns, *(job_id for job_id, gpus in on_gpus.items() if gpus > 1)}  # these run outside of MPS
     for reading, on_it in held:
         weights = {job_id: max(0.01, expected.get(job_id, UNTOLD)) for job_id in on_it}
         tells = _tells_of_one(reading, owners, turns)
@@ -90,7 +90,7 @@ class _Part:
 
 
 def _held(reading: GpuReading, owners: Mapping[int, int]) -> dict[int, list[int | None]]:
-    """Return what each job's processes hold of a GPU, in bytes; None of a process of which it cannot be read."""
+    """Return the usage of each job's processes on a GPU, in bytes; None for a process where it cannot be read."""
     found: dict[int, list[int | None]] = {}
     for process in reading.processes:
         if process.pid in owners:
@@ -99,9 +99,9 @@ def _held(reading: GpuReading, owners: Mapping[int, int]) -> dict[int, list[int 
 
 
 def _tells_of_one(reading: GpuReading, owners: Mapping[int, int], turns: Collection[int]) -> bool:
-    """Return whether a GPU's activity tells what its jobs would do alone: by itself, or with room to spare.
+    """Return whether a GPU's activity shows what its jobs would do alone: a single job, or activity to spare.
 
-    Who takes turns leaves SMs idle that nobody else may use meanwhile: beside him a calm GPU does not mean room.
+    A time-sliced job leaves SMs idle that no other job can use meanwhile: with one, low activity means no spare SMs.
     """
     if reading.smact is None or reading.smact_source == MISLEADS:
         return False

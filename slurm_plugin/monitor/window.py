@@ -1,10 +1,10 @@
-"""What rad-monitor leaves for others: files that are replaced whole, so a reader needs no lock and no request.
+"""Files that rad-monitor writes for others. They are replaced whole, so a reader needs no lock and no request.
 
-    RUN/monitor/window.json      every GPU: its last reading, activity averaged over the window; whom the guard stops
-    RUN/monitor/jobs/ID.json     what one job used so far
+    RUN/monitor/window.json      every GPU: last reading, activity averaged over the window; partitions with guard
+    RUN/monitor/jobs/ID.json     usage of one job so far
 
-The file of a job is the monitor's memory of that job: it goes on from there after a restart, and starts afresh once
-the epilog took the file away (a requeued job keeps its id).
+A job's file is the monitor's memory of that job: it continues from there after a restart, and starts at zero once the
+Epilog has removed the file (a requeued job keeps its id).
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ STALE_AFTER_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobUsage:
-    """What one job used on this node so far.
+    """Usage of one job on this node so far.
 
     Attributes:
         job_id: Slurm's job id.
         first_s: When a process of it was first seen on a GPU, seconds since the epoch.
         last_s: When one was last seen there.
         peak_bytes: Highest GPU memory on any one GPU, all processes of the job together; None where the driver
-            does not tell memory per process.
+            does not report memory per process.
         mean_smact: Its share of SM activity, mean over the samples; a GPU's activity is split over the jobs on it
-            by what is expected of each, as no source tells it per process. None without a source.
+            by their expected activity, as no source reports it per process. None without a source.
         p95_smact: The same, 95th percentile.
         energy_j: Its share of the GPUs' energy.
         gpus: UUIDs of the GPUs it was seen on.
         samples: Number of samples behind these figures.
         steady_samples: Samples since the peak last rose.
-        own_smact: The same, over the samples that tell what it would do alone: the GPU had activity to spare, and
-            nobody was on it who is no job. None where there was none.
+        own_smact: The same, over the samples that show what it would do alone: the GPU had activity to spare, and
+            only jobs were on it. None where there was none.
         own_samples: How many these were.
-        shared_s: How long a job of another user was on its GPU beside it.
+        shared_s: How long it shared its GPU with a job of another user.
         smact_counts: How many samples fell into each of equal steps of SM activity, for the percentile.
     """
 
@@ -66,12 +66,12 @@ class JobUsage:
 
 
 def window_path(run: Path) -> Path:
-    """Return where the window of a node lies; `run` is paths.run."""
+    """Return the path of a node's window; `run` is paths.run."""
     return run / "monitor" / "window.json"
 
 
 def job_path(run: Path, job_id: int) -> Path:
-    """Return where the record of a job lies.
+    """Return the path of a job's record.
 
     Args:
         run: Folder of the node's state (`paths.run`).
@@ -91,7 +91,7 @@ def read_window(
         max_age_s: An older reading is not trusted.
 
     Returns:
-        Readings ordered by index; None if there is no monitor, its file is broken or it is too old to trust.
+        Readings ordered by index; None if there is no monitor, or its file is broken or too old to trust.
     """
     rows = _read(window_path(run))
     if rows is None or abs(now_s - _number(rows.get("time_s"))) > max_age_s:
@@ -103,9 +103,9 @@ def read_window(
 
 
 def guarded_now(run: Path, partitions: Collection[str], *, now_s: float) -> frozenset[str]:
-    """Return those of some partitions of whose jobs a monitor ends who takes what others booked; none without one.
+    """Return those partitions whose jobs a running guard stops if they take what others booked; none without one.
 
-    It acts on the rad.toml that it read itself: who changed that and did not reload the monitor has changed nothing.
+    The monitor acts on the rad.toml that it has read: a later change has no effect until the monitor is reloaded.
 
     Args:
         run: Folder of the node's state (`paths.run`).
@@ -115,12 +115,12 @@ def guarded_now(run: Path, partitions: Collection[str], *, now_s: float) -> froz
     rows = _read(window_path(run))
     if rows is None or abs(now_s - _number(rows.get("time_s"))) > STALE_AFTER_S:
         return frozenset()
-    told = rows.get("guarded", list(partitions))  # older monitors do not say
+    told = rows.get("guarded", list(partitions))  # missing from older monitors
     return frozenset(partitions).intersection(told if isinstance(told, list) else ())
 
 
 def read_job(run: Path, job_id: int) -> JobUsage | None:
-    """Return what a job used so far; None if no process of it was seen on a GPU.
+    """Return a job's usage so far; None if no process of it was seen on a GPU.
 
     Args:
         run: Folder of the node's state (`paths.run`).
@@ -138,7 +138,7 @@ def read_job(run: Path, job_id: int) -> JobUsage | None:
 
 
 def forget_job(run: Path, job_id: int) -> None:
-    """Take a job's record away: the epilog has read it, and a rerun under the same id starts afresh.
+    """Remove a job's record: the Epilog has read it, and a rerun under the same id starts at zero.
 
     Args:
         run: Folder of the node's state (`paths.run`).
@@ -162,7 +162,7 @@ def write_window(
         run: Folder of the node's state (`paths.run`).
         readings: One of each GPU, smact averaged over the window.
         now_s: Seconds since the epoch.
-        guarded: Partitions whose jobs the guard stops; None to say nothing of it.
+        guarded: Partitions whose jobs the guard stops; None leaves the field out.
 
     Raises:
         DeviceError: It cannot be written, e.g. because the file system is full.
@@ -177,7 +177,7 @@ def write_job(run: Path, usage: JobUsage) -> None:
 
     Args:
         run: Folder of the node's state (`paths.run`).
-        usage: What the job used so far.
+        usage: The job's usage so far.
 
     Raises:
         DeviceError: It cannot be written.
@@ -186,7 +186,7 @@ def write_job(run: Path, usage: JobUsage) -> None:
 
 
 def reading_from(row: Mapping[str, Any]) -> GpuReading:
-    """Return the reading that `dataclasses.asdict` made a row of.
+    """Return the reading from a row made by `dataclasses.asdict`.
 
     Raises:
         KeyError: A part is missing.

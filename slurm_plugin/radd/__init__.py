@@ -1,1 +1,1 @@
-"""The daemon beside slurmctld: estimates, rewrites, recoveries."""
+"""The daemon next to slurmctld: estimates, rewrites, recoveries."""

@@ -1,4 +1,4 @@
-"""radd: answers job_submit.lua in well under a millisecond, and sends recovered jobs on their way."""
+"""radd: answers job_submit.lua in well under a millisecond, and starts recovered jobs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def main(config: Path, slurm_user: str) -> None:
     """Decide the booking of each submission. SIGHUP reloads rad.toml; SIGTERM stops it."""
     log_to_stderr()
-    # Threads inherit this; run() alone takes them.
+    # Threads inherit this; only run() handles them.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         with plain_end("radd"):
@@ -53,7 +53,7 @@ def main(config: Path, slurm_user: str) -> None:
 
 
 def run(config_path: Path, slurm_user: str) -> None:
-    """Serve until a signal says to stop.
+    """Serve until a signal arrives.
 
     Args:
         config_path: Path of rad.toml.
@@ -82,7 +82,7 @@ def run(config_path: Path, slurm_user: str) -> None:
         after=tell,
     )
     server.claim()
-    service.leave_fallback()  # before the first answer: who was answered once finds it, should radd die at once
+    service.leave_fallback()  # before the first answer, in case radd dies after it
     server.start()
     recoverer.start()
     accounts = _accounts_of(service)
@@ -90,7 +90,7 @@ def run(config_path: Path, slurm_user: str) -> None:
         accounts.start()
     learner = Learner(config_path, lambda: service.config)
     learner.start()
-    gc.freeze()  # what is loaded by now stays: a full collection would cost a submission some 10 ms
+    gc.freeze()  # a full collection would cost a submission some 10 ms
     log.info("listening on %s, mode %s", server.path, service.config.mode)
     notify(_ready(service), os.environ)
     while signal.sigwait(_SIGNALS) == signal.SIGHUP:

@@ -1,4 +1,4 @@
-"""Peaks from nodes that share no folder with radd: Epilogs write them into Slurm's accounts, and radd looks there.
+"""Read the peaks of nodes that share no folder with radd from Slurm's accounts, where Epilogs write them.
 
 It needs slurmdbd, and `AccountingStoreFlags=job_comment`, because a job's comment says which model ran.
 """
@@ -26,15 +26,15 @@ EVERY_S = 30.0
 FIRST_S = 3600
 """How far back to look when radd starts."""
 AGAIN_S = 300
-"""How far back to look each time: an Epilog's note reaches the database some time after the job's end."""
+"""How far back to look each time: an Epilog's note may reach the database some time after the job's end."""
 MOST_S = 24 * 3600
-"""As far back after a time in which the database did not answer."""
+"""How far back to look at most, after the database did not answer for a while."""
 AT_ONCE = 500
-"""Most jobs whose comments are asked for in one command line."""
+"""Most jobs whose comments are requested in one command."""
 
 
 class AccountsReader:
-    """A thread of its own, because sacct may take seconds."""
+    """A dedicated thread, because sacct may take seconds."""
 
     def __init__(
         self, accounts: Accounts, peaks: Peaks, config: Callable[[], Config], clock: Clock | None = None
@@ -47,15 +47,15 @@ class AccountsReader:
         self._complaint = Complaint(lambda wrong: log.warning("accounts not read: %s", wrong))
 
     def start(self) -> None:
-        """Look now and then, in the background."""
+        """Look from time to time, in the background."""
         in_background("radd-accounts", self._work, log=log)
 
     def stop(self) -> None:
-        """Look no further."""
+        """Stop looking."""
         self._stopping.set()
 
     def learn(self) -> None:
-        """Look once, and remember the peaks of jobs that were not seen before.
+        """Look once, and record the peaks of jobs that were not seen before.
 
         Raises:
             RadError: sacct failed, or the cluster's key cannot be read.
@@ -80,7 +80,7 @@ class AccountsReader:
         for first in range(0, len(ids), AT_ONCE):
             some = ids[first : first + AT_ONCE]
             for job_id, comment in self._accounts.comments(some).items():
-                self._seen.add(job_id)  # first: a bug over one must not keep the others from being learned
+                self._seen.add(job_id)  # first: an error in one must not block the others
                 self._remember(ended[job_id], comment, told[job_id], config, key)
         self._seen = {job_id for job_id in ended if job_id in self._seen or job_id in told}
         self._looked_s = now_s

@@ -1,9 +1,9 @@
-"""What job_submit.lua does while radd is away: one GPU becomes all shards of a GPU, where Slurm needs that.
+"""What job_submit.lua does while radd is away: where Slurm needs it, one GPU becomes all shards of a GPU.
 
-Before 23.11.5 Slurm gives a GPU whose shards are in use away as a whole (slurm/versions.py). A job that went on with
-`gpu:1` because radd did not answer then collides with jobs that share, and returns to the queue again and again. So
-radd leaves a file beside its socket, which tells the shim what a GPU of one's own is in each partition. It says until
-when it holds, so that a radd that was taken away for good is forgotten.
+Before 23.11.5 Slurm may allocate a GPU whose shards are in use as a whole GPU (slurm/versions.py). A job submitted with
+`gpu:1` because radd did not answer then collides with sharing jobs and is requeued again and again. So radd leaves a
+file next to its socket that tells the shim how to request an exclusive GPU in each partition. The file has an expiry
+time, so that it loses effect if radd is removed for good.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from slurm_plugin.radd.own_files import own_file
 log = logging.getLogger("radd")
 
 HOLDS_S = 3600
-"""After radd last wrote it."""
+"""How long the file is valid after radd last wrote it."""
 EVERY_S = 300.0
 
 
@@ -37,8 +37,8 @@ def fallback_of(
 
     Args:
         config: rad.toml.
-        whole_as_gpu: By partition, whether a GPU of one's own is asked for by `gpu:1`, so that nothing needs doing.
-        leave_jobs: Whether every job is left as it is.
+        whole_as_gpu: By partition, whether an exclusive GPU is requested as `gpu:1`, so that no change is needed.
+        leave_jobs: Whether every job passes through unchanged.
         now_s: Seconds since the epoch.
     """
     works = config.mode == "enforce" and config.features.submit and not leave_jobs
@@ -49,7 +49,7 @@ def fallback_of(
         and settings.collocate
         and settings.default != "leave"
         and not whole_as_gpu.get(name, False)
-        and not settings.gpus  # all shards of which GPU, only radd can say
+        and not settings.gpus  # only radd knows the GPU to request shards of
     }
     return {
         "v": 1,
@@ -61,7 +61,7 @@ def fallback_of(
 
 
 def write_fallback(socket: Path, fallback: Mapping[str, Any]) -> None:
-    """Leave the file for the shim; where it cannot be written, jobs go on as they were submitted.
+    """Write the file for the shim; if it cannot be written, jobs pass through unchanged.
 
     Args:
         socket: radd's socket; see own_files.py.

@@ -1,8 +1,8 @@
-"""What jobs really needed: the observed peak of each user's models, for when the same job comes again.
+"""Observed peak of each user's models, for when the same job is submitted again.
 
 Runs are kept in `peaks.jsonl` under paths.state (core/history/runs.py). Epilogs append to it where that folder is
-shared with the nodes; radd appends what it hears through notes and reads in Slurm's accounts. Every way ends in
-`refresh`, which reads on from where it stopped.
+shared with the nodes; radd appends what it receives in notes and reads in Slurm's accounts. In all cases `refresh`
+reads on from where it stopped.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from slurm_plugin.core.records.submission import Booking
 log = logging.getLogger("radd")
 
 JOBS_KNOWN = 20_000
-"""How many of the latest jobs are known by their id, so that one that is told of twice counts once."""
+"""Number of latest jobs known by id, so that a job reported twice counts once."""
 
 
 class Peaks:
     """Observed peaks by user and profile. Safe to use from several threads."""
 
     def __init__(self, path: Path, gpu: str) -> None:
-        """Start with nothing known; `refresh` reads the file.
+        """Start empty; `refresh` reads the file.
 
         Args:
             path: The file.
@@ -45,12 +45,12 @@ class Peaks:
         self._jobs: dict[int, None] = {}
 
     def knows(self, job_id: int) -> bool:
-        """Return whether this job's peak was taken in lately."""
+        """Return whether this job's peak was recorded recently."""
         with self._lock:
             return job_id in self._jobs
 
     def refresh(self) -> None:
-        """Take in lines that were appended since; a damaged line is skipped. For one thread only."""
+        """Read lines that were appended since the last call; damaged lines are skipped. For one thread only."""
         try:
             make_file(self._path, PRIVATE)  # by radd, so that radd may read it later
             lines = self._lines.read()
@@ -58,15 +58,15 @@ class Peaks:
             self._unread.set(f"{self._path}: {exc.strerror}; radd goes on without what others write there")
             return
         self._unread.set("")
-        with self._lock:  # not held while a file system makes us wait: submissions need it
+        with self._lock:  # not held during file access: submissions need it
             for line in lines:
                 self._take(runs.from_line(line))
 
     def record(self, run: Run) -> None:
-        """Remember a run that ended well.
+        """Record a run that ended well.
 
         Args:
-            run: What was seen of it, on one GPU.
+            run: What was observed of it, on one GPU.
         """
         try:
             runs.record(self._path, run)
@@ -78,19 +78,19 @@ class Peaks:
             self._unwritten.set("")
 
     def seen(self, user_id: int, profile_key: str, *, processes: int = 1) -> Seen | None:
-        """Return what is known of one process of a job that this user ran before; None if it is new.
+        """Return the record of one process of a job that this user ran before; None if it is new.
 
         Args:
             user_id: The user.
             profile_key: `ModelProfile.key`.
-            processes: That share a GPU.
+            processes: Number of processes that share a GPU.
         """
         with self._lock:
             return self._observed.of(user_id, profile_key, processes=processes)
 
     def _take(self, run: Run | None) -> None:
         if run is None or run.profile_key is None or run.peak_bytes is None:
-            return  # half a line after a crash, or a run that does not tell what its model needs
+            return  # half a line after a crash, or a run that does not show its model's need
         self._observed.add(run)
         if run.job_id is not None:
             self._jobs[run.job_id] = None
@@ -101,13 +101,13 @@ class Peaks:
 def run_told(
     note: Note, booking: Booking | None, config: Config, *, user_id: int, job_id: int, now_s: float
 ) -> Run | None:
-    """Return the run of which an Epilog's note tells; None if it tells no need of any model.
+    """Return the run described by an Epilog's note; None if it shows no model's memory need.
 
     Args:
         note: The note.
         booking: The job's verified booking; None if it has none.
         config: rad.toml; a booking holds marks of partitions, not their names.
-        user_id: The owner.
+        user_id: The job's user.
         job_id: The job.
         now_s: Seconds since the epoch, soon after the end of the run.
     """

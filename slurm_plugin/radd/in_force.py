@@ -1,7 +1,7 @@
-"""Whether Slurm runs with what slurm.conf says: an admin writes the file first, and restarts slurmctld some time later.
+"""Whether Slurm runs with the current slurm.conf: an admin may edit the file first and restart slurmctld later.
 
-A job that asks for shards of several GPUs is refused by a slurmctld that was not started with the word for it. So the
-word counts while both the file and the running slurmctld have it.
+A slurmctld started without the option refuses a job that requests shards of several GPUs. So the option counts only
+while both the file and the running slurmctld have it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class SelectParameters:
     """SelectTypeParameters of the running slurmctld, as far as they are known."""
 
     def __init__(self, slurm: SlurmControl) -> None:
-        """Know nothing yet; Slurm is asked by `look`, and never while a submission is answered."""
+        """Start with nothing known. Slurm is queried by `look`, never while a submission is answered."""
         self._slurm = slurm
         self._written_ns = -1
         self._waits = False
-        """Whether the file has the word and slurmctld, as far as is known, has not."""
+        """Whether the file has the option and slurmctld, as far as known, does not."""
         self.running: str | None = None
-        """None if slurmctld has not answered yet: then it will start with what the file says."""
+        """None if slurmctld has not answered yet: then it will start with the file's content."""
 
     def look(self, config: Config) -> bool:
-        """Look at slurm.conf, ask slurmctld where the file has the word and it is not known to; tell of any change.
+        """Read slurm.conf, and query slurmctld if the file has the option and slurmctld may not; log any change.
 
         Args:
             config: rad.toml.

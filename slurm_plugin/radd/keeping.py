@@ -1,6 +1,6 @@
-"""Jobs that a Prolog put back keep their turn: turns.py says by how much each is raised, and the Lender raises it.
+"""Keep the queue positions of requeued jobs: turns.py computes each priority boost, and the Lender applies it.
 
-Where each stood comes with the note about its put-back, so that a radd that was restarted finds it with the job.
+Each position comes with the note about the requeue, so a restarted radd finds it with the job.
 """
 
 from __future__ import annotations
@@ -22,50 +22,50 @@ from slurm_plugin.slurm.control import SlurmControl, Standing
 log = logging.getLogger("radd")
 
 EVERY_S = 10.0
-"""How often it is looked where jobs stand: Slurm computes priorities anew every five minutes as it comes, and who came
-earlier starts at any time."""
+"""How often queue positions are checked: Slurm recomputes priorities every five minutes, and jobs that came earlier may
+start at any time."""
 
 
 class Keeper:
-    """The turns of all jobs that were put back and wait. Safe to use from several threads."""
+    """Queue positions of all jobs that RAD requeued and that wait. Safe to use from several threads."""
 
     def __init__(
         self, slurm: SlurmControl, clock: Clock, lender: Lender, config: Callable[[], Config]
     ) -> None:
-        """Keep nothing yet.
+        """Start empty.
 
         Args:
             slurm: Slurm.
             clock: Time.
-            lender: What raises jobs, and takes it back when they start.
-            config: Tells rad.toml as it is in force.
+            lender: Raises jobs, and reverts it when they start.
+            config: Returns rad.toml as it is in force.
         """
         self._slurm, self._clock, self._lender, self._config = slurm, clock, lender, config
         self._lock = threading.Lock()
         self._turns: dict[int, tuple[Turn, int | None]] = {}
-        self._asked: dict[int, Standing] = {}  # jobs that were raised in the last round, as they stood before
+        self._asked: dict[int, Standing] = {}  # state before the last raise
         self._pause = Deadline(clock, 0.0)
 
     @property
     def busy(self) -> bool:
-        """Return whether anybody's turn is kept."""
+        """Return whether any queue position is kept."""
         with self._lock:
             return bool(self._turns)
 
     def take(self, job_id: int, turn: Turn, *, restart: int | None) -> None:
-        """Keep a job's turn from now on, until it starts.
+        """Keep a job's queue position from now on, until it starts.
 
         Args:
             job_id: The job.
-            turn: Where it stood.
-            restart: Restart count of the rerun that waits; None if nobody told.
+            turn: Its queue position.
+            restart: Restart count of the rerun that waits; None if unknown.
         """
         with self._lock:
             self._turns[job_id] = (turn, restart)
             self._pause = Deadline(self._clock, 0.0)
 
     def keep(self) -> None:
-        """Raise every such job that waits to where it stood, and forget those that wait no more."""
+        """Raise every such waiting job to its former position, and forget those that no longer wait."""
         with self._lock:
             turns = dict(self._turns)
             if not turns or not self._pause.passed():
@@ -108,7 +108,7 @@ class Keeper:
         job = job or self._slurm.standing(job_id)
         if job is None or (restart is not None and job.restarts > restart):
             return True
-        return job.state not in ("PENDING", "COMPLETING")  # a moment after a put-back it still completes
+        return job.state not in ("PENDING", "COMPLETING")  # just after a requeue it still completes
 
     def _is_kept(self, job: Standing) -> bool:
         config = self._config()
@@ -117,13 +117,13 @@ class Keeper:
 
 
 def heeds_no_nice(asked: Standing | None, now: Standing) -> bool:
-    """Return whether Slurm took a job's new nice value and left its priority as it was: somebody set that by hand.
+    """Return whether Slurm accepted a job's new nice value but kept its priority: an admin set the priority by hand.
 
-    `scontrol update priority=` is the last word (22.05.8, priority/basic). A single point may not show (turns.LEAST).
+    `scontrol update priority=` has precedence (22.05.8, priority/basic). A single point may not show (turns.LEAST).
 
     Args:
-        asked: The job before its nice value was changed last; None if it was not.
-        now: The job as it stands.
+        asked: The job before its nice value was last changed; None if it was not.
+        now: The job now.
     """
     if asked is None:
         return False

@@ -1,10 +1,10 @@
-"""Learn from what this site's jobs needed: peaks.jsonl and models.jsonl in, learned.json out. A program of its own.
+"""Learn from this site's runs: read peaks.jsonl and models.jsonl, write learned.json. A separate program.
 
     python -m slurm_plugin.radd.learn RAD_TOML
 
 radd starts it once an hour where `features.learn` is on, so that radd itself computes nothing; `rad learn` shows it
-to admins. Runs are compared with what the estimator says of their profiles today, so a new release, or another base,
-learns anew from old runs. What is learned, and from whom, says core/history/site_quantiles.py.
+to admins. Runs are compared with the current estimates for their profiles, so a new release, or another base, learns
+again from old runs. core/history/site_quantiles.py says what is learned, and from which runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from slurm_plugin.core.history.site_quantiles_file import Learned, gpu_of, group
 from slurm_plugin.estimate import Estimator, model_in
 
 MOST_SETUPS = 50
-"""Of one user in one group; the latest count."""
+"""Per user in one group; the latest ones count."""
 NICE = 19
 
 Setup = tuple[int, str]
@@ -37,7 +37,7 @@ Setup = tuple[int, str]
 
 
 def learn(config: Config, *, now_s: float) -> Learned:
-    """Return what the runs that are kept in paths.state say of today's estimates.
+    """Return what the runs kept in paths.state show about the current estimates.
 
     Args:
         config: rad.toml.
@@ -60,13 +60,13 @@ def learn(config: Config, *, now_s: float) -> Learned:
 def observed(
     runs: Iterable[Run], models: Mapping[Setup, Model], config: Config, estimator: Estimator, now_s: float
 ) -> dict[str, list[Observation]]:
-    """Return what was seen of each group of jobs.
+    """Return the observations of each group of jobs.
 
     Args:
-        runs: All that are kept.
-        models: What is known of models, by user and key.
-        config: rad.toml; it tells a partition's type of GPU.
-        estimator: How this site estimates today.
+        runs: All recorded runs.
+        models: Known models, by user and key.
+        config: rad.toml; it gives a partition's type of GPU.
+        estimator: This site's current estimator.
         now_s: Seconds since the epoch.
     """
     groups: dict[str, dict[Setup, Observation]] = defaultdict(dict)
@@ -79,7 +79,7 @@ def observed(
         if estimate is None or estimate.upper_bytes <= estimate.estimate_bytes:
             continue
         if (run.processes or 1) > 1:
-            continue  # what several hold together tells nothing of one
+            continue  # usage of several jobs shows nothing about one
         now = Observation(
             user_id=run.user_id,
             model=model_in(model.text),
@@ -101,7 +101,7 @@ def observed(
 
 
 def _need(run: Run) -> int | None:
-    """Return what a run was seen to need, at least; None if it does not tell."""
+    """Return a lower bound of a run's memory need; None if the run does not show it."""
     if run.peak_bytes is None:
         return None
     if run.missed_key is not None:
@@ -110,7 +110,7 @@ def _need(run: Run) -> int | None:
 
 
 def _latest(seen: Iterable[Observation]) -> list[Observation]:
-    """Return each user's latest: who runs very many cannot make the rest wait."""
+    """Return each user's latest observations, so that a user with very many runs cannot delay the rest."""
     kept: dict[int, list[Observation]] = defaultdict(list)
     for each in sorted(seen, key=lambda each: each.age_s):
         if len(kept[each.user_id]) < MOST_SETUPS:
@@ -119,14 +119,14 @@ def _latest(seen: Iterable[Observation]) -> list[Observation]:
 
 
 def write(config: Config, learned: Learned) -> None:
-    """Keep what was learned, for radd and for every user's `rad-estimate`.
+    """Write what was learned, for radd and for every user's `rad-estimate`.
 
     Args:
         config: rad.toml.
         learned: As `learn` returns it.
 
     Raises:
-        OSError: It cannot be written; what was there stays.
+        OSError: It cannot be written; the previous file is kept.
     """
     replace_file(learned_path(Path(config.paths.state)), to_text(learned).encode(), mode=0o644)
 

@@ -1,4 +1,4 @@
-"""What the site learned, at hand for submissions; and the thread that has it learned again once an hour."""
+"""The site's learned corrections, ready for submissions; and the thread that updates them once an hour."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ log = logging.getLogger("radd")
 
 EVERY_S = 3600.0
 FIRST_S = 5.0
-"""After radd's start: what was learned by another release counts for nothing."""
+"""Delay of the first run after radd's start: what another release learned does not count."""
 MOST_S = 600.0
-"""A site's whole history takes seconds; then something is wrong."""
+"""Time limit: a site's whole history takes seconds, so a longer run has failed."""
 
 
 class SiteQuantiles:
     """The table of STATE/learned.json. Safe to use from several threads."""
 
     def __init__(self, state: Path) -> None:
-        """Start with nothing learned; `refresh` reads the file.
+        """Start empty; `refresh` reads the file.
 
         Args:
             state: paths.state.
@@ -45,7 +45,7 @@ class SiteQuantiles:
         self._learned = Learned()
 
     def refresh(self) -> None:
-        """Read the file if it changed; one that is missing or damaged says nothing."""
+        """Read the file if it changed; a missing or damaged file counts as empty."""
         try:
             found = self._path.stat()
         except OSError:
@@ -60,7 +60,7 @@ class SiteQuantiles:
         self._stamp, self._learned = stamp, learned
 
     def readable(self, made_for: str) -> bool:
-        """Return whether there is something to go by.
+        """Return whether there are corrections to apply.
 
         Args:
             made_for: `Estimator.made_for`.
@@ -68,7 +68,7 @@ class SiteQuantiles:
         return self._learned.made_for == made_for
 
     def applied(self, estimate: MemoryEstimate, gpu: str, *, made_for: str) -> MemoryEstimate:
-        """Return an estimate as this site's runs correct it; as it is where they say nothing of it.
+        """Return an estimate as corrected by this site's runs; unchanged where they show nothing about it.
 
         Args:
             estimate: As shipped.
@@ -81,14 +81,14 @@ class SiteQuantiles:
 
 
 class Learner:
-    """A thread of its own, which waits for the program that learns."""
+    """A dedicated thread that waits for the program that learns."""
 
     def __init__(self, config_path: Path, config: Callable[[], Config]) -> None:
         """Prepare.
 
         Args:
             config_path: rad.toml, for the program.
-            config: What is in force.
+            config: Returns the configuration in force.
         """
         self._config_path, self._config = config_path, config
         self._stopping = threading.Event()
@@ -98,15 +98,15 @@ class Learner:
         )
 
     def start(self) -> None:
-        """Learn now and then, in the background."""
+        """Learn from time to time, in the background."""
         in_background("radd-site", self._work, log=log)
 
     def stop(self) -> None:
-        """Learn no further."""
+        """Stop learning."""
         self._stopping.set()
 
     def learn(self) -> None:
-        """Learn once, if that is wanted; what goes wrong is told once and changes nothing."""
+        """Learn once, if enabled; an error is logged once and changes nothing."""
         if not self._config().learns:
             return
         command = (sys.executable, "-I", "-m", "slurm_plugin.radd.learn", str(self._config_path))

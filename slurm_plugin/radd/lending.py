@@ -1,10 +1,10 @@
-"""Priority is lent: to a rerun that somebody else's fault asks for, until that rerun starts.
+"""Raise the priority of a rerun until it starts, if the failure was not its own.
 
-It is lent by the job's nice value, which adds to the priority under every PriorityType and can be taken back exactly;
-`scontrol update Priority=` would stop priority/multifactor from managing the job for good. What is lent stands in a
-file under paths.state before Slurm is told, so that a radd that was restarted takes it back all the same. A job whose
-priority an admin set by hand is not moved: Slurm ignores its nice value. Where users may move priority between their
-jobs (`scontrol top`), nothing is lent: it would stay with a job that it was not meant for.
+The boost is applied through the job's nice value, which adds to the priority under every PriorityType and can be
+reverted exactly; `scontrol update Priority=` would stop priority/multifactor from managing the job for good. A boost is
+written to a file under paths.state before Slurm is changed, so that a restarted radd still reverts it. A job with a
+priority set by an admin does not move: Slurm ignores its nice value. Where users may move priority between their jobs
+(`scontrol top`), no boost is given: it would stay with a job that it was not meant for.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl, Standin
 log = logging.getLogger("radd")
 
 _USER_TOP = "enable_user_top"
-"""A word of SchedulerParameters (slurm.conf(5)): `scontrol top` swaps the nice values of a user's jobs."""
+"""Option of SchedulerParameters (slurm.conf(5)): `scontrol top` swaps the nice values of a user's jobs."""
 
 
 _LIFT = ("lift", "nice_was")
 
 
 class Lender:
-    """The loans of this cluster. Safe to use from several threads."""
+    """The priority boosts of this cluster. Safe to use from several threads."""
 
     def __init__(self, path: Path, slurm: SlurmControl, clock: Clock, config: Callable[[], Config]) -> None:
-        """Take over what a radd before this one lent.
+        """Take over the boosts of an earlier radd.
 
         Args:
-            path: The file of loans.
+            path: The file of boosts.
             slurm: Slurm.
             clock: Time.
-            config: Tells rad.toml as it is in force.
+            config: Returns rad.toml as it is in force.
         """
         self._path, self._slurm, self._clock, self._config = path, slurm, clock, config
         self._lock = threading.Lock()
@@ -52,17 +52,17 @@ class Lender:
 
     @property
     def outstanding(self) -> bool:
-        """Return whether anything is to be taken back."""
+        """Return whether any boost must still be reverted."""
         with self._lock:
             self._look()
             return any(not loan.returned for loan in self._loans)
 
     def lend(self, job: JobView, claim: Claim) -> int | None:
-        """Return the nice value that a waiting rerun gets now; None if it keeps its own.
+        """Return the nice value that a waiting rerun gets now; None if it stays unchanged.
 
         Args:
             job: The rerun, as Slurm shows it.
-            claim: Whose fault its last end was.
+            claim: The cause of its last end.
 
         Raises:
             SlurmError: Slurm does not answer.
@@ -80,7 +80,7 @@ class Lender:
             return None
         with self._lock:
             self._look()
-            for loan in self._loans:  # Slurm did not answer when it was told
+            for loan in self._loans:  # Slurm did not answer then
                 if not loan.returned and (loan.job_id, loan.restarts) == (job.job_id, job.restarts):
                     return loan.nice_lent if job.nice == loan.nice_before else None
             new = loan_for(job, claim, settings, self._loans, now_s=self._clock.now_s())
@@ -92,7 +92,7 @@ class Lender:
         return new.nice_lent
 
     def put_back(self, job_id: int) -> None:
-        """Let a loan stand for one more start: the Prolog put the rerun back, so that it did not run."""
+        """Keep a boost for one more start: the Prolog requeued the rerun, so it did not run."""
         with self._lock:
             self._look()
             self._write(
@@ -105,17 +105,17 @@ class Lender:
             )
 
     def lifts(self) -> dict[int, int]:
-        """Return by how much jobs are raised to their own places now, by job id."""
+        """Return by how much jobs are raised to their queue positions now, by job id."""
         with self._lock:
             self._look()
             return {loan.job_id: loan.lift for loan in self._loans if not loan.returned}
 
     def raise_by(self, job: Standing, points: int) -> None:
-        """Raise a waiting job to its own place, until it starts.
+        """Raise a waiting job to its queue position, until it starts.
 
         Args:
             job: The job, as Slurm shows it now.
-            points: By how much, in all.
+            points: The total raise.
 
         Raises:
             SlurmError: Slurm does not answer.
@@ -132,7 +132,7 @@ class Lender:
         log.info("job %d: it stands where it stood, by %d points", job.job_id, points, extra=what)
 
     def collect(self) -> None:
-        """Take back every loan whose rerun has started; what Slurm does not answer is tried again next time."""
+        """Revert every boost whose rerun has started; where Slurm does not answer, retry next time."""
         with self._lock:
             self._look()
             open_loans = [loan for loan in self._loans if not loan.returned]
@@ -152,7 +152,7 @@ class Lender:
             self._forget(loan)
 
     def _look(self) -> None:
-        """Take over what another radd wrote: a standby's, where both mount one folder; call it under the lock."""
+        """Read boosts written by another radd (a standby's, where both mount one folder). Call it under the lock."""
         now = _stamp(self._path)
         if now is not None and now != self._seen:
             found = _read(self._path)
@@ -171,7 +171,7 @@ class Lender:
             )
 
     def _write(self, loans: tuple[Loan, ...]) -> bool:
-        """Keep loans, without those that are both old and returned; call it under the lock."""
+        """Write the boosts, without those that are both old and reverted. Call it under the lock."""
         now_s = self._clock.now_s()
         kept = tuple(
             loan for loan in loans if not loan.returned or (loan.boost > 0 and now_s - loan.time_s < DAY_S)
@@ -187,17 +187,17 @@ class Lender:
 
 
 def users_move_priority(config: Mapping[str, str]) -> bool:
-    """Return whether users may move priority between their jobs, by what `scontrol show config` says."""
+    """Return whether users may move priority between their jobs, according to `scontrol show config`."""
     return _USER_TOP in config.get("SchedulerParameters", "").split(",")
 
 
 def _as_row(loan: Loan) -> dict[str, object]:
-    """Return a loan as it is kept: a release that knows of no lifts reads what has none."""
+    """Return a boost as it is stored, without empty lifts: an older release reads these."""
     return {name: value for name, value in asdict(loan).items() if name not in _LIFT or value}
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Return what changes with each version of a file; None if there is none."""
+    """Return a value that changes with each version of a file; None if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -206,7 +206,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _read(path: Path) -> tuple[Loan, ...] | None:
-    """Return the loans in a file; None if it cannot be read."""
+    """Return the boosts in a file; None if it cannot be read."""
     try:
         return tuple(Loan(**row) for row in json.loads(path.read_bytes()))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""One JSON line in, one out: what radd reads from a socket and writes to it."""
+"""One JSON line in, one out: radd's messages on a socket."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from slurm_plugin.core.errors import WireError
 from slurm_plugin.core.units import KIB
 
 REQUEST_LIMIT = 256 * KIB
-"""Longest request, its newline included. The shim sends no longer one (lua/rad_link.lua): a script's head of 64 KiB,
-which escapes at most double, and at most 2 KiB of each other field."""
+"""Longest request, including its newline. The shim sends no longer one (lua/rad_link.lua): a script's first 64 KiB,
+at most doubled by escapes, and at most 2 KiB of each other field."""
 
 REPLY_LIMIT = 64 * KIB
 """Longest reply that the shim reads."""
@@ -23,7 +23,7 @@ LONGEST_REFUSAL = 300
 """Characters of a refusal, in the reply and in the log."""
 
 DEADLINE_S = 1.0
-"""A peer that takes longer to send or to read is cut off; the shim itself gives up after 0.1 s."""
+"""A peer that takes longer to send or to read is disconnected; the shim itself gives up after 0.1 s."""
 
 
 def peer_uid(connection: socket.socket) -> int:
@@ -33,11 +33,11 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 def read_line(connection: socket.socket, deadline: Deadline) -> bytes:
-    """Return one line, and never hold more than the longest one.
+    """Return one line, without ever storing more than the longest one.
 
     Args:
-        connection: Of a client.
-        deadline: When it must be whole.
+        connection: A client's connection.
+        deadline: When the line must be complete.
 
     Raises:
         WireError: It does not end in time or within the limit, or something follows it.
@@ -63,10 +63,10 @@ def read_line(connection: socket.socket, deadline: Deadline) -> bytes:
 
 
 def message_of(line: bytes) -> Mapping[str, Any]:
-    """Return the JSON object in a line; bytes that are no UTF-8 survive as surrogates.
+    """Return the JSON object in a line; bytes that are not UTF-8 are kept as surrogates.
 
     Raises:
-        WireError: It is no JSON object.
+        WireError: It is not a JSON object.
     """
     try:
         message = json.loads(line.decode(errors="surrogateescape"))

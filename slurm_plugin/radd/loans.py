@@ -1,4 +1,4 @@
-"""A loan of priority: who may have one, how much, and until when. Pure."""
+"""Decide priority boosts: which jobs get one, how much, and until when. No I/O."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from slurm_plugin.slurm.control import JobView, Standing
 DAY_S = 86_400.0
 
 IN_PROLOG = "Prolog"
-"""Slurm's reason of a job that runs and whose Prolog has not ended (22.05.8, 24.11.5)."""
+"""Slurm's reason of a running job whose Prolog has not ended (22.05.8, 24.11.5)."""
 
 CHANGEABLE = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A rerun that asks for priority.
+    """A rerun that may get a priority boost.
 
     Attributes:
-        fault: Whose fault its last end was.
+        fault: The cause of its last end.
         profile_key: The model whose estimate failed; None if unknown.
     """
 
@@ -31,19 +31,19 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loan:
-    """One loan, kept for a day.
+    """One priority boost, kept for a day.
 
     Attributes:
         job_id: Slurm's job id.
-        user_id: The owner.
-        time_s: When it was lent, seconds since the epoch.
+        user_id: The job's user.
+        time_s: When it was given, seconds since the epoch.
         restarts: Restart count of the rerun that it is for.
         nice_before: The job's nice value without it.
         nice_lent: The job's nice value with it.
         profile_key: The model whose estimate failed; None for a victim.
-        returned: Whether it was taken back.
-        lift: How much of it gives a job that was put back the place where it stood (turns.py).
-        nice_was: The nice value before nice_lent was set: Slurm may not have heard of that. None if it was nice_before.
+        returned: Whether it was reverted.
+        lift: The part of it that restores a requeued job's queue position (turns.py).
+        nice_was: The nice value before nice_lent was set, in case Slurm did not get the change. None if nice_before.
     """
 
     job_id: int
@@ -59,27 +59,27 @@ class Loan:
 
     @property
     def boost(self) -> int:
-        """Return what is lent beyond the job's own place."""
+        """Return the boost without the raise to the job's queue position."""
         return self.nice_before - self.nice_lent - self.lift
 
     @property
     def ours(self) -> tuple[int | None, ...]:
-        """Return the nice values that are of our making; any other is somebody else's word, and stays."""
+        """Return the nice values that RAD has set; any other was set by an admin or the user, and stays."""
         return (self.nice_lent, self.nice_was)
 
 
 def loan_for(
     job: JobView, claim: Claim, settings: PartitionConfig, loans: tuple[Loan, ...], *, now_s: float
 ) -> Loan | None:
-    """Return what a waiting rerun is lent, or None.
+    """Return the boost of a waiting rerun, or None.
 
-    One model of one user is lent for once a day: the next submission is booked by what was seen of it.
+    One model of one user gets a boost at most once a day: the next submission is booked from its observed usage.
 
     Args:
         job: The rerun, pending.
-        claim: Why it asks.
+        claim: Why it may get one.
         settings: Its partition's settings.
-        loans: Every loan that is remembered.
+        loans: All recorded boosts.
         now_s: Seconds since the epoch.
     """
     lately = [
@@ -104,12 +104,12 @@ def loan_for(
 
 
 def raised(loan: Loan | None, job: Standing, points: int, *, now_s: float) -> Loan | None:
-    """Return the loan of a job that is raised to its own place; None if nothing changes.
+    """Return the boost of a job that is raised to its queue position; None if nothing changes.
 
     Args:
-        loan: What it has been lent and has not given back; None for nothing.
+        loan: Its current boost, not yet reverted; None if it has none.
         job: The job, as Slurm shows it now.
-        points: By how much it is raised in all, beside what it is lent for another reason.
+        points: The total raise to its position, in addition to a boost for another reason.
         now_s: Seconds since the epoch.
     """
     if loan is None:
@@ -133,15 +133,15 @@ def raised(loan: Loan | None, job: Standing, points: int, *, now_s: float) -> Lo
 
 
 def is_due(loan: Loan, job: JobView) -> bool:
-    """Return whether a loan can be taken back: its rerun has started, or was requeued by somebody else.
+    """Return whether a boost can be reverted: its rerun has started, or was requeued by another cause.
 
-    One whose Prolog works may be put back yet.
+    A job in its Prolog may still be requeued by RAD.
 
-    Slurm changes no job that has ended. One that ended too soon is looked at until Slurm forgets it, as its owner may
-    requeue it. A held one is left alone until somebody releases it: a change of its nice value would (seen on 22.05.8).
+    Slurm changes no job that has ended. A job that ended too soon is checked until Slurm forgets it, as its user may
+    requeue it. A held job stays unchanged until it is released: a new nice value would release it (seen on 22.05.8).
 
     Args:
-        loan: A loan that was not taken back.
+        loan: A boost that was not reverted.
         job: Its job, as Slurm shows it now.
     """
     if job.state not in CHANGEABLE or held(job):
@@ -150,5 +150,5 @@ def is_due(loan: Loan, job: JobView) -> bool:
 
 
 def held(job: JobView) -> bool:
-    """Return whether somebody keeps a job from starting, or from going on (a suspended job has no priority)."""
+    """Return whether a job is kept from starting, or from continuing (a suspended job has no priority)."""
     return job.state != "RUNNING" and job.priority == 0

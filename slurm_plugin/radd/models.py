@@ -1,4 +1,4 @@
-"""Write down what each profile's key stands for, when it is first submitted: outside of any request."""
+"""Record the profile behind each key when it is first submitted, outside of any request."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from slurm_plugin.estimate import model_of
 log = logging.getLogger("radd")
 
 MOST_KNOWN = 100_000
-"""Beyond it all is forgotten, and what comes again is written again."""
+"""Beyond it all are forgotten, and recurring ones are written again."""
 
 
 class Models:
     """For one thread only."""
 
     def __init__(self, path: Path) -> None:
-        """Read what is known.
+        """Read the known models.
 
         Args:
             path: The file; one that cannot be read counts as empty.
@@ -38,10 +38,10 @@ class Models:
             self._known = {}
 
     def take(self, message: Mapping[str, Any], *, now_s: float) -> None:
-        """Take in a submission; what cannot be understood, or is known, is left out.
+        """Record a submission's model; one that is invalid or already known is skipped.
 
         Args:
-            message: job_submit.lua's, with `op = submit`.
+            message: Message of job_submit.lua, with `op = submit`.
             now_s: Seconds since the epoch.
         """
         try:

@@ -1,6 +1,6 @@
-"""Where radd keeps files of its own beside its socket: in a folder that is SlurmUser's alone.
+"""Where radd keeps its files next to its socket: in a folder that only SlurmUser can write.
 
-The folder of the socket is root's where systemd made it, and on a GPU node the Prolog trusts what stands there.
+The socket's folder belongs to root where systemd made it, and on a GPU node the Prolog trusts what is in it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def own_file(socket: Path, name: str) -> Path:
-    """Return the path of a file of radd's own; its folder may not be there yet.
+    """Return the path of one of radd's files; its folder may not exist yet.
 
     Args:
         socket: radd's socket (`paths.socket`).

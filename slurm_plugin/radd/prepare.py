@@ -1,4 +1,4 @@
-"""What answering submissions needs, read beforehand from rad.toml and slurm.conf: by radd, and by the dry run."""
+"""Prepare what answers submissions from rad.toml and slurm.conf, for radd and for the dry run."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def prepared(
     site: Site | None = None,
     running: str | None = None,
 ) -> tuple[Submission, tuple[Obstacle, ...]]:
-    """Return what answers submissions, and what keeps the cluster from sharing GPUs.
+    """Return what answers submissions, and what prevents the cluster from sharing GPUs.
 
     Args:
         config: rad.toml.
         version: The running Slurm.
         key: The cluster's key; b"" where nothing is signed.
-        peaks: What is remembered of earlier runs; None if nothing.
-        site: What was learned of all users' runs; None if nothing.
-        running: SelectTypeParameters of the running slurmctld, where they are known.
+        peaks: Records of earlier runs; None if there are none.
+        site: What was learned from all users' runs; None if nothing was.
+        running: SelectTypeParameters of the running slurmctld, if known.
 
     Raises:
         ConfigError: rad.toml names an estimator or a GPU that gpumemnet does not have.
@@ -51,7 +51,7 @@ def prepared(
     node_gres = () if slurm_conf is None else gres_of_nodes(slurm_conf)
     in_the_way = _obstacles(config, version, settings, node_gres)
     if chosen_after_lua(settings):
-        config = replace(config, default_partition="")  # where such a job starts is not known yet
+        config = replace(config, default_partition="")  # not known yet where such a job starts
     submission = Submission(
         config=config,
         leave_jobs=next((one.text for one in in_the_way if one.leave_jobs), ""),

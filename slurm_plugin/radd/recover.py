@@ -1,7 +1,8 @@
-"""Send requeued jobs on their way: clear the delay that Slurm puts on every requeue, or set the one we want.
+"""Start requeued jobs: clear the delay that Slurm puts on every requeue, or set the one that RAD wants.
 
 Slurm gives a requeued job a start time two minutes ahead, and overwrites one that is set while the job is still
-completing. So the epilog requeues and tells us in the AdminComment, and we set the start time once the job is pending.
+completing. So the Epilog requeues it and notes that in the AdminComment, and radd sets the start time once the job is
+pending.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from slurm_plugin.slurm.control import JobChange, SlurmControl, put_off
 log = logging.getLogger("radd")
 
 PATIENCE_S = 600.0
-"""A job may be completing for as long as its epilogs and file systems take; after this it keeps Slurm's delay."""
+"""A job may be completing for as long as its Epilogs and file systems take; after this it keeps Slurm's delay."""
 YOUNG_S = 30.0
-"""Most requeues are through by then: until then we look often, and a job that still runs may yet be requeued."""
+"""Most requeues are complete by then. Until then radd polls often, and a job that still runs may yet be requeued."""
 MOST_SWEPT = 200
-"""Jobs that Slurm is asked about when radd starts; where many are preempted, thousands have been restarted."""
+"""Jobs that radd queries at its start; where many are preempted, thousands have been restarted."""
 POLL_YOUNG_S = 0.5
 POLL_OLD_S = 5.0
 POLL_IDLE_S = 30.0
-"""Another radd may have lent something and be gone: a standby's looks into the folder that both mount."""
+"""Another radd may have given a boost and be gone: a standby's reads the folder that both mount."""
 POLL_LENT_S = 2.0
-"""What was lent is put back so soon after the rerun starts."""
+"""A boost is reverted this soon after the rerun starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class _Errand:
 
 
 class Recoverer:
-    """A thread of its own, because a request must never wait for Slurm."""
+    """A dedicated thread, because a request must never wait for Slurm."""
 
     def __init__(
         self,
@@ -59,14 +60,14 @@ class Recoverer:
         *,
         key: Callable[[], bytes],
     ) -> None:
-        """Begin without an errand.
+        """Start with no errands.
 
         Args:
             slurm: Slurm.
             clock: Time.
-            lender: Lends priority; None lends none.
-            keeper: Keeps places in the queue; None keeps none.
-            key: Tells the cluster's key as it is in force.
+            lender: Gives priority boosts; None gives none.
+            keeper: Keeps queue positions; None keeps none.
+            key: Returns the cluster's key as it is in force.
         """
         self._key = key
         self._slurm = slurm
@@ -76,15 +77,15 @@ class Recoverer:
         self._changed = threading.Condition()
         self._stopping = False
         self._swept = False
-        """Whether recovered jobs of before were looked for; Slurm may not answer yet when radd starts."""
+        """Whether earlier recovered jobs were searched; Slurm may not answer yet when radd starts."""
 
     def hear(self, job_id: int, note: Note, *, profile_key: str | None = None) -> None:
-        """Take an errand; one of the same job replaces it.
+        """Add an errand; it replaces one of the same job.
 
         Args:
             job_id: The job.
-            note: What a hook wrote about it and signed.
-            profile_key: The job's model, as its booking says; None if unknown.
+            note: The note that a hook wrote about it and signed.
+            profile_key: The job's model, from its booking; None if unknown.
         """
         if note.start_in_s is None or note.event == "ended":
             return
@@ -103,24 +104,24 @@ class Recoverer:
             self._changed.notify()
 
     def start(self) -> None:
-        """Work in the background, beginning with what was left when radd last stopped."""
+        """Work in the background, beginning with jobs left when radd last stopped."""
         in_background("radd-recover", self._work, log=log)
 
     def stop(self) -> None:
-        """Take no further errand."""
+        """Accept no more errands."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
 
     def sweep(self) -> None:
-        """Take up recovered jobs that still wait for their delay to end.
+        """Add recovered jobs that still wait for their delay to end.
 
         Raises:
             SlurmError: Slurm does not answer.
         """
         now_s = self._clock.now_s()
         again = [job for job in self._slurm.standings() if job.restarts]
-        again.sort(key=lambda job: job.reason != "BeginTime")  # those that wait for their delay come first
+        again.sort(key=lambda job: job.reason != "BeginTime")  # those waiting for their delay first
         for job in again[:MOST_SWEPT]:
             seen = self._slurm.job(job.job_id)  # lists of jobs carry no AdminComment
             if seen is None or put_off(seen, now_s=now_s):
@@ -133,11 +134,11 @@ class Recoverer:
                 self.hear(job.job_id, note)
 
     def run_errands(self) -> None:
-        """Try every errand once; those that are done, or in vain, are forgotten."""
+        """Try every errand once, and forget those that are complete or pointless."""
         with self._changed:
             errands = dict(self._errands)
         for job_id, errand in errands.items():
-            over = True  # also after a bug: it must not keep the others from being done
+            over = True  # also after an error: it must not block the others
             try:
                 over = self._done(job_id, errand) or errand.deadline.passed()
             finally:
@@ -151,7 +152,7 @@ class Recoverer:
             if job is None or (job.state == "RUNNING" and errand.young.passed()):
                 return True
             if errand.restart is not None and job.restarts > errand.restart:
-                return True  # that rerun is over; this one waits for somebody else's reason (preempted, requeued)
+                return True  # that rerun is over; this one has another cause (preempted, requeued)
             if job.state != "PENDING":
                 return False  # still completing
             lent = None
@@ -205,7 +206,7 @@ class Recoverer:
     def _sweep_once(self) -> None:
         if self._swept:
             return
-        self._swept = True  # also after a bug: it must not keep errands from being done
+        self._swept = True  # also after an error: it must not block errands
         try:
             self.sweep()
         except SlurmError as exc:

@@ -1,4 +1,4 @@
-"""What radd answers to a submission, and the line of its log."""
+"""radd's reply to a submission, and its log line."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ LONGEST_MESSAGE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """What one submission becomes.
+    """The decision on one submission.
 
     Attributes:
-        request: What was asked for.
+        request: What was requested.
         rewrite: What changes.
-        estimate: What one process needs; None if that is not known.
-        faults: Lines about what the user said and could not be understood.
+        estimate: The need of one process; None if unknown.
+        faults: Lines about directives that could not be understood.
     """
 
     request: JobRequest
@@ -57,7 +57,7 @@ def reply_of(made: Decided, *, key: bytes) -> Reply:
     """Return the reply to a submission.
 
     Args:
-        made: What was decided, and of what.
+        made: The decision and its request.
         key: The cluster's key, which signs the booking.
     """
     request, rewrite = made.request, made.rewrite
@@ -66,7 +66,7 @@ def reply_of(made: Decided, *, key: bytes) -> Reply:
         signed = signed_comment.stamp(rewrite.booking, user_id=request.user_id, key=key)
         fields["comment"] = signed_comment.with_stamp(request.comment, signed)
     elif signed_comment.profile_in(request.comment) is not None:
-        fields["comment"] = signed_comment.user_words(request.comment)  # nobody will read the profile
+        fields["comment"] = signed_comment.user_words(request.comment)  # the profile is not needed
     return {
         "v": VERSION,
         "set": fields,
@@ -81,9 +81,9 @@ def log_line(request: JobRequest, rewrite: Rewrite, estimate: MemoryEstimate | N
     """Return one line of key=value pairs about a decision.
 
     Args:
-        request: What the job asks for.
+        request: What the job requests.
         rewrite: What it gets.
-        estimate: What it needs; None if nothing tells it.
+        estimate: What it needs; None if unknown.
     """
     values: dict[str, object] = {
         "user": request.user_id,
@@ -119,11 +119,11 @@ def checked_version(message: Mapping[str, Any]) -> None:
 
 
 def tell(message: Mapping[str, Any], reply: Mapping[str, Any]) -> None:
-    """Log a decision, once slurmctld has it: a slow disk delays no submission.
+    """Log a decision once slurmctld has it, so that a slow disk delays no submission.
 
     Args:
-        message: What was asked.
-        reply: What was answered.
+        message: The request.
+        reply: The reply.
     """
     kind = {"submit": EventKind.SUBMITTED, "change": EventKind.CHANGED}.get(str(message.get("op")))
     if kind is not None:

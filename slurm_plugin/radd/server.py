@@ -1,7 +1,7 @@
-"""radd's socket: one JSON line in, one out, within a time limit, whatever the other side does.
+"""radd's socket: one JSON line in, one out, within a time limit, whatever the peer does.
 
-Only root and SlurmUser can connect: the socket's mode keeps everybody else out (unix(7)), so that nobody can keep
-slurmctld waiting by connecting, in however many loops.
+Only root and SlurmUser can connect: the socket's mode excludes all others (unix(7)), so that no user can delay
+slurmctld by connecting repeatedly.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Takes a message and returns the reply. It may raise RadError."""
 
 After = Callable[[Mapping[str, Any], Mapping[str, Any]], None]
-"""Takes a message and its reply once that is sent: what slurmctld need not wait for."""
+"""Takes a message and its reply once that is sent: work that slurmctld need not wait for."""
 
 
 class Server:
@@ -51,14 +51,14 @@ class Server:
         """Prepare a socket.
 
         Args:
-            path: Where.
+            path: Path of the socket.
             handler: Answers.
-            trusted_uids: Who is answered, whatever becomes of the socket's mode.
+            trusted_uids: Users that are answered, even if the socket's mode changes.
             clock: Time.
-            owner_uid: The user that slurmctld runs as, where radd is root; None leaves the socket to radd's own.
-            listener: A socket that listens at `path` already. It belongs to who opened it (a socket unit): its mode
-                and owner stay, and it outlives this server, so that a client waits through a restart.
-            after: Hears of each reply after it was sent, or could not be: the log is on a disk, which may be slow.
+            owner_uid: The user that slurmctld runs as, where radd is root; None keeps radd's user as the owner.
+            listener: A socket that listens at `path` already. It belongs to its opener (a socket unit): its mode and
+                owner stay, and it outlives this server, so that a client waits through a restart.
+            after: Gets each reply after it was sent, or could not be: the log is on a disk, which may be slow.
         """
         self.path = path
         self._owner_uid = owner_uid
@@ -73,7 +73,7 @@ class Server:
         self._lock_file: int | None = None
 
     def claim(self) -> None:
-        """Take the socket for this radd. Nobody reaches it before start().
+        """Take the socket for this radd. It accepts no connections before start().
 
         Raises:
             RadError: Another radd has the socket.
@@ -100,7 +100,7 @@ class Server:
         """Listen and answer in the background.
 
         Raises:
-            RadError: As claim(), which it calls where nobody has.
+            RadError: As claim(), which it calls if that was not done.
         """
         if self._lock_file is None:
             self.claim()
@@ -116,7 +116,7 @@ class Server:
             self._threads.append(thread)
 
     def _bound(self) -> socket.socket:
-        """Return a bound socket of our own; a stale one is replaced: the lock says that nobody listens."""
+        """Return a newly bound socket; a stale one is replaced, since the lock shows that no radd listens."""
         self.path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
@@ -129,7 +129,7 @@ class Server:
         return listener
 
     def stop(self) -> None:
-        """Stop listening and let requests in progress end; remove the socket if it is ours. Safe to repeat."""
+        """Stop listening, finish requests in progress, and remove the socket if radd made it. Safe to repeat."""
         self._stopping.set()
         wake, self._wake = self._wake, None
         if wake is not None:
@@ -175,11 +175,11 @@ class Server:
                 self._exchange(connection)
         except OSError as exc:
             log.warning("request dropped: %s", exc)
-        except Exception:  # a thread that dies would be missed only when all have died
+        except Exception:  # dead threads would be noticed only when all are dead
             log.exception("a bug while answering; the job goes on as it was submitted")
 
     def _exchange(self, connection: socket.socket) -> None:
-        """Read a line and answer it; what one request is at fault for must not look like a radd that is away."""
+        """Read a line and answer it; an error of one request must not look like a radd that is away."""
         deadline = Deadline(self._clock, DEADLINE_S)
         line, tell = self._answered(connection, deadline)
         try:
@@ -189,7 +189,7 @@ class Server:
             tell()
 
     def _answered(self, connection: socket.socket, deadline: Deadline) -> tuple[bytes, Callable[[], None]]:
-        """Return the answer's line, and what the log is told once it is sent."""
+        """Return the reply's line, and what to log once it is sent."""
         try:
             message = message_of(read_line(connection, deadline))
             reply = self._handler(message)

@@ -1,4 +1,4 @@
-"""What radd does with each message: tell the operations apart and who may ask for them."""
+"""Dispatch radd's messages by operation, and check which user may send them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from slurm_plugin.slurm.versions import written
 log = logging.getLogger("radd")
 
 REFRESH_S = 5.0
-"""How often peaks that epilogs wrote are taken in."""
+"""How often peaks written by Epilogs are read."""
 
 
 class Service:
@@ -57,7 +57,7 @@ class Service:
         self._version = version_of(slurm)
         self._select = SelectParameters(slurm)
         self._told: frozenset[str] = frozenset()
-        """What keeps the cluster from sharing, as the log has it: told once, and anew where rad.toml is read again."""
+        """Obstacles to sharing already logged; cleared on reload so that they are logged again."""
         found = config_in_force(config_path)
         config = found.config
         if found.trouble:
@@ -70,7 +70,7 @@ class Service:
         self._models = Models(models_path(Path(config.paths.state)))
         self._submission = self._prepared(config)
         self._preparing = threading.Lock()
-        """Held by who reads rad.toml or slurm.conf again: two threads do, and neither must undo the other's."""
+        """Held while rad.toml or slurm.conf is read again: two threads do that, and must not undo each other."""
         self._undecided = Undecided()
         self._wrote_s = 0.0
         self._refreshed_s = self._clock.monotonic_s()
@@ -89,7 +89,7 @@ class Service:
 
     @property
     def peaks(self) -> Peaks:
-        """Return what is remembered of earlier runs."""
+        """Return the records of earlier runs."""
         return self._peaks
 
     def reload(self) -> None:
@@ -108,7 +108,7 @@ class Service:
         log.info("rad.toml read again: mode %s", self.config.mode)
 
     def leave_fallback(self) -> None:
-        """Tell the shim what to do should radd not answer."""
+        """Write what the shim does if radd does not answer."""
         made, now_s = self._submission, self._clock.now_s()
         # Slurm could split all shards of a GPU over two.
         leave_jobs = bool(made.leave_jobs) or made.spread > 0 or self._standby.without_shards
@@ -122,7 +122,7 @@ class Service:
         self._wrote_s = now_s
 
     def stop(self) -> None:
-        """Finish what was heard."""
+        """Finish pending work."""
         self._changes.put(None)
         self._learner.join(timeout=2)
 
@@ -186,7 +186,7 @@ class Service:
         }
 
     def _learn(self) -> bool:
-        """Take in one change that the hooks wrote, outside of any request; return whether there may be another."""
+        """Read one change that the hooks wrote, outside of any request; return whether there may be another."""
         try:
             message = self._changes.get(timeout=REFRESH_S)
         except Empty:
@@ -203,7 +203,7 @@ class Service:
         return True
 
     def _refresh(self) -> None:
-        """Take in what was written since, and tell the shim that radd is still there."""
+        """Read what was written since, and show the shim that radd is still running."""
         self._refreshed_s = self._clock.monotonic_s()
         self._peaks.refresh()
         self._site.refresh()

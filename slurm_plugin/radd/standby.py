@@ -1,11 +1,11 @@
 """A standby slurmctld that took over, on a Slurm that then knows of no shards.
 
-Slurm before 23.11 starts with its nodes' saved state and learns of their shards when they register. A slurmctld that
-was started asks them to, within seconds; the shim tells it by its age. A standby is no new process when it takes over,
-and asks nobody. Where slurm.conf names the type of GPUs and not of their shards, nodes of 22.05.8 then showed `shard:0`
-for as long as it was in charge (docs/admin/operation.md); it refuses who asks for shards, while it gives whole GPUs. So
-radd looks now and then; and what it hears first may come from a slurmctld that has just taken over, because radd hears
-nothing before.
+Slurm before 23.11 starts with its nodes' saved state and learns their shards when they register. A newly started
+slurmctld requests that within seconds; the shim recognises it by its age. A standby is not a new process when it takes
+over, and requests nothing. Where slurm.conf names the type of GPUs but not of their shards, nodes of 22.05.8 then
+showed `shard:0` for as long as the standby was in charge (docs/admin/operation.md). It refuses jobs that request
+shards, but gives whole GPUs. So radd checks from time to time. Its first message may come from a slurmctld that has
+just taken over, because radd gets none before.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _GONE = "slurmctld, a standby that took over, knows of no shards: jobs keep thei
 _BACK = "slurmctld knows of shards again"
 
 UNSURE_S = 10.0
-"""From the first submission on: by then radd has looked twice (service.py, REFRESH_S)."""
+"""From the first submission on: by then radd has checked twice (service.py, REFRESH_S)."""
 
 
 class Standby:
-    """Whether the slurmctld that asks may know of no shards."""
+    """Whether the requesting slurmctld may know of no shards."""
 
     def __init__(self, slurm: SlurmControl, version: Version, config: Config, clock: Clock) -> None:
-        """Read slurm.conf; Slurm is asked by `look`, and never while a submission is answered."""
+        """Read slurm.conf. Slurm is queried by `look`, never while a submission is answered."""
         self._slurm, self._version, self._clock = slurm, version, clock
         self._first_s: float | None = None
         self.without_shards = False
-        """Whether no node had a shard when radd last looked."""
+        """Whether no node had a shard at the last check."""
         self._watched = self._is_watched(config)
 
     def look(self, config: Config) -> bool:
-        """Look at slurm.conf and, where it names a standby, at the nodes; tell of any change.
+        """Read slurm.conf and, where it names a standby, check the nodes; log any change.
 
         Args:
             config: rad.toml.
@@ -54,17 +54,17 @@ class Standby:
         try:
             self.without_shards = self._watched and no_shards(node.gres for node in self._slurm.nodes())
         except SlurmError:
-            return False  # nobody is in charge
+            return False  # no slurmctld is in charge
         if before != self.without_shards:
             log.warning(_GONE if self.without_shards else _BACK)
         return before != self.without_shards
 
     def noted(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a submission as the shim would have sent it, had it known what is known here."""
+        """Return a submission as the shim would have sent it with the knowledge that radd has."""
         return {**message, "new_controller": True} if self.may_lack_shards() else message
 
     def may_lack_shards(self) -> bool:
-        """Return whether a submission that is heard now may meet a slurmctld that would refuse shards."""
+        """Return whether a submission may now reach a slurmctld that would refuse shards."""
         now_s = self._clock.monotonic_s()
         if self._first_s is None:
             self._first_s = now_s
@@ -76,7 +76,7 @@ class Standby:
 
 
 def no_shards(each_gres: Iterable[str]) -> bool:
-    """Return whether nodes have shards by name, and not one of them any to give.
+    """Return whether nodes have shards by name, but none has any to give.
 
     Args:
         each_gres: Gres of each node, as Slurm shows it.

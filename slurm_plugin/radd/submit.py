@@ -24,14 +24,14 @@ from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.reply import Decided, Reply, reply_of
 
 NO_NAME = "job script"
-"""Of a script that came as no file."""
+"""Name of a script that was not submitted as a file."""
 
 
 class Site(Protocol):
-    """What this site's runs say of estimates."""
+    """Corrections of estimates from this site's runs."""
 
     def applied(self, estimate: MemoryEstimate, gpu: str, *, made_for: str) -> MemoryEstimate:
-        """Return an estimate as they correct it; as it is where they say nothing of it.
+        """Return the corrected estimate; unchanged where the site's runs show nothing about it.
 
         Args:
             estimate: As shipped.
@@ -42,35 +42,35 @@ class Site(Protocol):
 
 
 class Peaks(Protocol):
-    """What is remembered of earlier runs."""
+    """Records of earlier runs."""
 
     def seen(self, user_id: int, profile_key: str, *, processes: int = 1) -> Seen | None:
-        """Return what is known of one process of a job that this user ran before; None if it is new.
+        """Return the record of one process of a job that this user ran before; None if it is new.
 
         Args:
             user_id: The user.
             profile_key: `ModelProfile.key`.
-            processes: That share a GPU.
+            processes: Number of processes that share a GPU.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What answering needs, all of it read beforehand.
+    """All that answering needs, read beforehand.
 
     Attributes:
         config: rad.toml.
         key: The cluster's key.
-        estimator: How this site estimates.
+        estimator: This site's estimator.
         peaks: Observed peaks; None if history is off.
-        site: What was learned of all users' runs; None if that is off.
+        site: What was learned from all users' runs; None if that is off.
         made_for: `Estimator.made_for`; "" if nothing is learned.
-        whole_as_gpu: Ask for a GPU of one's own by `gpu:1`, by partition name; a name not in it means False.
-        reserves_shards: A job that asks for shards starts in a reservation of parts of nodes.
+        whole_as_gpu: Request an exclusive GPU as `gpu:1`, by partition name; a name not in it means False.
+        reserves_shards: A job that requests shards starts in a reservation of parts of nodes.
         forgets_shards: A slurmctld that has just started refuses requests for shards.
-        spread: On so many GPUs of one node may the shards of one job lie; 0 where Slurm keeps them on one GPU.
-        leave_jobs: Why Slurm here cannot do what we would ask for, so that no job is changed; "" if it can.
+        spread: Most GPUs of one node that the shards of one job may be on; 0 where Slurm keeps them on one GPU.
+        leave_jobs: Why this Slurm cannot do what RAD would request, so that no job is changed; "" if it can.
     """
 
     config: Config
@@ -101,7 +101,7 @@ class Submission:
         return reply
 
     def decided(self, message: Mapping[str, Any]) -> Decided:
-        """Return what a submission becomes and what its user is told; the dry run asks the same.
+        """Return the decision on a submission and the messages for its user; the dry run uses it, too.
 
         Raises:
             WireError: The message is not one of job_submit.lua's.
@@ -132,10 +132,10 @@ class Submission:
         return Decided(request=request, rewrite=rewrite, estimate=estimate, faults=faults)
 
     def answer_change(self, message: Mapping[str, Any]) -> Reply:
-        """Return the reply to `op = change`: the request of a waiting job was changed since it was booked.
+        """Return the reply to `op = change`: the request of a waiting job was changed after it was booked.
 
-        What Slurm makes of the change is not known here: it may refuse parts of it after we have answered. So the
-        booking is only marked, and the Prolog asks what was given.
+        The outcome of the change is unknown here: Slurm may refuse parts of it after the reply. So the booking is only
+        marked, and the Prolog queries what was allocated.
 
         Raises:
             WireError: The message is not one of job_submit.lua's.
@@ -152,7 +152,7 @@ class Submission:
 
     def _claims(self, request: JobRequest, script_name: str) -> tuple[Claims, tuple[str, ...]]:
         if not self._heeds(request):
-            return Claims(), ()  # a job that is left alone hears nothing from us
+            return Claims(), ()  # an unchanged job gets no message
         try:
             directives = directives_of(request.script, script_name, request.comment)
         except EstimateError as exc:

@@ -1,10 +1,10 @@
-"""By how much jobs that were put back are raised, so that each stands where it stood. Pure.
+"""Compute the priority boost that restores a requeued job's position in the queue. No I/O.
 
-What Slurm took is given back by the job's nice value, as a loan until it starts. With ages that is the difference of
-two ages, from first submission and from the put-back, as far as Slurm shows it by now; under priority/basic, where
-every job has a priority of its own, it is the way back to the former one. Equals start by their times of submission,
-which nobody can set: a job passes those that came after it by one point, unless that would bring it before somebody
-who came earlier and waits still. Nobody is ever raised above where he stood.
+The priority lost by the requeue is restored through the job's nice value until the job starts. With ages, the loss is
+the difference of two ages, from first submission and from the requeue, as far as Slurm shows it by now. Under
+priority/basic, where every job has a distinct priority, it is the difference to the former priority. Equals start in
+the order of their submission times, which cannot be set: a job passes those that came after it by one point, unless
+that would put it ahead of a job that came earlier and still waits. No job is raised above its former position.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from slurm_plugin.slurm.control import Standing
 from slurm_plugin.slurm.time_limits import parse_limit_s
 
 _CANNOT_START = ("BeginTime", "Dependency")
-"""Who waits for one of these is in nobody's way now (held jobs have no priority)."""
+"""Jobs that wait for one of these block no other job now (held jobs have no priority)."""
 
 SLACK_S = 10.0
-"""What Slurm may take to compute all priorities."""
+"""Time that Slurm may take to compute all priorities."""
 
 LEAST = 1
-"""Slurm shows no waiting job less, unless somebody holds it: where all weights are 0 the first point lent does not show
-(22.05.8, 24.11.5 and 26.05.5), and it takes another to pass an equal."""
+"""Slurm shows no waiting job a lower priority, unless it is held. Where all weights are 0, the first point of a boost
+does not show (22.05.8, 24.11.5 and 26.05.5), and passing an equal takes another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ageing:
-    """How this Slurm makes priorities of ages.
+    """How this Slurm computes priorities from ages.
 
     Attributes:
-        basic: Whether there are none: priority/basic numbers its jobs.
-        weight: What the longest wait earns.
-        longest_s: After so long no more is earned.
-        every_s: How often priorities are computed anew.
+        basic: Whether it does not: priority/basic numbers its jobs.
+        weight: Points for the longest wait.
+        longest_s: Wait after which no more points are added.
+        every_s: How often priorities are recomputed.
         from_submission: Whether waits count that could not have ended (PriorityFlags=ACCRUE_ALWAYS).
     """
 
@@ -48,7 +48,7 @@ class Ageing:
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> Ageing:
-        """Return what `scontrol show config` says of it."""
+        """Return the settings in `scontrol show config`."""
         weight = config.get("PriorityWeightAge", "0")
         return cls(
             basic=config.get("PriorityType", "") == "priority/basic",
@@ -59,7 +59,7 @@ class Ageing:
         )
 
     def points(self, *, submitted_s: int, accrues_s: int | None, now_s: float) -> float:
-        """Return what a wait has earned at a time.
+        """Return the points that a wait has earned at a time.
 
         Args:
             submitted_s: When the job was submitted, seconds since the epoch.
@@ -73,15 +73,15 @@ class Ageing:
 
 
 def owed(turn: Turn, job: Standing, ageing: Ageing, *, now_s: float) -> int:
-    """Return the points that a put-back took from a job, as priorities show by now, and never more.
+    """Return the points that a job lost by the requeue, as priorities show by now, and never more.
 
-    Slurm computes them anew once in ageing.every_s; a change of a job's nice value computes that job's alone (24.11.5).
-    So others may be shown as they were so long ago, this one as it is now, or, soon after the put-back, as it was
-    before. What is not certain is not lent: of its age a job loses ageing.every_s at most.
+    Slurm recomputes all priorities once in ageing.every_s; a change of a job's nice value recomputes only that job's
+    (24.11.5). So others may be shown as they were up to that long ago, and this job as it is now or, soon after the
+    requeue, as it was before. What is not certain is not restored: a job loses at most ageing.every_s of its age.
 
     Args:
-        turn: Where it stood.
-        job: Where it stands.
+        turn: Its former queue position.
+        job: Its current one.
         ageing: How ages count.
         now_s: Seconds since the epoch.
     """
@@ -105,14 +105,14 @@ def lifts(
     *,
     now_s: float,
 ) -> dict[int, int]:
-    """Return by how many points each job that was put back is raised; held ones are left out.
+    """Return the raise, in points, of each requeued job; held jobs are left out.
 
     Args:
-        turns: Where each stood, by job id.
-        waiting: All jobs that wait.
-        lent: By how many points each is raised already. What somebody else raised it by since is not owed any more.
+        turns: The former queue position of each, by job id.
+        waiting: All waiting jobs.
+        lent: Points by which each is raised already. A raise by an admin or user since then reduces what is missing.
         ageing: How ages count.
-        meeting: The partitions of each node: only jobs that may meet on a node have an order.
+        meeting: The partitions of each node: only jobs that may share a node have an order.
         now_s: Seconds since the epoch.
     """
     kept = {job.job_id: job for job in waiting if job.job_id in turns and job.priority}
@@ -136,7 +136,7 @@ def lifts(
         for other, priority in [*((each, each.priority) for each in others), *behind.values()]:
             if not meet(job.partition, other.partition):
                 continue
-            first = (other.submitted_s, other.job_id) < (job.submitted_s, job.job_id)  # were they equals
+            first = (other.submitted_s, other.job_id) < (job.submitted_s, job.job_id)  # if tied
             stood = (-priority, other.submitted_s) < (-whole[job_id], turns[job_id].submitted_s)
             if stood and other.job_id not in behind:
                 limit = priority if first else priority - 1
@@ -153,6 +153,6 @@ def lifts(
 
 
 def _meet(nodes: Iterable[frozenset[str]], one: str, other: str) -> bool:
-    """Return whether jobs of two lists of partitions may meet on a node, by the partitions of each."""
+    """Return whether jobs of two lists of partitions may share a node, by the partitions of each."""
     mine, others = set(one.split(",")), set(other.split(","))
     return bool(mine & others) or any(mine & node and others & node for node in nodes)

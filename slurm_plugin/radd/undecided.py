@@ -1,8 +1,8 @@
-"""Submissions that went on without an answer of radd's: the shim counts them, since radd does not hear of them.
+"""Count submissions accepted without a decision of radd, as reported by the Lua shim.
 
-A machine so busy that radd misses the shim's 0.1 s, a radd that is away, a socket library that is missing for a while:
-each such job goes on as it was submitted, and its user hears it. The shim tells its count with every submission that
-radd does decide, so that an admin hears it, too (`rad doctor`, `rad metrics`).
+The causes: a busy machine on which radd misses the shim's 0.1 s, a radd that is away, a socket library that is
+temporarily missing. Each such job passes through unchanged, and its user gets a message. The shim sends its count with
+every submission that radd decides, so that an admin sees it, too (`rad doctor`, `rad metrics`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """What the shim told so far.
+    """The counts reported by the shim so far.
 
     Attributes:
-        total: Submissions that radd has heard of since it started; None before a shim told anything.
-        grew_s: When it last heard of more, seconds since the epoch; None if it never did.
-        last: What the shim told last, which begins anew with each slurmctld.
+        total: Such submissions since radd started; None before a shim reported.
+        grew_s: When it last increased, seconds since the epoch; None if it never did.
+        last: The shim's last count, which starts at zero with each slurmctld.
     """
 
     total: int | None = None
@@ -26,7 +26,7 @@ class Undecided:
     last: int = 0
 
     def told(self, count: object, *, now_s: float) -> Undecided:
-        """Return what is known once the shim told its count; what is none changes nothing.
+        """Return the state after the shim's report; an invalid count changes nothing.
 
         Args:
             count: The field of its message. An older shim has none.
@@ -43,6 +43,6 @@ class Undecided:
         return Undecided((self.total or 0) + more, now_s if more else self.grew_s, count)
 
     def as_answer(self, *, now_s: float) -> dict[str, Any]:
-        """Return what radd's answer to a ping says of it."""
+        """Return this state for radd's answer to a ping."""
         age_s = None if self.grew_s is None else round(max(0.0, now_s - self.grew_s))
         return {"undecided": self.total, "undecided_age_s": age_s}

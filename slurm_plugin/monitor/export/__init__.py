@@ -1,1 +1,1 @@
-"""What rad-monitor saw, for Prometheus, `rad top` and `rad status`."""
+"""Export rad-monitor's results to Prometheus, `rad top` and `rad status`."""

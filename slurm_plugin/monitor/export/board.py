@@ -1,4 +1,4 @@
-"""What the monitor saw last, kept in memory for whoever asks over HTTP: Prometheus and `rad top`."""
+"""The monitor's latest state, kept in memory for HTTP clients: Prometheus and `rad top`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Board:
     """Safe to use from several threads."""
 
     def __init__(self, counts: HookCounts) -> None:
-        """Start with nothing seen.
+        """Start empty.
 
         Args:
-            counts: What hooks do.
+            counts: Counts of the hooks' events.
         """
         self.host = os.uname().nodename
         self._counts = counts
@@ -33,13 +33,13 @@ class Board:
         return self._seen
 
     def counts(self) -> HookCounts:
-        """Return what hooks did until now."""
+        """Return the counts of the hooks' events until now."""
         with self._counting:
             self._counts.update()
         return self._counts
 
     def status(self) -> NodeStatus:
-        """Return the state as people look at it."""
+        """Return the state in the form shown to people."""
         seen, counts = self._seen, self.counts()
         return NodeStatus(
             host=self.host,

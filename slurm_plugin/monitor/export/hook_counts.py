@@ -1,4 +1,4 @@
-"""What the hooks did, counted from their events: hooks are too short-lived to be asked."""
+"""Count the hooks' events from their logs: hooks are too short-lived to be queried."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slurm_plugin.monitor.export.status import Happened
 
 HOOKS = ("prolog", "epilog")
 EDGES_S = (0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Around the aims (100 ms, 150 ms with NVML) and beyond the hooks' own limit."""
+"""Around the targets (100 ms, 150 ms with NVML) and beyond the hooks' own limit."""
 
 TOLD = frozenset(
     {
@@ -27,14 +27,14 @@ TOLD = frozenset(
         EventKind.NOT_RUN_AGAIN,
     }
 )
-"""What people want to hear of: a job that did not simply run to its own end."""
+"""Events of interest to people: jobs that did not simply run to their end."""
 
 MOST_TOLD = 50
 
 
 @dataclass(slots=True)
 class Durations:
-    """A histogram: how often a hook took how long."""
+    """A histogram of the hooks' run times."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(EDGES_S) + 1))
     sum_s: float = 0.0
@@ -45,7 +45,7 @@ class Durations:
         self.sum_s += duration_s
 
     def cumulative(self) -> Iterator[tuple[float, int]]:
-        """Yield each upper edge and how many runs stayed under it, as Prometheus counts."""
+        """Yield each upper edge and the number of runs below it, as Prometheus counts."""
         total = 0
         for edge, count in zip((*EDGES_S, float("inf")), self.counts, strict=True):
             total += count
@@ -53,14 +53,14 @@ class Durations:
 
 
 class HookCounts:
-    """Counts since this process started, or of all events that are kept; Prometheus copes with a count that falls."""
+    """Counts since this process started, or of all events kept; Prometheus handles a count that falls."""
 
     def __init__(self, folder: Path, *, from_end: bool = True) -> None:
         """Prepare.
 
         Args:
             folder: paths.log.
-            from_end: Begin at the events' present end; a program that looks once has seen none happen.
+            from_end: Begin at the present end of the events; False for a program that looks only once.
         """
         self._lines = NewLines(folder / EVENTS, from_end=from_end)
         self.events: Counter[tuple[str, str, str]] = Counter()

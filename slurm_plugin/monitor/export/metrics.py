@@ -1,7 +1,7 @@
-"""Prometheus metrics of one GPU node, with every job on a GPU beside the others.
+"""Prometheus metrics of one GPU node, for each job on a GPU separately.
 
-prometheus-client is imported here alone, and only when somebody asks for metrics. `gpu`, `UUID`, `Hostname` and
-`modelName` are dcgm-exporter's names for the same things, `jobid` is jobstats', so that their series join with ours.
+Only this module imports prometheus-client, and only when metrics are requested. `gpu`, `UUID`, `Hostname` and
+`modelName` are dcgm-exporter's names for the same things, `jobid` is jobstats', so that their series join with RAD's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FROM_ZERO = (
     EventKind.VICTIM,
     EventKind.RUNS_AGAIN,
 )
-"""Told before they first happen: Prometheus' increase() does not see a counter's first value."""
+"""Reported before they first happen: Prometheus' increase() does not see a counter's first value."""
 _JOB = ["gpu", "UUID", "Hostname", "jobid", "userid"]
 
 _GPU_GAUGES: dict[str, tuple[str, Callable[[GpuReading], float | None]]] = {
@@ -55,7 +55,7 @@ _GPU_GAUGES: dict[str, tuple[str, Callable[[GpuReading], float | None]]] = {
 
 
 class NodeMetrics(Collector):
-    """What the monitor saw last, as Prometheus asks for it."""
+    """The monitor's latest state, as Prometheus reads it."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -69,7 +69,7 @@ class NodeMetrics(Collector):
 
 
 def metrics_app(board: Board) -> WSGIApplication:
-    """Return what answers a scrape."""
+    """Return the WSGI application that answers a scrape."""
     registry = CollectorRegistry()
     registry.register(NodeMetrics(board))
     return make_wsgi_app(registry)

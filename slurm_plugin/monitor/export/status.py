@@ -1,6 +1,6 @@
-"""The state of a node's GPUs as people look at it: who is on them, what was booked and what is really used.
+"""State of a node's GPUs as shown to people: the jobs on them, what was booked and what is used.
 
-One record, made here alone. `rad status` shows that of its own node, rad-monitor serves it at /status (web.py) and
+One record, made only here. `rad status` shows that of its own node, rad-monitor serves it at /status (web.py) and
 `rad top` reads it from there.
 """
 
@@ -14,7 +14,7 @@ from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.window import JobUsage
 
 VERSION = 1
-"""Of the text; it changes when a name changes its meaning. Names may be added at any time."""
+"""Version of the text; it changes when a name changes its meaning. Names may be added at any time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +23,12 @@ class JobStatus:
 
     Attributes:
         job_id: Slurm's job id.
-        user_id: The owner.
+        user_id: The job's user.
         kind: "shared" or "whole".
         booked_bytes: What it booked on this GPU.
-        estimate_bytes: The best guess behind it, or None.
-        used_bytes: What it holds now; None where nobody tells.
-        peak_bytes: The most it held; None without a monitor.
+        estimate_bytes: The estimate behind it, or None.
+        used_bytes: Its usage now; None where no source reports it.
+        peak_bytes: Its peak usage; None without a monitor.
         smact: Its share of SM activity; None without a monitor.
     """
 
@@ -51,14 +51,14 @@ class GpuStatus:
         uuid: Its UUID.
         name: Product name.
         state: "ok", "mig" or "unhealthy".
-        usable_bytes: Memory that processes can have in all.
-        used_bytes: Memory that processes hold.
+        usable_bytes: Memory that all processes together can use.
+        used_bytes: Memory that processes use.
         booked_bytes: What its jobs booked.
-        unmanaged_bytes: Held by processes outside of jobs.
+        unmanaged_bytes: Used by processes outside of jobs.
         smact: SM activity: over the window if `averaged`, else just now.
-        smact_source: Who tells it.
-        averaged: Whether the monitor's window is behind it.
-        jobs: Who is on it.
+        smact_source: Its source.
+        averaged: Whether it comes from the monitor's window.
+        jobs: The jobs on it.
     """
 
     index: int
@@ -77,12 +77,12 @@ class GpuStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happened:
-    """Something that hooks or the guard did to a job: a recovery, a put-back, ...
+    """Something that hooks or the guard did to a job: a recovery, a requeue, ...
 
     Attributes:
         time_s: When, seconds since the epoch.
         job_id: The job.
-        event: Its kind, as in logs/events.py. The sentence that explains it is not told: it may quote a job's output.
+        event: Its kind, as in logs/events.py. The sentence that explains it is left out: it may quote a job's output.
     """
 
     time_s: float
@@ -95,10 +95,10 @@ class NodeStatus:
     """One node.
 
     Attributes:
-        host: Its name, as the kernel tells it.
+        host: Its name, from the kernel.
         time_s: When its GPUs were read, seconds since the epoch; 0 if never.
         gpus: Its GPUs.
-        happened: What was done to jobs there lately, oldest first.
+        happened: Recent actions on its jobs, oldest first.
     """
 
     host: str
@@ -119,7 +119,7 @@ def gpu_status(
 
     Args:
         reading: Its last reading.
-        ledger: What jobs hold on the node.
+        ledger: The allocations on the node.
         owners: Job id of each GPU process that belongs to a job.
         usages: What the monitor knows of each job.
         averaged: Whether the reading's activity is the window's.

@@ -1,4 +1,4 @@
-"""A node's state as the JSON that /status answers, and back."""
+"""Convert a node's state to the JSON that /status returns, and back."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def to_text(status: NodeStatus) -> bytes:
 
 
 def from_text(text: bytes) -> NodeStatus:
-    """Return the state that another machine told.
+    """Return the state sent by another machine.
 
     Raises:
-        WireError: It is not what `to_text` makes, or another version's.
+        WireError: It is not the output of `to_text`, or of another version.
     """
     try:
         row = json.loads(text)

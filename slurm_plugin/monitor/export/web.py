@@ -1,7 +1,7 @@
-"""What rad-monitor saw, over HTTP: /metrics for Prometheus, /status for `rad top`.
+"""Serve rad-monitor's results over HTTP: /metrics for Prometheus, /status for `rad top`.
 
-It answers who can reach the address: nothing is told that squeue does not tell, no word of a job's output, and nothing
-can be changed. Bind it to the network of the cluster's own machines.
+It answers every client that can reach the address: it reports only what squeue reports, no part of a job's output, and
+nothing can be changed. Bind it to the network of the cluster's own machines.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 PORT = 9835
-"""Where `rad top` asks if nothing else is said."""
+"""Default port of `rad top`."""
 
 PATIENCE_S = 5.0
-"""A caller that sends nothing for so long is left."""
+"""A client that sends nothing for so long is disconnected."""
 
 AT_ONCE = 8
-"""Callers that are answered at once; Prometheus and a few `rad top` are far fewer."""
+"""Clients served at a time; Prometheus and a few `rad top` are far fewer."""
 
 _NO_METRICS = b"metrics need prometheus-client: pip install 'rad-slurm[monitor]'\n"
 
 
 def serve(address: str, log: Path) -> Board:
-    """Serve over HTTP in threads of their own.
+    """Serve over HTTP in separate threads.
 
     Args:
         address: "PORT" or "ADDRESS:PORT"; a bare port is served on this machine alone.
@@ -52,11 +52,11 @@ def serve(address: str, log: Path) -> Board:
 
 
 def listen(address: str, app: WSGIApplication) -> WSGIServer:
-    """Return a server that listens; `serve_forever()` lets it answer.
+    """Return a listening server; `serve_forever()` lets it answer.
 
     Args:
         address: "PORT" or "ADDRESS:PORT"; a bare port is served on this machine alone.
-        app: What answers.
+        app: The WSGI application.
 
     Raises:
         ConfigError: The address cannot be used.
@@ -86,7 +86,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """Answers a few callers at once and hangs up on more: the guard needs threads and processes, too."""
+    """Serves a few clients at a time and disconnects more: the guard needs threads and processes, too."""
 
     daemon_threads = True
     request_queue_size = 16
@@ -96,7 +96,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__(*args, **more)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread, if there is a turn for it."""
+        """Answer in a thread, if one is free."""
         if not self._turns.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -107,21 +107,21 @@ class _Server(ThreadingMixIn, WSGIServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and give the turn back."""
+        """Answer, and free the thread's slot."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._turns.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a caller that hangs up is no trouble of ours."""
+        """Ignore errors: a client that disconnects is no problem of RAD's."""
 
 
 class _Handler(WSGIRequestHandler):
     timeout = PATIENCE_S
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: a line for each scrape would fill the journal."""
+        """Log nothing: a line for each scrape would fill the journal."""
 
 
 def _app(board: Board) -> WSGIApplication:

@@ -1,8 +1,8 @@
-"""SM activity through DCGM (`dcgmi`), for cards before Hopper, whose NVML does not tell it.
+"""SM activity through DCGM (`dcgmi`), for GPUs before Hopper, where NVML does not report it.
 
 DCGM's profiling fields (https://docs.nvidia.com/datacenter/dcgm/, "Profiling Metrics") need Volta or later, and its
-host engine running: systemctl start nvidia-dcgm. The texts that this module reads follow NVIDIA's documentation; no
-machine with DCGM was at hand to try it on.
+host engine running: systemctl start nvidia-dcgm. The texts that this module reads follow NVIDIA's documentation; it
+was not tried on a machine with DCGM, as none was available.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ FIELDS = {
 
 _TIMEOUT_S = 2.0
 _INTERVAL_MS = 100
-_SAMPLES = 2  # the first one has nothing before it and says N/A
+_SAMPLES = 2  # the first one has no predecessor and says N/A
 _DMON_LINE = re.compile(r"^GPU\s+(\d+)\s+(.*)$", re.MULTILINE)
 _DISCOVERED = re.compile(r"^\|\s*(\d+)\s*\|.*?\bUUID:\s*(GPU-[0-9a-f-]+)", re.MULTILINE | re.DOTALL)
 
 
 class DcgmTelemetry:
-    """Another source's readings, with activity from DCGM where that source has none of its own."""
+    """Another source's readings, with activity from DCGM where that source has none."""
 
     def __init__(self, base: Telemetry, *, dcgmi: str = "dcgmi", only: bool = False) -> None:
         """Prepare; nothing is started yet.
 
         Args:
-            base: Tells memory and processes.
+            base: Source of memory and processes.
             dcgmi: The program, by name or absolute path.
-            only: Take activity from DCGM also where the base tells SM activity itself.
+            only: Take activity from DCGM also where the base reports SM activity itself.
         """
         self._base = base
         self._dcgmi = dcgmi
@@ -48,10 +48,10 @@ class DcgmTelemetry:
         self._uuids: dict[int, str] | None = None
 
     def read(self) -> tuple[GpuReading, ...]:
-        """Return a reading of every GPU; those that DCGM does not tell either stay as they are.
+        """Return a reading of every GPU; those that DCGM does not report either stay unchanged.
 
         Raises:
-            DeviceError: The base failed; or DCGM did, where it is the only source asked for.
+            DeviceError: The base failed; or DCGM did, where it is the only source requested.
         """
         readings = self._base.read()
         if not self._only and not any(_wanting(reading) for reading in readings):

@@ -1,4 +1,4 @@
-"""NVML's GPU performance monitoring (GPM): the activity of a card between two samples, Hopper and later.
+"""NVML's GPU performance monitoring (GPM): the activity of a GPU between two samples, Hopper and later.
 
 Source: https://docs.nvidia.com/deploy/nvml-api/, "GPM Functions". On an H200 (driver 580) one sample costs 0.7 ms.
 """
@@ -29,11 +29,11 @@ METRICS = {
     "nvlink_tx_bytes_s": ("NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC", MIB),
     "nvlink_rx_bytes_s": ("NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC", MIB),
 }
-"""Attribute -> name of NVML's metric, and what its unit counts in ours (percent, MiB/s)."""
+"""Attribute -> name of NVML's metric, and its unit in RAD's units (percent, MiB/s)."""
 
 
 class Gpm:
-    """One card's samples: each reading tells what happened since the one before."""
+    """One GPU's samples: each reading covers the time since the previous one."""
 
     def __init__(self, nvml: Nvml, handle: Device) -> None:
         self._nvml = nvml
@@ -44,14 +44,14 @@ class Gpm:
 
     @classmethod
     def open(cls, nvml: Nvml, handle: Device) -> Gpm | None:
-        """Return the samples of a card, the first one taken; None if the card has no GPM.
+        """Return the samples of a GPU, the first one taken; None if the GPU has no GPM.
 
         Args:
             nvml: The binding.
-            handle: The card's handle.
+            handle: The GPU's handle.
 
         Raises:
-            NVMLError: The driver has none, or the card does not answer.
+            NVMLError: The driver has none, or the GPU does not answer.
         """
         return cls(nvml, handle) if nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice else None
 
@@ -59,7 +59,7 @@ class Gpm:
         """Return the activity since the last reading.
 
         Raises:
-            NVMLError: The card does not answer; the next reading starts from the same sample.
+            NVMLError: The GPU does not answer; the next reading starts from the same sample.
         """
         nvml = self._nvml
         nvml.nvmlGpmSampleGet(self._handle, self._next)
@@ -79,7 +79,7 @@ class Gpm:
         return Activity(**{name: share(v) if METRICS[name][1] == _PERCENT else v for name, v in told.items()})
 
     def close(self) -> None:
-        """Give the samples' memory back."""
+        """Free the samples' memory."""
         for sample in (self._last, self._next):
-            with suppress(self._nvml.NVMLError):  # the card is lost, and its samples with it
+            with suppress(self._nvml.NVMLError):  # the GPU is lost, and its samples with it
                 self._nvml.nvmlGpmSampleFree(sample)

@@ -1,6 +1,6 @@
-"""GPUs through NVML: opening and losing the driver. The only place that imports pynvml (the distribution nvidia-ml-py).
+"""GPUs through NVML: open and reopen the driver. The only place that imports pynvml (distribution nvidia-ml-py).
 
-What differs between cards, drivers and settings stands in nvml_card.py, which asks about one card.
+nvml_gpu.py reads one GPU, and handles the differences between GPUs, drivers and settings.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from slurm_plugin.monitor.gpus.nvml_binding import Events
 
 FIRST_SAMPLES_APART_S = 0.1
-"""GPM tells what happened between two samples; the first reading takes both."""
+"""GPM reports the activity between two samples; the first reading takes both."""
 
 
 class NvmlTelemetry:
-    """Readings through NVML; the driver is met at the first reading, and stays open until `close`."""
+    """Readings through NVML; the driver is opened at the first reading, and stays open until `close`."""
 
     def __init__(self, library: Nvml | None = None, *, clock: Clock | None = None) -> None:
         """Prepare; nothing is loaded yet.
 
         Args:
-            library: The module pynvml or a stand-in; None imports it when it is needed.
+            library: The module pynvml or a fake; None imports it when it is needed.
             clock: Time.
         """
         self._library = library
@@ -69,7 +69,7 @@ class NvmlTelemetry:
         return tuple(sorted(readings, key=lambda reading: reading.index))
 
     def close(self) -> None:
-        """Let go of the driver; the next reading opens it again."""
+        """Close the driver; the next reading opens it again."""
         for card in self._cards or []:
             if card.gpm is not None:
                 card.gpm.close()
@@ -97,14 +97,14 @@ class NvmlTelemetry:
         self._events = asked(nvml, nvml.nvmlEventSetCreate)
         cards = []
         for number in range(count):
-            with contextlib.suppress(nvml.NVMLError):  # lost before we knew its name
+            with contextlib.suppress(nvml.NVMLError):  # lost before its name was known
                 cards.append(Card(nvml, nvml.nvmlDeviceGetHandleByIndex(number), number))
                 if self._events is not None:
                     cards[-1].listen(self._events)
         return cards
 
     def _hear_xids(self) -> None:
-        """Note the Xids since the last reading; a timeout says that there are no more."""
+        """Record the Xids since the last reading; a timeout means that there are no more."""
         while self._events is not None:
             event = asked(self._nvml, self._nvml.nvmlEventSetWait, self._events, 0)
             if event is None:

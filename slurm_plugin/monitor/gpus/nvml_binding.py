@@ -1,7 +1,7 @@
-"""What nvml.py and gpm.py ask of NVML, as one Protocol: the module pynvml fits it, and so does a stand-in.
+"""NVML functions used by nvml.py and gpm.py, as one Protocol: the module pynvml fits it, and so does a fake.
 
-Units and structures stand in stubs/pynvml.pyi. A call of NVML that is not named here fails the type check, so that no
-driver function is used whose differences between drivers nobody looked up.
+Units and structures are in stubs/pynvml.pyi. A call of NVML that is not named here fails the type check, so that no
+driver function is used without its differences between drivers having been checked.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Nvml(Protocol):
 
 
 def asked(nvml: Nvml, question: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T | None:
-    """Return the driver's answer; None where this card or driver has none.
+    """Return the driver's answer; None where this GPU or driver has none.
 
     Args:
         nvml: The binding.
@@ -103,11 +103,11 @@ def decoded(text: str | bytes) -> str:
 
 
 def lacks(nvml: Nvml, error: Exception) -> bool:
-    """Return whether an error means that the driver is too old for a function, rather than that the card fails.
+    """Return whether an error means that the driver is too old for a function, not that the GPU fails.
 
     Args:
         nvml: The binding.
-        error: What one of its functions raised.
+        error: The exception of one of its functions.
     """
     lacking = (
         nvml.NVML_ERROR_FUNCTION_NOT_FOUND,

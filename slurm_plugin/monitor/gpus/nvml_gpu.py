@@ -1,26 +1,26 @@
-"""What NVML tells of one card.
+"""Reading of one GPU through NVML.
 
-What differs between cards, drivers and settings, what is done about it, and who says so (one test for each row):
+Differences between GPUs, drivers and settings, how each is handled, and its source (one test for each row):
 
 | what | where | then | source |
 |---|---|---|---|
 | memory v2, the driver's reserve apart | driver 510 on | before: v1, reserve within used | [1], [2] |
 | memory v2 is not found | driver 510.39 | v1 | [3] |
-| process list v3 | drivers 510 to 535.97 | elsewhere v2, told by a mismatch error | [4] |
+| process list v3 | drivers 510 to 535.97 | elsewhere v2, detected by a mismatch error | [4] |
 | process list v3 with longer rows | drivers 535.43 to 535.86 | rows with no possible pid are dropped | [4], [5] |
 | memory of a process | "not available" in some settings | memory_bytes None | [1] processes |
 | which processes are clients of MPS | drivers and bindings from 510 on | mps None | [1] processes |
 | GPM: SMACT, SMOCC, tensor, DRAM, traffic | Hopper on | DCGM (dcgm.py), else utilisation, flagged | [1] GPM |
-| GPM of a card with MIG on | only per instance | activity None: such a card is never shared | [1] GPM |
+| GPM of a GPU with MIG on | only per instance | activity None: such a GPU is never shared | [1] GPM |
 | one GPM metric | may fail alone | that figure None | [1] GPM |
 | minor number | not under WSL or some virtual GPUs | NVML's index | [6] |
-| MIG mode | Ampere and later data-centre cards | "not supported" means off | [1] MIG |
+| MIG mode | Ampere and later data-centre GPUs | "not supported" means off | [1] MIG |
 | energy | Volta on | None | [1] queries |
-| ECC | not on consumer cards, or switched off | None | [1] queries |
+| ECC | not on consumer GPUs, or switched off | None | [1] queries |
 | recovery action: reset or reboot needed | newer drivers and bindings | judged by the last Xid | [7] |
 | Xid events | not everywhere | None | [1] events, [8] |
-| a card that is lost or needs a reset | fails calls | unhealthy while its UUID is known | [1] errors |
-| after such a failure | the driver is opened anew (nvml.py) | a card that was reset comes back | [1] init |
+| a GPU that is lost or needs a reset | fails calls | unhealthy while its UUID is known | [1] errors |
+| after such a failure | the driver is reopened (nvml.py) | a GPU that was reset comes back | [1] init |
 | names | bindings before 11.515 give bytes | decoded | the binding |
 
 [1] https://docs.nvidia.com/deploy/nvml-api/ ("Device Queries", "GPM Functions", "Event Handling Methods", ...)
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from slurm_plugin.monitor.gpus.nvml_binding import Device, Events
 
 FATAL_XIDS = frozenset({48, 64, 79, 95, 119, 120, 140})
-"""Xids after which a card needs a reset: uncorrectable ECC, failed row remap, off the bus, uncontained ECC, GSP."""
+"""Xids after which a GPU needs a reset: uncorrectable ECC, failed row remap, off the bus, uncontained ECC, GSP."""
 
 _NO_PIDS = frozenset({0, (1 << 32) - 1})
-"""What stands in place of a pid where driver and binding disagree on the length of a row."""
+"""Values in place of a pid where driver and binding disagree on the length of a row."""
 
 _MILLI = 1e-3  # NVML counts milliwatts and millijoules
 _PERCENT = 0.01
@@ -62,26 +62,26 @@ T = TypeVar("T")
 
 
 class Card:
-    """One card, and what its next reading needs of the last.
+    """One GPU, and what its next reading needs from the last.
 
     Attributes:
-        uuid: Its name for good, "GPU-...".
+        uuid: Its permanent name, "GPU-...".
         index: Number of its device file.
         name: Product name.
         gpm: Samples of its activity; None if it has none.
-        xid: The last Xid heard of it; None if there was none.
+        xid: Its last Xid; None if there was none.
     """
 
     def __init__(self, nvml: Nvml, handle: Device, number: int) -> None:
-        """Ask what is asked once.
+        """Query what never changes.
 
         Args:
             nvml: The binding.
-            handle: The card's handle.
+            handle: The GPU's handle.
             number: NVML's index of it.
 
         Raises:
-            NVMLError: The card does not answer.
+            NVMLError: The GPU does not answer.
         """
         self._nvml = nvml
         self._handle = handle
@@ -93,12 +93,12 @@ class Card:
         self.xid: int | None = None
 
     def listen(self, events: Events) -> None:
-        """Have the card's Xids come to a set of events, if it can."""
+        """Register the GPU's Xids with a set of events, if it can."""
         nvml = self._nvml
         self._asked(nvml.nvmlDeviceRegisterEvents, self._handle, nvml.nvmlEventTypeXidCriticalError, events)
 
     def reading(self, now_s: float) -> GpuReading:
-        """Return a reading; a card that does not answer is unhealthy and shows no free memory.
+        """Return a reading; a GPU that does not answer is unhealthy and shows no free memory.
 
         Args:
             now_s: The time, in seconds.
@@ -164,7 +164,7 @@ class Card:
         )
 
     def _mps_clients(self) -> frozenset[int] | None:
-        """Return the clients of any MPS server on a card; None where the driver does not tell."""
+        """Return the clients of any MPS server on a GPU; None where the driver does not report them."""
         nvml = self._nvml
         try:
             return frozenset(

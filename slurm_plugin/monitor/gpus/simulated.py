@@ -1,11 +1,11 @@
-"""GPUs that exist only in a folder: the telemetry source of demo and tests, and what their fake trainings run on.
+"""GPUs that exist only in a folder: the telemetry source of demo and tests, and the devices of their fake trainings.
 
-    FOLDER/cards.json           the cards, written once
+    FOLDER/cards.json           the GPUs, written once
     FOLDER/lock                 taken while memory changes hands
-    FOLDER/processes/PID.json   what one process holds, written by that process alone
+    FOLDER/processes/PID.json   usage of one process, written by that process alone
 
 A process file is replaced by rename, so a reader never sees half of one. It counts only while its process lives:
-pid and start time must both fit, so a crash or `kill -9` frees the memory as a real driver would.
+pid and start time must both match, so a crash or `kill -9` frees the memory as with a real driver.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from slurm_plugin.monitor.gpus.telemetry import GpuProcess, GpuReading
 
 
 class SimulatedGpus:
-    """The cards of one node; any number of processes may use one folder at once."""
+    """The GPUs of one node; any number of processes may use one folder at once."""
 
     def __init__(self, folder: Path, *, clock: Clock | None = None) -> None:
         self._folder = folder
@@ -38,8 +38,8 @@ class SimulatedGpus:
         """Make the folder; every user of the machine may then run fake trainings on it.
 
         Args:
-            folder: Where the cards lie as files.
-            cards: What cards to make.
+            folder: Folder of the files.
+            cards: The GPUs to make.
         """
         processes = folder / "processes"
         processes.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ class SimulatedGpus:
         return cls(folder)
 
     def cards(self) -> tuple[Card, ...]:
-        """Return the cards, ordered by index.
+        """Return the GPUs, ordered by index.
 
         Raises:
             DeviceError: There is no such simulation.
@@ -62,7 +62,7 @@ class SimulatedGpus:
         return tuple(sorted((Card(**row) for row in rows), key=lambda card: card.index))
 
     def read(self) -> tuple[GpuReading, ...]:
-        """Return a reading of every card, as Telemetry asks.
+        """Return a reading of every GPU, as Telemetry requires.
 
         Raises:
             DeviceError: There is no such simulation.
@@ -87,17 +87,17 @@ class SimulatedGpus:
         )
 
     def hold(self, uuid: str, memory_bytes: int, *, cap_bytes: int | None = None, smact: float = 0.0) -> None:
-        """Let this process hold so much memory on a card from now on, more or less than before.
+        """Set the memory that this process uses on a GPU from now on, more or less than before.
 
         Args:
-            uuid: The card.
-            memory_bytes: All that the process holds there, not the change.
+            uuid: The GPU.
+            memory_bytes: Total usage of the process there, not the change.
             cap_bytes: Its own limit, as MPS sets one (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT); None for no limit.
             smact: Share of SMs that it keeps busy.
 
         Raises:
-            CardFullError: Card or cap is full; the process keeps what it held before.
-            DeviceError: No such card.
+            CardFullError: GPU or limit is full; the process keeps its previous usage.
+            DeviceError: No such GPU.
         """
         card = next((card for card in self.cards() if card.uuid == uuid), None)
         if card is None:
@@ -124,14 +124,14 @@ class SimulatedGpus:
             )
 
     def set_smact(self, smact: float) -> None:
-        """Let this process keep another share of SMs busy."""
+        """Set the share of SMs that this process keeps busy."""
         with self._locked():
             held = self._own(os.getpid())
             if held is not None:
                 self._write(replace(held, smact=smact))
 
     def release(self) -> None:
-        """Give back all that this process holds."""
+        """Free all memory of this process."""
         self._file(os.getpid()).unlink(missing_ok=True)
 
     @contextmanager
@@ -150,7 +150,7 @@ class SimulatedGpus:
         return next((holding for holding in self._living() if holding.pid == pid), None)
 
     def _living(self) -> list[Holding]:
-        """Return the holdings of live processes and drop the files of dead ones where we may."""
+        """Return the memory of live processes and remove the files of dead ones if permitted."""
         found = []
         for path in sorted((self._folder / "processes").glob("*.json")):
             holding = parsed(path)

@@ -1,4 +1,4 @@
-"""Simulated cards: what each is, and what holds its memory."""
+"""Simulated GPUs, and the usage of their memory."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Card:
         uuid: "GPU-..." as CUDA_VISIBLE_DEVICES takes it.
         index: The number that Slurm uses.
         name: Product name.
-        memory_total_bytes: All memory of the card.
-        memory_reserved_bytes: What the driver keeps.
+        memory_total_bytes: All memory of the GPU.
+        memory_reserved_bytes: Memory reserved by the driver.
     """
 
     uuid: str
@@ -29,19 +29,19 @@ class Card:
 
     @property
     def usable_bytes(self) -> int:
-        """Return what processes can have in all."""
+        """Return the memory that all processes together can use."""
         return self.memory_total_bytes - self.memory_reserved_bytes
 
 
 def cards_of(node: str, memory_bytes: Sequence[int], *, reserved_bytes: int = 0) -> tuple[Card, ...]:
-    """Return a node's cards, whose UUIDs follow from its name and stay the same.
+    """Return a node's GPUs, with UUIDs that depend only on its name and stay the same.
 
     Args:
         node: The node's name.
-        memory_bytes: All memory of each card.
-        reserved_bytes: What the driver keeps of each.
+        memory_bytes: All memory of each GPU.
+        reserved_bytes: Memory that the driver reserves on each.
     """
-    from uuid import NAMESPACE_DNS, uuid5  # hooks import this module and make no cards
+    from uuid import NAMESPACE_DNS, uuid5  # hooks import this module and make no GPUs
 
     return tuple(
         Card(
@@ -57,12 +57,12 @@ def cards_of(node: str, memory_bytes: Sequence[int], *, reserved_bytes: int = 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """What one process holds on one card.
+    """Usage of one process on one GPU.
 
     Attributes:
         pid: The process.
         started_ticks: Its start time in clock ticks since boot (proc(5), field 22), against reuse of the pid.
-        uuid: The card.
+        uuid: The GPU.
         memory_bytes: Its memory, context included.
         smact: Share of SMs that it keeps busy, 0 to 1.
     """
@@ -75,11 +75,11 @@ class Holding:
 
 
 class CardFullError(Exception):
-    """An allocation does not fit the card or the process's cap.
+    """An allocation does not fit the GPU or the process's limit.
 
     Attributes:
-        total_bytes: What the process takes for the whole card: its cap where one is set, as CUDA shows it under MPS.
-        free_bytes: What it could still have had.
+        total_bytes: Size of the GPU as the process sees it: its limit where one is set, as CUDA shows it under MPS.
+        free_bytes: Memory that it could still have had.
     """
 
     def __init__(self, *, total_bytes: int, free_bytes: int) -> None:
@@ -88,7 +88,7 @@ class CardFullError(Exception):
 
 
 def parsed(path: Path) -> Holding | None:
-    """Return a process file's content; None if the process took it away meanwhile or wrote nonsense."""
+    """Return a process file's content; None if the process removed it meanwhile or wrote invalid content."""
     try:
         row: Any = json.loads(path.read_text())
         return Holding(**row)

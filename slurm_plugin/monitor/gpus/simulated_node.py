@@ -1,6 +1,6 @@
 """Make simulated GPUs: python -m slurm_plugin.monitor.gpus.simulated_node COUNT MIB [--folder F] [--devices P].
 
-For a container or a machine without GPUs, run as root: the cards lie in FOLDER, which rad.toml names as
+For a container or a machine without GPUs, run as root: the GPUs are files in FOLDER, which rad.toml names as
 `simulated_folder`, and P0, P1, ... are devices that gres.conf can name. It may be run again.
 """
 
@@ -41,7 +41,7 @@ def make_devices(prefix: str, count: int) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Make cards and devices."""
+    """Make GPUs and devices."""
     parser = argparse.ArgumentParser(description="Make a node's simulated GPUs.")
     parser.add_argument("count", type=int, help="how many cards")
     parser.add_argument("mib", type=int, help="memory of each in MiB")

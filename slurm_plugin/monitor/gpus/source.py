@@ -1,4 +1,4 @@
-"""Which telemetry a node has, by rad.toml."""
+"""Select a node's telemetry according to rad.toml."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slurm_plugin.monitor.gpus.timed import TimelyTelemetry
 
 
 def lasting_telemetry(settings: TelemetryConfig, clock: Clock) -> Telemetry:
-    """Return telemetry for a process that lives on and may hang with the driver: the monitor.
+    """Return telemetry for a long-running process that may hang with the driver: the monitor.
 
     Args:
         settings: `[telemetry]` of rad.toml.

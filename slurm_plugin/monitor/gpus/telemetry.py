@@ -1,4 +1,4 @@
-"""Sources of readings of GPUs: NVML, DCGM or a simulation. What a reading holds is told in core/records/gpu.py."""
+"""Sources of GPU readings: NVML, DCGM or a simulation. core/records/gpu.py describes a reading."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from slurm_plugin.core.records.gpu import GpuCounters, GpuProcess, GpuReading, S
 __all__ = ["Activity", "GpuCounters", "GpuProcess", "GpuReading", "Source", "Telemetry", "share"]
 
 _ROUNDING = 1.1
-"""A counter may say a little more than all; more than this is no share."""
+"""A counter may report slightly more than 1; more than this is not a share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What a card did over a short while; shares from 0 to 1, traffic in bytes a second; None if not told."""
+    """Activity of a GPU over a short time; shares from 0 to 1, traffic in bytes a second; None if not reported."""
 
     smact: float | None = None
     smocc: float | None = None
@@ -29,7 +29,7 @@ class Activity:
 
 
 def share(value: float) -> float | None:
-    """Return a share between 0 and 1; None where a driver told what is none.
+    """Return a share between 0 and 1; None where a driver reported an invalid one.
 
     >>> share(0.5), share(1.003), share(-0.01), share(float("nan")), share(42949672.95)
     (0.5, 1.0, None, None, None)

@@ -1,6 +1,6 @@
-"""A driver that hangs must not hang a hook: readings taken in a child process, with a time limit.
+"""Take readings in a child process with a time limit, so that a driver that hangs does not hang a hook.
 
-A thread would not do: a process whose thread hangs in a driver call cannot end either, and slurmd would wait for it.
+A thread would not work: a process whose thread hangs in a driver call cannot end either, and slurmd would wait for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from slurm_plugin.monitor.window import reading_from
 
 
 class TimelyTelemetry:
-    """Telemetry whose every reading is taken afresh by a child, or given up in time."""
+    """Telemetry with every reading taken by a new child, or given up in time."""
 
     def __init__(self, source: Callable[[], Telemetry], *, timeout_s: float) -> None:
         """Prepare; nothing is started yet.
@@ -45,7 +45,7 @@ class TimelyTelemetry:
         return tuple(reading_from(row) for row in answer["readings"])
 
     def _answer(self) -> bytes:
-        """Return a reading, or the driver's own words, as the child sends it."""
+        """Return a reading, or the driver's error message, as the child sends it."""
         answer: dict[str, Any]
         try:
             answer = {"readings": [dataclasses.asdict(reading) for reading in self._source().read()]}
