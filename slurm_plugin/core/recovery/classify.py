@@ -195,8 +195,8 @@ def _came_near_our_guess(booking: Booking, outcome: Outcome) -> bool:
 def _escalated(booking: Booking, outcome: Outcome, partition: PartitionConfig) -> int | None:
     """Return the memory of a rerun that still shares, in whole shards; None if it gets a whole GPU.
 
-    A job that was stopped below its limit was refused no allocation of known size: it books the limit. If CUDA
-    itself and no framework refused memory, the size is unknown, too: a job that was near its limit gets the margin.
+    A job that was stopped below its limit has no refused allocation: it books the limit. If CUDA itself and no
+    framework refused memory, the refused size is unknown: a job that was near its limit gets the margin.
     """
     shared = booking.kind == "shared"
     first_try = partition.recovery == "escalate" and shared and booking.recoveries == 0
