@@ -1,8 +1,8 @@
 """A file of two preallocated slots: a writer that is killed leaves the old text or the new one.
 
 Each write goes into the older slot. A slot is a line `rad-ledger VERSION NUMBER CRC LENGTH` and that many bytes of
-text; the whole slot with the highest number counts, and one whose checksum does not fit was never written to its end.
-Nothing is allocated when a text is written, so that a full disk cannot refuse one.
+text; the intact slot with the highest number counts, and one with a wrong checksum was never written to its end.
+Nothing is allocated when a text is written, so that a full disk cannot prevent it.
 """
 
 from __future__ import annotations
